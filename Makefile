@@ -1,0 +1,101 @@
+# Everything runs out of `.venv`. Needed beforehand: Python 3.11 or newer, git, make.
+# Every path is relative, so that a folder with a space in its name works.
+
+UV_VERSION := 0.13.8
+VENV := .venv
+PY := $(VENV)/bin/python
+UV := $(VENV)/bin/uv
+INSTALLED := $(VENV)/.installed
+
+# What may be given on the command line:
+#   make demo EXIT=1 DATA_DIR=… PORT=…    make test ARGS='tests/house -k torch'
+#   make generate UPGRADE=1               make setup TORCH_BACKEND=cpu
+EXIT ?=
+DATA_DIR ?=
+PORT ?=
+ARGS ?=
+UPGRADE ?=
+# Which build of torch: `auto` looks for a GPU; `none` takes whatever the registry serves first.
+TORCH_BACKEND ?= auto
+
+COMPILE := $(UV) pip compile -q pyproject.toml --extra dev --universal -p 3.11 --no-annotate \
+	--no-header -c constraints.in
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check generate bench lint types imports drift audit
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+setup: $(INSTALLED) ## Make .venv and install adaptlab with everything pinned
+
+demo: setup ## Start everything, run a small real study, leave it running (EXIT=1 stops it)
+	$(VENV)/bin/adaptlab demo $(if $(EXIT),--exit) $(if $(DATA_DIR),--data-dir "$(DATA_DIR)") \
+		$(if $(PORT),--port $(PORT))
+
+test: setup ## Run the whole test suite (ARGS=… goes to pytest)
+	$(PY) -m pytest $(ARGS)
+
+check: lint types imports drift audit ## Lint, types, import contracts, drift of generated files, audit
+
+lint: setup
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+
+types: setup
+	$(PY) -m pyright
+
+imports: setup
+	$(VENV)/bin/lint-imports --no-logo
+
+# The constraints are compared after a fresh resolution that starts from the committed pins.
+drift: setup
+	$(PY) -m adaptlab_api.openapi --check
+	$(PY) -m adaptlab_db.migrate --check
+	cp constraints.txt $(VENV)/constraints.txt
+	$(COMPILE) -o $(VENV)/constraints.txt > /dev/null
+	diff constraints.txt $(VENV)/constraints.txt
+
+audit: setup
+	$(PY) .ci/audit.py
+
+generate: setup ## Rebuild constraints.txt and openapi.yaml (UPGRADE=1 takes newer versions)
+	$(COMPILE) $(if $(UPGRADE),--upgrade) -o constraints.txt > /dev/null
+	$(PY) -m adaptlab_api.openapi
+
+bench: setup ## Measure speed and print the figures (ARGS=… goes to the benchmarks)
+	$(PY) -m bench $(ARGS)
+
+# The first Python that runs, is new enough and can make environments; a pyenv shim can be on PATH
+# without a Python behind it, so each is tried and not only looked up.
+$(PY):
+	@for python in python3.11 python3 python3.12 python3.13 python3.14; do \
+		if "$$python" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' \
+			> /dev/null 2>&1; then \
+			echo "making $(VENV) with $$("$$python" --version)"; \
+			exec "$$python" -m venv $(VENV); \
+		fi; \
+	done; \
+	echo 'make: no Python 3.11 or newer with venv was found on PATH; install one (on Debian:' \
+		'apt install python3-venv) and run make again' >&2; \
+	exit 1
+
+$(VENV)/.uv-$(UV_VERSION): | $(PY)
+	$(PY) -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	@touch $@
+
+# uv does not read pip's settings. Where PIP_FIND_LINKS names a folder of wheels, torch comes from
+# there. Elsewhere uv asks PyTorch's own index, and if that cannot be reached, the registry.
+$(INSTALLED): pyproject.toml constraints.txt $(VENV)/.uv-$(UV_VERSION)
+	@set -e; \
+	install() { $(UV) pip install --quiet --python $(PY) "$$@" -c constraints.txt -e '.[dev]'; }; \
+	echo 'installing adaptlab and its pinned dependencies into $(VENV)'; \
+	if [ -n "$${PIP_FIND_LINKS:-}" ]; then \
+		UV_FIND_LINKS="$$(echo "$$PIP_FIND_LINKS" | tr ' ' ',')"; export UV_FIND_LINKS; install; \
+	elif [ '$(TORCH_BACKEND)' = none ]; then install; \
+	elif ! install --torch-backend '$(TORCH_BACKEND)'; then \
+		echo 'make: the build of torch for "$(TORCH_BACKEND)" could not be had; installing the one the' \
+			'registry serves, which on Linux brings CUDA along (some GB)' >&2; \
+		install; \
+	fi
+	@touch $@

@@ -1,0 +1,60 @@
+"""The documents hold together: links lead somewhere, decisions and words are in their form."""
+
+import re
+from pathlib import Path
+
+LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)")
+DECISION = re.compile(r"\d{4}-[a-z0-9-]+\.md")
+
+
+def documents(repository: Path) -> list[Path]:
+    return [*sorted((repository / "docs").rglob("*.md")), *sorted(repository.glob("*.md"))]
+
+
+def broken_links(document: Path) -> list[str]:
+    """The relative links of one document that lead to no file."""
+    targets = LINK.findall(document.read_text())
+    return [target for target in targets if not (document.parent / target).exists()]
+
+
+def test_every_relative_link_leads_to_a_file(repository: Path) -> None:
+    found = documents(repository)
+    assert len(found) > 10
+    broken = {str(path.relative_to(repository)): broken_links(path) for path in found}
+    assert {path: links for path, links in broken.items() if links} == {}
+
+
+def test_a_broken_link_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("[here](page.md) and [nowhere](gone.md) and [a place](page.md#part)")
+    assert broken_links(page) == ["gone.md"]
+
+
+def test_every_page_can_be_reached_from_the_index(repository: Path) -> None:
+    docs = repository / "docs"
+    seen: set[Path] = set()
+    waiting = [docs / "README.md"]
+    while waiting:
+        page = waiting.pop()
+        if page not in seen and page.suffix == ".md":
+            seen.add(page)
+            links = LINK.findall(page.read_text())
+            waiting += [(page.parent / link).resolve() for link in links]
+    assert [path for path in sorted(docs.rglob("*.md")) if path not in seen] == []
+
+
+def test_decisions_are_numbered_in_order_and_tell_the_same_things(repository: Path) -> None:
+    decisions = sorted((repository / "docs" / "decisions").glob("0*.md"))
+    assert [int(path.name[:4]) for path in decisions] == list(range(1, len(decisions) + 1))
+    for path in decisions:
+        text = path.read_text()
+        assert DECISION.fullmatch(path.name)
+        assert all(f"## {part}\n" in text for part in ("Situation", "Decision", "Consequences")), (
+            path.name
+        )
+
+
+def test_the_glossary_is_sorted_and_names_each_word_once(repository: Path) -> None:
+    text = (repository / "docs" / "glossary.md").read_text()
+    words = [word.lower() for word in re.findall(r"^\*\*(.+?)\*\*", text, re.MULTILINE)]
+    assert words == sorted(set(words))
