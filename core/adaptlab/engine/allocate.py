@@ -1,0 +1,83 @@
+"""Trainable tensors with a replicate axis, as views into one flat buffer."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from adaptlab.engine.counter import normal, stream, uniform
+from adaptlab.shapes import TensorShape
+
+
+@dataclass(frozen=True)
+class Trainables:
+    """The tensors of R replicates.
+
+    `flat` is [R, N]; `tensors` are leaf views [R, *shape] into it; `decays` [N] is 1 where
+    weight decay applies.
+    """
+
+    flat: Tensor
+    decays: Tensor
+    tensors: Mapping[str, Tensor]
+
+    @property
+    def scalars_per_replicate(self) -> int:
+        """What the optimiser moves for one replicate."""
+        return self.flat.shape[1]
+
+    def gradient(self, loss: Tensor) -> Tensor:
+        """The gradient [R, N] of a scalar loss, laid out like `flat`."""
+        parts = torch.autograd.grad(loss, list(self.tensors.values()))
+        return torch.cat([part.reshape(len(self.flat), -1) for part in parts], 1)
+
+    def selected(self, replicates: Tensor) -> dict[str, Tensor]:
+        """Detached copies of the tensors of some replicates, in the given order."""
+        return {name: tensor.detach()[replicates] for name, tensor in self.tensors.items()}
+
+
+def allocate(
+    shapes: Mapping[str, TensorShape],
+    seeds: Tensor,
+    bases: Mapping[str, Tensor],
+    dtype: torch.dtype,
+) -> Trainables:
+    """Allocate and initialise exactly the declared tensors, for every entry of seeds [R].
+
+    `bases` are the base tensors [G, ...] that initialisers of kind `base` copy.
+    """
+    total = sum(shape.size for shape in shapes.values())
+    flat = torch.empty(len(seeds), total, dtype=dtype, device=seeds.device)
+    decays = torch.ones(total, dtype=dtype, device=seeds.device)
+    tensors: dict[str, Tensor] = {}
+    start = 0
+    for name, shape in shapes.items():
+        stop = start + shape.size
+        flat[:, start:stop] = _initial(name, shape, seeds, bases).to(dtype)
+        decays[start:stop] = float(shape.decays)
+        view = flat[:, start:stop].view(-1, *shape.shape)
+        tensors[name] = view.detach().requires_grad_()
+        start = stop
+    return Trainables(flat, decays, tensors)
+
+
+def _initial(name: str, shape: TensorShape, seeds: Tensor, bases: Mapping[str, Tensor]) -> Tensor:
+    """The starting values [R, size] of one tensor; the same for a seed whatever R is."""
+    start = shape.initialiser
+    replicates, device = len(seeds), seeds.device
+    if start.kind == "base":
+        source = bases[start.source]
+        copies = source.repeat_interleave(replicates // source.shape[0], 0)
+        return copies.reshape(replicates, -1)
+    if start.kind in ("zeros", "ones"):
+        return torch.full((replicates, shape.size), float(start.kind == "ones"), device=device)
+    counters = (
+        torch.tensor(stream(f"initial/{name}"), device=device),
+        seeds.unsqueeze(1),
+        torch.arange(shape.size, device=device).unsqueeze(0),
+    )
+    if start.kind == "normal":
+        return start.scale * normal(*counters)
+    bound = start.scale / shape.shape[-1] ** 0.5
+    return bound * (2 * uniform(*counters) - 1)

@@ -1,0 +1,106 @@
+"""Attention patterns of base and adapted model on the same content at the same positions."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from adaptlab.engine.digits import Items, items_of, make_items, target_rows
+from adaptlab.engine.evaluate import ITEM_SEED
+from adaptlab.engine.model import Model
+from adaptlab.engine.plan import Plan
+from adaptlab.results import AttentionCaptured, AttentionMap, AttentionSource, AttentionSummary
+from adaptlab.spec import AttentionSpec
+from adaptlab.theory.attention import entropy, jensen_shannon, largest_deviation, learned_mass
+
+Patterns = list[Tensor]  # one tensor [R, B, H, T, keys] a layer
+
+
+@dataclass
+class Recorder:
+    """Keeps the patterns of every layer: the whole softmax and the softmax over content."""
+
+    patterns: Patterns = field(default_factory=list[Tensor])
+    relative: Patterns = field(default_factory=list[Tensor])
+
+    def record(self, layer: int, pattern: Tensor, relative: Tensor) -> None:
+        """Append the patterns of the next layer."""
+        self.patterns.append(pattern)
+        self.relative.append(relative)
+
+
+@torch.no_grad()
+def capture_attention(
+    plan: Plan, model: Model, seeds: tuple[int, ...], replicates: tuple[int, ...], scratch: Path
+) -> Iterator[AttentionCaptured]:
+    """Record the attention of every replicate of `model`, base first, then adapted.
+
+    The model is computed in float64; only the stored array is rounded to float16. `seeds` and
+    `replicates` name the rows of the model for the report.
+    """
+    assert plan.spec.attention is not None
+    items = _items(plan, plan.spec.attention, len(seeds))
+    base = Recorder()
+    sources: list[tuple[AttentionSource, Recorder, Tensor]] = []
+    rows = slice(None)
+    if plan.method is None:
+        sources.append(("base", base, model.logits(items.tokens, rows, base)))
+    else:
+        adapted = Recorder()
+        sources.append(("base", base, model.base_logits(items.tokens, rows, base)))
+        sources.append(("adapted", adapted, model.logits(items.tokens, rows, adapted)))
+    for source, recorder, logits in sources:
+        for row, (seed, replicate) in enumerate(zip(seeds, replicates, strict=True)):
+            path = scratch / f"attention-{replicate}-{source}.npy"
+            array = torch.stack([pattern[row] for pattern in recorder.patterns], 1)  # B,L,H,T,K
+            np.save(path, array.to(torch.float16).cpu().numpy(), allow_pickle=False)
+            yield AttentionCaptured(
+                path=path,
+                attention=AttentionMap(
+                    replicate=replicate,
+                    seed=seed,
+                    source=source,
+                    shape=tuple(array.shape),
+                    learned_positions=array.shape[-1] - items.tokens.shape[-1],
+                    target_start=target_rows(plan.task).start,
+                    tokens=_rows_of(items.tokens[row]),
+                    predictions=_rows_of(logits[row].argmax(-1)[:, target_rows(plan.task)]),
+                    summaries=tuple(_summaries(recorder, base, row)),
+                ),
+            )
+
+
+def _items(plan: Plan, attention: AttentionSpec, replicates: int) -> Items:
+    """The items to look at, the same for all replicates: the given ones, or test items."""
+    seeds = torch.tensor([ITEM_SEED], device=plan.device)
+    if attention.inputs:
+        inputs = torch.tensor(attention.inputs, dtype=torch.int64, device=plan.device)
+        items = items_of(plan.task, inputs.unsqueeze(0))
+    else:
+        items = make_items(plan.task, "test", seeds, 0, attention.samples)
+    return Items(
+        items.tokens.expand(replicates, -1, -1).contiguous(),
+        items.targets.expand(replicates, -1, -1).contiguous(),
+    )
+
+
+def _summaries(recorder: Recorder, base: Recorder, row: int) -> Iterator[AttentionSummary]:
+    for layer, relative in enumerate(recorder.relative):
+        pattern, reference = recorder.patterns[layer][row], base.relative[layer][row]
+        for head in range(relative.shape[2]):
+            here, there = relative[row][:, head], reference[:, head]  # B, T, T
+            yield AttentionSummary(
+                layer=layer,
+                head=head,
+                entropy=float(entropy(here).mean()),
+                learned_mass=float(learned_mass(pattern[:, head], here.shape[-1]).mean()),
+                divergence=float(jensen_shannon(here, there).mean()),
+                relative_deviation=float(largest_deviation(here, there)),
+            )
+
+
+def _rows_of(tokens: Tensor) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(row) for row in tokens.tolist())

@@ -1,0 +1,50 @@
+"""Layers whose weights carry a leading group axis.
+
+A weight of G groups serves R replicates when G divides R: with G = 1 all replicates share one
+base, with G = R every replicate has its own, in between consecutive replicates share.
+"""
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Multiply x [R, ..., I] by weight [G, O, I] and add bias [G, O]; gives [R, ..., O]."""
+    groups, outputs, inputs = weight.shape
+    if groups == 1:
+        return functional.linear(x, weight[0], None if bias is None else bias[0])
+    rows = x.reshape(groups, -1, inputs)  # G, R/G·…, I
+    if bias is None:
+        product = torch.bmm(rows, weight.transpose(1, 2))
+    else:
+        product = torch.baddbmm(bias.unsqueeze(1), rows, weight.transpose(1, 2))
+    return product.view(*x.shape[:-1], outputs)
+
+
+def layer_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Normalise the last axis of x [R, ..., C], then scale and shift by [G, C]."""
+    groups, width = weight.shape
+    if groups == 1:
+        return functional.layer_norm(x, (width,), weight[0], bias[0])
+    normal = functional.layer_norm(x, (width,)).view(groups, -1, width)
+    scaled = torch.addcmul(bias.unsqueeze(1), normal, weight.unsqueeze(1))
+    return scaled.view(x.shape)
+
+
+def embedding(tokens: Tensor, weight: Tensor) -> Tensor:
+    """Look up tokens [R, B, T] in weight [G, V, C]; gives [R, B, T, C]."""
+    groups, vocabulary, width = weight.shape
+    if groups == 1:
+        return functional.embedding(tokens, weight[0])
+    offsets = torch.arange(groups, device=tokens.device) * vocabulary
+    flat = tokens.reshape(groups, -1) + offsets.unsqueeze(1)
+    return functional.embedding(flat, weight.reshape(-1, width)).view(*tokens.shape, width)
+
+
+def positions(weight: Tensor, replicates: int, length: int) -> Tensor:
+    """The first rows of weight [G, N, C] for every replicate, as [R, 1, T, C]."""
+    rows = weight[:, :length]
+    if weight.shape[0] not in (1, replicates):
+        rows = rows.repeat_interleave(replicates // weight.shape[0], dim=0)
+    return rows.unsqueeze(1)

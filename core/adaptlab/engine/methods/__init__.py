@@ -1,0 +1,1 @@
+"""One file a method: what it does to the forward pass."""

@@ -1,0 +1,86 @@
+"""What a resolved spec means for the engine: its plug-ins, replicates and tensors."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from adaptlab.errors import AdaptlabError
+from adaptlab.family import Family
+from adaptlab.method import Method
+from adaptlab.resolve import load_family, load_method, load_task
+from adaptlab.shapes import ModelShape, TensorShape
+from adaptlab.spec import ResolvedSpec
+from adaptlab.task import DigitTask, Task
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The replicates of a job, seed-major: replicate r is seed r // trials, trial r % trials."""
+
+    spec: ResolvedSpec
+    family: Family
+    shape: ModelShape
+    task: DigitTask
+    method: Method | None
+    device: torch.device
+    dtype: torch.dtype
+
+    @property
+    def trials(self) -> int:
+        """Learning rates tried for every seed."""
+        return len(self.spec.training.learning_rates)
+
+    @property
+    def replicates(self) -> int:
+        """Seeds times trials."""
+        return len(self.spec.seeds) * self.trials
+
+    @property
+    def trained_shapes(self) -> dict[str, TensorShape]:
+        """The declared trainable tensors."""
+        return self.shape.tensors if self.method is None else self.method.tensors(self.shape)
+
+    @property
+    def seeds(self) -> Tensor:
+        """The seeds [S]."""
+        return torch.tensor(self.spec.seeds, dtype=torch.int64, device=self.device)
+
+    @property
+    def replicate_seeds(self) -> Tensor:
+        """The seed of every replicate [R]."""
+        return self.seeds.repeat_interleave(self.trials)
+
+    @property
+    def replicate_rates(self) -> Tensor:
+        """The peak learning rate of every replicate [R]."""
+        rates = torch.tensor(
+            self.spec.training.learning_rates, dtype=self.dtype, device=self.device
+        )
+        return rates.repeat(len(self.spec.seeds))
+
+    def evaluation_tasks(self) -> tuple[DigitTask, ...]:
+        """The tasks to score after training."""
+        return tuple(as_digit_task(load_task(task)) for task in self.spec.evaluation_tasks)
+
+
+def make_plan(spec: ResolvedSpec, device: str) -> Plan:
+    """The plan of a resolved spec on a device (`auto` takes a GPU where there is one)."""
+    family = load_family(spec.family)
+    chosen = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    return Plan(
+        spec=spec,
+        family=family,
+        shape=family.shape(),
+        task=as_digit_task(load_task(spec.task)),
+        method=None if spec.method is None else load_method(spec.method),
+        device=torch.device(chosen),
+        dtype=torch.float64 if spec.training.precision == "float64" else torch.float32,
+    )
+
+
+def as_digit_task(task: Task) -> DigitTask:
+    """The task, if the engine can make its items."""
+    if isinstance(task, DigitTask):
+        return task
+    raise AdaptlabError(f"The engine makes items of digit tasks only, not of {task.name!r}.")

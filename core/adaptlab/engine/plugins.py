@@ -1,0 +1,53 @@
+"""The engine's halves of methods, tasks and families, found by the name of the declaration."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from adaptlab.engine.attachments import Attachments
+from adaptlab.registry import Registry
+from adaptlab.shapes import ModelShape
+
+# The declaration's own class is narrower than Method or Task; each file names the one it serves.
+Attach = Callable[[Any, ModelShape, Mapping[str, Tensor]], Attachments]
+"""From a method, the model's shape and the trainable tensors [R, ...] to what they attach."""
+
+Answer = Callable[[Any, Tensor], Tensor]
+"""From a task and inputs [..., input_length] to the right answers [..., target_length]."""
+
+
+class PatternRecorder(Protocol):
+    """Takes the attention patterns of one layer."""
+
+    def record(self, layer: int, pattern: Tensor, relative: Tensor) -> None:
+        """Take a layer's softmax over all keys and its softmax over content alone.
+
+        `pattern` is [R, B, H, T, P+T], `relative` is [R, B, H, T, T].
+        """
+        ...
+
+
+class Forward(Protocol):
+    """The forward pass of a family."""
+
+    def __call__(
+        self,
+        family: Any,
+        weights: Mapping[str, Tensor],
+        tokens: Tensor,
+        attachments: Attachments,
+        rows: slice,
+        recorder: PatternRecorder | None = None,
+    ) -> Tensor:
+        """Logits [R, B, rows, V] for tokens [R, B, T] from weights [G, ...].
+
+        Only the positions in `rows` are computed where that saves work; a recorder gets the
+        patterns of all positions.
+        """
+        ...
+
+
+ENGINE_METHODS: Registry[Attach] = Registry("engine method", "adaptlab.engine.methods")
+ENGINE_TASKS: Registry[Answer] = Registry("engine task", "adaptlab.engine.tasks")
+ENGINE_FAMILIES: Registry[Forward] = Registry("engine family", "adaptlab.engine.families")

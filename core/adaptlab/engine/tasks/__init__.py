@@ -1,0 +1,1 @@
+"""One file a task: how its answers follow from its inputs."""

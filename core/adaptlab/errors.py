@@ -1,0 +1,50 @@
+"""Every error the core raises; each names the value, the limit and the next step."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One fault in a spec, at one place.
+
+    `pointer` is a JSON pointer (RFC 6901) into the request body, `code` a stable word for
+    programs, `allowed` the values that would have been accepted, `nearest` the closest ones.
+    """
+
+    pointer: str
+    code: str
+    detail: str
+    allowed: tuple[str | int | float, ...] = ()
+    nearest: tuple[str | int | float, ...] = ()
+
+
+class AdaptlabError(Exception):
+    """The root of all errors raised by this project on purpose."""
+
+
+class InvalidSpec(AdaptlabError):
+    """A spec that cannot be run as written; carries every problem found, not only the first."""
+
+    def __init__(self, *problems: Problem) -> None:
+        super().__init__("; ".join(f"{p.pointer or '/'}: {p.detail}" for p in problems))
+        self.problems = problems
+
+
+class InfeasibleBudget(InvalidSpec):
+    """A parameter budget that no configuration of the method meets; names the nearest ones."""
+
+
+class UnknownName(InvalidSpec):
+    """A method, task or family that is not registered; lists those that are."""
+
+
+class TrainingDiverged(AdaptlabError):
+    """Every replicate of the job reached a loss that is not finite."""
+
+
+class TrainingStopped(AdaptlabError):
+    """The observer asked the run to stop before its last step."""
+
+
+class BadCheckpoint(AdaptlabError):
+    """A checkpoint whose tensors are missing, extra, of another shape or not finite."""

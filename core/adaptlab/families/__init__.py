@@ -1,0 +1,1 @@
+"""One file a family: what it is. The forward pass stands in `adaptlab.engine.families`."""

@@ -1,0 +1,62 @@
+"""What an adaptation method declares, torch-free: its knobs, tensors, sizes and claims."""
+
+from abc import ABC, abstractmethod
+from typing import ClassVar, Literal, Self
+
+from adaptlab.errors import Problem
+from adaptlab.registry import Registry
+from adaptlab.shapes import ModelShape, TensorShape
+from adaptlab.values import PluginName, Value
+
+AttentionClaim = Literal["can_change", "cannot_change"]
+
+
+class Method(Value, ABC):
+    """An adaptation method as it can be asked for; the fields are its knobs.
+
+    The engine allocates exactly the tensors declared here, so that the number the budget solver
+    predicts cannot differ from the number that is trained.
+    """
+
+    title: ClassVar[str]
+    summary: ClassVar[str]
+    formula: ClassVar[str]
+    reference: ClassVar[str]
+    first_layer_attention: ClassVar[AttentionClaim]
+    """Whether relative attention over content can change in a layer whose input is unchanged."""
+    size_knob: ClassVar[str | None] = None
+    """The integer field that the budget solver sets; None for a method of fixed size."""
+    default_learning_rate: ClassVar[float]
+    """What `auto` means for a single trial."""
+    learning_rate_range: ClassVar[tuple[float, float]]
+    """The ends of the log-spaced range over which several trials are spread."""
+    default_weight_decay: ClassVar[float] = 0.0
+
+    name: PluginName
+
+    @abstractmethod
+    def tensors(self, shape: ModelShape) -> dict[str, TensorShape]:
+        """The trainable tensors of a fully resolved configuration, by name."""
+
+    def with_size(self, size: int) -> Self:
+        """The same configuration with the size knob set."""
+        return self if self.size_knob is None else self.model_copy(update={self.size_knob: size})
+
+    def largest_size(self, shape: ModelShape) -> int:
+        """The largest value of the size knob that makes sense on this model."""
+        return 1
+
+    def problems(self, shape: ModelShape) -> tuple[Problem, ...]:
+        """Faults of the configuration on this model, with pointers below `/method`."""
+        return ()
+
+    def extra_context_tokens(self) -> int:
+        """Positions that the adaptation adds to the attention of every layer."""
+        return 0
+
+    def extra_flops_per_token(self, shape: ModelShape) -> int:
+        """Floating-point operations that the adaptation adds for one content token."""
+        return 0
+
+
+METHODS: Registry[type[Method]] = Registry("method", "adaptlab.methods")

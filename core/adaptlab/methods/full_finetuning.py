@@ -1,0 +1,28 @@
+"""Every weight of the base model is trained."""
+
+from typing import ClassVar, Literal
+
+from adaptlab.method import METHODS, AttentionClaim, Method
+from adaptlab.shapes import Initialiser, ModelShape, TensorShape
+
+
+@METHODS.register("full_finetuning")
+class FullFinetuning(Method):
+    """Train a copy of all base weights."""
+
+    title: ClassVar[str] = "Full fine-tuning"
+    summary: ClassVar[str] = "Every weight of the base model is trained; nothing is added."
+    formula: ClassVar[str] = "W ← W + ΔW for every W"
+    reference: ClassVar[str] = "Petrov, Torr, Bibi (ICLR 2024), section 5.1"
+    first_layer_attention: ClassVar[AttentionClaim] = "can_change"
+    default_learning_rate: ClassVar[float] = 2e-3
+    learning_rate_range: ClassVar[tuple[float, float]] = (1e-4, 1e-2)
+    default_weight_decay: ClassVar[float] = 0.1
+
+    name: Literal["full_finetuning"] = "full_finetuning"
+
+    def tensors(self, shape: ModelShape) -> dict[str, TensorShape]:
+        return {
+            name: TensorShape(tensor.shape, Initialiser("base", source=name), tensor.decays)
+            for name, tensor in shape.tensors.items()
+        }

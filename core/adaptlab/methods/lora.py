@@ -1,0 +1,77 @@
+"""A low-rank update added to chosen weight matrices."""
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from adaptlab.errors import Problem
+from adaptlab.method import METHODS, AttentionClaim, Method
+from adaptlab.shapes import Initialiser, ModelShape, Site, TensorShape
+from adaptlab.values import AUTO, Auto
+
+
+@METHODS.register("lora")
+class Lora(Method):
+    """Add (alpha / rank) · B A x to the output of every chosen linear site.
+
+    A starts as U(-1/√inputs, 1/√inputs), B at zero. `sites` are dotted name parts: `q`,
+    `attn.v`, `mlp`, `blocks.0.mlp.up`.
+    """
+
+    title: ClassVar[str] = "LoRA"
+    summary: ClassVar[str] = "A low-rank matrix is learned beside each chosen weight matrix."
+    formula: ClassVar[str] = "y = W x + (alpha / rank) · B A x"
+    reference: ClassVar[str] = "Hu et al. (ICLR 2022)"
+    first_layer_attention: ClassVar[AttentionClaim] = "can_change"
+    size_knob: ClassVar[str | None] = "rank"
+    default_learning_rate: ClassVar[float] = 5e-3
+    learning_rate_range: ClassVar[tuple[float, float]] = (3e-4, 3e-2)
+
+    name: Literal["lora"] = "lora"
+    rank: int | Auto = Field(default=AUTO)
+    alpha: float = Field(default=1.0, gt=0, le=1e4)
+    sites: tuple[str, ...] = Field(default=("q", "v"), min_length=1, max_length=64)
+
+    def chosen_sites(self, shape: ModelShape) -> tuple[Site, ...]:
+        """The linear sites that any of the patterns names, in forward order."""
+        chosen = {site.name for pattern in self.sites for site in shape.matching_sites(pattern)}
+        return tuple(site for site in shape.linear_sites if site.name in chosen)
+
+    def tensors(self, shape: ModelShape) -> dict[str, TensorShape]:
+        assert isinstance(self.rank, int)
+        tensors: dict[str, TensorShape] = {}
+        for site in self.chosen_sites(shape):
+            uniform = Initialiser("kaiming_uniform", 1.0)
+            tensors[f"{site.name}.a"] = TensorShape((self.rank, site.inputs), uniform)
+            tensors[f"{site.name}.b"] = TensorShape((site.outputs, self.rank), Initialiser("zeros"))
+        return tensors
+
+    def largest_size(self, shape: ModelShape) -> int:
+        return min((min(s.inputs, s.outputs) for s in self.chosen_sites(shape)), default=1)
+
+    def problems(self, shape: ModelShape) -> tuple[Problem, ...]:
+        names = tuple(site.name for site in shape.linear_sites)
+        unmatched = tuple(
+            Problem(
+                pointer=f"/method/sites/{index}",
+                code="unknown_site",
+                detail=f"No linear site of {shape.family} matches {pattern!r}.",
+                allowed=names,
+            )
+            for index, pattern in enumerate(self.sites)
+            if not shape.matching_sites(pattern)
+        )
+        limit = self.largest_size(shape)
+        if unmatched or not isinstance(self.rank, int) or 1 <= self.rank <= limit:
+            return unmatched
+        return (
+            Problem(
+                pointer="/method/rank",
+                code="rank_out_of_range",
+                detail=f"The rank {self.rank} is outside 1 to {limit} at the chosen sites.",
+                nearest=(min(max(self.rank, 1), limit),),
+            ),
+        )
+
+    def extra_flops_per_token(self, shape: ModelShape) -> int:
+        return sum(2 * tensor.size for tensor in self.tensors(shape).values())

@@ -1,0 +1,76 @@
+"""Learned positions in front of every layer's attention."""
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from adaptlab.errors import Problem
+from adaptlab.method import METHODS, AttentionClaim, Method
+from adaptlab.shapes import Initialiser, ModelShape, TensorShape
+from adaptlab.values import AUTO, Auto
+
+LARGEST_PREFIX = 4096
+
+
+@METHODS.register("prefix_tuning")
+class PrefixTuning(Method):
+    """Learn a prefix for every layer's attention.
+
+    With `side: input` the prefix rows pass through the layer's own norm, W_K and W_V, as in the
+    paper; with `side: key_value` keys and values are learned directly. Content keeps its
+    positions in both.
+    """
+
+    title: ClassVar[str] = "Prefix-tuning"
+    summary: ClassVar[str] = "Every layer attends to learned positions before the content."
+    formula: ClassVar[str] = "tᵢ = αᵢ W_V s + (1 - αᵢ) tᵢ(base), relative attention unchanged"
+    reference: ClassVar[str] = "Li, Liang (ACL 2021); Petrov, Torr, Bibi (ICLR 2024), equation 7"
+    first_layer_attention: ClassVar[AttentionClaim] = "cannot_change"
+    size_knob: ClassVar[str | None] = "length"
+    default_learning_rate: ClassVar[float] = 1e-2
+    learning_rate_range: ClassVar[tuple[float, float]] = (1e-3, 1e-1)
+
+    name: Literal["prefix_tuning"] = "prefix_tuning"
+    length: int | Auto = Field(default=AUTO)
+    side: Literal["input", "key_value"] = "input"
+    initial_scale: float = Field(default=1.0, gt=0, le=100)
+
+    def tensors(self, shape: ModelShape) -> dict[str, TensorShape]:
+        assert isinstance(self.length, int)
+        start = Initialiser("normal", self.initial_scale)
+        if self.side == "input":
+            sites = shape.layer_sites("attention_input")
+            return {site.name: TensorShape((self.length, site.inputs), start) for site in sites}
+        sites = shape.layer_sites("attention_keys_values")
+        return {
+            f"{site.name}.{part}": TensorShape((self.length, site.outputs), start)
+            for site in sites
+            for part in ("keys", "values")
+        }
+
+    def largest_size(self, shape: ModelShape) -> int:
+        return LARGEST_PREFIX
+
+    def problems(self, shape: ModelShape) -> tuple[Problem, ...]:
+        return length_problems(self.length, self.largest_size(shape))
+
+    def extra_context_tokens(self) -> int:
+        assert isinstance(self.length, int)
+        return self.length
+
+    def extra_flops_per_token(self, shape: ModelShape) -> int:
+        return 4 * self.extra_context_tokens() * shape.width * shape.layers
+
+
+def length_problems(length: int | Auto, limit: int) -> tuple[Problem, ...]:
+    """The fault of a number of virtual tokens outside 1 to `limit`, if there is one."""
+    if not isinstance(length, int) or 1 <= length <= limit:
+        return ()
+    return (
+        Problem(
+            pointer="/method/length",
+            code="length_out_of_range",
+            detail=f"The length {length} is outside 1 to {limit}.",
+            nearest=(min(max(length, 1), limit),),
+        ),
+    )

@@ -1,0 +1,185 @@
+"""What a run reports: frozen values that cross from the trainer to the database and the client."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from adaptlab.values import Value
+
+ReplicateStatus = Literal["completed", "diverged"]
+AttentionSource = Literal["base", "adapted"]
+Split = Literal["train", "validation", "test"]
+
+
+class Environment(Value):
+    """Where and how a run was computed; stored with every attempt."""
+
+    device: str
+    precision: str
+    compiled: bool
+    threads: int
+    torch_version: str
+    code_version: str
+    python_version: str
+    platform: str
+
+
+class MetricPoint(Value):
+    """One value of one curve; a loss that is not finite is reported as None."""
+
+    replicate: int
+    name: str
+    step: int
+    value: float | None
+
+
+class ReplicateResult(Value):
+    """One seed and trial: how its training ended and whether the trial was chosen for its seed.
+
+    `validation_accuracy` is None when the job has one trial a seed or the replicate diverged.
+    """
+
+    replicate: int
+    seed: int
+    trial: int
+    learning_rate: float
+    status: ReplicateStatus
+    selected: bool
+    final_loss: float | None
+    validation_accuracy: float | None
+    steps: int
+
+
+class Evaluation(Value):
+    """Exact-match scores of one replicate on one task; `outcomes` packs one bit an item.
+
+    Bits are packed as by `numpy.packbits` (big-endian), written as hexadecimal.
+    """
+
+    replicate: int
+    seed: int
+    task: dict[str, object]
+    split: Split
+    correct: int
+    total: int
+    outcomes: str
+
+    @property
+    def accuracy(self) -> float:
+        """The fraction of items with every answer token right."""
+        return self.correct / self.total
+
+
+class AttentionSummary(Value):
+    """One head of one layer, over the recorded samples; all figures computed in float64.
+
+    `entropy` is the mean over query rows in nats, over content columns renormalised to one;
+    `learned_mass` the mean attention on learned positions; `divergence` the mean Jensen-Shannon
+    divergence (nats) from the base's relative attention; `relative_deviation` the largest
+    absolute difference from it (paper, equation 6: zero for a prefix in the first layer).
+    """
+
+    layer: int
+    head: int
+    entropy: float
+    learned_mass: float
+    divergence: float
+    relative_deviation: float
+
+
+class AttentionMap(Value):
+    """The attention patterns of one replicate on the recorded samples.
+
+    The array is float16 of shape [sample, layer, head, query, key]; the first
+    `learned_positions` keys are learned, the rest are content at the base's own positions.
+    `tokens` holds what stood at each content position, `target_start` the first query row that
+    produces an answer token.
+    """
+
+    replicate: int
+    seed: int
+    source: AttentionSource
+    shape: tuple[int, ...]
+    axes: tuple[str, ...] = ("sample", "layer", "head", "query", "key")
+    learned_positions: int
+    target_start: int
+    tokens: tuple[tuple[int, ...], ...]
+    predictions: tuple[tuple[int, ...], ...]
+    summaries: tuple[AttentionSummary, ...]
+
+
+class Checkpoint(Value):
+    """The trained tensors of one selected replicate, as one safetensors file."""
+
+    replicate: int
+    seed: int
+    kind: Literal["base_model", "adapter"]
+    parameters: int
+    tensors: dict[str, tuple[int, ...]]
+
+
+class Started(Value):
+    """The first event of a run."""
+
+    event: Literal["started"] = "started"
+    environment: Environment
+    replicates: int
+
+
+class Progress(Value):
+    """How many of the training steps are done."""
+
+    event: Literal["progress"] = "progress"
+    phase: Literal["training", "evaluating"]
+    step: int
+    total: int
+
+
+class Metrics(Value):
+    """A batch of curve points."""
+
+    event: Literal["metrics"] = "metrics"
+    points: tuple[MetricPoint, ...]
+
+
+class ReplicatesDecided(Value):
+    """How every replicate ended; the trials that were chosen are marked."""
+
+    event: Literal["replicates"] = "replicates"
+    replicates: tuple[ReplicateResult, ...]
+
+
+class Evaluated(Value):
+    """One finished evaluation."""
+
+    event: Literal["evaluated"] = "evaluated"
+    evaluation: Evaluation
+
+
+class AttentionCaptured(Value):
+    """Attention patterns, as a `.npy` file at `path` in the run's scratch folder."""
+
+    event: Literal["attention"] = "attention"
+    attention: AttentionMap
+    path: Path
+
+
+class CheckpointWritten(Value):
+    """Trained tensors, as a safetensors file at `path` in the run's scratch folder."""
+
+    event: Literal["checkpoint"] = "checkpoint"
+    checkpoint: Checkpoint
+    path: Path
+
+
+Event = Annotated[
+    Started
+    | Progress
+    | Metrics
+    | ReplicatesDecided
+    | Evaluated
+    | AttentionCaptured
+    | CheckpointWritten,
+    Field(discriminator="event"),
+]

@@ -1,0 +1,91 @@
+"""Shapes of models and of trainable tensors: all that counting and allocating needs to know."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal
+
+InitialiserKind = Literal["zeros", "ones", "normal", "kaiming_uniform", "base"]
+SiteKind = Literal["linear", "embedding", "attention_input", "attention_keys_values"]
+
+
+@dataclass(frozen=True, slots=True)
+class Initialiser:
+    """How a tensor starts: `normal` with standard deviation `scale`, or a copy of a base tensor.
+
+    `kaiming_uniform` draws from U(-b, b) with b = `scale` / sqrt(last dimension).
+    """
+
+    kind: InitialiserKind
+    scale: float = 1.0
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorShape:
+    """One tensor of a base model or of an adaptation, without its replicate axis."""
+
+    shape: tuple[int, ...]
+    initialiser: Initialiser
+    decays: bool = True
+
+    @property
+    def size(self) -> int:
+        """The number of scalars."""
+        return math.prod(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A named place in the forward pass to which a method can attach.
+
+    A `linear` site maps `inputs` to `outputs` features. At `attention_input` learned rows of
+    width `inputs` join the layer's attention input; at `attention_keys_values` learned keys and
+    values of width `outputs` join the layer's own; at `embedding` virtual tokens join the input.
+    """
+
+    name: str
+    kind: SiteKind
+    inputs: int
+    outputs: int
+    layer: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelShape:
+    """The dimensions, sites and tensors of one configured model of a family."""
+
+    family: str
+    width: int
+    layers: int
+    heads: int
+    key_value_width: int
+    context: int
+    vocabulary: int
+    sites: dict[str, Site] = field(default_factory=dict[str, Site])
+    tensors: dict[str, TensorShape] = field(default_factory=dict[str, TensorShape])
+
+    @property
+    def parameters(self) -> int:
+        """The number of scalars of the whole base model."""
+        return sum(tensor.size for tensor in self.tensors.values())
+
+    @property
+    def linear_sites(self) -> tuple[Site, ...]:
+        """Sites that multiply by a matrix, in forward order, the output head last."""
+        return tuple(site for site in self.sites.values() if site.kind == "linear")
+
+    def layer_sites(self, kind: SiteKind) -> tuple[Site, ...]:
+        """Sites of one kind, in layer order."""
+        return tuple(site for site in self.sites.values() if site.kind == kind)
+
+    def matching_sites(self, pattern: str) -> tuple[Site, ...]:
+        """Linear sites whose dotted name contains the dotted `pattern` as whole segments.
+
+        `mlp` finds `blocks.0.mlp.up`, `q` finds `blocks.0.attn.q`, `blocks.1` all of layer 1.
+        """
+        wanted = f".{pattern}."
+        return tuple(site for site in self.linear_sites if wanted in f".{site.name}.")
+
+    def forward_flops_per_token(self) -> int:
+        """Floating-point operations of the matrix products for one token, without attention."""
+        return sum(2 * site.inputs * site.outputs for site in self.linear_sites)

@@ -1,0 +1,22 @@
+"""A constant added to every digit."""
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from adaptlab.task import TASKS, DigitTask
+
+
+@TASKS.register("add")
+class Add(DigitTask):
+    """Answer with every input digit plus `k`, in the input's order."""
+
+    title: ClassVar[str] = "Add a constant"
+    summary: ClassVar[str] = "Every input digit plus k, in the order of the input."
+    reference: ClassVar[str] = "Petrov, Torr, Bibi (ICLR 2024), section 5.2"
+
+    name: Literal["add"] = "add"
+    k: int = Field(default=1, ge=1, le=64)
+
+    def vocabulary(self) -> int:
+        return self.alphabet + max(self.headroom, self.k)

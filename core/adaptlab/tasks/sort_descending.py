@@ -1,0 +1,16 @@
+"""The digits in descending order."""
+
+from typing import ClassVar, Literal
+
+from adaptlab.task import TASKS, DigitTask
+
+
+@TASKS.register("sort_descending")
+class SortDescending(DigitTask):
+    """Answer with the input digits in descending order."""
+
+    title: ClassVar[str] = "Sort descending"
+    summary: ClassVar[str] = "The input digits, largest first."
+    reference: ClassVar[str] = "Petrov, Torr, Bibi (ICLR 2024), section 5.1"
+
+    name: Literal["sort_descending"] = "sort_descending"

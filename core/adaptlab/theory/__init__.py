@@ -1,0 +1,1 @@
+"""Identities of the theory as functions on tensors, in float64."""

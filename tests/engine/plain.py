@@ -1,0 +1,60 @@
+"""A plain miniGPT, written independently of the engine: one model, one sample, explicit loops.
+
+Learned rows are put in front of the sequence and carried through every layer, as the paper's
+description has it; nothing is shared, sliced or batched.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from adaptlab.families.minigpt import MiniGPT
+
+
+def plain_logits(
+    family: MiniGPT,
+    w: dict[str, Tensor],
+    tokens: list[int],
+    *,
+    prompt: Tensor | None = None,
+    prefixes: list[Tensor] | None = None,
+) -> Tensor:
+    """Logits [T, V]; `prefixes` replace the first rows at every layer, `prompt` at one."""
+    x = torch.stack([w["embed.weight"][t] for t in tokens]) + w["positions.weight"][: len(tokens)]
+    learned = 0
+    if prompt is not None:
+        x, learned = torch.cat([prompt, x]), len(prompt)
+    if prefixes is not None:
+        x, learned = torch.cat([torch.zeros_like(prefixes[0]), x]), len(prefixes[0])
+    for layer in range(family.layers):
+        source = x if prefixes is None else torch.cat([prefixes[layer], x[learned:]])
+        x = x + _attention(family, w, f"blocks.{layer}.attn", source)
+        x = x + _mlp(w, f"blocks.{layer}.mlp", x)
+    return _norm(w, "final_norm", x)[learned:] @ w["unembed.weight"].T
+
+
+def _attention(family: MiniGPT, w: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
+    source = _norm(w, f"{name}.norm", x) if family.attention_norm else x
+    q, k, v = (source @ w[f"{name}.{p}.weight"].T + w[f"{name}.{p}.bias"] for p in "qkv")
+    size = family.width // family.heads
+    rows: list[Tensor] = []
+    for i in range(len(x)):
+        heads: list[Tensor] = []
+        for head in range(family.heads):
+            part = slice(head * size, (head + 1) * size)
+            scores = torch.stack([q[i, part] @ k[j, part] / math.sqrt(size) for j in range(i + 1)])
+            heads.append(scores.softmax(0) @ v[: i + 1, part])
+        rows.append(torch.cat(heads))
+    return torch.stack(rows) @ w[f"{name}.o.weight"].T + w[f"{name}.o.bias"]
+
+
+def _mlp(w: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
+    h = _norm(w, f"{name}.norm", x) @ w[f"{name}.up.weight"].T + w[f"{name}.up.bias"]
+    h = 0.5 * h * (1 + torch.tanh(math.sqrt(2 / math.pi) * (h + 0.044715 * h**3)))
+    return h @ w[f"{name}.down.weight"].T + w[f"{name}.down.bias"]
+
+
+def _norm(w: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
+    return functional.layer_norm(x, x.shape[-1:], w[f"{name}.weight"], w[f"{name}.bias"])

@@ -1,0 +1,214 @@
+"""The optimiser, divergence, the choice of trials and a whole run."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tests.engine.making import Remembering, adaptation, base_tensors, perturbed, trainables
+
+from adaptlab.engine.allocate import Trainables
+from adaptlab.engine.digits import make_items, target_rows
+from adaptlab.engine.evaluate import ITEM_SEED, outcomes
+from adaptlab.engine.model import Model
+from adaptlab.engine.optim import AdamW, schedule_factor
+from adaptlab.engine.run import run
+from adaptlab.errors import InvalidSpec, TrainingDiverged, TrainingStopped
+from adaptlab.resolve import BaseModelFacts, resolve, spec_digest
+from adaptlab.results import (
+    AttentionCaptured,
+    CheckpointWritten,
+    Evaluated,
+    Metrics,
+    ReplicatesDecided,
+    Started,
+)
+from adaptlab.spec import AdaptSpec, PretrainSpec
+
+TASK = {"name": "sort_ascending", "length": 4, "alphabet": 5}
+
+
+def pretraining(**changes: object) -> PretrainSpec:
+    return PretrainSpec.model_validate(
+        {
+            "name": "tiny",
+            "family": {"name": "minigpt", "width": 16, "heads": 2},
+            "task": TASK,
+            "training": {"steps": 30, "batch_size": 16},
+            "seeds": 2,
+            "evaluation": {"samples": 50},
+            **changes,
+        }
+    )
+
+
+def adapting(method: object, **changes: object) -> AdaptSpec:
+    return AdaptSpec.model_validate(
+        {
+            "base_model": "tiny",
+            "task": {**TASK, "name": "sort_descending"},
+            "method": method,
+            "training": {"steps": 20, "batch_size": 16},
+            "evaluation": {"samples": 50},
+            **changes,
+        }
+    )
+
+
+@pytest.fixture
+def pretrained(tmp_path: Path) -> tuple[BaseModelFacts, tuple[Path, ...]]:
+    observer = Remembering()
+    resolved = resolve(pretraining(), None)
+    run(resolved, (), tmp_path, observer, device="cpu")
+    facts = BaseModelFacts(
+        name="tiny",
+        digest=spec_digest(resolved),
+        family=resolved.family,
+        task=resolved.task,
+        replicates=2,
+    )
+    return facts, tuple(written.path for written in observer.of(CheckpointWritten))
+
+
+def test_one_replicate_moves_as_under_the_library_optimiser():
+    generator = torch.Generator().manual_seed(1)
+    start = torch.randn(2, 7, dtype=torch.float64, generator=generator)
+    decays = torch.tensor([1, 1, 1, 0, 0, 1, 1], dtype=torch.float64)
+    ours = AdamW(Trainables(start.clone(), decays, {}), weight_decay=0.1, gradient_clip=0.5)
+    rates = torch.tensor([0.01, 0.3], dtype=torch.float64)
+    theirs = [[row[decays == d].clone().requires_grad_() for d in (1, 0)] for row in start]
+    optimisers = [
+        torch.optim.AdamW(
+            [{"params": [decayed]}, {"params": [free], "weight_decay": 0.0}],
+            lr=float(rate), betas=(0.9, 0.95), weight_decay=0.1,
+        )
+        for (decayed, free), rate in zip(theirs, rates, strict=True)
+    ]  # fmt: skip
+    for _ in range(10):
+        gradient = torch.randn(2, 7, dtype=torch.float64, generator=generator)
+        for row, (decayed, free) in enumerate(theirs):
+            decayed.grad, free.grad = gradient[row][decays == 1], gradient[row][decays == 0]
+            torch.nn.utils.clip_grad_norm_([decayed, free], 0.5)
+            optimisers[row].step()
+        ours.step(gradient.clone(), rates)
+    for row, (decayed, free) in enumerate(theirs):
+        assert torch.allclose(ours.trainables.flat[row][decays == 1], decayed, atol=1e-12)
+        assert torch.allclose(ours.trainables.flat[row][decays == 0], free, atol=1e-12)
+
+
+def test_the_schedule_warms_up_and_falls_as_a_cosine():
+    factors = [schedule_factor(step, 100, 0.1, "cosine") for step in range(100)]
+    assert factors[:10] == pytest.approx([(i + 1) / 10 for i in range(10)])
+    assert factors[10] == 1
+    assert factors[55] == pytest.approx(0.5)
+    assert factors == sorted(factors[:11]) + sorted(factors[11:], reverse=True)
+    assert {schedule_factor(step, 100, 0.0, "constant") for step in range(100)} == {1.0}
+
+
+def test_scores_are_those_of_greedy_generation():
+    plan = adaptation({"name": "lora", "rank": 2}, base_replicates=2)
+    base = base_tensors(plan, 2)
+    model = Model(plan, base, perturbed(plan, trainables(plan, base).tensors))
+    scored = outcomes(model, plan.task, "test", 40, 2)
+    made = make_items(plan.task, "test", torch.tensor([ITEM_SEED]), 0, 40)
+    tokens = made.tokens[..., : plan.task.input_length()].expand(2, -1, -1)
+    for _ in range(plan.task.target_length()):
+        following = model.logits(tokens, slice(None))[:, :, -1].argmax(-1, keepdim=True)
+        tokens = torch.cat([tokens, following], -1)
+    generated = tokens[..., plan.task.input_length() :]
+    assert torch.equal(scored, (generated == made.targets).all(-1))
+    assert target_rows(plan.task).start == plan.task.input_length() - 1
+
+
+def test_a_diverging_trial_stops_alone(pretrained, tmp_path: Path):
+    facts, bases = pretrained
+    resolved = resolve(adapting("lora", budget=200), facts)
+    rates = (1e-3, 1e30)
+    training = resolved.training.model_copy(update={"learning_rates": rates})
+    observer = Remembering()
+    run(resolved.model_copy(update={"training": training}), bases, tmp_path, observer, "cpu")
+    (decided,) = observer.of(ReplicatesDecided)
+    assert [(r.status, r.selected) for r in decided.replicates] == [
+        ("completed", True),
+        ("diverged", False),
+    ] * 2
+    alone = Remembering()
+    only = resolved.training.model_copy(update={"learning_rates": rates[:1]})
+    run(resolved.model_copy(update={"training": only}), bases, tmp_path, alone, "cpu")
+    losses = [r.final_loss for r in decided.replicates if r.selected]
+    expected = [r.final_loss for r in alone.of(ReplicatesDecided)[0].replicates]
+    assert losses == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_run_in_which_everything_diverges_fails_and_keeps_its_curve(pretrained, tmp_path: Path):
+    facts, bases = pretrained
+    spec = adapting(
+        "full_finetuning",
+        training={"steps": 200, "batch_size": 16, "learning_rate": 10, "weight_decay": 10},
+    )
+    observer = Remembering()
+    with pytest.raises(TrainingDiverged, match="lower the learning rate"):
+        run(resolve(spec, facts), bases, tmp_path, observer, "cpu")
+    points = [point for metrics in observer.of(Metrics) for point in metrics.points]
+    assert points[0].value is not None
+    assert math.isfinite(points[0].value)
+    assert points[-1].value is None
+    assert not observer.of(ReplicatesDecided)
+
+
+def test_a_run_reports_everything_once(pretrained, tmp_path: Path):
+    facts, bases = pretrained
+    spec = adapting(
+        {"name": "prefix_tuning", "length": 2},
+        tuning={"trials": 3, "validation_samples": 30},
+        evaluation={"tasks": ["sort_ascending", {**TASK, "name": "add", "k": 2}], "samples": 50},
+        capture={"attention": {"samples": 2}},
+    )
+    with pytest.raises(InvalidSpec, match="needs a vocabulary of 10"):
+        resolve(spec, facts)  # the bare sort_ascending is larger than the base's vocabulary
+    spec = spec.model_copy(update={"evaluation": spec.evaluation.model_copy(update={"tasks": ()})})
+    observer = Remembering()
+    run(resolve(spec, facts), bases, tmp_path, observer, "cpu")
+    (started,) = observer.of(Started)
+    assert started.replicates == 6
+    (decided,) = observer.of(ReplicatesDecided)
+    chosen = [r for r in decided.replicates if r.selected]
+    assert [r.seed for r in chosen] == [0, 1]
+    for seed in (0, 1):
+        trials = [r for r in decided.replicates if r.seed == seed]
+        best = max(r.validation_accuracy or 0.0 for r in trials)
+        assert next(r for r in trials if r.selected).validation_accuracy == best
+    assert len(observer.of(CheckpointWritten)) == 2
+    for evaluated in observer.of(Evaluated):
+        bits = np.unpackbits(np.frombuffer(bytes.fromhex(evaluated.evaluation.outcomes), np.uint8))
+        assert bits[:50].sum() == evaluated.evaluation.correct
+        assert bits[50:].sum() == 0
+    maps = {(c.attention.seed, c.attention.source): c for c in observer.of(AttentionCaptured)}
+    assert maps.keys() == {(s, k) for s in (0, 1) for k in ("base", "adapted")}
+    adapted = maps[0, "adapted"].attention
+    array = np.load(maps[0, "adapted"].path, allow_pickle=False)
+    assert array.shape == adapted.shape == (2, 1, 2, 7, 9)
+    assert adapted.learned_positions == 2
+    assert array.sum(-1) == pytest.approx(np.ones((2, 1, 2, 7)), abs=2e-3)
+    assert all(summary.relative_deviation < 1e-12 for summary in adapted.summaries)
+    assert all(summary.learned_mass > 0 for summary in adapted.summaries)
+
+
+def test_a_run_stops_when_asked(pretrained, tmp_path: Path):
+    facts, bases = pretrained
+    observer = Remembering(stop_after=5)
+    with pytest.raises(TrainingStopped, match="step 5"):
+        run(resolve(adapting("soft_prompt", budget=32), facts), bases, tmp_path, observer, "cpu")
+
+
+def test_the_same_spec_gives_the_same_weights(pretrained, tmp_path: Path):
+    facts, bases = pretrained
+    contents: list[bytes] = []
+    for attempt in ("first", "second"):
+        folder = tmp_path / attempt
+        folder.mkdir()
+        observer = Remembering()
+        run(resolve(adapting("lora", budget=200), facts), bases, folder, observer, "cpu")
+        contents.append(observer.of(CheckpointWritten)[0].path.read_bytes())
+    assert contents[0] == contents[1]
