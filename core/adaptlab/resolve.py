@@ -182,9 +182,11 @@ def _evaluation_tasks(spec: PretrainSpec | AdaptSpec, task: Task) -> tuple[Task,
 
 
 def _check_fits(task: Task, evaluated: tuple[Task, ...], shape: ModelShape) -> None:
-    places = {f"/evaluation/tasks/{index}": other for index, other in enumerate(evaluated)}
+    others = {f"/evaluation/tasks/{index}": other for index, other in enumerate(evaluated)}
     faults: list[Problem] = []
-    for pointer, asked in {"/task": task, **places}.items():
+    for pointer, asked in {"/task": task, **others}.items():
+        if asked == task and pointer != "/task":
+            continue
         for what, needed, available in (
             ("vocabulary", asked.vocabulary(), shape.vocabulary),
             ("context", asked.sequence_length(), shape.context),

@@ -24,8 +24,8 @@ class Lora(Method):
     reference: ClassVar[str] = "Hu et al. (ICLR 2022)"
     first_layer_attention: ClassVar[AttentionClaim] = "can_change"
     size_knob: ClassVar[str | None] = "rank"
-    default_learning_rate: ClassVar[float] = 5e-3
-    learning_rate_range: ClassVar[tuple[float, float]] = (3e-4, 3e-2)
+    default_learning_rate: ClassVar[float] = 2e-2
+    learning_rate_range: ClassVar[tuple[float, float]] = (1e-3, 1e-1)
 
     name: Literal["lora"] = "lora"
     rank: int | Auto = Field(default=AUTO)

@@ -1,0 +1,6 @@
+"""`python -m adaptlab_stack`: the commands of this package without the client's command line."""
+
+from adaptlab_stack.cli import application
+
+if __name__ == "__main__":
+    application()()

@@ -1,0 +1,86 @@
+"""What can keep a stack from starting: each message names the value and the next step."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+
+class StackError(Exception):
+    """The stack cannot start or go on."""
+
+
+class DataDirectoryInUse(StackError):
+    """Another supervisor holds the lock of a data directory."""
+
+    def __init__(self, root: Path, holder: str) -> None:
+        super().__init__(
+            f"{root} is in use by another `adaptlab up` (process {holder or 'unknown'}); "
+            "stop that one, or choose another --data-dir"
+        )
+
+
+class DataDirectoryClosed(StackError):
+    """A data directory cannot be made or written by the user who asked for it."""
+
+    def __init__(self, root: Path, cause: OSError) -> None:
+        super().__init__(
+            f"{root} cannot be used as data directory ({cause.strerror}: {cause.filename}); "
+            "choose another --data-dir, or give the directory to the user who runs this"
+        )
+
+
+class PortTaken(StackError):
+    """A port that was asked for is in use or may not be bound."""
+
+    def __init__(self, host: str, port: int, cause: OSError) -> None:
+        super().__init__(
+            f"port {port} on {host} cannot be used ({cause.strerror}); "
+            "choose another --port, or leave --port out to get a free one"
+        )
+
+
+class ServerNotFound(StackError):
+    """No server program is installed that can be used."""
+
+    def __init__(self, program: str, looked_at: Sequence[str], remedy: str) -> None:
+        found = "; ".join(looked_at) or "nothing on PATH and no wheel"
+        super().__init__(f"no usable {program} found ({found}); {remedy}")
+
+
+class DirectoryBarred(StackError):
+    """A directory cannot be entered by the user that Postgres has to run as."""
+
+    def __init__(self, directory: Path, user: int) -> None:
+        super().__init__(
+            f"Postgres refuses to run as root, and user {user}, which it would run as, "
+            f"may not enter {directory}; run `chmod o+x '{directory}'`, or put the data directory "
+            "and the installation where every user may pass, or run this as an ordinary user"
+        )
+
+
+class UserUnknown(StackError):
+    """Postgres looks its user up, and the machine does not know that user."""
+
+    def __init__(self, user: int) -> None:
+        super().__init__(
+            f"user {user}, which Postgres would run as, has no entry in the password database; "
+            f"add one (`useradd --uid {user} lab`), run this as another user, "
+            "or set ADAPTLAB_DATABASE_URL to a server that runs already"
+        )
+
+
+class StartFailed(StackError):
+    """A supervised process did not come up."""
+
+    def __init__(self, name: str, reason: str, log: Path, tail: str) -> None:
+        super().__init__(f"{name} {reason}; the end of {log}:\n{tail}")
+
+
+class StopTimedOut(StackError):
+    """A supervisor was asked to stop and did not in time."""
+
+    def __init__(self, root: Path, pid: int) -> None:
+        super().__init__(f"process {pid}, which runs {root}, still stops; look at {root}/logs")
+
+
+class DemoFailed(StackError):
+    """A job of the demo did not succeed."""

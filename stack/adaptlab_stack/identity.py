@@ -1,0 +1,119 @@
+"""As whom a child process runs: Postgres refuses to run as root, so root's runs as another user."""
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from adaptlab_stack.errors import DirectoryBarred, UserUnknown
+
+NOBODY = 65534
+# Tried in this order; a container's root often lacks the first and has the second.
+PASSING_CAPABILITIES = ("dac_read_search", "dac_override")
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The user and group of a child, and the one capability it keeps to pass closed directories."""
+
+    user: int
+    group: int
+    capability: str | None = None
+
+    def wrap(self, argv: Sequence[str], parent_death_signal: signal.Signals) -> tuple[str, ...]:
+        """The command that changes the user, if need be, and then becomes `argv`.
+
+        The signal that ties a child to its parent is lost when the user changes, so it is set by
+        `setpriv` after that, and the shell looks whether the parent died before.
+        """
+        if self.capability is None:
+            return tuple(argv)
+        guard = 'parent=$1; shift; [ "$PPID" = "$parent" ] && exec "$@"'
+        return (
+            *_setpriv(self),
+            f"--pdeathsig={parent_death_signal.name}",
+            *("/bin/sh", "-c", guard, "sh", str(os.getpid())),
+            *argv,
+        )
+
+
+def identity_of(owner: Path, needed: Sequence[Path]) -> Identity | None:
+    """As whom Postgres runs; None means as the calling user.
+
+    Args:
+        owner: the cluster directory if there is one: its owner runs the server.
+        needed: directories and programs that the server has to reach.
+
+    Raises:
+        UserUnknown: `initdb` would refuse a user that the machine has no entry for.
+        DirectoryBarred: the caller is root, and the other user cannot reach what is needed.
+    """
+    if os.geteuid() != 0:
+        _require_entry(os.geteuid())
+        return None
+    plain = _owner_of(owner)
+    _require_entry(plain.user)
+    barred = first_barred(plain, needed)
+    if barred is None:
+        return plain
+    for capability in PASSING_CAPABILITIES:
+        passing = Identity(plain.user, plain.group, capability)
+        if first_barred(passing, needed) is None:
+            return passing
+    raise DirectoryBarred(barred, plain.user)
+
+
+def first_barred(identity: Identity, needed: Iterable[Path]) -> Path | None:
+    """The first directory or program on the way that the user may not enter or run.
+
+    Tried as that user, not computed from mode bits: access lists and mounts count too.
+    """
+    for path in needed:
+        for step in (*reversed(path.absolute().parents), path.absolute()):
+            if not _may_pass(identity, step):
+                return step
+    return None
+
+
+def _may_pass(identity: Identity, path: Path) -> bool:
+    probe = ["/bin/sh", "-c", 'test -x "$1"', "sh", str(path)]
+    if identity.capability is None:
+        done = subprocess.run(
+            probe, check=False, cwd="/", user=identity.user, group=identity.group, extra_groups=[]
+        )
+        return done.returncode == 0
+    if shutil.which("setpriv") is None:
+        return False
+    done = subprocess.run([*_setpriv(identity), *probe], check=False, cwd="/", capture_output=True)
+    return done.returncode == 0
+
+
+def _setpriv(identity: Identity) -> tuple[str, ...]:
+    return (
+        "setpriv",
+        f"--reuid={identity.user}",
+        f"--regid={identity.group}",
+        "--clear-groups",
+        f"--inh-caps=+{identity.capability}",
+        f"--ambient-caps=+{identity.capability}",
+        # Without this the kernel leaves the capability out of access(2), by which Postgres 16 and
+        # newer look for their own program, and they refuse to start.
+        "--securebits=+no_setuid_fixup",
+    )
+
+
+def _require_entry(user: int) -> None:
+    try:
+        pwd.getpwuid(user)
+    except KeyError:
+        raise UserUnknown(user) from None
+
+
+def _owner_of(cluster: Path) -> Identity:
+    if cluster.exists() and cluster.stat().st_uid != 0:
+        return Identity(cluster.stat().st_uid, cluster.stat().st_gid)
+    return Identity(NOBODY, NOBODY)

@@ -1,0 +1,23 @@
+"""What has to be true of the database before the API starts.
+
+Run as a process of its own, so that the supervisor stays small and free of threads.
+"""
+
+import os
+from pathlib import Path
+
+from adaptlab_db.migrate import upgrade
+from adaptlab_db.session import session_factory
+from adaptlab_services.tokens import ensure_admin_token
+from adaptlab_stack.data_directory import DataDirectory
+
+
+def prepare(database_url: str, data_dir: Path) -> None:
+    """Bring the tables up to date, and make the admin token on first use."""
+    upgrade(database_url)
+    with session_factory(database_url).begin() as session:
+        ensure_admin_token(session, DataDirectory(data_dir).token)
+
+
+if __name__ == "__main__":
+    prepare(os.environ["ADAPTLAB_DATABASE_URL"], Path(os.environ["ADAPTLAB_DATA_DIR"]))

@@ -1,0 +1,171 @@
+"""A running stack as a value: for the demo and for tests that need the real thing."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from adaptlab_stack.data_directory import DataDirectory, tail
+from adaptlab_stack.errors import StartFailed, StopTimedOut
+from adaptlab_stack.process import describe_exit, tie_to_parent
+
+LOOK_SECONDS = 0.05
+STOP_SECONDS = 10.0
+UP_COMMAND = (sys.executable, "-m", "adaptlab_stack", "up")
+
+
+@dataclass(frozen=True, slots=True)
+class RunningProcess:
+    """A supervised process that runs at the moment of asking."""
+
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """A stack that runs under a supervisor in a process of its own.
+
+    Attributes:
+        pid: the supervisor's process id.
+        url: the API's address.
+        database_url: the database, with its password.
+        broker_url: the broker, with its password.
+    """
+
+    data_dir: Path
+    pid: int
+    url: str
+    database_url: str
+    broker_url: str
+
+    @property
+    def token(self) -> str:
+        """The admin token."""
+        return DataDirectory(self.data_dir).token.read_text().strip()
+
+    @property
+    def processes(self) -> Mapping[str, RunningProcess]:
+        """The supervised processes that run now, by name."""
+        running = DataDirectory(self.data_dir).read_state().processes
+        return {name: RunningProcess(pid) for name, pid in running.items()}
+
+    def log(self, name: str) -> str:
+        """The last 200 lines that a process wrote; `up` is the supervisor itself."""
+        return tail(DataDirectory(self.data_dir).log(name), 200)
+
+    @staticmethod
+    @contextmanager
+    def start(
+        data_dir: Path,
+        *,
+        port: int | None = None,
+        workers: int = 1,
+        environment: Mapping[str, str | None] | None = None,
+        command: tuple[str, ...] = UP_COMMAND,
+        timeout: float = 90.0,
+        keep: bool = False,
+    ) -> "Generator[Stack]":
+        """Run `adaptlab up` while the block runs.
+
+        Args:
+            data_dir: made if it does not exist.
+            port: the API's; None means the default one or a free one.
+            workers: how many worker processes.
+            environment: laid over the caller's own; None removes a name.
+            command: what to run in place of `python -m adaptlab_stack up`.
+            timeout: seconds until the server has to answer.
+            keep: leave it running after a block that did not raise; `stop` ends it.
+
+        Raises:
+            StartFailed: the supervisor ended, or the server did not answer in time.
+        """
+        directory = DataDirectory.open(data_dir)
+        options = ("--data-dir", str(directory.root), "--workers", str(workers))
+        wanted = () if port is None else ("--port", str(port))
+        argv = (*command, *options, *wanted)
+        supervisor = _launch(argv, directory, environment or {}, outlives_caller=keep)
+        try:
+            _await_announcement(supervisor, directory, timeout)
+            yield Stack.attach(directory, supervisor.pid)
+        except BaseException:
+            _end(supervisor)
+            raise
+        if not keep:
+            _end(supervisor)
+
+    @staticmethod
+    def attach(directory: DataDirectory, pid: int) -> "Stack":
+        """The stack that the supervisor with this id runs in a directory."""
+        endpoints = directory.read_state().endpoints
+        return Stack(
+            directory.root, pid, endpoints.url, endpoints.database_url, endpoints.broker_url
+        )
+
+
+def stop(data_dir: Path, timeout: float = STOP_SECONDS) -> bool:
+    """Stop the stack of a data directory; False if none runs there.
+
+    Raises:
+        StopTimedOut: it was asked to stop and still runs after `timeout` seconds.
+    """
+    directory = DataDirectory(data_dir.resolve())
+    pid = directory.holder()
+    if pid is None:
+        return False
+    os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + timeout
+    while directory.holder() is not None:
+        if time.monotonic() > deadline:
+            raise StopTimedOut(directory.root, pid)
+        time.sleep(LOOK_SECONDS)
+    return True
+
+
+def _launch(
+    argv: tuple[str, ...],
+    directory: DataDirectory,
+    environment: Mapping[str, str | None],
+    outlives_caller: bool,
+) -> subprocess.Popen[bytes]:
+    merged = {**os.environ, **environment}
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    tied = in_main_thread and not outlives_caller
+    with directory.log("up").open("wb") as output:
+        return subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env={name: value for name, value in merged.items() if value is not None},
+            # Its own session: a Ctrl-C meant for the caller is passed on by the end of the block.
+            start_new_session=True,
+            preexec_fn=tie_to_parent(signal.SIGTERM) if tied else None,
+        )
+
+
+def _await_announcement(
+    supervisor: subprocess.Popen[bytes], directory: DataDirectory, timeout: float
+) -> None:
+    deadline = time.monotonic() + timeout
+    while not directory.announced_by(supervisor.pid):
+        log = directory.log("up")
+        if (status := supervisor.poll()) is not None:
+            raise StartFailed("adaptlab up", describe_exit(status), log, tail(log))
+        if time.monotonic() > deadline:
+            raise StartFailed("adaptlab up", f"was not ready after {timeout:.0f} s", log, tail(log))
+        time.sleep(LOOK_SECONDS)
+
+
+def _end(supervisor: subprocess.Popen[bytes]) -> None:
+    supervisor.terminate()
+    try:
+        supervisor.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        supervisor.kill()
+        supervisor.wait()

@@ -1,0 +1,223 @@
+"""Starts processes, keeps them running and stops them in order.
+
+circus, honcho and supervisord were weighed: none ties children to its own life after a change of
+user, which is what makes `kill -9` of the supervisor leave nothing behind.
+"""
+
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from adaptlab_stack.data_directory import tail, trim_log
+from adaptlab_stack.errors import StackError, StartFailed
+from adaptlab_stack.process import ProcessSpec, describe_exit, kill_group, spawn
+from adaptlab_stack.waiting import Waiting
+
+FIRST_DELAY = 0.1
+LONGEST_DELAY = 10.0
+STEADY_SECONDS = 30.0
+LOOK_SECONDS = 0.05
+TRIM_SECONDS = 60.0
+
+
+class StopRequested(Exception):
+    """A request to stop came while something was being started."""
+
+
+@dataclass(slots=True)
+class _Child:
+    spec: ProcessSpec
+    log: Path
+    process: subprocess.Popen[bytes]
+    started: float
+    exits: int = 0
+    restart_at: float | None = None
+    is_ready: bool = False
+
+    @property
+    def alive(self) -> bool:
+        return self.restart_at is None
+
+
+class Supervisor:
+    """A set of supervised processes.
+
+    Args:
+        waiting: how to sleep and when to stop.
+        log_of: the log file for a process name.
+        report: takes one line about something worth knowing.
+        changed: takes process ids by name whenever they change.
+    """
+
+    def __init__(
+        self,
+        waiting: Waiting,
+        log_of: Callable[[str], Path],
+        report: Callable[[str], None],
+        changed: Callable[[Mapping[str, int]], None] = lambda _: None,
+    ) -> None:
+        self._waiting = waiting
+        self._log_of = log_of
+        self._report = report
+        self._changed = changed
+        self._children: list[_Child] = []
+
+    @property
+    def processes(self) -> Mapping[str, int]:
+        """Ids of the processes that run now, by name."""
+        return {child.spec.name: child.process.pid for child in self._children if child.alive}
+
+    def start(self, specs: Sequence[ProcessSpec]) -> None:
+        """Start processes side by side and return when all are ready.
+
+        Raises:
+            StartFailed: one exited too often or was not ready in time.
+            StopRequested: a stop signal came first.
+        """
+        started = [self._spawn(spec) for spec in specs]
+        self._children += started
+        self._publish()
+        for child in started:
+            self._await_ready(child)
+
+    def complete(self, spec: ProcessSpec) -> None:
+        """Run a process to its successful end.
+
+        Raises:
+            StartFailed: it failed or took too long.
+            StopRequested: a stop signal came first; the process has been killed.
+        """
+        child = self._spawn(spec)
+        try:
+            deadline = child.started + spec.start_seconds
+            while (status := child.process.poll()) is None:
+                self._tend()
+                self._pause_unless_stopped(child, deadline)
+            if status != 0:
+                raise self._failure(child, describe_exit(status))
+        finally:
+            kill_group(child.process)
+            child.process.wait()
+
+    def watch(self) -> None:
+        """Start again what dies, until a stop signal comes."""
+        next_trim = time.monotonic()
+        while not self._waiting.stop_requested:
+            self._tend()
+            now = time.monotonic()
+            if now >= next_trim:
+                self._trim_logs()
+                next_trim = now + TRIM_SECONDS
+            due = [child.restart_at for child in self._children if child.restart_at is not None]
+            self._waiting.pause(min([next_trim, *due]) - now)
+
+    def stop(self) -> None:
+        """End all processes, stage after stage; nothing is left when it returns."""
+        for stage in sorted({child.spec.stop_stage for child in self._children}):
+            _end(
+                [c.process for c in self._of_stage(stage)], [c.spec for c in self._of_stage(stage)]
+            )
+        self._children.clear()
+        self._publish()
+
+    def _of_stage(self, stage: int) -> list[_Child]:
+        return [child for child in self._children if child.spec.stop_stage == stage]
+
+    def _spawn(self, spec: ProcessSpec) -> _Child:
+        log = self._log_of(spec.name)
+        trim_log(log)
+        try:
+            process = spawn(spec, log)
+        except OSError as error:
+            raise StackError(f"{spec.name} cannot be started: {error}") from error
+        return _Child(spec, log, process, time.monotonic())
+
+    def _await_ready(self, child: _Child) -> None:
+        deadline = child.started + child.spec.start_seconds
+        while True:
+            self._tend()
+            if child.alive and child.spec.ready():
+                # Asked after the answer: an older process may have answered in its place.
+                self._tend()
+                if child.alive:
+                    child.is_ready = True
+                    return
+            self._pause_unless_stopped(child, deadline)
+
+    def _pause_unless_stopped(self, child: _Child, deadline: float) -> None:
+        if time.monotonic() > deadline:
+            raise self._failure(child, f"was not ready after {child.spec.start_seconds:.0f} s")
+        self._waiting.pause(LOOK_SECONDS)
+        if self._waiting.stop_requested:
+            raise StopRequested
+
+    def _tend(self) -> None:
+        now = time.monotonic()
+        for child in self._children:
+            if child.alive and (status := child.process.poll()) is not None:
+                self._note_exit(child, status, now)
+            if child.restart_at is not None and now >= child.restart_at:
+                self._restart(child)
+
+    def _note_exit(self, child: _Child, status: int, now: float) -> None:
+        kill_group(child.process)
+        if now - child.started > STEADY_SECONDS:
+            child.exits = 0
+        self._schedule(child, describe_exit(status), now)
+        if not child.is_ready and child.exits >= child.spec.start_attempts:
+            raise self._failure(child, describe_exit(status))
+        self._publish()
+
+    def _schedule(self, child: _Child, reason: str, now: float) -> None:
+        delay = min(FIRST_DELAY * 2**child.exits, LONGEST_DELAY)
+        child.exits += 1
+        child.restart_at = now + delay
+        if child.is_ready:
+            self._report(f"{child.spec.name} {reason}; starting it again in {delay:.1f} s")
+
+    def _restart(self, child: _Child) -> None:
+        try:
+            fresh = self._spawn(child.spec)
+        except StackError as error:
+            self._schedule(child, str(error), time.monotonic())
+            return
+        child.process, child.started, child.restart_at = fresh.process, fresh.started, None
+        self._publish()
+
+    def _publish(self) -> None:
+        self._changed(self.processes)
+
+    def _trim_logs(self) -> None:
+        for child in self._children:
+            trim_log(child.log)
+
+    def _failure(self, child: _Child, reason: str) -> StartFailed:
+        return StartFailed(child.spec.name, reason, child.log, tail(child.log))
+
+
+def _end(processes: Sequence[subprocess.Popen[bytes]], specs: Sequence[ProcessSpec]) -> None:
+    """Take every process through its stop steps at the same time, then kill what is left."""
+    begin = time.monotonic()
+    sent = [0] * len(processes)
+    while any(process.poll() is None for process in processes):
+        elapsed = time.monotonic() - begin
+        for index, (process, spec) in enumerate(zip(processes, specs, strict=True)):
+            while sent[index] <= len(spec.stop) and elapsed >= sum(
+                step.seconds for step in spec.stop[: sent[index]]
+            ):
+                _send_step(process, spec, sent[index])
+                sent[index] += 1
+        time.sleep(0.01)
+    for process in processes:
+        kill_group(process)
+
+
+def _send_step(process: subprocess.Popen[bytes], spec: ProcessSpec, index: int) -> None:
+    if process.poll() is not None:
+        return
+    if index < len(spec.stop):
+        process.send_signal(spec.stop[index].signal)
+    else:
+        kill_group(process)

@@ -1,0 +1,176 @@
+"""The whole stack on one machine: embedded servers, API, workers and beat, under one supervisor."""
+
+import http.client
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from adaptlab_stack.data_directory import DataDirectory, Endpoints, StackState
+from adaptlab_stack.ports import api_port, url_of
+from adaptlab_stack.postgres import EmbeddedPostgres
+from adaptlab_stack.process import ProcessSpec
+from adaptlab_stack.supervisor import StopRequested, Supervisor
+from adaptlab_stack.valkey import EmbeddedValkey
+from adaptlab_stack.waiting import SignalWaiting
+
+DATABASE_URL = "ADAPTLAB_DATABASE_URL"
+BROKER_URL = "ADAPTLAB_BROKER_URL"
+DATA_DIR = "ADAPTLAB_DATA_DIR"
+
+
+@dataclass(frozen=True, slots=True)
+class UpOptions:
+    """What the user of `adaptlab up` chooses; no port means the default one or a free one."""
+
+    data_dir: Path
+    host: str
+    port: int | None
+    workers: int
+
+
+@dataclass(frozen=True, slots=True)
+class Programs:
+    """The commands run beside the servers; `--host` and `--port` are added to the API's."""
+
+    prepare: tuple[str, ...] = (sys.executable, "-m", "adaptlab_stack.prepare")
+    api: tuple[str, ...] = (sys.executable, "-m", "adaptlab_api")
+    worker: tuple[str, ...] = (sys.executable, "-m", "adaptlab_worker", "worker")
+    beat: tuple[str, ...] = (sys.executable, "-m", "adaptlab_worker", "beat")
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """Everything chosen before the first process starts."""
+
+    directory: DataDirectory
+    endpoints: Endpoints
+    servers: tuple[ProcessSpec, ...]
+    preparation: ProcessSpec
+    applications: tuple[ProcessSpec, ...]
+    lines: tuple[tuple[str, str], ...]
+
+
+def run_up(options: UpOptions, programs: Programs, report: Callable[[str], None]) -> None:
+    """Run the stack until SIGINT, SIGTERM or SIGHUP.
+
+    Raises:
+        StackError: it cannot start; whatever had been started is stopped.
+    """
+    begin = time.monotonic()
+    directory = DataDirectory.open(options.data_dir)
+    with directory.locked(), SignalWaiting() as waiting:
+        os.umask(0o077)
+        directory.withdraw()
+        plan = _plan(directory, options, programs)
+        supervisor = Supervisor(
+            waiting,
+            directory.log,
+            report,
+            lambda running: directory.write_state(StackState(plan.endpoints, running)),
+        )
+        try:
+            _start(plan, supervisor, report)
+            report(f"ready after {time.monotonic() - begin:.1f} s; Ctrl-C stops it")
+            supervisor.watch()
+        except StopRequested:
+            report("stopped before it was ready")
+        finally:
+            _stop(plan, supervisor, report)
+
+
+def _start(plan: _Plan, supervisor: Supervisor, report: Callable[[str], None]) -> None:
+    for name, text in plan.lines:
+        report(f"{name:<9} {text}")
+    supervisor.start(plan.servers)
+    supervisor.complete(plan.preparation)
+    supervisor.start(plan.applications)
+    plan.directory.announce(plan.endpoints.url)
+
+
+def _stop(plan: _Plan, supervisor: Supervisor, report: Callable[[str], None]) -> None:
+    begin = time.monotonic()
+    plan.directory.server_file.unlink(missing_ok=True)
+    supervisor.stop()
+    plan.directory.withdraw()
+    report(f"stopped in {time.monotonic() - begin:.1f} s")
+
+
+def _plan(directory: DataDirectory, options: UpOptions, programs: Programs) -> _Plan:
+    port = api_port(options.host, options.port)
+    database_url, broker_url = os.environ.get(DATABASE_URL), os.environ.get(BROKER_URL)
+    postgres = None if database_url else EmbeddedPostgres.prepare(directory)
+    valkey = None if broker_url else EmbeddedValkey.prepare(directory)
+    endpoints = Endpoints(
+        url=url_of(options.host, port),
+        database_url=postgres.url if postgres else str(database_url),
+        broker_url=valkey.url if valkey else str(broker_url),
+    )
+    environment = _environment(endpoints, directory)
+    lines = (
+        ("data", str(directory.root)),
+        ("postgres", postgres.description if postgres else f"given by {DATABASE_URL}"),
+        ("valkey", valkey.description if valkey else f"given by {BROKER_URL}"),
+        ("server", endpoints.url),
+        ("workers", str(options.workers)),
+        ("token", str(directory.token)),
+        ("logs", str(directory.logs)),
+    )
+    return _Plan(
+        directory=directory,
+        endpoints=endpoints,
+        servers=tuple(server.process() for server in (postgres, valkey) if server),
+        preparation=ProcessSpec("prepare", programs.prepare, environment, directory.scratch),
+        applications=_applications(directory, options, programs, environment, port, endpoints.url),
+        lines=lines,
+    )
+
+
+def _applications(
+    directory: DataDirectory,
+    options: UpOptions,
+    programs: Programs,
+    environment: Mapping[str, str],
+    port: int,
+    url: str,
+) -> tuple[ProcessSpec, ...]:
+    api = ProcessSpec(
+        "api",
+        (*programs.api, "--host", options.host, "--port", str(port)),
+        environment,
+        directory.scratch,
+        ready=lambda: _answers(url, "/readyz"),
+    )
+    names = ["worker", *(f"worker-{number}" for number in range(2, options.workers + 1))]
+    workers = [
+        ProcessSpec(name, programs.worker, environment, directory.scratch)
+        for name in names[: options.workers]
+    ]
+    beat = ProcessSpec("beat", programs.beat, environment, directory.scratch)
+    return (api, *workers, beat)
+
+
+def _environment(endpoints: Endpoints, directory: DataDirectory) -> Mapping[str, str]:
+    return {
+        **os.environ,
+        DATABASE_URL: endpoints.database_url,
+        BROKER_URL: endpoints.broker_url,
+        DATA_DIR: str(directory.root),
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def _answers(url: str, path: str) -> bool:
+    """Whether a server on this machine answers 200; asked past any proxy of the environment."""
+    address = urlsplit(url)
+    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=2)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status == http.client.OK
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()

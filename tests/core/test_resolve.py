@@ -1,0 +1,149 @@
+"""Specs: what every `auto` becomes, what is refused and where, and what decides the digest."""
+
+import json
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from adaptlab.errors import InvalidSpec, UnknownName
+from adaptlab.resolve import BaseModelFacts, resolve, spec_digest
+from adaptlab.spec import AdaptSpec, JobSpec, PretrainSpec, ResolvedSpec
+from adaptlab.validation import validation_problems
+
+JOBS: TypeAdapter[PretrainSpec | AdaptSpec] = TypeAdapter(JobSpec)
+BASE = {"kind": "pretrain", "name": "base", "family": "minigpt", "task": "sort_ascending"}
+ADAPT = {
+    "kind": "adapt",
+    "base_model": "base",
+    "task": "sort_descending",
+    "method": "lora",
+    "budget": 768,
+}
+
+
+def parsed(document: dict[str, object]) -> PretrainSpec | AdaptSpec:
+    return JOBS.validate_json(json.dumps(document), strict=True)
+
+
+def facts(**changes: object) -> BaseModelFacts:
+    resolved = resolve(parsed({**BASE, "seeds": 3, **changes}), None)
+    return BaseModelFacts(
+        name="base",
+        digest=spec_digest(resolved),
+        family=resolved.family,
+        task=resolved.task,
+        replicates=3,
+    )
+
+
+def problems(document: dict[str, object]) -> dict[str, str]:
+    """Pointers and codes of what is wrong with a spec."""
+    try:
+        resolve(parsed(document), facts())
+    except ValidationError as error:
+        found = validation_problems(error.errors(), document)
+    except InvalidSpec as error:
+        found = error.problems
+    else:
+        return {}
+    return {problem.pointer: problem.code for problem in found}
+
+
+def test_pretraining_takes_vocabulary_and_context_from_its_tasks():
+    resolved = resolve(parsed({**BASE, "evaluation": {"tasks": [{"name": "add", "k": 5}]}}), None)
+    assert resolved.family["vocabulary"] == 13
+    assert resolved.family["context"] == 19
+    assert resolved.seeds == (0,)
+    assert resolved.budget.trainable_parameters == sum(resolved.budget.tensors.values())
+
+
+def test_an_adaptation_takes_its_seeds_from_the_base():
+    resolved = resolve(parsed(ADAPT), facts())
+    assert resolved.seeds == (0, 1, 2)
+    assert resolved.base_replicates == (0, 1, 2)
+    assert resolved.method == {"name": "lora", "rank": 2, "alpha": 1.0, "sites": ["q", "v"]}
+    assert resolved.training.learning_rates == (2e-2,)
+    assert [task["name"] for task in resolved.evaluation_tasks] == ["sort_descending"]
+
+
+def test_trials_are_spread_over_the_methods_range():
+    resolved = resolve(parsed({**ADAPT, "tuning": {"trials": 3}}), facts())
+    assert resolved.training.learning_rates == pytest.approx((1e-3, 1e-2, 1e-1))
+
+
+def test_short_forms_mean_the_long_ones():
+    long = {
+        **ADAPT,
+        "task": {"name": "sort_descending"},
+        "method": {"name": "lora"},
+        "budget": {"trainable_parameters": 768},
+    }
+    assert resolve(parsed(ADAPT), facts()) == resolve(parsed(long), facts())
+
+
+def test_a_share_of_the_base_is_a_budget():
+    resolved = resolve(parsed({**ADAPT, "budget": {"fraction_of_base": 0.01}}), facts())
+    assert resolved.budget.requested == 1157  # 1 % of 115,776, rounded down
+    assert resolved.budget.trainable_parameters == 1152
+
+
+def test_the_digest_is_of_what_decides_the_result():
+    digest = spec_digest(resolve(parsed(ADAPT), facts()))
+    same = {**ADAPT, "labels": {"who": "me"}, "resources": {"queue": "gpu", "priority": 9}}
+    assert spec_digest(resolve(parsed(same), facts())) == digest
+    other = {**ADAPT, "training": {"steps": 2001}}
+    assert spec_digest(resolve(parsed(other), facts())) != digest
+    assert spec_digest(resolve(parsed(ADAPT), facts(training={"steps": 7}))) != digest
+
+
+def test_a_resolved_spec_comes_back_from_json():
+    resolved = resolve(parsed({**ADAPT, "capture": {"attention": {}}}), facts())
+    assert ResolvedSpec.model_validate_json(resolved.model_dump_json()) == resolved
+    assert ResolvedSpec.model_validate(resolved.model_dump(mode="json")) == resolved
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"method": "lorra"}, {"/method/name": "unknown_method"}),
+        ({"task": "sorting"}, {"/task/name": "unknown_task"}),
+        ({"method": {"name": "lora", "rank": "two"}}, {"/method/rank": "int_type"}),
+        ({"method": {"name": "lora", "ranks": 2}}, {"/method/ranks": "extra_forbidden"}),
+        ({"method": {"name": "lora", "sites": ["w"]}}, {"/method/sites/0": "unknown_site"}),
+        ({"task": {"name": "add", "k": 50}}, {"/task": "vocabulary_too_small"}),
+        ({"task": {"name": "add", "length": 11}}, {"/task": "context_too_small"}),
+        ({"budget": 50}, {"/budget/trainable_parameters": "infeasible_budget"}),
+        ({"budget": {}}, {"/budget": "budget_missing"}),
+        ({"budget": "96"}, {"/budget": "model_type"}),
+        ({"budget": -1}, {"/budget": "greater_than_equal"}),
+        ({"budget": {"trainable_parameters": 9, "fraction_of_base": 0.5}},
+         {"/budget": "ambiguous_budget"}),
+        ({"training": {"steps": "10"}}, {"/training/steps": "int_type"}),
+        ({"training": {"steps": True}}, {"/training/steps": "int_type"}),
+        ({"training": {"stepz": 10}}, {"/training/stepz": "extra_forbidden"}),
+        ({"seeds": 0}, {"/seeds": "greater_than_equal"}),
+        ({"kind": "adopt"}, {"/kind": "union_tag_invalid"}),
+        ({"capture": {"attention": {"inputs": [[1, 2]]}}},
+         {"/capture/attention/inputs/0": "not_an_input"}),
+        ({"evaluation": {"tasks": ["sort_ascending", "nothing"]}},
+         {"/evaluation/tasks/1/name": "unknown_task"}),
+    ],
+)  # fmt: skip
+def test_faults_are_pointed_at(changes: dict[str, object], expected: dict[str, str]):
+    assert problems({**ADAPT, **changes}) == expected
+
+
+def test_an_unknown_name_lists_those_that_are_known():
+    with pytest.raises(UnknownName) as caught:
+        resolve(parsed({**ADAPT, "method": "lorra"}), facts())
+    (problem,) = caught.value.problems
+    assert "lora" in problem.allowed
+    assert problem.nearest == ("lora",)
+
+
+def test_heads_must_divide_the_width():
+    with pytest.raises(InvalidSpec) as caught:
+        resolve(parsed({**BASE, "family": {"name": "minigpt", "width": 10, "heads": 4}}), None)
+    (problem,) = caught.value.problems
+    assert problem.pointer == "/family/heads"
+    assert set(problem.nearest) == {2, 5}

@@ -1,0 +1,61 @@
+import contextlib
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+import psutil
+import pytest
+
+STAND_IN_UP = (sys.executable, str(Path(__file__).with_name("stand_in.py")), "up")
+
+
+@pytest.fixture
+def stand_in_up() -> tuple[str, ...]:
+    """The command that runs a stack with stand-ins for what is above the servers."""
+    return STAND_IN_UP
+
+
+@pytest.fixture
+def open_path() -> Generator[Path]:
+    """A folder that every user may pass, unlike pytest's own."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+@pytest.fixture
+def as_root() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root: only root's Postgres runs as another user")
+
+
+@pytest.fixture
+def eventually() -> Callable[[Callable[[], bool], float], None]:
+    """Look until a condition holds; fail when it does not in the given seconds."""
+
+    def wait(condition: Callable[[], bool], seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < deadline, f"not true after {seconds} s"
+            time.sleep(0.02)
+
+    return wait
+
+
+@pytest.fixture
+def descendants() -> Generator[Callable[[int], list[psutil.Process]]]:
+    """All processes below one; those that a failed test leaves are killed."""
+    seen: list[psutil.Process] = []
+
+    def collect(pid: int) -> list[psutil.Process]:
+        found = psutil.Process(pid).children(recursive=True)
+        seen.extend(found)
+        return found
+
+    yield collect
+    for process in seen:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()

@@ -1,0 +1,90 @@
+"""`adaptlab up` with stand-ins for the API, the worker and beat: real servers, a real supervisor.
+
+Run as a script. `up` is what the tests start; the other names are what `up` starts.
+"""
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import psycopg
+
+from adaptlab_stack.errors import StackError
+from adaptlab_stack.process import tie_to_parent
+from adaptlab_stack.up import Programs, UpOptions, run_up
+
+
+def database_address() -> str:
+    return os.environ["ADAPTLAB_DATABASE_URL"].replace("+psycopg", "")
+
+
+def up(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--data-dir", type=Path)
+    parser.add_argument("--port", type=int)
+    parser.add_argument("--workers", type=int, default=1)
+    given = parser.parse_args(arguments)
+    me = (sys.executable, str(Path(__file__).resolve()))
+    programs = Programs(
+        prepare=(*me, "prepare"), api=(*me, "api"), worker=(*me, "worker"), beat=(*me, "beat")
+    )
+    options = UpOptions(given.data_dir, "127.0.0.1", given.port, given.workers)
+    try:
+        run_up(options, programs, lambda line: print(line, flush=True))
+    except StackError as error:
+        sys.exit(f"error: {error}")
+
+
+def prepare(arguments: list[str]) -> None:
+    if os.environ.get("STAND_IN_PREPARE") == "fail":
+        sys.exit("the tables are on strike")
+    if os.environ.get("STAND_IN_PREPARE") == "hang":
+        (Path(os.environ["ADAPTLAB_DATA_DIR"]) / "hanging").touch()
+        signal.pause()
+    with psycopg.connect(database_address()) as connection:
+        connection.execute("CREATE TABLE IF NOT EXISTS kept (word text)")
+    token = Path(os.environ["ADAPTLAB_DATA_DIR"]) / "token"
+    token.write_text("a-token\n")
+
+
+class Answer(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        with psycopg.connect(database_address()) as connection:
+            connection.execute("SELECT 1")
+        self.send_response(200)
+        self.end_headers()
+
+
+def api(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--host")
+    parser.add_argument("--port", type=int)
+    given = parser.parse_args(arguments)
+    HTTPServer((given.host, given.port), Answer).serve_forever()
+
+
+def worker(arguments: list[str]) -> None:
+    if os.environ.get("STAND_IN_STUBBORN"):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    trainer = subprocess.Popen(
+        [sys.executable, __file__, "beat"],
+        start_new_session=True,
+        preexec_fn=tie_to_parent(signal.SIGKILL),
+    )
+    while True:
+        trainer.wait()
+        signal.pause()
+
+
+def beat(arguments: list[str]) -> None:
+    signal.pause()
+
+
+if __name__ == "__main__":
+    {"up": up, "prepare": prepare, "api": api, "worker": worker, "beat": beat}[sys.argv[1]](
+        sys.argv[2:]
+    )

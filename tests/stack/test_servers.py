@@ -1,0 +1,135 @@
+"""Postgres and Valkey alone: `embedded_servers`."""
+
+import os
+import pwd
+import stat
+from pathlib import Path
+
+import psycopg
+import pytest
+import redis
+
+from adaptlab_stack import identity as identity_module
+from adaptlab_stack.data_directory import DataDirectory
+from adaptlab_stack.errors import DataDirectoryInUse, DirectoryBarred, ServerNotFound, UserUnknown
+from adaptlab_stack.postgres import EmbeddedPostgres
+from adaptlab_stack.servers import embedded_servers
+
+
+def plain(url: str) -> str:
+    return url.replace("+psycopg", "")
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_what_is_written_is_there_after_a_second_start(tmp_path: Path):
+    with embedded_servers(tmp_path / "data", durable=False) as servers:
+        with psycopg.connect(plain(servers.database_url)) as connection:
+            connection.execute("CREATE TABLE kept AS SELECT 'a word' AS word")
+        with redis.Redis.from_url(servers.broker_url) as client:
+            client.rpush("queue", "a message")
+    with embedded_servers(tmp_path / "data", durable=False) as servers:
+        with psycopg.connect(plain(servers.database_url)) as connection:
+            assert connection.execute("SELECT word FROM kept").fetchall() == [("a word",)]
+        with redis.Redis.from_url(servers.broker_url) as client:
+            assert client.lrange("queue", 0, -1) == [b"a message"]
+
+
+def test_the_database_is_utf8_and_the_role_may_make_more(tmp_path: Path):
+    with (
+        embedded_servers(tmp_path / "data", durable=False) as servers,
+        psycopg.connect(plain(servers.database_url), autocommit=True) as connection,
+    ):
+        assert connection.execute("SHOW server_encoding").fetchone() == ("UTF8",)
+        connection.execute("CREATE DATABASE another")
+
+
+def test_both_servers_refuse_who_has_no_password(tmp_path: Path):
+    with embedded_servers(tmp_path / "data", durable=False) as servers:
+        password = DataDirectory(tmp_path / "data").credentials().postgres
+        with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
+            psycopg.connect(plain(servers.database_url).replace(password, "wrong"))
+        stranger = redis.Redis(port=int(servers.broker_url.rsplit(":", 1)[1].split("/")[0]))
+        with stranger, pytest.raises(redis.AuthenticationError):
+            stranger.ping()
+
+
+def test_no_password_stands_in_a_command_line_or_a_readable_file(tmp_path: Path):
+    data = tmp_path / "data"
+    with embedded_servers(data, durable=False):
+        assert mode(data / "credentials.json") == 0o600
+        assert mode(data / "valkey" / "valkey.conf") == 0o600
+        assert mode(data / "postgres") == 0o700
+        assert not (data / "postgres.unfinished").exists()
+        secrets = DataDirectory(data).credentials()
+        lines = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline")]
+        for secret in (secrets.postgres, secrets.valkey):
+            assert not any(secret.encode() in line for line in lines)
+
+
+def test_one_directory_serves_one_process(tmp_path: Path):
+    with (
+        embedded_servers(tmp_path / "data", durable=False),
+        pytest.raises(DataDirectoryInUse, match=str(os.getpid())),
+        embedded_servers(tmp_path / "data", durable=False),
+    ):
+        pass
+
+
+def test_a_cluster_of_another_version_is_not_touched(tmp_path: Path):
+    directory = DataDirectory.open(tmp_path / "data")
+    directory.cluster.mkdir()
+    (directory.cluster / "PG_VERSION").write_text("9\n")
+    with pytest.raises(ServerNotFound, match="the data directory needs version 9"):
+        EmbeddedPostgres.prepare(directory)
+
+
+def test_an_interrupted_first_start_is_begun_anew(tmp_path: Path):
+    leftover = tmp_path / "data" / "postgres.unfinished" / "cluster"
+    leftover.mkdir(parents=True)
+    (leftover / "PG_VERSION").write_text("18\n")
+    with embedded_servers(tmp_path / "data", durable=False) as servers:
+        psycopg.connect(plain(servers.database_url)).close()
+
+
+@pytest.mark.usefixtures("as_root")
+def test_a_closed_directory_is_named_when_nothing_helps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(identity_module, "PASSING_CAPABILITIES", ())
+    closed = tmp_path / "closed"
+    closed.mkdir()
+    tmp_path.chmod(0o700)
+    with pytest.raises(DirectoryBarred, match="65534") as caught:
+        EmbeddedPostgres.prepare(DataDirectory.open(closed / "data"))
+    named = Path(str(caught.value).split("`chmod o+x '")[1].split("'")[0])
+    assert named in (closed / "data").parents
+    assert not mode(named) & 0o001
+
+
+def test_a_user_without_an_entry_is_told_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def unknown(user: int) -> None:
+        raise KeyError(user)
+
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    with pytest.raises(UserUnknown, match="useradd --uid"):
+        EmbeddedPostgres.prepare(DataDirectory.open(tmp_path / "data"))
+
+
+@pytest.mark.usefixtures("as_root")
+@pytest.mark.parametrize("closed", [False, True])
+def test_roots_postgres_has_no_power_but_to_pass(open_path: Path, *, closed: bool):
+    open_path.chmod(0o700 if closed else 0o755)
+    with embedded_servers(open_path / "data", durable=False):
+        pid = (open_path / "data" / "postgres" / "postmaster.pid").read_text().split()[0]
+        status = dict(
+            line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines()
+        )
+    assert set(status["Uid"].split()) == {"65534"}
+    assert status["Groups"].strip() == ""
+    # Bit 2 is CAP_DAC_READ_SEARCH <linux/capability.h>.
+    assert int(status["CapPrm"], 16) == (1 << 2 if closed else 0)

@@ -1,0 +1,163 @@
+"""The supervisor alone, over small children."""
+
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from adaptlab_stack.data_directory import trim_log
+from adaptlab_stack.errors import StartFailed
+from adaptlab_stack.process import ProcessSpec, StopStep
+from adaptlab_stack.supervisor import Supervisor
+from adaptlab_stack.waiting import Polling
+
+SLEEP = "import signal; signal.pause()"
+
+
+class Until(Polling):
+    """Asks for the end as soon as a condition holds."""
+
+    def __init__(self, condition: Callable[[], bool]) -> None:
+        self._condition = condition
+        self._deadline = time.monotonic() + 30
+
+    @property
+    def stop_requested(self) -> bool:
+        assert time.monotonic() < self._deadline
+        return self._condition()
+
+
+def never() -> bool:
+    return False
+
+
+class Bench:
+    """A supervisor with what it said."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.said: list[str] = []
+        self.enough: Callable[[], bool] = never
+        self.supervisor = Supervisor(
+            Until(lambda: self.enough()), lambda name: folder / name, self.said.append
+        )
+
+    def spec(self, name: str, code: str = SLEEP, **fields: object) -> ProcessSpec:
+        argv = (sys.executable, "-c", code)
+        return ProcessSpec(name, argv, {}, self.folder, **fields)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Generator[Bench]:
+    made = Bench(tmp_path)
+    yield made
+    made.supervisor.stop()
+
+
+def test_what_dies_is_started_again(bench: Bench):
+    bench.supervisor.start([bench.spec("one"), bench.spec("two")])
+    first = dict(bench.supervisor.processes)
+    psutil.Process(first["one"]).kill()
+    bench.enough = lambda: bench.supervisor.processes.get("one", first["one"]) != first["one"]
+    bench.supervisor.watch()
+    assert bench.supervisor.processes["two"] == first["two"]
+    assert bench.said == ["one was killed by SIGKILL; starting it again in 0.1 s"]
+
+
+def test_the_delay_doubles_for_what_keeps_dying(bench: Bench):
+    bench.supervisor.start([bench.spec("poor", "raise SystemExit(3)")])
+    bench.enough = lambda: len(bench.said) == 3
+    bench.supervisor.watch()
+    assert [line.rsplit("in ", 1)[1] for line in bench.said] == ["0.1 s", "0.2 s", "0.4 s"]
+    assert "exited with status 3" in bench.said[0]
+
+
+def test_a_failed_start_shows_the_end_of_the_log(bench: Bench):
+    poor = bench.spec("poor", "print('no luck'); raise SystemExit(3)", ready=never)
+    with pytest.raises(StartFailed, match=r"poor exited with status 3.*\nno luck"):
+        bench.supervisor.start([poor])
+
+
+def test_a_start_that_takes_too_long_fails(bench: Bench):
+    with pytest.raises(StartFailed, match="not ready after 0 s"):
+        bench.supervisor.start([bench.spec("slow", ready=never, start_seconds=0.2)])
+
+
+def test_a_refused_first_start_is_tried_again(bench: Bench):
+    code = (
+        "import pathlib, signal\n"
+        "seen = pathlib.Path('seen'); before = seen.exists(); seen.touch()\n"
+        "if not before: raise SystemExit(1)\n"
+        "pathlib.Path('up').touch(); signal.pause()"
+    )
+    up = bench.folder / "up"
+    bench.supervisor.start([bench.spec("shy", code, ready=up.exists)])
+    assert bench.supervisor.processes.keys() == {"shy"}
+
+
+def test_stages_end_one_after_the_other(bench: Bench):
+    code = (
+        "import signal, sys, time\n"
+        "def end(*_):\n"
+        "    print('begin', time.monotonic_ns()); time.sleep(0.2)\n"
+        "    print('end', time.monotonic_ns(), flush=True); sys.exit()\n"
+        "signal.signal(signal.SIGTERM, end); open(sys.argv[1] + '.up', 'w').close()\n"
+        "while True: signal.pause()"
+    )
+    specs: list[ProcessSpec] = []
+    for stage, name in ((1, "server"), (0, "client")):
+        argv = (sys.executable, "-c", code, name)
+        ready = (bench.folder / f"{name}.up").exists
+        specs.append(ProcessSpec(name, argv, {}, bench.folder, ready=ready, stop_stage=stage))
+    bench.supervisor.start(specs)
+    bench.supervisor.stop()
+    client, server = ((bench.folder / n).read_text().split() for n in ("client", "server"))
+    assert int(client[3]) < int(server[1])
+
+
+def test_who_will_not_stop_is_killed_with_its_children(bench: Bench):
+    code = (
+        "import signal, subprocess, sys\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        f"subprocess.Popen([sys.executable, '-c', {SLEEP!r}]); open('up', 'w').close()\n"
+        "while True: signal.pause()"
+    )
+    up = bench.folder / "up"
+    stop = (StopStep(signal.SIGTERM, 0.2),)
+    bench.supervisor.start([bench.spec("deaf", code, stop=stop, ready=up.exists)])
+    leader = psutil.Process(bench.supervisor.processes["deaf"])
+    family = [leader, *leader.children()]
+    assert len(family) == 2
+    bench.supervisor.stop()
+    assert psutil.wait_procs(family, timeout=5)[1] == []
+
+
+def test_only_the_main_thread_starts_processes(bench: Bench):
+    caught: list[BaseException] = []
+
+    def start() -> None:
+        try:
+            bench.supervisor.start([bench.spec("one")])
+        except RuntimeError as error:
+            caught.append(error)
+
+    thread = threading.Thread(target=start)
+    thread.start()
+    thread.join()
+    assert "main thread" in str(caught[0])
+
+
+def test_a_log_stays_small(tmp_path: Path):
+    log = tmp_path / "a.log"
+    with log.open("ab") as stream:
+        stream.write(b"x" * 11)
+        stream.flush()
+        trim_log(log, limit=10)
+        stream.write(b"next")
+    assert log.read_bytes() == b"next"
+    assert (tmp_path / "a.log.1").read_bytes() == b"x" * 11

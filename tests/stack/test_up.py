@@ -1,0 +1,279 @@
+"""The whole stack with stand-ins for API, worker and beat; servers and supervisor are real."""
+
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Generator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import psutil
+import psycopg
+import pytest
+import redis
+
+from adaptlab_stack.errors import PortTaken, StartFailed
+from adaptlab_stack.ports import api_port, url_of
+from adaptlab_stack.servers import embedded_servers
+from adaptlab_stack.stack import Stack
+
+Descendants = Callable[[int], list[psutil.Process]]
+Eventually = Callable[[Callable[[], bool], float], None]
+
+
+@contextmanager
+def connect(stack: Stack) -> "Generator[psycopg.Connection[tuple[object, ...]]]":
+    # `closing`, because a connection that has lost its server cannot leave its own block quietly.
+    address = stack.database_url.replace("+psycopg", "")
+    with closing(psycopg.connect(address, autocommit=True)) as connection:
+        yield connection
+
+
+def words(stack: Stack) -> list[tuple[object, ...]]:
+    with connect(stack) as connection:
+        return connection.execute("SELECT word FROM kept").fetchall()
+
+
+def status_of(url: str) -> int:
+    address = urlsplit(url)
+    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=5)
+    try:
+        connection.request("GET", "/readyz")
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+def left_of(processes: list[psutil.Process], seconds: float) -> list[psutil.Process]:
+    return psutil.wait_procs(processes, timeout=seconds)[1]
+
+
+def test_a_stack_says_where_it_is(tmp_path: Path, stand_in_up: tuple[str, ...]):
+    data = tmp_path / "a folder with 'spaces'"
+    with Stack.start(data, command=stand_in_up, workers=2) as stack:
+        assert status_of(stack.url) == 200
+        assert stack.token == "a-token"
+        assert set(stack.processes) == {"postgres", "valkey", "api", "worker", "worker-2", "beat"}
+        announced = json.loads((data / "server.json").read_text())
+        assert announced == {"url": stack.url, "pid": stack.pid}
+        for name in ("server.json", "stack.json", "token", "credentials.json"):
+            assert stat.S_IMODE((data / name).stat().st_mode) == 0o600
+        assert not data.stat().st_mode & 0o066
+        said = stack.log("up")
+        assert all(part in said for part in (stack.url, str(data), "127.0.0.1:"))
+        secret = urlsplit(stack.database_url).password
+        assert secret is not None
+        assert secret not in said
+    assert not (data / "server.json").exists()
+    assert not (data / "stack.json").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_stops_everything_in_five_seconds(
+    tmp_path: Path,
+    stand_in_up: tuple[str, ...],
+    descendants: Descendants,
+    number: signal.Signals,
+):
+    # The worst case: a client stays connected, and the worker does not listen.
+    stubborn = {"STAND_IN_STUBBORN": "1"}
+    with Stack.start(tmp_path / "d", command=stand_in_up, environment=stubborn) as stack:
+        with connect(stack):
+            family = [psutil.Process(stack.pid), *descendants(stack.pid)]
+            assert len(family) > 6
+            os.kill(stack.pid, number)
+            assert left_of(family, 5) == []
+        assert "stopped in" in stack.log("up")
+    assert not (tmp_path / "d" / "server.json").exists()
+
+
+def test_kill_9_of_the_supervisor_leaves_nothing_and_the_next_start_recovers(
+    tmp_path: Path, stand_in_up: tuple[str, ...], descendants: Descendants
+):
+    with Stack.start(tmp_path / "d", command=stand_in_up) as stack:
+        with redis.Redis.from_url(stack.broker_url) as client:
+            client.rpush("queue", "a message")
+        with connect(stack) as held:
+            held.execute("INSERT INTO kept VALUES ('committed')")
+            family = descendants(stack.pid)
+            os.kill(stack.pid, signal.SIGKILL)
+            # At once, while the old servers may still be going down.
+            with Stack.start(tmp_path / "d", command=stand_in_up) as second:
+                assert words(second) == [("committed",)]
+                with redis.Redis.from_url(second.broker_url) as client:
+                    assert client.lrange("queue", 0, -1) == [b"a message"]
+            assert left_of(family, 5) == []
+
+
+def test_kill_9_alone_empties_the_house_in_five_seconds(
+    tmp_path: Path,
+    stand_in_up: tuple[str, ...],
+    descendants: Descendants,
+    eventually: Eventually,
+):
+    with Stack.start(tmp_path / "d", command=stand_in_up) as stack:
+        worker = psutil.Process(stack.processes["worker"].pid)
+        eventually(lambda: len(worker.children()) == 1, 20)  # the trainer
+        with connect(stack):
+            family = descendants(stack.pid)
+            assert len(family) > 6
+            os.kill(stack.pid, signal.SIGKILL)
+            assert left_of(family, 5) == []
+
+
+@pytest.mark.parametrize("name", ["api", "worker", "beat", "postgres", "valkey"])
+def test_a_killed_part_comes_back(
+    tmp_path: Path, stand_in_up: tuple[str, ...], eventually: Eventually, name: str
+):
+    def answers() -> bool:
+        try:
+            return status_of(stack.url) == 200
+        except (OSError, http.client.HTTPException):
+            return False
+
+    with Stack.start(tmp_path / "d", command=stand_in_up) as stack:
+        old = stack.processes[name].pid
+        os.kill(old, signal.SIGKILL)
+        eventually(lambda: name in (now := stack.processes) and now[name].pid != old, 20)
+        eventually(answers, 20)
+        assert f"{name} was killed by SIGKILL" in stack.log("up")
+
+
+def test_two_stacks_live_side_by_side(tmp_path: Path, stand_in_up: tuple[str, ...]):
+    with (
+        Stack.start(tmp_path / "one", command=stand_in_up) as one,
+        Stack.start(tmp_path / "two", command=stand_in_up) as two,
+    ):
+        with connect(one) as connection:
+            connection.execute("INSERT INTO kept VALUES ('one')")
+        assert words(one) == [("one",)]
+        assert words(two) == []
+        assert status_of(one.url) == status_of(two.url) == 200
+
+
+def test_a_directory_in_use_is_refused_and_left_alone(tmp_path: Path, stand_in_up: tuple[str, ...]):
+    with Stack.start(tmp_path / "d", command=stand_in_up) as stack:
+        second = subprocess.run(
+            [*stand_in_up, "--data-dir", str(tmp_path / "d")],
+            capture_output=True, text=True, check=False, timeout=30,
+        )  # fmt: skip
+        assert second.returncode == 1
+        assert f"in use by another `adaptlab up` (process {stack.pid})" in second.stderr
+        assert "Traceback" not in second.stderr
+        assert status_of(stack.url) == 200
+        assert json.loads((tmp_path / "d" / "server.json").read_text())["pid"] == stack.pid
+
+
+def test_a_taken_port_is_refused(tmp_path: Path, stand_in_up: tuple[str, ...]):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with (
+            pytest.raises(StartFailed, match=f"port {port} on 127.0.0.1 cannot be used"),
+            Stack.start(tmp_path / "d", command=stand_in_up, port=port),
+        ):
+            pass
+
+
+def test_a_wanted_port_is_used(tmp_path: Path, stand_in_up: tuple[str, ...]):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with Stack.start(tmp_path / "d", command=stand_in_up, port=port) as stack:
+        assert stack.url == f"http://127.0.0.1:{port}"
+
+
+def test_without_a_wish_there_is_always_a_port():
+    first = api_port("127.0.0.1", None)
+    with socket.create_server(("127.0.0.1", first)):
+        assert api_port("127.0.0.1", None) != first
+        with pytest.raises(PortTaken, match="leave --port out"):
+            api_port("127.0.0.1", first)
+
+
+def test_addresses_are_those_that_answer_here():
+    assert url_of("0.0.0.0", 8420) == "http://127.0.0.1:8420"
+    assert url_of("::1", 8420) == "http://[::1]:8420"
+    assert url_of("lab.example", 80) == "http://lab.example:80"
+
+
+def test_a_failed_preparation_is_explained_and_leaves_nothing(
+    tmp_path: Path, stand_in_up: tuple[str, ...]
+):
+    environment = {"STAND_IN_PREPARE": "fail"}
+    with (
+        pytest.raises(StartFailed, match=r"prepare exited with status 1[\s\S]*on strike"),
+        Stack.start(tmp_path / "d", command=stand_in_up, environment=environment),
+    ):
+        pass
+    assert not (tmp_path / "d" / "postgres" / "postmaster.pid").exists()
+    with embedded_servers(tmp_path / "d"):
+        pass
+
+
+def test_a_signal_during_the_start_ends_it(
+    tmp_path: Path,
+    stand_in_up: tuple[str, ...],
+    descendants: Descendants,
+    eventually: Eventually,
+):
+    with subprocess.Popen(
+        [*stand_in_up, "--data-dir", str(tmp_path / "d")],
+        env={**os.environ, "STAND_IN_PREPARE": "hang"},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as supervisor:
+        eventually((tmp_path / "d" / "hanging").exists, 30)
+        family = descendants(supervisor.pid)
+        supervisor.terminate()
+        said, _ = supervisor.communicate(timeout=5)
+    assert supervisor.returncode == 0
+    assert "stopped before it was ready" in said
+    assert left_of(family, 1) == []
+
+
+def test_given_servers_replace_the_embedded_ones(tmp_path: Path, stand_in_up: tuple[str, ...]):
+    with embedded_servers(tmp_path / "servers", durable=False) as servers:
+        environment = {
+            "ADAPTLAB_DATABASE_URL": servers.database_url,
+            "ADAPTLAB_BROKER_URL": servers.broker_url,
+        }
+        data = tmp_path / "d"
+        with Stack.start(data, command=stand_in_up, environment=environment) as stack:
+            assert set(stack.processes) == {"api", "worker", "beat"}
+            assert stack.database_url == servers.database_url
+            assert not (data / "postgres").exists()
+        psycopg.connect(servers.database_url.replace("+psycopg", "")).close()
+
+
+def test_a_stack_dies_with_the_process_that_started_it(
+    tmp_path: Path, stand_in_up: tuple[str, ...], descendants: Descendants
+):
+    code = (
+        "import pathlib, signal, sys\n"
+        "from adaptlab_stack.stack import Stack\n"
+        "with Stack.start(pathlib.Path(sys.argv[1]), command=tuple(sys.argv[2:])) as stack:\n"
+        "    print('up', flush=True); signal.pause()"
+    )
+    argv = [sys.executable, "-c", code, str(tmp_path / "d"), *stand_in_up]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as owner:
+        assert owner.stdout is not None
+        assert owner.stdout.readline() == "up\n"
+        family = descendants(owner.pid)
+        owner.kill()
+    assert left_of(family, 5) == []
+
+
+def test_the_command_explains_itself():
+    shown = subprocess.run(
+        [sys.executable, "-m", "adaptlab_stack", "up", "--help"],
+        capture_output=True, text=True, check=True,
+        timeout=30, env={**os.environ, "COLUMNS": "200"},
+    )  # fmt: skip
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", shown.stdout)
+    assert all(name in plain for name in ("--data-dir", "--port", "--host", "--workers"))
