@@ -4,14 +4,18 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
-InitialiserKind = Literal["zeros", "ones", "normal", "kaiming_uniform", "base"]
-SiteKind = Literal["linear", "embedding", "attention_input", "attention_keys_values"]
+InitialiserKind = Literal["zeros", "ones", "constant", "normal", "kaiming_uniform", "base"]
+SiteKind = Literal[
+    "linear", "embedding", "attention_input", "attention_keys_values", "attention_mix", "sublayer"
+]
+TensorRole = Literal["weight", "bias", "norm_scale", "norm_shift"]
 
 
 @dataclass(frozen=True, slots=True)
 class Initialiser:
-    """How a tensor starts: `normal` with standard deviation `scale`, or a copy of a base tensor.
+    """How a tensor starts, such as `normal` with standard deviation `scale`.
 
+    `constant` is `scale` everywhere, `base` a copy of the base tensor `source`;
     `kaiming_uniform` draws from U(-b, b) with b = `scale` / sqrt(last dimension).
     """
 
@@ -27,6 +31,7 @@ class TensorShape:
     shape: tuple[int, ...]
     initialiser: Initialiser
     decays: bool = True
+    role: TensorRole = "weight"
 
     @property
     def size(self) -> int:
@@ -41,6 +46,8 @@ class Site:
     A `linear` site maps `inputs` to `outputs` features. At `attention_input` learned rows of
     width `inputs` join the layer's attention input; at `attention_keys_values` learned keys and
     values of width `outputs` join the layer's own; at `embedding` virtual tokens join the input.
+    `attention_mix` is what attention gathered before W_O; a `sublayer` is attention or MLP as a
+    whole, from its normed input to what it adds to the residual stream.
     """
 
     name: str
@@ -77,6 +84,16 @@ class ModelShape:
     def layer_sites(self, kind: SiteKind) -> tuple[Site, ...]:
         """Sites of one kind, in layer order."""
         return tuple(site for site in self.sites.values() if site.kind == kind)
+
+    def copies(self, *roles: TensorRole) -> dict[str, TensorShape]:
+        """Trainable copies of the base tensors that play one of the roles."""
+        return {
+            name: TensorShape(
+                tensor.shape, Initialiser("base", source=name), tensor.decays, tensor.role
+            )
+            for name, tensor in self.tensors.items()
+            if tensor.role in roles
+        }
 
     def matching_sites(self, pattern: str) -> tuple[Site, ...]:
         """Linear sites whose dotted name contains the dotted `pattern` as whole segments.

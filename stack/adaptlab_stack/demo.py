@@ -143,6 +143,6 @@ def _say_where(console: Console, stack: Stack, picture: Path, stopping: bool) ->
         console.print("\nStopping the server; its data stay.")
     else:
         console.print(
-            f'\nThe server keeps running. Stop it with: adaptlab down --data-dir "{stack.data_dir}"',
+            f'\nThe server runs on. To stop it: adaptlab down --data-dir "{stack.data_dir}"',
             soft_wrap=True,
         )

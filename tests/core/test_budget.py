@@ -26,6 +26,10 @@ SMALL = MiniGPT(layers=1, heads=1, width=96, vocabulary=10, context=19).shape()
         (10_240, "prefix_tuning", {}, {"length": 10}, 10_240),
         (10_240, "prefix_tuning", {"side": "key_value"}, {"length": 5}, 10_240),
         (10_240, "lora", {"sites": ("mlp",)}, {"rank": 1}, 10_240),
+        (12_288, "adapter", {}, {"bottleneck": 5}, 11_284),
+        (12_288, "bitfit", {}, {}, 11_520),
+        (12_288, "layernorm_tuning", {}, {}, 4_608),
+        (12_288, "ia3", {}, {}, 6_144),
     ],
 )
 def test_the_papers_equal_budgets(

@@ -5,6 +5,7 @@ description has it; nothing is shared, sliced or batched.
 """
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -20,8 +21,14 @@ def plain_logits(
     *,
     prompt: Tensor | None = None,
     prefixes: list[Tensor] | None = None,
+    sublayer: Callable[[str, Tensor, Tensor], Tensor] = lambda name, x, y: y,
+    mix: Callable[[str, Tensor], Tensor] = lambda name, gathered: gathered,
 ) -> Tensor:
-    """Logits [T, V]; `prefixes` replace the first rows at every layer, `prompt` at one."""
+    """Logits [T, V]; `prefixes` replace the first rows at every layer, `prompt` at one.
+
+    `sublayer` gets the normed input and the output of attention and MLP, `mix` what the heads
+    gathered, and each gives what takes its place.
+    """
     x = torch.stack([w["embed.weight"][t] for t in tokens]) + w["positions.weight"][: len(tokens)]
     learned = 0
     if prompt is not None:
@@ -30,14 +37,19 @@ def plain_logits(
         x, learned = torch.cat([torch.zeros_like(prefixes[0]), x]), len(prefixes[0])
     for layer in range(family.layers):
         source = x if prefixes is None else torch.cat([prefixes[layer], x[learned:]])
-        x = x + _attention(family, w, f"blocks.{layer}.attn", source)
-        x = x + _mlp(w, f"blocks.{layer}.mlp", x)
+        name = f"blocks.{layer}.attn"
+        normal = _norm(w, f"{name}.norm", source) if family.attention_norm else source
+        gathered = mix(name, _attention(family, w, name, normal))
+        attended = gathered @ w[f"{name}.o.weight"].T + w[f"{name}.o.bias"]
+        x = x + sublayer(name, normal, attended)
+        name = f"blocks.{layer}.mlp"
+        normal = _norm(w, f"{name}.norm", x)
+        x = x + sublayer(name, normal, _mlp(w, name, normal))
     return _norm(w, "final_norm", x)[learned:] @ w["unembed.weight"].T
 
 
 def _attention(family: MiniGPT, w: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
-    source = _norm(w, f"{name}.norm", x) if family.attention_norm else x
-    q, k, v = (source @ w[f"{name}.{p}.weight"].T + w[f"{name}.{p}.bias"] for p in "qkv")
+    q, k, v = (x @ w[f"{name}.{p}.weight"].T + w[f"{name}.{p}.bias"] for p in "qkv")
     size = family.width // family.heads
     rows: list[Tensor] = []
     for i in range(len(x)):
@@ -47,11 +59,11 @@ def _attention(family: MiniGPT, w: dict[str, Tensor], name: str, x: Tensor) -> T
             scores = torch.stack([q[i, part] @ k[j, part] / math.sqrt(size) for j in range(i + 1)])
             heads.append(scores.softmax(0) @ v[: i + 1, part])
         rows.append(torch.cat(heads))
-    return torch.stack(rows) @ w[f"{name}.o.weight"].T + w[f"{name}.o.bias"]
+    return torch.stack(rows)
 
 
 def _mlp(w: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
-    h = _norm(w, f"{name}.norm", x) @ w[f"{name}.up.weight"].T + w[f"{name}.up.bias"]
+    h = x @ w[f"{name}.up.weight"].T + w[f"{name}.up.bias"]
     h = 0.5 * h * (1 + torch.tanh(math.sqrt(2 / math.pi) * (h + 0.044715 * h**3)))
     return h @ w[f"{name}.down.weight"].T + w[f"{name}.down.bias"]
 

@@ -34,6 +34,9 @@ NAMES = METHODS.names()
 every_method = pytest.mark.parametrize("name", NAMES)
 
 
+trained_method = pytest.mark.parametrize("name", [name for name in NAMES if name != "frozen"])
+
+
 def configured(name: str) -> dict[str, object]:
     return sized(name).model_dump(mode="json")
 
@@ -64,10 +67,13 @@ def test_the_optimiser_moves_exactly_the_trained_scalars(name: str):
     untouched = {n: t.clone() for n, t in base.items()}
     train(plan, Model(plan, base, allocated.tensors), allocated, Remembering())
     moved = (allocated.flat != before).sum().item()
-    # Without weight decay, an embedding row moves only if its token occurs: eight tokens here, of
-    # which the two beyond the alphabet never do, and those of `positions` that a question uses.
-    decays = plan.spec.training.weight_decay > 0
-    assert moved == before.numel() or (decays and moved >= before.numel() - 2 * SMALL.width)
+    # The base has two tokens beyond the alphabet, whose embeddings nothing ever asks for; and in
+    # the last layer only answer rows are computed, so that the others' strengths stay.
+    unused = {
+        "full_finetuning": 2 * SMALL.width,
+        "attention_bias": SMALL.heads * target_rows(plan.task).start,
+    }
+    assert moved == before.numel() - unused.get(name, 0)
     assert all(torch.equal(base[n], untouched[n]) for n in base), "the base is bit-identical"
 
 
@@ -92,7 +98,7 @@ def test_the_solved_size_is_the_largest_within_the_budget(name: str, budget: int
         assert trainable_parameters(larger, shape) > budget
 
 
-@every_method
+@trained_method
 def test_detaching_restores_the_base(name: str):
     plan = adaptation(configured(name))
     base = base_tensors(plan)
@@ -117,7 +123,7 @@ def test_a_replicate_in_a_stack_trains_as_it_would_alone(name: str):
         assert torch.allclose(stacked.flat[replicate], alone.flat[0], rtol=0, atol=1e-10)
 
 
-@every_method
+@trained_method
 def test_gradients_agree_with_finite_differences(name: str):
     plan = adaptation(configured(name), family=MiniGPT(layers=2, heads=2, width=4))
     base, made = base_tensors(plan), items(plan, 2)
@@ -147,6 +153,8 @@ def test_the_claim_about_first_layer_attention_holds(name: str):
         assert deviation > 1e-3
     else:
         assert deviation < 1e-12
+        if name in ("frozen", "head_only"):
+            return  # nothing before the head changes at all
         deeper = (before.relative[1] - after.relative[1]).abs().max().item()
         assert deeper > 1e-3, "the honest statement is: not in one layer, never: not at all"
 

@@ -32,8 +32,37 @@ def plain_adapted(plan, base, trained, tokens: list[int]) -> torch.Tensor:
     """The adapted model by the plain formulas: one replicate, one sample."""
     shape: ModelShape = plan.shape
     weights = dict(base)
-    if plan.method.name == "full_finetuning":
-        return plain_logits(plan.family, trained, tokens)
+    if trained.keys() <= base.keys():
+        return plain_logits(plan.family, {**base, **trained}, tokens)
+    if plan.method.name == "ia3":
+        for name, scale in trained.items():
+            site = name.removesuffix(".scale")
+            if site.endswith("down"):
+                weights[f"{site}.weight"] = weights[f"{site}.weight"] * scale
+            else:
+                weights[f"{site}.weight"] = weights[f"{site}.weight"] * scale[:, None]
+                weights[f"{site}.bias"] = weights[f"{site}.bias"] * scale
+        return plain_logits(plan.family, weights, tokens)
+    if plan.method.name == "adapter":
+
+        def sublayer(name: str, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            if name.split(".")[-1] not in plan.method.after:
+                return y
+            part = {n.split(".adapter.")[1]: t for n, t in trained.items() if n.startswith(name)}
+            source = y if plan.method.placement == "serial" else x
+            hidden = source @ part["down.weight"].T + part["down.bias"]
+            hidden = torch.nn.functional.gelu(hidden, approximate="tanh")
+            return y + hidden @ part["up.weight"].T + part["up.bias"]
+
+        return plain_logits(plan.family, weights, tokens, sublayer=sublayer)
+    if plan.method.name == "attention_bias":
+
+        def mix(name: str, gathered: torch.Tensor) -> torch.Tensor:
+            share = trained[f"{name}.mix.strength"].sigmoid()[:, : len(tokens)]  # H, T
+            wide = share.T.repeat_interleave(plan.family.width // plan.family.heads, 1)
+            return wide * trained[f"{name}.mix.shift"] + (1 - wide) * gathered
+
+        return plain_logits(plan.family, weights, tokens, mix=mix)
     if plan.method.name == "lora":
         for site in plan.method.chosen_sites(shape):
             a, b = trained[f"{site.name}.a"], trained[f"{site.name}.b"]
@@ -48,6 +77,14 @@ def plain_adapted(plan, base, trained, tokens: list[int]) -> torch.Tensor:
 
 METHODS = (
     {"name": "full_finetuning"},
+    {"name": "frozen"},
+    {"name": "head_only"},
+    {"name": "bitfit"},
+    {"name": "layernorm_tuning"},
+    {"name": "ia3"},
+    {"name": "adapter", "bottleneck": 2, "after": ["attn", "mlp"]},
+    {"name": "adapter", "bottleneck": 3, "placement": "parallel", "after": ["attn", "mlp"]},
+    {"name": "attention_bias"},
     {"name": "lora", "rank": 2, "alpha": 3.0, "sites": ["attn", "mlp", "unembed"]},
     {"name": "prefix_tuning", "length": 3},
     {"name": "soft_prompt", "length": 3},

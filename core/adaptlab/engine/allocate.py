@@ -29,6 +29,8 @@ class Trainables:
 
     def gradient(self, loss: Tensor) -> Tensor:
         """The gradient [R, N] of a scalar loss, laid out like `flat`."""
+        if not self.tensors:
+            return torch.zeros_like(self.flat)
         parts = torch.autograd.grad(loss, list(self.tensors.values()))
         return torch.cat([part.reshape(len(self.flat), -1) for part in parts], 1)
 
@@ -70,8 +72,9 @@ def _initial(name: str, shape: TensorShape, seeds: Tensor, bases: Mapping[str, T
         source = bases[start.source]
         copies = source.repeat_interleave(replicates // source.shape[0], 0)
         return copies.reshape(replicates, -1)
-    if start.kind in ("zeros", "ones"):
-        return torch.full((replicates, shape.size), float(start.kind == "ones"), device=device)
+    if start.kind in ("zeros", "ones", "constant"):
+        value = {"zeros": 0.0, "ones": 1.0, "constant": start.scale}[start.kind]
+        return torch.full((replicates, shape.size), value, device=device)
     counters = (
         torch.tensor(stream(f"initial/{name}"), device=device),
         seeds.unsqueeze(1),

@@ -5,21 +5,30 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-LinearHook = Callable[[Tensor, Tensor], Tensor]
-"""From the input [R, ..., I] and output [R, ..., O] of a linear site to its new output."""
+OutputHook = Callable[[Tensor, Tensor], Tensor]
+"""From the input [R, ..., I] and output [R, ..., O] of a site to its new output."""
+
+InputHook = Callable[[Tensor], Tensor]
+"""From the input [R, ..., I] of a linear site to its new input."""
+
+MixHook = Callable[[Tensor, slice], Tensor]
+"""From what attention gathered [R, B, Q, C] at the given content positions to its new value."""
 
 
 @dataclass(frozen=True)
 class Attachments:
     """Everything a method adds, by site.
 
-    `weights` replace base tensors ([R, ...]); `linears` change the output of linear sites;
+    `weights` replace base tensors ([R, ...]); `outputs` change the output of linear sites and
+    sublayers, `inputs` the input of linear sites, `mixes` what attention gathered before W_O;
     `attention_inputs` are learned rows [R, P, C] that pass through the layer's norm, W_K and
     W_V; `keys_values` are learned pairs [R, P, K]; `prompt` holds virtual tokens [R, P, C].
     """
 
     weights: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
-    linears: Mapping[str, LinearHook] = field(default_factory=dict[str, LinearHook])
+    outputs: Mapping[str, OutputHook] = field(default_factory=dict[str, OutputHook])
+    inputs: Mapping[str, InputHook] = field(default_factory=dict[str, InputHook])
+    mixes: Mapping[str, MixHook] = field(default_factory=dict[str, MixHook])
     attention_inputs: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
     keys_values: Mapping[str, tuple[Tensor, Tensor]] = field(
         default_factory=dict[str, tuple[Tensor, Tensor]]

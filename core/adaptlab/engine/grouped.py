@@ -10,8 +10,10 @@ from torch.nn import functional
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Multiply x [R, ..., I] by weight [G, O, I] and add bias [G, O]; gives [R, ..., O]."""
+    """Multiply x [R, ..., I] by weight [G, O, I] and add bias [G', O]; gives [R, ..., O]."""
     groups, outputs, inputs = weight.shape
+    if bias is not None and bias.shape[0] != groups:  # biases are trained, matrices are shared
+        return _add(linear(x, weight, None), bias)
     if groups == 1:
         return functional.linear(x, weight[0], None if bias is None else bias[0])
     rows = x.reshape(groups, -1, inputs)  # G, R/G·…, I
@@ -23,13 +25,19 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def layer_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Normalise the last axis of x [R, ..., C], then scale and shift by [G, C]."""
+    """Normalise the last axis of x [R, ..., C], then scale by [G, C] and shift by [G', C]."""
     groups, width = weight.shape
-    if groups == 1:
+    if groups == bias.shape[0] == 1:
         return functional.layer_norm(x, (width,), weight[0], bias[0])
     normal = functional.layer_norm(x, (width,)).view(groups, -1, width)
-    scaled = torch.addcmul(bias.unsqueeze(1), normal, weight.unsqueeze(1))
-    return scaled.view(x.shape)
+    if groups != bias.shape[0]:
+        return _add((normal * weight.unsqueeze(1)).view(x.shape), bias)
+    return torch.addcmul(bias.unsqueeze(1), normal, weight.unsqueeze(1)).view(x.shape)
+
+
+def _add(x: Tensor, bias: Tensor) -> Tensor:
+    """Add bias [G, C] to x [R, ..., C]."""
+    return (x.reshape(len(bias), -1, x.shape[-1]) + bias.unsqueeze(1)).view(x.shape)
 
 
 def embedding(tokens: Tensor, weight: Tensor) -> Tensor:

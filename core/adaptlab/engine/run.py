@@ -82,15 +82,15 @@ def _decide(
     results: list[ReplicateResult] = []
     for row, seed in enumerate(plan.spec.seeds):
         trials = range(row * plan.trials, (row + 1) * plan.trials)
-        alive = [r for r in trials if not outcome.diverged(r)]
+        alive = [r for r in trials if not outcome.diverged[r]]
 
         def rank(replicate: int) -> tuple[float, float, int]:
             score = 0.0 if scores is None else scores[replicate]
-            return (-score, outcome.final_losses[replicate], replicate)
+            return (-score, outcome.final_losses[replicate] or 0.0, replicate)
 
         winner = min(alive, key=rank, default=None)
         for trial, replicate in enumerate(trials):
-            diverged = outcome.diverged(replicate)
+            diverged = outcome.diverged[replicate]
             results.append(
                 ReplicateResult(
                     replicate=replicate,

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -23,14 +24,19 @@ STEPS_OF_DATA = 16
 
 @dataclass
 class TrainingOutcome:
-    """How the replicates ended: the last windowed loss and the steps until divergence, [R]."""
+    """How the replicates ended: the last windowed loss, the steps made, and divergence, [R].
 
-    final_losses: list[float]
+    A loss is None where nothing was trained.
+    """
+
+    final_losses: list[float | None]
     steps: list[int]
+    diverged: list[bool]
 
-    def diverged(self, replicate: int) -> bool:
-        """Whether the loss of a replicate stopped being finite."""
-        return not math.isfinite(self.final_losses[replicate])
+    @classmethod
+    def untrained(cls, replicates: int) -> Self:
+        """What there is to say before the first step."""
+        return cls([None] * replicates, [0] * replicates, [False] * replicates)
 
 
 @dataclass
@@ -54,8 +60,9 @@ class _Curve:
         means = (self.window / self.counted).tolist()
         points: list[MetricPoint] = []
         for replicate, loss in enumerate(means):
-            if self.outcome.diverged(replicate):
+            if self.outcome.diverged[replicate]:
                 continue
+            self.outcome.diverged[replicate] = not math.isfinite(loss)
             self.outcome.final_losses[replicate] = loss
             self.outcome.steps[replicate] = step
             value = loss if math.isfinite(loss) else None
@@ -65,7 +72,7 @@ class _Curve:
         self.window.zero_()
         self.counted = 0
         self.observer.emit(Metrics(points=tuple(points)))
-        if all(self.outcome.diverged(replicate) for replicate in range(len(means))):
+        if all(self.outcome.diverged):
             raise TrainingDiverged(
                 f"The loss of every replicate stopped being finite by step {step}; "
                 "lower the learning rate or the weight decay."
@@ -73,7 +80,9 @@ class _Curve:
 
 
 def train(plan: Plan, model: Model, trainables: Trainables, observer: Observer) -> TrainingOutcome:
-    """Train to the last step; raises `TrainingDiverged` when no replicate is left.
+    """Train to the last step, if there is anything to train.
+
+    Raises `TrainingDiverged` when no replicate is left, `TrainingStopped` when asked to stop.
 
     A replicate whose loss is no longer finite is marked and goes unused; the others are not
     touched by it, because nothing mixes replicates.
@@ -81,11 +90,11 @@ def train(plan: Plan, model: Model, trainables: Trainables, observer: Observer) 
     training = plan.spec.training
     optimiser = AdamW(trainables, training.weight_decay, training.gradient_clip)
     replicates = plan.replicates
-    outcome = TrainingOutcome([0.0] * replicates, [0] * replicates)
+    outcome = TrainingOutcome.untrained(replicates)
     window = torch.zeros(replicates, dtype=torch.float64, device=plan.device)
     curve = _Curve(observer, training.steps, outcome, window)
     rates = plan.replicate_rates
-    for step, items in enumerate(_batches(plan)):
+    for step, items in enumerate(_batches(plan) if trainables.tensors else ()):
         losses = _losses(plan, model, items)
         gradient = trainables.gradient(losses.sum())
         factor = schedule_factor(step, training.steps, training.warmup_fraction, training.schedule)

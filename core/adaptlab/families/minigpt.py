@@ -87,8 +87,11 @@ class MiniGPT(Family):
             Site(f"{block}.attn.input", "attention_input", width, width, layer),
             Site(f"{block}.attn.kv", "attention_keys_values", width, width, layer),
             *(Site(f"{block}.attn.{part}", "linear", width, width, layer) for part in "qkvo"),
+            Site(f"{block}.attn.mix", "attention_mix", width, width, layer),
+            Site(f"{block}.attn", "sublayer", width, width, layer),
             Site(f"{block}.mlp.up", "linear", width, hidden, layer),
             Site(f"{block}.mlp.down", "linear", hidden, width, layer),
+            Site(f"{block}.mlp", "sublayer", width, width, layer),
         ]
         return {site.name: site for site in sites}
 
@@ -111,11 +114,11 @@ class MiniGPT(Family):
     def _linear(self, name: str, outputs: int, inputs: int, std: float) -> dict[str, TensorShape]:
         return {
             f"{name}.weight": self._matrix(outputs, inputs, std),
-            f"{name}.bias": TensorShape((outputs,), _ZEROS, decays=False),
+            f"{name}.bias": TensorShape((outputs,), _ZEROS, decays=False, role="bias"),
         }
 
     def _norm(self, name: str) -> dict[str, TensorShape]:
         return {
-            f"{name}.weight": TensorShape((self.width,), _ONES, decays=False),
-            f"{name}.bias": TensorShape((self.width,), _ZEROS, decays=False),
+            f"{name}.weight": TensorShape((self.width,), _ONES, decays=False, role="norm_scale"),
+            f"{name}.bias": TensorShape((self.width,), _ZEROS, decays=False, role="norm_shift"),
         }

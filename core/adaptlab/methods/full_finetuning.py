@@ -3,7 +3,7 @@
 from typing import ClassVar, Literal
 
 from adaptlab.method import METHODS, AttentionClaim, Method
-from adaptlab.shapes import Initialiser, ModelShape, TensorShape
+from adaptlab.shapes import ModelShape, TensorShape
 
 
 @METHODS.register("full_finetuning")
@@ -22,7 +22,4 @@ class FullFinetuning(Method):
     name: Literal["full_finetuning"] = "full_finetuning"
 
     def tensors(self, shape: ModelShape) -> dict[str, TensorShape]:
-        return {
-            name: TensorShape(tensor.shape, Initialiser("base", source=name), tensor.decays)
-            for name, tensor in shape.tensors.items()
-        }
+        return shape.copies("weight", "bias", "norm_scale", "norm_shift")

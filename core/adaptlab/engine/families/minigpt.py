@@ -54,31 +54,31 @@ class _Model:
         """One layer over content x [R, B, T, C] and virtual tokens [R, P, C]."""
         learned = self.learned_keys_values(layer)
         if prompt is None:
-            return self.stream(layer, x, learned, rows, self.recorder)[0], None
-        virtual, (keys, values) = self.stream(layer, prompt.unsqueeze(1), learned, EVERY_ROW, None)
+            return self.stream(layer, x, learned, rows)[0], None
+        virtual, (keys, values) = self.stream(layer, prompt.unsqueeze(1), learned, None)
         learned = [*learned, (keys.squeeze(1), values.squeeze(1))]
-        content, _ = self.stream(layer, x, learned, rows, self.recorder)
-        return content, virtual.squeeze(1)
+        return self.stream(layer, x, learned, rows)[0], virtual.squeeze(1)
 
     def stream(
-        self,
-        layer: int,
-        x: Tensor,
-        learned: list[KeysValues],
-        rows: slice,
-        recorder: PatternRecorder | None,
+        self, layer: int, x: Tensor, learned: list[KeysValues], rows: slice | None
     ) -> tuple[Tensor, KeysValues]:
-        """The rows of x [R, B, T, C] after the layer, and the keys and values of all of x."""
+        """The rows of x [R, B, T, C] after the layer, and the keys and values of all of x.
+
+        `rows` is None for the stream of virtual tokens, which is neither cut nor recorded.
+        """
         name = f"blocks.{layer}"
         source = self.attention_norm(layer, x)
         keys = self.linear(f"{name}.attn.k", source)
         values = self.linear(f"{name}.attn.v", source)
-        queries = self.linear(f"{name}.attn.q", source[:, :, rows])
-        mixed = self.attend(layer, queries, (keys, values), learned, rows, recorder)
-        x = x[:, :, rows] + self.linear(f"{name}.attn.o", mixed)
-        hidden = self.linear(f"{name}.mlp.up", self.norm(f"{name}.mlp.norm", x))
-        hidden = functional.gelu(hidden, approximate="tanh")
-        return x + self.linear(f"{name}.mlp.down", hidden), (keys, values)
+        kept = source[:, :, rows or EVERY_ROW]
+        queries = self.linear(f"{name}.attn.q", kept)
+        mixed = self.attend(layer, queries, (keys, values), learned, rows)
+        attended = self.linear(f"{name}.attn.o", mixed)
+        x = x[:, :, rows or EVERY_ROW] + self.hooked(f"{name}.attn", kept, attended)
+        normal = self.norm(f"{name}.mlp.norm", x)
+        hidden = functional.gelu(self.linear(f"{name}.mlp.up", normal), approximate="tanh")
+        hidden = self.linear(f"{name}.mlp.down", hidden)
+        return x + self.hooked(f"{name}.mlp", normal, hidden), (keys, values)
 
     def attend(
         self,
@@ -86,13 +86,14 @@ class _Model:
         queries: Tensor,
         content: KeysValues,
         learned: list[KeysValues],
-        rows: slice,
-        recorder: PatternRecorder | None,
+        rows: slice | None,
     ) -> Tensor:
         """Causal attention of queries [R, B, Q, C] over learned positions and content."""
         keys, values = (self.by_head(part) for part in content)  # R, B, H, T, D
         query = self.by_head(queries) * (keys.shape[-1] ** -0.5)
-        scores = query @ keys.transpose(-1, -2) + _causal_mask(keys.shape[-2], rows, keys)
+        scores = query @ keys.transpose(-1, -2) + _causal_mask(
+            keys.shape[-2], rows or EVERY_ROW, keys
+        )
         if not learned:
             pattern = scores.softmax(-1)
             mixed = pattern @ values
@@ -103,9 +104,13 @@ class _Model:
             pattern = torch.cat([learned_scores, scores], -1).softmax(-1)
             count = learned_keys.shape[-2]
             mixed = pattern[..., :count] @ learned_values + pattern[..., count:] @ values
-        if recorder is not None:
-            recorder.record(layer, pattern, scores.softmax(-1))
-        return mixed.transpose(2, 3).flatten(-2)
+        gathered = mixed.transpose(2, 3).flatten(-2)
+        if rows is None:
+            return gathered
+        if self.recorder is not None:
+            self.recorder.record(layer, pattern, scores.softmax(-1))
+        mix = self.attachments.mixes.get(f"blocks.{layer}.attn.mix")
+        return gathered if mix is None else mix(gathered, rows)
 
     def learned_keys_values(self, layer: int) -> list[KeysValues]:
         """The keys and values [R, P, C] that the method adds to this layer."""
@@ -120,8 +125,14 @@ class _Model:
 
     def linear(self, site: str, x: Tensor) -> Tensor:
         """The output of a linear site, with what the method hangs onto it."""
+        change = self.attachments.inputs.get(site)
+        x = x if change is None else change(x)
         y = grouped.linear(x, self.weights[f"{site}.weight"], self.weights.get(f"{site}.bias"))
-        hook = self.attachments.linears.get(site)
+        return self.hooked(site, x, y)
+
+    def hooked(self, site: str, x: Tensor, y: Tensor) -> Tensor:
+        """The output y of a site for its input x, as the method changes it."""
+        hook = self.attachments.outputs.get(site)
         return y if hook is None else hook(x, y)
 
     def norm(self, name: str, x: Tensor) -> Tensor:

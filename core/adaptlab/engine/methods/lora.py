@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from adaptlab.engine import grouped
-from adaptlab.engine.attachments import Attachments, LinearHook
+from adaptlab.engine.attachments import Attachments, OutputHook
 from adaptlab.engine.plugins import ENGINE_METHODS
 from adaptlab.methods.lora import Lora
 from adaptlab.shapes import ModelShape
@@ -17,14 +17,14 @@ def attach(method: Lora, shape: ModelShape, tensors: Mapping[str, Tensor]) -> At
     assert isinstance(method.rank, int)
     scale = method.alpha / method.rank
     return Attachments(
-        linears={
+        outputs={
             site.name: _update(tensors[f"{site.name}.a"], tensors[f"{site.name}.b"], scale)
             for site in method.chosen_sites(shape)
         }
     )
 
 
-def _update(a: Tensor, b: Tensor, scale: float) -> LinearHook:
+def _update(a: Tensor, b: Tensor, scale: float) -> OutputHook:
     def updated(x: Tensor, y: Tensor) -> Tensor:
         return y + scale * grouped.linear(grouped.linear(x, a, None), b, None)
 

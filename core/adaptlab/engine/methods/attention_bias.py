@@ -1,0 +1,36 @@
+"""Attention bias: what each head gathers is pulled towards a learned vector."""
+
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from adaptlab.engine.attachments import Attachments, MixHook
+from adaptlab.engine.plugins import ENGINE_METHODS
+from adaptlab.methods.attention_bias import AttentionBias
+from adaptlab.shapes import ModelShape
+
+
+@ENGINE_METHODS.register("attention_bias")
+def attach(method: AttentionBias, shape: ModelShape, tensors: Mapping[str, Tensor]) -> Attachments:
+    """Mix a learned vector into what attention gathered, before W_O."""
+    return Attachments(
+        mixes={
+            site.name: _pull(tensors[f"{site.name}.shift"], tensors[f"{site.name}.strength"])
+            for site in shape.layer_sites("attention_mix")
+        }
+    )
+
+
+def _pull(shift: Tensor, strength: Tensor) -> MixHook:
+    def pulled(gathered: Tensor, rows: slice) -> Tensor:
+        heads, context = strength.shape[1:]
+        start, stop, step = rows.indices(context)
+        if rows == slice(None):
+            stop = gathered.shape[2]
+        share = strength[:, :, start:stop:step].sigmoid()  # R, H, Q
+        per_head = share.transpose(1, 2)[:, None, :, :, None]  # R, 1, Q, H, 1
+        split = gathered.unflatten(-1, (heads, -1))  # R, B, Q, H, D
+        target = shift.unflatten(-1, (heads, -1))[:, None, None]  # R, 1, 1, H, D
+        return (split + per_head * (target - split)).flatten(-2)
+
+    return pulled

@@ -1,0 +1,38 @@
+"""The relaxation of a prefix: shift and strength learned directly."""
+
+from typing import ClassVar, Literal
+
+from adaptlab.method import METHODS, AttentionClaim, Method
+from adaptlab.shapes import Initialiser, ModelShape, TensorShape
+
+
+@METHODS.register("attention_bias")
+class AttentionBias(Method):
+    """Replace what each head gathers, t, by α μ + (1 - α) t, with α and μ learned directly.
+
+    A prefix of one position gives just this with α = its attention and μ = W_V s. Here μ is free
+    for every head and α = sigmoid(a) is free for every head and position, though it cannot depend
+    on the content as a prefix's can. What fails even so fails for want of new attention patterns.
+    """
+
+    title: ClassVar[str] = "Attention bias"
+    summary: ClassVar[str] = "Every head's output is pulled towards a learned vector."
+    formula: ClassVar[str] = "tᵢ ← αᵢ μ + (1 - αᵢ) tᵢ"
+    reference: ClassVar[str] = "Petrov, Torr, Bibi (ICLR 2024), equation 7, relaxed"
+    first_layer_attention: ClassVar[AttentionClaim] = "cannot_change"
+    default_learning_rate: ClassVar[float] = 2e-2
+    learning_rate_range: ClassVar[tuple[float, float]] = (1e-3, 1e-1)
+
+    name: Literal["attention_bias"] = "attention_bias"
+
+    def tensors(self, shape: ModelShape) -> dict[str, TensorShape]:
+        tensors: dict[str, TensorShape] = {}
+        for site in shape.layer_sites("attention_mix"):
+            tensors[f"{site.name}.shift"] = TensorShape((site.inputs,), Initialiser("normal", 0.02))
+            # sigmoid(0) would throw half of the content away before training has begun
+            strength = Initialiser("constant", -3.0)
+            tensors[f"{site.name}.strength"] = TensorShape((shape.heads, shape.context), strength)
+        return tensors
+
+    def extra_flops_per_token(self, shape: ModelShape) -> int:
+        return 3 * shape.width * shape.layers

@@ -1,0 +1,24 @@
+"""Only the bias vectors are trained."""
+
+from typing import ClassVar, Literal
+
+from adaptlab.method import METHODS, AttentionClaim, Method
+from adaptlab.shapes import ModelShape, TensorShape
+
+
+@METHODS.register("bitfit")
+class BitFit(Method):
+    """Train a copy of every bias vector, those of the norms included."""
+
+    title: ClassVar[str] = "BitFit"
+    summary: ClassVar[str] = "Only the bias vectors that the base model has are trained."
+    formula: ClassVar[str] = "b ← b + Δb for every b"
+    reference: ClassVar[str] = "Ben Zaken, Goldberg, Ravfogel (ACL 2022)"
+    first_layer_attention: ClassVar[AttentionClaim] = "can_change"
+    default_learning_rate: ClassVar[float] = 5e-3
+    learning_rate_range: ClassVar[tuple[float, float]] = (3e-4, 3e-2)
+
+    name: Literal["bitfit"] = "bitfit"
+
+    def tensors(self, shape: ModelShape) -> dict[str, TensorShape]:
+        return shape.copies("bias", "norm_shift")

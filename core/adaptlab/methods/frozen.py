@@ -1,0 +1,24 @@
+"""The base model as it is: what every method has to beat."""
+
+from typing import ClassVar, Literal
+
+from adaptlab.method import METHODS, AttentionClaim, Method
+from adaptlab.shapes import ModelShape, TensorShape
+
+
+@METHODS.register("frozen")
+class Frozen(Method):
+    """Train nothing and add nothing."""
+
+    title: ClassVar[str] = "Frozen base"
+    summary: ClassVar[str] = "The base model without any adaptation, as the baseline."
+    formula: ClassVar[str] = "ΔW = 0"
+    reference: ClassVar[str] = "Petrov, Torr, Bibi (ICLR 2024), tables 1 to 3, first rows"
+    first_layer_attention: ClassVar[AttentionClaim] = "cannot_change"
+    default_learning_rate: ClassVar[float] = 1e-3
+    learning_rate_range: ClassVar[tuple[float, float]] = (1e-3, 1e-3)
+
+    name: Literal["frozen"] = "frozen"
+
+    def tensors(self, shape: ModelShape) -> dict[str, TensorShape]:
+        return {}

@@ -1,0 +1,25 @@
+"""Only the output head is trained."""
+
+from typing import ClassVar, Literal
+
+from adaptlab.method import METHODS, AttentionClaim, Method
+from adaptlab.shapes import ModelShape, TensorShape
+
+
+@METHODS.register("head_only")
+class HeadOnly(Method):
+    """Train a copy of the matrix that turns the last hidden states into logits."""
+
+    title: ClassVar[str] = "Head only"
+    summary: ClassVar[str] = "Only the output head is trained: a linear probe of the last layer."
+    formula: ClassVar[str] = "W_U ← W_U + ΔW_U"
+    reference: ClassVar[str] = "Alain, Bengio (ICLR workshop 2017)"
+    first_layer_attention: ClassVar[AttentionClaim] = "cannot_change"
+    default_learning_rate: ClassVar[float] = 1e-2
+    learning_rate_range: ClassVar[tuple[float, float]] = (1e-3, 1e-1)
+
+    name: Literal["head_only"] = "head_only"
+
+    def tensors(self, shape: ModelShape) -> dict[str, TensorShape]:
+        head = shape.copies("weight", "bias")
+        return {name: tensor for name, tensor in head.items() if name.startswith("unembed.")}
