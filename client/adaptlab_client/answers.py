@@ -1,0 +1,290 @@
+"""What the server answers: frozen values that take members and states they do not know yet."""
+
+from datetime import datetime
+from typing import Generic, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from adaptlab.results import MetricPoint
+
+T = TypeVar("T")
+Document = dict[str, JsonValue]
+
+
+class Answer(BaseModel):
+    """The base of all answers; members added by a newer server are kept."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+
+class Page(Answer, Generic[T]):
+    """One page of a list."""
+
+    data: tuple[T, ...]
+    next_page_token: str | None = None
+
+
+class Results(Answer, Generic[T]):
+    """What one attempt of a job brought forth."""
+
+    data: tuple[T, ...]
+    attempt: int | None = None
+
+
+class Progress(Answer):
+    """Training steps done of those to do."""
+
+    step: int = 0
+    total: int = 0
+    eta_seconds: float | None = None
+
+
+class QueuePlace(Answer):
+    """Where a job waits; `position` 1 is next."""
+
+    name: str
+    priority: int = 0
+    position: int | None = None
+
+
+class WorkerPlace(Answer):
+    """Who runs a job."""
+
+    id: str
+    host: str | None = None
+
+
+class Budget(Answer):
+    """What an adaptation costs on every axis, next to the trainable parameters asked for."""
+
+    requested: int | None = None
+    trainable_parameters: int
+    gap: int | None = None
+    stored_bytes: int | None = None
+    extra_context_tokens: int | None = None
+    flops_per_token: int | None = None
+    tensors: dict[str, int] = Field(default_factory=dict[str, int])
+
+
+class Job(Answer):
+    """A job; ask `terminal`, not a list of states, whether it has ended."""
+
+    id: str
+    name: str | None = None
+    kind: str
+    state: str
+    terminal: bool
+    reason: str | None = None
+    error: JsonValue = None
+    attempt: int = 0
+    attempts_max: int | None = None
+    cancel_requested: bool = False
+    base_model: str | None = None
+    family: str | None = None
+    task: str | None = None
+    method: str | None = None
+    spec: Document = Field(default_factory=dict[str, JsonValue])
+    resolved_spec: Document = Field(default_factory=dict[str, JsonValue])
+    spec_digest: str | None = None
+    budget: Budget | None = None
+    progress: Progress = Progress()
+    queue: QueuePlace | None = None
+    worker: WorkerPlace | None = None
+    owner: str | None = None
+    labels: dict[str, str] = Field(default_factory=dict[str, str])
+    created_at: datetime | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    heartbeat_at: datetime | None = None
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether it ended well."""
+        return self.terminal and self.state == "succeeded"
+
+
+class Preview(Answer):
+    """What a job would be, without making it."""
+
+    kind: str
+    resolved_spec: Document
+    budget: Budget
+    spec_digest: str
+    warnings: tuple[str, ...] = ()
+
+
+class JobEvent(Answer):
+    """Something that happened to a job; progress between two events has no sequence."""
+
+    sequence: int | None = None
+    at: datetime | None = None
+    type: str
+    data: JsonValue = None
+
+
+class Curve(Answer):
+    """One metric of one replicate; a value that was not finite is None."""
+
+    name: str
+    replicate: int
+    steps: tuple[int, ...]
+    values: tuple[float | None, ...]
+    total_points: int | None = None
+
+    def points(self) -> tuple[MetricPoint, ...]:
+        """The curve as points, for `adaptlab.charts.learning_curves`."""
+        return tuple(
+            MetricPoint(replicate=self.replicate, name=self.name, step=step, value=value)
+            for step, value in zip(self.steps, self.values, strict=True)
+        )
+
+
+class Replicate(Answer):
+    """One seed and trial: how it ended, and whether its seed uses it."""
+
+    replicate: int
+    seed: int
+    trial: int = 0
+    learning_rate: float | None = None
+    status: str
+    selected: bool = False
+    final_loss: float | None = None
+    validation_accuracy: float | None = None
+
+
+class Attempt(Answer):
+    """One try at a job; earlier ones stay for the record."""
+
+    attempt: int
+    host: str | None = None
+    started_at: datetime | None = None
+    first_step_at: datetime | None = None
+    ended_at: datetime | None = None
+    outcome: str | None = None
+    reason: str | None = None
+    environment: Document | None = None
+
+
+class Evaluation(Answer):
+    """Exact-match scores of one replicate on one task."""
+
+    id: int | str | None = None
+    replicate: int
+    seed: int
+    task: Document
+    split: str
+    correct: int
+    total: int
+    accuracy: float
+
+    @property
+    def task_name(self) -> str:
+        """The name of the task that was scored."""
+        return str(self.task.get("name", ""))
+
+
+class HeadSummary(Answer):
+    """What one head of one layer does; see `adaptlab.results.AttentionSummary`."""
+
+    layer: int
+    head: int
+    entropy: float | None = None
+    learned_mass: float | None = None
+    divergence: float | None = None
+    relative_deviation: float | None = None
+
+
+class AttentionMap(Answer):
+    """Recorded attention, without its array; the axes are sample, layer, head, query, key."""
+
+    id: int | str
+    replicate: int
+    seed: int
+    source: str
+    shape: tuple[int, ...]
+    axes: tuple[str, ...] = ()
+    learned_positions: int = 0
+    target_start: int | None = None
+    tokens: tuple[tuple[int | str, ...], ...] = ()
+    predictions: tuple[tuple[int | str, ...], ...] = ()
+    sha256: str | None = None
+    size: int | None = None
+    summaries: tuple[HeadSummary, ...] = ()
+
+
+class Checkpoint(Answer):
+    """Trained tensors, without their bytes."""
+
+    id: int | str
+    job_id: str | None = None
+    replicate: int
+    seed: int
+    kind: str
+    parameters: int
+    tensors: dict[str, tuple[int, ...]] = Field(default_factory=dict[str, tuple[int, ...]])
+    sha256: str
+    size: int
+    created_at: datetime | None = None
+
+
+class BaseModelEntry(Answer):
+    """A base model; `ready` once it can be adapted."""
+
+    name: str
+    state: str
+    ready: bool = False
+    digest: str | None = None
+    family: Document = Field(default_factory=dict[str, JsonValue])
+    task: Document = Field(default_factory=dict[str, JsonValue])
+    parameters: int | None = None
+    replicates: int | None = None
+    job_id: str | None = None
+    created_at: datetime | None = None
+
+
+class PlugIn(Answer):
+    """A task or family that the server knows; `knobs` is the JSON schema of its configuration."""
+
+    name: str
+    title: str = ""
+    summary: str = ""
+    reference: str = ""
+    knobs: Document = Field(default_factory=dict[str, JsonValue])
+
+
+class MethodEntry(PlugIn):
+    """An adaptation method that the server knows."""
+
+    formula: str = ""
+    first_layer_attention: str | None = None
+    size_knob: str | None = None
+    default_learning_rate: float | None = None
+    learning_rate_range: tuple[float, ...] = ()
+
+
+class SolvedFault(Answer):
+    """Why a method cannot meet the budget."""
+
+    pointer: str = ""
+    code: str = ""
+    detail: str = ""
+
+
+class Solved(Answer):
+    """What one method becomes at the budget, or which budgets would be the nearest."""
+
+    name: str
+    feasible: bool
+    method: Document | None = None
+    budget: Budget | None = None
+    problems: tuple[SolvedFault, ...] = ()
+    nearest: tuple[int, ...] = ()
+
+
+class BudgetAnswer(Answer):
+    """Every method's configuration at one budget."""
+
+    base_model: str | None = None
+    base_parameters: int | None = None
+    requested: int | None = None
+    data: tuple[Solved, ...]

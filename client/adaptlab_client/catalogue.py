@@ -1,0 +1,115 @@
+"""What a server offers: base models, methods, tasks, families, and what a budget buys."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from pydantic import JsonValue, TypeAdapter
+
+from adaptlab_client import download
+from adaptlab_client.answers import BaseModelEntry, BudgetAnswer, Checkpoint, Page, PlugIn
+from adaptlab_client.connection import Connection, Request, path_of
+
+P = TypeVar("P", bound=PlugIn)
+Choice = str | Mapping[str, object]
+
+
+class Catalogue(Generic[P]):
+    """The plug-ins of one kind."""
+
+    def __init__(self, connection: Connection, kind: str, entry: type[P]) -> None:
+        self._connection = connection
+        self._kind = kind
+        self._entry = entry
+
+    def list(self) -> tuple[P, ...]:
+        """All of them, by name."""
+        return self._connection.ask(Request("GET", path_of(self._kind)), Page[self._entry]).data
+
+    def get(self, name: str) -> P:
+        """One of them; raises `NotFound`."""
+        return self._connection.ask(Request("GET", path_of(self._kind, name)), self._entry)
+
+
+class BaseModels:
+    """The base models that can be adapted, or will be."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def list(self) -> Iterator[BaseModelEntry]:
+        """All of them, page by page."""
+        token: str | None = None
+        while True:
+            request = Request("GET", path_of("base-models"), query={"page_token": token})
+            page = self._connection.ask(request, Page[BaseModelEntry])
+            yield from page.data
+            if not page.next_page_token or page.next_page_token == token:
+                return
+            token = page.next_page_token
+
+    def get(self, name: str) -> BaseModelEntry:
+        """One of them; raises `NotFound`."""
+        return self._connection.ask(Request("GET", path_of("base-models", name)), BaseModelEntry)
+
+
+class Budgets:
+    """From a number of trainable parameters to configurations."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def solve(
+        self,
+        budget: int | Mapping[str, float],
+        *,
+        base_model: str | None = None,
+        family: Choice | None = None,
+        task: Choice | None = None,
+        methods: Sequence[Choice] = (),
+    ) -> BudgetAnswer:
+        """What each method becomes within `budget`, on a base model or on a family and a task.
+
+        `budget` is a number of trainable parameters or `{"fraction_of_base": 0.001}`; without
+        `methods` all are solved.
+        """
+        given: dict[str, object] = {
+            "base_model": base_model,
+            "family": family,
+            "task": task,
+            "budget": budget,
+            "methods": [*methods] or None,
+        }
+        body = {name: value for name, value in given.items() if value is not None}
+        sent = TypeAdapter[JsonValue](JsonValue).validate_python(body)
+        return self._connection.ask(
+            Request("POST", path_of("budgets", "solve"), body=sent), BudgetAnswer
+        )
+
+
+class Checkpoints:
+    """The bytes of checkpoints."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def download(
+        self,
+        checkpoint: Checkpoint | int | str,
+        target: Path,
+        *,
+        report: download.Report | None = None,
+    ) -> Path:
+        """Fetch the safetensors file into `target`, or into that folder under a name of its own.
+
+        The digest is verified; a download that broke off goes on where it stopped. `report` gets
+        the bytes that are there and the size. Raises `DigestMismatch`.
+        """
+        known = checkpoint if isinstance(checkpoint, Checkpoint) else None
+        identity = known.id if known else checkpoint
+        assert not isinstance(identity, Checkpoint)
+        path = path_of("checkpoints", identity, "content")
+        digest = known.sha256 if known else download.announced_digest(self._connection, path)
+        if target.is_dir():
+            target /= f"checkpoint-{digest[:12]}.safetensors"
+        return download.save(self._connection, path, target, digest, report)

@@ -1,0 +1,1 @@
+"""The command line `adaptlab`: it reads arguments, calls the client and prints."""

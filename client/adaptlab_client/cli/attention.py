@@ -1,0 +1,134 @@
+"""`adaptlab attention`: recorded patterns as pictures, and what the heads do as a table."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from adaptlab_client.cli.exits import UsageFault
+from adaptlab_client.cli.session import JobsArgument, OutputOption, open_client
+from adaptlab_client.cli.terminal import Output, inert, print_table, print_values, say
+
+if TYPE_CHECKING:
+    from adaptlab.charts import AttentionPattern, Chart, Theme
+    from adaptlab_client.answers import AttentionMap, Job
+    from adaptlab_client.client import Client
+
+
+def attention(
+    context: typer.Context,
+    jobs: JobsArgument,
+    png: Annotated[Path | None, typer.Option(help="Draw the patterns into this file.")] = None,
+    svg: Annotated[Path | None, typer.Option(help="The same as SVG.")] = None,
+    vega_lite: Annotated[Path | None, typer.Option(help="The same as Vega-Lite JSON.")] = None,
+    replicate: Annotated[int, typer.Option(min=0)] = 0,
+    layer: Annotated[int, typer.Option(min=0)] = 0,
+    head: Annotated[int, typer.Option(min=0)] = 0,
+    sample: Annotated[int, typer.Option(min=0)] = 0,
+    dark: Annotated[bool, typer.Option("--dark", help="Light on dark.")] = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Draw attention before and after adaptation side by side, or list what was recorded."""
+    with open_client(context) as client:
+        found = [(client.jobs.get(job), client.jobs.attention(job)) for job in jobs]
+        if png or svg or vega_lite:
+            place = (replicate, layer, head, sample)
+            chart = _chart(client, found, place, "dark" if dark else "light")
+            _write(chart, png, svg, vega_lite)
+            return
+    maps = [recorded for _, several in found for recorded in several]
+    if output is Output.TABLE:
+        _print_summaries(found)
+    else:
+        print_values(maps, output)
+
+
+def _chart(
+    client: "Client",
+    found: "list[tuple[Job, tuple[AttentionMap, ...]]]",
+    place: tuple[int, int, int, int],
+    theme: "Theme",
+) -> "Chart":
+    """The base of the first job that has one, then every job's own pattern."""
+    from adaptlab.charts import attention_patterns
+
+    replicate, layer, head, sample = place
+    patterns: list[AttentionPattern] = []
+    for job, maps in found:
+        of_replicate = [m for m in maps if m.replicate == replicate]
+        if not of_replicate:
+            recorded = sorted({m.replicate for m in maps})
+            raise UsageFault(
+                f"{job.id} has no attention of replicate {replicate}; {recorded} have."
+            )
+        for recorded_map in sorted(of_replicate, key=lambda m: m.source != "base"):
+            if recorded_map.source != "base" or not patterns:
+                patterns.append(_pattern(client, job, recorded_map, (layer, head, sample)))
+    title = f"Layer {layer}, head {head}, replicate {replicate}, sample {sample}"
+    return attention_patterns(patterns, title=title, theme=theme)
+
+
+def _pattern(
+    client: "Client", job: "Job", recorded: "AttentionMap", place: tuple[int, int, int]
+) -> "AttentionPattern":
+    from adaptlab.charts import AttentionPattern
+
+    layer, head, sample = place
+    limits: dict[str, int] = dict(zip(("sample", "layer", "head"), recorded.shape, strict=False))
+    for name, wanted in (("sample", sample), ("layer", layer), ("head", head)):
+        if wanted >= limits[name]:
+            raise UsageFault(f"--{name} {wanted}: {job.id} has {limits[name]} of them, from 0 on.")
+    array = client.jobs.attention_array(job.id, recorded)
+    summary = next((s for s in recorded.summaries if (s.layer, s.head) == (layer, head)), None)
+    deviation = summary.relative_deviation if summary else None
+    subtitle = "" if deviation is None else f"relative deviation from the base {deviation:.2g}"
+    is_base = recorded.source == "base"
+    return AttentionPattern(
+        title=f"Base model {job.base_model or job.name or ''}" if is_base else _title(job),
+        subtitle="" if is_base else subtitle,
+        weights=tuple(map(tuple, array[sample, layer, head].astype(float).tolist())),
+        tokens=tuple(str(token) for token in recorded.tokens[sample]),
+        learned_positions=recorded.learned_positions,
+        target_start=recorded.target_start,
+    )
+
+
+def _title(job: "Job") -> str:
+    name = (job.method or job.name or job.kind).replace("_", " ")
+    trained = job.budget.trainable_parameters if job.budget else None
+    return name if trained is None else f"{name} ({trained:,} parameters)"
+
+
+def _write(chart: "Chart", png: Path | None, svg: Path | None, vega_lite: Path | None) -> None:
+    from adaptlab import charts
+
+    if png:
+        png.write_bytes(charts.png(chart))
+    if svg:
+        svg.write_text(charts.svg(chart))
+    if vega_lite:
+        vega_lite.write_text(json.dumps(chart))
+    for path in (png, svg, vega_lite):
+        if path:
+            say(f"wrote {inert(path)}")
+
+
+def _print_summaries(found: "list[tuple[Job, tuple[AttentionMap, ...]]]") -> None:
+    rows = [
+        [job.id, job.method, recorded.source, recorded.replicate, s.layer, s.head,
+         _figure(s.entropy), _figure(s.learned_mass), _figure(s.divergence),
+         _figure(s.relative_deviation)]
+        for job, maps in found
+        for recorded in maps
+        for s in recorded.summaries
+    ]  # fmt: skip
+    titles = (
+        "job", "method", "source", "replicate", "layer", "head", "entropy", "learned mass",
+        "divergence", "relative deviation",
+    )  # fmt: skip
+    print_table(titles, rows)
+
+
+def _figure(value: float | None) -> str:
+    return "" if value is None else f"{value:.3g}"

@@ -1,0 +1,182 @@
+"""`adaptlab methods`, `tasks`, `families`, `base-models` and `budgets solve`."""
+
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from adaptlab_client.cli.exits import ExitCode, UsageFault
+from adaptlab_client.cli.session import OutputOption, open_client
+from adaptlab_client.cli.specs import read_value
+from adaptlab_client.cli.terminal import (
+    Output,
+    json_text,
+    print_table,
+    print_value,
+    print_values,
+    say,
+)
+
+if TYPE_CHECKING:
+    from adaptlab_client.answers import PlugIn, Solved
+
+NameArgument = Annotated[str | None, typer.Argument(help="One of them, in full.")]
+
+
+def methods(
+    context: typer.Context, name: NameArgument = None, output: OutputOption = Output.TABLE
+) -> None:
+    """Show the adaptation methods that the server knows."""
+    with open_client(context) as client:
+        if name is not None:
+            _print_in_full(client.methods.get(name), output)
+            return
+        found = client.methods.list()
+    if output is not Output.TABLE:
+        print_values(found, output, "name")
+        return
+    titles = ("name", "title", "size knob", "first layer's attention", "reference")
+    print_table(
+        titles,
+        [(m.name, m.title, m.size_knob, m.first_layer_attention, m.reference) for m in found],
+    )
+
+
+def tasks(
+    context: typer.Context, name: NameArgument = None, output: OutputOption = Output.TABLE
+) -> None:
+    """Show the tasks that the server knows."""
+    with open_client(context) as client:
+        found = client.tasks.list() if name is None else (client.tasks.get(name),)
+    _print_plug_ins(found, name is not None, output)
+
+
+def families(
+    context: typer.Context, name: NameArgument = None, output: OutputOption = Output.TABLE
+) -> None:
+    """Show the families of base models that the server knows."""
+    with open_client(context) as client:
+        found = client.families.list() if name is None else (client.families.get(name),)
+    _print_plug_ins(found, name is not None, output)
+
+
+def base_models(
+    context: typer.Context, name: NameArgument = None, output: OutputOption = Output.TABLE
+) -> None:
+    """Show the base models on the server."""
+    with open_client(context) as client:
+        if name is not None:
+            found = client.base_models.get(name)
+            print_value(found, Output.JSON if output is Output.TABLE else output, "name")
+            return
+        entries = [*client.base_models.list()]
+    if output is not Output.TABLE:
+        print_values(entries, output, "name")
+        return
+    titles = ("name", "state", "family", "task", "parameters", "replicates", "job")
+    rows = [
+        (e.name, e.state, e.family.get("name"), e.task.get("name"), e.parameters, e.replicates,
+         e.job_id)
+        for e in entries
+    ]  # fmt: skip
+    print_table(titles, rows)
+
+
+def solve(
+    context: typer.Context,
+    budget: Annotated[int | None, typer.Option(min=1, help="Trainable parameters.")] = None,
+    fraction_of_base: Annotated[
+        float | None, typer.Option(help="Instead: a share of the base model's parameters.")
+    ] = None,
+    base_model: Annotated[str | None, typer.Option(help="Name of a base model.")] = None,
+    family: Annotated[
+        str | None,
+        typer.Option(help="Instead: a family, as a name or YAML, '{name: minigpt, width: 96}'."),
+    ] = None,
+    task: Annotated[str | None, typer.Option(help="With --family: the task it is for.")] = None,
+    method: Annotated[
+        list[str] | None, typer.Option(help="Only this method, as a name or YAML; repeatable.")
+    ] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Find every method's configuration that fits a budget; exit 3 when none does."""
+    if (budget is None) == (fraction_of_base is None):
+        raise UsageFault("Give either --budget or --fraction-of-base.")
+    limit = {"fraction_of_base": fraction_of_base} if budget is None else budget
+    with open_client(context) as client:
+        answer = client.budgets.solve(
+            cast("int | dict[str, float]", limit),
+            base_model=base_model,
+            family=_choice(family),
+            task=_choice(task),
+            methods=[choice for text in method or () if (choice := _choice(text)) is not None],
+        )
+    if output is Output.TABLE:
+        _print_solutions(answer.data)
+    elif output is Output.ID:
+        print_values([entry for entry in answer.data if entry.feasible], output, "name")
+    else:
+        print_value(answer, output)
+    if not any(entry.feasible for entry in answer.data):
+        say("No method fits this budget.")
+        raise typer.Exit(ExitCode.INFEASIBLE)
+
+
+def budgets_application() -> typer.Typer:
+    """The commands below `adaptlab budgets`."""
+    app = typer.Typer(
+        no_args_is_help=True, rich_markup_mode=None, help="What a parameter budget buys."
+    )
+    app.command("solve")(solve)
+
+    @app.callback()
+    def several() -> None:  # pyright: ignore[reportUnusedFunction] - makes `solve` a command of its own
+        """What a parameter budget buys."""
+
+    return app
+
+
+def _choice(text: str | None) -> str | dict[str, object] | None:
+    value = None if text is None else read_value(text)
+    if value is not None and not isinstance(value, str | dict):
+        raise UsageFault(f"{text!r} is neither a name nor a mapping such as {{name: lora}}.")
+    return cast("str | dict[str, object] | None", value)
+
+
+def _print_solutions(solutions: "tuple[Solved, ...]") -> None:
+    rows: list[list[object]] = []
+    for entry in solutions:
+        budget = entry.budget
+        rows.append(
+            [
+                entry.name,
+                "yes" if entry.feasible else "no",
+                budget.trainable_parameters if budget else None,
+                budget.gap if budget else None,
+                budget.extra_context_tokens if budget else None,
+                json_text(entry.method) if entry.method else _hint(entry),
+            ]
+        )
+    titles = ("method", "fits", "trainable", "unused", "extra tokens", "configuration")
+    print_table(titles, rows)
+
+
+def _hint(entry: "Solved") -> str:
+    details = " ".join(problem.detail for problem in entry.problems)
+    nearest = ", ".join(str(value) for value in entry.nearest)
+    return f"{details} Nearest: {nearest}." if nearest and nearest not in details else details
+
+
+def _print_plug_ins(found: "tuple[PlugIn, ...]", in_full: bool, output: Output) -> None:
+    if in_full:
+        _print_in_full(found[0], output)
+    elif output is Output.TABLE:
+        print_table(
+            ("name", "title", "summary", "reference"),
+            [(entry.name, entry.title, entry.summary, entry.reference) for entry in found],
+        )
+    else:
+        print_values(found, output, "name")
+
+
+def _print_in_full(entry: "PlugIn", output: Output) -> None:
+    print_value(entry, Output.JSON if output is Output.TABLE else output, "name")

@@ -1,0 +1,57 @@
+"""The exit codes, which scripts and lab schedulers rely on, and which error has which.
+
+Nothing here loads the client: an error's class is looked up only when there is an error.
+"""
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What the exit status of every command means; codes are never given another meaning."""
+
+    DONE = 0
+    JOB_FAILED = 1
+    """A job that was waited for failed or was cancelled."""
+    USAGE = 2
+    """The arguments, the spec or what was asked for is not acceptable as it is."""
+    INFEASIBLE = 3
+    """No configuration meets the budget."""
+    AUTHENTICATION = 4
+    """The token is missing, unknown or not allowed to do this."""
+    NOT_FOUND = 5
+    """There is no such job, base model, checkpoint or page."""
+    UNREACHABLE = 69
+    """No server was found, or it does not answer (EX_UNAVAILABLE)."""
+    INTERNAL = 70
+    """A fault in the server or in this program (EX_SOFTWARE)."""
+    TEMPORARY = 75
+    """The server cannot do it just now; the same command may succeed later (EX_TEMPFAIL)."""
+    TIMED_OUT = 124
+    """The time to wait was over first, as with timeout(1)."""
+    INTERRUPTED = 130
+    """Ctrl-C."""
+
+
+def exit_code(error: Exception) -> ExitCode:
+    """The exit code for an error that reached the command line."""
+    from adaptlab import errors as core
+    from adaptlab_client import errors as client
+
+    if isinstance(error, client.ApiError) and "infeasible_budget" in error.codes:
+        return ExitCode.INFEASIBLE
+    table: tuple[tuple[type[Exception] | tuple[type[Exception], ...], ExitCode], ...] = (
+        (core.InfeasibleBudget, ExitCode.INFEASIBLE),
+        ((core.InvalidSpec, client.InvalidRequest), ExitCode.USAGE),
+        ((client.Conflict, client.TooLarge), ExitCode.USAGE),
+        (client.Unauthorised, ExitCode.AUTHENTICATION),
+        (client.NotFound, ExitCode.NOT_FOUND),
+        ((client.ServerUnreachable, client.NoServer), ExitCode.UNREACHABLE),
+        ((client.ServerUnavailable, client.DigestMismatch), ExitCode.TEMPORARY),
+        (client.WaitTimedOut, ExitCode.TIMED_OUT),
+        ((OSError, UsageFault), ExitCode.USAGE),
+    )
+    return next((code for kind, code in table if isinstance(error, kind)), ExitCode.INTERNAL)
+
+
+class UsageFault(Exception):
+    """Arguments that make no sense together, or a file that cannot be read as a spec."""

@@ -1,0 +1,111 @@
+"""Commands of other packages: found by entry point, loaded when used, hidden when unusable."""
+
+import ast
+import re
+from collections.abc import Iterator
+from importlib.machinery import PathFinder
+from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
+from pathlib import Path
+
+import typer
+
+from adaptlab_client.cli.exits import UsageFault
+
+GROUP = "adaptlab.commands"
+DISTRIBUTION = "adaptlab"
+# What each of our own packages needs beyond the client; one wheel holds them all.
+EXTRAS = {
+    "adaptlab_api": "server",
+    "adaptlab_db": "server",
+    "adaptlab_stack": "stack",
+    "adaptlab_worker": "worker",
+}
+
+
+def extensions() -> dict[str, EntryPoint]:
+    """The further commands whose requirements are installed, by name; none is loaded."""
+    return {
+        point.name: point
+        for point in sorted(entry_points(group=GROUP), key=lambda point: point.name)
+        if not missing_requirements(_extra(point))
+    }
+
+
+def load(point: EntryPoint) -> typer.Typer:
+    """The command as a Typer app; raises `UsageFault` when it cannot be imported."""
+    try:
+        found: object = point.load()
+    except ImportError as error:
+        extra = _extra(point)
+        hint = f" Install it with: pip install '{DISTRIBUTION}[{extra}]'" if extra else ""
+        raise UsageFault(f"`adaptlab {point.name}` is not installed: {error}.{hint}") from error
+    if isinstance(found, typer.Typer):
+        return found
+    if not callable(found):
+        raise UsageFault(f"`adaptlab {point.name}` is neither a Typer app nor a function.")
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    app.command(point.name)(found)
+    return app
+
+
+def summary(point: EntryPoint) -> str:
+    """The first line of the command's docstring, read from the source without importing it."""
+    source = _source(point.module)
+    if source is None:
+        return f"(from {point.module})"
+    for node in ast.parse(source.read_text()).body:
+        if isinstance(node, ast.FunctionDef) and node.name == point.attr:
+            return (ast.get_docstring(node) or "").partition("\n")[0]
+    return f"(from {point.module})"
+
+
+def missing_requirements(extra: str | None, package: str = DISTRIBUTION) -> tuple[str, ...]:
+    """The packages of one of our extras that are not installed."""
+    if extra is None:
+        return ()
+    return tuple(name for name in _requirements(extra, package) if not _installed(name))
+
+
+def _requirements(extra: str, package: str) -> Iterator[str]:
+    for line in distribution(package).requires or ():
+        requirement, _, marker = line.partition(";")
+        if not re.search(rf"extra\s*==\s*['\"]{re.escape(extra)}['\"]", marker):
+            continue
+        name, extras = _split(requirement)
+        if name != package:
+            yield name
+        for nested in extras if name == package else ():
+            yield from _requirements(nested, package)
+
+
+def _split(requirement: str) -> tuple[str, list[str]]:
+    """The name and the extras of a requirement such as `celery[redis]>=5`."""
+    found = re.match(r"\s*([A-Za-z0-9._-]+)\s*(?:\[([^\]]*)\])?", requirement)
+    assert found is not None
+    return found[1], [part.strip() for part in (found[2] or "").split(",") if part.strip()]
+
+
+def _installed(name: str) -> bool:
+    try:
+        distribution(name)
+    except PackageNotFoundError:
+        return False
+    return True
+
+
+def _extra(point: EntryPoint) -> str | None:
+    return EXTRAS.get(point.module.partition(".")[0])
+
+
+def _source(module: str) -> Path | None:
+    """Where a module's source stands; `importlib.util.find_spec` would import its package."""
+    path = None
+    spec = None
+    for index in range(module.count(".") + 1):
+        name = ".".join(module.split(".")[: index + 1])
+        spec = PathFinder.find_spec(name, path)
+        if spec is None:
+            return None
+        path = spec.submodule_search_locations
+    origin = spec.origin if spec else None
+    return Path(origin) if origin and origin.endswith(".py") else None

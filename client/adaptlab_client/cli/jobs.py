@@ -1,0 +1,251 @@
+"""`adaptlab jobs`: submit, list, show, wait, cancel."""
+
+from collections.abc import Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from adaptlab_client.cli.exits import ExitCode, UsageFault
+from adaptlab_client.cli.session import JobArgument, JobsArgument, OutputOption, open_client
+from adaptlab_client.cli.specs import read_spec
+from adaptlab_client.cli.terminal import (
+    Output,
+    print_table,
+    print_value,
+    print_values,
+    say,
+)
+
+if TYPE_CHECKING:
+    from adaptlab_client.answers import Evaluation, Job
+    from adaptlab_client.client import Client
+
+TimeoutOption = Annotated[
+    float | None, typer.Option(min=0, help="Seconds to wait at most; then the exit code is 124.")
+]
+COLUMNS = ("id", "state", "kind", "base model", "task", "method", "trainable", "progress", "reason")
+
+
+def submit(
+    context: typer.Context,
+    file: Annotated[
+        str | None, typer.Argument(help="Job spec in YAML or JSON; `-` reads stdin.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="PATH=VALUE", help="Lay one value over the spec."),
+    ] = None,
+    idempotency_key: Annotated[
+        str | None, typer.Option(help="The same key and spec make one job, however often sent.")
+    ] = None,
+    validate_only: Annotated[
+        bool, typer.Option("--validate-only", help="Check and show what would run; keep nothing.")
+    ] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Stay until it has ended; exit as `jobs wait` does.")
+    ] = False,
+    timeout: TimeoutOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Make a job from a spec and print its identity."""
+    spec = read_spec(file, settings or ())
+    with open_client(context) as client:
+        if validate_only:
+            _preview(client, spec, output)
+            return
+        job = client.jobs.submit(spec, idempotency_key=idempotency_key)
+        if not wait:
+            _print_one(job, output)
+            return
+        if output is Output.ID:
+            print_value(job, output)  # at once, for a script that is stopped while it waits
+        _wait_for(client, [job.id], timeout, any_of=False, output=output, printed=True)
+
+
+def list_jobs(
+    context: typer.Context,
+    state: Annotated[list[str] | None, typer.Option(help="Only jobs in this state.")] = None,
+    filter_text: Annotated[
+        str | None,
+        typer.Option("--filter", help="Such as: method = lora AND trainable_parameters <= 96"),
+    ] = None,
+    order_by: Annotated[str | None, typer.Option(help="Such as -created_at.")] = None,
+    limit: Annotated[int, typer.Option(min=0, help="Jobs to show; 0 shows all.")] = 50,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """List jobs, the newest first."""
+    parts = [f"state IN ({', '.join(state)})"] if state else []
+    parts += [f"({filter_text})"] if filter_text else []
+    with open_client(context) as client:
+        found = client.jobs.list(
+            filter=" AND ".join(parts) or None,
+            order_by=order_by,
+            page_size=min(limit or 200, 200),
+        )
+        jobs = islice(found, limit or None)
+        if output is Output.TABLE:
+            print_table(COLUMNS, [_row(job) for job in jobs])
+        else:
+            print_values(jobs, output)
+
+
+def show(context: typer.Context, job: JobArgument, output: OutputOption = Output.TABLE) -> None:
+    """Show one job: what it is, how far it is, and its scores."""
+    with open_client(context) as client:
+        found = client.jobs.get(job)
+        if output is not Output.TABLE:
+            print_value(found, output)
+            return
+        print_table(("field", "value"), _facts(found))
+        evaluations = client.jobs.evaluations(job)
+        if evaluations:
+            print()
+            print_table(("task", "seeds", "accuracy", "95 % interval"), _scores(evaluations))
+
+
+def wait(
+    context: typer.Context,
+    jobs: JobsArgument,
+    timeout: TimeoutOption = None,
+    any_of: Annotated[
+        bool, typer.Option("--any/--all", help="Until the first has ended, or until all have.")
+    ] = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Wait for jobs to end; the exit code is 0 when they succeeded, 1 when one did not."""
+    with open_client(context) as client:
+        _wait_for(client, jobs, timeout, any_of=any_of, output=output, printed=False)
+
+
+def cancel(context: typer.Context, jobs: JobsArgument, output: OutputOption = Output.TABLE) -> None:
+    """Cancel jobs; one that is running stops soon after."""
+    with open_client(context) as client:
+        cancelled = [client.jobs.cancel(job) for job in jobs]
+    if output is Output.TABLE:
+        print_table(COLUMNS, [_row(job) for job in cancelled])
+    else:
+        print_values(cancelled, output)
+
+
+def application() -> typer.Typer:
+    """The commands below `adaptlab jobs`."""
+    app = typer.Typer(
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        help="Submit jobs, look at them, wait for them.",
+    )
+    for name, command in (
+        ("submit", submit),
+        ("list", list_jobs),
+        ("show", show),
+        ("wait", wait),
+        ("cancel", cancel),
+    ):
+        app.command(name)(command)
+    return app
+
+
+def _wait_for(
+    client: "Client",
+    job_ids: Sequence[str],
+    timeout: float | None,
+    *,
+    any_of: bool,
+    output: Output,
+    printed: bool,
+) -> None:
+    """Wait, print every job as it ends, and leave with the code that says how they ended."""
+    from adaptlab_client.cli.progress import bars  # rich, loaded for those who wait
+
+    ended: list[Job] = []
+    wanted = list(dict.fromkeys(job_ids))
+    with bars() as update:
+        for job in client.jobs.as_ended(wanted, timeout=timeout, on_progress=update):
+            ended.append(job)
+            if any_of:
+                break
+    if output is Output.TABLE:
+        print_table(COLUMNS, [_row(job) for job in ended])
+    elif output is not Output.ID or not printed:
+        print_values(ended, output)
+    unsuccessful = [job for job in ended if not job.succeeded]
+    for job in unsuccessful:
+        say(f"{job.id} {job.state}: {_why(job)}")
+    if unsuccessful:
+        raise typer.Exit(ExitCode.JOB_FAILED)
+
+
+def _preview(client: "Client", spec: dict[str, object], output: Output) -> None:
+    preview = client.jobs.preview(spec)
+    for warning in preview.warnings:
+        say(f"warning: {warning}")
+    if output is Output.ID:
+        raise UsageFault("--validate-only makes no job, so there is no id to print.")
+    if output is not Output.TABLE:
+        print_value(preview, output)
+        return
+    budget = preview.budget
+    rows: list[tuple[str, object]] = [
+        ("trainable parameters", budget.trainable_parameters),
+        ("unused budget", budget.gap),
+        ("stored bytes", budget.stored_bytes),
+        ("extra context tokens", budget.extra_context_tokens),
+        ("method", preview.resolved_spec.get("method")),
+        ("training", preview.resolved_spec.get("training")),
+        ("seeds", preview.resolved_spec.get("seeds")),
+        ("spec digest", preview.spec_digest),
+    ]
+    print_table(("field", "value"), rows)
+
+
+def _print_one(job: "Job", output: Output) -> None:
+    if output is Output.TABLE:
+        print_table(COLUMNS, [_row(job)])
+    else:
+        print_value(job, output)
+
+
+def _row(job: "Job") -> list[object]:
+    trainable = job.budget.trainable_parameters if job.budget else None
+    base = job.base_model or job.name
+    progress = f"{job.progress.step}/{job.progress.total}" if job.progress.total else ""
+    return [
+        job.id, job.state, job.kind, base, job.task, job.method, trainable, progress, job.reason,
+    ]  # fmt: skip
+
+
+def _facts(job: "Job") -> list[tuple[str, object]]:
+    titles = zip(COLUMNS, _row(job), strict=True)
+    more: list[tuple[str, object]] = [
+        ("error", job.error),
+        ("attempt", job.attempt),
+        ("queue", job.queue.name if job.queue else None),
+        ("worker", job.worker.host if job.worker else None),
+        ("owner", job.owner),
+        ("labels", ", ".join(f"{name}={value}" for name, value in job.labels.items())),
+        ("created", job.created_at),
+        ("started", job.started_at),
+        ("finished", job.finished_at),
+        ("spec digest", job.spec_digest),
+    ]
+    return [(name, value) for name, value in (*titles, *more) if value not in (None, "")]
+
+
+def _scores(evaluations: Sequence["Evaluation"]) -> list[list[object]]:
+    from adaptlab.statistics import seed_interval  # scipy, for those who look at scores
+
+    rows: list[list[object]] = []
+    for task in dict.fromkeys((e.task_name, e.split) for e in evaluations):
+        found = [e for e in evaluations if (e.task_name, e.split) == task]
+        scores = seed_interval([e.correct for e in found], [e.total for e in found])
+        note = " (over items only)" if scores.over_items_only else ""
+        interval = f"{100 * scores.low:.1f} – {100 * scores.high:.1f} %{note}"
+        rows.append([task[0], scores.seeds, f"{100 * scores.mean:.1f} %", interval])
+    return rows
+
+
+def _why(job: "Job") -> str:
+    error = job.error
+    message = error.get("detail") or error.get("message") if isinstance(error, dict) else error
+    return ": ".join(str(part) for part in (job.reason, message) if part) or "no reason was given"

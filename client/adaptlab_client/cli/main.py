@@ -1,0 +1,127 @@
+"""The command `adaptlab`: its tree of commands, and how errors leave it.
+
+Importing this module and showing help loads neither httpx nor pydantic nor any other package of
+ours: a command line that starts slowly is not used in loops.
+"""
+
+import os
+from importlib.metadata import version
+from typing import Annotated, Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from adaptlab_client.cli.exits import ExitCode, exit_code
+from adaptlab_client.cli.extensions import extensions, load, summary
+
+
+class Root(TyperGroup):
+    """The root of the tree: it knows the further commands and turns errors into exit codes."""
+
+    # Typer keeps the types of contexts and commands private, so they are `Any` below.
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Our own commands, then those of other packages."""
+        return [*super().list_commands(ctx), *extensions()]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """A command for its name; one of another package shows its summary without loading."""
+        own = super().get_command(ctx, cmd_name)
+        if own is not None or cmd_name not in (found := extensions()):
+            return own
+        stub = typer.Typer(add_completion=False, rich_markup_mode=None)
+        stub.command(cmd_name, help=summary(found[cmd_name]))(_not_loaded)
+        return typer.main.get_command(stub)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command to run; now one of another package is loaded."""
+        name, command, rest = super().resolve_command(ctx, args)
+        found = None if name in self.commands else extensions().get(name or "")
+        if found is not None:
+            command = typer.main.get_command(load(found))
+            command.name = name
+        return name, command, rest
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run, and turn every error into a short text on stderr and an exit code."""
+        try:
+            return super().invoke(ctx)
+        except (typer.Exit, typer.Abort, typer.TyperException, BrokenPipeError):
+            raise  # Typer's own way out
+        except Exception as error:  # noqa: BLE001 - a traceback helps nobody at a command line
+            leave(error)
+
+
+def leave(error: Exception) -> NoReturn:
+    """Say what went wrong and exit with its code; ADAPTLAB_TRACEBACK=1 shows where."""
+    from adaptlab_client.cli.terminal import say
+
+    if os.environ.get("ADAPTLAB_TRACEBACK"):
+        raise error
+    code = exit_code(error)
+    kind = f"{type(error).__name__}: " if code is ExitCode.INTERNAL else ""
+    say(f"adaptlab: {kind}{error}")
+    if code is ExitCode.INTERNAL:
+        say("This is a fault in adaptlab; ADAPTLAB_TRACEBACK=1 shows where.")
+    raise typer.Exit(code) from error
+
+
+def application() -> typer.Typer:
+    """The whole command line; commands of other packages join when they are asked for."""
+    from adaptlab_client.cli import attention, catalogue, checkpoints, jobs
+
+    app = typer.Typer(
+        name="adaptlab",
+        cls=Root,
+        help="Which adaptation method works for my task at this parameter budget, and why?",
+        epilog=(
+            "Exit codes: 0 done, 1 job failed or cancelled, 2 usage or validation, 3 infeasible "
+            "budget, 4 authentication, 5 not found, 69 server unreachable, 70 internal fault, "
+            "75 temporary, 124 timed out, 130 interrupted."
+        ),
+        no_args_is_help=True,
+        rich_markup_mode=None,  # rich's help takes 0.3 s to load, and reads markup in names
+        pretty_exceptions_enable=False,
+    )
+    app.callback()(_root)
+    app.add_typer(jobs.application(), name="jobs")
+    app.add_typer(catalogue.budgets_application(), name="budgets")
+    app.add_typer(checkpoints.application(), name="checkpoints")
+    app.command("attention")(attention.attention)
+    app.command("methods")(catalogue.methods)
+    app.command("tasks")(catalogue.tasks)
+    app.command("families")(catalogue.families)
+    app.command("base-models")(catalogue.base_models)
+    return app
+
+
+def run() -> None:
+    """Run the command line on the arguments of the process."""
+    application()()
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(version("adaptlab"))
+        raise typer.Exit
+
+
+def _root(
+    context: typer.Context,
+    url: Annotated[
+        str | None,
+        typer.Option(help="Address of the server; else ADAPTLAB_URL, else the one started here."),
+    ] = None,
+    show_version: Annotated[
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_print_version, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    from adaptlab_client.cli.session import remember_server
+
+    remember_server(context, url)
+
+
+def _not_loaded() -> None:
+    """Stand for a command of another package in the help."""

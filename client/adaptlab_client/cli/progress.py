@@ -1,0 +1,48 @@
+"""Bars for jobs that are waited for, on stderr."""
+
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+
+from adaptlab_client.cli.terminal import console, one_line, say
+
+if TYPE_CHECKING:
+    from adaptlab_client.answers import Job
+
+
+@contextmanager
+def bars() -> "Generator[Callable[[Job], None]]":
+    """Give a function that shows a job's progress; where no terminal is, it tells of states."""
+    if not sys.stderr.isatty():
+        yield _state_teller()
+        return
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=console(sys.stderr), transient=True) as progress:
+        yield _bar_mover(progress)
+
+
+def _bar_mover(progress: Progress) -> "Callable[[Job], None]":
+    known: dict[str, TaskID] = {}
+
+    def update(job: "Job") -> None:
+        text = one_line(f"{job.method or job.kind} {job.id[:8]} {job.state}")
+        if job.id not in known:
+            known[job.id] = progress.add_task(text, total=None)
+        total = job.progress.total or None
+        progress.update(known[job.id], description=text, completed=job.progress.step, total=total)
+
+    return update
+
+
+def _state_teller() -> "Callable[[Job], None]":
+    states: dict[str, str] = {}
+
+    def update(job: "Job") -> None:
+        if states.get(job.id) != job.state:
+            states[job.id] = job.state
+            say(f"{job.id} {job.state}")
+
+    return update

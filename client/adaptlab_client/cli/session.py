@@ -1,0 +1,35 @@
+"""How a command gets its client, and what all commands share."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from adaptlab_client.cli.terminal import Output
+
+if TYPE_CHECKING:
+    from adaptlab_client.client import Client
+
+OutputOption = Annotated[
+    Output, typer.Option("--output", "-o", help="What stdout gets; `id` is one identity a line.")
+]
+JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="Identity of a job.")]
+JobsArgument = Annotated[list[str], typer.Argument(metavar="JOB…", help="Identities of jobs.")]
+
+
+def remember_server(context: typer.Context, url: str | None) -> None:
+    """Keep how to open the client; a test brings its own way in the context."""
+    if context.obj is None:
+
+        def connect() -> "Client":
+            from adaptlab_client.client import Client  # httpx, which `--help` has no use for
+
+            return Client(url)
+
+        context.obj = connect
+
+
+def open_client(context: typer.Context) -> "Client":
+    """A client for the server of this invocation."""
+    connect = cast("Callable[[], Client]", context.find_root().obj)
+    return connect()

@@ -1,0 +1,109 @@
+"""Job specs from files, from stdin and from `--set`."""
+
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from adaptlab_client.cli.exits import UsageFault
+
+if TYPE_CHECKING:
+    import yaml
+
+Settings = dict[str, object]
+LARGEST_FILE = 16 * 2**20
+
+
+def read_spec(source: str | None, settings: Sequence[str]) -> Settings:
+    """The spec in a YAML or JSON file (`-` is stdin), with `--set PATH=VALUE` laid over it.
+
+    A path is dotted (`training.steps`), a value is YAML. Raises `UsageFault`.
+    """
+    spec: Settings = {}
+    if source is not None:
+        name = "stdin" if source == "-" else source
+        found = _parsed(_text(source), name)
+        if not isinstance(found, dict):
+            raise UsageFault(f"{name} does not hold a job spec, which is a mapping.")
+        spec = cast("Settings", found)
+    for setting in settings:
+        path, equals, value = setting.partition("=")
+        if not equals or not all(path.split(".")):
+            raise UsageFault(f"--set {setting!r} is not PATH=VALUE, such as training.steps=500.")
+        _set(spec, path.split("."), _parsed(value, f"--set {path}"), setting)
+    if not spec:
+        raise UsageFault("Give a FILE with a job spec, `-` for stdin, or --set PATH=VALUE.")
+    return spec
+
+
+def read_value(text: str) -> object:
+    """A value given on the command line, as YAML."""
+    return _parsed(text, repr(text))
+
+
+def _text(source: str) -> str:
+    try:
+        data = sys.stdin.buffer.read(LARGEST_FILE + 1) if source == "-" else _file(Path(source))
+        if len(data) > LARGEST_FILE:
+            raise UsageFault(f"{source} is larger than {LARGEST_FILE} bytes, so it is no job spec.")
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageFault(f"{source} is not UTF-8 text: {error.reason}.") from error
+
+
+def _file(path: Path) -> bytes:
+    with path.open("rb") as stream:
+        return stream.read(LARGEST_FILE + 1)
+
+
+def _set(spec: Settings, path: list[str], value: object, setting: str) -> None:
+    here = spec
+    for part in path[:-1]:
+        below = here.setdefault(part, {})
+        if isinstance(below, str):
+            below = here[part] = {"name": below}  # `method: lora` is short for its name
+        if not isinstance(below, dict):
+            raise UsageFault(f"--set {setting!r}: {part!r} holds a value, not a mapping.")
+        here = cast("Settings", below)
+    here[path[-1]] = value
+
+
+def _parsed(text: str, name: str) -> object:
+    import yaml  # only for those who bring a spec
+
+    try:
+        return cast("object", yaml.load(text, _loader()))  # noqa: S506 - a SafeLoader
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise UsageFault(f"{name} is neither YAML nor JSON: {error}") from error
+
+
+def _loader() -> "type[yaml.SafeLoader]":
+    """YAML 1.2's idea of scalars, of which JSON is a part.
+
+    PyYAML reads YAML 1.1, in which `1e-3` is a word, `2026-11-21` a date, `1:30` is 90 and `no`
+    is false.
+    """
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's own way to say it
+            first: [(tag, rule) for tag, rule in rules if tag.endswith((":null", ":merge"))]
+            for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
+        }
+
+    scalars = {
+        "bool": (r"true|True|TRUE|false|False|FALSE", "tTfF"),
+        "int": (r"[-+]?(0|[1-9][0-9_]*)", "-+0123456789"),
+        "float": (
+            r"[-+]?(\.[0-9]+|[0-9]+\.[0-9]*)([eE][-+]?[0-9]+)?|[-+]?[0-9]+[eE][-+]?[0-9]+"
+            r"|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
+            "-+.0123456789",
+        ),
+    }
+    for kind, (rule, first) in scalars.items():
+        pattern = re.compile(f"^({rule})$")
+        for character in first:
+            rules = Loader.yaml_implicit_resolvers.setdefault(character, [])
+            rules.append((f"tag:yaml.org,2002:{kind}", pattern))
+    return Loader

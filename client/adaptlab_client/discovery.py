@@ -1,0 +1,103 @@
+"""Where the server is and which token opens it, found without being told."""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple, cast
+from urllib.parse import urlsplit
+
+from adaptlab_client.errors import NoServer
+
+DATA_DIRECTORY = ".adaptlab"
+
+
+class Server(NamedTuple):
+    """The address of a server, and a token for it if one is known."""
+
+    url: str
+    token: str | None
+
+
+def discover(
+    url: str | None = None,
+    token: str | None = None,
+    *,
+    environment: Mapping[str, str] | None = None,
+    start: Path | None = None,
+) -> Server:
+    """The server to talk to: the arguments, else ADAPTLAB_URL and ADAPTLAB_TOKEN, else a file.
+
+    The files are `server.json` and `token` in the data directory of `adaptlab up`:
+    ADAPTLAB_DATA_DIR, or `.adaptlab` in `start` (the working directory) or a parent, or in the
+    home directory. A token from a file is only ever used for the server that the same directory
+    names, so that pointing ADAPTLAB_URL elsewhere does not hand it over.
+
+    Raises `NoServer` when nothing names a server, or the address is not one.
+    """
+    known = os.environ if environment is None else environment
+    directory = _data_directory(known, start or Path.cwd())
+    recorded = _recorded_url(directory) if directory else None
+    address = url or known.get("ADAPTLAB_URL") or recorded
+    if not address:
+        raise NoServer(
+            "No server was named and none was found. Start one here with `adaptlab up`, or set "
+            "ADAPTLAB_URL and ADAPTLAB_TOKEN."
+        )
+    address = _checked(address)
+    given = token or known.get("ADAPTLAB_TOKEN")
+    if not given and directory and _belongs(directory, address, recorded, known):
+        given = _recorded_token(directory)
+    return Server(address, given or None)
+
+
+def _checked(address: str) -> str:
+    parts = urlsplit(address)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise NoServer(f"{address!r} is not the address of a server, such as http://127.0.0.1:8000")
+    return address.rstrip("/")
+
+
+def _data_directory(environment: Mapping[str, str], start: Path) -> Path | None:
+    named = environment.get("ADAPTLAB_DATA_DIR")
+    if named:
+        return Path(named)
+    places = [*(folder / DATA_DIRECTORY for folder in (start, *start.parents))]
+    places.append(Path(environment.get("HOME") or Path.home()) / DATA_DIRECTORY)
+    return next((place for place in places if place.is_dir() and _is_trusted(place)), None)
+
+
+def _is_trusted(directory: Path) -> bool:
+    """Whether the user or root owns it: anybody can make a `.adaptlab` in a shared folder."""
+    return directory.stat().st_uid in (os.geteuid(), 0)
+
+
+def _recorded_url(directory: Path) -> str | None:
+    try:
+        document: object = json.loads((directory / "server.json").read_text())
+    except (OSError, ValueError):
+        return None
+    if not isinstance(document, dict):
+        return None
+    address = cast("dict[str, object]", document).get("url")
+    return address if isinstance(address, str) else None
+
+
+def _recorded_token(directory: Path) -> str | None:
+    try:
+        return (directory / "token").read_text().strip()
+    except OSError:
+        return None
+
+
+def _belongs(
+    directory: Path, address: str, recorded: str | None, environment: Mapping[str, str]
+) -> bool:
+    """Whether the token in `directory` is one for `address`.
+
+    A directory that the user names and that knows no server is a container's volume, where the
+    API has left its token.
+    """
+    if recorded is None:
+        return str(directory) == environment.get("ADAPTLAB_DATA_DIR")
+    return recorded.rstrip("/") == address

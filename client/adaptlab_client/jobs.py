@@ -1,0 +1,306 @@
+"""Jobs: submit, look, wait, cancel, and fetch what they brought forth."""
+
+import io
+import math
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import httpx
+from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
+
+from adaptlab.errors import InvalidSpec, Problem
+from adaptlab.spec import AdaptSpec, PretrainSpec
+from adaptlab_client import download, event_stream
+from adaptlab_client.answers import (
+    Attempt,
+    AttentionMap,
+    Checkpoint,
+    Curve,
+    Document,
+    Evaluation,
+    Job,
+    JobEvent,
+    Page,
+    Preview,
+    Replicate,
+    Results,
+)
+from adaptlab_client.connection import Connection, Request, path_of
+from adaptlab_client.errors import (
+    ServerUnavailable,
+    ServerUnreachable,
+    UnexpectedAnswer,
+    WaitTimedOut,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Spec = Mapping[str, object] | PretrainSpec | AdaptSpec
+LONG_POLL = 25.0
+PROGRESS_POLL = 1.0
+PATIENCE = 300.0
+SILENCE = 45.0  # the server sends a comment every 15 s
+
+
+class Jobs:
+    """The jobs of one server."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def submit(self, spec: Spec, *, idempotency_key: str | None = None) -> Job:
+        """Make a job; a key that is used again with the same spec returns the first job.
+
+        Without `idempotency_key` a fresh one makes the retries of this one call safe. Raises
+        `InvalidRequest` with a pointer to every fault.
+        """
+        key = idempotency_key or str(uuid.uuid4())
+        headers = {"Idempotency-Key": key}
+        request = Request("POST", path_of("jobs"), body=document_of(spec), headers=headers)
+        return self._connection.ask(request, Job)
+
+    def preview(self, spec: Spec) -> Preview:
+        """What `submit` would make: every `auto` decided and the budget solved; nothing is kept."""
+        query = {"validate_only": "true"}
+        request = Request("POST", path_of("jobs"), query=query, body=document_of(spec))
+        return self._connection.ask(request, Preview)
+
+    def get(self, job_id: str) -> Job:
+        """One job as it is now; raises `NotFound`."""
+        return self._connection.ask(Request("GET", path_of("jobs", job_id)), Job)
+
+    def list(
+        self,
+        *,
+        filter: str | None = None,  # noqa: A002 - the interface's own word
+        order_by: str | None = None,
+        page_size: int = 100,
+    ) -> Iterator[Job]:
+        """All jobs that fit, the newest first unless `order_by` says otherwise, page by page.
+
+        `filter` is such as `state IN (queued, running) AND method = lora`.
+        """
+        token: str | None = None
+        while True:
+            query = {
+                "filter": filter,
+                "order_by": order_by,
+                "page_size": page_size,
+                "page_token": token,
+            }
+            page = self._connection.ask(Request("GET", path_of("jobs"), query=query), Page[Job])
+            yield from page.data
+            if not page.next_page_token or page.next_page_token == token:
+                return
+            token = page.next_page_token
+
+    def cancel(self, job_id: str) -> Job:
+        """Cancel; a job that is running stops soon after, one that has ended is returned as is."""
+        return self._connection.ask(Request("POST", path_of("jobs", job_id, "cancel")), Job)
+
+    def wait(
+        self,
+        job_id: str,
+        *,
+        timeout: float | None = None,
+        on_progress: Callable[[Job], None] | None = None,
+    ) -> Job:
+        """Wait until the job has ended, however it ends, and return it.
+
+        `on_progress` gets the job about once a second. Outages of up to five minutes are waited
+        through. Raises `WaitTimedOut` after `timeout` seconds.
+        """
+        return next(self.as_ended([job_id], timeout=timeout, on_progress=on_progress))
+
+    def as_ended(
+        self,
+        job_ids: Sequence[str],
+        *,
+        timeout: float | None = None,
+        on_progress: Callable[[Job], None] | None = None,
+    ) -> Iterator[Job]:
+        """The jobs in the order in which they end; raises `WaitTimedOut` for those that do not."""
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
+        known: dict[str, Job | None] = dict.fromkeys(job_ids)
+        while known:
+            for job_id in list(known):
+                step = PROGRESS_POLL if on_progress or len(known) > 1 else LONG_POLL
+                seconds = min(step / len(known), deadline - time.monotonic())
+                job = self._changed(job_id, known[job_id], max(0.0, seconds), deadline)
+                known[job_id] = job
+                if on_progress:
+                    on_progress(job)
+                if job.terminal:
+                    del known[job_id]
+                    yield job
+            if known and time.monotonic() >= deadline:
+                raise WaitTimedOut(list(known), timeout or 0.0)
+
+    def _changed(self, job_id: str, last: Job | None, seconds: float, deadline: float) -> Job:
+        """The job after a change of state or the given time, through an outage if need be."""
+        query = {"wait": round(seconds, 3), "if_state_not": last.state} if last else None
+        request = Request("GET", path_of("jobs", job_id), query=query, seconds=seconds + 15)
+        since = time.monotonic()
+        while True:
+            try:
+                return self._connection.ask(request, Job)
+            except (ServerUnreachable, ServerUnavailable):
+                if time.monotonic() > min(since + PATIENCE, deadline):
+                    raise
+
+    def events(self, job_id: str, *, after: int = 0) -> Iterator[JobEvent]:
+        """What happens to the job, from the event after `after` to its end, as it happens.
+
+        Steps of progress come in between, without a sequence number. A stream that breaks is
+        taken up where it broke, so that no event is missed or comes twice.
+        """
+        failures = 0
+        while True:
+            failures += 1
+            try:
+                for event in self._stream(job_id, after):
+                    failures = 0
+                    after = after if event.sequence is None else event.sequence
+                    yield event
+            except _Ended:
+                return
+            except (ServerUnreachable, ServerUnavailable):
+                if failures >= self._connection.retries.attempts:
+                    raise
+            # A stream that ends without a word may be a proxy's doing; the next one will tell.
+            if failures:
+                self._connection.retries.pause(failures)
+
+    def metrics(
+        self,
+        job_id: str,
+        *,
+        names: Sequence[str] = (),
+        replicates: Sequence[int] = (),
+        max_points: int | None = None,
+    ) -> tuple[Curve, ...]:
+        """The learning curves, thinned to at most `max_points` each."""
+        query = {"names": [*names], "replicates": [*replicates], "max_points": max_points}
+        request = Request("GET", path_of("jobs", job_id, "metrics"), query=query)
+        return self._connection.ask(request, Results[Curve]).data
+
+    def replicates(self, job_id: str) -> tuple[Replicate, ...]:
+        """How every seed and trial ended."""
+        request = Request("GET", path_of("jobs", job_id, "replicates"))
+        return self._connection.ask(request, Results[Replicate]).data
+
+    def attempts(self, job_id: str) -> tuple[Attempt, ...]:
+        """Every try at the job: where it ran, when, and how it ended."""
+        request = Request("GET", path_of("jobs", job_id, "attempts"))
+        return self._connection.ask(request, Results[Attempt]).data
+
+    def evaluations(self, job_id: str) -> tuple[Evaluation, ...]:
+        """The scores of every chosen replicate on every evaluated task."""
+        request = Request("GET", path_of("jobs", job_id, "evaluations"))
+        return self._connection.ask(request, Results[Evaluation]).data
+
+    def attention(
+        self,
+        job_id: str,
+        *,
+        layer: int | None = None,
+        head: int | None = None,
+        source: str | None = None,
+        replicate: int | None = None,
+    ) -> tuple[AttentionMap, ...]:
+        """The recorded attention maps without their arrays; summaries as narrowed down."""
+        query = {"layer": layer, "head": head, "source": source, "replicate": replicate}
+        request = Request("GET", path_of("jobs", job_id, "attention"), query=query)
+        return self._connection.ask(request, Results[AttentionMap]).data
+
+    def attention_array(self, job_id: str, attention: AttentionMap) -> "NDArray[np.float16]":
+        """The patterns [sample, layer, head, query, key]; raises `DigestMismatch`."""
+        import numpy as np  # only for those who look at arrays
+
+        path = path_of("jobs", job_id, "attention", attention.id, "content")
+        body = download.content(self._connection, path, attention.sha256)
+        try:
+            array = np.load(io.BytesIO(body), allow_pickle=False)
+        except (ValueError, EOFError, OSError) as error:
+            raise UnexpectedAnswer(f"{path} is not a .npy file: {error}") from error
+        found = np.asarray(array, dtype=np.float16)
+        if found.shape != attention.shape:
+            raise UnexpectedAnswer(f"{path} is not an array of shape {attention.shape}.")
+        return found
+
+    def checkpoints(self, job_id: str) -> tuple[Checkpoint, ...]:
+        """The checkpoints of the job; `Client.checkpoints` downloads them."""
+        request = Request("GET", path_of("jobs", job_id, "checkpoints"))
+        return self._connection.ask(request, Results[Checkpoint]).data
+
+    def _stream(self, job_id: str, after: int) -> Iterator[JobEvent]:
+        """One connection's worth of events; raises `_Ended` when none can follow."""
+        request = Request(
+            "GET",
+            path_of("jobs", job_id, "events"),
+            headers={"Accept": "text/event-stream", "Last-Event-ID": str(after)},
+            query={"after": after},
+            seconds=SILENCE,
+        )
+        with self._connection.open(request) as response:
+            if response.status_code == 204:
+                raise _Ended
+            if not _is_event_stream(response):
+                raise UnexpectedAnswer(f"{request.path} is not an event stream.")
+            yield from (_event(message) for message in event_stream.messages(response.iter_bytes()))
+
+
+class _Ended(Exception):
+    """Nothing more can happen to the job."""
+
+
+def document_of(spec: Spec) -> Document:
+    """The spec as the JSON that is sent; what was left out stays left out.
+
+    Raises `InvalidSpec` for a value that JSON does not have: NaN, infinity, a date, a set.
+    """
+    if isinstance(spec, BaseModel):
+        return TypeAdapter(Document).validate_python(
+            spec.model_dump(mode="json", exclude_unset=True) | {"kind": spec.kind}
+        )
+    try:
+        document = TypeAdapter(Document).validate_python(dict(spec))
+    except ValidationError as error:
+        fault = error.errors()[0]
+        pointer = "".join(f"/{part}" for part in fault["loc"] if "[" not in str(part))
+        problem = Problem(pointer, "not_json", f"{fault['input']!r} cannot be sent as JSON.")
+        raise InvalidSpec(problem) from error
+    for pointer, number in _numbers(document, ""):
+        if not math.isfinite(number):
+            detail = f"{number} is not a finite number, and JSON has no others."
+            raise InvalidSpec(Problem(pointer, "not_finite", detail))
+    return document
+
+
+def _numbers(value: JsonValue, pointer: str) -> Iterator[tuple[str, float]]:
+    if isinstance(value, float):
+        yield pointer, value
+    elif isinstance(value, dict):
+        for name, member in value.items():
+            yield from _numbers(member, f"{pointer}/{name}")
+    elif isinstance(value, list):
+        for index, member in enumerate(value):
+            yield from _numbers(member, f"{pointer}/{index}")
+
+
+def _is_event_stream(response: httpx.Response) -> bool:
+    return response.headers.get("Content-Type", "").startswith("text/event-stream")
+
+
+def _event(message: event_stream.Message) -> JobEvent:
+    """An event of the sequence as the server wrote it, or a step of progress."""
+    try:
+        if message.id is not None:
+            return JobEvent.model_validate_json(message.data)
+        return JobEvent(type=message.event, data=TypeAdapter(JsonValue).validate_json(message.data))
+    except ValidationError as error:
+        raise UnexpectedAnswer(f"An event could not be read: {message.data[:200]!r}") from error

@@ -1,0 +1,1 @@
+"""Tables, sessions, migrations and the artifact store; may use `adaptlab` (torch-free) only."""

@@ -1,0 +1,132 @@
+"""Migrations: up, down, and whether tables and revisions agree.
+
+`python -m adaptlab_db.migrate` brings the database at ADAPTLAB_DATABASE_URL up to date;
+`--check` compares a scratch database on that server, migrated from nothing, with the tables.
+"""
+
+import argparse
+import os
+import secrets
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from sqlalchemy import Connection, make_url, text
+
+from adaptlab_db.session import create_engine, normalised_url
+from adaptlab_db.tables import Table
+
+# Any number will do that nothing else on the server takes an advisory lock on.
+LOCK = 0x61_64_61_70_74  # "adapt"
+LOCK_TIMEOUT = "5s"
+
+
+def upgrade(url: str, revision: str = "head") -> None:
+    """Bring the database to `revision`; of several processes at once, one does and all return."""
+    with _locked(url) as connection:
+        command.upgrade(_configuration(connection), revision)
+
+
+def downgrade(url: str, revision: str) -> None:
+    """Take the database back to `revision`; `base` empties it."""
+    with _locked(url) as connection:
+        command.downgrade(_configuration(connection), revision)
+
+
+def new_revision(url: str, message: str) -> None:
+    """Write a revision file for what the tables have and the database has not; check it by hand."""
+    with _locked(url) as connection:
+        command.revision(_configuration(connection), message, autogenerate=True)
+
+
+def drift(url: str) -> list[str]:
+    """How the database at `url` differs from the tables, one line a difference."""
+    engine = create_engine(url, limited=False)
+    try:
+        with engine.connect() as connection:
+            context = MigrationContext.configure(connection, opts={"compare_server_default": True})
+            return [repr(difference) for difference in compare_metadata(context, Table.metadata)]
+    finally:
+        engine.dispose()
+
+
+@contextmanager
+def scratch_database(url: str) -> Generator[str]:
+    """A new, empty database on the server of `url`, dropped at the end."""
+    name = f"adaptlab_scratch_{secrets.token_hex(6)}"
+    _execute_outside_transaction(url, f'CREATE DATABASE "{name}" TEMPLATE template0')
+    try:
+        yield make_url(normalised_url(url)).set(database=name).render_as_string(hide_password=False)
+    finally:
+        _execute_outside_transaction(url, f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
+@contextmanager
+def _locked(url: str) -> Generator[Connection]:
+    """One transaction for all revisions, which only one process on this database is in."""
+    engine = create_engine(url, limited=False)
+    try:
+        with engine.begin() as connection:
+            connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": LOCK})
+            # A change of tables must not queue behind a long reader and so stop everybody else.
+            connection.execute(text(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'"))
+            yield connection
+    finally:
+        engine.dispose()
+
+
+def _configuration(connection: Connection) -> Config:
+    configuration = Config()
+    configuration.set_main_option("script_location", "adaptlab_db:migrations")
+    configuration.attributes["connection"] = connection
+    return configuration
+
+
+def _execute_outside_transaction(url: str, statement: str) -> None:
+    engine = create_engine(url, limited=False)
+    try:
+        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            connection.execute(text(statement))
+    finally:
+        engine.dispose()
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The command line; 0 when all is well, 1 for a drift, 2 when no database is named."""
+    parser = argparse.ArgumentParser(prog="python -m adaptlab_db.migrate", description=__doc__)
+    choice = parser.add_mutually_exclusive_group()
+    choice.add_argument("--check", action="store_true", help="compare revisions with tables")
+    choice.add_argument("--new", metavar="MESSAGE", help="write a revision for what is missing")
+    options = parser.parse_args(arguments)
+    url = os.environ.get("ADAPTLAB_DATABASE_URL")
+    if not url:
+        _say("ADAPTLAB_DATABASE_URL is not set; give the address of a Postgres server.")
+        return 2
+    if options.check:
+        return _check(url)
+    if options.new:
+        new_revision(url, options.new)
+    else:
+        upgrade(url)
+    return 0
+
+
+def _check(url: str) -> int:
+    with scratch_database(url) as scratch:
+        upgrade(scratch)
+        differences = drift(scratch)
+    for difference in differences:
+        _say(difference)
+    return 1 if differences else 0
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(line + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""Alembic's environment and revisions; run by `adaptlab_db.migrate` only."""

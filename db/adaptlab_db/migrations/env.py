@@ -1,0 +1,17 @@
+"""What Alembic runs: the connection comes from `adaptlab_db.migrate`, which holds the lock."""
+
+from alembic import context
+from sqlalchemy import Connection
+
+from adaptlab_db.tables import Table
+
+
+def run(connection: Connection) -> None:
+    """Run the revisions that were asked for, inside the caller's transaction."""
+    context.configure(
+        connection=connection, target_metadata=Table.metadata, compare_server_default=True
+    )
+    context.run_migrations()
+
+
+run(context.config.attributes["connection"])

@@ -1,0 +1,67 @@
+"""Engines and sessions with limits that keep a stuck process from holding locks."""
+
+from typing import Any
+
+from sqlalchemy import Engine
+from sqlalchemy import create_engine as _create_engine
+from sqlalchemy.engine import make_url
+from sqlalchemy.orm import Session, sessionmaker
+
+# A process that is paused inside a transaction holds its row locks, and the reaper skips locked
+# rows: without the first limit a frozen worker keeps its own lease from being taken away.
+# Nothing a server or worker does in one statement takes longer than the second.
+LIMITS = {
+    "idle_in_transaction_session_timeout": "5s",
+    "statement_timeout": "30s",
+    "lock_timeout": "2s",
+}
+# A database that vanished without closing its connections is noticed after 20 seconds.
+KEEPALIVE = {
+    "connect_timeout": 5,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+}
+
+
+def normalised_url(url: str) -> str:
+    """The address for SQLAlchemy with psycopg 3; `postgres://` and `postgresql://` are accepted."""
+    parsed = make_url(url)
+    if parsed.get_backend_name() not in {"postgresql", "postgres"}:
+        raise ValueError(
+            f"The database URL starts with {parsed.drivername!r}; Postgres is the only dialect: "
+            "give postgresql://user:password@host:port/database."
+        )
+    return parsed.set(drivername="postgresql+psycopg").render_as_string(hide_password=False)
+
+
+def create_engine(url: str, *, limited: bool = True, pool_size: int = 10) -> Engine:
+    """An engine for a long-lived process; `limited=False` lifts the time limits, for migrations."""
+    settings: dict[str, Any] = dict(KEEPALIVE)  # psycopg's own mixture of numbers and strings
+    if limited:
+        settings["options"] = " ".join(f"-c {name}={value}" for name, value in LIMITS.items())
+    return _create_engine(
+        normalised_url(url),
+        pool_pre_ping=True,
+        pool_size=pool_size,
+        max_overflow=pool_size,
+        pool_timeout=10,
+        connect_args=settings,
+    )
+
+
+def session_factory(database: str | Engine) -> sessionmaker[Session]:
+    """Sessions on a database, given by its URL or by an engine that is already there.
+
+    Use `with factory.begin() as session:` for one unit of work. What it loads stays readable
+    after the commit.
+    """
+    engine = create_engine(database) if isinstance(database, str) else database
+    return sessionmaker(engine, expire_on_commit=False)
+
+
+def close(factory: sessionmaker[Session]) -> None:
+    """Close the pooled connections behind `factory`."""
+    engine: Engine = factory.kw["bind"]
+    engine.dispose()

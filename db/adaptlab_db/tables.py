@@ -1,0 +1,388 @@
+"""Every table; what people filter and sort by is a column, the whole spec stands beside it."""
+
+import uuid
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    DateTime,
+    Double,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Identity,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Text,
+    UniqueConstraint,
+    func,
+    text,
+)
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+JOB_STATES = ("waiting", "queued", "running", "paused", "succeeded", "failed", "cancelled")
+TERMINAL_STATES = ("succeeded", "failed", "cancelled")
+ATTEMPT_OUTCOMES = ("succeeded", "failed", "cancelled", "released", "paused", "lost")
+
+Json = dict[str, Any]  # a stored JSON document; typed again where it is read
+
+
+def _one_of(column: str, values: tuple[str, ...]) -> str:
+    return f"{column} IN ({', '.join(repr(value) for value in values)})"
+
+
+class Table(DeclarativeBase):
+    """The base of all tables, with named constraints so that migrations can refer to them."""
+
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(column_0_N_label)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "ck": "ck_%(table_name)s_%(constraint_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+    type_annotation_map = {  # noqa: RUF012 - SQLAlchemy's own protocol
+        datetime: DateTime(timezone=True),
+        float: Double,
+        str: Text,
+        Json: JSONB,
+    }
+
+
+class User(Table):
+    """Somebody who owns jobs and tokens."""
+
+    __tablename__ = "users"
+
+    id: Mapped[int] = mapped_column(BigInteger, Identity(), primary_key=True)
+    name: Mapped[str] = mapped_column(unique=True)
+    created_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
+
+
+class Token(Table):
+    """A bearer token; only its SHA-256 is kept."""
+
+    __tablename__ = "tokens"
+
+    id: Mapped[int] = mapped_column(BigInteger, Identity(), primary_key=True)
+    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
+    name: Mapped[str]
+    digest: Mapped[bytes] = mapped_column(LargeBinary, unique=True)
+    scopes: Mapped[list[str]] = mapped_column(ARRAY(Text))
+    created_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
+    expires_at: Mapped[datetime | None]
+    revoked_at: Mapped[datetime | None]
+    last_used_at: Mapped[datetime | None]
+
+
+class BrowserSession(Table):
+    """A signed-in browser; the cookie's value is kept as its SHA-256 only."""
+
+    __tablename__ = "browser_sessions"
+
+    digest: Mapped[bytes] = mapped_column(LargeBinary, primary_key=True)
+    token_id: Mapped[int] = mapped_column(ForeignKey("tokens.id", ondelete="CASCADE"))
+    created_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
+    expires_at: Mapped[datetime]
+
+
+class Artifact(Table):
+    """A sequence of bytes, named by its SHA-256 (hexadecimal)."""
+
+    __tablename__ = "artifacts"
+
+    sha256: Mapped[str] = mapped_column(primary_key=True)
+    size: Mapped[int] = mapped_column(BigInteger)
+    store: Mapped[str] = mapped_column(server_default="postgres")
+    created_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
+
+
+class ArtifactChunk(Table):
+    """One piece of an artifact, of 1 MiB but for the last."""
+
+    __tablename__ = "artifact_chunks"
+
+    # Deferred, because a stream's digest is known only when its last chunk has been written.
+    sha256: Mapped[str] = mapped_column(
+        ForeignKey("artifacts.sha256", ondelete="CASCADE", deferrable=True, initially="DEFERRED"),
+        primary_key=True,
+    )
+    number: Mapped[int] = mapped_column(primary_key=True)
+    content: Mapped[bytes] = mapped_column(LargeBinary)
+
+
+class Job(Table):
+    """One job: its spec, its state and its lease. `attempt` is the fencing token."""
+
+    __tablename__ = "jobs"
+    __table_args__ = (
+        CheckConstraint(_one_of("state", JOB_STATES), name="state"),
+        CheckConstraint(
+            "(state = 'running') = (lease_expires_at IS NOT NULL)", name="running_has_lease"
+        ),
+        Index("ix_jobs_claim", "queue", text("priority DESC"), "created_at", "id",
+              postgresql_where=text("state = 'queued'")),
+        Index("ix_jobs_lease", "lease_expires_at", postgresql_where=text("state = 'running'")),
+        Index("ix_jobs_running_owner", "owner_id", postgresql_where=text("state = 'running'")),
+        Index("ix_jobs_newest", text("created_at DESC"), text("id DESC")),
+        Index("ix_jobs_digest", "spec_digest"),
+        Index("ix_jobs_labels", "labels", postgresql_using="gin"),
+    )  # fmt: skip
+
+    id: Mapped[uuid.UUID] = mapped_column(primary_key=True)
+    owner_id: Mapped[int] = mapped_column(ForeignKey("users.id"), index=True)
+    state: Mapped[str] = mapped_column(index=True)
+    reason: Mapped[str | None]
+    error: Mapped[str | None]
+    kind: Mapped[str]
+    base_model: Mapped[str | None] = mapped_column(index=True)
+    family: Mapped[str]
+    task: Mapped[str] = mapped_column(index=True)
+    method: Mapped[str | None] = mapped_column(index=True)
+    budget_requested: Mapped[int | None] = mapped_column(BigInteger)
+    trainable_parameters: Mapped[int] = mapped_column(BigInteger)
+    spec: Mapped[Json]
+    resolved_spec: Mapped[Json]
+    spec_digest: Mapped[str]
+    labels: Mapped[Json]
+    queue: Mapped[str]
+    priority: Mapped[int]
+    max_seconds: Mapped[int]
+    attempt: Mapped[int] = mapped_column(server_default="0")
+    attempts_max: Mapped[int] = mapped_column(server_default="3")
+    worker_id: Mapped[uuid.UUID | None]
+    lease_expires_at: Mapped[datetime | None]
+    run_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
+    cancel_requested_at: Mapped[datetime | None]
+    step: Mapped[int] = mapped_column(server_default="0")
+    total_steps: Mapped[int]
+    event_sequence: Mapped[int] = mapped_column(server_default="0")
+    created_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
+    started_at: Mapped[datetime | None]
+    finished_at: Mapped[datetime | None]
+    heartbeat_at: Mapped[datetime | None]
+
+
+class BaseModel(Table):
+    """A named base model; its weights are the checkpoints of the job that pretrained it."""
+
+    __tablename__ = "base_models"
+
+    name: Mapped[str] = mapped_column(primary_key=True)
+    job_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("jobs.id"), unique=True)
+    created_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
+
+
+class IdempotencyKey(Table):
+    """An answer already given to a request with this key."""
+
+    __tablename__ = "idempotency_keys"
+
+    owner_id: Mapped[int] = mapped_column(ForeignKey("users.id"), primary_key=True)
+    key: Mapped[str] = mapped_column(primary_key=True)
+    request_digest: Mapped[str]
+    job_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("jobs.id"))
+    created_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
+
+
+class JobEvent(Table):
+    """Something that happened to a job; never changed, numbered from 1 within the job."""
+
+    __tablename__ = "job_events"
+
+    job_id: Mapped[uuid.UUID] = mapped_column(
+        ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True
+    )
+    sequence: Mapped[int] = mapped_column(primary_key=True)
+    at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
+    type: Mapped[str]
+    attempt: Mapped[int | None]
+    data: Mapped[Json]
+
+
+class Worker(Table):
+    """A worker process that claims jobs."""
+
+    __tablename__ = "workers"
+
+    id: Mapped[uuid.UUID] = mapped_column(primary_key=True)
+    host: Mapped[str]
+    process_id: Mapped[int]
+    queues: Mapped[list[str]] = mapped_column(ARRAY(Text))
+    started_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
+    heartbeat_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
+    stopped_at: Mapped[datetime | None]
+
+
+class Attempt(Table):
+    """One lease on a job, from claim to end; never overwritten."""
+
+    __tablename__ = "attempts"
+    __table_args__ = (
+        CheckConstraint(_one_of("outcome", ATTEMPT_OUTCOMES), name="outcome"),
+        CheckConstraint("(ended_at IS NULL) = (outcome IS NULL)", name="ended_has_outcome"),
+    )
+
+    job_id: Mapped[uuid.UUID] = mapped_column(
+        ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True
+    )
+    attempt: Mapped[int] = mapped_column(primary_key=True)
+    worker_id: Mapped[uuid.UUID]
+    started_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
+    first_step_at: Mapped[datetime | None]
+    ended_at: Mapped[datetime | None]
+    outcome: Mapped[str | None]
+    reason: Mapped[str | None]
+    error: Mapped[str | None]
+    environment: Mapped[Json | None]
+
+
+class Replicate(Table):
+    """One seed and trial of an attempt."""
+
+    __tablename__ = "replicates"
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["job_id", "attempt"], ["attempts.job_id", "attempts.attempt"], ondelete="CASCADE"
+        ),
+    )
+
+    job_id: Mapped[uuid.UUID] = mapped_column(primary_key=True)
+    attempt: Mapped[int] = mapped_column(primary_key=True)
+    replicate: Mapped[int] = mapped_column(primary_key=True)
+    seed: Mapped[int] = mapped_column(BigInteger)
+    trial: Mapped[int]
+    learning_rate: Mapped[float]
+    status: Mapped[str]
+    selected: Mapped[bool] = mapped_column(Boolean)
+    final_loss: Mapped[float | None]
+    validation_accuracy: Mapped[float | None]
+    steps: Mapped[int]
+
+
+class MetricPoint(Table):
+    """One value of one curve; NULL where the value was not finite."""
+
+    __tablename__ = "metric_points"
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["job_id", "attempt"], ["attempts.job_id", "attempts.attempt"], ondelete="CASCADE"
+        ),
+    )
+
+    job_id: Mapped[uuid.UUID] = mapped_column(primary_key=True)
+    attempt: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(primary_key=True)
+    replicate: Mapped[int] = mapped_column(primary_key=True)
+    step: Mapped[int] = mapped_column(primary_key=True)
+    value: Mapped[float | None]
+
+
+class Evaluation(Table):
+    """The score of one replicate on one task and split, with one bit an item."""
+
+    __tablename__ = "evaluations"
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["job_id", "attempt"], ["attempts.job_id", "attempts.attempt"], ondelete="CASCADE"
+        ),
+        UniqueConstraint("job_id", "attempt", "replicate", "split", "task"),
+        CheckConstraint("total > 0 AND correct BETWEEN 0 AND total", name="score"),
+        Index("ix_evaluations_score", "task_name", text("(correct::float8 / total) DESC")),
+    )
+
+    id: Mapped[int] = mapped_column(BigInteger, Identity(), primary_key=True)
+    job_id: Mapped[uuid.UUID]
+    attempt: Mapped[int]
+    replicate: Mapped[int]
+    seed: Mapped[int] = mapped_column(BigInteger)
+    task_name: Mapped[str]
+    task: Mapped[Json]
+    split: Mapped[str]
+    correct: Mapped[int]
+    total: Mapped[int]
+
+
+class ItemOutcome(Table):
+    """Which items of an evaluation were right: packed bits, in item order."""
+
+    __tablename__ = "item_outcomes"
+
+    evaluation_id: Mapped[int] = mapped_column(
+        ForeignKey("evaluations.id", ondelete="CASCADE"), primary_key=True
+    )
+    bits: Mapped[bytes] = mapped_column(LargeBinary)
+
+
+class AttentionMap(Table):
+    """The attention patterns of one replicate; the array is an artifact in `.npy` format."""
+
+    __tablename__ = "attention_maps"
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["job_id", "attempt"], ["attempts.job_id", "attempts.attempt"], ondelete="CASCADE"
+        ),
+        UniqueConstraint("job_id", "attempt", "replicate", "source"),
+    )
+
+    id: Mapped[int] = mapped_column(BigInteger, Identity(), primary_key=True)
+    job_id: Mapped[uuid.UUID]
+    attempt: Mapped[int]
+    replicate: Mapped[int]
+    seed: Mapped[int] = mapped_column(BigInteger)
+    source: Mapped[str]
+    artifact_sha256: Mapped[str] = mapped_column(ForeignKey("artifacts.sha256"))
+    shape: Mapped[list[int]] = mapped_column(ARRAY(Integer))
+    axes: Mapped[list[str]] = mapped_column(ARRAY(Text))
+    learned_positions: Mapped[int]
+    target_start: Mapped[int]
+    samples: Mapped[Json]
+
+
+class AttentionSummary(Table):
+    """The figures of one head of one layer of an attention map."""
+
+    __tablename__ = "attention_summaries"
+    __table_args__ = (
+        Index("ix_attention_summaries_deviation", "layer", "head", "relative_deviation"),
+    )
+
+    map_id: Mapped[int] = mapped_column(
+        ForeignKey("attention_maps.id", ondelete="CASCADE"), primary_key=True
+    )
+    layer: Mapped[int] = mapped_column(primary_key=True)
+    head: Mapped[int] = mapped_column(primary_key=True)
+    entropy: Mapped[float]
+    learned_mass: Mapped[float]
+    divergence: Mapped[float]
+    relative_deviation: Mapped[float]
+
+
+class Checkpoint(Table):
+    """The trained tensors of one selected replicate."""
+
+    __tablename__ = "checkpoints"
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["job_id", "attempt"], ["attempts.job_id", "attempts.attempt"], ondelete="CASCADE"
+        ),
+        UniqueConstraint("job_id", "attempt", "replicate", "kind"),
+    )
+
+    id: Mapped[int] = mapped_column(BigInteger, Identity(), primary_key=True)
+    job_id: Mapped[uuid.UUID]
+    attempt: Mapped[int]
+    replicate: Mapped[int]
+    seed: Mapped[int] = mapped_column(BigInteger)
+    kind: Mapped[str]
+    artifact_sha256: Mapped[str] = mapped_column(ForeignKey("artifacts.sha256"))
+    parameters: Mapped[int] = mapped_column(BigInteger)
+    tensors: Mapped[Json]
+    created_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())

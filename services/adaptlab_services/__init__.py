@@ -1,0 +1,1 @@
+"""Use cases, one file a noun; may touch `adaptlab_db` and `adaptlab` (torch-free) only."""

@@ -1,0 +1,138 @@
+"""Attention maps of a job and their summaries by layer and head, of its latest attempt."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from uuid import UUID
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from adaptlab.results import AttentionSource
+from adaptlab.results import AttentionSummary as Summary
+from adaptlab.values import Value
+from adaptlab_db.tables import Artifact, AttentionMap, AttentionSummary
+from adaptlab_services.errors import NotFound
+from adaptlab_services.results import latest_attempt
+from adaptlab_services.stored_files import StoredFile
+
+
+class MapLinks(Value):
+    """Where to go from an attention map."""
+
+    content: str
+
+
+class MapView(Value):
+    """The attention patterns of one replicate; the array itself is at `links.content`.
+
+    The array has `shape` with the named `axes`; the first `learned_positions` keys are learned,
+    the rest are content. `tokens` holds what stood at each content position of each sample,
+    `predictions` what the model answered.
+    """
+
+    id: int
+    replicate: int
+    seed: int
+    source: str
+    shape: tuple[int, ...]
+    axes: tuple[str, ...]
+    learned_positions: int
+    target_start: int
+    tokens: tuple[tuple[int, ...], ...]
+    predictions: tuple[tuple[int, ...], ...]
+    sha256: str
+    size: int
+    summaries: tuple[Summary, ...]
+    links: MapLinks
+
+
+class Maps(Value):
+    """The attention maps of one attempt."""
+
+    data: tuple[MapView, ...]
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class MapFilter:
+    """Which maps are wanted, and which of their summaries; None means all."""
+
+    source: AttentionSource | None = None
+    replicate: int | None = None
+    layer: int | None = None
+    head: int | None = None
+
+
+def maps(session: Session, job_id: UUID, wanted: MapFilter = MapFilter()) -> Maps:
+    """The attention maps of the latest attempt, with their summaries."""
+    attempt = latest_attempt(session, job_id)
+    query = (
+        select(AttentionMap, Artifact.size)
+        .join(Artifact, Artifact.sha256 == AttentionMap.artifact_sha256)
+        .where(AttentionMap.job_id == job_id, AttentionMap.attempt == attempt)
+        .order_by(AttentionMap.replicate, AttentionMap.source.desc())
+    )
+    if wanted.source is not None:
+        query = query.where(AttentionMap.source == wanted.source)
+    if wanted.replicate is not None:
+        query = query.where(AttentionMap.replicate == wanted.replicate)
+    rows = session.execute(query).all()
+    summaries = _summaries(session, [row[0].id for row in rows], wanted)
+    data = tuple(_view(row, size, summaries.get(row.id, ())) for row, size in rows)
+    return Maps(data=data, attempt=attempt)
+
+
+def content(session: Session, job_id: UUID, map_id: int) -> StoredFile:
+    """The `.npy` file of one map of a job; raises `NotFound`."""
+    row = session.execute(
+        select(AttentionMap, Artifact.size)
+        .join(Artifact, Artifact.sha256 == AttentionMap.artifact_sha256)
+        .where(AttentionMap.job_id == job_id, AttentionMap.id == map_id)
+    ).one_or_none()
+    if row is None:
+        raise NotFound("attention map", map_id)
+    found, size = row
+    return StoredFile(
+        sha256=found.artifact_sha256,
+        size=size,
+        filename=f"attention-{found.source}-seed-{found.seed}-{map_id}.npy",
+        media_type="application/octet-stream",
+    )
+
+
+def _summaries(
+    session: Session, map_ids: list[int], wanted: MapFilter
+) -> dict[int, tuple[Summary, ...]]:
+    query = select(AttentionSummary).where(AttentionSummary.map_id.in_(map_ids))
+    if wanted.layer is not None:
+        query = query.where(AttentionSummary.layer == wanted.layer)
+    if wanted.head is not None:
+        query = query.where(AttentionSummary.head == wanted.head)
+    order = (AttentionSummary.map_id, AttentionSummary.layer, AttentionSummary.head)
+    by_map: dict[int, tuple[Summary, ...]] = {}
+    for row in session.execute(query.order_by(*order)).scalars():
+        by_map[row.map_id] = (*by_map.get(row.map_id, ()), _summary(row))
+    return by_map
+
+
+def _summary(row: AttentionSummary) -> Summary:
+    return Summary.model_validate({name: getattr(row, name) for name in Summary.model_fields})
+
+
+def _view(row: AttentionMap, size: int, summaries: Iterable[Summary]) -> MapView:
+    return MapView(
+        id=row.id,
+        replicate=row.replicate,
+        seed=row.seed,
+        source=row.source,
+        shape=tuple(row.shape),
+        axes=tuple(row.axes),
+        learned_positions=row.learned_positions,
+        target_start=row.target_start,
+        tokens=row.samples.get("tokens", ()),
+        predictions=row.samples.get("predictions", ()),
+        sha256=row.artifact_sha256,
+        size=size,
+        summaries=tuple(summaries),
+        links=MapLinks(content=f"/v1/jobs/{row.job_id}/attention/{row.id}/content"),
+    )

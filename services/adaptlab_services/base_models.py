@@ -1,0 +1,193 @@
+"""Base models: names for the weights that pretraining jobs make."""
+
+from difflib import get_close_matches
+from typing import Any, Literal
+from uuid import UUID
+
+from sqlalchemy import Row, Select, select, update
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.orm import Session
+
+from adaptlab.errors import InvalidSpec, Problem, UnknownName
+from adaptlab.resolve import BaseModelFacts
+from adaptlab.spec import ResolvedSpec
+from adaptlab.values import Value
+from adaptlab_db.tables import BaseModel, Job
+from adaptlab_services import paging
+from adaptlab_services.errors import Conflict, NotFound
+from adaptlab_services.moments import Moment
+from adaptlab_services.paging import Cursor, Page
+
+JsonObject = dict[str, object]
+GIVEN_UP = ("failed", "cancelled")
+
+
+class BaseModelLinks(Value):
+    """Where to go from a base model."""
+
+    self: str
+    job: str
+
+
+class BaseModelView(Value):
+    """A named base model; it is `ready` once its pretraining job has succeeded."""
+
+    name: str
+    object: Literal["base_model"] = "base_model"
+    state: str
+    ready: bool
+    digest: str
+    family: JsonObject
+    task: JsonObject
+    parameters: int
+    replicates: int
+    job_id: UUID
+    created_at: Moment
+    links: BaseModelLinks
+
+
+def facts(session: Session, name: str, pointer: str = "/base_model") -> BaseModelFacts:
+    """What resolving an adaptation needs to know; raises `InvalidSpec` for a model of no use.
+
+    The pretraining job stays locked until the unit of work ends, so that it cannot succeed
+    between this look at it and the moment at which a job that waits for it is written.
+    """
+    found = session.execute(
+        select(Job)
+        .join(BaseModel, BaseModel.job_id == Job.id)
+        .where(BaseModel.name == name)
+        .with_for_update(read=True, of=Job)
+    ).scalar_one_or_none()
+    if found is None:
+        raise _unknown(session, name, pointer)
+    if found.state in GIVEN_UP:
+        raise InvalidSpec(
+            Problem(
+                pointer=pointer,
+                code="base_model_failed",
+                detail=f"The pretraining of {name!r} has {found.state}; see job {found.id}, "
+                "or pretrain it again under the same name.",
+            )
+        )
+    return job_facts(name, found)
+
+
+def job_facts(name: str, job: Job) -> BaseModelFacts:
+    """The facts of the base model that `job` trains."""
+    return resolved_facts(name, job.spec_digest, ResolvedSpec.model_validate(job.resolved_spec))
+
+
+def resolved_facts(name: str, digest: str, resolved: ResolvedSpec) -> BaseModelFacts:
+    """The facts of the base model that a resolved pretraining makes."""
+    return BaseModelFacts(
+        name=name,
+        digest=digest,
+        family=resolved.family,
+        task=resolved.task,
+        replicates=len(resolved.seeds),
+    )
+
+
+def is_ready(session: Session, name: str) -> bool:
+    """Whether the weights of a base model are there."""
+    state = select(Job.state).join(BaseModel, BaseModel.job_id == Job.id)
+    return session.execute(state.where(BaseModel.name == name)).scalar_one() == "succeeded"
+
+
+def equal_to(session: Session, digest: str, preferred: str) -> str | None:
+    """The name of a base model trained or in training by an equal spec; `preferred` if it is."""
+    return session.execute(
+        select(BaseModel.name)
+        .join(Job, Job.id == BaseModel.job_id)
+        .where(Job.spec_digest == digest, Job.state.not_in(GIVEN_UP))
+        .order_by((BaseModel.name == preferred).desc(), BaseModel.created_at)
+        .limit(1)
+    ).scalar_one_or_none()
+
+
+def register(session: Session, name: str, job_id: UUID) -> None:
+    """Give the base model that a pretraining job will make its name.
+
+    A name whose job failed or was cancelled is taken over. Raises `Conflict` for a taken name.
+    """
+    written = session.execute(
+        insert(BaseModel)
+        .values(name=name, job_id=job_id)
+        .on_conflict_do_nothing()
+        .returning(BaseModel.name)
+    )
+    if written.scalar_one_or_none() is None:
+        check_free(session, name)
+        session.execute(update(BaseModel).where(BaseModel.name == name).values(job_id=job_id))
+
+
+def check_free(session: Session, name: str) -> None:
+    """Raise `Conflict` if the name belongs to a model that is, or may yet be, of use."""
+    row = session.execute(
+        select(Job.id, Job.state)
+        .join(BaseModel, BaseModel.job_id == Job.id)
+        .where(BaseModel.name == name)
+        .with_for_update(of=BaseModel)
+    ).one_or_none()
+    if row is not None and row.state not in GIVEN_UP:
+        raise Conflict(
+            f"The base model {name!r} exists already: job {row.id} has {row.state}. "
+            "Use it, or choose another name.",
+            state=row.state,
+        )
+
+
+def get(session: Session, name: str) -> BaseModelView:
+    """One base model."""
+    row = session.execute(_rows().where(BaseModel.name == name)).one_or_none()
+    if row is None:
+        raise NotFound("base model", name)
+    return _view(row)
+
+
+def page(session: Session, page_size: int, page_token: str | None = None) -> Page[BaseModelView]:
+    """Base models by name."""
+    query = _rows().order_by(BaseModel.name).limit(paging.page_limit(page_size))
+    if page_token is not None:
+        query = query.where(BaseModel.name > paging.read(page_token, "base_models").key)
+    rows = session.execute(query).all()
+    shown = rows[: paging.page_limit(page_size) - 1]
+    token = None
+    if len(rows) > len(shown):
+        token = paging.written(Cursor(shown[-1][0].name, ""), "base_models")
+    return Page(data=tuple(_view(row) for row in shown), next_page_token=token)
+
+
+def _rows() -> Select[BaseModel, Job]:
+    return select(BaseModel, Job).join(Job, Job.id == BaseModel.job_id)
+
+
+def _view(row: Row[BaseModel, Job]) -> BaseModelView:
+    model, job = row
+    seeds: list[Any] = job.resolved_spec["seeds"]  # as stored: a JSON array of integers
+    return BaseModelView(
+        name=model.name,
+        state=job.state,
+        ready=job.state == "succeeded",
+        digest=job.spec_digest,
+        family=job.resolved_spec["family"],
+        task=job.resolved_spec["task"],
+        parameters=job.trainable_parameters,
+        replicates=len(seeds),
+        job_id=job.id,
+        created_at=model.created_at,
+        links=BaseModelLinks(self=f"/v1/base-models/{model.name}", job=f"/v1/jobs/{job.id}"),
+    )
+
+
+def _unknown(session: Session, name: str, pointer: str) -> UnknownName:
+    names = session.execute(select(BaseModel.name).order_by(BaseModel.name)).scalars().all()
+    return UnknownName(
+        Problem(
+            pointer=pointer,
+            code="unknown_base_model",
+            detail=f"There is no base model named {name!r}; pretrain one, or give its spec here.",
+            allowed=tuple(names[:100]),
+            nearest=tuple(get_close_matches(name, names, n=3, cutoff=0.5)),
+        )
+    )

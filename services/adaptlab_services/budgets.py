@@ -1,0 +1,146 @@
+"""The budget solver as a question: for a budget, what would every method be, and at what cost?"""
+
+from typing import Annotated
+
+from pydantic import Field
+from sqlalchemy.orm import Session
+
+from adaptlab.budget import BudgetVector, budget_vector, solve
+from adaptlab.errors import InvalidSpec, Problem
+from adaptlab.family import FAMILIES
+from adaptlab.method import METHODS, Method
+from adaptlab.resolve import (
+    budget_limit,
+    configured,
+    family_shape,
+    resolve_method,
+    resolve_task,
+)
+from adaptlab.shapes import ModelShape
+from adaptlab.spec import Budget, BudgetSpec, Choice, NamedChoice
+from adaptlab.values import Name, Value
+from adaptlab_services import base_models
+
+
+class BudgetQuestion(Value):
+    """A base model, by name or as a family and a task that it is to answer, and a budget.
+
+    Without `methods`, every registered one is asked.
+    """
+
+    base_model: Name | None = None
+    family: NamedChoice | None = None
+    task: NamedChoice | None = None
+    budget: Budget = BudgetSpec()
+    methods: Annotated[tuple[NamedChoice, ...], Field(max_length=64)] = ()
+
+
+class ProblemView(Value):
+    """A fault, as in the problem documents of errors."""
+
+    pointer: str
+    code: str
+    detail: str
+    allowed: tuple[str | int | float, ...]
+    nearest: tuple[str | int | float, ...]
+
+
+class MethodAnswer(Value):
+    """What one method becomes within the budget, or why it cannot, with the nearest budgets."""
+
+    name: str
+    feasible: bool
+    method: dict[str, object] | None
+    budget: BudgetVector | None
+    problems: tuple[ProblemView, ...]
+    nearest: tuple[int, ...]
+
+
+class BudgetAnswer(Value):
+    """The answers of all methods that were asked."""
+
+    base_model: str | None
+    base_parameters: int
+    requested: int | None
+    data: tuple[MethodAnswer, ...]
+
+
+def answer(session: Session, question: BudgetQuestion) -> BudgetAnswer:
+    """Solve the budget for every method; raises `InvalidSpec` for a question that makes no sense.
+
+    A method whose knobs are given wrongly is such a question; one that does not fit is an answer.
+    """
+    shape = _shape(session, question)
+    limit = budget_limit(question.budget, shape)
+    return BudgetAnswer(
+        base_model=question.base_model,
+        base_parameters=shape.parameters,
+        requested=limit,
+        data=tuple(_answer(method, shape, limit) for method in _asked(question)),
+    )
+
+
+def _shape(session: Session, question: BudgetQuestion) -> ModelShape:
+    if (question.base_model is None) == (question.family is None):
+        detail = "Give either base_model, or family with task."
+        raise InvalidSpec(Problem("/base_model", "base_model_or_family", detail))
+    if question.base_model is not None:
+        return family_shape(base_models.facts(session, question.base_model).family)
+    assert question.family is not None
+    chosen = FAMILIES.get(question.family.name, "/family/name")
+    family = configured(chosen, question.family, "/family")
+    if faults := family.problems():
+        raise InvalidSpec(*faults)
+    if question.task is None:
+        detail = "The vocabulary and the context follow from a task: give one."
+        raise InvalidSpec(Problem("/task", "missing", detail))
+    task = resolve_task(question.task, "/task")
+    return family.resolved(task.vocabulary(), task.sequence_length()).shape()
+
+
+def _asked(question: BudgetQuestion) -> tuple[Method, ...]:
+    choices = question.methods or tuple(Choice(name=name) for name in METHODS.names())
+    return tuple(
+        resolve_method(choice, f"/methods/{index}") for index, choice in enumerate(choices)
+    )
+
+
+def _answer(method: Method, shape: ModelShape, limit: int | None) -> MethodAnswer:
+    try:
+        solved = solve(method, shape, limit)
+    except InvalidSpec as error:
+        return _refusal(method.name, error)
+    return MethodAnswer(
+        name=method.name,
+        feasible=True,
+        method=solved.model_dump(mode="json"),
+        budget=budget_vector(solved, shape, limit),
+        problems=(),
+        nearest=(),
+    )
+
+
+def _refusal(name: str, error: InvalidSpec) -> MethodAnswer:
+    return MethodAnswer(
+        name=name,
+        feasible=False,
+        method=None,
+        budget=None,
+        problems=tuple(
+            ProblemView(
+                pointer=p.pointer,
+                code=p.code,
+                detail=p.detail,
+                allowed=p.allowed,
+                nearest=p.nearest,
+            )
+            for p in error.problems
+        ),
+        nearest=tuple(
+            value
+            for p in error.problems
+            if p.code == "infeasible_budget"
+            for value in p.nearest
+            if isinstance(value, int)
+        ),
+    )

@@ -1,0 +1,130 @@
+"""What can be asked for: the registered methods, tasks and families, described by themselves."""
+
+from typing import TypedDict, TypeVar
+
+from adaptlab.family import FAMILIES, Family
+from adaptlab.method import METHODS, AttentionClaim, Method
+from adaptlab.registry import Registry
+from adaptlab.task import TASKS, Task
+from adaptlab.values import Value
+from adaptlab_services.errors import NotFound
+
+E = TypeVar("E", bound=type[Method] | type[Task] | type[Family])
+
+
+class PlugIn(Value):
+    """A task or family: what it is, and its knobs as a JSON schema."""
+
+    name: str
+    title: str
+    summary: str
+    reference: str
+    knobs: dict[str, object]
+
+
+class MethodEntry(PlugIn):
+    """An adaptation method; `size_knob` is the knob that a parameter budget decides.
+
+    `first_layer_attention` is the claim whether relative attention over content can change in a
+    layer whose input is unchanged.
+    """
+
+    formula: str
+    first_layer_attention: AttentionClaim
+    size_knob: str | None
+    default_learning_rate: float
+    learning_rate_range: tuple[float, float]
+    default_weight_decay: float
+
+
+class FamilyEntry(PlugIn):
+    """A family of base models."""
+
+    default_learning_rate: float
+    default_weight_decay: float
+
+
+class Methods(Value):
+    """All methods, by name."""
+
+    data: tuple[MethodEntry, ...]
+
+
+class Tasks(Value):
+    """All tasks, by name."""
+
+    data: tuple[PlugIn, ...]
+
+
+class Families(Value):
+    """All families, by name."""
+
+    data: tuple[FamilyEntry, ...]
+
+
+def methods() -> Methods:
+    """Every registered method."""
+    return Methods(data=tuple(method(name) for name in METHODS.names()))
+
+
+def method(name: str) -> MethodEntry:
+    """One method; raises `NotFound`."""
+    entry = _find(METHODS, name)
+    return MethodEntry(
+        **_description(name, entry),
+        formula=entry.formula,
+        first_layer_attention=entry.first_layer_attention,
+        size_knob=entry.size_knob,
+        default_learning_rate=entry.default_learning_rate,
+        learning_rate_range=entry.learning_rate_range,
+        default_weight_decay=entry.default_weight_decay,
+    )
+
+
+def tasks() -> Tasks:
+    """Every registered task."""
+    return Tasks(data=tuple(task(name) for name in TASKS.names()))
+
+
+def task(name: str) -> PlugIn:
+    """One task; raises `NotFound`."""
+    return PlugIn(**_description(name, _find(TASKS, name)))
+
+
+def families() -> Families:
+    """Every registered family."""
+    return Families(data=tuple(family(name) for name in FAMILIES.names()))
+
+
+def family(name: str) -> FamilyEntry:
+    """One family; raises `NotFound`."""
+    entry = _find(FAMILIES, name)
+    return FamilyEntry(
+        **_description(name, entry),
+        default_learning_rate=entry.default_learning_rate,
+        default_weight_decay=entry.default_weight_decay,
+    )
+
+
+class _Description(TypedDict):
+    name: str
+    title: str
+    summary: str
+    reference: str
+    knobs: dict[str, object]
+
+
+def _find(registry: Registry[E], name: str) -> E:
+    if name not in registry.names():
+        raise NotFound(registry.kind, name)
+    return registry.get(name)
+
+
+def _description(name: str, entry: type[Method] | type[Task] | type[Family]) -> _Description:
+    return {
+        "name": name,
+        "title": entry.title,
+        "summary": entry.summary,
+        "reference": entry.reference,
+        "knobs": entry.model_json_schema(),
+    }

@@ -1,0 +1,96 @@
+"""Checkpoints: the trained tensors of a job's selected replicates, as safetensors files."""
+
+from uuid import UUID
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from adaptlab.values import Value
+from adaptlab_db.tables import Artifact, Checkpoint
+from adaptlab_services.errors import NotFound
+from adaptlab_services.moments import Moment
+from adaptlab_services.results import latest_attempt
+from adaptlab_services.stored_files import StoredFile
+
+
+class CheckpointLinks(Value):
+    """Where to go from a checkpoint."""
+
+    content: str
+    job: str
+
+
+class CheckpointView(Value):
+    """One safetensors file: what it holds, and the shape of every tensor in it."""
+
+    id: int
+    job_id: UUID
+    replicate: int
+    seed: int
+    kind: str
+    parameters: int
+    tensors: dict[str, tuple[int, ...]]
+    sha256: str
+    size: int
+    created_at: Moment
+    links: CheckpointLinks
+
+
+class Checkpoints(Value):
+    """The checkpoints of one attempt."""
+
+    data: tuple[CheckpointView, ...]
+    attempt: int
+
+
+def of_job(session: Session, job_id: UUID) -> Checkpoints:
+    """The checkpoints of the latest attempt at a job; raises `NotFound`."""
+    attempt = latest_attempt(session, job_id)
+    rows = session.execute(
+        select(Checkpoint, Artifact.size)
+        .join(Artifact, Artifact.sha256 == Checkpoint.artifact_sha256)
+        .where(Checkpoint.job_id == job_id, Checkpoint.attempt == attempt)
+        .order_by(Checkpoint.replicate, Checkpoint.kind)
+    )
+    return Checkpoints(data=tuple(_view(row, size) for row, size in rows), attempt=attempt)
+
+
+def get(session: Session, checkpoint_id: int) -> CheckpointView:
+    """One checkpoint, of whatever attempt; raises `NotFound`."""
+    row = session.execute(
+        select(Checkpoint, Artifact.size)
+        .join(Artifact, Artifact.sha256 == Checkpoint.artifact_sha256)
+        .where(Checkpoint.id == checkpoint_id)
+    ).one_or_none()
+    if row is None:
+        raise NotFound("checkpoint", checkpoint_id)
+    return _view(row[0], row[1])
+
+
+def content(session: Session, checkpoint_id: int) -> StoredFile:
+    """The file of one checkpoint; raises `NotFound`."""
+    found = get(session, checkpoint_id)
+    return StoredFile(
+        sha256=found.sha256,
+        size=found.size,
+        filename=f"{found.kind}-seed-{found.seed}-{checkpoint_id}.safetensors",
+        media_type="application/octet-stream",
+    )
+
+
+def _view(row: Checkpoint, size: int) -> CheckpointView:
+    return CheckpointView(
+        id=row.id,
+        job_id=row.job_id,
+        replicate=row.replicate,
+        seed=row.seed,
+        kind=row.kind,
+        parameters=row.parameters,
+        tensors=row.tensors,
+        sha256=row.artifact_sha256,
+        size=size,
+        created_at=row.created_at,
+        links=CheckpointLinks(
+            content=f"/v1/checkpoints/{row.id}/content", job=f"/v1/jobs/{row.job_id}"
+        ),
+    )

@@ -1,0 +1,44 @@
+"""What a worker holds while it works on a job, and the condition under which it still does."""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from sqlalchemy import ColumnElement
+
+from adaptlab.spec import ResolvedSpec
+from adaptlab_db.tables import Job
+
+
+@dataclass(frozen=True, slots=True)
+class BaseWeights:
+    """The weights of one replicate of a base model, as an artifact."""
+
+    replicate: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One attempt at a job. `attempt` is the fencing token that every write names.
+
+    Attributes:
+        bases: the base model's replicates in order; empty for pretraining.
+        lease_seconds: how long the lease lasts after the claim and after each heartbeat.
+    """
+
+    job_id: UUID
+    attempt: int
+    resolved_spec: ResolvedSpec
+    max_seconds: int
+    bases: tuple[BaseWeights, ...]
+    lease_seconds: float
+
+
+def held(claim: Claim) -> list[ColumnElement[bool]]:
+    """The fence: what is true of the job's row exactly as long as the claim holds.
+
+    The first statement of every write on behalf of a worker is an UPDATE under this condition. It
+    locks the row, so that nobody can take the job away before the write is committed, and it
+    changes no row when somebody has.
+    """
+    return [Job.id == claim.job_id, Job.attempt == claim.attempt, Job.state == "running"]

@@ -1,0 +1,67 @@
+"""What a use case can refuse; the API turns each into one kind of problem."""
+
+from uuid import UUID
+
+from adaptlab.errors import AdaptlabError
+
+
+class NotFound(AdaptlabError):
+    """There is no such resource, or the asker may not know of it."""
+
+    def __init__(self, kind: str, id: str | int | UUID) -> None:  # noqa: A002 - the API's own word
+        super().__init__(
+            f"There is no {kind} {str(id)!r}; list the {kind}s to see those there are."
+        )
+        self.kind = kind
+        self.id = str(id)
+
+
+class Conflict(AdaptlabError):
+    """The resource's present state does not allow what was asked."""
+
+    def __init__(self, detail: str, state: str | None = None) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.state = state
+
+
+class IdempotencyMismatch(AdaptlabError):
+    """An idempotency key that was used before, with another request."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            f"The idempotency key {key!r} was used before with another request; "
+            "send the same request again, or a new key."
+        )
+        self.key = key
+
+
+class Unauthorised(AdaptlabError):
+    """No token, or one that is malformed, unknown, expired or revoked; which, is not told."""
+
+    def __init__(self) -> None:
+        super().__init__("The token is missing or not valid; send `Authorization: Bearer <token>`.")
+
+
+class LeaseLost(AdaptlabError):
+    """The attempt no longer holds the job; nothing was written and the work should stop."""
+
+    def __init__(self, job_id: UUID, attempt: int) -> None:
+        super().__init__(
+            f"Attempt {attempt} no longer holds job {job_id}; nothing was written. "
+            "Stop working on it and claim another."
+        )
+        self.job_id = job_id
+        self.attempt = attempt
+
+
+class LedgerUnreachable(AdaptlabError):
+    """The ledger did not answer; whether the call had an effect is not known, so repeat it."""
+
+
+class RangeNotSatisfiable(AdaptlabError):
+    """A byte range outside the content."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(f"The range lies outside the content, which has {size} bytes.")
+        self.size = size

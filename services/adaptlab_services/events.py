@@ -1,0 +1,87 @@
+"""What happened to a job, in order; and the pulse by which a watcher sees that more has."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from uuid import UUID
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from adaptlab.values import Value
+from adaptlab_db.tables import TERMINAL_STATES, Job, JobEvent
+from adaptlab_services.errors import NotFound
+from adaptlab_services.moments import Moment
+
+LARGEST_EVENT_PAGE = 1000
+
+
+class EventView(Value):
+    """One thing that happened; `type` is the state that was entered, or another word."""
+
+    sequence: int
+    at: Moment
+    type: str
+    attempt: int | None
+    data: dict[str, object]
+
+
+class EventPage(Value):
+    """Events after a number; ask again after `next_after`. `terminal`: no more will come."""
+
+    data: tuple[EventView, ...]
+    next_after: int
+    terminal: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """The figures of a job whose change means news for a watcher."""
+
+    state: str
+    sequence: int
+    step: int
+    total: int
+
+    @property
+    def terminal(self) -> bool:
+        """Whether the job has ended."""
+        return self.state in TERMINAL_STATES
+
+
+def after(
+    session: Session, job_id: UUID, after: int = 0, limit: int = LARGEST_EVENT_PAGE
+) -> EventPage:
+    """The events of a job numbered above `after`, oldest first; raises `NotFound`."""
+    pulse = pulse_of(session, job_id)
+    rows = session.execute(
+        select(JobEvent)
+        .where(JobEvent.job_id == job_id, JobEvent.sequence > after)
+        .order_by(JobEvent.sequence)
+        .limit(min(limit, LARGEST_EVENT_PAGE))
+    ).scalars()
+    data = tuple(
+        EventView(
+            sequence=row.sequence, at=row.at, type=row.type, attempt=row.attempt, data=row.data
+        )
+        for row in rows
+    )
+    last = data[-1].sequence if data else after
+    return EventPage(data=data, next_after=last, terminal=pulse.terminal and last >= pulse.sequence)
+
+
+def pulse_of(session: Session, job_id: UUID) -> Pulse:
+    """The pulse of one job; raises `NotFound`."""
+    found = pulses(session, (job_id,))
+    if job_id not in found:
+        raise NotFound("job", job_id)
+    return found[job_id]
+
+
+def pulses(session: Session, job_ids: Collection[UUID]) -> dict[UUID, Pulse]:
+    """The pulses of many jobs by one statement; a job that does not exist is left out."""
+    rows = session.execute(
+        select(Job.id, Job.state, Job.event_sequence, Job.step, Job.total_steps).where(
+            Job.id.in_(job_ids)
+        )
+    )
+    return {row[0]: Pulse(row[1], row[2], row[3], row[4]) for row in rows}

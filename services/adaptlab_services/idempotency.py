@@ -1,0 +1,57 @@
+"""Idempotency keys: a request that is sent twice creates one job."""
+
+import hashlib
+import json
+from datetime import timedelta
+from uuid import UUID
+
+from sqlalchemy import delete, func, select, text
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.orm import Session
+
+from adaptlab.spec import AdaptSpec, PretrainSpec
+from adaptlab_db.tables import IdempotencyKey
+from adaptlab_services.errors import IdempotencyMismatch
+
+KEPT_FOR = timedelta(days=7)
+LONGEST_KEY = 255
+
+
+def request_digest(spec: PretrainSpec | AdaptSpec) -> str:
+    """The fingerprint that two requests with one key must share: that of what they ask for."""
+    asked = spec.model_dump(mode="json", exclude_unset=True)
+    canonical = json.dumps(asked, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def answered(session: Session, owner_id: int, key: str, digest: str) -> UUID | None:
+    """The job that an earlier request with this key made, or None for the first one.
+
+    Holds the key until the unit of work ends, so that of two requests at once the second waits
+    and then finds the job of the first. Raises `IdempotencyMismatch` for another request.
+    """
+    session.execute(
+        text("SELECT pg_advisory_xact_lock(hashtextextended(:key, :owner))"),
+        {"key": key, "owner": owner_id},
+    )
+    mine = (IdempotencyKey.owner_id == owner_id) & (IdempotencyKey.key == key)
+    session.execute(
+        delete(IdempotencyKey).where(
+            mine, IdempotencyKey.created_at < func.clock_timestamp() - KEPT_FOR
+        )
+    )
+    row = session.execute(
+        select(IdempotencyKey.request_digest, IdempotencyKey.job_id).where(mine)
+    ).one_or_none()
+    if row is not None and row.request_digest != digest:
+        raise IdempotencyMismatch(key)
+    return None if row is None else row.job_id
+
+
+def remember(session: Session, owner_id: int, key: str, digest: str, job_id: UUID) -> None:
+    """Note which job answers this key from now on."""
+    session.execute(
+        insert(IdempotencyKey).values(
+            owner_id=owner_id, key=key, request_digest=digest, job_id=job_id
+        )
+    )

@@ -1,0 +1,189 @@
+"""A job as everybody sees it: the JSON of `/v1/jobs/{id}`."""
+
+from datetime import datetime, timedelta
+from typing import Literal
+from uuid import UUID
+
+from sqlalchemy import Nullable, Row, Select, func, select
+from sqlalchemy.orm import Session
+
+from adaptlab.budget import BudgetVector
+from adaptlab.spec import ResolvedSpec
+from adaptlab.values import Value
+from adaptlab_db.tables import TERMINAL_STATES, Attempt, BaseModel, Job, User, Worker
+from adaptlab_services.moments import Moment
+
+JsonObject = dict[str, object]
+JobRow = Row[Job, str, str | None, datetime | None, UUID | None, datetime]
+
+
+class Progress(Value):
+    """How far a job is; the estimate is there once the first step of this attempt is done."""
+
+    step: int
+    total: int
+    eta_seconds: float | None
+
+
+class QueuePlace(Value):
+    """Where a job waits; `position` counts from 1 and is told for one queued job at a time."""
+
+    name: str
+    priority: int
+    position: int | None
+
+
+class WorkerReference(Value):
+    """The worker that holds a job."""
+
+    id: UUID
+    host: str | None
+
+
+class JobLinks(Value):
+    """Where to go from a job."""
+
+    self: str
+    events: str
+    metrics: str
+    replicates: str
+    attempts: str
+    evaluations: str
+    attention: str
+    checkpoints: str
+    cancel: str
+    base_job: str | None
+
+
+class JobView(Value):
+    """One job: what was asked for, what it became, and how far it is.
+
+    `state` is one of waiting, queued, running, paused, succeeded, failed and cancelled; more may
+    be added, so programs ask `terminal`. `spec` is what was asked for, without the defaults,
+    and can be posted again; `resolved_spec` is what every `auto` became.
+    """
+
+    id: UUID
+    object: Literal["job"] = "job"
+    name: str | None
+    kind: str
+    state: str
+    terminal: bool
+    reason: str | None
+    error: str | None
+    cancel_requested: bool
+    attempt: int
+    attempts_max: int
+    base_model: str | None
+    family: str
+    task: str
+    method: str | None
+    # A stored spec is shown as it was accepted, and never validated again: limits change.
+    spec: JsonObject
+    resolved_spec: ResolvedSpec
+    spec_digest: str
+    budget: BudgetVector
+    progress: Progress
+    queue: QueuePlace
+    worker: WorkerReference | None
+    owner: str
+    labels: dict[str, str]
+    created_at: Moment
+    started_at: Moment | None
+    finished_at: Moment | None
+    heartbeat_at: Moment | None
+    links: JobLinks
+
+
+def job_rows() -> Select[Job, str, str | None, datetime | None, UUID | None, datetime]:
+    """Jobs with all that a view needs beside them; refine it and give the rows to `job_view`."""
+    return (
+        select(
+            Job,
+            User.name,
+            Nullable(Worker.host),
+            Attempt.first_step_at,
+            Nullable(BaseModel.job_id),
+            func.clock_timestamp(),
+        )
+        .join(User, User.id == Job.owner_id)
+        .outerjoin(Worker, Worker.id == Job.worker_id)
+        .outerjoin(Attempt, (Attempt.job_id == Job.id) & (Attempt.attempt == Job.attempt))
+        .outerjoin(BaseModel, BaseModel.name == Job.base_model)
+        # A transition in the same unit of work goes past the session's memory of the job.
+        .execution_options(populate_existing=True)
+    )
+
+
+def job_view(row: JobRow, position: int | None = None) -> JobView:
+    """The view of one row of `job_rows`."""
+    job, owner, host, first_step_at, base_job_id, now = row
+    resolved = ResolvedSpec.model_validate(job.resolved_spec)
+    return JobView(
+        id=job.id,
+        name=job.spec.get("name"),
+        kind=job.kind,
+        state=job.state,
+        terminal=job.state in TERMINAL_STATES,
+        reason=job.reason,
+        error=job.error,
+        cancel_requested=job.cancel_requested_at is not None,
+        attempt=job.attempt,
+        attempts_max=job.attempts_max,
+        base_model=job.base_model,
+        family=job.family,
+        task=job.task,
+        method=job.method,
+        spec=job.spec,
+        resolved_spec=resolved,
+        spec_digest=job.spec_digest,
+        budget=resolved.budget,
+        progress=_progress(job, first_step_at, now),
+        queue=QueuePlace(name=job.queue, priority=job.priority, position=position),
+        worker=WorkerReference(id=job.worker_id, host=host) if job.worker_id else None,
+        owner=owner,
+        labels=job.labels,
+        created_at=job.created_at,
+        started_at=job.started_at,
+        finished_at=job.finished_at,
+        heartbeat_at=job.heartbeat_at,
+        links=_links(job.id, base_job_id),
+    )
+
+
+def queue_position(session: Session, job: Job) -> int | None:
+    """How many queued jobs a worker would take before this one, plus one; None if not queued.
+
+    Fairness between owners can change the order, so this is an estimate.
+    """
+    if job.state != "queued":
+        return None
+    ahead = (Job.priority > job.priority) | (
+        (Job.priority == job.priority) & (Job.created_at < job.created_at)
+    )
+    count = select(func.count()).where(Job.state == "queued", Job.queue == job.queue, ahead)
+    return session.execute(count).scalar_one() + 1
+
+
+def _progress(job: Job, first_step_at: datetime | None, now: datetime) -> Progress:
+    remaining: float | None = None
+    if job.state == "running" and first_step_at is not None and job.step > 0:
+        spent = max(now - first_step_at, timedelta()).total_seconds()
+        remaining = round(spent / job.step * max(job.total_steps - job.step, 0), 1)
+    return Progress(step=job.step, total=job.total_steps, eta_seconds=remaining)
+
+
+def _links(job_id: UUID, base_job_id: UUID | None) -> JobLinks:
+    place = f"/v1/jobs/{job_id}"
+    return JobLinks(
+        self=place,
+        events=f"{place}/events",
+        metrics=f"{place}/metrics",
+        replicates=f"{place}/replicates",
+        attempts=f"{place}/attempts",
+        evaluations=f"{place}/evaluations",
+        attention=f"{place}/attention",
+        checkpoints=f"{place}/checkpoints",
+        cancel=f"{place}/cancel",
+        base_job=f"/v1/jobs/{base_job_id}" if base_job_id else None,
+    )

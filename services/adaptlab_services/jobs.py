@@ -1,0 +1,281 @@
+"""Jobs: create, preview, look at, list and cancel."""
+
+import uuid
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, func, select, tuple_, update
+from sqlalchemy.orm import Session
+
+from adaptlab.budget import BudgetVector
+from adaptlab.errors import InvalidSpec, Problem
+from adaptlab.resolve import BaseModelFacts, resolve, spec_digest
+from adaptlab.spec import AdaptSpec, PretrainSpec, ResolvedSpec
+from adaptlab.values import Value
+from adaptlab_db.tables import TERMINAL_STATES, Job
+from adaptlab_services import base_models, idempotency, paging, workers
+from adaptlab_services.errors import Conflict, NotFound
+from adaptlab_services.job_filters import job_condition
+from adaptlab_services.job_views import JobView, job_rows, job_view, queue_position
+from adaptlab_services.paging import Cursor, Page
+from adaptlab_services.tokens import Principal
+from adaptlab_services.transitions import JobState, append_event, transition
+
+Spec = PretrainSpec | AdaptSpec
+Order = Literal["created_at", "-created_at"]
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """The answer to a creation; `queues` have new work and are rung after the commit."""
+
+    job: JobView
+    replayed: bool
+    queues: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """The answer to a cancellation; `decided` is false while a worker has yet to stop."""
+
+    job: JobView
+    decided: bool
+
+
+class Preview(Value):
+    """What a creation would make of a spec; nothing is stored."""
+
+    object: Literal["job.preview"] = "job.preview"
+    kind: str
+    resolved_spec: ResolvedSpec
+    budget: BudgetVector
+    spec_digest: str
+    warnings: tuple[str, ...]
+
+
+def create(
+    session: Session, principal: Principal, spec: Spec, *, idempotency_key: str | None = None
+) -> Created:
+    """Store a job, and the pretraining job of an inline base model that nobody has trained yet.
+
+    Raises `InvalidSpec` for a spec that cannot be run, `Conflict` for a taken name and
+    `IdempotencyMismatch` for a key that was used with another spec.
+    """
+    digest = idempotency.request_digest(spec)
+    if idempotency_key is not None:
+        earlier = idempotency.answered(session, principal.user_id, idempotency_key, digest)
+        if earlier is not None:
+            return Created(get(session, earlier), replayed=True, queues=())
+    job_id, queues = _create(session, principal, spec)
+    if idempotency_key is not None:
+        idempotency.remember(session, principal.user_id, idempotency_key, digest, job_id)
+    return Created(get(session, job_id), replayed=False, queues=queues)
+
+
+def preview(session: Session, spec: Spec) -> Preview:
+    """Run every check of a creation and say what would become of the spec."""
+    if isinstance(spec, PretrainSpec):
+        base_models.check_free(session, spec.name)
+        resolved = resolve(spec, None)
+    else:
+        resolved = resolve(spec, _facts_without_creating(session, spec.base_model))
+    digest = spec_digest(resolved)
+    return Preview(
+        kind=spec.kind,
+        resolved_spec=resolved,
+        budget=resolved.budget,
+        spec_digest=digest,
+        warnings=(*_queue_warnings(session, spec), *_equal_job_warnings(session, digest)),
+    )
+
+
+def get(session: Session, job_id: UUID) -> JobView:
+    """One job."""
+    row = session.execute(job_rows().where(Job.id == job_id)).one_or_none()
+    if row is None:
+        raise NotFound("job", job_id)
+    return job_view(row, queue_position(session, row[0]))
+
+
+def page(
+    session: Session,
+    *,
+    filter_text: str = "",
+    order_by: Order = "-created_at",
+    page_size: int = paging.DEFAULT_PAGE_SIZE,
+    page_token: str | None = None,
+) -> Page[JobView]:
+    """Jobs for which `filter_text` holds, newest first unless `order_by` says otherwise.
+
+    Raises `InvalidSpec` for a filter or a page token that makes no sense.
+    """
+    question = ("jobs", filter_text, order_by)
+    descending = order_by.startswith("-")
+    query = job_rows().limit(paging.page_limit(page_size))
+    condition = job_condition(filter_text)
+    if condition is not None:
+        query = query.where(condition)
+    if page_token is not None:
+        query = query.where(_after(paging.read(page_token, *question), descending=descending))
+    if descending:
+        query = query.order_by(Job.created_at.desc(), Job.id.desc())
+    else:
+        query = query.order_by(Job.created_at, Job.id)
+    rows = session.execute(query).all()
+    shown = rows[: paging.page_limit(page_size) - 1]
+    token = None
+    if len(rows) > len(shown):
+        last = shown[-1][0]
+        token = paging.written(Cursor(last.created_at.isoformat(), str(last.id)), *question)
+    return Page(data=tuple(job_view(row) for row in shown), next_page_token=token)
+
+
+def cancel(session: Session, principal: Principal, job_id: UUID) -> Cancelled:
+    """Cancel a job at once, or ask the worker that runs it to stop.
+
+    A job that has ended stays as it is, whatever its end; repeating the call changes nothing.
+    """
+    # The lock decides a race with a worker that claims or finishes: one of the two is first.
+    row = session.execute(
+        select(Job.state, Job.cancel_requested_at).where(Job.id == job_id).with_for_update()
+    ).one_or_none()
+    if row is None:
+        raise NotFound("job", job_id)
+    if row.state == "running":
+        if row.cancel_requested_at is None:
+            _request_stop(session, principal, job_id)
+        return Cancelled(get(session, job_id), decided=False)
+    if row.state not in TERMINAL_STATES:
+        transition(
+            session,
+            job_id,
+            to="cancelled",
+            from_states=("waiting", "queued", "paused"),
+            reason="cancelled_by_user",
+            data={"by": principal.name},
+        )
+    return Cancelled(get(session, job_id), decided=True)
+
+
+def _request_stop(session: Session, principal: Principal, job_id: UUID) -> None:
+    session.execute(
+        update(Job).where(Job.id == job_id).values(cancel_requested_at=func.clock_timestamp())
+    )
+    append_event(session, job_id, "cancel_requested", {"by": principal.name})
+
+
+def _create(session: Session, principal: Principal, spec: Spec) -> tuple[UUID, tuple[str, ...]]:
+    if isinstance(spec, PretrainSpec):
+        job_id = _insert(session, principal, spec, resolve(spec, None), "queued")
+        base_models.register(session, spec.name, job_id)
+        return job_id, (spec.resources.queue,)
+    base, queues = spec.base_model, ()
+    if isinstance(base, PretrainSpec):
+        base, queues = _base_of(session, principal, base)
+    resolved = resolve(spec, base_models.facts(session, base))
+    state: JobState = "queued" if base_models.is_ready(session, base) else "waiting"
+    job_id = _insert(session, principal, spec, resolved, state)
+    return job_id, (*queues, *((spec.resources.queue,) if state == "queued" else ()))
+
+
+def _base_of(
+    session: Session, principal: Principal, spec: PretrainSpec
+) -> tuple[str, tuple[str, ...]]:
+    """The name of the inline base model, and the queue in which its training now waits, if new."""
+    resolved = _resolved_inline(spec)
+    digest = spec_digest(resolved)
+    if (known := base_models.equal_to(session, digest, spec.name)) is not None:
+        return known, ()
+    try:
+        with session.begin_nested():
+            job_id = _insert(session, principal, spec, resolved, "queued")
+            base_models.register(session, spec.name, job_id)
+    except Conflict:
+        # Somebody may have created the same model between the look and the attempt.
+        if (known := base_models.equal_to(session, digest, spec.name)) is not None:
+            return known, ()
+        raise
+    return spec.name, (spec.resources.queue,)
+
+
+def _facts_without_creating(session: Session, base: str | PretrainSpec) -> BaseModelFacts:
+    if isinstance(base, str):
+        return base_models.facts(session, base)
+    resolved = _resolved_inline(base)
+    digest = spec_digest(resolved)
+    if (known := base_models.equal_to(session, digest, base.name)) is not None:
+        return base_models.facts(session, known)
+    base_models.check_free(session, base.name)
+    return base_models.resolved_facts(base.name, digest, resolved)
+
+
+def _resolved_inline(spec: PretrainSpec) -> ResolvedSpec:
+    try:
+        return resolve(spec, None)
+    except InvalidSpec as error:
+        inside = (
+            Problem(f"/base_model{p.pointer}", p.code, p.detail, p.allowed, p.nearest)
+            for p in error.problems
+        )
+        raise InvalidSpec(*inside) from error
+
+
+def _insert(
+    session: Session, principal: Principal, spec: Spec, resolved: ResolvedSpec, state: JobState
+) -> UUID:
+    job = Job(
+        id=uuid.uuid4(),
+        owner_id=principal.user_id,
+        state=state,
+        kind=spec.kind,
+        base_model=resolved.base_model,
+        family=str(resolved.family["name"]),
+        task=str(resolved.task["name"]),
+        method=None if resolved.method is None else str(resolved.method["name"]),
+        budget_requested=resolved.budget.requested,
+        trainable_parameters=resolved.budget.trainable_parameters,
+        spec=spec.model_dump(mode="json", exclude_unset=True),
+        resolved_spec=resolved.model_dump(mode="json"),
+        spec_digest=spec_digest(resolved),
+        labels=dict(spec.labels),
+        queue=spec.resources.queue,
+        priority=spec.resources.priority,
+        max_seconds=spec.resources.max_seconds,
+        total_steps=resolved.training.steps,
+    )
+    session.add(job)
+    session.flush()
+    append_event(session, job.id, state, {"by": principal.name})
+    return job.id
+
+
+def _queue_warnings(session: Session, spec: Spec) -> tuple[str, ...]:
+    queues = {spec.resources.queue}
+    if isinstance(spec, AdaptSpec) and isinstance(spec.base_model, PretrainSpec):
+        queues.add(spec.base_model.resources.queue)
+    served = workers.live_queues(session)
+    return tuple(
+        f"No live worker serves the queue {queue!r}; the job would wait until one does."
+        for queue in sorted(queues - set(served))
+    )
+
+
+def _equal_job_warnings(session: Session, digest: str) -> tuple[str, ...]:
+    done = session.execute(
+        select(Job.id)
+        .where(Job.spec_digest == digest, Job.state == "succeeded")
+        .order_by(Job.created_at)
+        .limit(1)
+    ).scalar_one_or_none()
+    return () if done is None else (f"Job {done} has run exactly this already; see its results.",)
+
+
+def _after(cursor: Cursor, *, descending: bool) -> ColumnElement[bool]:
+    try:
+        place = tuple_(datetime.fromisoformat(cursor.key), UUID(cursor.id))
+    except ValueError as error:
+        raise paging.bad_token("It was not made for this list.") from error
+    here = tuple_(Job.created_at, Job.id)
+    return here < place if descending else here > place

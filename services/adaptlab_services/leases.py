@@ -1,0 +1,392 @@
+"""Leases: how a worker takes a job, keeps it, reports on it and gives it back.
+
+`Ledger` is a worker's only door to jobs and results. Times come from the database's clock alone,
+so that a worker whose clock is wrong does no harm.
+"""
+
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Literal, Protocol
+from uuid import UUID
+
+from pydantic import ValidationError
+from sqlalchemy import ColumnElement, ScalarSelect, func, insert, select, update
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.orm import Session, sessionmaker
+
+from adaptlab.results import Event
+from adaptlab.spec import ResolvedSpec
+from adaptlab_db.artifacts import ArtifactStore, StoredArtifact, streamed
+from adaptlab_db.tables import Attempt, BaseModel, Checkpoint, Job
+from adaptlab_services import recording, workers
+from adaptlab_services.claims import BaseWeights, Claim, held
+from adaptlab_services.errors import LeaseLost, LedgerUnreachable
+from adaptlab_services.transitions import (
+    Change,
+    Moved,
+    Outcome,
+    Reason,
+    move,
+    queues_to_ring,
+    settle_waiting,
+)
+
+__all__ = [
+    "BaseWeights",
+    "Claim",
+    "Command",
+    "DatabaseLedger",
+    "Ledger",
+    "ReapedLeases",
+    "queues_with_work",
+    "reap",
+]
+
+Command = Literal["continue", "stop"]
+
+FIRST_BACKOFF = 2  # seconds after the first failed attempt; doubled with each further one
+LONGEST_BACKOFF = 300
+MOST_ATTEMPTS = 50  # however often a job was released, so that a job that ends its worker ends too
+REAPED_AT_ONCE = 100
+CANCELLED = Change("cancelled", "cancelled_by_user")
+Choice = tuple[tuple[ColumnElement[bool], ...], Change]  # a condition beside the fence
+NO_ARTIFACTS: Mapping[Path, str] = MappingProxyType({})
+
+
+class Ledger(Protocol):
+    """A worker's door to jobs and results; every method may raise `LedgerUnreachable`.
+
+    Those that take a claim raise `LeaseLost`, and change nothing, when it does not hold any more.
+    All may be repeated when it is not known whether they had an effect. Those that end an attempt
+    return the queues in which there is new work.
+    """
+
+    def register_worker(self, host: str, process_id: int, queues: Sequence[str]) -> UUID:
+        """Make a worker known; returns its id."""
+        ...
+
+    def claim(self, worker_id: UUID, queues: Sequence[str]) -> Claim | None:
+        """Take the most urgent job of these queues; None when there is none."""
+        ...
+
+    def heartbeat(self, claim: Claim, step: int) -> Command:
+        """Renew the lease and report the training step; `stop` when the job was cancelled."""
+        ...
+
+    def put_artifact(self, claim: Claim, chunks: Iterable[bytes]) -> StoredArtifact:
+        """Store content; it belongs to the job once an event that names it is recorded."""
+        ...
+
+    def fetch_artifact(self, sha256: str) -> Iterator[bytes]:
+        """The content of an artifact."""
+        ...
+
+    def record(
+        self, claim: Claim, events: Sequence[Event], artifacts: Mapping[Path, str] = NO_ARTIFACTS
+    ) -> None:
+        """Write results; `artifacts` gives the SHA-256 of the content at each path in `events`."""
+        ...
+
+    def finish(self, claim: Claim) -> tuple[str, ...]:
+        """The job has succeeded, or is cancelled if that was asked for before."""
+        ...
+
+    def fail(self, claim: Claim, reason: Reason, error: str, *, retry: bool) -> tuple[str, ...]:
+        """The attempt has failed; with `retry` the job goes back to its queue while it may."""
+        ...
+
+    def release(self, claim: Claim, reason: Reason) -> tuple[str, ...]:
+        """Give the job back unfinished, through no fault of its own; the attempt does not count."""
+        ...
+
+    def stopped(self, claim: Claim) -> tuple[str, ...]:
+        """The run was stopped because the job was cancelled."""
+        ...
+
+
+class DatabaseLedger:
+    """The ledger of a worker that can reach the database."""
+
+    def __init__(self, sessions: sessionmaker[Session], lease_seconds: float = 30) -> None:
+        self._sessions = sessions
+        self._lease_seconds = lease_seconds
+
+    def register_worker(self, host: str, process_id: int, queues: Sequence[str]) -> UUID:
+        """See `Ledger`."""
+        with self._unit_of_work() as session:
+            return workers.register(session, host, process_id, queues)
+
+    def claim(self, worker_id: UUID, queues: Sequence[str]) -> Claim | None:
+        """See `Ledger`. A job whose stored spec cannot be read fails, and the next one is taken."""
+        while True:
+            with self._unit_of_work() as session:
+                taken = self._take(session, worker_id, queues)
+                workers.seen(session, worker_id)
+                if taken is None:
+                    return None
+                try:
+                    return _claim_of(session, taken, self._lease_seconds)
+                except ValidationError as error:
+                    move(session, [Job.id == taken.job_id], _unreadable(error))
+
+    def heartbeat(self, claim: Claim, step: int) -> Command:
+        """See `Ledger`."""
+        with self._unit_of_work() as session:
+            row = session.execute(
+                update(Job)
+                .where(*held(claim))
+                .values(
+                    step=func.greatest(Job.step, step),
+                    heartbeat_at=func.clock_timestamp(),
+                    lease_expires_at=_seconds_from_now(claim.lease_seconds),
+                )
+                .returning(Job.cancel_requested_at, Job.worker_id)
+                .execution_options(synchronize_session=False)
+            ).one_or_none()
+            if row is None:
+                raise LeaseLost(claim.job_id, claim.attempt)
+            workers.seen(session, row.worker_id)
+            return "continue" if row.cancel_requested_at is None else "stop"
+
+    def put_artifact(self, claim: Claim, chunks: Iterable[bytes]) -> StoredArtifact:
+        """See `Ledger`.
+
+        Nothing refers to the content yet, so no fence is needed, and the job's row is not locked
+        while it is written; that the lease holds is only looked up, to save useless work.
+        """
+        with self._unit_of_work() as session:
+            if session.scalars(select(Job.id).where(*held(claim))).one_or_none() is None:
+                raise LeaseLost(claim.job_id, claim.attempt)
+        with self._unit_of_work() as session:
+            return ArtifactStore(session).write(chunks)
+
+    def fetch_artifact(self, sha256: str) -> Iterator[bytes]:
+        """See `Ledger`."""
+        with _translated():
+            yield from streamed(self._sessions, sha256)
+
+    def record(
+        self, claim: Claim, events: Sequence[Event], artifacts: Mapping[Path, str] = NO_ARTIFACTS
+    ) -> None:
+        """See `Ledger`. The whole batch is one unit of work."""
+        with self._unit_of_work() as session:
+            recording.write(session, claim, events, artifacts)
+
+    def finish(self, claim: Claim) -> tuple[str, ...]:
+        """See `Ledger`."""
+        return self._end(
+            claim,
+            ((Job.cancel_requested_at.is_(None),), Change("succeeded")),
+            ((), CANCELLED),
+        )
+
+    def fail(self, claim: Claim, reason: Reason, error: str, *, retry: bool) -> tuple[str, ...]:
+        """See `Ledger`."""
+        final: Choice = ((), Change("failed", reason, error))
+        if not retry:
+            return self._end(claim, final)
+        again = Change("queued", reason, error, "failed", also={Job.run_at: _after_backoff()})
+        return self._end(
+            claim,
+            ((Job.cancel_requested_at.is_(None), Job.attempt < Job.attempts_max), again),
+            ((Job.cancel_requested_at.is_not(None),), CANCELLED),
+            final,
+        )
+
+    def release(self, claim: Claim, reason: Reason) -> tuple[str, ...]:
+        """See `Ledger`."""
+        allowance = {Job.attempts_max: func.least(Job.attempts_max + 1, MOST_ATTEMPTS)}
+        return self._end(
+            claim,
+            ((Job.cancel_requested_at.is_(None),), Change("queued", reason, also=allowance)),
+            ((), CANCELLED),
+        )
+
+    def stopped(self, claim: Claim) -> tuple[str, ...]:
+        """See `Ledger`."""
+        return self._end(claim, ((), CANCELLED))
+
+    def _end(self, claim: Claim, *choices: Choice) -> tuple[str, ...]:
+        """Make the first change whose condition holds; each is guarded by the fence."""
+        with self._unit_of_work() as session:
+            for condition, change in choices:
+                moved = move(session, [*held(claim), *condition], change)
+                if moved:
+                    return queues_to_ring(moved)
+            outcomes: set[Outcome] = {change.outcome_of_attempt for _, change in choices}
+            if not _has_ended(session, claim, outcomes):
+                raise LeaseLost(claim.job_id, claim.attempt)
+            # This worker's own earlier call got through and only its answer was lost.
+            return ()
+
+    def _take(self, session: Session, worker_id: UUID, queues: Sequence[str]) -> Moved | None:
+        change = Change(
+            "running",
+            also={
+                Job.attempt: Job.attempt + 1,
+                Job.worker_id: worker_id,
+                Job.lease_expires_at: _seconds_from_now(self._lease_seconds),
+                Job.heartbeat_at: func.clock_timestamp(),
+                Job.started_at: func.coalesce(Job.started_at, func.clock_timestamp()),
+                Job.step: 0,
+            },
+            data={"worker": str(worker_id)},
+        )
+        moved = move(session, [Job.id == _most_urgent(queues), Job.state == "queued"], change)
+        if not moved:
+            return None
+        row = {"job_id": moved[0].job_id, "attempt": moved[0].attempt, "worker_id": worker_id}
+        session.execute(insert(Attempt), [row])
+        return moved[0]
+
+    @contextmanager
+    def _unit_of_work(self) -> Generator[Session]:
+        with _translated(), self._sessions.begin() as session:
+            yield session
+
+
+@dataclass(frozen=True, slots=True)
+class ReapedLeases:
+    """How many leases had ended, and the queues in which there is new work."""
+
+    count: int
+    queues: tuple[str, ...]
+
+
+def reap(session: Session) -> ReapedLeases:
+    """Take back the jobs of workers that are not heard of any more; any number may do so at once.
+
+    A job goes back to its queue until its attempts are spent. Whoever was in the midst of writing
+    to a job is let be; the next round looks again.
+    """
+    expired = session.execute(
+        select(Job.id, Job.attempt, Job.attempts_max, Job.cancel_requested_at)
+        .where(Job.state == "running", Job.lease_expires_at < func.clock_timestamp())
+        .order_by(Job.lease_expires_at)
+        .limit(REAPED_AT_ONCE)
+        .with_for_update(skip_locked=True)
+    ).all()
+    error = "The worker was not heard of before its lease ended; see the attempts of this job."
+    again = Change("queued", "worker_lost", error, "lost", also={Job.run_at: _after_backoff()})
+    spent = Change("failed", "worker_lost", error, "lost")
+    cancelled = Change("cancelled", "cancelled_by_user", outcome="lost")
+    chosen: dict[Change, list[UUID]] = {again: [], spent: [], cancelled: []}
+    for row in expired:
+        may_retry = again if row.attempt < row.attempts_max else spent
+        chosen[may_retry if row.cancel_requested_at is None else cancelled].append(row.id)
+    moved = [
+        job
+        for change, ids in chosen.items()
+        if ids
+        for job in move(session, [Job.id.in_(ids), Job.state == "running"], change)
+    ]
+    # Normally done by whatever ended the base model's job; here for a base model whose state was
+    # decided while the waiting job was being written.
+    moved += settle_waiting(session)
+    return ReapedLeases(len(expired), queues_to_ring(moved))
+
+
+def queues_with_work(session: Session) -> tuple[str, ...]:
+    """The queues in which a job could be claimed now, sorted."""
+    return tuple(
+        session.scalars(select(Job.queue).where(*_eligible()).distinct().order_by(Job.queue))
+    )
+
+
+def _eligible() -> tuple[ColumnElement[bool], ...]:
+    return (
+        Job.state == "queued",
+        Job.run_at <= func.clock_timestamp(),
+        Job.cancel_requested_at.is_(None),
+    )
+
+
+def _most_urgent(queues: Sequence[str]) -> ScalarSelect[UUID]:
+    """The job to take next: by priority, then of the owner with the least running, then oldest."""
+    owner = Job.__table__.alias("running")
+    busy = (
+        select(owner.c.owner_id, func.count().label("jobs"))
+        .where(owner.c.state == "running")
+        .group_by(owner.c.owner_id)
+        .subquery("busy")
+    )
+    return (
+        select(Job.id)
+        .outerjoin(busy, busy.c.owner_id == Job.owner_id)
+        .where(Job.queue.in_(queues), *_eligible())
+        .order_by(Job.priority.desc(), func.coalesce(busy.c.jobs, 0), Job.created_at, Job.id)
+        .limit(1)
+        .with_for_update(of=Job, skip_locked=True)
+        .scalar_subquery()
+    )
+
+
+def _claim_of(session: Session, taken: Moved, lease_seconds: float) -> Claim:
+    job = session.execute(
+        select(Job.resolved_spec, Job.max_seconds, Job.base_model).where(Job.id == taken.job_id)
+    ).one()
+    return Claim(
+        job_id=taken.job_id,
+        attempt=taken.attempt,
+        resolved_spec=ResolvedSpec.model_validate(job.resolved_spec),
+        max_seconds=job.max_seconds,
+        bases=() if job.base_model is None else _bases(session, job.base_model),
+        lease_seconds=lease_seconds,
+    )
+
+
+def _bases(session: Session, name: str) -> tuple[BaseWeights, ...]:
+    """The weights of a base model: the checkpoints of its job's last attempt."""
+    rows = session.execute(
+        select(Checkpoint.replicate, Checkpoint.artifact_sha256)
+        .join(Job, (Job.id == Checkpoint.job_id) & (Job.attempt == Checkpoint.attempt))
+        .join(BaseModel, BaseModel.job_id == Job.id)
+        .where(BaseModel.name == name, Checkpoint.kind == "base_model")
+        .order_by(Checkpoint.replicate)
+    )
+    return tuple(BaseWeights(replicate, sha256) for replicate, sha256 in rows)
+
+
+def _unreadable(error: ValidationError) -> Change:
+    told = f"The stored spec cannot be read by this version; create the job anew. {error}"
+    return Change("failed", "system_error", told)
+
+
+def _has_ended(session: Session, claim: Claim, outcomes: set[Outcome]) -> bool:
+    return (
+        session.execute(
+            select(Attempt.attempt).where(
+                Attempt.job_id == claim.job_id,
+                Attempt.attempt == claim.attempt,
+                Attempt.outcome.in_(outcomes),
+            )
+        ).one_or_none()
+        is not None
+    )
+
+
+def _seconds_from_now(seconds: float) -> ColumnElement[object]:
+    return func.clock_timestamp() + func.make_interval(0, 0, 0, 0, 0, 0, seconds)
+
+
+def _after_backoff() -> ColumnElement[object]:
+    doubled = FIRST_BACKOFF * func.power(2, Job.attempt - 1)
+    seconds = func.least(LONGEST_BACKOFF, doubled)
+    return func.clock_timestamp() + func.make_interval(0, 0, 0, 0, 0, 0, seconds)
+
+
+@contextmanager
+def _translated() -> Generator[None]:
+    """Say of a database that is away, or a lock not had in time, that it may be tried again."""
+    try:
+        yield
+    except PoolTimeout as error:
+        raise LedgerUnreachable(str(error)) from error
+    except DBAPIError as error:
+        if error.connection_invalidated or isinstance(error, OperationalError | InterfaceError):
+            raise LedgerUnreachable(str(error.orig)) from error
+        raise

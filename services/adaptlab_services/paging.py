@@ -1,0 +1,74 @@
+"""Keyset pages: a page ends with a token that says after which row the next one begins."""
+
+import base64
+import binascii
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from adaptlab.errors import InvalidSpec, Problem
+from adaptlab.values import Value
+
+T = TypeVar("T")
+
+DEFAULT_PAGE_SIZE = 50
+LARGEST_PAGE_SIZE = 200
+
+
+class Page(Value, Generic[T]):
+    """Some rows of a list, and where it goes on; no token means that this is the end."""
+
+    data: tuple[T, ...]
+    next_page_token: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """The last row of a page: the value it was sorted by, and its id."""
+
+    key: str
+    id: str
+
+
+def page_limit(page_size: int) -> int:
+    """The number of rows to read for a page: one more than it shows, to see whether more follow."""
+    return min(page_size, LARGEST_PAGE_SIZE) + 1
+
+
+def written(cursor: Cursor, *question: str) -> str:
+    """The opaque token of a cursor, bound to the filter and order that it belongs to."""
+    content = json.dumps([_fingerprint(question), cursor.key, cursor.id], separators=(",", ":"))
+    return base64.urlsafe_b64encode(content.encode()).rstrip(b"=").decode()
+
+
+def read(token: str, *question: str) -> Cursor:
+    """The cursor of a token; raises `InvalidSpec` for one that is not of this list and question."""
+    try:
+        padded = token.encode("ascii") + b"=" * (-len(token) % 4)
+        content = base64.b64decode(padded, altchars=b"-_", validate=True)
+        fingerprint, key, identity = _CONTENT.validate_json(content)
+    except (ValueError, ValidationError, binascii.Error) as error:
+        raise bad_token("It was not made by this server.") from error
+    if fingerprint != _fingerprint(question):
+        raise bad_token("It belongs to another filter or order.")
+    return Cursor(key, identity)
+
+
+def bad_token(detail: str) -> InvalidSpec:
+    """The fault of a page token that cannot be used."""
+    problem = Problem(
+        pointer="/query/page_token",
+        code="invalid_page_token",
+        detail=f"This page token cannot be used. {detail} Start again without one.",
+    )
+    return InvalidSpec(problem)
+
+
+def _fingerprint(question: tuple[str, ...]) -> str:
+    return hashlib.sha256("\x00".join(question).encode()).hexdigest()[:16]
+
+
+_CONTENT: TypeAdapter[tuple[str, str, str]] = TypeAdapter(tuple[str, str, str])

@@ -1,0 +1,265 @@
+"""What a run reports, written under its fence. Repeating a batch changes nothing but its events."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sqlalchemy import (
+    ARRAY,
+    Double,
+    Integer,
+    Text,
+    cast,
+    column,
+    func,
+    insert,
+    literal,
+    select,
+    update,
+)
+from sqlalchemy.dialects.postgresql import Insert
+from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy.orm import Session
+
+from adaptlab import results
+from adaptlab_db.tables import (
+    Attempt,
+    AttentionMap,
+    AttentionSummary,
+    Checkpoint,
+    Evaluation,
+    ItemOutcome,
+    Job,
+    JobEvent,
+    Json,
+    MetricPoint,
+    Replicate,
+    Table,
+)
+from adaptlab_services.claims import Claim, held
+from adaptlab_services.errors import LeaseLost
+from adaptlab_services.transitions import append_event
+
+E = TypeVar("E")
+Row = dict[str, Any]  # column name to a value of that column's type
+
+
+def write(
+    session: Session,
+    claim: Claim,
+    events: Sequence[results.Event],
+    artifacts: Mapping[Path, str],
+) -> None:
+    """Write a batch of events of one attempt; raises `LeaseLost` and writes nothing without it.
+
+    Args:
+        session: a unit of work in which nothing has been done yet.
+        claim: the attempt that the events belong to.
+        events: in the order in which they happened.
+        artifacts: the SHA-256 of the stored content of every path in `events`.
+    """
+    step = max((e.step for e in _of(events, results.Progress) if e.phase == "training"), default=0)
+    _enter(session, claim, step, _job_events(events))
+    if step:
+        _note_first_step(session, claim)
+    for started in _of(events, results.Started):
+        _write_environment(session, claim, started)
+    _write_metrics(session, claim, _of(events, results.Metrics))
+    _write_replicates(session, claim, _of(events, results.ReplicatesDecided))
+    _write_evaluations(session, claim, _of(events, results.Evaluated))
+    for captured in _of(events, results.AttentionCaptured):
+        _write_attention(session, claim, captured.attention, artifacts[captured.path])
+    for written in _of(events, results.CheckpointWritten):
+        _write_checkpoint(session, claim, written.checkpoint, artifacts[written.path])
+
+
+def _enter(session: Session, claim: Claim, step: int, events: Sequence[tuple[str, Json]]) -> None:
+    """The fence: one guarded UPDATE, before anything else is written."""
+    sequence = session.execute(
+        update(Job)
+        .where(*held(claim))
+        .values(
+            step=func.greatest(Job.step, step),
+            event_sequence=Job.event_sequence + len(events),
+        )
+        .returning(Job.event_sequence)
+        .execution_options(synchronize_session=False)
+    ).scalar_one_or_none()
+    if sequence is None:
+        raise LeaseLost(claim.job_id, claim.attempt)
+    first = sequence - len(events) + 1
+    rows = [
+        {
+            "job_id": claim.job_id,
+            "sequence": first + index,
+            "type": kind,
+            "attempt": claim.attempt,
+            "data": data,
+        }
+        for index, (kind, data) in enumerate(events)
+    ]
+    if rows:
+        session.execute(insert(JobEvent), rows)
+
+
+def _job_events(events: Sequence[results.Event]) -> list[tuple[str, Json]]:
+    """What of the batch is news for somebody who follows the job: kinds of results, with counts."""
+    news: list[tuple[str, Json]] = [
+        ("started", {"replicates": e.replicates, "environment": e.environment.model_dump()})
+        for e in _of(events, results.Started)
+    ]
+    counted: Sequence[tuple[str, int]] = (
+        ("replicates", sum(len(e.replicates) for e in _of(events, results.ReplicatesDecided))),
+        ("evaluations", len(_of(events, results.Evaluated))),
+        ("attention", len(_of(events, results.AttentionCaptured))),
+        ("checkpoints", len(_of(events, results.CheckpointWritten))),
+    )
+    return news + [(kind, {"count": count}) for kind, count in counted if count]
+
+
+def _note_first_step(session: Session, claim: Claim) -> None:
+    is_first = session.execute(
+        update(Attempt)
+        .where(*_attempt(claim), Attempt.first_step_at.is_(None))
+        .values(first_step_at=func.clock_timestamp())
+        .returning(Attempt.attempt)
+        .execution_options(synchronize_session=False)
+    ).one_or_none()
+    if is_first:
+        append_event(session, claim.job_id, "first_step", {}, claim.attempt)
+
+
+def _write_environment(session: Session, claim: Claim, started: results.Started) -> None:
+    session.execute(
+        update(Attempt)
+        .where(*_attempt(claim))
+        .values(environment=started.environment.model_dump())
+        .execution_options(synchronize_session=False)
+    )
+
+
+def _write_metrics(session: Session, claim: Claim, batches: Sequence[results.Metrics]) -> None:
+    # The last report of a point wins; a statement may not touch the same row twice.
+    points = {(p.name, p.replicate, p.step): p.value for batch in batches for p in batch.points}
+    if not points:
+        return
+    names, replicates, steps = zip(*points, strict=True)
+    # One parameter a column, however many points: no limit on their number, one plan for all.
+    rows = (
+        func.unnest(
+            cast(list(names), ARRAY(Text)),
+            cast(list(replicates), ARRAY(Integer)),
+            cast(list(steps), ARRAY(Integer)),
+            cast(list(points.values()), ARRAY(Double)),
+        )
+        .table_valued(
+            column("name", Text),
+            column("replicate", Integer),
+            column("step", Integer),
+            column("value", Double),
+        )
+        .render_derived()
+    )
+    chosen = select(literal(claim.job_id), literal(claim.attempt), *rows.c)
+    names_of_columns = ["job_id", "attempt", "name", "replicate", "step", "value"]
+    statement = upsert(MetricPoint).from_select(names_of_columns, chosen)
+    session.execute(_replacing(statement, MetricPoint, ["value"]))
+
+
+def _write_replicates(
+    session: Session, claim: Claim, decisions: Sequence[results.ReplicatesDecided]
+) -> None:
+    last = {r.replicate: r for decision in decisions for r in decision.replicates}
+    rows: list[Row] = [_of_claim(claim) | result.model_dump() for result in last.values()]
+    if rows:
+        session.execute(_replacing_rows(Replicate, rows, ()))
+
+
+def _write_evaluations(
+    session: Session, claim: Claim, evaluated: Sequence[results.Evaluated]
+) -> None:
+    last = {_key(e.evaluation.model_dump()): e.evaluation for e in evaluated}
+    if not last:
+        return
+    rows: list[Row] = [
+        _of_claim(claim)
+        | evaluation.model_dump(exclude={"outcomes"})
+        | {"task_name": str(evaluation.task["name"])}
+        for evaluation in last.values()
+    ]
+    unique = ("replicate", "split", "task")
+    statement = _replacing_rows(Evaluation, rows, unique).returning(
+        Evaluation.id, Evaluation.replicate, Evaluation.split, Evaluation.task
+    )
+    outcomes: list[Row] = [
+        {"evaluation_id": row["id"], "bits": bytes.fromhex(last[_key(row)].outcomes)}
+        for row in session.execute(statement).mappings().all()
+    ]
+    session.execute(_replacing_rows(ItemOutcome, outcomes, ()))
+
+
+def _write_attention(
+    session: Session, claim: Claim, attention: results.AttentionMap, sha256: str
+) -> None:
+    apart = {"summaries", "tokens", "predictions"}
+    document = attention.model_dump(mode="json")
+    row = (
+        _of_claim(claim)
+        | {name: value for name, value in document.items() if name not in apart}
+        | {
+            "artifact_sha256": sha256,
+            "samples": {name: document[name] for name in ("tokens", "predictions")},
+        }
+    )
+    statement = _replacing_rows(AttentionMap, [row], ("replicate", "source"))
+    map_id = session.execute(statement.returning(AttentionMap.id)).scalar_one()
+    summaries: list[Row] = [{"map_id": map_id} | s.model_dump() for s in attention.summaries]
+    if summaries:
+        session.execute(_replacing_rows(AttentionSummary, summaries, ()))
+
+
+def _write_checkpoint(
+    session: Session, claim: Claim, checkpoint: results.Checkpoint, sha256: str
+) -> None:
+    row = _of_claim(claim) | checkpoint.model_dump(mode="json") | {"artifact_sha256": sha256}
+    session.execute(_replacing_rows(Checkpoint, [row], ("replicate", "kind")))
+
+
+def _replacing_rows(table: type[Table], rows: Sequence[Row], unique: Sequence[str]) -> Insert:
+    """One INSERT of all rows that overwrites what has the same key.
+
+    `unique` names the columns that, beside job and attempt, make a row unique; without them it is
+    the primary key.
+    """
+    statement = upsert(table).values(list(rows))
+    return _replacing(statement, table, list(rows[0]), unique)
+
+
+def _replacing(
+    statement: Insert, table: type[Table], written: Sequence[str], unique: Sequence[str] = ()
+) -> Insert:
+    key = ["job_id", "attempt", *unique] if unique else [c.name for c in _primary_key(table)]
+    changed = {name: statement.excluded[name] for name in written if name not in key}
+    return statement.on_conflict_do_update(index_elements=key, set_=changed)
+
+
+def _primary_key(table: type[Table]) -> Sequence[Any]:  # SQLAlchemy's columns of any type
+    return tuple(table.__table__.primary_key)
+
+
+def _attempt(claim: Claim) -> tuple[Any, ...]:
+    return Attempt.job_id == claim.job_id, Attempt.attempt == claim.attempt
+
+
+def _of_claim(claim: Claim) -> Row:
+    return {"job_id": claim.job_id, "attempt": claim.attempt}
+
+
+def _key(evaluation: Mapping[Any, Any]) -> tuple[int, str, str]:
+    task = json.dumps(evaluation["task"], sort_keys=True)
+    return evaluation["replicate"], evaluation["split"], task
+
+
+def _of(events: Sequence[results.Event], kind: type[E]) -> list[E]:
+    return [event for event in events if isinstance(event, kind)]

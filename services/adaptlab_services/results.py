@@ -1,0 +1,264 @@
+"""What a job has measured: curves, replicates, attempts and scores, of its latest attempt."""
+
+import math
+from collections.abc import Collection
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, Select, func, select
+from sqlalchemy.orm import Session
+
+from adaptlab.results import ReplicateResult
+from adaptlab.values import Value
+from adaptlab_db.tables import Attempt, Evaluation, ItemOutcome, Job, MetricPoint, Replicate, Worker
+from adaptlab_services.errors import NotFound
+from adaptlab_services.moments import Moment
+
+LARGEST_CURVE = 10_000
+
+
+class Curve(Value):
+    """One metric of one replicate; a value is null where it was not finite.
+
+    With fewer points than `total_points`, every n-th was kept, and the first and the last.
+    """
+
+    name: str
+    replicate: int
+    steps: tuple[int, ...]
+    values: tuple[float | None, ...]
+    total_points: int
+
+
+class Curves(Value):
+    """The curves of one attempt."""
+
+    data: tuple[Curve, ...]
+    attempt: int
+
+
+class Replicates(Value):
+    """How every seed and trial of one attempt ended."""
+
+    data: tuple[ReplicateResult, ...]
+    attempt: int
+
+
+class AttemptView(Value):
+    """One lease on the job, from claim to end."""
+
+    attempt: int
+    worker_id: UUID
+    host: str | None
+    started_at: Moment
+    first_step_at: Moment | None
+    ended_at: Moment | None
+    outcome: str | None
+    reason: str | None
+    error: str | None
+    environment: dict[str, object] | None
+
+
+class Attempts(Value):
+    """All attempts of a job, first to last."""
+
+    data: tuple[AttemptView, ...]
+
+
+class EvaluationLinks(Value):
+    """Where to go from an evaluation."""
+
+    outcomes: str
+
+
+class EvaluationView(Value):
+    """The exact-match score of one replicate on one task."""
+
+    id: int
+    replicate: int
+    seed: int
+    task: dict[str, object]
+    split: str
+    correct: int
+    total: int
+    accuracy: float
+    links: EvaluationLinks
+
+
+class Evaluations(Value):
+    """The scores of one attempt."""
+
+    data: tuple[EvaluationView, ...]
+    attempt: int
+
+
+class Outcomes(Value):
+    """Which items of an evaluation were right, in item order; `bits` packs eight to a byte."""
+
+    evaluation_id: int
+    total: int
+    bits: bytes
+
+    def booleans(self) -> tuple[bool, ...]:
+        """The outcomes one by one; the first item is the highest bit of the first byte."""
+        return tuple(
+            bool(self.bits[index >> 3] >> (7 - (index & 7)) & 1) for index in range(self.total)
+        )
+
+
+def latest_attempt(session: Session, job_id: UUID) -> int:
+    """The number of the attempt whose results are shown; raises `NotFound`."""
+    attempt = session.execute(select(Job.attempt).where(Job.id == job_id)).scalar_one_or_none()
+    if attempt is None:
+        raise NotFound("job", job_id)
+    return attempt
+
+
+def metrics(
+    session: Session,
+    job_id: UUID,
+    names: Collection[str] = (),
+    replicates: Collection[int] = (),
+    max_points: int = 1000,
+) -> Curves:
+    """The learning curves, thinned by the database to about `max_points` each.
+
+    Args:
+        session: the caller's unit of work.
+        job_id: which job.
+        names: only these metrics; none means all.
+        replicates: only these replicates; none means all.
+        max_points: at least 2 and at most `LARGEST_CURVE`.
+    """
+    attempt = latest_attempt(session, job_id)
+    which = [MetricPoint.job_id == job_id, MetricPoint.attempt == attempt]
+    if names:
+        which.append(MetricPoint.name.in_(names))
+    if replicates:
+        which.append(MetricPoint.replicate.in_(replicates))
+    rows = session.execute(_thinned(which, max_points)).all()
+    points: dict[tuple[str, int, int], list[tuple[int, float | None]]] = {}
+    for row in rows:
+        key = (row.name, row.replicate, row.total)
+        points.setdefault(key, []).append((row.step, _finite(row.value)))
+    return Curves(data=tuple(_curve(key, curve) for key, curve in points.items()), attempt=attempt)
+
+
+def _thinned(
+    which: list[ColumnElement[bool]], max_points: int
+) -> Select[str, int, int, float | None, int]:
+    """Every n-th point of each curve, and its last."""
+    curve = (MetricPoint.name, MetricPoint.replicate)
+    number = func.row_number().over(partition_by=curve, order_by=MetricPoint.step)
+    points = (
+        select(
+            MetricPoint.name,
+            MetricPoint.replicate,
+            MetricPoint.step,
+            MetricPoint.value,
+            (number - 1).label("place"),
+            func.count().over(partition_by=curve).label("total"),
+        )
+        .where(*which)
+        .subquery()
+    )
+    gaps = points.c.total + (max_points - 3)  # so that whole division by the gaps wanted rounds up
+    stride = func.greatest(gaps // (max_points - 1), 1)
+    kept = (func.mod(points.c.place, stride) == 0) | (points.c.place == points.c.total - 1)
+    columns = (points.c.name, points.c.replicate, points.c.step, points.c.value, points.c.total)
+    return select(*columns).where(kept).order_by(*columns[:3])
+
+
+def replicates(session: Session, job_id: UUID) -> Replicates:
+    """How every replicate of the latest attempt ended."""
+    attempt = latest_attempt(session, job_id)
+    rows = session.execute(
+        select(Replicate)
+        .where(Replicate.job_id == job_id, Replicate.attempt == attempt)
+        .order_by(Replicate.replicate)
+    ).scalars()
+    fields = tuple(ReplicateResult.model_fields)
+    data = tuple(
+        ReplicateResult.model_validate({name: getattr(row, name) for name in fields})
+        for row in rows
+    )
+    return Replicates(data=data, attempt=attempt)
+
+
+def attempts(session: Session, job_id: UUID) -> Attempts:
+    """Every attempt at a job, with where and how it was computed."""
+    latest_attempt(session, job_id)
+    rows = session.execute(
+        select(Attempt, Worker.host)
+        .outerjoin(Worker, Worker.id == Attempt.worker_id)
+        .where(Attempt.job_id == job_id)
+        .order_by(Attempt.attempt)
+    )
+    return Attempts(
+        data=tuple(
+            AttemptView(
+                attempt=row.attempt,
+                worker_id=row.worker_id,
+                host=host,
+                started_at=row.started_at,
+                first_step_at=row.first_step_at,
+                ended_at=row.ended_at,
+                outcome=row.outcome,
+                reason=row.reason,
+                error=row.error,
+                environment=row.environment,
+            )
+            for row, host in rows
+        )
+    )
+
+
+def evaluations(session: Session, job_id: UUID) -> Evaluations:
+    """The scores of the latest attempt."""
+    attempt = latest_attempt(session, job_id)
+    rows = session.execute(
+        select(Evaluation)
+        .where(Evaluation.job_id == job_id, Evaluation.attempt == attempt)
+        .order_by(Evaluation.task_name, Evaluation.id)
+    ).scalars()
+    return Evaluations(data=tuple(_evaluation(row) for row in rows), attempt=attempt)
+
+
+def outcomes(session: Session, job_id: UUID, evaluation_id: int) -> Outcomes:
+    """The per-item outcomes of one evaluation of a job; raises `NotFound`."""
+    row = session.execute(
+        select(Evaluation.id, Evaluation.total, ItemOutcome.bits)
+        .join(ItemOutcome, ItemOutcome.evaluation_id == Evaluation.id)
+        .where(Evaluation.job_id == job_id, Evaluation.id == evaluation_id)
+    ).one_or_none()
+    if row is None:
+        raise NotFound("evaluation", evaluation_id)
+    return Outcomes(evaluation_id=row.id, total=row.total, bits=row.bits)
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _curve(key: tuple[str, int, int], points: list[tuple[int, float | None]]) -> Curve:
+    name, replicate, total = key
+    return Curve(
+        name=name,
+        replicate=replicate,
+        steps=tuple(step for step, _ in points),
+        values=tuple(value for _, value in points),
+        total_points=total,
+    )
+
+
+def _evaluation(row: Evaluation) -> EvaluationView:
+    return EvaluationView(
+        id=row.id,
+        replicate=row.replicate,
+        seed=row.seed,
+        task=row.task,
+        split=row.split,
+        correct=row.correct,
+        total=row.total,
+        accuracy=row.correct / row.total,
+        links=EvaluationLinks(outcomes=f"/v1/jobs/{row.job_id}/evaluations/{row.id}/outcomes"),
+    )

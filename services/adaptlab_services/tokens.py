@@ -1,0 +1,233 @@
+"""Bearer tokens and signed-in browsers: made, checked, revoked. No secret is ever stored.
+
+A token is `al_`, 256 random bits in base 62, `_`, and their CRC-32 in base 36, so that a mistyped
+one is refused without a look at the database, and a leaked one is found by secret scanners.
+"""
+
+import hashlib
+import hmac
+import os
+import re
+import secrets
+import zlib
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from sqlalchemy import ColumnElement, and_, delete, func, insert, or_, select, text, update
+from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy.orm import Session
+
+from adaptlab.values import Value
+from adaptlab_db.tables import BrowserSession, Token, User
+from adaptlab_services.errors import Unauthorised
+
+SCOPES = ("read", "submit", "worker", "admin")
+ADMIN = "admin"
+FIRST_START = "first start"
+BROWSER_SESSION = timedelta(hours=12)
+USE_RECORDED_EVERY = timedelta(minutes=1)
+FIRST_START_LOCK = 0x66_69_72_73_74  # "first"
+
+_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_SECRET_LENGTH = 43  # digits in base 62 that hold 256 bits
+_CHECK_LENGTH = 7  # digits in base 36 that hold 32 bits
+_FORM = re.compile(rf"al_([0-9A-Za-z]{{{_SECRET_LENGTH}}})_([0-9a-z]{{{_CHECK_LENGTH}}})")
+
+
+class Principal(Value):
+    """Who is asking, and with which token."""
+
+    user_id: int
+    name: str
+    token_id: int
+    scopes: tuple[str, ...]
+
+
+def create_token(
+    session: Session,
+    user_id: int,
+    name: str,
+    scopes: Sequence[str] = SCOPES,
+    expires_at: datetime | None = None,
+) -> str:
+    """Make a token for a user; this is the only time that its text can be had."""
+    made = _new_token()
+    row = {
+        "user_id": user_id,
+        "name": name,
+        "digest": _digest(made),
+        "scopes": list(scopes),
+        "expires_at": expires_at,
+    }
+    session.execute(insert(Token), [row])
+    return made
+
+
+def ensure_admin_token(session: Session, path: Path) -> None:
+    """See that there is a user `admin` whose token stands in the file at `path`.
+
+    A file that holds a valid token is left alone. Otherwise a new token is made and written,
+    readable by its owner only, and the one of an earlier first start is revoked. The caller
+    commits; a file whose token was never committed is replaced at the next start.
+    """
+    # Two servers that start at once would each revoke what the other has just written.
+    session.execute(text("SET LOCAL lock_timeout = '10s'"))
+    session.execute(select(func.pg_advisory_xact_lock(FIRST_START_LOCK)))
+    if _holds_valid_token(session, path):
+        return
+    admin = _user(session, ADMIN)
+    session.execute(
+        update(Token)
+        .where(Token.user_id == admin, Token.name == FIRST_START, Token.revoked_at.is_(None))
+        .values(revoked_at=func.clock_timestamp())
+    )
+    _write_private(path, create_token(session, admin, FIRST_START) + "\n")
+
+
+def authenticate(session: Session, presented: str) -> Principal:
+    """Who presents this token; raises `Unauthorised`. Its use is noted at most once a minute."""
+    if not _well_formed(presented):
+        raise Unauthorised
+    digest = _digest(presented)
+    query = select(Token.digest, *_PRINCIPAL).join(User).where(Token.digest == digest, *_valid())
+    row = session.execute(query).one_or_none()
+    if row is None or not hmac.compare_digest(row.digest, digest):
+        raise Unauthorised
+    _record_use(session, row.token_id)
+    return Principal(
+        user_id=row.user_id, name=row.name, token_id=row.token_id, scopes=tuple(row.scopes)
+    )
+
+
+def open_browser_session(session: Session, principal: Principal) -> str:
+    """Sign a browser in for twelve hours; returns the value of its cookie."""
+    session.execute(
+        delete(BrowserSession).where(BrowserSession.expires_at < func.clock_timestamp())
+    )
+    cookie = secrets.token_urlsafe(32)
+    row = {
+        "digest": _digest(cookie),
+        "token_id": principal.token_id,
+        "expires_at": func.clock_timestamp() + BROWSER_SESSION,
+    }
+    session.execute(insert(BrowserSession).values(row))
+    return cookie
+
+
+def authenticate_browser(session: Session, cookie: str) -> Principal:
+    """Who signed in with this cookie; raises `Unauthorised`, too when the token was revoked."""
+    digest = _digest(cookie)
+    query = (
+        select(BrowserSession.digest, *_PRINCIPAL)
+        .join(Token, Token.id == BrowserSession.token_id)
+        .join(User)
+        .where(
+            BrowserSession.digest == digest,
+            BrowserSession.expires_at > func.clock_timestamp(),
+            *_valid(),
+        )
+    )
+    row = session.execute(query).one_or_none()
+    if row is None or not hmac.compare_digest(row.digest, digest):
+        raise Unauthorised
+    _record_use(session, row.token_id)
+    return Principal(
+        user_id=row.user_id, name=row.name, token_id=row.token_id, scopes=tuple(row.scopes)
+    )
+
+
+def close_browser_session(session: Session, cookie: str) -> None:
+    """Sign a browser out; a cookie that is not known is no fault."""
+    session.execute(delete(BrowserSession).where(BrowserSession.digest == _digest(cookie)))
+
+
+_PRINCIPAL = (
+    Token.id.label("token_id"),
+    Token.user_id.label("user_id"),
+    User.name.label("name"),
+    Token.scopes.label("scopes"),
+)
+
+
+def _valid() -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    """What holds for a token that is neither revoked nor expired, by the database's clock."""
+    return (
+        Token.revoked_at.is_(None),
+        or_(Token.expires_at.is_(None), Token.expires_at > func.clock_timestamp()),
+    )
+
+
+def _record_use(session: Session, token_id: int) -> None:
+    stale = or_(
+        Token.last_used_at.is_(None),
+        Token.last_used_at < func.clock_timestamp() - USE_RECORDED_EVERY,
+    )
+    # Requests of one token must not wait for each other because one of them notes the time.
+    unlocked = (
+        select(Token.id)
+        .where(and_(Token.id == token_id, stale))
+        .with_for_update(skip_locked=True)
+        .scalar_subquery()
+    )
+    session.execute(
+        update(Token)
+        .where(Token.id == unlocked)
+        .values(last_used_at=func.clock_timestamp())
+        .execution_options(synchronize_session=False)
+    )
+
+
+def _user(session: Session, name: str) -> int:
+    session.execute(upsert(User).values(name=name).on_conflict_do_nothing())
+    return session.scalars(select(User.id).where(User.name == name)).one()
+
+
+def _holds_valid_token(session: Session, path: Path) -> bool:
+    try:
+        authenticate(session, path.read_text(encoding="ascii").strip())
+    except (FileNotFoundError, UnicodeDecodeError, Unauthorised):
+        return False
+    return True
+
+
+def _new_token() -> str:
+    secret = _in_base(secrets.randbits(256), 62, _SECRET_LENGTH)
+    return f"al_{secret}_{_check(secret)}"
+
+
+def _well_formed(presented: str) -> bool:
+    form = _FORM.fullmatch(presented)
+    return form is not None and hmac.compare_digest(_check(form[1]), form[2])
+
+
+def _check(secret: str) -> str:
+    return _in_base(zlib.crc32(secret.encode("ascii")), 36, _CHECK_LENGTH).lower()
+
+
+def _in_base(number: int, base: int, length: int) -> str:
+    digits = ""
+    for _ in range(length):
+        number, digit = divmod(number, base)
+        digits = _DIGITS[digit] + digits
+    return digits
+
+
+def _digest(secret: str) -> bytes:
+    # Fast on purpose: 256 random bits cannot be guessed, so slowing the hash protects nothing.
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
+
+
+def _write_private(path: Path, content: str) -> None:
+    """Replace the file in one step by one that only its owner can ever have read."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)

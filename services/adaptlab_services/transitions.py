@@ -1,0 +1,254 @@
+"""The one way in which a job changes state, and what follows from a change.
+
+Allowed changes (the database's trigger rejects all others)::
+
+    waiting -> queued, cancelled, failed
+    queued  -> running, cancelled, failed, paused
+    running -> succeeded, failed, cancelled, queued, paused
+    paused  -> queued, cancelled
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, func, insert, select, update
+from sqlalchemy.orm import InstrumentedAttribute, Session
+
+from adaptlab_db.tables import TERMINAL_STATES, Attempt, BaseModel, Job, JobEvent, Json
+
+JobState = Literal["waiting", "queued", "running", "paused", "succeeded", "failed", "cancelled"]
+Outcome = Literal["succeeded", "failed", "cancelled", "released", "paused", "lost"]
+Reason = Literal[
+    "user_error",
+    "infeasible_budget",
+    "diverged",
+    "out_of_memory",
+    "timeout",
+    "preempted",
+    "worker_lost",
+    "system_error",
+    "base_model_failed",
+    "cancelled_by_user",
+]
+Changes = Mapping[InstrumentedAttribute[Any], Any]  # values or SQL expressions of any column type
+
+LONGEST_ERROR = 20_000
+_OUTCOME_OF: Mapping[JobState, Outcome] = {
+    "succeeded": "succeeded",
+    "failed": "failed",
+    "cancelled": "cancelled",
+    "queued": "released",
+    "paused": "paused",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A job that changed state."""
+
+    job_id: UUID
+    state: str
+    kind: str
+    queue: str
+    attempt: int
+    sequence: int
+
+
+# Compared by identity: `also` holds SQL expressions, which have no equality of their own.
+@dataclass(frozen=True, slots=True, eq=False)
+class Change:
+    """What a change of state writes down besides the state.
+
+    Attributes:
+        outcome: how the attempt ended, if one was running; follows from the state if None.
+        also: further columns of the job, set by the same statement.
+        data: further members of the event.
+    """
+
+    to: JobState
+    reason: Reason | None = None
+    error: str | None = None
+    outcome: Outcome | None = None
+    also: Changes | None = None
+    data: Json | None = None
+
+    @property
+    def outcome_of_attempt(self) -> Outcome:
+        """How an attempt ends that was running when the change was made."""
+        return self.outcome or _OUTCOME_OF[self.to]
+
+
+def transition(
+    session: Session,
+    job_id: UUID,
+    *,
+    to: JobState,
+    from_states: Sequence[JobState],
+    attempt: int | None = None,
+    reason: Reason | None = None,
+    error: str | None = None,
+    data: Json | None = None,
+) -> bool:
+    """Move one job to another state if it is in one of `from_states`, else change nothing.
+
+    Args:
+        session: the caller's unit of work.
+        job_id: which job.
+        to: the new state.
+        from_states: the states from which it may go there.
+        attempt: the fencing token; a change on behalf of a worker must name it.
+        reason: why, as a word for programs.
+        error: what went wrong, for people.
+        data: further members of the event.
+
+    Returns:
+        Whether the job was moved.
+    """
+    which = [Job.id == job_id, Job.state.in_(from_states)]
+    if attempt is not None:
+        which.append(Job.attempt == attempt)
+    return bool(move(session, which, Change(to, reason, error, data=data)))
+
+
+def move(
+    session: Session, which: Sequence[ColumnElement[bool]], change: Change
+) -> tuple[Moved, ...]:
+    """Move every job for which all of `which` holds, by one guarded statement.
+
+    Appends an event to each, closes the attempts that were running, and, when a job that others
+    wait for has ended, moves those too. Returns all that moved, those that waited last.
+    """
+    moved = _update_jobs(session, which, change)
+    if not moved:
+        return ()
+    _append(session, moved, change)
+    if change.to != "running":
+        _close_attempts(session, moved, change)
+    bases = [job.job_id for job in moved if job.kind == "pretrain"]
+    if bases and change.to in TERMINAL_STATES:
+        return (*moved, *settle_waiting(session, bases))
+    return moved
+
+
+def append_event(
+    session: Session,
+    job_id: UUID,
+    type: str,  # noqa: A002 - the event's own word
+    data: Json,
+    attempt: int | None = None,
+) -> int:
+    """Append one event to a job that has not ended; returns its number within the job."""
+    sequence = session.execute(
+        update(Job)
+        .where(Job.id == job_id)
+        .values(event_sequence=Job.event_sequence + 1)
+        .returning(Job.event_sequence)
+    ).scalar_one()
+    row = {"job_id": job_id, "sequence": sequence, "type": type, "attempt": attempt, "data": data}
+    session.execute(insert(JobEvent), [row])
+    return sequence
+
+
+def settle_waiting(session: Session, base_jobs: Sequence[UUID] | None = None) -> tuple[Moved, ...]:
+    """Queue the jobs whose base model is ready, and fail those whose base model is not coming.
+
+    Args:
+        session: the caller's unit of work.
+        base_jobs: only jobs that wait for these pretraining jobs; None for all.
+
+    Returns:
+        The jobs that moved.
+    """
+    ready = move(session, _waits_for(("succeeded",), base_jobs), Change("queued"))
+    failure = Change(
+        "failed",
+        "base_model_failed",
+        "The base model's pretraining failed or was cancelled; see the job of that model.",
+    )
+    return (*ready, *move(session, _waits_for(("failed", "cancelled"), base_jobs), failure))
+
+
+def queues_to_ring(moved: Iterable[Moved]) -> tuple[str, ...]:
+    """The queues in which jobs of `moved` now wait for a worker, each once, sorted."""
+    return tuple(sorted({job.queue for job in moved if job.state == "queued"}))
+
+
+def storable(text: str | None) -> str | None:
+    """The text without what Postgres refuses (NUL, lone surrogates), cut to a sensible length."""
+    if text is None:
+        return None
+    clean = text.replace("\x00", "\N{REPLACEMENT CHARACTER}")
+    return clean.encode("utf-8", "replace").decode()[-LONGEST_ERROR:]
+
+
+def _waits_for(
+    base_states: Sequence[JobState], base_jobs: Sequence[UUID] | None
+) -> list[ColumnElement[bool]]:
+    base = Job.__table__.alias("base")
+    names = (
+        select(BaseModel.name)
+        .join(base, base.c.id == BaseModel.job_id)
+        .where(base.c.state.in_(base_states))
+    )
+    if base_jobs is not None:
+        names = names.where(base.c.id.in_(base_jobs))
+    return [Job.state == "waiting", Job.base_model.in_(names)]
+
+
+def _update_jobs(
+    session: Session, which: Sequence[ColumnElement[bool]], change: Change
+) -> tuple[Moved, ...]:
+    values: dict[InstrumentedAttribute[Any], Any] = {
+        Job.state: change.to,
+        Job.reason: change.reason,
+        Job.error: storable(change.error),
+        Job.event_sequence: Job.event_sequence + 1,
+    }
+    if change.to != "running":
+        values[Job.lease_expires_at] = None
+    if change.to in TERMINAL_STATES:
+        values[Job.finished_at] = func.clock_timestamp()
+    rows = session.execute(
+        update(Job)
+        .where(*which)
+        .values(values | dict(change.also or {}))
+        .returning(Job.id, Job.state, Job.kind, Job.queue, Job.attempt, Job.event_sequence)
+        .execution_options(synchronize_session=False)
+    )
+    return tuple(Moved(*row) for row in rows)
+
+
+def _append(session: Session, moved: Sequence[Moved], change: Change) -> None:
+    data: Json = dict(change.data or {})
+    if change.reason is not None:
+        data["reason"] = change.reason
+    session.execute(
+        insert(JobEvent),
+        [
+            {
+                "job_id": job.job_id,
+                "sequence": job.sequence,
+                "type": change.to,
+                "attempt": job.attempt or None,
+                "data": data,
+            }
+            for job in moved
+        ],
+    )
+
+
+def _close_attempts(session: Session, moved: Sequence[Moved], change: Change) -> None:
+    # Of a job only the last attempt can be open, so naming the jobs is enough.
+    session.execute(
+        update(Attempt)
+        .where(Attempt.job_id.in_([job.job_id for job in moved]), Attempt.ended_at.is_(None))
+        .values(
+            ended_at=func.clock_timestamp(),
+            outcome=change.outcome_of_attempt,
+            reason=change.reason,
+            error=storable(change.error),
+        )
+        .execution_options(synchronize_session=False)
+    )

@@ -1,0 +1,84 @@
+"""Worker processes: who there is, what they serve, when they were last heard of."""
+
+import uuid
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, func, insert, select, update
+from sqlalchemy.orm import Session
+
+from adaptlab.values import Value
+from adaptlab_db.tables import Worker
+
+SILENCE = timedelta(seconds=60)
+"""Workers poll and send heartbeats several times in this time."""
+
+
+class WorkerView(Value):
+    """A worker process; `live` while it was heard of in the last minute."""
+
+    id: UUID
+    host: str
+    process_id: int
+    queues: tuple[str, ...]
+    live: bool
+    started_at: datetime
+    heartbeat_at: datetime
+
+
+def register(session: Session, host: str, process_id: int, queues: Sequence[str]) -> UUID:
+    """Write a new worker down; returns its id."""
+    worker_id = uuid.uuid4()
+    row = {"id": worker_id, "host": host, "process_id": process_id, "queues": list(queues)}
+    session.execute(insert(Worker), [row])
+    return worker_id
+
+
+def seen(session: Session, worker_id: UUID) -> None:
+    """Note that a worker was heard of."""
+    _set(session, worker_id, {"heartbeat_at": func.clock_timestamp()})
+
+
+def stop(session: Session, worker_id: UUID) -> None:
+    """Note that a worker has ended by itself."""
+    _set(session, worker_id, {"stopped_at": func.clock_timestamp()})
+
+
+def recent(session: Session, limit: int = 100) -> tuple[WorkerView, ...]:
+    """The workers heard of last, live ones first."""
+    live = _is_live().label("live")
+    rows = session.execute(
+        select(Worker, live).order_by(live.desc(), Worker.heartbeat_at.desc()).limit(limit)
+    )
+    return tuple(
+        WorkerView(
+            id=worker.id,
+            host=worker.host,
+            process_id=worker.process_id,
+            queues=tuple(worker.queues),
+            live=is_live,
+            started_at=worker.started_at,
+            heartbeat_at=worker.heartbeat_at,
+        )
+        for worker, is_live in rows
+    )
+
+
+def live_queues(session: Session) -> tuple[str, ...]:
+    """The queues that some live worker serves, sorted."""
+    queue = func.unnest(Worker.queues).label("queue")
+    return tuple(session.scalars(select(queue).where(_is_live()).distinct().order_by(queue)))
+
+
+def _is_live() -> ColumnElement[bool]:
+    return Worker.stopped_at.is_(None) & (Worker.heartbeat_at > func.clock_timestamp() - SILENCE)
+
+
+def _set(session: Session, worker_id: UUID, values: dict[str, object]) -> None:
+    session.execute(
+        update(Worker)
+        .where(Worker.id == worker_id)
+        .values(values)
+        .execution_options(synchronize_session=False)
+    )

@@ -1,0 +1,75 @@
+"""A real server over a real socket, and the command line beside it."""
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import pytest
+from sqlalchemy.orm import Session, sessionmaker
+from tests.making import a_token
+from typer.testing import CliRunner, Result
+
+from adaptlab_api.app import create_app
+from adaptlab_api.server import Server
+from adaptlab_client import Client
+from adaptlab_client.cli.main import application
+from adaptlab_services.settings import Settings
+
+Invoke = Callable[..., Result]
+
+
+class Address(NamedTuple):
+    """Where the test's server listens, and a token for it."""
+
+    url: str
+    token: str
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables by which the client finds it."""
+        return {"ADAPTLAB_URL": self.url, "ADAPTLAB_TOKEN": self.token}
+
+
+@pytest.fixture
+def address(settings: Settings, sessions: sessionmaker[Session]) -> Iterator[Address]:
+    """A server on the test's own database."""
+    with sessions.begin() as session:
+        token = a_token(session)
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = Server(create_app(settings), "127.0.0.1", 0)
+    started = threading.Event()
+    original = server.startup
+
+    async def startup(sockets: list[socket.socket] | None = None) -> None:
+        await original(sockets)
+        started.set()
+
+    server.startup = startup  # uvicorn does not tell otherwise when it listens
+    thread = threading.Thread(target=server.run, args=([listener],))
+    thread.start()
+    try:
+        assert started.wait(20), "the server did not start"
+        yield Address(f"http://127.0.0.1:{listener.getsockname()[1]}", token)
+    finally:
+        server.should_exit = True
+        thread.join(20)
+        listener.close()
+
+
+@pytest.fixture
+def client(address: Address) -> Iterator[Client]:
+    """A client of the test's server."""
+    with Client(*address) as connected:
+        yield connected
+
+
+@pytest.fixture
+def invoke(address: Address) -> Invoke:
+    """The command line against the test's server: `invoke("jobs", "list")`."""
+
+    def call(*arguments: str, given: str | bytes = "", **environment: str) -> Result:
+        known = address.environment | environment
+        return CliRunner().invoke(application(), list(arguments), env=known, input=given)
+
+    return call

@@ -1,0 +1,278 @@
+"""The Python client against the real API on a real database."""
+
+import hashlib
+import io
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sqlalchemy.orm import Session, sessionmaker
+from tests.client.conftest import Address
+from tests.making import (
+    a_base_model,
+    a_checkpoint,
+    a_claim,
+    a_ledger,
+    a_pretrain_document,
+    a_replicate,
+    an_adapt_document,
+    an_adapt_spec,
+    an_attention_map,
+    an_environment,
+    an_evaluation,
+    metric_points,
+)
+
+import adaptlab_client
+from adaptlab import results
+from adaptlab.errors import InvalidSpec
+from adaptlab_client import Client, errors
+from adaptlab_client.connection import Retries
+from adaptlab_services.leases import Claim, DatabaseLedger
+
+CHECKPOINT = b"tensors " * 400_000  # 3.2 MB: several rows in the database
+
+
+@pytest.fixture
+def base(sessions: sessionmaker[Session]) -> None:
+    """A base model that can be adapted."""
+    with sessions.begin() as session:
+        a_base_model(session)
+
+
+def test_every_public_name_is_there() -> None:
+    for name in adaptlab_client.__all__:
+        assert getattr(adaptlab_client, name).__name__ == name
+    with pytest.raises(AttributeError, match="magic"):
+        adaptlab_client.magic  # noqa: B018 - looking is the test
+
+
+def test_a_job_is_submitted_looked_at_listed_and_cancelled(client: Client, base: None) -> None:
+    job = client.jobs.submit(an_adapt_document(labels={"paper": "table-1"}))
+    assert (job.state, job.terminal, job.method) == ("queued", False, "prefix_tuning")
+    assert job.budget is not None
+    assert job.budget.trainable_parameters == 16
+    assert client.jobs.get(job.id).id == job.id
+    listed = client.jobs.list(filter='labels.paper = "table-1"')
+    assert [found.id for found in listed] == [job.id]
+    assert client.jobs.cancel(job.id).state == "cancelled"
+    assert client.jobs.cancel(job.id).terminal
+
+
+def test_a_typed_spec_is_a_spec(client: Client, base: None) -> None:
+    assert client.jobs.submit(an_adapt_spec(seeds=1)).kind == "adapt"
+    assert [job.kind for job in client.jobs.list(filter="kind = adapt")] == ["adapt"]
+
+
+def test_the_same_key_makes_one_job(client: Client, base: None) -> None:
+    first = client.jobs.submit(an_adapt_document(), idempotency_key="slurm-17")
+    again = client.jobs.submit(an_adapt_document(), idempotency_key="slurm-17")
+    assert first.id == again.id
+    with pytest.raises(errors.InvalidRequest):
+        client.jobs.submit(an_adapt_document(seeds=1), idempotency_key="slurm-17")
+
+
+def test_a_preview_keeps_nothing(client: Client, base: None) -> None:
+    preview = client.jobs.preview(an_adapt_document())
+    assert preview.budget.trainable_parameters == 16
+    assert preview.resolved_spec["seeds"] == [0, 1]
+    assert list(client.jobs.list(filter="kind = adapt")) == []
+
+
+def test_many_jobs_are_read_page_by_page(client: Client, base: None) -> None:
+    made = [client.jobs.submit(an_adapt_document()).id for _ in range(5)]
+    found = [job.id for job in client.jobs.list(filter="kind = adapt", page_size=2)]
+    assert found == made[::-1]
+
+
+def test_faults_of_a_spec_name_their_place_and_the_nearest_value(
+    client: Client, base: None
+) -> None:
+    with pytest.raises(errors.InvalidRequest) as caught:
+        client.jobs.submit(an_adapt_document(method={"name": "prefix_tunning"}))
+    assert "/method/name" in str(caught.value)
+    assert "prefix_tuning" in str(caught.value)
+    with pytest.raises(errors.InvalidRequest) as caught:
+        client.jobs.submit(an_adapt_document(budget={"trainable_parameters": 5}))
+    assert "infeasible_budget" in caught.value.codes
+    assert "nearest: 8" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "pointer"),
+    [(float("nan"), "/training/learning_rate"), (float("inf"), "/training/learning_rate")],
+)
+def test_numbers_that_json_does_not_have_are_refused_before_they_are_sent(
+    client: Client, value: float, pointer: str
+) -> None:
+    with pytest.raises(InvalidSpec, match=pointer):
+        client.jobs.submit(an_adapt_document(training={"learning_rate": value}))
+
+
+def test_what_is_not_there_is_not_found(client: Client) -> None:
+    missing = "00000000-0000-7000-8000-000000000000"
+    calls: list[Callable[[], object]] = [
+        lambda: client.jobs.get(missing),
+        lambda: client.jobs.metrics(missing),
+        lambda: client.base_models.get("nobody"),
+        lambda: client.methods.get("magic"),
+        lambda: client.checkpoints.download(999, Path("never")),
+        lambda: next(client.jobs.events(missing)),
+    ]
+    for call in calls:
+        with pytest.raises(errors.NotFound):
+            call()
+
+
+def test_a_server_that_is_gone_is_unreachable_and_a_wrong_token_unauthorised(
+    address: Address,
+) -> None:
+    with Client(address.url, "al_wrong") as stranger, pytest.raises(errors.Unauthorised):
+        stranger.jobs.get("x")
+    gone = Client("http://127.0.0.1:9", "t", retries=Retries(attempts=1))
+    with gone, pytest.raises(errors.ServerUnreachable, match=r"127\.0\.0\.1:9"):
+        gone.jobs.get("x")
+
+
+def test_a_name_that_is_taken_is_a_conflict(client: Client, base: None) -> None:
+    with pytest.raises(errors.Conflict):
+        client.jobs.submit(a_pretrain_document(seeds=1))
+
+
+def test_what_the_server_offers_is_listed(client: Client, base: None) -> None:
+    assert "lora" in [method.name for method in client.methods.list()]
+    assert client.methods.get("lora").size_knob == "rank"
+    assert "properties" in client.methods.get("lora").knobs
+    assert "sort_ascending" in [task.name for task in client.tasks.list()]
+    assert client.families.get("minigpt").title
+    assert [model.name for model in client.base_models.list()] == ["tiny-sort"]
+    assert client.base_models.get("tiny-sort").ready
+    assert client.capabilities().model_dump()
+    assert client.health()
+
+
+def test_a_budget_is_solved_for_every_method(client: Client, base: None) -> None:
+    answer = client.budgets.solve(16, base_model="tiny-sort")
+    solved = {entry.name: entry for entry in answer.data}
+    assert solved["prefix_tuning"].feasible
+    assert not solved["full_finetuning"].feasible
+    assert solved["full_finetuning"].nearest
+    family = {"name": "minigpt", "width": 8, "layers": 1, "heads": 1}
+    alone = client.budgets.solve(
+        {"fraction_of_base": 0.5}, family=family, task="sort_ascending", methods=["lora"]
+    )
+    assert [entry.name for entry in alone.data] == ["lora"]
+
+
+def a_finished_job(
+    client: Client, sessions: sessionmaker[Session], folder: Path
+) -> tuple[str, np.ndarray]:
+    """A job whose results a worker has recorded, and the attention that it recorded."""
+    job = client.jobs.submit(an_adapt_document())
+    ledger = a_ledger(sessions)
+    claim = a_claim(ledger)
+    patterns = np.arange(35, dtype=np.float16).reshape(1, 1, 1, 5, 7) / 64
+    record_results(ledger, claim, folder, patterns)
+    ledger.finish(claim)
+    return job.id, patterns
+
+
+def record_results(
+    ledger: DatabaseLedger, claim: Claim, folder: Path, patterns: np.ndarray
+) -> None:
+    buffer = io.BytesIO()
+    np.save(buffer, patterns, allow_pickle=False)
+    (folder / "attention.npy").write_bytes(buffer.getvalue())
+    (folder / "adapter.safetensors").write_bytes(CHECKPOINT)
+    files = [folder / "attention.npy", folder / "adapter.safetensors"]
+    stored = {path: ledger.put_artifact(claim, [path.read_bytes()]).sha256 for path in files}
+    ledger.record(
+        claim,
+        [
+            results.Started(environment=an_environment(), replicates=1),
+            results.Progress(phase="training", step=4, total=4),
+            results.Metrics(points=metric_points()),
+            results.ReplicatesDecided(replicates=(a_replicate(0), a_replicate(1))),
+            results.Evaluated(evaluation=an_evaluation(0)),
+            results.Evaluated(evaluation=an_evaluation(1, correct=8, outcomes="ff00")),
+            results.AttentionCaptured(attention=an_attention_map(0), path=files[0]),
+            results.CheckpointWritten(checkpoint=a_checkpoint(0), path=files[1]),
+        ],
+        stored,
+    )
+
+
+def test_results_come_back(
+    client: Client, sessions: sessionmaker[Session], base: None, tmp_path: Path
+) -> None:
+    job_id, patterns = a_finished_job(client, sessions, tmp_path)
+    assert client.jobs.wait(job_id, timeout=10).succeeded
+    (curve,) = client.jobs.metrics(job_id, names=["loss"])
+    assert curve.points() == metric_points()
+    assert client.jobs.metrics(job_id, names=["nothing"]) == ()
+    assert [e.accuracy for e in client.jobs.evaluations(job_id)] == [0.75, 0.5]
+    assert [r.status for r in client.jobs.replicates(job_id)] == ["completed"] * 2
+    assert [a.outcome for a in client.jobs.attempts(job_id)] == ["succeeded"]
+    (recorded,) = client.jobs.attention(job_id, layer=0, head=0)
+    assert recorded.summaries[0].learned_mass == 0.5
+    np.testing.assert_array_equal(client.jobs.attention_array(job_id, recorded), patterns)
+
+
+def test_checkpoints_are_downloaded_verified_and_resumed(
+    client: Client, sessions: sessionmaker[Session], base: None, tmp_path: Path
+) -> None:
+    job_id, _ = a_finished_job(client, sessions, tmp_path)
+    (checkpoint,) = client.jobs.checkpoints(job_id)
+    assert checkpoint.sha256 == hashlib.sha256(CHECKPOINT).hexdigest()
+    folder = tmp_path / "to"
+    folder.mkdir()
+    path = client.checkpoints.download(checkpoint, folder)
+    assert path.read_bytes() == CHECKPOINT
+    (folder / "again.part").write_bytes(CHECKPOINT[: 2**20 + 5])
+    told: list[int] = []
+    client.checkpoints.download(
+        checkpoint.id, folder / "again", report=lambda have, _: told.append(have)
+    )
+    assert (folder / "again").read_bytes() == CHECKPOINT
+    assert told[0] > 2**20 + 5
+
+
+def test_events_are_followed_to_the_end(
+    client: Client, sessions: sessionmaker[Session], base: None, tmp_path: Path
+) -> None:
+    job_id, _ = a_finished_job(client, sessions, tmp_path)
+    events = list(client.jobs.events(job_id))
+    numbered = [event for event in events if event.sequence is not None]
+    assert [event.sequence for event in numbered] == list(range(1, len(numbered) + 1))
+    assert numbered[0].type == "queued"
+    assert numbered[-1].type == "succeeded"
+    later = client.jobs.events(job_id, after=2)
+    assert [event.sequence for event in later if event.sequence] == [
+        event.sequence for event in numbered[2:]
+    ]
+
+
+def test_a_wait_sees_the_end_of_a_job_that_is_cancelled_meanwhile(
+    client: Client, address: Address, base: None
+) -> None:
+    job = client.jobs.submit(an_adapt_document())
+    waiting = threading.Event()
+
+    def cancel() -> None:
+        waiting.wait(10)
+        with Client(*address) as other:
+            other.jobs.cancel(job.id)
+
+    thread = threading.Thread(target=cancel)
+    thread.start()
+    found = client.jobs.wait(job.id, timeout=20, on_progress=lambda _: waiting.set())
+    thread.join(10)
+    assert (found.state, found.succeeded) == ("cancelled", False)
+
+
+def test_a_wait_that_takes_too_long_ends(client: Client, base: None) -> None:
+    job = client.jobs.submit(an_adapt_document())
+    with pytest.raises(errors.WaitTimedOut):
+        client.jobs.wait(job.id, timeout=0.2)

@@ -1,0 +1,312 @@
+"""The command line against the real API: what it prints where, and its exit codes."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from sqlalchemy.orm import Session, sessionmaker
+from tests.client.conftest import Address, Invoke
+from tests.client.test_client import a_finished_job
+from tests.making import a_base_model, a_job, an_adapt_document
+from typer.testing import CliRunner
+
+from adaptlab_client import Client
+from adaptlab_client.cli.main import application
+
+SPEC = yaml.safe_dump(an_adapt_document())
+MISSING = "00000000-0000-7000-8000-000000000000"
+HOSTILE = "\x1b]0;owned\x07[red]b\u202eold[/red]\x9b31m"
+
+
+@pytest.fixture
+def base(sessions: sessionmaker[Session]) -> None:
+    """A base model that can be adapted."""
+    with sessions.begin() as session:
+        a_base_model(session)
+
+
+def ended(sessions: sessionmaker[Session], state: str) -> str:
+    with sessions.begin() as session:
+        return str(a_job(session, state=state))
+
+
+def test_a_job_goes_in_from_a_file_from_stdin_and_from_settings(
+    invoke: Invoke, base: None, tmp_path: Path
+) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(SPEC)
+    sets = [
+        argument
+        for name, value in an_adapt_document().items()
+        for argument in ("--set", f"{name}={json.dumps(value)}")
+    ]
+    for arguments, given in (([str(file)], ""), (["-"], SPEC), (sets, "")):
+        done = invoke("jobs", "submit", *arguments, "-o", "json", given=given)
+        assert done.exit_code == 0, done.output
+        assert json.loads(done.stdout)["state"] == "queued"
+        assert done.stderr == ""
+
+
+def test_only_identities_are_on_stdout_when_asked(invoke: Invoke, base: None) -> None:
+    done = invoke("jobs", "submit", "-", "-o", "id", given=SPEC)
+    listed = invoke("jobs", "list", "--state", "queued", "-o", "id")
+    assert done.stdout == listed.stdout
+    assert len(done.stdout.split()) == 1
+
+
+def test_settings_are_laid_over_the_file(invoke: Invoke, base: None) -> None:
+    done = invoke(
+        *("jobs", "submit", "-", "--set", "training.learning_rate=1e-3", "--set", "seeds=1"),
+        *("--set", "labels.when=2026-11-21", "--set", "labels.answer='no'", "-o", "json"),
+        given=SPEC,
+    )
+    assert done.exit_code == 0, done.output
+    job = json.loads(done.stdout)
+    assert job["resolved_spec"]["training"]["learning_rates"] == [0.001]
+    assert job["labels"] == {"when": "2026-11-21", "answer": "no"}
+
+
+def test_the_same_key_makes_one_job(invoke: Invoke, base: None) -> None:
+    arguments = ("jobs", "submit", "-", "--idempotency-key", "slurm-1", "-o", "id")
+    assert invoke(*arguments, given=SPEC).stdout == invoke(*arguments, given=SPEC).stdout
+
+
+def test_validation_shows_what_would_run_and_keeps_nothing(invoke: Invoke, base: None) -> None:
+    done = invoke("jobs", "submit", "-", "--validate-only", given=SPEC)
+    assert done.exit_code == 0
+    assert "prefix_tuning" in done.stdout
+    assert invoke("jobs", "list", "--state", "queued", "-o", "id").stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "text"),
+    [
+        ({"method": {"name": "prefix_tunning"}}, 2, "nearest: prefix_tuning"),
+        ({"seeds": "many"}, 2, "/seeds"),
+        ({"budget": {"trainable_parameters": 5}}, 3, "nearest: 8"),
+        ({"training": {"learning_rate": float("nan")}}, 2, "/training/learning_rate"),
+        ({"base_model": "nobody"}, 2, "nobody"),
+    ],
+)
+def test_faults_of_a_spec_are_told_in_short(
+    invoke: Invoke, base: None, changes: dict[str, object], code: int, text: str
+) -> None:
+    done = invoke("jobs", "submit", "-", given=yaml.safe_dump(an_adapt_document(**changes)))
+    assert done.exit_code == code, done.output
+    assert text in done.stderr
+    assert "Traceback" not in done.output
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    "given",
+    [b"", b"[1, 2]", b"a: [", b"\xff\xfe\x00", b"{a: b: c}", b"!!python/object:os.system x"],
+)
+def test_what_is_no_spec_is_a_usage_fault(invoke: Invoke, given: bytes) -> None:
+    done = invoke("jobs", "submit", "-", given=given)
+    assert done.exit_code == 2
+    assert done.stderr.startswith("adaptlab: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("jobs", "lst"), 2),
+        (("jobs", "list", "--limit", "many"), 2),
+        (("jobs", "list", "--filter", "nonsense ~ 3"), 2),
+        (("jobs", "submit", "/no/such/file.yaml"), 2),
+        (("jobs", "submit", "--set", "nothing"), 2),
+        (("jobs", "show", MISSING), 5),
+        (("jobs", "cancel", MISSING), 5),
+        (("jobs", "wait", MISSING), 5),
+        (("methods", "magic"), 5),
+        (("attention", MISSING), 5),
+        (("checkpoints", "download", "999"), 5),
+        (("checkpoints", "download"), 2),
+        (("budgets", "solve", "--base-model", "tiny-sort"), 2),
+    ],
+)
+def test_each_kind_of_error_has_its_exit_code(
+    invoke: Invoke, base: None, arguments: tuple[str, ...], code: int
+) -> None:
+    done = invoke(*arguments)
+    assert done.exit_code == code, done.output
+    assert done.stderr
+    assert done.stdout == ""
+
+
+def test_a_wrong_token_and_no_server_have_codes_of_their_own(invoke: Invoke) -> None:
+    assert invoke("methods", ADAPTLAB_TOKEN="al_wrong").exit_code == 4
+    assert invoke("methods", ADAPTLAB_URL="http://127.0.0.1:9").exit_code == 69
+
+
+def test_waiting_ends_as_the_jobs_did(invoke: Invoke, sessions: sessionmaker[Session]) -> None:
+    good, bad = ended(sessions, "succeeded"), ended(sessions, "failed")
+    still = ended(sessions, "queued")
+    assert invoke("jobs", "wait", good).exit_code == 0
+    both = invoke("jobs", "wait", good, bad, "-o", "id")
+    assert (both.exit_code, both.stdout.split()) == (1, [good, bad])
+    assert invoke("jobs", "wait", "--any", still, good).exit_code == 0
+    late = invoke("jobs", "wait", good, still, "--timeout", "0.3")
+    assert late.exit_code == 124
+    assert still in late.stderr
+
+
+def test_submitting_can_wait(invoke: Invoke, base: None) -> None:
+    done = invoke("jobs", "submit", "-", "--wait", "--timeout", "0.2", "-o", "id", given=SPEC)
+    assert done.exit_code == 124
+    assert len(done.stdout.split()) == 1
+
+
+def test_cancelling_is_said_again_without_harm(invoke: Invoke, base: None) -> None:
+    job = invoke("jobs", "submit", "-", "-o", "id", given=SPEC).stdout.strip()
+    for _ in range(2):
+        done = invoke("jobs", "cancel", job, "-o", "jsonl")
+        assert json.loads(done.stdout)["state"] == "cancelled"
+
+
+def test_tables_name_what_there_is(invoke: Invoke, base: None) -> None:
+    for command, expected in (
+        ("methods", "full_finetuning"),
+        ("tasks", "sort_ascending"),
+        ("families", "minigpt"),
+        ("base-models", "tiny-sort"),
+    ):
+        assert expected in invoke(command).stdout
+        assert expected in invoke(command, "-o", "id").stdout.split()
+    assert json.loads(invoke("methods", "lora").stdout)["size_knob"] == "rank"
+
+
+def test_a_budget_is_solved(invoke: Invoke, base: None) -> None:
+    done = invoke("budgets", "solve", "--base-model", "tiny-sort", "--budget", "16")
+    assert done.exit_code == 0
+    assert "prefix_tuning" in done.stdout
+    family = "{name: minigpt, width: 96, layers: 1, heads: 1}"
+    none = invoke(
+        *("budgets", "solve", "--family", family, "--task", "sort_ascending"),
+        *("--method", "prefix_tuning", "--budget", "50"),
+    )
+    assert none.exit_code == 3
+    assert "96" in none.stdout
+
+
+def test_results_are_shown_drawn_and_fetched(
+    invoke: Invoke,
+    client: Client,
+    sessions: sessionmaker[Session],
+    base: None,
+    tmp_path: Path,
+) -> None:
+    job, _ = a_finished_job(client, sessions, tmp_path)
+    shown = invoke("jobs", "show", job).stdout
+    assert "62.5 %" in shown
+    assert "sort_descending" in shown
+    assert "relative deviation" in invoke("attention", job).stdout
+    picture = tmp_path / "attention.png"
+    assert invoke("attention", job, "--png", str(picture)).exit_code == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    wrong = invoke("attention", job, "--png", str(picture), "--layer", "7")
+    assert (wrong.exit_code, "--layer 7" in wrong.stderr) == (2, True)
+    listed = invoke("checkpoints", "list", job, "-o", "id").stdout.split()
+    fetched = invoke("checkpoints", "download", *listed, "--to", str(tmp_path / "a.safetensors"))
+    assert fetched.stdout.strip() == str(tmp_path / "a.safetensors")
+    assert (tmp_path / "a.safetensors").stat().st_size == 3_200_000
+
+
+@pytest.mark.parametrize("output", ["table", "json", "jsonl"])
+def test_hostile_text_does_nothing_to_a_terminal(
+    invoke: Invoke, sessions: sessionmaker[Session], output: str
+) -> None:
+    with sessions.begin() as session:
+        job = str(a_job(session, state="failed", error=HOSTILE, reason="user_error"))
+    for arguments in (("show", job), ("list",), ("wait", job)):
+        done = invoke("jobs", *arguments, "-o", output)
+        assert not set(done.output) & set("\x1b\x07\x9b\u202e"), arguments
+    assert "[red]" in invoke("jobs", "show", job).stdout
+    shown = json.loads(invoke("jobs", "show", job, "-o", "json").stdout)
+    assert shown["error"] == HOSTILE
+
+
+def adaptlab(
+    *arguments: str, address: Address | None = None, cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("ADAPTLAB_")}
+    environment |= address.environment if address else {"HOME": "/nowhere"}
+    return subprocess.run(
+        [sys.executable, "-c", "from adaptlab_client.cli.main import run; run()", *arguments],
+        env=environment,
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def test_a_process_leaves_with_the_documented_codes(
+    address: Address, sessions: sessionmaker[Session], tmp_path: Path
+) -> None:
+    bad = ended(sessions, "failed")
+    assert adaptlab("methods", "-o", "id", address=address).returncode == 0
+    failed = adaptlab("jobs", "wait", bad, "-o", "id", address=address)
+    assert (failed.returncode, failed.stdout.strip()) == (1, bad)
+    assert adaptlab("jobs", "show", MISSING, address=address).returncode == 5
+    nowhere = adaptlab("methods", cwd=tmp_path)
+    assert nowhere.returncode == 69
+    assert "adaptlab up" in nowhere.stderr
+    assert adaptlab("--version").stdout.strip()
+    assert "124 timed out" in adaptlab("--help").stdout
+
+
+PROBE = """
+import sys
+from adaptlab_client.cli.main import application
+try:
+    application()({arguments!r})
+except SystemExit:
+    pass
+print([name for name in {names!r} if name in sys.modules], file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "absent"),
+    [
+        (["--help"], ["httpx", "pydantic", "numpy", "yaml", "rich", "adaptlab_stack.cli", "torch"]),
+        (["jobs", "list"], ["numpy", "scipy", "vl_convert", "adaptlab_worker", "torch"]),
+    ],
+)
+def test_a_command_loads_only_what_it_needs(
+    address: Address, arguments: list[str], absent: list[str]
+) -> None:
+    code = PROBE.format(arguments=arguments, names=absent)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=dict(os.environ) | address.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.stderr.strip().splitlines()[-1] == "[]", done.stderr
+
+
+def test_a_fault_of_our_own_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> Client:
+        raise RuntimeError("nobody thought of this")
+
+    done = CliRunner().invoke(application(), ["methods"], obj=broken)
+    assert done.exit_code == 70
+    assert "RuntimeError: nobody thought of this" in done.stderr
+    assert "Traceback" not in done.output
+
+
+def test_ctrl_c_leaves_with_130() -> None:
+    def interrupted() -> Client:
+        raise KeyboardInterrupt
+
+    assert CliRunner().invoke(application(), ["methods"], obj=interrupted).exit_code == 130

@@ -1,0 +1,118 @@
+"""Servers and databases that every test can ask for.
+
+One Postgres and one Valkey serve a whole session: those at ADAPTLAB_DATABASE_URL and
+ADAPTLAB_BROKER_URL if they are set, else embedded ones. Each test that asks gets a database of its
+own, copied from a migrated template.
+"""
+
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+import redis
+from sqlalchemy import make_url
+from sqlalchemy.orm import Session, sessionmaker
+
+# Threads that wait for each other by spinning starve each other when tests share two cores: a
+# training step took 290 ms instead of 40. Read when torch is loaded, hence before any import.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+from adaptlab_db.migrate import upgrade
+from adaptlab_db.session import close, normalised_url, session_factory
+from adaptlab_services.settings import Settings
+from adaptlab_stack.servers import Servers, embedded_servers
+
+BROKER_NUMBER = 15
+"""The Valkey database that tests empty; a broker that was given keeps its others untouched."""
+
+
+@pytest.fixture(scope="session")
+def servers() -> Iterator[Servers]:
+    """Postgres and Valkey, given or embedded."""
+    database, broker = (os.environ.get(f"ADAPTLAB_{n}_URL") for n in ("DATABASE", "BROKER"))
+    if database and broker:
+        yield Servers(normalised_url(database), broker)
+        return
+    # Not pytest's own temporary folder: when root runs the tests, another user runs Postgres, and
+    # pytest's folders are closed to it.
+    folder = Path(tempfile.mkdtemp(prefix="adaptlab-tests-", dir=memory_folder()))
+    folder.chmod(0o755)
+    try:
+        with embedded_servers(folder / "data", durable=False) as running:
+            yield Servers(database or running.database_url, broker or running.broker_url)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def template_database(servers: Servers) -> Iterator[str]:
+    """The name of a migrated database that nobody is connected to."""
+    with new_database(servers.database_url, "template0") as url:
+        upgrade(url)
+        yield str(make_url(url).database)
+
+
+@pytest.fixture
+def database_url(servers: Servers, template_database: str) -> Iterator[str]:
+    """A migrated database of the test's own."""
+    with new_database(servers.database_url, template_database) as url:
+        yield url
+
+
+@pytest.fixture
+def empty_database_url(servers: Servers) -> Iterator[str]:
+    """A database without any table."""
+    with new_database(servers.database_url, "template0") as url:
+        yield url
+
+
+@pytest.fixture
+def sessions(database_url: str) -> Iterator[sessionmaker[Session]]:
+    """Sessions on the test's own database: `with sessions.begin() as session:`."""
+    factory = session_factory(database_url)
+    yield factory
+    close(factory)
+
+
+@pytest.fixture
+def broker_url(servers: Servers) -> Iterator[str]:
+    """A broker without messages."""
+    url = make_url(servers.broker_url).set(database=str(BROKER_NUMBER))
+    text = url.render_as_string(hide_password=False)
+    with redis.Redis.from_url(text) as client:
+        client.flushdb()
+        yield text
+
+
+@pytest.fixture
+def settings(database_url: str, broker_url: str, tmp_path: Path) -> Settings:
+    """Settings for the test's own database, broker and data directory."""
+    return Settings(database_url=database_url, broker_url=broker_url, data_dir=tmp_path)
+
+
+def memory_folder() -> Path | None:
+    """A folder in memory with room for the tests' databases, whose files are many; None if none."""
+    folder = Path("/dev/shm")
+    has_room = folder.is_dir() and os.access(folder, os.W_OK)
+    return folder if has_room and shutil.disk_usage(folder).free > 2**31 else None
+
+
+@contextmanager
+def new_database(server_url: str, template: str) -> Generator[str]:
+    """A database copied from `template`, gone at the end even if somebody is still connected."""
+    name = f"adaptlab_test_{secrets.token_hex(6)}"
+    server = make_url(server_url)
+    address = server.set(drivername="postgresql").render_as_string(hide_password=False)
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"'.encode())
+    try:
+        yield server.set(database=name).render_as_string(hide_password=False)
+    finally:
+        with psycopg.connect(address, autocommit=True) as connection:
+            connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)'.encode())

@@ -1,0 +1,334 @@
+"""Makes what tests need, with defaults for everything that a test does not care about.
+
+Specs are small: they resolve and train in no time. Rows are written as the services write them.
+"""
+
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from pydantic import TypeAdapter
+from sqlalchemy import func, select
+from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy.orm import Session, sessionmaker
+
+from adaptlab import results
+from adaptlab.resolve import BaseModelFacts, resolve, spec_digest
+from adaptlab.spec import AdaptSpec, JobSpec, PretrainSpec, ResolvedSpec
+from adaptlab_db.artifacts import ArtifactStore
+from adaptlab_db.tables import Attempt, BaseModel, Checkpoint, Job, Token, User
+from adaptlab_services.leases import Claim, DatabaseLedger
+from adaptlab_services.tokens import SCOPES, Principal, create_token
+
+BASE = "tiny-sort"
+ENDED = ("succeeded", "failed", "cancelled")
+_LEASE_SECONDS = 30
+
+
+def a_pretrain_document(**changes: Any) -> dict[str, Any]:
+    """The JSON of a small pretraining job, with members replaced or added."""
+    return {
+        "kind": "pretrain",
+        "name": BASE,
+        "family": {"name": "minigpt", "width": 8, "layers": 1, "heads": 1},
+        "task": {"name": "sort_ascending", "length": 3, "alphabet": 4},
+        "training": {"steps": 4, "batch_size": 4},
+        "seeds": 2,
+        "evaluation": {"samples": 16},
+    } | changes
+
+
+def an_adapt_document(**changes: Any) -> dict[str, Any]:
+    """The JSON of a small adaptation of the base model `BASE`, with members replaced or added."""
+    return {
+        "kind": "adapt",
+        "base_model": BASE,
+        "task": {"name": "sort_descending", "length": 3, "alphabet": 4},
+        "method": {"name": "prefix_tuning"},
+        "budget": {"trainable_parameters": 16},
+        "training": {"steps": 4, "batch_size": 4},
+        "seeds": 2,
+        "evaluation": {"samples": 16},
+    } | changes
+
+
+def a_pretrain_spec(**changes: Any) -> PretrainSpec:
+    """A small pretraining job."""
+    spec = _job_spec(a_pretrain_document(**changes))
+    assert isinstance(spec, PretrainSpec)
+    return spec
+
+
+def an_adapt_spec(**changes: Any) -> AdaptSpec:
+    """A small adaptation of the base model `BASE`."""
+    spec = _job_spec(an_adapt_document(**changes))
+    assert isinstance(spec, AdaptSpec)
+    return spec
+
+
+def base_facts(pretraining: PretrainSpec | None = None) -> BaseModelFacts:
+    """What is known of the base model that a pretraining job makes."""
+    resolved = resolve(pretraining or a_pretrain_spec(), None)
+    return BaseModelFacts(
+        name=(pretraining or a_pretrain_spec()).name,
+        digest=spec_digest(resolved),
+        family=resolved.family,
+        task=resolved.task,
+        replicates=len(resolved.seeds),
+    )
+
+
+def a_resolved_spec(spec: PretrainSpec | AdaptSpec | None = None) -> ResolvedSpec:
+    """A spec as it will run; an adaptation is resolved against `base_facts()`."""
+    spec = spec or an_adapt_spec()
+    return resolve(spec, base_facts() if isinstance(spec, AdaptSpec) else None)
+
+
+def a_user(session: Session, name: str = "ada") -> int:
+    """The id of the user of that name, made if there is none."""
+    session.execute(upsert(User).values(name=name).on_conflict_do_nothing())
+    return session.scalars(select(User.id).where(User.name == name)).one()
+
+
+def a_token(session: Session, name: str = "ada", scopes: Sequence[str] = SCOPES) -> str:
+    """The text of a new token of that user."""
+    return create_token(session, a_user(session, name), "for a test", scopes)
+
+
+def a_principal(session: Session, name: str = "ada", scopes: Sequence[str] = SCOPES) -> Principal:
+    """That user, with a new token."""
+    a_token(session, name, scopes)
+    token_id = session.scalars(select(Token.id).order_by(Token.id.desc()).limit(1)).one()
+    return Principal(
+        user_id=a_user(session, name), name=name, token_id=token_id, scopes=tuple(scopes)
+    )
+
+
+def a_job(
+    session: Session,
+    spec: PretrainSpec | AdaptSpec | None = None,
+    *,
+    state: str = "queued",
+    owner: str = "ada",
+    **columns: Any,
+) -> UUID:
+    """The id of a new job in any state, an adaptation unless `spec` says otherwise.
+
+    `columns` replaces values of its row. A job that has started also has its attempt.
+    """
+    spec = spec or an_adapt_spec()
+    resolved = a_resolved_spec(spec)
+    has_started = state in ("running", "paused", "succeeded", "failed")
+    job = Job(
+        **{
+            "id": uuid.uuid4(),
+            "owner_id": a_user(session, owner),
+            "state": state,
+            "kind": spec.kind,
+            "base_model": resolved.base_model,
+            "family": str(resolved.family["name"]),
+            "task": str(resolved.task["name"]),
+            "method": None if resolved.method is None else str(resolved.method["name"]),
+            "budget_requested": resolved.budget.requested,
+            "trainable_parameters": resolved.budget.trainable_parameters,
+            "spec": spec.model_dump(mode="json", exclude_unset=True),
+            "resolved_spec": resolved.model_dump(mode="json"),
+            "spec_digest": spec_digest(resolved),
+            "labels": dict(spec.labels),
+            "queue": spec.resources.queue,
+            "priority": spec.resources.priority,
+            "max_seconds": spec.resources.max_seconds,
+            "total_steps": resolved.training.steps,
+            "attempt": int(has_started),
+            "started_at": func.clock_timestamp() if has_started else None,
+            "finished_at": func.clock_timestamp() if state in ENDED else None,
+            "lease_expires_at": _lease_end() if state == "running" else None,
+        }
+        | columns
+    )
+    session.add(job)
+    session.flush()
+    if has_started:
+        session.add(_an_attempt(job.id, job.attempt, state))
+        session.flush()
+    return job.id
+
+
+def a_base_model(
+    session: Session,
+    name: str = BASE,
+    *,
+    state: str = "succeeded",
+    owner: str = "ada",
+    contents: Sequence[bytes] = (b"weights of seed 0", b"weights of seed 1"),
+    **columns: Any,
+) -> UUID:
+    """The id of the pretraining job of a base model, with one checkpoint for each of `contents`."""
+    spec = a_pretrain_spec(name=name, seeds=len(contents))
+    job_id = a_job(session, spec, state=state, owner=owner, **columns)
+    session.add(BaseModel(name=name, job_id=job_id))
+    if state == "succeeded":
+        for replicate, content in enumerate(contents):
+            session.add(_a_base_checkpoint(session, job_id, replicate, content))
+    session.flush()
+    return job_id
+
+
+def a_ledger(sessions: sessionmaker[Session], lease_seconds: float = 30) -> DatabaseLedger:
+    """A worker's door to jobs and results."""
+    return DatabaseLedger(sessions, lease_seconds)
+
+
+def a_worker(ledger: DatabaseLedger, queues: Sequence[str] = ("cpu",)) -> UUID:
+    """The id of a newly registered worker."""
+    return ledger.register_worker("laptop", 4711, queues)
+
+
+def a_claim(ledger: DatabaseLedger, queues: Sequence[str] = ("cpu",)) -> Claim:
+    """The most urgent job, claimed by a new worker."""
+    claim = ledger.claim(a_worker(ledger, queues), queues)
+    assert claim is not None, "there is no job to claim"
+    return claim
+
+
+def an_environment(**changes: Any) -> results.Environment:
+    """Where a run was computed."""
+    return results.Environment(
+        **{
+            "device": "cpu",
+            "precision": "float32",
+            "compiled": False,
+            "threads": 1,
+            "torch_version": "2.13.0",
+            "code_version": "0.1.0",
+            "python_version": "3.11.7",
+            "platform": "linux",
+        }
+        | changes
+    )
+
+
+def metric_points(
+    steps: Sequence[int] = (1, 2, 3), name: str = "loss", replicate: int = 0
+) -> tuple[results.MetricPoint, ...]:
+    """A curve that falls."""
+    return tuple(
+        results.MetricPoint(replicate=replicate, name=name, step=step, value=1 / (1 + step))
+        for step in steps
+    )
+
+
+def a_replicate(replicate: int = 0, **changes: Any) -> results.ReplicateResult:
+    """How one seed and trial ended."""
+    return results.ReplicateResult(
+        **{
+            "replicate": replicate,
+            "seed": replicate,
+            "trial": 0,
+            "learning_rate": 0.01,
+            "status": "completed",
+            "selected": True,
+            "final_loss": 0.25,
+            "validation_accuracy": None,
+            "steps": 4,
+        }
+        | changes
+    )
+
+
+def an_evaluation(replicate: int = 0, **changes: Any) -> results.Evaluation:
+    """A score: by default 12 of 16 items right, the last four wrong."""
+    return results.Evaluation(
+        **{
+            "replicate": replicate,
+            "seed": replicate,
+            "task": {"name": "sort_descending", "length": 3, "alphabet": 4, "few_distinct": True},
+            "split": "test",
+            "correct": 12,
+            "total": 16,
+            "outcomes": "fff0",
+        }
+        | changes
+    )
+
+
+def an_attention_map(replicate: int = 0, **changes: Any) -> results.AttentionMap:
+    """Patterns of one sample, layer and head over five content positions and two learned ones."""
+    return results.AttentionMap(
+        **{
+            "replicate": replicate,
+            "seed": replicate,
+            "source": "adapted",
+            "shape": (1, 1, 1, 5, 7),
+            "learned_positions": 2,
+            "target_start": 2,
+            "tokens": ((2, 0, 3, 3, 2),),
+            "predictions": ((3, 2, 0),),
+            "summaries": (a_summary(),),
+        }
+        | changes
+    )
+
+
+def a_summary(layer: int = 0, head: int = 0, **changes: Any) -> results.AttentionSummary:
+    """The figures of one head."""
+    return results.AttentionSummary(
+        **{
+            "layer": layer,
+            "head": head,
+            "entropy": 1.25,
+            "learned_mass": 0.5,
+            "divergence": 0.0,
+            "relative_deviation": 0.0,
+        }
+        | changes
+    )
+
+
+def a_checkpoint(replicate: int = 0, **changes: Any) -> results.Checkpoint:
+    """The trained tensors of one replicate."""
+    return results.Checkpoint(
+        **{
+            "replicate": replicate,
+            "seed": replicate,
+            "kind": "adapter",
+            "parameters": 16,
+            "tensors": {"blocks.0.attn.input": (2, 8)},
+        }
+        | changes
+    )
+
+
+def _job_spec(document: Mapping[str, Any]) -> PretrainSpec | AdaptSpec:
+    adapter: TypeAdapter[PretrainSpec | AdaptSpec] = TypeAdapter(JobSpec)
+    return adapter.validate_python(document)
+
+
+def _lease_end() -> Any:
+    return func.clock_timestamp() + func.make_interval(0, 0, 0, 0, 0, 0, _LEASE_SECONDS)
+
+
+def _an_attempt(job_id: UUID, attempt: int, state: str) -> Attempt:
+    return Attempt(
+        job_id=job_id,
+        attempt=attempt,
+        worker_id=uuid.uuid4(),
+        ended_at=None if state == "running" else func.clock_timestamp(),
+        outcome=None if state == "running" else state,
+    )
+
+
+def _a_base_checkpoint(
+    session: Session, job_id: UUID, replicate: int, content: bytes
+) -> Checkpoint:
+    return Checkpoint(
+        job_id=job_id,
+        attempt=1,
+        replicate=replicate,
+        seed=replicate,
+        kind="base_model",
+        artifact_sha256=ArtifactStore(session).write([content]).sha256,
+        parameters=1,
+        tensors={"embed.weight": [6, 8]},
+    )

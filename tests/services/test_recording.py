@@ -1,0 +1,289 @@
+"""What a run reports is stored whole, under its fence, and once however often it is sent."""
+
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from sqlalchemy import event, func, select, text, update
+from sqlalchemy.orm import Session, sessionmaker
+from tests.making import (
+    a_checkpoint,
+    a_claim,
+    a_job,
+    a_ledger,
+    a_replicate,
+    a_summary,
+    an_attention_map,
+    an_environment,
+    an_evaluation,
+    metric_points,
+)
+
+from adaptlab import results
+from adaptlab_db.artifacts import streamed
+from adaptlab_db.tables import (
+    Attempt,
+    AttentionMap,
+    AttentionSummary,
+    Checkpoint,
+    Evaluation,
+    ItemOutcome,
+    Job,
+    JobEvent,
+    MetricPoint,
+    Replicate,
+    Table,
+)
+from adaptlab_services import recording
+from adaptlab_services.claims import Claim
+from adaptlab_services.errors import LeaseLost
+from adaptlab_services.leases import DatabaseLedger, reap
+
+Sessions = sessionmaker[Session]
+MAP, WEIGHTS = Path("attention-0.npy"), Path("adapter-0.safetensors")
+RESULTS = (Replicate, MetricPoint, Evaluation, ItemOutcome, AttentionMap, AttentionSummary)
+
+
+@pytest.fixture
+def ledger(sessions: Sessions) -> DatabaseLedger:
+    return a_ledger(sessions)
+
+
+@pytest.fixture
+def claim(sessions: Sessions, ledger: DatabaseLedger) -> Claim:
+    with sessions.begin() as session:
+        a_job(session)
+    return a_claim(ledger)
+
+
+def rows(sessions: Sessions, table: type[Table]) -> list[Any]:
+    with sessions() as session:
+        return list(session.scalars(select(table)))
+
+
+def count(sessions: Sessions, table: type[Table]) -> int:
+    with sessions() as session:
+        return session.scalar(select(func.count()).select_from(table)) or 0
+
+
+def events(sessions: Sessions, job_id: UUID) -> list[JobEvent]:
+    with sessions() as session:
+        found = select(JobEvent).where(JobEvent.job_id == job_id).order_by(JobEvent.sequence)
+        return list(session.scalars(found))
+
+
+def a_whole_run() -> list[results.Event]:
+    """Every kind of event that a run emits."""
+    return [
+        results.Started(environment=an_environment(), replicates=2),
+        results.Progress(phase="training", step=4, total=4),
+        results.Metrics(points=metric_points()),
+        results.ReplicatesDecided(replicates=(a_replicate(0), a_replicate(1))),
+        results.Evaluated(evaluation=an_evaluation(0)),
+        results.Evaluated(evaluation=an_evaluation(1, split="validation")),
+        results.AttentionCaptured(attention=an_attention_map(), path=MAP),
+        results.CheckpointWritten(checkpoint=a_checkpoint(), path=WEIGHTS),
+        results.Progress(phase="evaluating", step=1, total=2),
+    ]
+
+
+def record_a_whole_run(ledger: DatabaseLedger, claim: Claim) -> None:
+    artifacts = {
+        MAP: ledger.put_artifact(claim, [b"a map"]).sha256,
+        WEIGHTS: ledger.put_artifact(claim, [b"some ", b"weights"]).sha256,
+    }
+    ledger.record(claim, a_whole_run(), artifacts)
+
+
+def test_every_event_finds_its_table(
+    sessions: Sessions, ledger: DatabaseLedger, claim: Claim
+) -> None:
+    record_a_whole_run(ledger, claim)
+
+    (attempt,) = rows(sessions, Attempt)
+    assert attempt.environment == an_environment().model_dump()
+    assert attempt.first_step_at is not None
+    assert rows(sessions, Job)[0].step == 4
+    assert [(p.name, p.replicate, p.step, p.value) for p in rows(sessions, MetricPoint)] == [
+        ("loss", 0, 1, 1 / 2),
+        ("loss", 0, 2, 1 / 3),
+        ("loss", 0, 3, 1 / 4),
+    ]
+    assert [(r.replicate, r.learning_rate) for r in rows(sessions, Replicate)] == [
+        (0, 0.01),
+        (1, 0.01),
+    ]
+    assert {(e.replicate, e.split, e.task_name) for e in rows(sessions, Evaluation)} == {
+        (0, "test", "sort_descending"),
+        (1, "validation", "sort_descending"),
+    }
+    assert [o.bits for o in rows(sessions, ItemOutcome)] == [b"\xff\xf0"] * 2
+    (attention,) = rows(sessions, AttentionMap)
+    assert (attention.shape, attention.source) == ([1, 1, 1, 5, 7], "adapted")
+    assert attention.samples == {"tokens": [[2, 0, 3, 3, 2]], "predictions": [[3, 2, 0]]}
+    assert b"".join(streamed(sessions, attention.artifact_sha256)) == b"a map"
+    assert rows(sessions, AttentionSummary)[0].learned_mass == 0.5
+    (checkpoint,) = rows(sessions, Checkpoint)
+    assert checkpoint.tensors == {"blocks.0.attn.input": [2, 8]}
+    assert b"".join(streamed(sessions, checkpoint.artifact_sha256)) == b"some weights"
+
+
+def test_followers_are_told_what_there_is(
+    sessions: Sessions, ledger: DatabaseLedger, claim: Claim
+) -> None:
+    record_a_whole_run(ledger, claim)
+    told = events(sessions, claim.job_id)
+    assert [(e.sequence, e.type, e.attempt) for e in told] == [
+        (1, "running", 1),
+        (2, "started", 1),
+        (3, "replicates", 1),
+        (4, "evaluations", 1),
+        (5, "attention", 1),
+        (6, "checkpoints", 1),
+        (7, "first_step", 1),
+    ]
+    assert told[3].data == {"count": 2}
+    assert told[1].data["environment"]["device"] == "cpu"
+
+
+def test_a_batch_that_is_sent_twice_is_stored_once(
+    sessions: Sessions, ledger: DatabaseLedger, claim: Claim
+) -> None:
+    tables = (*RESULTS, Checkpoint)
+    record_a_whole_run(ledger, claim)
+    once = [count(sessions, table) for table in tables]
+    record_a_whole_run(ledger, claim)
+    assert [count(sessions, table) for table in tables] == once
+    assert [e.type for e in events(sessions, claim.job_id)].count("first_step") == 1
+
+
+def test_the_last_report_wins(sessions: Sessions, ledger: DatabaseLedger, claim: Claim) -> None:
+    def point(value: float | None) -> results.Metrics:
+        at = {"replicate": 0, "name": "loss", "step": 1}
+        return results.Metrics(points=(results.MetricPoint(**at, value=value),))
+
+    ledger.record(claim, [point(3.0), point(2.0)])
+    assert [p.value for p in rows(sessions, MetricPoint)] == [2.0]
+    ledger.record(claim, [point(None)])
+    assert [p.value for p in rows(sessions, MetricPoint)] == [None]
+    ledger.record(claim, [results.Evaluated(evaluation=an_evaluation())])
+    better = an_evaluation(correct=16, outcomes="ffff")
+    ledger.record(claim, [results.Evaluated(evaluation=better)])
+    assert [e.correct for e in rows(sessions, Evaluation)] == [16]
+    assert [o.bits for o in rows(sessions, ItemOutcome)] == [b"\xff\xff"]
+    captured = an_attention_map(summaries=(a_summary(entropy=0.5),))
+    artifacts = {MAP: ledger.put_artifact(claim, [b"a map"]).sha256}
+    for attention in (an_attention_map(), captured):
+        event = results.AttentionCaptured(attention=attention, path=MAP)
+        ledger.record(claim, [event], artifacts)
+    assert [s.entropy for s in rows(sessions, AttentionSummary)] == [0.5]
+
+
+def test_the_same_task_with_other_knobs_is_another_evaluation(
+    sessions: Sessions, ledger: DatabaseLedger, claim: Claim
+) -> None:
+    batch: list[results.Event] = [
+        results.Evaluated(evaluation=an_evaluation(task={"name": "add", "k": k})) for k in (1, 2)
+    ]
+    ledger.record(claim, batch)
+    assert {e.task["k"] for e in rows(sessions, Evaluation)} == {1, 2}
+
+
+def test_a_thousand_points_are_one_statement(
+    sessions: Sessions, ledger: DatabaseLedger, claim: Claim
+) -> None:
+    statements: list[str] = []
+    engine = sessions.kw["bind"]
+    event.listen(engine, "before_cursor_execute", lambda *a: statements.append(a[2]))
+    ledger.record(claim, [results.Metrics(points=metric_points(range(1000)))])
+    assert count(sessions, MetricPoint) == 1000
+    assert len([s for s in statements if "metric_points" in s and "INSERT" in s]) == 1
+
+
+def test_no_number_of_points_is_too_large(
+    sessions: Sessions, ledger: DatabaseLedger, claim: Claim
+) -> None:
+    ledger.record(claim, [results.Metrics(points=metric_points(range(20_000)))])
+    assert count(sessions, MetricPoint) == 20_000
+
+
+def test_the_first_step_is_noted_once_and_at_once(
+    sessions: Sessions, ledger: DatabaseLedger, claim: Claim
+) -> None:
+    ledger.record(claim, [results.Progress(phase="training", step=0, total=4)])
+    assert rows(sessions, Attempt)[0].first_step_at is None
+    ledger.record(claim, [results.Progress(phase="training", step=1, total=4)])
+    first = rows(sessions, Attempt)[0].first_step_at
+    assert first is not None
+    ledger.record(claim, [results.Progress(phase="training", step=2, total=4)])
+    assert rows(sessions, Attempt)[0].first_step_at == first
+
+
+def test_an_artifact_that_is_not_stored_is_refused_with_the_whole_batch(
+    sessions: Sessions, ledger: DatabaseLedger, claim: Claim
+) -> None:
+    nowhere = {MAP: "0" * 64, WEIGHTS: "0" * 64}
+    with pytest.raises(Exception, match="artifact_sha256"):
+        ledger.record(claim, a_whole_run(), nowhere)
+    assert [count(sessions, table) for table in RESULTS] == [0] * len(RESULTS)
+    assert len(events(sessions, claim.job_id)) == 1
+
+
+def lose(sessions: Sessions, ledger: DatabaseLedger, stale: Claim) -> Claim:
+    """Let the lease end and another worker take the job up."""
+    with sessions.begin() as session:
+        session.execute(update(Job).values(lease_expires_at=func.now() - text("interval '1 h'")))
+        assert reap(session).count == 1
+        session.execute(update(Job).values(run_at=func.now()))
+    fresh = a_claim(ledger)
+    assert fresh.attempt == stale.attempt + 1
+    return fresh
+
+
+def test_a_worker_that_lost_its_lease_records_nothing(
+    sessions: Sessions, ledger: DatabaseLedger, claim: Claim
+) -> None:
+    lose(sessions, ledger, claim)
+    told = len(events(sessions, claim.job_id))
+    with pytest.raises(LeaseLost):
+        ledger.record(claim, [e for e in a_whole_run() if not hasattr(e, "path")])
+    assert [count(sessions, table) for table in RESULTS] == [0] * len(RESULTS)
+    assert len(events(sessions, claim.job_id)) == told
+
+
+def test_without_the_fencing_token_a_stale_record_is_accepted(
+    sessions: Sessions, ledger: DatabaseLedger, claim: Claim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lose(sessions, ledger, claim)
+    monkeypatch.setattr(recording, "held", lambda c: [Job.id == c.job_id, Job.state == "running"])
+    ledger.record(claim, [results.Metrics(points=metric_points())])
+    assert count(sessions, MetricPoint) == 3
+
+
+def test_a_job_that_has_ended_takes_no_results(
+    sessions: Sessions, ledger: DatabaseLedger, claim: Claim
+) -> None:
+    ledger.finish(claim)
+    with pytest.raises(LeaseLost):
+        ledger.record(claim, [results.Metrics(points=metric_points())])
+    assert count(sessions, MetricPoint) == 0
+
+
+def test_two_attempts_keep_their_results_apart(
+    sessions: Sessions, ledger: DatabaseLedger, claim: Claim
+) -> None:
+    """The job shows those of its own attempt, of which there is one set; the others stay."""
+    record_a_whole_run(ledger, claim)
+    fresh = lose(sessions, ledger, claim)
+    record_a_whole_run(ledger, fresh)
+    ledger.finish(fresh)
+    with sessions() as session:
+        for table in (Replicate, MetricPoint, Evaluation, AttentionMap, Checkpoint):
+            total = session.scalar(select(func.count()).select_from(table))
+            shown = session.scalar(
+                select(func.count())
+                .select_from(table)
+                .join(Job, (Job.id == table.job_id) & (Job.attempt == table.attempt))
+            )
+            assert (total, shown) == (2 * (shown or 0), shown)

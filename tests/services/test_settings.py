@@ -1,0 +1,47 @@
+"""Settings come from the environment and are checked when a process starts."""
+
+import pytest
+from pydantic import ValidationError
+
+from adaptlab_services.settings import Settings
+
+URLS = {
+    "ADAPTLAB_DATABASE_URL": "postgresql://lab:secret@localhost:5432/adaptlab",
+    "ADAPTLAB_BROKER_URL": "redis://:secret@localhost:6379/0",
+}
+
+
+def settings(monkeypatch: pytest.MonkeyPatch, **more: str) -> Settings:
+    for name, value in (URLS | {f"ADAPTLAB_{n.upper()}": v for n, v in more.items()}).items():
+        monkeypatch.setenv(name, value)
+    return Settings()  # pyright: ignore[reportCallIssue] - the environment has the rest
+
+
+def test_an_address_is_made_one_for_psycopg_3(monkeypatch: pytest.MonkeyPatch) -> None:
+    url = settings(monkeypatch).database_url
+    assert url == "postgresql+psycopg://lab:secret@localhost:5432/adaptlab"
+
+
+def test_queues_are_a_comma_separated_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert settings(monkeypatch).queues == ("cpu",)
+    assert settings(monkeypatch, queues="gpu, cpu,").queues == ("gpu", "cpu")
+
+
+def test_no_secret_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "secret" not in repr(settings(monkeypatch))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"queues": ""},
+        {"queues": "Not a queue"},
+        {"lease_seconds": "0"},
+        {"lease_seconds": "9", "heartbeat_seconds": "5"},
+        {"database_url": "mysql://localhost/adaptlab"},
+        {"max_body_bytes": "many"},
+    ],
+)
+def test_a_wrong_setting_is_refused(monkeypatch: pytest.MonkeyPatch, wrong: dict[str, str]) -> None:
+    with pytest.raises(ValidationError):
+        settings(monkeypatch, **wrong)
