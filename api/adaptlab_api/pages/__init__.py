@@ -1,0 +1,1 @@
+"""The dashboard: pages rendered on the server. Routes call services; charts come from core."""

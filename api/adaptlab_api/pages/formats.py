@@ -1,0 +1,166 @@
+"""How numbers, times and names are written on a page; each is a filter in the templates."""
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import cast
+from uuid import UUID
+
+from pydantic import BaseModel
+
+from adaptlab.errors import UnknownName
+from adaptlab.method import METHODS
+from adaptlab_services.job_views import Progress
+
+NOTHING = "–"
+MINUTE, HOUR, DAY = 60, 3600, 86_400
+KIBI = 1024
+
+
+def integer(value: int | None) -> str:
+    """With a thin space between thousands: 117 888."""
+    return NOTHING if value is None else f"{value:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
+
+
+def percent(value: float | None) -> str:
+    """A fraction with one decimal: 96.4 %; only what is exactly all or nothing is written so."""
+    if value is None:
+        return NOTHING
+    rounded = round(100 * value, 1)
+    if rounded in (0.0, 100.0) and value not in (0.0, 1.0):
+        return "< 0.1 %" if rounded == 0 else "> 99.9 %"
+    return f"{rounded:.1f}\N{NO-BREAK SPACE}%"
+
+
+def share(progress: Progress) -> str:
+    """How much of the training is done: 42 %, never 100 % before the last step."""
+    step, total = progress.step, progress.total
+    return f"{100 * step // total if total else 0}\N{NO-BREAK SPACE}%"
+
+
+def significant(value: float | None) -> str:
+    """Three significant digits: 0.00316."""
+    return NOTHING if value is None else f"{value:.3g}"
+
+
+def fixed(value: float | None) -> str:
+    """Three decimals, for a column of similar numbers."""
+    return NOTHING if value is None else f"{value:.3f}"
+
+
+def scientific(value: float | None) -> str:
+    """Three decimals, or a power of ten for what would look like zero without being it."""
+    if value is None:
+        return NOTHING
+    if value == 0 or abs(value) >= 0.001:
+        return f"{value:.3f}"
+    mantissa, exponent = f"{value:.1e}".split("e")
+    digits = str(int(exponent)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return f"{mantissa}\N{MULTIPLICATION SIGN}10{digits}"
+
+
+def duration(seconds: float | None) -> str:
+    """The two largest units: 850 ms, 42.1 s, 3 min 20 s, 2 h 5 min, 1 d 3 h."""
+    if seconds is None:
+        return NOTHING
+    if seconds < 1:
+        return f"{round(1000 * max(seconds, 0))} ms"
+    if seconds < MINUTE:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    for size, name, smaller, small in ((DAY, "d", HOUR, "h"), (HOUR, "h", MINUTE, "min")):
+        if whole >= size:
+            return f"{whole // size} {name} {whole % size // smaller} {small}"
+    return f"{whole // MINUTE} min {whole % MINUTE} s"
+
+
+def until(start: datetime | None, end: datetime | None) -> str:
+    """The time between two moments."""
+    return NOTHING if start is None or end is None else duration((end - start).total_seconds())
+
+
+def size(count: int | None) -> str:
+    """Bytes in binary units: 500 B, 1.2 KiB, 3.4 MiB."""
+    if count is None:
+        return NOTHING
+    if count < KIBI:
+        return f"{count} B"
+    value, unit = float(count), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if value < KIBI:
+            break
+        value, unit = value / KIBI, larger
+    return f"{value:.1f} {unit}"
+
+
+def utc(moment: datetime) -> str:
+    """What stands there until the browser writes its own local time."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def short_id(identity: UUID | str) -> str:
+    """The end of an id; the beginning of ours is the time, which neighbours share."""
+    return str(identity)[-8:]
+
+
+def words(name: str | None) -> str:
+    """A name of ours as words: sort_descending becomes sort descending."""
+    return NOTHING if not name else name.replace("_", " ")
+
+
+def method_title(name: str | None) -> str:
+    """The title that a method gives itself, or its name when it is no longer installed."""
+    if name is None:
+        return "No method"
+    try:
+        return METHODS.get(name).title
+    except UnknownName:
+        return words(name)
+
+
+def pretty(value: object) -> str:
+    """Indented JSON, with every character as itself."""
+    return json.dumps(_plain(value), indent=2, ensure_ascii=False, default=str)
+
+
+def one_line(value: object) -> str:
+    """An event's data as `name: value` pairs, without what is nested deeper."""
+    flat = [(name, item) for name, item in members(value) if not isinstance(item, dict | list)]
+    return ", ".join(f"{name}: {_scalar(item)}" for name, item in flat)
+
+
+def members(value: object) -> list[tuple[str, object]]:
+    """The members of a value or a mapping, as pairs; none of anything else."""
+    found = _plain(value)
+    if not isinstance(found, Mapping):
+        return []
+    return list(cast("Mapping[str, object]", found).items())
+
+
+def page_filters() -> dict[str, Callable[..., object]]:
+    """Every filter under the name that templates use."""
+    return {
+        "integer": integer,
+        "percent": percent,
+        "share": share,
+        "significant": significant,
+        "fixed": fixed,
+        "scientific": scientific,
+        "duration": duration,
+        "until": until,
+        "bytes": size,
+        "utc": utc,
+        "short_id": short_id,
+        "words": words,
+        "method_title": method_title,
+        "one_line": one_line,
+        "members": members,
+    }
+
+
+def _plain(value: object) -> object:
+    return value.model_dump(mode="json") if isinstance(value, BaseModel) else value
+
+
+def _scalar(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

@@ -1,0 +1,62 @@
+"""From a template and values to a response, with the headers every page carries."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from adaptlab_api.pages.assets import Assets
+from adaptlab_api.pages.formats import page_filters
+
+# Nothing inline and nothing from elsewhere: text that slips through escaping still cannot run.
+# The charts fit in because Vega's expressions are interpreted instead of compiled.
+PAGE_HEADERS: Mapping[str, str] = MappingProxyType(
+    {
+        "Content-Security-Policy": (
+            "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+            "connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
+        ),
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "same-origin",
+        "Cross-Origin-Opener-Policy": "same-origin",
+        "Cross-Origin-Resource-Policy": "same-origin",
+        "Cache-Control": "no-store",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Renderer:
+    """The templates and the files that they refer to."""
+
+    environment: Environment
+    assets: Assets
+
+    @classmethod
+    def load(cls, assets: Assets) -> "Renderer":
+        """Templates that escape everything and stop at a name that is not there."""
+        environment = Environment(
+            loader=PackageLoader("adaptlab_api.pages", "templates"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        for name, written in page_filters().items():
+            # jinja2 does not say what its filters are.
+            environment.filters[name] = written  # pyright: ignore[reportUnknownMemberType]
+        return cls(environment, assets)
+
+    def page(
+        self,
+        template: str,
+        values: Mapping[str, object],
+        status: int = 200,
+        headers: Mapping[str, str] | None = None,
+    ) -> HTMLResponse:
+        """One whole page; `poll` among the values says after how many seconds it asks again."""
+        shown = {"poll": None, "here": None, "principal": None, "assets": self.assets, **values}
+        text = self.environment.get_template(template).render(shown)
+        return HTMLResponse(text, status, {**PAGE_HEADERS, **(headers or {})})

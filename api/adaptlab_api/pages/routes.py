@@ -1,0 +1,176 @@
+"""The routes of the dashboard; they parse, call services and render."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, Depends, FastAPI, Query, Request
+from fastapi.responses import JSONResponse, RedirectResponse, Response
+
+from adaptlab.charts import Chart, Theme
+from adaptlab.errors import InvalidSpec
+from adaptlab_api.dependencies import SessionDep, SubmitterDep, reader
+from adaptlab_api.pages.assets import load_assets
+from adaptlab_api.pages.chart_data import Look, attention_chart, curves_chart
+from adaptlab_api.pages.examples import first_job
+from adaptlab_api.pages.job_list import JobFilters, Place, job_list
+from adaptlab_api.pages.job_page import job_page
+from adaptlab_api.pages.rendering import Renderer
+from adaptlab_api.pages.signing_in import sign_in_routes
+from adaptlab_api.pages.static_files import add_static_routes
+from adaptlab_services import base_models, catalogue, jobs
+from adaptlab_services.errors import NotFound
+from adaptlab_services.tokens import Principal
+
+BASE_MODELS_PAGE = 100
+BASE_MODELS_POLL = 5
+NO_JOB = "No job has this id. It may be mistyped, or the job may be on another server."
+NO_LIST = "This address asks for something that the list does not know."
+NOTHING_DRAWN = 204
+
+ReaderDep = Annotated[Principal, Depends(reader)]
+Number = Annotated[int, Query(ge=0, lt=2**31)]
+
+
+def pages_router() -> APIRouter:
+    """Every page; nothing of it is part of the API's description."""
+    renderer = Renderer.load(load_assets())
+    router = APIRouter(include_in_schema=False)
+    router.include_router(sign_in_routes(renderer))
+    router.include_router(_list_routes(renderer))
+    router.include_router(_job_routes(renderer))
+    router.include_router(_chart_routes())
+    return router
+
+
+def mount_static(app: FastAPI) -> None:
+    """Serve the pages' own files and the chart library below `/static/`."""
+    add_static_routes(app, load_assets())
+
+
+def _filters(state: str = "", method: str = "", task: str = "", base_model: str = "") -> JobFilters:
+    return JobFilters(state, method, task, base_model)
+
+
+def _place(page_token: str = "", trail: str = "") -> Place:
+    return Place.read(page_token, trail)
+
+
+def _look(theme: Theme = "light", columns: Annotated[int, Query(ge=1, le=3)] = 3) -> Look:
+    return Look(theme, columns)
+
+
+def _server(request: Request) -> str:
+    return str(request.base_url).rstrip("/")
+
+
+def _list_routes(renderer: Renderer) -> APIRouter:
+    router = APIRouter()
+
+    @router.get("/")
+    def jobs_page(
+        request: Request,
+        session: SessionDep,
+        principal: ReaderDep,
+        filters: Annotated[JobFilters, Depends(_filters)],
+        place: Annotated[Place, Depends(_place)],
+    ) -> Response:
+        shown: dict[str, object] = {"principal": principal, "here": "/"}
+        try:
+            content = job_list(session, filters, place, datetime.now(UTC))
+        except InvalidSpec as fault:
+            return _fault(renderer, 400, NO_LIST, f"{fault}", shown)
+        example = first_job(_server(request))
+        return renderer.page("jobs.html", {**shown, **content, "example": example})
+
+    @router.get("/base-models")
+    def base_models_page(
+        request: Request, session: SessionDep, principal: ReaderDep, page_token: str = ""
+    ) -> Response:
+        shown: dict[str, object] = {"principal": principal, "here": "/base-models"}
+        try:
+            page = base_models.page(session, BASE_MODELS_PAGE, page_token or None)
+        except InvalidSpec as fault:
+            return _fault(renderer, 400, NO_LIST, f"{fault}", shown)
+        following = page.next_page_token
+        values = {
+            **shown,
+            "models": page.data,
+            "following": following and f"/base-models?page_token={following}",
+            "example": first_job(_server(request)),
+            "poll": None if page_token else BASE_MODELS_POLL,
+        }
+        return renderer.page("base-models.html", values)
+
+    @router.get("/methods")
+    def methods_page(principal: ReaderDep) -> Response:
+        values = {"principal": principal, "here": "/methods", "methods": catalogue.methods().data}
+        return renderer.page("methods.html", values)
+
+    return router
+
+
+def _job_routes(renderer: Renderer) -> APIRouter:
+    router = APIRouter()
+
+    @router.get("/jobs/{job_id}")
+    def one_job(job_id: str, session: SessionDep, principal: ReaderDep) -> Response:
+        try:
+            content = job_page(session, UUID(job_id), datetime.now(UTC))
+        except (NotFound, ValueError):
+            return _no_job(renderer, principal)
+        return renderer.page("job.html", {"principal": principal, **content})
+
+    @router.post("/jobs/{job_id}/cancel")
+    def cancel_job(job_id: UUID, session: SessionDep, principal: SubmitterDep) -> Response:
+        try:
+            jobs.cancel(session, principal, job_id)
+        except NotFound:
+            return _no_job(renderer, principal)
+        return RedirectResponse(f"/jobs/{job_id}", 303)
+
+    return router
+
+
+def _chart_routes() -> APIRouter:
+    router = APIRouter(prefix="/jobs/{job_id}/charts")
+
+    @router.get("/learning-curves")
+    def learning_curves(
+        job_id: UUID, session: SessionDep, _: ReaderDep, theme: Theme = "light"
+    ) -> Response:
+        return _drawn(curves_chart(session, job_id, theme))
+
+    @router.get("/attention")
+    def attention(
+        job_id: UUID,
+        session: SessionDep,
+        _: ReaderDep,
+        look: Annotated[Look, Depends(_look)],
+        replicate: Number = 0,
+        sample: Number = 0,
+        layer: Number = 0,
+        head: Number = 0,
+    ) -> Response:
+        place = (sample, layer, head)
+        return _drawn(attention_chart(session, job_id, replicate, place, look))
+
+    return router
+
+
+def _drawn(chart: Chart | None) -> Response:
+    """The chart as JSON; no content where there is nothing to draw yet."""
+    if chart is None:
+        return Response(status_code=NOTHING_DRAWN)
+    return JSONResponse(chart, headers={"Cache-Control": "no-store"})
+
+
+def _no_job(renderer: Renderer, principal: Principal) -> Response:
+    return _fault(renderer, 404, "There is no such job", NO_JOB, {"principal": principal})
+
+
+def _fault(
+    renderer: Renderer, status: int, heading: str, detail: str, shown: Mapping[str, object]
+) -> Response:
+    return renderer.page("fault.html", {**shown, "heading": heading, "detail": detail}, status)

@@ -1,0 +1,253 @@
+// What the pages do beyond plain HTML: regions that follow the server, charts, local times.
+// Every page works without this file; nothing here builds HTML from data.
+"use strict";
+
+(() => {
+  const ACTIVE_MS = 2000; // while something can still change
+  const LONGEST_MS = 30000; // between tries when the server does not answer
+  const MAP_WIDTH = 380; // of one heat map with its labels, about
+  const chartOptions = { ast: true, actions: false, defaultStyle: false, renderer: "svg" };
+
+  // ---- times --------------------------------------------------------------------------------
+
+  const units = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
+  const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto", style: "short" });
+  const absolute = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+
+  function ago(date) {
+    const seconds = (date - Date.now()) / 1000;
+    if (Math.abs(seconds) < 5) return "just now";
+    const [unit, size] = units.find(([, size]) => Math.abs(seconds) >= size) ?? units.at(-1);
+    return relative.format(Math.round(seconds / size), unit);
+  }
+
+  function showTimes(root) {
+    for (const time of root.querySelectorAll("time[datetime]")) {
+      const date = new Date(time.dateTime);
+      if (Number.isNaN(date.getTime())) continue;
+      time.title = absolute.format(date);
+      if (time.dataset.show === "ago") time.textContent = ago(date);
+      else if (time.dataset.show === "clock") time.textContent = date.toLocaleTimeString();
+    }
+  }
+
+  // ---- live regions -------------------------------------------------------------------------
+
+  // The page itself is fetched again; an element with `data-live` is replaced by the one of the
+  // same id when the server's text for it changed. The body's `data-poll` says how often to ask
+  // (seconds; absent when nothing can change any more).
+  const known = new Map();
+  let timer = 0;
+  let failures = 0;
+
+  function remember(page) {
+    for (const region of page.querySelectorAll("[data-live]")) known.set(region.id, region.outerHTML);
+  }
+
+  function focusPath(region) {
+    const focused = document.activeElement;
+    if (!focused || !region.contains(focused)) return null;
+    if (focused.id) return `#${CSS.escape(focused.id)}`;
+    return focused.matches("a[href]") ? `a[href="${CSS.escape(focused.getAttribute("href"))}"]` : null;
+  }
+
+  function take(page) {
+    for (const fresh of page.querySelectorAll("[data-live]")) {
+      if (known.get(fresh.id) === fresh.outerHTML) continue;
+      known.set(fresh.id, fresh.outerHTML);
+      const old = document.getElementById(fresh.id);
+      if (!old) continue;
+      const focus = focusPath(old);
+      const scrolled = [...old.querySelectorAll(".scroll, .timeline")].map((box) => [box.scrollLeft, box.scrollTop]);
+      const opened = [...old.querySelectorAll("details")].map((details) => details.open);
+      const adopted = document.adoptNode(fresh);
+      adopted.querySelectorAll("details").forEach((details, index) => { details.open = opened[index] ?? false; });
+      old.replaceWith(adopted);
+      begin(adopted);
+      adopted.querySelectorAll(".scroll, .timeline").forEach((box, index) => {
+        if (scrolled[index]) [box.scrollLeft, box.scrollTop] = scrolled[index];
+      });
+      if (focus) adopted.querySelector(focus)?.focus({ preventScroll: true });
+    }
+    document.title = page.title;
+    document.body.dataset.poll = page.body.dataset.poll ?? "";
+  }
+
+  function connection(kind) {
+    const box = document.getElementById("connection");
+    for (const message of box.children) message.hidden = message.dataset.kind !== kind;
+    box.hidden = !kind;
+  }
+
+  async function refresh() {
+    const response = await fetch(location.href, { headers: { Accept: "text/html" }, redirect: "manual" });
+    if (response.type === "opaqueredirect" || response.status === 401) {
+      connection("signed-out");
+      document.body.dataset.poll = "";
+      return;
+    }
+    if (!response.ok) throw new Error(`status ${response.status}`);
+    take(new DOMParser().parseFromString(await response.text(), "text/html"));
+    connection(null);
+    document.dispatchEvent(new Event("adaptlab:refreshed"));
+  }
+
+  async function tick() {
+    window.clearTimeout(timer);
+    if (document.hidden) return;
+    try {
+      await refresh();
+      failures = 0;
+    } catch {
+      failures += 1;
+      connection("lost");
+    }
+    schedule();
+  }
+
+  function schedule() {
+    window.clearTimeout(timer);
+    const every = Number(document.body.dataset.poll) * 1000;
+    if (!every && !failures) return;
+    const wait = failures ? Math.min(LONGEST_MS, ACTIVE_MS * 2 ** failures) : every;
+    timer = window.setTimeout(tick, wait);
+  }
+
+  // ---- charts -------------------------------------------------------------------------------
+
+  const drawn = new WeakMap(); // chart element -> the text it was drawn from
+  let library = null;
+
+  function loadLibrary() {
+    library ??= new Promise((resolve, reject) => {
+      const script = document.createElement("script");
+      script.src = document.body.dataset.charts;
+      script.onload = () => resolve(window.adaptlabCharts);
+      script.onerror = () => reject(new Error("the chart library did not load"));
+      document.head.append(script);
+    });
+    return library;
+  }
+
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+
+  function say(chart, words) {
+    const note = document.createElement("p");
+    note.className = "note";
+    note.textContent = words;
+    chart.replaceChildren(note);
+  }
+
+  // The new drawing is made beside the old one and then takes its place: nothing flickers.
+  async function draw(chart, text) {
+    const { vegaEmbed } = await loadLibrary();
+    const holder = document.createElement("div");
+    holder.className = "drawing";
+    holder.hidden = chart.querySelector(".drawing") !== null;
+    const spec = JSON.parse(text);
+    spec.config = { ...spec.config, background: "transparent", padding: 2 };
+    if (chart.classList.contains("wide")) {
+      const padding = parseFloat(getComputedStyle(chart).paddingLeft) * 2;
+      spec.width = Math.max(220, chart.clientWidth - padding);
+      spec.autosize = { type: "fit-x", contains: "padding" };
+    }
+    if (!holder.hidden) chart.replaceChildren(holder);
+    else chart.append(holder);
+    const result = await vegaEmbed(holder, spec, {
+      ...chartOptions,
+      loader: { load: () => Promise.reject(new Error("charts bring their own data")) },
+      tooltip: { disableDefaultStyle: true },
+    });
+    holder.hidden = false;
+    chart.replaceChildren(holder);
+    chart.drawnWidth = chart.clientWidth;
+    chart.result?.finalize();
+    chart.result = result;
+    chart.dataset.drawn = String(Number(chart.dataset.drawn ?? 0) + 1);
+  }
+
+  // Heat maps that stand side by side; on a narrow screen, below each other.
+  function columnsOf(chart) {
+    return Math.max(1, Math.min(3, Math.floor(chart.clientWidth / MAP_WIDTH)));
+  }
+
+  async function showChart(chart) {
+    const source = chart.dataset.source;
+    try {
+      const address = new URL(source, location.href);
+      address.searchParams.set("theme", dark.matches ? "dark" : "light");
+      if (!chart.classList.contains("wide")) address.searchParams.set("columns", columnsOf(chart));
+      const response = await fetch(address, { headers: { Accept: "application/json" } });
+      const text = await response.text();
+      if (chart.dataset.source !== source) return; // another selection was made meanwhile
+      if (response.status === 204 || response.status === 404) {
+        if (!drawn.has(chart)) say(chart, chart.dataset.empty ?? "Nothing recorded yet.");
+        return;
+      }
+      if (!response.ok) throw new Error(`the server answered ${response.status}`);
+      if (drawn.get(chart) === text) return;
+      await draw(chart, text);
+      drawn.set(chart, text);
+    } catch (error) {
+      if (!drawn.has(chart)) say(chart, `This chart could not be drawn: ${error.message}.`);
+    }
+  }
+
+  function showCharts(selector) {
+    for (const chart of document.querySelectorAll(selector)) showChart(chart);
+  }
+
+  // Charts with a fixed width of their own need no redrawing.
+  function fitCharts() {
+    for (const chart of document.querySelectorAll(".chart.wide[data-source]")) {
+      const text = drawn.get(chart);
+      if (text && chart.clientWidth !== chart.drawnWidth) draw(chart, text);
+    }
+  }
+
+  // A form with `data-selects="ID"` chooses what the chart ID shows: its fields are the query.
+  function followSelection(form) {
+    const chart = document.getElementById(form.dataset.selects);
+    const choose = () => {
+      const query = new URLSearchParams(new FormData(form));
+      chart.dataset.source = `${form.dataset.source}?${query}`;
+      showChart(chart);
+    };
+    form.addEventListener("change", choose);
+    form.addEventListener("submit", (event) => event.preventDefault());
+    choose();
+  }
+
+  // ---- start --------------------------------------------------------------------------------
+
+  // Also called for every region that the server changed while the page was open.
+  function begin(root) {
+    showTimes(root);
+    for (const form of root.querySelectorAll("form[data-submit-on-change]")) {
+      form.addEventListener("change", () => form.requestSubmit());
+    }
+    for (const chart of root.querySelectorAll(".chart[data-source]")) {
+      if (!drawn.has(chart)) showChart(chart);
+    }
+    for (const form of root.querySelectorAll("form[data-selects]")) followSelection(form);
+  }
+
+  remember(document);
+  begin(document);
+  document.addEventListener("submit", (event) => {
+    const question = event.target.dataset.confirm;
+    if (question && !window.confirm(question)) event.preventDefault();
+  });
+  document.addEventListener("adaptlab:refreshed", () => showCharts("[data-follow]"));
+  document.addEventListener("visibilitychange", () => {
+    if (!document.hidden && document.body.hasAttribute("data-poll")) tick();
+  });
+  dark.addEventListener("change", () => showCharts(".chart[data-source]"));
+  let resizing = 0;
+  window.addEventListener("resize", () => {
+    window.clearTimeout(resizing);
+    resizing = window.setTimeout(fitCharts, 150);
+  });
+  window.setInterval(() => showTimes(document), 15000);
+  schedule();
+})();

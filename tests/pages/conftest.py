@@ -1,0 +1,84 @@
+"""A real server on a database of its own, made-up jobs, and a browser."""
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import uvicorn
+from playwright.sync_api import Browser, sync_playwright
+from sqlalchemy.orm import Session, sessionmaker
+from tests.pages.made_up import MadeUpWorker
+
+from adaptlab_api.app import create_app
+from adaptlab_services import tokens
+from adaptlab_services.settings import Settings
+
+CHROMIUM = Path("/usr/bin/chromium")
+# The sandbox needs rights that a container has not; the rest keeps the browser from phoning home.
+FLAGS = (
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+)
+
+
+@pytest.fixture
+def token(sessions: sessionmaker[Session], tmp_path: Path) -> str:
+    """The admin's token."""
+    path = tmp_path / "token"
+    with sessions.begin() as session:
+        tokens.ensure_admin_token(session, path)
+    return path.read_text().strip()
+
+
+@pytest.fixture
+def worker(sessions: sessionmaker[Session], token: str) -> MadeUpWorker:
+    """A live worker of the queue `cpu`, in the admin's service."""
+    with sessions.begin() as session:
+        principal = tokens.authenticate(session, token)
+    made = MadeUpWorker(sessions, principal)
+    made.come("cpu")
+    return made
+
+
+@pytest.fixture(scope="session")
+def chart_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the chart library is kept, so that it is made once for all tests."""
+    return tmp_path_factory.mktemp("charts")
+
+
+@pytest.fixture
+def server(settings: Settings, chart_cache: Path) -> Iterator[str]:
+    """The address of a running server."""
+    (settings.data_dir / "cache").symlink_to(chart_cache)
+    config = uvicorn.Config(
+        create_app(settings), host="127.0.0.1", port=0, log_level="warning", lifespan="on"
+    )
+    running = uvicorn.Server(config)
+    thread = threading.Thread(target=running.run, daemon=True)
+    thread.start()
+    deadline = time.monotonic() + 20
+    while not running.started:
+        assert thread.is_alive()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    port = running.servers[0].sockets[0].getsockname()[1]
+    yield f"http://127.0.0.1:{port}"
+    running.should_exit = True
+    thread.join(20)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """Debian's Chromium; without it, tests skip on a laptop and fail in CI."""
+    if not CHROMIUM.exists():
+        missing = f"Chromium is not installed at {CHROMIUM}; `apt-get install chromium`."
+        if os.environ.get("CI") == "true":
+            pytest.fail(missing)
+        pytest.skip(missing)
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        yield launched
+        launched.close()

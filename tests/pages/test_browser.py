@@ -1,0 +1,205 @@
+"""The pages as a person meets them: in a real browser, against a real server."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, Request, ViewportSize, expect
+from tests.pages.made_up import ADAPTATION, PRETRAINING, MadeUpWorker, some_jobs
+
+from adaptlab_services.job_views import JobView
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
+
+HOSTILE = "<script>document.title='owned'</script><img src=x onerror=alert(1)> \u202eRTL 😀"
+WIDE: ViewportSize = {"width": 1280, "height": 900}
+NARROW: ViewportSize = {"width": 400, "height": 800}
+
+
+@dataclass
+class Visitor:
+    """A person at a browser, and everything that went wrong behind their back."""
+
+    page: Page
+    server: str
+    token: str
+    faults: list[str] = field(default_factory=list)
+
+    def sign_in(self, path: str = "/") -> None:
+        self.page.goto(self.server + path)
+        self.page.get_by_label("Access token").fill(self.token)
+        self.page.get_by_role("button", name="Sign in").click()
+        self.page.wait_for_url(self.server + path)
+
+    def open_job(self, job: JobView) -> None:
+        self.page.goto(f"{self.server}/jobs/{job.id}")
+
+    def note_console(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            self.faults.append(f"console {message.type}: {message.text}")
+
+    def note_dialog(self, dialog: Dialog) -> None:
+        self.faults.append(f"a dialog opened: {dialog.message}")
+        dialog.dismiss()
+
+    def note_request(self, request: Request) -> None:
+        if not request.url.startswith(self.server):
+            self.faults.append(f"request to another site: {request.url}")
+
+
+@pytest.fixture
+def visitor(browser: Browser, server: str, token: str) -> Iterator[Visitor]:
+    context = browser.new_context(viewport=WIDE)
+    page = context.new_page()
+    page.set_default_timeout(15_000)
+    expect.set_options(timeout=15_000)
+    made = Visitor(page, server, token)
+    page.on("console", made.note_console)
+    page.on("pageerror", lambda error: made.faults.append(f"script error: {error}"))
+    page.on("request", made.note_request)
+    page.on("dialog", made.note_dialog)
+    yield made
+    context.close()
+    assert made.faults == []
+
+
+def test_signing_in_leads_where_one_wanted_to_go_and_out_again(visitor: Visitor):
+    visitor.sign_in("/base-models")
+    expect(visitor.page.get_by_role("heading", name="Base models", exact=True)).to_be_visible()
+    cookie = next(c for c in visitor.page.context.cookies() if c.get("httpOnly"))
+    assert cookie.get("sameSite") == "Lax"
+    assert visitor.token not in str(visitor.page.context.cookies())
+    visitor.page.get_by_role("button", name="Sign out").click()
+    visitor.page.wait_for_url("**/login")
+    visitor.page.goto(visitor.server + "/")
+    assert "/login?next=" in visitor.page.url
+
+
+def test_an_empty_server_tells_how_to_submit_the_first_job(visitor: Visitor):
+    visitor.sign_in()
+    expect(visitor.page.get_by_text("No jobs yet")).to_be_visible()
+    expect(visitor.page.locator("pre")).to_contain_text(f"curl {visitor.server}/v1/jobs")
+
+
+def test_the_list_shows_every_state_and_filters(visitor: Visitor, worker: MadeUpWorker):
+    some_jobs(worker)
+    visitor.sign_in()
+    rows = visitor.page.locator("table.jobs tbody tr")
+    expect(rows).to_have_count(7)
+    expect(rows.filter(has_text="Full fine-tuning")).to_contain_text("94.6")
+    expect(visitor.page.get_by_text("No live worker serves the queue “gpu”")).to_be_visible()
+    visitor.page.get_by_label("State").select_option("failed")
+    visitor.page.wait_for_url("**state=failed**")
+    expect(rows).to_have_count(1)
+    expect(rows).to_contain_text("Soft prompt")
+
+
+def test_a_job_is_watched_without_reloading(visitor: Visitor, worker: MadeUpWorker):
+    worker.complete(PRETRAINING, 0.99)
+    job = worker.submit(ADAPTATION)
+    visitor.sign_in()
+    row = visitor.page.locator("table.jobs tbody tr").first
+    expect(row).to_contain_text("queued")
+    visitor.page.evaluate("window.sameDocument = true")
+    claim = worker.claim()
+    worker.train(claim, 300)
+    expect(row).to_contain_text("running")
+    expect(row).to_contain_text("30")
+    assert visitor.page.evaluate("window.sameDocument") is True
+
+    visitor.open_job(job)
+    visitor.page.evaluate("window.sameDocument = true")
+    curves = visitor.page.locator("#curves-chart")
+    expect(curves.locator("svg").first).to_be_visible()
+    drawn = int(curves.get_attribute("data-drawn") or 0)
+    worker.train(claim, 1000, start=300)
+    expect(visitor.page.get_by_text(re.compile("step 1.000 of 1.000"))).to_be_visible()
+    expect(curves).not_to_have_attribute("data-drawn", str(drawn))
+    worker.score(claim, 0.6, 0.01)
+    worker.attend(claim, learned=2)
+    worker.finish(claim)
+    expect(visitor.page.locator(".job-head .state")).to_have_text("succeeded")
+    expect(visitor.page.locator("#scores")).to_contain_text("95 % interval")
+    expect(visitor.page.locator("#attention-chart svg").first).to_be_visible()
+    assert visitor.page.evaluate("window.sameDocument") is True
+    assert visitor.page.evaluate("document.body.dataset.poll") == ""
+
+
+def test_attention_is_chosen_by_layer_and_head(visitor: Visitor, worker: MadeUpWorker):
+    worker.complete(PRETRAINING, 0.99)
+    job = worker.complete(ADAPTATION, 0.6, 0.01, learned=2)
+    visitor.sign_in()
+    visitor.open_job(job)
+    chart = visitor.page.locator("#attention-chart")
+    expect(chart).to_contain_text("after, among the content")
+    expect(chart).to_contain_text("p2")
+    before = chart.inner_html()
+    visitor.page.locator('select[name="layer"]').select_option("1")
+    expect(chart).to_have_attribute("data-drawn", "2")
+    assert chart.inner_html() != before
+    expect(visitor.page.locator("#attention tbody tr").first).to_contain_text("3.1×10⁻⁸")
+
+
+def test_a_failed_job_says_why(visitor: Visitor, worker: MadeUpWorker):
+    job = some_jobs(worker)["failed"]
+    visitor.sign_in()
+    visitor.open_job(job)
+    notice = visitor.page.locator(".notice.bad")
+    expect(notice).to_contain_text("Diverged")
+    expect(notice).to_contain_text("not finite by step 120")
+
+
+def test_a_job_is_cancelled_after_a_question(
+    browser: Browser, server: str, token: str, worker: MadeUpWorker
+):
+    worker.complete(PRETRAINING, 0.99)
+    job = worker.submit(ADAPTATION)
+    context = browser.new_context()
+    visitor = Visitor(context.new_page(), server, token)
+    visitor.sign_in()
+    visitor.open_job(job)
+    visitor.page.on("dialog", lambda dialog: dialog.accept())
+    visitor.page.get_by_role("button", name="Cancel job").click()
+    expect(visitor.page.locator(".job-head .state")).to_have_text("cancelled")
+    context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("viewport", [WIDE, NARROW], ids=["wide", "narrow"])
+def test_hostile_text_is_inert_and_nothing_overflows(
+    visitor: Visitor, worker: MadeUpWorker, viewport: ViewportSize, scheme: str
+):
+    worker.complete(PRETRAINING, 0.99)
+    labels = {"note": HOSTILE, "long": "W" * 256}
+    job = worker.submit(ADAPTATION, labels=labels)
+    worker.fail(worker.claim(), f"{HOSTILE}\n{'x' * 10_000}")
+    visitor.page.set_viewport_size(viewport)
+    visitor.page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+    visitor.sign_in()
+    for path in ("/", f"/jobs/{job.id}", "/base-models", "/methods", "/?task=%3Cscript%3E"):
+        visitor.page.goto(visitor.server + path)
+        width = visitor.page.evaluate("document.documentElement.scrollWidth")
+        assert width <= viewport["width"], path
+        assert visitor.page.title() != "owned"
+        assert visitor.page.locator("script:not([src])").count() == 0
+    visitor.open_job(job)
+    expect(visitor.page.locator(".notice.bad pre")).to_contain_text("<script>document.title")
+    expect(visitor.page.locator(".label").filter(has_text="<script>")).to_be_visible()
+
+
+def test_the_keyboard_is_enough(visitor: Visitor, worker: MadeUpWorker):
+    worker.complete(PRETRAINING, 0.99)
+    visitor.page.goto(visitor.server + "/")
+    visitor.page.keyboard.type(visitor.token)  # the field has the focus
+    visitor.page.keyboard.press("Enter")
+    visitor.page.wait_for_url(visitor.server + "/")
+    visitor.page.keyboard.press("Tab")
+    expect(visitor.page.locator(":focus")).to_have_text("Skip to the content")
+    for _ in range(12):
+        visitor.page.keyboard.press("Tab")
+        if "Pretraining" in visitor.page.locator(":focus").inner_text():
+            break
+    visitor.page.keyboard.press("Enter")
+    visitor.page.wait_for_url("**/jobs/*")
+    expect(visitor.page.get_by_role("heading", level=1)).to_have_text("Pretraining sort-asc-1l")

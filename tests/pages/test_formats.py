@@ -1,0 +1,94 @@
+from datetime import UTC, datetime
+
+import pytest
+
+from adaptlab.results import ReplicateResult
+from adaptlab_api.pages import formats
+from adaptlab_api.pages.scores import score_table, task_labels
+from adaptlab_services.results import EvaluationLinks, EvaluationView
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "–"),
+        (0.0, "0.0\xa0%"),
+        (0.0004, "< 0.1 %"),
+        (0.9996, "> 99.9 %"),
+        (1.0, "100.0\xa0%"),
+        (0.953, "95.3\xa0%"),
+    ],
+)
+def test_a_share_is_all_or_nothing_only_when_it_is(value: float | None, text: str):
+    assert formats.percent(value) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.0061, "6 ms"),
+        (59.04, "59.0 s"),
+        (200, "3 min 20 s"),
+        (7500, "2 h 5 min"),
+        (97200, "1 d 3 h"),
+    ],
+)
+def test_a_duration_has_its_two_largest_units(seconds: float, text: str):
+    assert formats.duration(seconds) == text
+
+
+def test_a_tiny_number_does_not_look_like_zero():
+    assert formats.scientific(3.1e-8) == "3.1×10⁻⁸"
+    assert formats.scientific(0.0) == "0.000"
+    assert formats.scientific(0.0231) == "0.023"
+
+
+def test_sizes_times_and_names():
+    assert [formats.size(n) for n in (500, 1536, 5 * 2**20)] == ["500 B", "1.5 KiB", "5.0 MiB"]
+    assert formats.integer(117888) == "117\u202f888"
+    assert formats.utc(datetime(2026, 11, 21, 1, 2, 3, tzinfo=UTC)) == "2026-11-21 01:02:03 UTC"
+    assert formats.method_title("lora") == "LoRA"
+    assert formats.method_title("gone_method") == "gone method"
+    assert formats.one_line({"a": 1, "nested": {"b": 2}, "text": "x"}) == "a: 1, text: x"
+
+
+def test_tasks_of_one_name_are_told_apart_by_their_knobs():
+    tasks = [{"name": "add", "k": 1, "length": 10}, {"name": "add", "k": 2, "length": 10}]
+    assert task_labels([*tasks, {"name": "sort"}]) == ["add (k = 1)", "add (k = 2)", "sort"]
+
+
+def test_scores_stand_side_by_side():
+    scored = [evaluation(r, task, c) for r, task, c in ((0, "a", 8), (0, "b", 2), (1, "a", 10))]
+    table = score_table(scored, [result(0), result(1)])
+    assert [column.task for column in table.columns] == ["a", "b"]
+    assert [row.accuracies for row in table.rows] == [(0.8, 0.2), (1.0, None)]
+    assert table.columns[0].accuracy.mean == pytest.approx(0.9)
+    assert table.columns[1].accuracy.over_items_only
+
+
+def evaluation(replicate: int, task: str, correct: int) -> EvaluationView:
+    return EvaluationView(
+        id=replicate,
+        replicate=replicate,
+        seed=replicate,
+        task={"name": task},
+        split="test",
+        correct=correct,
+        total=10,
+        accuracy=correct / 10,
+        links=EvaluationLinks(outcomes=""),
+    )
+
+
+def result(replicate: int) -> ReplicateResult:
+    return ReplicateResult(
+        replicate=replicate,
+        seed=replicate,
+        trial=0,
+        learning_rate=0.1,
+        status="completed",
+        selected=True,
+        final_loss=0.1,
+        validation_accuracy=None,
+        steps=1,
+    )
