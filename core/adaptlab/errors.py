@@ -48,3 +48,7 @@ class TrainingStopped(AdaptlabError):
 
 class BadCheckpoint(AdaptlabError):
     """A checkpoint whose tensors are missing, extra, of another shape or not finite."""
+
+
+class BadModelFolder(AdaptlabError):
+    """A folder that does not hold exactly one published model of a known family, as safetensors."""

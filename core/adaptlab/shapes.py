@@ -59,7 +59,11 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class ModelShape:
-    """The dimensions, sites and tensors of one configured model of a family."""
+    """The dimensions, sites and tensors of one configured model of a family.
+
+    `tied` maps the name of a tensor that the model does not have to the one used in its place,
+    such as the head's to the embedding's; tied tensors are counted once.
+    """
 
     family: str
     width: int
@@ -70,6 +74,7 @@ class ModelShape:
     vocabulary: int
     sites: dict[str, Site] = field(default_factory=dict[str, Site])
     tensors: dict[str, TensorShape] = field(default_factory=dict[str, TensorShape])
+    tied: dict[str, str] = field(default_factory=dict[str, str])
 
     @property
     def parameters(self) -> int:

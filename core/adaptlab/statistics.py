@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from adaptlab.distributions import beta_quantile, student_quantile
 from adaptlab.values import Value
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
@@ -75,11 +76,9 @@ def _check(correct: Sequence[int], total: Sequence[int], level: float) -> None:
 
 
 def _clopper_pearson(right: int, items: int, level: float) -> tuple[float, float]:
-    from scipy.special import betaincinv  # costs 0.2 s, which only a caller with results pays
-
     tail = (1 - level) / 2
-    low = 0.0 if right == 0 else float(betaincinv(right, items - right + 1, tail))
-    high = 1.0 if right == items else float(betaincinv(right + 1, items - right, 1 - tail))
+    low = 0.0 if right == 0 else beta_quantile(right, items - right + 1, tail)
+    high = 1.0 if right == items else beta_quantile(right + 1, items - right, 1 - tail)
     return low, high
 
 
@@ -87,9 +86,7 @@ def _student(values: Sequence[float], mean: float, level: float) -> tuple[float,
     """Student's t interval; None for one value, which has no spread."""
     if len(values) == 1:
         return None
-    from scipy.special import stdtrit  # as above
-
     freedom = len(values) - 1
     variance = math.fsum((value - mean) ** 2 for value in values) / freedom
-    reach = float(stdtrit(freedom, (1 + level) / 2)) * math.sqrt(variance / len(values))
+    reach = student_quantile(freedom, (1 + level) / 2) * math.sqrt(variance / len(values))
     return mean - reach, mean + reach

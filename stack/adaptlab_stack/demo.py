@@ -40,7 +40,7 @@ def run_demo(*, data_dir: Path, port: int | None, exit_when_done: bool) -> None:
                 raise DemoFailed(str(error)) from error
         console.print(_table(rows))
         for finding in study.findings(rows):
-            console.print(f"  {finding}")
+            console.print(f"  {finding}", highlight=False)
         seconds = time.monotonic() - begin
         console.print(f"\n{seconds:.0f} s on {study.machine(os.cpu_count() or 1)}.")
         _say_where(console, stack, picture, exit_when_done)
@@ -108,25 +108,26 @@ class _Bars:
 
 
 def _table(rows: Sequence[study.Row]) -> Table:
-    table = Table(title=f"Sorting 10 digits, {study.SEEDS} seeds, 3,200 test items each")
-    table.add_column("method")
-    table.add_column("trainable", justify="right")
+    table = Table(title=f"Sorting 10 digits: {study.SEEDS} seeds, 3,200 test items each")
+    table.add_column("method", no_wrap=True)
+    table.add_column("trainable", justify="right", no_wrap=True)
     for task in study.TASKS:
-        table.add_column(f"{task} (95 %)", justify="right")
-    table.add_column("attention moved", justify="right")
+        table.add_column(f"{task.removeprefix('sort_')} %", justify="right", no_wrap=True)
+    table.add_column("moved", justify="right", no_wrap=True)
     for row in rows:
         moved = "" if row.deviation is None else f"{row.deviation:.1e}"
         scores = [_percent(row.accuracies[task]) for task in study.TASKS]
         table.add_row(row.label, f"{row.trainable_parameters:,}", *scores, moved)
     table.caption = (
-        "Accuracy: all ten digits right; interval over seeds. Attention moved: the largest\n"
-        "deviation of layer 0's relative attention over content from the base model's."
+        "Items with all ten digits right, and a 95 % interval over seeds. Moved: the\n"
+        "largest deviation of layer 0's relative attention from the base model's."
     )
     return table
 
 
 def _percent(interval: Interval) -> str:
-    return f"{interval.mean:.1%} ({interval.low:.1%} to {interval.high:.1%})"
+    mean, low, high = (100 * share for share in (interval.mean, interval.low, interval.high))
+    return f"{mean:.1f} ({low:.1f} to {high:.1f})"
 
 
 def _say_where(console: Console, stack: Stack, picture: Path, stopping: bool) -> None:

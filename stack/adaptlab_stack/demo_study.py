@@ -149,8 +149,8 @@ def findings(rows: Sequence[Row]) -> Iterator[str]:
         if score.high > 0.1 and score.low < 0.9:
             learned = "partly learned"
         moved = (
-            "without moving its first layer's relative attention"
+            "without moving the first layer's attention"
             if row.deviation < 1e-9
-            else f"moving its first layer's relative attention by up to {row.deviation:.2f}"
+            else f"moving the first layer's attention by up to {row.deviation:.2f}"
         )
         yield f"{row.label} {learned} the descending order, {moved}."

@@ -233,7 +233,7 @@ def _facts(job: "Job") -> list[tuple[str, object]]:
 
 
 def _scores(evaluations: Sequence["Evaluation"]) -> list[list[object]]:
-    from adaptlab.statistics import seed_interval  # scipy, for those who look at scores
+    from adaptlab.statistics import seed_interval
 
     rows: list[list[object]] = []
     for task in dict.fromkeys((e.task_name, e.split) for e in evaluations):

@@ -24,15 +24,34 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return product.view(*x.shape[:-1], outputs)
 
 
-def layer_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+def layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None, epsilon: float = 1e-5) -> Tensor:
     """Normalise the last axis of x [R, ..., C], then scale by [G, C] and shift by [G', C]."""
     groups, width = weight.shape
-    if groups == bias.shape[0] == 1:
-        return functional.layer_norm(x, (width,), weight[0], bias[0])
-    normal = functional.layer_norm(x, (width,)).view(groups, -1, width)
-    if groups != bias.shape[0]:
-        return _add((normal * weight.unsqueeze(1)).view(x.shape), bias)
-    return torch.addcmul(bias.unsqueeze(1), normal, weight.unsqueeze(1)).view(x.shape)
+    if groups == 1 and (bias is None or bias.shape[0] == 1):
+        shift = None if bias is None else bias[0]
+        return functional.layer_norm(x, (width,), weight[0], shift, epsilon)
+    normal = functional.layer_norm(x, (width,), eps=epsilon)
+    if bias is None or groups != bias.shape[0]:
+        scaled = _scale(normal, weight)
+        return scaled if bias is None else _add(scaled, bias)
+    rows = normal.view(groups, -1, width)
+    return torch.addcmul(bias.unsqueeze(1), rows, weight.unsqueeze(1)).view(x.shape)
+
+
+def rms_norm(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
+    """Divide the last axis of x [R, ..., C] by its root mean square, then scale by [G, C].
+
+    Nothing is shifted and no mean taken away (Zhang, Sennrich 2019).
+    """
+    groups, width = weight.shape
+    if groups == 1:
+        return functional.rms_norm(x, (width,), weight[0], epsilon)
+    return _scale(functional.rms_norm(x, (width,), eps=epsilon), weight)
+
+
+def _scale(x: Tensor, weight: Tensor) -> Tensor:
+    """Multiply x [R, ..., C] by weight [G, C]."""
+    return (x.reshape(len(weight), -1, x.shape[-1]) * weight.unsqueeze(1)).view(x.shape)
 
 
 def _add(x: Tensor, bias: Tensor) -> Tensor:

@@ -94,12 +94,12 @@ def train(plan: Plan, model: Model, trainables: Trainables, observer: Observer) 
     window = torch.zeros(replicates, dtype=torch.float64, device=plan.device)
     curve = _Curve(observer, training.steps, outcome, window)
     rates = plan.replicate_rates
-    for step, items in enumerate(_batches(plan) if trainables.tensors else ()):
-        losses = _losses(plan, model, items)
-        gradient = trainables.gradient(losses.sum())
+    for step, items in enumerate(batches(plan) if trainables.tensors else ()):
+        replicate_losses = losses(plan, model, items)
+        gradient = trainables.gradient(replicate_losses.sum())
         factor = schedule_factor(step, training.steps, training.warmup_fraction, training.schedule)
         optimiser.step(gradient, rates * factor)
-        curve.add(losses.detach(), step + 1)
+        curve.add(replicate_losses.detach(), step + 1)
         observer.emit(Progress(phase="training", step=step + 1, total=training.steps))
         if observer.should_stop():
             raise TrainingStopped(f"Stopped after step {step + 1} as asked.")
@@ -107,7 +107,7 @@ def train(plan: Plan, model: Model, trainables: Trainables, observer: Observer) 
     return outcome
 
 
-def _batches(plan: Plan) -> Iterator[Items]:
+def batches(plan: Plan) -> Iterator[Items]:
     """The items of every step for every replicate; the trials of a seed see the same.
 
     Items of several steps are made at once, because making few costs as much as making many.
@@ -125,10 +125,10 @@ def _batches(plan: Plan) -> Iterator[Items]:
             )
 
 
-def _losses(plan: Plan, model: Model, items: Items) -> Tensor:
+def losses(plan: Plan, model: Model, items: Items) -> Tensor:
     """The mean cross-entropy over answer tokens for every replicate, [R]."""
     logits = model.logits(items.tokens, target_rows(plan.task))
-    losses = functional.cross_entropy(
+    found = functional.cross_entropy(
         logits.flatten(0, 2), items.targets.flatten(), reduction="none"
     )
-    return losses.view(plan.replicates, -1).mean(1)
+    return found.view(plan.replicates, -1).mean(1)

@@ -4,12 +4,11 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field
 
+from adaptlab.decoder import DecoderLayout, heads_problems
 from adaptlab.errors import Problem
 from adaptlab.family import FAMILIES, Family
-from adaptlab.shapes import Initialiser, ModelShape, Site, TensorShape
+from adaptlab.shapes import ModelShape
 from adaptlab.values import AUTO, Auto
-
-_ZEROS, _ONES = Initialiser("zeros"), Initialiser("ones")
 
 
 @FAMILIES.register("minigpt")
@@ -42,83 +41,20 @@ class MiniGPT(Family):
         )
 
     def problems(self) -> tuple[Problem, ...]:
-        if self.width % self.heads == 0:
-            return ()
-        divisors = tuple(h for h in range(1, self.width + 1) if self.width % h == 0)
-        return (
-            Problem(
-                pointer="/family/heads",
-                code="not_a_divisor",
-                detail=f"{self.heads} heads do not divide the width {self.width}.",
-                allowed=divisors,
-                nearest=tuple(sorted(divisors, key=lambda h: abs(h - self.heads))[:2]),
-            ),
-        )
+        return heads_problems(self.heads, self.width)
 
     def shape(self) -> ModelShape:
         assert isinstance(self.vocabulary, int)
         assert isinstance(self.context, int)
-        sites: dict[str, Site] = {"embed": Site("embed", "embedding", self.vocabulary, self.width)}
-        tensors = {
-            "embed.weight": self._matrix(self.vocabulary, self.width, decays=False),
-            "positions.weight": self._matrix(self.context, self.width, decays=False),
-        }
-        for layer in range(self.layers):
-            sites |= self._block_sites(layer)
-            tensors |= self._block_tensors(layer)
-        sites["unembed"] = Site("unembed", "linear", self.width, self.vocabulary)
-        tensors |= self._norm("final_norm")
-        tensors["unembed.weight"] = self._matrix(self.vocabulary, self.width)
-        return ModelShape(
+        return DecoderLayout(
             family=self.name,
-            width=self.width,
             layers=self.layers,
             heads=self.heads,
+            width=self.width,
+            query_width=self.width,
             key_value_width=self.width,
+            hidden=4 * self.width,
             context=self.context,
             vocabulary=self.vocabulary,
-            sites=sites,
-            tensors=tensors,
-        )
-
-    def _block_sites(self, layer: int) -> dict[str, Site]:
-        block, width, hidden = f"blocks.{layer}", self.width, 4 * self.width
-        sites = [
-            Site(f"{block}.attn.input", "attention_input", width, width, layer),
-            Site(f"{block}.attn.kv", "attention_keys_values", width, width, layer),
-            *(Site(f"{block}.attn.{part}", "linear", width, width, layer) for part in "qkvo"),
-            Site(f"{block}.attn.mix", "attention_mix", width, width, layer),
-            Site(f"{block}.attn", "sublayer", width, width, layer),
-            Site(f"{block}.mlp.up", "linear", width, hidden, layer),
-            Site(f"{block}.mlp.down", "linear", hidden, width, layer),
-            Site(f"{block}.mlp", "sublayer", width, width, layer),
-        ]
-        return {site.name: site for site in sites}
-
-    def _block_tensors(self, layer: int) -> dict[str, TensorShape]:
-        block, width, hidden = f"blocks.{layer}", self.width, 4 * self.width
-        residual = 0.02 / (2 * self.layers) ** 0.5
-        tensors = self._norm(f"{block}.attn.norm") if self.attention_norm else {}
-        for part in "qkv":
-            tensors |= self._linear(f"{block}.attn.{part}", width, width, 0.02)
-        tensors |= self._linear(f"{block}.attn.o", width, width, residual)
-        tensors |= self._norm(f"{block}.mlp.norm")
-        tensors |= self._linear(f"{block}.mlp.up", hidden, width, 0.02)
-        tensors |= self._linear(f"{block}.mlp.down", width, hidden, residual)
-        return tensors
-
-    @staticmethod
-    def _matrix(rows: int, columns: int, std: float = 0.02, *, decays: bool = True) -> TensorShape:
-        return TensorShape((rows, columns), Initialiser("normal", std), decays)
-
-    def _linear(self, name: str, outputs: int, inputs: int, std: float) -> dict[str, TensorShape]:
-        return {
-            f"{name}.weight": self._matrix(outputs, inputs, std),
-            f"{name}.bias": TensorShape((outputs,), _ZEROS, decays=False, role="bias"),
-        }
-
-    def _norm(self, name: str) -> dict[str, TensorShape]:
-        return {
-            f"{name}.weight": TensorShape((self.width,), _ONES, decays=False, role="norm_scale"),
-            f"{name}.bias": TensorShape((self.width,), _ZEROS, decays=False, role="norm_shift"),
-        }
+            attention_norm=self.attention_norm,
+        ).shape()

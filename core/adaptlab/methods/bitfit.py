@@ -2,6 +2,7 @@
 
 from typing import ClassVar, Literal
 
+from adaptlab.errors import Problem
 from adaptlab.method import METHODS, AttentionClaim, Method
 from adaptlab.shapes import ModelShape, TensorShape
 
@@ -22,3 +23,18 @@ class BitFit(Method):
 
     def tensors(self, shape: ModelShape) -> dict[str, TensorShape]:
         return shape.copies("bias", "norm_shift")
+
+    def problems(self, shape: ModelShape) -> tuple[Problem, ...]:
+        if self.tensors(shape):
+            return ()
+        return (
+            Problem(
+                pointer="/method/name",
+                code="no_biases",
+                detail=(
+                    f"This {shape.family} has no bias that bitfit could train; layernorm_tuning "
+                    "trains the scales of its norms."
+                ),
+                nearest=("layernorm_tuning",),
+            ),
+        )

@@ -1,5 +1,6 @@
 """Only the output head is trained."""
 
+from dataclasses import replace
 from typing import ClassVar, Literal
 
 from adaptlab.method import METHODS, AttentionClaim, Method
@@ -8,7 +9,10 @@ from adaptlab.shapes import ModelShape, TensorShape
 
 @METHODS.register("head_only")
 class HeadOnly(Method):
-    """Train a copy of the matrix that turns the last hidden states into logits."""
+    """Train a copy of the matrix that turns the last hidden states into logits.
+
+    A head that is tied to the embedding is untied: its copy is trained, the embedding stays.
+    """
 
     title: ClassVar[str] = "Head only"
     summary: ClassVar[str] = "Only the output head is trained: a linear probe of the last layer."
@@ -21,5 +25,7 @@ class HeadOnly(Method):
     name: Literal["head_only"] = "head_only"
 
     def tensors(self, shape: ModelShape) -> dict[str, TensorShape]:
-        head = shape.copies("weight", "bias")
-        return {name: tensor for name, tensor in head.items() if name.startswith("unembed.")}
+        copies = shape.copies("weight", "bias")
+        head = {name: tensor for name, tensor in copies.items() if name.startswith("unembed.")}
+        tied = {name: copies[source] for name, source in shape.tied.items()}
+        return head | {name: replace(tensor, decays=True) for name, tensor in tied.items()}

@@ -1,0 +1,87 @@
+"""What a good PyTorch user would write for one model: the loop that the engine is measured against.
+
+`nn.Module`, fused QKV, the library's attention, AdamW and clipping; the same data maker as the
+engine, so that only the training is compared. With a prefix, pad positions are carried through
+the batch and all gradients are computed, as the published code does.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from adaptlab.engine.digits import make_items, target_rows
+from adaptlab.task import DigitTask
+
+
+class Block(nn.Module):
+    """Pre-norm attention and MLP."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.first_norm, self.second_norm = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x: Tensor, prefix: Tensor | None = None) -> Tensor:
+        """X [B, T, C]; a prefix [P, C] takes the place of the first rows of attention's input."""
+        source = x
+        if prefix is not None:
+            rows = prefix.expand(len(x), -1, -1)
+            source = torch.cat([rows, x[:, prefix.shape[0] :]], 1)
+        q, k, v = (
+            part.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            for part in self.qkv(self.first_norm(source)).chunk(3, -1)
+        )
+        mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(mixed.transpose(1, 2).flatten(-2))
+        hidden = functional.gelu(self.up(self.second_norm(x)), approximate="tanh")
+        return x + self.down(hidden)
+
+
+class PlainModel(nn.Module):
+    """Token and position embeddings, blocks, norm and head."""
+
+    def __init__(self, layers: int, heads: int, width: int, vocabulary: int, context: int) -> None:
+        super().__init__()
+        self.tokens, self.positions = nn.Embedding(vocabulary, width), nn.Embedding(context, width)
+        self.blocks = nn.ModuleList(Block(width, heads) for _ in range(layers))
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary, bias=False)
+
+    def forward(self, tokens: Tensor, prefixes: Tensor | None = None) -> Tensor:
+        """Logits [B, T, V] for tokens [B, T]; prefixes are [L, P, C]."""
+        x = self.tokens(tokens) + self.positions.weight[: tokens.shape[1]]
+        for index, block in enumerate(self.blocks):
+            x = block(x, None if prefixes is None else prefixes[index])
+        return self.head(self.norm(x))
+
+
+class PlainLoop:
+    """One model trained step by step."""
+
+    def __init__(
+        self, task: DigitTask, layers: int, heads: int, width: int, *, batch: int, prefix: int = 0
+    ) -> None:
+        context = task.sequence_length() + prefix
+        self.task, self.batch, self.pads = task, batch, prefix
+        self.model = PlainModel(layers, heads, width, task.vocabulary(), context)
+        self.prefixes = nn.Parameter(torch.randn(layers, prefix, width)) if prefix else None
+        trained = [self.prefixes] if self.prefixes is not None else list(self.model.parameters())
+        self.optimiser = torch.optim.AdamW(trained, 1e-3, betas=(0.9, 0.95), weight_decay=0.1)
+        self.trained, self.taken = trained, 0
+
+    def step(self) -> None:
+        """One step on fresh items."""
+        seeds = torch.tensor([self.taken])
+        items = make_items(self.task, "train", seeds, self.taken * self.batch, self.batch)
+        self.taken += 1
+        pads = torch.zeros(self.batch, self.pads, dtype=torch.int64)
+        tokens = torch.cat([pads, items.tokens[0]], 1)
+        rows = target_rows(self.task)
+        logits = self.model(tokens, self.prefixes)[:, self.pads + rows.start :]
+        loss = functional.cross_entropy(logits.flatten(0, 1), items.targets[0].flatten())
+        self.optimiser.zero_grad()
+        self.model.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.trained, 1.0)
+        self.optimiser.step()

@@ -1,0 +1,135 @@
+"""What decoder families declare alike: the sites and tensors of a pre-norm causal decoder."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from adaptlab.errors import Problem
+from adaptlab.shapes import Initialiser, ModelShape, Site, TensorShape
+
+BLOCK_PARTS = ("attn.q", "attn.k", "attn.v", "attn.o", "mlp.up", "mlp.gate", "mlp.down")
+SPREAD = 0.02  # standard deviation of initial weights (Radford et al. 2019)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecoderLayout:
+    """The dimensions of a decoder and which of the optional tensors it has.
+
+    `query_width` is heads times head size, `key_value_width` the same over the heads of keys and
+    values; `biased` holds the parts of a block that add a bias. A tied head multiplies by the
+    embedding and has no tensor of its own.
+    """
+
+    family: str
+    layers: int
+    heads: int
+    width: int
+    query_width: int
+    key_value_width: int
+    hidden: int
+    context: int
+    vocabulary: int
+    biased: frozenset[str] = frozenset(BLOCK_PARTS)
+    attention_norm: bool = True
+    norm_shifts: bool = True
+    learned_positions: bool = True
+    gated: bool = False
+    tied_head: bool = False
+
+    def shape(self) -> ModelShape:
+        """Sites and tensors in forward order."""
+        sites: dict[str, Site] = {"embed": Site("embed", "embedding", self.vocabulary, self.width)}
+        tensors = {"embed.weight": _matrix(self.vocabulary, self.width, decays=False)}
+        if self.learned_positions:
+            tensors["positions.weight"] = _matrix(self.context, self.width, decays=False)
+        for layer in range(self.layers):
+            sites |= {site.name: site for site in self._block_sites(layer)}
+            tensors |= self._block_tensors(layer)
+        sites["unembed"] = Site("unembed", "linear", self.width, self.vocabulary)
+        tensors |= self._norm("final_norm")
+        if not self.tied_head:
+            tensors["unembed.weight"] = _matrix(self.vocabulary, self.width)
+        return ModelShape(
+            family=self.family,
+            width=self.width,
+            layers=self.layers,
+            heads=self.heads,
+            key_value_width=self.key_value_width,
+            context=self.context,
+            vocabulary=self.vocabulary,
+            sites=sites,
+            tensors=tensors,
+            tied={"unembed.weight": "embed.weight"} if self.tied_head else {},
+        )
+
+    def _parts(self) -> dict[str, tuple[int, int]]:
+        """Inputs and outputs of the linear parts of a block."""
+        width, hidden = self.width, self.hidden
+        parts = {
+            "attn.q": (width, self.query_width),
+            "attn.k": (width, self.key_value_width),
+            "attn.v": (width, self.key_value_width),
+            "attn.o": (self.query_width, width),
+            "mlp.up": (width, hidden),
+            "mlp.gate": (width, hidden),
+            "mlp.down": (hidden, width),
+        }
+        return parts if self.gated else {n: p for n, p in parts.items() if n != "mlp.gate"}
+
+    def _block_sites(self, layer: int) -> Iterator[Site]:
+        block, width = f"blocks.{layer}", self.width
+        linear = {n: Site(f"{block}.{n}", "linear", *p, layer) for n, p in self._parts().items()}
+        yield Site(f"{block}.attn.input", "attention_input", width, width, layer)
+        yield Site(f"{block}.attn.kv", "attention_keys_values", width, self.key_value_width, layer)
+        yield from (site for name, site in linear.items() if name.startswith("attn."))
+        yield Site(f"{block}.attn.mix", "attention_mix", self.query_width, self.query_width, layer)
+        yield Site(f"{block}.attn", "sublayer", width, width, layer)
+        yield from (site for name, site in linear.items() if name.startswith("mlp."))
+        yield Site(f"{block}.mlp", "sublayer", width, width, layer)
+
+    def _block_tensors(self, layer: int) -> dict[str, TensorShape]:
+        block = f"blocks.{layer}"
+        residual = SPREAD / (2 * self.layers) ** 0.5  # every block adds twice to the stream
+        tensors = self._norm(f"{block}.attn.norm") if self.attention_norm else {}
+        for part, (inputs, outputs) in self._parts().items():
+            if part == "mlp.up":
+                tensors |= self._norm(f"{block}.mlp.norm")
+            spread = residual if part in ("attn.o", "mlp.down") else SPREAD
+            tensors[f"{block}.{part}.weight"] = _matrix(outputs, inputs, spread)
+            if part in self.biased:
+                tensors[f"{block}.{part}.bias"] = TensorShape(
+                    (outputs,), Initialiser("zeros"), decays=False, role="bias"
+                )
+        return tensors
+
+    def _norm(self, name: str) -> dict[str, TensorShape]:
+        shape = (self.width,)
+        scale = TensorShape(shape, Initialiser("ones"), decays=False, role="norm_scale")
+        shift = TensorShape(shape, Initialiser("zeros"), decays=False, role="norm_shift")
+        return {f"{name}.weight": scale} | ({f"{name}.bias": shift} if self.norm_shifts else {})
+
+
+def _matrix(rows: int, columns: int, spread: float = SPREAD, *, decays: bool = True) -> TensorShape:
+    return TensorShape((rows, columns), Initialiser("normal", spread), decays)
+
+
+def heads_problems(heads: int, width: int) -> tuple[Problem, ...]:
+    """The fault of heads that do not share a width evenly, if there is one."""
+    return divisor_problems("/family/heads", "heads", heads, "the width", width)
+
+
+def divisor_problems(
+    pointer: str, noun: str, count: int, whole: str, size: int
+) -> tuple[Problem, ...]:
+    """The fault of a count that does not divide a size, with every count that does."""
+    if size % count == 0:
+        return ()
+    divisors = tuple(d for d in range(1, size + 1) if size % d == 0)
+    return (
+        Problem(
+            pointer=pointer,
+            code="not_a_divisor",
+            detail=f"{count} {noun} do not divide {whole} {size}.",
+            allowed=divisors,
+            nearest=tuple(sorted(divisors, key=lambda d: abs(d - count))[:2]),
+        ),
+    )

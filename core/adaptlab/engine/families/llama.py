@@ -1,0 +1,57 @@
+"""The forward pass of Llama and its like."""
+
+import math
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from adaptlab.engine import grouped
+from adaptlab.engine.attachments import Attachments
+from adaptlab.engine.decoder import Decoder, decode, swiglu_hidden
+from adaptlab.engine.plugins import ENGINE_FAMILIES, PatternRecorder
+from adaptlab.families.llama import Llama, Llama3Scaling
+
+
+@ENGINE_FAMILIES.register("llama")
+def forward(
+    family: Llama,
+    weights: Mapping[str, Tensor],
+    tokens: Tensor,
+    attachments: Attachments,
+    rows: slice,
+    recorder: PatternRecorder | None = None,
+) -> Tensor:
+    """Logits [R, B, rows, V] for tokens [R, B, T]."""
+    decoder = Decoder(
+        layers=family.layers,
+        heads=family.heads,
+        key_value_heads=family.key_value_heads,
+        norm=lambda x, scale, _: grouped.rms_norm(x, scale, family.norm_epsilon),
+        hidden=swiglu_hidden,
+        frequencies=rotary_frequencies(family),
+    )
+    return decode(decoder, weights, tokens, attachments, rows, recorder)
+
+
+def rotary_frequencies(family: Llama) -> tuple[float, ...]:
+    """Radians a position for each pair of features of a head: base^(-2i/D), then scaled."""
+    size, scaling = family.head_size, family.rotary_scaling
+    assert isinstance(size, int)
+    plain = tuple(family.rotary_base ** (-pair / size) for pair in range(0, size, 2))
+    if scaling is None:
+        return plain
+    if isinstance(scaling, Llama3Scaling):
+        return tuple(_llama3(frequency, scaling) for frequency in plain)
+    return tuple(frequency / scaling.factor for frequency in plain)
+
+
+def _llama3(frequency: float, scaling: Llama3Scaling) -> float:
+    """The frequency, slowed as far as its turn takes longer than the original context allows."""
+    low, high = scaling.low_frequency_factor, scaling.high_frequency_factor
+    turns = scaling.original_context * frequency / (2 * math.pi)  # within the original context
+    if turns > high:
+        return frequency
+    if turns < low:
+        return frequency / scaling.factor
+    kept = (turns - low) / (high - low)
+    return (1 - kept) * frequency / scaling.factor + kept * frequency

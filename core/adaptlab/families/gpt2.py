@@ -1,0 +1,126 @@
+"""GPT-2, of any size, and its published weights."""
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import Field
+
+from adaptlab.decoder import DecoderLayout, heads_problems
+from adaptlab.errors import Problem
+from adaptlab.family import FAMILIES
+from adaptlab.huggingface import PublishedConfig, PublishedFamily, PublishedTensor
+from adaptlab.shapes import ModelShape
+from adaptlab.values import AUTO, Auto
+
+
+class _Config(PublishedConfig):
+    """`config.json` of a GPT2LMHeadModel; what is absent has the value of `transformers`."""
+
+    n_layer: int
+    n_head: int
+    n_embd: int
+    n_inner: int | None = None
+    n_positions: int
+    vocab_size: int
+    layer_norm_epsilon: float = 1e-5
+    activation_function: Literal["gelu_new", "gelu_pytorch_tanh"] = "gelu_new"
+    tie_word_embeddings: bool = True
+    scale_attn_weights: Literal[True] = True
+    scale_attn_by_inverse_layer_idx: Literal[False] = False
+    add_cross_attention: Literal[False] = False
+
+
+@FAMILIES.register("gpt2")
+class GPT2(PublishedFamily):
+    """A pre-norm decoder with learned positions, biases everywhere and a tied head.
+
+    `hidden` is the width of the MLP, four times the width when `auto`.
+    """
+
+    title: ClassVar[str] = "GPT-2"
+    summary: ClassVar[str] = "GPT-2 and its published weights: learned positions, tied head."
+    reference: ClassVar[str] = "Radford et al. (2019)"
+    default_learning_rate: ClassVar[float] = 3e-3
+    default_weight_decay: ClassVar[float] = 0.1
+    architectures: ClassVar[tuple[str, ...]] = ("GPT2LMHeadModel",)
+    prefix: ClassVar[str] = "transformer."
+    buffers: ClassVar[tuple[str, ...]] = (".attn.bias", ".attn.masked_bias")
+
+    name: Literal["gpt2"] = "gpt2"
+    layers: int = Field(default=2, ge=1, le=128)
+    heads: int = Field(default=2, ge=1, le=256)
+    width: int = Field(default=96, ge=1, le=16384)
+    hidden: Annotated[int, Field(ge=1, le=131072)] | Auto = AUTO
+    tied_head: bool = True
+    norm_epsilon: float = Field(default=1e-5, gt=0, le=1)
+    vocabulary: Annotated[int, Field(ge=1, le=10**7)] | Auto = AUTO
+    context: Annotated[int, Field(ge=1, le=10**6)] | Auto = AUTO
+
+    def resolved(self, vocabulary: int, context: int) -> Self:
+        return self.model_copy(
+            update={
+                "hidden": 4 * self.width if self.hidden == AUTO else self.hidden,
+                "vocabulary": vocabulary if self.vocabulary == AUTO else self.vocabulary,
+                "context": context if self.context == AUTO else self.context,
+            }
+        )
+
+    def problems(self) -> tuple[Problem, ...]:
+        return heads_problems(self.heads, self.width)
+
+    def shape(self) -> ModelShape:
+        assert isinstance(self.hidden, int)
+        assert isinstance(self.vocabulary, int)
+        assert isinstance(self.context, int)
+        return DecoderLayout(
+            family=self.name,
+            layers=self.layers,
+            heads=self.heads,
+            width=self.width,
+            query_width=self.width,
+            key_value_width=self.width,
+            hidden=self.hidden,
+            context=self.context,
+            vocabulary=self.vocabulary,
+            tied_head=self.tied_head,
+        ).shape()
+
+    @classmethod
+    def from_published(cls, architecture: str, config: Mapping[str, object]) -> Self:
+        given = _Config.model_validate(config)
+        return cls(
+            layers=given.n_layer,
+            heads=given.n_head,
+            width=given.n_embd,
+            hidden=4 * given.n_embd if given.n_inner is None else given.n_inner,
+            tied_head=given.tie_word_embeddings,
+            norm_epsilon=given.layer_norm_epsilon,
+            vocabulary=given.vocab_size,
+            context=given.n_positions,
+        )
+
+    def published_tensors(self) -> dict[str, PublishedTensor]:
+        tensors = {
+            "embed.weight": PublishedTensor("wte.weight"),
+            "positions.weight": PublishedTensor("wpe.weight"),
+            "final_norm.weight": PublishedTensor("ln_f.weight"),
+            "final_norm.bias": PublishedTensor("ln_f.bias"),
+            "unembed.weight": PublishedTensor("lm_head.weight"),
+        }
+        for layer in range(self.layers):
+            ours, theirs = f"blocks.{layer}", f"h.{layer}"
+            for kind in ("weight", "bias"):
+                conv = kind == "weight"  # Conv1D keeps its matrices as [inputs, outputs]
+                for part, letter in enumerate("qkv"):
+                    fused = PublishedTensor(f"{theirs}.attn.c_attn.{kind}", conv, part, 3)
+                    tensors[f"{ours}.attn.{letter}.{kind}"] = fused
+                for mine, other in (
+                    ("attn.o", "attn.c_proj"),
+                    ("mlp.up", "mlp.c_fc"),
+                    ("mlp.down", "mlp.c_proj"),
+                ):
+                    found = PublishedTensor(f"{theirs}.{other}.{kind}", conv)
+                    tensors[f"{ours}.{mine}.{kind}"] = found
+                for mine, other in (("attn.norm", "ln_1"), ("mlp.norm", "ln_2")):
+                    tensors[f"{ours}.{mine}.{kind}"] = PublishedTensor(f"{theirs}.{other}.{kind}")
+        return tensors

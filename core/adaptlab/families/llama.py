@@ -1,0 +1,311 @@
+"""Llama and the published models built like it: Mistral, Qwen2, SmolLM."""
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal, Self, cast
+
+from pydantic import Field, model_validator
+
+from adaptlab.decoder import BLOCK_PARTS, DecoderLayout, divisor_problems, heads_problems
+from adaptlab.errors import Problem
+from adaptlab.family import FAMILIES
+from adaptlab.huggingface import PublishedConfig, PublishedFamily, PublishedTensor
+from adaptlab.shapes import ModelShape
+from adaptlab.values import AUTO, Auto, Value
+
+AttentionBiases = Literal["none", "qkv", "qkvo"]
+
+BIASED: dict[AttentionBiases, tuple[str, ...]] = {
+    "none": (),
+    "qkv": ("attn.q", "attn.k", "attn.v"),
+    "qkvo": ("attn.q", "attn.k", "attn.v", "attn.o"),
+}
+PUBLISHED_PARTS = {
+    "attn.q": "self_attn.q_proj",
+    "attn.k": "self_attn.k_proj",
+    "attn.v": "self_attn.v_proj",
+    "attn.o": "self_attn.o_proj",
+    "mlp.gate": "mlp.gate_proj",
+    "mlp.up": "mlp.up_proj",
+    "mlp.down": "mlp.down_proj",
+}
+
+
+class LinearScaling(Value):
+    """Positions are divided by `factor` before they turn anything."""
+
+    kind: Literal["linear"] = "linear"
+    factor: float = Field(ge=1)
+
+
+class Llama3Scaling(Value):
+    """Slow turns are slowed by `factor`, fast ones kept, those between blended (Llama 3.1).
+
+    A turn is slow when it takes more than `original_context` / `low_frequency_factor` positions,
+    fast when less than `original_context` / `high_frequency_factor`.
+    """
+
+    kind: Literal["llama3"] = "llama3"
+    factor: float = Field(ge=1)
+    low_frequency_factor: float = Field(gt=0)
+    high_frequency_factor: float = Field(gt=0)
+    original_context: int = Field(ge=1)
+
+    @model_validator(mode="after")
+    def _fast_is_above_slow(self) -> Self:
+        if self.high_frequency_factor <= self.low_frequency_factor:
+            raise ValueError("high_frequency_factor must be above low_frequency_factor")
+        return self
+
+
+RotaryScaling = Annotated[LinearScaling | Llama3Scaling, Field(discriminator="kind")]
+
+
+@FAMILIES.register("llama")
+class Llama(PublishedFamily):
+    """A pre-norm decoder with RMSNorm, rotary positions, grouped queries and a SwiGLU MLP.
+
+    `hidden` is the width of the MLP, 8/3 of the width rounded up to a multiple of 8 when `auto`;
+    `head_size` the width over the heads when `auto`. `rotary_base` is the theta of the paper.
+    """
+
+    title: ClassVar[str] = "Llama"
+    summary: ClassVar[str] = "Llama, Mistral, Qwen2 and SmolLM weights, or such a model from here."
+    reference: ClassVar[str] = "Touvron et al. (2023); Su et al. (2021); Ainslie et al. (2023)"
+    default_learning_rate: ClassVar[float] = 3e-3
+    default_weight_decay: ClassVar[float] = 0.1
+    architectures: ClassVar[tuple[str, ...]] = (
+        "LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM",
+    )  # fmt: skip
+    prefix: ClassVar[str] = "model."
+    buffers: ClassVar[tuple[str, ...]] = (".rotary_emb.inv_freq",)
+
+    name: Literal["llama"] = "llama"
+    layers: int = Field(default=2, ge=1, le=256)
+    heads: int = Field(default=4, ge=1, le=256)
+    key_value_heads: int = Field(default=2, ge=1, le=256)
+    width: int = Field(default=96, ge=1, le=32768)
+    head_size: Annotated[int, Field(ge=2, le=1024, multiple_of=2)] | Auto = AUTO
+    hidden: Annotated[int, Field(ge=1, le=262144)] | Auto = AUTO
+    attention_biases: AttentionBiases = "none"
+    mlp_biases: bool = False
+    tied_head: bool = False
+    norm_epsilon: float = Field(default=1e-6, gt=0, le=1)
+    rotary_base: float = Field(default=10_000.0, gt=1, le=1e12)
+    rotary_scaling: RotaryScaling | None = None
+    vocabulary: Annotated[int, Field(ge=1, le=10**7)] | Auto = AUTO
+    context: Annotated[int, Field(ge=1, le=10**8)] | Auto = AUTO
+
+    def resolved(self, vocabulary: int, context: int) -> Self:
+        hidden = -(-8 * self.width // 24) * 8
+        return self.model_copy(
+            update={
+                "head_size": self._head_size(),
+                "hidden": hidden if self.hidden == AUTO else self.hidden,
+                "vocabulary": vocabulary if self.vocabulary == AUTO else self.vocabulary,
+                "context": context if self.context == AUTO else self.context,
+            }
+        )
+
+    def _head_size(self) -> int:
+        return self.width // self.heads if self.head_size == AUTO else self.head_size
+
+    def problems(self) -> tuple[Problem, ...]:
+        faults = heads_problems(self.heads, self.width) if self.head_size == AUTO else ()
+        if not faults and self._head_size() % 2:
+            faults = (self._odd_head_size(),)
+        return faults + divisor_problems(
+            "/family/key_value_heads", "heads of keys", self.key_value_heads, "heads", self.heads
+        )
+
+    def _odd_head_size(self) -> Problem:
+        size = self._head_size()
+        return Problem(
+            pointer="/family/head_size",
+            code="odd_head_size",
+            detail=f"Rotary positions turn pairs of features; a head of {size} has one left over.",
+            nearest=tuple(even for even in (size - 1, size + 1) if even > 0),
+        )
+
+    def shape(self) -> ModelShape:
+        assert isinstance(self.head_size, int)
+        assert isinstance(self.hidden, int)
+        assert isinstance(self.vocabulary, int)
+        assert isinstance(self.context, int)
+        mlp = tuple(p for p in BLOCK_PARTS if p.startswith("mlp.")) if self.mlp_biases else ()
+        return DecoderLayout(
+            family=self.name,
+            layers=self.layers,
+            heads=self.heads,
+            width=self.width,
+            query_width=self.heads * self.head_size,
+            key_value_width=self.key_value_heads * self.head_size,
+            hidden=self.hidden,
+            context=self.context,
+            vocabulary=self.vocabulary,
+            biased=frozenset(BIASED[self.attention_biases] + mlp),
+            norm_shifts=False,
+            learned_positions=False,
+            gated=True,
+            tied_head=self.tied_head,
+        ).shape()
+
+    @classmethod
+    def from_published(cls, architecture: str, config: Mapping[str, object]) -> Self:
+        given = _CONFIGS[architecture].model_validate(config)
+        return cls(
+            layers=given.num_hidden_layers,
+            heads=given.num_attention_heads,
+            key_value_heads=given.num_key_value_heads or given.num_attention_heads,
+            width=given.hidden_size,
+            head_size=given.head_dim or given.hidden_size // given.num_attention_heads,
+            hidden=given.intermediate_size,
+            attention_biases=given.attention_biases(),
+            mlp_biases=given.mlp_biases(),
+            tied_head=given.tie_word_embeddings,
+            norm_epsilon=given.rms_norm_eps,
+            rotary_base=given.rope_parameters.rope_theta,
+            rotary_scaling=given.rope_parameters.scaling(),
+            vocabulary=given.vocab_size,
+            context=min(given.max_position_embeddings, given.window()),
+        )
+
+    def published_tensors(self) -> dict[str, PublishedTensor]:
+        names = {
+            "embed.weight": "embed_tokens.weight",
+            "final_norm.weight": "norm.weight",
+            "unembed.weight": "lm_head.weight",
+        }
+        for layer in range(self.layers):
+            ours, theirs = f"blocks.{layer}", f"layers.{layer}"
+            names[f"{ours}.attn.norm.weight"] = f"{theirs}.input_layernorm.weight"
+            names[f"{ours}.mlp.norm.weight"] = f"{theirs}.post_attention_layernorm.weight"
+            for mine, other in PUBLISHED_PARTS.items():
+                for kind in ("weight", "bias"):
+                    names[f"{ours}.{mine}.{kind}"] = f"{theirs}.{other}.{kind}"
+        return {mine: PublishedTensor(other) for mine, other in names.items()}
+
+
+class _Rope(PublishedConfig):
+    """Rotary positions as `config.json` describes them."""
+
+    rope_type: Literal["default", "linear", "llama3"] = "default"
+    rope_theta: float = 10_000.0
+    partial_rotary_factor: Literal[1] | None = None
+    factor: float | None = None
+    low_freq_factor: float | None = None
+    high_freq_factor: float | None = None
+    original_max_position_embeddings: int | None = None
+
+    def scaling(self) -> LinearScaling | Llama3Scaling | None:
+        """The scaling of the family's own configuration; raises `ValidationError`."""
+        given = {"kind": self.rope_type, "factor": self.factor}
+        if self.rope_type == "linear":
+            return LinearScaling.model_validate(given)
+        if self.rope_type == "default":
+            return None
+        return Llama3Scaling.model_validate(
+            given
+            | {
+                "low_frequency_factor": self.low_freq_factor,
+                "high_frequency_factor": self.high_freq_factor,
+                "original_context": self.original_max_position_embeddings,
+            }
+        )
+
+
+class _Config(PublishedConfig):
+    """What the `config.json` of all three architectures holds.
+
+    Where something is absent, it has the value that `transformers` gives it.
+    """
+
+    num_hidden_layers: int
+    num_attention_heads: int = Field(ge=1)
+    num_key_value_heads: int | None = None
+    hidden_size: int
+    head_dim: int | None = None
+    intermediate_size: int
+    max_position_embeddings: int
+    vocab_size: int
+    rms_norm_eps: float = 1e-6
+    hidden_act: Literal["silu"] = "silu"
+    tie_word_embeddings: bool = False
+    rope_parameters: _Rope = _Rope()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_place_for_rope(cls, given: dict[str, object]) -> dict[str, object]:
+        """Before transformers 5 the base stood outside and the scaling was called `type`."""
+        found = given.get("rope_parameters")
+        if found is None:
+            base = {"rope_theta": given["rope_theta"]} if "rope_theta" in given else {}
+            found = base | _members(given.get("rope_scaling"))
+        rope = _members(found)
+        if "type" in rope:
+            rope = {"rope_type": rope["type"]} | rope
+        return {**given, "rope_parameters": rope}
+
+    def attention_biases(self) -> AttentionBiases:
+        """Which parts of attention have biases."""
+        return "none"
+
+    def mlp_biases(self) -> bool:
+        """Whether the MLP has biases."""
+        return False
+
+    def window(self) -> int:
+        """Positions within which every layer sees all that came before."""
+        return self.max_position_embeddings
+
+
+class _Llama(_Config):
+    """`config.json` of a LlamaForCausalLM."""
+
+    attention_bias: bool = False
+    mlp_bias: bool = False
+
+    def attention_biases(self) -> AttentionBiases:
+        return "qkvo" if self.attention_bias else "none"
+
+    def mlp_biases(self) -> bool:
+        return self.mlp_bias
+
+
+class _Mistral(_Config):
+    """`config.json` of a MistralForCausalLM, whose layers see a sliding window.
+
+    The context is cut to the window, because within it the window makes no difference.
+    """
+
+    num_key_value_heads: int | None = 8
+    sliding_window: int | None = 4096
+
+    def window(self) -> int:
+        return self.sliding_window or self.max_position_embeddings
+
+
+class _Qwen2(_Config):
+    """`config.json` of a Qwen2ForCausalLM, which has biases at queries, keys and values."""
+
+    num_key_value_heads: int | None = 32
+    use_sliding_window: bool = False
+    sliding_window: int | None = 4096
+
+    def attention_biases(self) -> AttentionBiases:
+        return "qkv"
+
+    def window(self) -> int:
+        used = self.sliding_window if self.use_sliding_window else None
+        return used or self.max_position_embeddings
+
+
+def _members(given: object) -> dict[str, object]:
+    """What is in a JSON object; nothing, if it is none."""
+    return cast("dict[str, object]", given) if isinstance(given, dict) else {}
+
+
+_CONFIGS: dict[str, type[_Config]] = {
+    "LlamaForCausalLM": _Llama,
+    "MistralForCausalLM": _Mistral,
+    "Qwen2ForCausalLM": _Qwen2,
+}

@@ -1,0 +1,28 @@
+"""Our quantiles against scipy's, where few and many items and seeds meet."""
+
+import pytest
+from scipy import special
+
+from adaptlab.distributions import beta_quantile, incomplete_beta, student_quantile
+
+
+@pytest.mark.parametrize("a", [0.5, 1, 3, 40, 3200, 96_000])
+@pytest.mark.parametrize("b", [0.5, 1, 2.5, 70, 3201])
+@pytest.mark.parametrize("x", [1e-6, 0.01, 0.3, 0.5, 0.97, 0.999999])
+def test_the_incomplete_beta_function(a: float, b: float, x: float):
+    assert incomplete_beta(a, b, x) == pytest.approx(special.betainc(a, b, x), rel=1e-9, abs=1e-14)
+
+
+@pytest.mark.parametrize(("a", "b"), [(1, 3200), (3200, 1), (7, 90), (2.5, 2.5), (9600, 4)])
+@pytest.mark.parametrize("probability", [0.005, 0.025, 0.5, 0.975, 0.995])
+def test_beta_quantiles(a: float, b: float, probability: float):
+    expected = special.betaincinv(a, b, probability)
+    assert beta_quantile(a, b, probability) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 4, 9, 63])
+@pytest.mark.parametrize("probability", [0.5, 0.8, 0.975, 0.9995])
+def test_student_quantiles(freedom: int, probability: float):
+    expected = special.stdtrit(freedom, probability)
+    found = student_quantile(freedom, probability)
+    assert found == pytest.approx(expected, rel=1e-8, abs=1e-6)

@@ -1,0 +1,225 @@
+"""One attempt at one job: follow the trainer, stop it when it must stop, say how it ended."""
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+from adaptlab.results import Progress
+from adaptlab_services.errors import LeaseLost, LedgerUnreachable
+from adaptlab_services.leases import Claim, Ledger
+from adaptlab_worker.errors import TrainerGone
+from adaptlab_worker.heartbeat import Heartbeat
+from adaptlab_worker.protocol import Ended, Ready, RunRequest, StopRequest
+from adaptlab_worker.recorder import Recorder
+from adaptlab_worker.scratch import AssetCache
+from adaptlab_worker.trainer_process import TrainerProcess
+
+LOOK_SECONDS = 0.05
+AGAIN_SECONDS = 0.2
+# Why a run has to stop, and the seconds that the trainer gets to do so by itself.
+Cause = Literal["lost", "cancelled", "timeout", "released", "unrecorded"]
+GRACE: Mapping[Cause, float] = {
+    "lost": 1.0,
+    "cancelled": 3.0,
+    "timeout": 3.0,
+    "released": 1.5,
+    "unrecorded": 1.0,
+}
+LONGEST_FENCE = 5.0  # seconds before the end of a lease that could not be renewed
+STOPPED = Ended(outcome="stopped")
+
+log = logging.getLogger(__name__)
+
+
+class _MustStop(Exception):
+    """The attempt has to stop before the trainer was given anything to do."""
+
+
+class Attempt:
+    """Carries out one claim with one trainer.
+
+    Args:
+        ledger: where results go.
+        claim: the job and its lease.
+        claimed_at: the monotonic time from before the claim was made.
+        heartbeat_seconds: between two renewals of the lease.
+        is_draining: whether the worker is shutting down.
+        ring: wakes the workers that serve the queues in which the end of this job makes work.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        claim: Claim,
+        claimed_at: float,
+        heartbeat_seconds: float,
+        is_draining: Callable[[], bool],
+        ring: Callable[[Sequence[str]], None],
+    ) -> None:
+        self._ledger = ledger
+        self._claim = claim
+        self._name = f"{claim.job_id}-{claim.attempt}"
+        self._is_draining = is_draining
+        self._ring = ring
+        self._heartbeat = Heartbeat(ledger, claim, claimed_at, heartbeat_seconds)
+        self._timeout_at = claimed_at + claim.max_seconds
+        self._fence = min(LONGEST_FENCE, claim.lease_seconds / 4)
+        self._cause: Cause | None = None
+        self._kill_at = 0.0
+
+    def carry_out(self, trainer: TrainerProcess, cache: AssetCache, scratch: Path) -> Ended:
+        """Run the job and write down how it ended; returns how the run itself ended."""
+        recorder = Recorder(self._ledger, self._claim, scratch)
+        self._heartbeat.start()
+        recorder.start()
+        try:
+            ended = self._run(trainer, recorder, cache, scratch)
+            self._finish_recording(recorder)
+            self._settle(ended, recorder)
+        finally:
+            recorder.abandon()
+            self._heartbeat.close()
+        return ended
+
+    def _run(
+        self, trainer: TrainerProcess, recorder: Recorder, cache: AssetCache, scratch: Path
+    ) -> Ended:
+        try:
+            bases = self._fetch_bases(cache, scratch)
+            trainer.send(
+                RunRequest(
+                    run=self._name,
+                    resolved=self._claim.resolved_spec,
+                    bases=bases,
+                    scratch=scratch,
+                )
+            )
+            return self._follow(trainer, recorder)
+        except _MustStop:
+            return STOPPED
+        except TrainerGone as gone:
+            return self._gone(gone)
+        except Exception as error:
+            log.exception("attempt %s cannot go on", self._name)
+            return _failed(f"{type(error).__name__}: {error}")
+
+    def _fetch_bases(self, cache: AssetCache, scratch: Path) -> tuple[Path, ...]:
+        """The files of the base model's replicates, in their order."""
+        files: list[Path] = []
+        for base in sorted(self._claim.bases, key=lambda weights: weights.replicate):
+            file = scratch / f"base-{base.replicate}.safetensors"
+            cache.place(base.sha256, self._fetch, file)
+            files.append(file)
+        return tuple(files)
+
+    def _fetch(self, sha256: str) -> Iterator[bytes]:
+        for chunk in self._ledger.fetch_artifact(sha256):
+            self._cause = self._why_stop(None)
+            if self._cause is not None:
+                raise _MustStop
+            yield chunk
+
+    def _follow(self, trainer: TrainerProcess, recorder: Recorder) -> Ended:
+        while True:
+            self._guard(trainer, recorder)
+            if recorder.is_behind:
+                time.sleep(LOOK_SECONDS)
+                continue
+            message = trainer.receive(LOOK_SECONDS)
+            if isinstance(message, Ended):
+                return message
+            if message is None or isinstance(message, Ready):
+                continue
+            if isinstance(message, Progress):
+                self._heartbeat.step = message.step
+            recorder.put(message)
+
+    def _guard(self, trainer: TrainerProcess, recorder: Recorder) -> None:
+        """Ask the trainer to stop when it must, and end it if it does not."""
+        cause, now = self._why_stop(recorder), time.monotonic()
+        if cause is not None and self._cause is None:
+            log.info("attempt %s has to stop: %s", self._name, cause)
+            self._kill_at = now + self._grace(cause)
+            self._cause = cause
+            trainer.send(StopRequest(run=self._name))
+        elif cause == "lost" and self._cause != "lost":
+            self._kill_at = min(self._kill_at, now + self._grace(cause))
+            self._cause = cause
+        if self._cause is not None and now >= self._kill_at:
+            trainer.kill()
+
+    def _why_stop(self, recorder: Recorder | None) -> Cause | None:
+        now = time.monotonic()
+        if self._is_lost(recorder):
+            return "lost"
+        if self._heartbeat.is_cancelled:
+            return "cancelled"
+        if self._is_draining():
+            return "released"
+        if now >= self._timeout_at:
+            return "timeout"
+        return "unrecorded" if recorder is not None and recorder.failure else None
+
+    def _is_lost(self, recorder: Recorder | None) -> bool:
+        """Whether the lease is gone, or so near its end that the trainer must be stopped first."""
+        return (
+            self._heartbeat.is_lost
+            or (recorder is not None and recorder.is_lost)
+            or time.monotonic() >= self._heartbeat.deadline - self._fence
+        )
+
+    def _grace(self, cause: Cause) -> float:
+        return min(GRACE[cause], self._fence / 2) if cause == "lost" else GRACE[cause]
+
+    def _gone(self, gone: TrainerGone) -> Ended:
+        """The trainer died: because we ended it, or by itself."""
+        if self._cause is not None:
+            return Ended(outcome="stopped", healthy=False)
+        return _failed(f"The trainer {gone} at step {self._heartbeat.step}.")
+
+    def _finish_recording(self, recorder: Recorder) -> None:
+        recorder.close()
+        while not recorder.join(LOOK_SECONDS):
+            if self._is_lost(recorder):
+                recorder.abandon()
+
+    def _settle(self, ended: Ended, recorder: Recorder) -> None:
+        """Write down how the attempt ended, again and again while the lease allows it."""
+        while not self._is_lost(recorder):
+            try:
+                queues = self._write_end(ended, recorder)
+            except LeaseLost:
+                break
+            except LedgerUnreachable as error:
+                log.warning("the end of attempt %s waits: %s", self._name, error)
+                time.sleep(AGAIN_SECONDS)
+            else:
+                log.info("attempt %s: %s %s", self._name, ended.outcome, self._cause or "")
+                self._ring(queues)
+                return
+        log.warning("attempt %s lost its lease; nothing more was written", self._name)
+
+    def _write_end(self, ended: Ended, recorder: Recorder) -> tuple[str, ...]:
+        ledger, claim = self._ledger, self._claim
+        if recorder.failure is not None:
+            error = f"Results could not be recorded: {recorder.failure}"
+            return ledger.fail(claim, "system_error", error, retry=True)
+        if ended.outcome == "finished":
+            return ledger.finish(claim)
+        if self._cause == "cancelled":
+            return ledger.stopped(claim)
+        if ended.outcome == "failed":
+            reason = ended.reason or "system_error"
+            return ledger.fail(claim, reason, ended.error or reason, retry=ended.retry)
+        if self._cause == "released":
+            return ledger.release(claim, "preempted")
+        if self._cause == "timeout":
+            error = f"The job ran for more than its max_seconds of {claim.max_seconds}; raise it."
+            return ledger.fail(claim, "timeout", error, retry=False)
+        return ledger.fail(claim, "system_error", "The run stopped unasked.", retry=True)
+
+
+def _failed(error: str) -> Ended:
+    return Ended(outcome="failed", reason="system_error", error=error, retry=True, healthy=False)

@@ -1,0 +1,66 @@
+"""Keeps one lease alive: a thread of its own that does nothing else."""
+
+import logging
+import threading
+import time
+
+from adaptlab_services.errors import LeaseLost
+from adaptlab_services.leases import Claim, Ledger
+
+AGAIN_SECONDS = 1.0  # after a heartbeat that failed; the lease is running out meanwhile
+
+log = logging.getLogger(__name__)
+
+
+class Heartbeat:
+    """Renews the lease of one claim until it is closed.
+
+    Attributes:
+        step: the training step to report, set by whoever follows the run.
+        is_cancelled: the ledger asked for a stop.
+        is_lost: another attempt may hold the job; nothing may be written any more.
+        deadline: the monotonic time at which the lease ends unless it is renewed, counted from
+            before the request that renewed it, so that the ledger's clock cannot be ahead of it.
+    """
+
+    def __init__(self, ledger: Ledger, claim: Claim, claimed_at: float, interval: float) -> None:
+        self.step = 0
+        self.is_cancelled = False
+        self.is_lost = False
+        self.deadline = claimed_at + claim.lease_seconds
+        self._ledger = ledger
+        self._claim = claim
+        self._interval = interval
+        self._closed = threading.Event()
+        self._thread = threading.Thread(
+            target=self._beat, name=f"heartbeat-{claim.job_id}", daemon=True
+        )
+
+    def start(self) -> None:
+        """Begin to renew."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Renew no more; a request under way is not waited for long."""
+        self._closed.set()
+        self._thread.join(timeout=1)
+
+    def _beat(self) -> None:
+        wait = self._interval
+        while not self.is_lost and not self._closed.wait(wait):
+            wait = self._interval if self._renew() else min(AGAIN_SECONDS, self._interval)
+
+    def _renew(self) -> bool:
+        """One heartbeat; false if the ledger could not be reached."""
+        sent_at = time.monotonic()
+        try:
+            command = self._ledger.heartbeat(self._claim, self.step)
+        except LeaseLost:
+            self.is_lost = True
+        except Exception as error:  # noqa: BLE001 - whatever it was, the next one may get through
+            log.warning("heartbeat for job %s failed: %s", self._claim.job_id, error)
+            return False
+        else:
+            self.deadline = sent_at + self._claim.lease_seconds
+            self.is_cancelled = self.is_cancelled or command == "stop"
+        return True

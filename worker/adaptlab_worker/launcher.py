@@ -1,0 +1,90 @@
+"""The worker proper: its slots, woken by the doorbell, the clock or the end of a job."""
+
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from uuid import UUID
+
+from adaptlab_services.leases import Ledger
+from adaptlab_worker.scratch import AssetCache, Scratch
+from adaptlab_worker.slot import Slot, SlotOptions
+
+log = logging.getLogger(__name__)
+
+
+class Launcher:
+    """Runs jobs in a number of slots until it is drained.
+
+    Args:
+        ledger: the door to jobs and results.
+        options: what the slots share.
+        slots: how many jobs run at the same time.
+        root: folder for scratch files and fetched weights.
+        ring: wakes other workers, by queue.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        options: SlotOptions,
+        slots: int,
+        root: Path,
+        ring: Callable[[Sequence[str]], None],
+    ) -> None:
+        self._ledger = ledger
+        self._options = options
+        self._draining = threading.Event()
+        self._registering = threading.Lock()
+        self._id: UUID | None = None
+        self._scratch = Scratch(root / "scratch")
+        cache = AssetCache(root / "weights")
+        self._slots = tuple(
+            Slot(
+                f"slot-{number}",
+                ledger,
+                self._worker_id,
+                ring,
+                options,
+                self._scratch,
+                cache,
+                self._draining,
+            )
+            for number in range(slots)
+        )
+
+    def start(self) -> None:
+        """Warm the trainers up and begin to claim."""
+        for slot in self._slots:
+            slot.start()
+
+    def ring(self) -> None:
+        """There may be work: wake the free slots; busy ones look anyway when they finish."""
+        for slot in self._slots:
+            slot.ring()
+
+    def drain(self) -> None:
+        """Claim no more, and give back the jobs that run; returns at once."""
+        self._draining.set()
+        self.ring()
+
+    def close(self, seconds: float) -> bool:
+        """Drain, wait for the slots to end, tidy up; whether all ended in time."""
+        self.drain()
+        until = time.monotonic() + seconds
+        late = [slot for slot in self._slots if not slot.join(until - time.monotonic())]
+        self._scratch.close()
+        return not late
+
+    def _worker_id(self) -> UUID:
+        """The id under which the worker is registered, with its first claim."""
+        with self._registering:
+            if self._id is None:
+                self._id = self._ledger.register_worker(
+                    socket.gethostname(), os.getpid(), self._options.queues
+                )
+                log.info("worker %s serves %s", self._id, ", ".join(self._options.queues))
+            return self._id

@@ -1,0 +1,153 @@
+"""The worker and beat as processes: put together from the settings, run, and ended in time."""
+
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from functools import partial
+from types import FrameType
+from typing import Any
+
+from celery import Celery, signals
+from celery.exceptions import SecurityWarning
+from sqlalchemy.orm import Session, sessionmaker
+
+from adaptlab_db.session import session_factory
+from adaptlab_services.doorbell import ring
+from adaptlab_services.leases import DatabaseLedger
+from adaptlab_services.settings import Settings
+from adaptlab_worker.app import (
+    MAINTENANCE_QUEUE,
+    Duties,
+    celery_app,
+    doorbell_queue,
+    pending_doorbells,
+)
+from adaptlab_worker.launcher import Launcher
+from adaptlab_worker.maintenance import Maintenance
+from adaptlab_worker.slot import SlotOptions
+from adaptlab_worker.trainer_process import TrainerOptions
+
+Ring = Callable[[Sequence[str]], None]
+
+DRAIN_SECONDS = 3.0
+EXIT_SECONDS = 3.7  # after the signal; whoever supervises us expects us to be gone in 4
+# Their lines about every message that comes and goes say nothing about jobs.
+QUIET_LOGGERS = ("celery.app.trace", "celery.worker.strategy", "celery.beat")
+
+log = logging.getLogger(__name__)
+
+
+def run_worker(slots: int, runner: str | None) -> int:
+    """Serve until a signal comes; returns the exit status.
+
+    Args:
+        slots: how many jobs run at the same time.
+        runner: what stands in for the engine, as `module:function`; for tests.
+    """
+    _set_up_logging()
+    settings = Settings()  # pyright: ignore[reportCallIssue] - from the environment
+    sessions = session_factory(settings.database_url)
+    bell = partial(ring, settings.broker_url)
+    launcher = _launcher(settings, sessions, bell, slots, runner)
+    _exit_on_early_signals()
+    try:
+        # First of all: loading torch takes the longest.
+        launcher.start()
+        return _serve(_app(settings, sessions, bell, launcher), settings.queues, launcher, slots)
+    finally:
+        launcher.close(DRAIN_SECONDS)
+
+
+def run_beat() -> None:
+    """Send the periodic messages until a signal comes."""
+    _set_up_logging()
+    settings = Settings()  # pyright: ignore[reportCallIssue] - from the environment
+    celery_app(settings).Beat(loglevel="INFO", quiet=True).run()
+
+
+def _launcher(
+    settings: Settings,
+    sessions: sessionmaker[Session],
+    bell: Ring,
+    slots: int,
+    runner: str | None,
+) -> Launcher:
+    threads = max(1, (os.cpu_count() or 1) // slots) if slots > 1 else None
+    options = SlotOptions(
+        queues=settings.queues,
+        heartbeat_seconds=settings.heartbeat_seconds,
+        poll_seconds=settings.poll_seconds,
+        trainer=TrainerOptions(threads=threads, runner=runner),
+    )
+    ledger = DatabaseLedger(sessions, settings.lease_seconds)
+    return Launcher(ledger, options, slots, settings.data_dir / "worker", bell)
+
+
+def _app(
+    settings: Settings, sessions: sessionmaker[Session], bell: Ring, launcher: Launcher
+) -> Celery:
+    def pending(queue: str) -> int:
+        return pending_doorbells(app, queue)
+
+    maintenance = Maintenance(sessions, bell, pending, pace=settings.reap_seconds / 2)
+    duties = Duties(ring=lambda _: launcher.ring(), reap=maintenance.reap, sweep=maintenance.sweep)
+    app = celery_app(settings, duties)
+    return app
+
+
+def _serve(app: Celery, queues: tuple[str, ...], launcher: Launcher, slots: int) -> int:
+    def shut_down(**_: Any) -> None:  # Celery sends what it likes
+        launcher.drain()
+        threading.Thread(target=_exit_late, daemon=True).start()
+
+    signals.worker_shutting_down.connect(shut_down, weak=False)
+    worker = app.Worker(
+        pool_cls="threads",
+        # Doorbells and periodic duties last milliseconds; jobs run in the slots' own threads.
+        concurrency=slots + 1,
+        queues=[*map(doorbell_queue, queues), MAINTENANCE_QUEUE],
+        loglevel="INFO",
+        without_gossip=True,
+        without_mingle=True,
+        without_heartbeat=True,
+        quiet=True,
+    )
+    worker.start()
+    return int(worker.exitcode or 0)
+
+
+def _exit_on_early_signals() -> None:
+    """Until Celery installs its own handlers, a signal must not end us with a job in hand."""
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        sys.exit(0)
+
+    signal.signal(signal.SIGTERM, leave)
+
+
+def _exit_late() -> None:
+    """Leave, whatever still hangs: a broker that does not answer must not keep the worker alive."""
+    time.sleep(EXIT_SECONDS)
+    log.warning("leaving without the broker's goodbye")
+    os._exit(0)
+
+
+def _set_up_logging() -> None:
+    """One format from the first line on; Celery, which would set up its own later, is told so."""
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    signals.setup_logging.connect(_keep_logging, weak=False)
+    for name in QUIET_LOGGERS:
+        logging.getLogger(name).setLevel(logging.WARNING)
+    # Celery advises against root because pickled messages could run code; ours are JSON only.
+    warnings.filterwarnings("ignore", category=SecurityWarning)
+
+
+def _keep_logging(**_: Any) -> None:  # Celery sends what it likes
+    """That somebody listens is what keeps Celery from setting up logging."""

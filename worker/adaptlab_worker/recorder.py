@@ -1,0 +1,149 @@
+"""Writes the events of one run to the ledger: in order, in batches, from a thread of its own."""
+
+import logging
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from adaptlab.results import (
+    AttentionCaptured,
+    CheckpointWritten,
+    Event,
+    Metrics,
+    Progress,
+)
+from adaptlab_services.errors import LeaseLost, LedgerUnreachable
+from adaptlab_services.leases import Claim, Ledger
+
+FLUSH_SECONDS = 0.5
+FLUSH_POINTS = 500
+MOST_WAITING = 20 * FLUSH_POINTS  # beyond this the trainer has to wait
+FIRST_PAUSE = 0.1
+LONGEST_PAUSE = 2.0
+CHUNK = 2**20  # bytes
+
+log = logging.getLogger(__name__)
+
+
+class Recorder:
+    """Takes events without delay and writes them soon.
+
+    Attributes:
+        is_lost: the ledger said that another attempt may hold the job; the rest is dropped.
+        failure: why events could not be written though the ledger was there; the rest is dropped.
+    """
+
+    def __init__(self, ledger: Ledger, claim: Claim, scratch: Path) -> None:
+        self.is_lost = False
+        self.failure: str | None = None
+        self._ledger = ledger
+        self._claim = claim
+        self._scratch = scratch
+        self._waiting: list[Event] = []
+        self._weight = 0
+        self._has_stepped = False
+        self._is_urgent = False
+        self._is_closing = False
+        self._is_abandoned = threading.Event()
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(
+            target=self._serve, name=f"recorder-{claim.job_id}", daemon=True
+        )
+
+    def start(self) -> None:
+        """Begin to write."""
+        self._thread.start()
+
+    def put(self, event: Event) -> None:
+        """Take an event."""
+        with self._changed:
+            self._waiting.append(event)
+            self._weight += len(event.points) if isinstance(event, Metrics) else 1
+            if self._is_first_step(event) or self._weight >= FLUSH_POINTS:
+                self._is_urgent = True
+                self._changed.notify()
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether so much waits that no more should be put in for now."""
+        return self._weight >= MOST_WAITING
+
+    def close(self) -> None:
+        """Write what is left and end; `join` waits for that."""
+        with self._changed:
+            self._is_closing = True
+            self._changed.notify()
+
+    def abandon(self) -> None:
+        """Write nothing more, and end."""
+        self._is_abandoned.set()
+        self.close()
+
+    def join(self, seconds: float) -> bool:
+        """Wait for the end; whether it came in time."""
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def _is_first_step(self, event: Event) -> bool:
+        """The first step is what people wait for; it is told at once."""
+        if self._has_stepped or not isinstance(event, Progress) or event.step < 1:
+            return False
+        self._has_stepped = True
+        return True
+
+    def _serve(self) -> None:
+        is_last = False
+        while not is_last:
+            batch, is_last = self._next_batch()
+            if batch and not (self.is_lost or self.failure or self._is_abandoned.is_set()):
+                self._write(batch)
+
+    def _next_batch(self) -> tuple[list[Event], bool]:
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_urgent or self._is_closing, FLUSH_SECONDS)
+            batch, self._waiting = without_overtaken_progress(self._waiting), []
+            self._weight = 0
+            self._is_urgent = False
+            return batch, self._is_closing
+
+    def _write(self, batch: list[Event]) -> None:
+        """Write a batch; one that did not get through is sent again until the lease has ended."""
+        pause = FIRST_PAUSE
+        while not self._is_abandoned.is_set():
+            try:
+                self._send(batch)
+            except LeaseLost:
+                self.is_lost = True
+            except LedgerUnreachable as error:
+                log.warning("results of job %s wait: %s", self._claim.job_id, error)
+                self._is_abandoned.wait(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+                continue
+            except Exception as error:
+                log.exception("results of job %s cannot be recorded", self._claim.job_id)
+                self.failure = f"{type(error).__name__}: {error}"
+            return
+
+    def _send(self, batch: list[Event]) -> None:
+        artifacts = {
+            event.path: self._ledger.put_artifact(self._claim, self._content(event.path)).sha256
+            for event in batch
+            if isinstance(event, AttentionCaptured | CheckpointWritten)
+        }
+        started = time.monotonic()
+        self._ledger.record(self._claim, batch, artifacts)
+        log.debug("recorded %d events in %.3f s", len(batch), time.monotonic() - started)
+
+    def _content(self, path: Path) -> Iterator[bytes]:
+        if not path.resolve().is_relative_to(self._scratch.resolve()):
+            raise ValueError(f"{path} is outside the run's scratch folder.")
+        with path.open("rb") as file:
+            while chunk := file.read(CHUNK):
+                yield chunk
+
+
+def without_overtaken_progress(events: Sequence[Event]) -> list[Event]:
+    """The events, but of the progress in each phase only the last."""
+    last = {event.phase: event for event in events if isinstance(event, Progress)}
+    return [e for e in events if not isinstance(e, Progress) or e is last[e.phase]]

@@ -1,0 +1,131 @@
+"""The worker's own folder on disk: one folder an attempt, and the weights it has fetched before."""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from adaptlab_worker.errors import DamagedArtifact
+
+LARGEST_CACHE = 4 * 2**30  # bytes
+
+Fetch = Callable[[str], Iterable[bytes]]
+
+
+class Scratch:
+    """Folders for attempts, below a root that workers on one machine may share.
+
+    Every worker holds a lock file, so that what a killed worker left behind can be told from what
+    another one still uses.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        root.mkdir(parents=True, exist_ok=True)
+        with (root / "starting.lock").open("ab") as starting:
+            # One after the other, so that none takes a folder for abandoned that is being made.
+            fcntl.flock(starting, fcntl.LOCK_EX)
+            self._own = Path(tempfile.mkdtemp(prefix="worker-", dir=root))
+            self._lock: IO[bytes] = _lock_file(self._own).open("ab")
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            self._remove_abandoned()
+
+    @contextmanager
+    def attempt(self, name: str) -> Generator[Path]:
+        """A fresh folder, removed at the end whatever happened."""
+        folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self._own))
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def close(self) -> None:
+        """Remove what is this worker's own."""
+        _remove(self._own)
+        self._lock.close()
+
+    def _remove_abandoned(self) -> None:
+        for lock_path in self._root.glob("worker-*.lock"):
+            if lock_path == _lock_file(self._own):
+                continue
+            with lock_path.open("ab") as lock:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    continue  # its worker lives
+                _remove(lock_path.with_suffix(""))
+
+
+class AssetCache:
+    """Artifacts on disk, each in a file named by its SHA-256; shared by workers of one machine."""
+
+    def __init__(self, root: Path, largest: int = LARGEST_CACHE) -> None:
+        self._root = root
+        self._largest = largest
+        root.mkdir(parents=True, exist_ok=True)
+
+    def place(self, sha256: str, fetch: Fetch, destination: Path) -> None:
+        """Make the artifact appear at `destination`, fetched only if it is not at hand.
+
+        The destination is a second link to the cached file: it stays whole when the cache drops it.
+
+        Raises:
+            DamagedArtifact: what was fetched is something else.
+        """
+        cached = self._root / sha256
+        try:
+            os.link(cached, destination)
+        except FileNotFoundError:
+            self._fetch(sha256, fetch, destination)
+            self._shrink()
+        else:
+            os.utime(destination)  # the same file as the cached one: it was used just now
+
+    def _fetch(self, sha256: str, fetch: Fetch, destination: Path) -> None:
+        """Write to a file of another name first, so that a name always stands for whole content."""
+        digest = hashlib.sha256()
+        with tempfile.NamedTemporaryFile(dir=self._root, prefix="fetching-", delete=False) as file:
+            partial = Path(file.name)
+            try:
+                for chunk in fetch(sha256):
+                    digest.update(chunk)
+                    file.write(chunk)
+                file.flush()
+                if digest.hexdigest() != sha256:
+                    raise DamagedArtifact(
+                        f"Artifact {sha256} came with the SHA-256 {digest.hexdigest()}."
+                    )
+                os.link(partial, destination)
+                partial.replace(self._root / sha256)
+            finally:
+                partial.unlink(missing_ok=True)
+
+    def _shrink(self) -> None:
+        """Drop what was not used for longest until the cache fits."""
+        held = 0
+        for _, size, path in sorted(self._files(), reverse=True):
+            held += size
+            if held > self._largest:
+                path.unlink(missing_ok=True)
+
+    def _files(self) -> Iterator[tuple[float, int, Path]]:
+        for path in self._root.iterdir():
+            try:
+                status = path.stat()
+            except FileNotFoundError:
+                continue  # another worker dropped it
+            yield status.st_mtime, status.st_size, path
+
+
+def _lock_file(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}.lock")
+
+
+def _remove(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    _lock_file(folder).unlink(missing_ok=True)

@@ -1,0 +1,156 @@
+"""One place for one job at a time: a thread with a warm trainer that claims whenever it is free."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from adaptlab_services.errors import LedgerUnreachable
+from adaptlab_services.leases import Claim, Ledger
+from adaptlab_worker.attempt import Attempt
+from adaptlab_worker.errors import TrainerGone
+from adaptlab_worker.scratch import AssetCache, Scratch
+from adaptlab_worker.trainer_process import TrainerOptions, TrainerProcess
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SlotOptions:
+    """What every slot of a worker shares.
+
+    Attributes:
+        queues: the queues to claim from.
+        heartbeat_seconds: between two renewals of a lease.
+        poll_seconds: between two looks for work when nobody rings.
+        trainer: how trainers are started.
+    """
+
+    queues: tuple[str, ...]
+    heartbeat_seconds: float
+    poll_seconds: float
+    trainer: TrainerOptions = field(default_factory=TrainerOptions)
+
+
+class Slot:
+    """Claims, trains and claims again until nothing is eligible; then sleeps until it is woken.
+
+    Its thread starts the trainers, and lives as long as the worker does (see `TrainerProcess`).
+
+    Args:
+        name: for the log.
+        worker_id: gives the id under which the worker is registered.
+        ring: wakes other workers, by queue.
+        draining: set when no more jobs are to be claimed.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        ledger: Ledger,
+        worker_id: Callable[[], UUID],
+        ring: Callable[[Sequence[str]], None],
+        options: SlotOptions,
+        scratch: Scratch,
+        cache: AssetCache,
+        draining: threading.Event,
+    ) -> None:
+        self._ledger = ledger
+        self._worker_id = worker_id
+        self._ring = ring
+        self._options = options
+        self._scratch = scratch
+        self._cache = cache
+        self._draining = draining
+        self._bell = threading.Event()
+        self._trainer: TrainerProcess | None = None
+        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Warm a trainer up and look for work."""
+        self._thread.start()
+
+    def ring(self) -> None:
+        """Look for work now, or once more after the present job."""
+        self._bell.set()
+
+    def join(self, seconds: float) -> bool:
+        """Wait for the end, after `draining` was set; whether it came in time."""
+        self._thread.join(max(0.0, seconds))
+        return not self._thread.is_alive()
+
+    def _serve(self) -> None:
+        try:
+            while not self._draining.is_set():
+                # Forgotten before the look, so that a ring during it leads to another.
+                self._bell.clear()
+                self._work_while_there_is_any()
+                self._bell.wait(self._options.poll_seconds)
+        finally:
+            self._drop_trainer()
+
+    def _work_while_there_is_any(self) -> None:
+        try:
+            # Only a slot that could start at once claims: where trainers fail to start, no job
+            # loses an attempt.
+            while (trainer := self._warm_trainer()) and self._do_one(trainer):
+                pass
+        except LedgerUnreachable as error:
+            log.warning("no claim: %s", error)
+        except Exception:
+            log.exception("the slot failed; it looks again later")
+
+    def _warm_trainer(self) -> TrainerProcess | None:
+        """A trainer that waits for a run; None while draining or where it does not start."""
+        if self._trainer is not None and not self._trainer.is_alive:
+            self._drop_trainer()
+        if self._trainer is None:
+            self._trainer = TrainerProcess(self._options.trainer)
+        try:
+            is_ready = self._trainer.await_ready(self._draining.is_set)
+        except TrainerGone as gone:
+            log.error("the trainer did not start: it %s", gone)  # noqa: TRY400 - no traceback of ours says more
+            self._drop_trainer()
+            return None
+        return self._trainer if is_ready and not self._draining.is_set() else None
+
+    def _do_one(self, trainer: TrainerProcess) -> bool:
+        """Claim and carry out one job; false if there was none."""
+        claimed_at = time.monotonic()
+        claim = self._ledger.claim(self._worker_id(), self._options.queues)
+        if claim is None:
+            return False
+        log.info("job %s, attempt %d", claim.job_id, claim.attempt)
+        self._carry_out(claim, claimed_at, trainer)
+        return True
+
+    def _carry_out(self, claim: Claim, claimed_at: float, trainer: TrainerProcess) -> None:
+        attempt = Attempt(
+            self._ledger,
+            claim,
+            claimed_at,
+            self._options.heartbeat_seconds,
+            self._draining.is_set,
+            self._ring,
+        )
+        is_reusable = False
+        try:
+            with self._scratch.attempt(f"{claim.job_id}-{claim.attempt}") as folder:
+                ended = attempt.carry_out(trainer, self._cache, folder)
+            is_reusable = ended.healthy and not trainer.has_outgrown()
+        finally:
+            if not is_reusable:
+                self._replace_trainer()
+
+    def _replace_trainer(self) -> None:
+        """Start the next trainer at once: it warms up while the worker looks for work."""
+        self._drop_trainer()
+        if not self._draining.is_set():
+            self._trainer = TrainerProcess(self._options.trainer)
+
+    def _drop_trainer(self) -> None:
+        if self._trainer is not None:
+            self._trainer.close()
+            self._trainer = None

@@ -1,0 +1,201 @@
+"""The trainer: a process of its own that loads torch once and carries out one run after another.
+
+Started as `python -m adaptlab_worker.trainer FD PARENT_PID [RUNNER]`, never imported. It has no
+database and no broker; it may be killed at any moment.
+"""
+
+import ctypes
+import importlib
+import logging
+import os
+import queue
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, TypeAlias, cast
+
+from adaptlab.errors import InvalidSpec, TrainingDiverged, TrainingStopped
+from adaptlab.results import Event
+from adaptlab.spec import ResolvedSpec
+from adaptlab_worker.protocol import (
+    ENGINE,
+    LARGEST_FRAME,
+    Ended,
+    Ready,
+    Request,
+    RunRequest,
+    frame_of,
+    read_request,
+)
+from adaptlab_worker.warm_up import tiny_run
+
+PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
+OUT_OF_MEMORY_NAMES = frozenset({"OutOfMemoryError", "MemoryError"})
+OUT_OF_MEMORY_WORDS = ("can't allocate memory", "not enough memory", "out of memory")
+
+# resolved spec, files of the base model, scratch folder, observer
+Runner = Callable[[ResolvedSpec, tuple[Path, ...], Path, "PipeObserver"], None]
+# Its type arguments are about pickled objects, which never travel.
+Pipe: TypeAlias = "Connection[Any, Any]"
+
+log = logging.getLogger(__name__)
+
+
+class Inbox:
+    """The worker's requests, read by a thread so that a stop is seen in the middle of a run."""
+
+    def __init__(self, pipe: Pipe) -> None:
+        self._pipe = pipe
+        self._runs: queue.SimpleQueue[RunRequest] = queue.SimpleQueue()
+        self._stopped = ""
+
+    def start(self) -> None:
+        """Begin to read."""
+        threading.Thread(target=self._read, name="inbox", daemon=True).start()
+
+    def next_run(self) -> RunRequest:
+        """The next run, waited for as long as it takes."""
+        return self._runs.get()
+
+    def is_stopped(self, run: str) -> bool:
+        """Whether the worker wants that run to stop."""
+        return self._stopped == run
+
+    def _read(self) -> None:
+        while True:
+            try:
+                frame = self._pipe.recv_bytes(LARGEST_FRAME)
+            except (EOFError, OSError):
+                # The worker is gone: nobody could receive what comes next, whatever it is.
+                os._exit(0)
+            self._take(read_request(frame))
+
+    def _take(self, request: Request) -> None:
+        if isinstance(request, RunRequest):
+            self._runs.put(request)
+        else:
+            self._stopped = request.run
+
+
+class PipeObserver:
+    """Hands the events of one run to the worker."""
+
+    def __init__(self, pipe: Pipe, inbox: Inbox, run: str) -> None:
+        self._pipe = pipe
+        self._inbox = inbox
+        self._run = run
+
+    def emit(self, event: Event) -> None:
+        """Send an event; waits while the worker is behind."""
+        self._pipe.send_bytes(frame_of(event))
+
+    def should_stop(self) -> bool:
+        """Whether the worker asked for a stop."""
+        return self._inbox.is_stopped(self._run)
+
+
+class SilentObserver(PipeObserver):
+    """Tells nobody: for the run that only warms the process up."""
+
+    def __init__(self) -> None:
+        """There is nothing to hold."""
+
+    def emit(self, event: Event) -> None:
+        """Forget the event."""
+
+    def should_stop(self) -> bool:
+        """Never."""
+        return False
+
+
+def main(arguments: list[str]) -> None:
+    """Serve runs until the worker goes away."""
+    descriptor, parent, *named = arguments
+    tie_to_parent(int(parent))
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s trainer: %(message)s")
+    pipe: Pipe = Connection(int(descriptor))
+    inbox = Inbox(pipe)
+    inbox.start()
+    runner = load_runner(named[0] if named else ENGINE)
+    if not named:
+        warm_up(runner)
+    pipe.send_bytes(frame_of(Ready()))
+    while True:
+        request = inbox.next_run()
+        pipe.send_bytes(
+            frame_of(carry_out(runner, request, PipeObserver(pipe, inbox, request.run)))
+        )
+
+
+def tie_to_parent(parent: int) -> None:
+    """Have the kernel end this process with the worker's, however that ends.
+
+    Set here and not between fork and exec, where code of a process with threads can deadlock.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def load_runner(name: str) -> Runner:
+    """The function that `module:function` names."""
+    module, _, function = name.partition(":")
+    return cast(Runner, getattr(importlib.import_module(module), function))
+
+
+def warm_up(runner: Runner) -> None:
+    """Run two steps of a tiny job, so that no user's job waits for what torch loads lazily."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="adaptlab-warm-up-") as folder:
+            runner(tiny_run(), (), Path(folder), SilentObserver())
+    except Exception:
+        log.exception("the warm-up failed; jobs are taken all the same")
+
+
+def carry_out(runner: Runner, request: RunRequest, observer: PipeObserver) -> Ended:
+    """Carry out one run and say how it ended."""
+    try:
+        runner(request.resolved, request.bases, request.scratch, observer)
+    except TrainingStopped:
+        return Ended(outcome="stopped")
+    except Exception as error:
+        log.exception("run %s failed", request.run)
+        return failure(error)
+    return Ended(outcome="finished")
+
+
+def failure(error: Exception) -> Ended:
+    """The reason that an exception stands for, and whether another attempt could help."""
+    told = str(error) or type(error).__name__
+    if isinstance(error, InvalidSpec):
+        return Ended(outcome="failed", reason="user_error", error=told)
+    if isinstance(error, TrainingDiverged):
+        return Ended(outcome="failed", reason="diverged", error=told)
+    if is_out_of_memory(error):
+        # The same job would ask for the same memory again.
+        return Ended(outcome="failed", reason="out_of_memory", error=told, healthy=False)
+    return Ended(
+        outcome="failed",
+        reason="system_error",
+        error=f"{type(error).__name__}: {error}",
+        retry=True,
+        healthy=False,
+    )
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether torch or Python could not get memory; on the CPU torch says so in words only."""
+    names = {kind.__name__ for kind in type(error).__mro__}
+    return bool(names & OUT_OF_MEMORY_NAMES) or (
+        isinstance(error, RuntimeError)
+        and any(words in str(error).lower() for words in OUT_OF_MEMORY_WORDS)
+    )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

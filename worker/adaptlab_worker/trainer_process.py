@@ -1,0 +1,184 @@
+"""The worker's end of a trainer: start it, talk to it, end it."""
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, Pipe
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from adaptlab_worker.errors import TrainerGone
+from adaptlab_worker.protocol import (
+    LARGEST_FRAME,
+    Message,
+    MessageReader,
+    Ready,
+    Request,
+    frame_of,
+)
+
+LOOK_SECONDS = 0.1
+ALLOWED_GROWTH = 2 * 2**30  # bytes beyond the size when ready; a leak, not a larger model
+SECRET_WORDS = ("TOKEN", "SECRET", "PASSWORD")
+SECRET_PREFIXES = ("ADAPTLAB_", "PG")  # libpq reads PGPASSWORD, PGPASSFILE, PGSERVICE …
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainerOptions:
+    """How trainers are started.
+
+    Attributes:
+        threads: processor threads for torch; None leaves the choice to torch.
+        ready_seconds: how long loading torch and warming up may take.
+        runner: what carries out a run, as `module:function`; None is the engine. For tests.
+    """
+
+    threads: int | None = None
+    ready_seconds: float = 120.0
+    runner: str | None = None
+
+
+class TrainerProcess:
+    """A running trainer, which leads a session of its own.
+
+    Started by a thread that lives as long as the worker: Linux counts the end of the thread that
+    forked as the death of the parent.
+    """
+
+    def __init__(self, options: TrainerOptions) -> None:
+        self._options = options
+        self._started = time.monotonic()
+        ours, theirs = Pipe(duplex=True)
+        self._pipe: Connection[Any, Any] = ours
+        self._reader = MessageReader()
+        self._size_when_ready = 0
+        self.is_ready = False
+        with theirs:
+            self._process = subprocess.Popen(
+                _command(theirs.fileno(), options),
+                stdin=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(),),
+                env=trainer_environment(os.environ, options),
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        """The process id, which is also that of its session and process group."""
+        return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process still runs."""
+        return self._process.poll() is None
+
+    def await_ready(self, abandoned: Callable[[], bool]) -> bool:
+        """Wait until runs can be sent; false if `abandoned()` became true first.
+
+        Raises:
+            TrainerGone: it ended, or was too slow and has been killed.
+        """
+        while not self.is_ready and not abandoned():
+            if isinstance(self.receive(LOOK_SECONDS), Ready):
+                self.is_ready = True
+                self._size_when_ready = resident_bytes(self.pid)
+            elif time.monotonic() > self._started + self._options.ready_seconds:
+                self.kill()
+                raise TrainerGone(f"was not ready after {self._options.ready_seconds:.0f} s")
+        return self.is_ready
+
+    def send(self, request: Request) -> None:
+        """Send a request.
+
+        Raises:
+            TrainerGone: the process has ended.
+        """
+        try:
+            self._pipe.send_bytes(frame_of(request))
+        except OSError as error:
+            raise TrainerGone(self._last_words()) from error
+
+    def receive(self, seconds: float) -> Message | None:
+        """The next message, or None when none came in time.
+
+        Raises:
+            TrainerGone: the process has ended, or does not keep to the protocol and was killed.
+        """
+        try:
+            if not self._pipe.poll(seconds):
+                return None
+            return self._reader.read(self._pipe.recv_bytes(LARGEST_FRAME))
+        except (EOFError, OSError) as error:
+            raise TrainerGone(self._last_words()) from error
+        except ValidationError as error:
+            self.kill()
+            raise TrainerGone(f"sent what is no message: {error}") from error
+
+    def kill(self) -> None:
+        """End the process and everything that it started; returns when it is gone."""
+        try:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            log.debug("trainer %d was gone already", self._process.pid)
+        self._process.wait()
+
+    def close(self) -> None:
+        """Kill the process and give back the pipe."""
+        self.kill()
+        self._pipe.close()
+
+    def has_outgrown(self) -> bool:
+        """Whether its memory grew so much over its runs that it should be replaced."""
+        return resident_bytes(self.pid) > self._size_when_ready + ALLOWED_GROWTH
+
+    def _last_words(self) -> str:
+        """How the process ended; the pipe closes an instant before the process is gone."""
+        try:
+            status = self._process.wait(timeout=1)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return "closed its pipe"
+        if status < 0:
+            return f"was killed by {signal.Signals(-status).name}"
+        return f"exited with status {status}"
+
+
+def trainer_environment(given: Mapping[str, str], options: TrainerOptions) -> dict[str, str]:
+    """The worker's environment without anything that opens a door to other systems."""
+    kept = {name: value for name, value in given.items() if not _is_secret(name)}
+    kept["HF_HUB_OFFLINE"] = "1"
+    kept["PYTHONUNBUFFERED"] = "1"
+    # Threads that spin while they wait take the cores from everything else on the machine: with two
+    # busy cores a step took seven times as long.
+    kept.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    if options.threads is not None:
+        kept.setdefault("OMP_NUM_THREADS", str(options.threads))
+    return kept
+
+
+def resident_bytes(pid: int) -> int:
+    """The memory that a process holds; 0 where that cannot be read."""
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    except (OSError, IndexError):
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def _is_secret(name: str) -> bool:
+    return name.startswith(SECRET_PREFIXES) or any(word in name.upper() for word in SECRET_WORDS)
+
+
+def _command(descriptor: int, options: TrainerOptions) -> list[str]:
+    named = [options.runner] if options.runner else []
+    trainer = ["-m", "adaptlab_worker.trainer", str(descriptor), str(os.getpid())]
+    return [sys.executable, *trainer, *named]
