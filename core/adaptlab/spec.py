@@ -39,7 +39,7 @@ def _named(value: object) -> object:
     return {"name": value} if isinstance(value, str) else value
 
 
-NamedChoice = Annotated[Choice, BeforeValidator(_named)]
+NamedChoice = Annotated[Choice, BeforeValidator(_named, json_schema_input_type=Choice | str)]
 
 
 class BudgetSpec(Value):
@@ -55,7 +55,9 @@ def _budget_from_number(value: object) -> object:
     return {"trainable_parameters": value} if is_number else value
 
 
-Budget = Annotated[BudgetSpec, BeforeValidator(_budget_from_number)]
+Budget = Annotated[
+    BudgetSpec, BeforeValidator(_budget_from_number, json_schema_input_type=BudgetSpec | int)
+]
 
 
 class TrainingSpec(Value):

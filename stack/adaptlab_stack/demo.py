@@ -134,7 +134,7 @@ def _say_where(console: Console, stack: Stack, picture: Path, stopping: bool) ->
     lines = {
         "picture": picture,
         "dashboard": f"{stack.url}/",
-        "API": f"{stack.url}/docs",
+        "API": f"{stack.url}/openapi.json  (and openapi.yaml)",
         "token": f"{stack.data_dir / 'token'}  (sign in with its content)",
         "logs": stack.data_dir / "logs",
     }

@@ -1,0 +1,120 @@
+"""The application: what it is made of, and in which order a request goes through it."""
+
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from importlib.metadata import version
+from typing import Any
+from uuid import UUID
+
+from anyio import to_thread
+from fastapi import APIRouter, Depends, FastAPI
+from sqlalchemy.orm import Session, sessionmaker
+from starlette.middleware import Middleware
+
+from adaptlab_api import problems
+from adaptlab_api.body_limit import BodyLimit
+from adaptlab_api.dependencies import READERS_ONLY
+from adaptlab_api.feed import Feed
+from adaptlab_api.gate import Gate
+from adaptlab_api.openapi import describe
+from adaptlab_api.pages.routes import mount_static, pages_router
+from adaptlab_api.parameters import only_known_parameters
+from adaptlab_api.routes.attention import attention_router
+from adaptlab_api.routes.base_models import base_models_router
+from adaptlab_api.routes.budgets import budgets_router
+from adaptlab_api.routes.catalogue import catalogue_router
+from adaptlab_api.routes.checkpoints import checkpoints_router
+from adaptlab_api.routes.events import events_router
+from adaptlab_api.routes.jobs import jobs_router
+from adaptlab_api.routes.results import results_router
+from adaptlab_api.routes.server import description_router, health_router, server_router
+from adaptlab_api.state import Resources
+from adaptlab_db.session import close, session_factory
+from adaptlab_services import events
+from adaptlab_services.events import Pulse
+from adaptlab_services.settings import Settings
+
+API_PREFIX = "/v1"
+THREADS = 20
+"""As many as there can be connections: a request waits for a thread, not in one."""
+
+
+class Application(FastAPI):
+    """FastAPI with our own description of it."""
+
+    def openapi(self) -> dict[str, Any]:
+        """The OpenAPI document, made once."""
+        if self.openapi_schema is None:
+            self.openapi_schema = describe(self)
+        return self.openapi_schema
+
+
+def create_app(settings: Settings | None = None) -> FastAPI:
+    """The application for these settings, or for those of the environment."""
+    # The environment fills in what the constructor is not given.
+    known = settings or Settings()  # pyright: ignore[reportCallIssue]
+    app = Application(
+        title="adaptlab",
+        version=version("adaptlab"),
+        summary="Which adaptation method works for my task at this parameter budget, and why?",
+        # FastAPI's own routes for these would load scripts from another site.
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=_lifespan(known),
+        middleware=[Middleware(BodyLimit, limit=known.max_body_bytes), Middleware(Gate)],
+        generate_unique_id_function=lambda route: route.name,
+    )
+    app.state.settings = known
+    problems.install(app)
+    app.include_router(health_router())
+    app.include_router(description_router())
+    app.include_router(api_router())
+    app.include_router(pages_router())
+    mount_static(app)
+    return app
+
+
+def api_router() -> APIRouter:
+    """Everything below `/v1`."""
+    api = APIRouter(prefix=API_PREFIX, dependencies=[*READERS_ONLY, Depends(only_known_parameters)])
+    for router in (
+        jobs_router(),
+        events_router(),
+        results_router(),
+        attention_router(),
+        checkpoints_router(),
+        base_models_router(),
+        catalogue_router(),
+        budgets_router(),
+        server_router(),
+    ):
+        api.include_router(router)
+    return api
+
+
+def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+    @asynccontextmanager
+    async def run(app: FastAPI) -> AsyncGenerator[None]:
+        to_thread.current_default_thread_limiter().total_tokens = THREADS
+        sessions = session_factory(settings.database_url)
+        feed = Feed(_look(sessions))
+        app.state.resources = Resources(settings=settings, sessions=sessions, feed=feed)
+        try:
+            yield
+        finally:
+            feed.close()
+            close(sessions)
+
+    return run
+
+
+def _look(
+    sessions: sessionmaker[Session],
+) -> Callable[[Collection[UUID]], Mapping[UUID, Pulse]]:
+    def look(job_ids: Collection[UUID]) -> Mapping[UUID, Pulse]:
+        with sessions.begin() as session:
+            return events.pulses(session, job_ids)
+
+    return look

@@ -1,0 +1,101 @@
+"""News of jobs for everybody who watches: one look at the database serves all of them.
+
+A watcher holds no connection. While there is any, one task reads the pulse of every watched job
+by one statement, several times a second, and wakes those whose job has news.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Generator, Mapping
+from contextlib import contextmanager
+from uuid import UUID
+
+from sqlalchemy.exc import SQLAlchemyError
+from starlette.concurrency import run_in_threadpool
+
+from adaptlab_services.events import Pulse
+
+LOOK_SECONDS = 0.2
+LOOK_AGAIN_SECONDS = 2.0
+
+Look = Callable[[Collection[UUID]], Mapping[UUID, Pulse]]
+
+log = logging.getLogger(__name__)
+
+
+class Watch:
+    """One watcher's view of one job: the latest pulse, and a wait for another."""
+
+    def __init__(self, job_id: UUID) -> None:
+        self.job_id = job_id
+        self.pulse: Pulse | None = None
+        self.closed = False
+        self._news = asyncio.Event()
+
+    async def changed(self, known: Pulse | None, timeout: float) -> bool:
+        """Wait until the pulse differs from `known`, or the feed closes; False after `timeout`."""
+        try:
+            async with asyncio.timeout(timeout):
+                while not self.closed and self.pulse in (known, None):
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def tell(self, pulse: Pulse) -> None:
+        """Take note of a pulse."""
+        if pulse != self.pulse:
+            self.pulse = pulse
+            self._news.set()
+
+    def close(self) -> None:
+        """End every wait, now and later."""
+        self.closed = True
+        self._news.set()
+
+
+class Feed:
+    """The watchers of one application."""
+
+    def __init__(self, look: Look) -> None:
+        self._look = look
+        self._watches: set[Watch] = set()
+        self._task: asyncio.Task[None] | None = None
+        self.closed = False
+
+    @contextmanager
+    def watch(self, job_id: UUID) -> Generator[Watch]:
+        """Watch one job for as long as the context lasts."""
+        watch = Watch(job_id)
+        if self.closed:
+            watch.close()
+        self._watches.add(watch)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run())
+        try:
+            yield watch
+        finally:
+            self._watches.discard(watch)
+
+    def close(self) -> None:
+        """Send all watchers away, so that the server can stop; called from the event loop."""
+        self.closed = True
+        for watch in self._watches:
+            watch.close()
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        while self._watches and not self.closed:
+            try:
+                pulses = await run_in_threadpool(self._look, {w.job_id for w in self._watches})
+            except SQLAlchemyError as error:
+                # Watchers wait through an outage; their next request would be told of it.
+                log.warning("The database did not answer: %s", type(error).__name__)
+                await asyncio.sleep(LOOK_AGAIN_SECONDS)
+                continue
+            for watch in tuple(self._watches):
+                if (pulse := pulses.get(watch.job_id)) is not None:
+                    watch.tell(pulse)
+            await asyncio.sleep(LOOK_SECONDS)

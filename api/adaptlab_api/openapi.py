@@ -1,0 +1,91 @@
+"""The OpenAPI document: made from the routes, written to the repository, compared in CI.
+
+`python -m adaptlab_api.openapi` writes `openapi.yaml`; with `--check` it changes nothing and
+exits with 1 when the file differs from what the routes say.
+"""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic import TypeAdapter
+
+from adaptlab.spec import JobSpec
+from adaptlab_api.problems import ProblemDocument
+from adaptlab_services.budgets import BudgetQuestion
+from adaptlab_services.settings import Settings
+
+FILE_NAME = "openapi.yaml"
+HEADER = "# Made by `python -m adaptlab_api.openapi`; do not edit.\n"
+DESCRIPTION = (
+    "Jobs train and evaluate adaptation methods; this is how to create and follow them and to "
+    "fetch what they measured. Every error is a problem document (RFC 9457). A request needs the "
+    "header `Authorization: Bearer TOKEN`. Bodies are strict JSON: no NaN, no duplicate keys, no "
+    "text for a number. Lists are keyset pages: repeat the request with `page_token` set to "
+    "`next_page_token` until that is null. Members and values may be added at any time."
+)
+
+# Any: an OpenAPI document, in FastAPI's own types.
+Document = dict[str, Any]
+
+
+def describe(app: FastAPI) -> Document:
+    """The OpenAPI 3.1 document of an application, with the bodies that it parses itself."""
+    document = get_openapi(
+        title=app.title,
+        version=app.version,
+        summary=app.summary,
+        description=DESCRIPTION,
+        routes=app.routes,
+    )
+    schemas: Document = document["components"]["schemas"]
+    for leftover in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(leftover, None)
+    schemas |= _body_schemas("JobSpec", TypeAdapter(JobSpec))
+    schemas |= _body_schemas("BudgetQuestion", TypeAdapter(BudgetQuestion))
+    schemas |= _body_schemas("ProblemDocument", TypeAdapter(ProblemDocument), suffix="")
+    document["components"]["schemas"] = dict(sorted(schemas.items()))
+    return document
+
+
+def written() -> str:
+    """The document as it stands in the repository; the same for the same code."""
+    from adaptlab_api.app import create_app  # the application asks this module to describe it
+
+    app = create_app(Settings(database_url="postgresql://nowhere/none", broker_url="redis://none"))
+    text = yaml.safe_dump(app.openapi(), sort_keys=False, allow_unicode=True, width=100)
+    return HEADER + text
+
+
+def main(arguments: list[str]) -> int:
+    """Write the file, or compare it; returns the exit code."""
+    path = _repository() / FILE_NAME
+    text = written()
+    if "--check" not in arguments:
+        path.write_text(text, encoding="utf-8")
+        return 0
+    if path.exists() and path.read_text(encoding="utf-8") == text:
+        return 0
+    sys.stderr.write(f"{FILE_NAME} is not what the routes say; run `make generate`.\n")
+    return 1
+
+
+def _body_schemas(name: str, adapter: TypeAdapter[Any], suffix: str = "-Input") -> Document:
+    """The schema of a body and of everything inside it, under names that no answer has."""
+    schema = adapter.json_schema(ref_template=f"#/components/schemas/{{model}}{suffix}")
+    inner: Document = schema.pop("$defs", {})
+    return {f"{part}{suffix}": content for part, content in inner.items()} | {name: schema}
+
+
+def _repository() -> Path:
+    for folder in (Path.cwd(), *Path(__file__).resolve().parents):
+        if (folder / "pyproject.toml").exists() and (folder / "api").is_dir():
+            return folder
+    raise SystemExit("openapi.yaml belongs to the repository; run this inside a checkout.")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,239 @@
+"""Errors as `application/problem+json` (RFC 9457): one document for everything that goes wrong."""
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from uuid import uuid4
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from adaptlab.errors import AdaptlabError, InvalidSpec, Problem
+from adaptlab.values import Value
+from adaptlab_services.errors import (
+    Conflict,
+    IdempotencyMismatch,
+    NotFound,
+    RangeNotSatisfiable,
+    Unauthorised,
+)
+
+MEDIA_TYPE = "application/problem+json"
+LARGEST_LIST = 100
+"""How many faults one answer names; a body with more is not mended by reading them all."""
+RETRY_SECONDS = 2
+
+log = logging.getLogger(__name__)
+
+
+class Fault(Value):
+    """One fault at one place of the request.
+
+    `pointer` is a JSON pointer into the body, or starts with /query, /path or /header; `nearest`
+    holds the accepted values that are closest to what was given.
+    """
+
+    pointer: str
+    code: str
+    detail: str
+    allowed: tuple[str | int | float, ...] = ()
+    nearest: tuple[str | int | float, ...] = ()
+
+
+class ProblemDocument(Value):
+    """What went wrong; `type` is stable, for programs, and `detail` is for people."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str
+    errors: tuple[Fault, ...] = ()
+    state: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of problem: the last part of its type, its title and its status."""
+
+    name: str
+    title: str
+    status: int
+
+
+BAD_REQUEST = Kind("bad-request", "The request could not be understood", 400)
+INVALID_JSON = Kind("invalid-json", "The body is not valid JSON", 400)
+UNAUTHORISED = Kind("unauthorised", "A valid token is needed", 401)
+FORBIDDEN = Kind("forbidden", "The token does not allow this", 403)
+CROSS_SITE = Kind("cross-site", "A browser may only do this from the server's own pages", 403)
+NOT_FOUND = Kind("not-found", "There is no such resource", 404)
+METHOD_NOT_ALLOWED = Kind("method-not-allowed", "The resource does not know this method", 405)
+CONFLICT = Kind("conflict", "The present state does not allow this", 409)
+TOO_LARGE = Kind("content-too-large", "The body is too large", 413)
+UNSUPPORTED = Kind("unsupported-media-type", "The body must be JSON", 415)
+RANGE = Kind("range-not-satisfiable", "The range lies outside the content", 416)
+INVALID_REQUEST = Kind("invalid-request", "The request has invalid values", 422)
+KEY_REUSED = Kind("idempotency-key-reused", "The key belongs to another request", 422)
+INTERNAL = Kind("internal-error", "The server failed", 500)
+UNAVAILABLE = Kind("unavailable", "The database cannot be reached", 503)
+
+OF_STATUS = {
+    kind.status: kind
+    for kind in (
+        BAD_REQUEST,
+        UNAUTHORISED,
+        FORBIDDEN,
+        NOT_FOUND,
+        METHOD_NOT_ALLOWED,
+        CONFLICT,
+        TOO_LARGE,
+        UNSUPPORTED,
+        RANGE,
+        INVALID_REQUEST,
+        INTERNAL,
+        UNAVAILABLE,
+    )
+}
+
+
+class Refused(AdaptlabError):
+    """A request that the HTTP layer itself turns down."""
+
+    def __init__(self, kind: Kind, detail: str, *faults: Problem) -> None:
+        super().__init__(detail)
+        self.kind = kind
+        self.detail = detail
+        self.faults = faults
+
+
+def problem(
+    kind: Kind,
+    detail: str,
+    *,
+    faults: Iterable[Problem] = (),
+    state: str | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """The answer for one problem."""
+    document = ProblemDocument(
+        type=f"urn:adaptlab:problem:{kind.name}",
+        title=kind.title,
+        status=kind.status,
+        detail=detail,
+        instance=uuid4().urn,
+        errors=tuple(_fault(found) for found in faults)[:LARGEST_LIST],
+        state=state,
+    )
+    content = document.model_dump_json(exclude_none=True)
+    return Response(content, kind.status, {"Cache-Control": "no-store"} | dict(headers or {}),
+                    media_type=MEDIA_TYPE)  # fmt: skip
+
+
+def answer(error: Exception) -> Response | None:
+    """The answer for an error that is somebody's fault or a known state; None for a surprise."""
+    if isinstance(error, AdaptlabError):
+        return _refusal(error)
+    if isinstance(error, OperationalError | InterfaceError | PoolTimeout) or (
+        isinstance(error, DBAPIError) and error.connection_invalidated
+    ):
+        log.warning("The database did not answer: %s", type(error).__name__)
+        retry = {"Retry-After": str(RETRY_SECONDS)}
+        detail = f"The database did not answer in time; try again in {RETRY_SECONDS} seconds."
+        return problem(UNAVAILABLE, detail, headers=retry)
+    if isinstance(error, RequestValidationError):
+        return _invalid("The request has invalid parameters", _parameter_faults(error))
+    if isinstance(error, HTTPException):
+        return _http(error)
+    return None
+
+
+def install(app: FastAPI) -> None:
+    """Make every error of the application a problem document."""
+    known = (AdaptlabError, DBAPIError, PoolTimeout, RequestValidationError, HTTPException)
+    for error in known:
+        app.add_exception_handler(error, _handle)
+    app.add_exception_handler(Exception, _handle)
+
+
+def _handle(request: Request, error: Exception) -> Response:
+    known = answer(error)
+    if known is not None:
+        return known
+    # The traceback is logged by the server, which gets the error too; the answer tells nothing.
+    surprise = problem(INTERNAL, "The server failed; its log says why. Try again.")
+    log.error("Unexpected %s at %s %s", type(error).__name__, request.method, request.url.path)
+    return surprise
+
+
+def _refusal(error: AdaptlabError) -> Response | None:
+    match error:
+        case Refused():
+            return problem(error.kind, error.detail, faults=error.faults)
+        case InvalidSpec():
+            return _invalid("The request has invalid values", error.problems)
+        case NotFound():
+            return problem(NOT_FOUND, str(error))
+        case Conflict():
+            return problem(CONFLICT, error.detail, state=error.state)
+        case IdempotencyMismatch():
+            fault = Problem("/header/idempotency-key", "idempotency_key_reused", str(error))
+            return problem(KEY_REUSED, str(error), faults=(fault,))
+        case Unauthorised():
+            return unauthorised(str(error))
+        case RangeNotSatisfiable():
+            return problem(RANGE, str(error), headers={"Content-Range": f"bytes */{error.size}"})
+        case _:
+            return None
+
+
+def unauthorised(detail: str) -> Response:
+    """The answer to a request without a valid token."""
+    challenge = {"WWW-Authenticate": 'Bearer realm="adaptlab"'}
+    return problem(UNAUTHORISED, detail, headers=challenge)
+
+
+def _invalid(what: str, faults: tuple[Problem, ...]) -> Response:
+    first = f": {faults[0].detail}" if faults else "."
+    return problem(INVALID_REQUEST, f"{what}{first}", faults=faults)
+
+
+def _http(error: HTTPException) -> Response:
+    kind = OF_STATUS.get(error.status_code, Kind("http", "The request failed", error.status_code))
+    detail = str(error.detail)
+    if error.status_code == 404:
+        detail = "Nothing is at this address; GET /openapi.json lists what there is."
+    if error.status_code == 405:
+        allowed = (error.headers or {}).get("Allow", "other methods")
+        detail = f"This address answers {allowed}."
+    return problem(kind, detail, headers=error.headers)
+
+
+def _fault(found: Problem) -> Fault:
+    return Fault(
+        pointer=found.pointer,
+        code=found.code,
+        detail=found.detail,
+        allowed=found.allowed[:LARGEST_LIST],
+        nearest=found.nearest[:LARGEST_LIST],
+    )
+
+
+def _parameter_faults(error: RequestValidationError) -> tuple[Problem, ...]:
+    return tuple(
+        Problem(
+            pointer="".join(f"/{part}" for part in fault["loc"]),
+            code=fault["type"],
+            detail=f"{fault['loc'][-1]}: {fault['msg']}.",
+            allowed=_expected(fault.get("ctx") or {}),
+        )
+        for fault in error.errors()
+    )
+
+
+def _expected(context: Mapping[str, object]) -> tuple[str, ...]:
+    words = str(context.get("expected", "")).replace(" or ", ", ").split(",")
+    return tuple(word.strip(" '") for word in words if word.strip(" '"))

@@ -1,0 +1,57 @@
+"""`/v1/jobs/{id}/attention`: maps, their summaries, and the arrays themselves."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import Response
+
+from adaptlab.results import AttentionSource
+from adaptlab_api.answers import json_answer
+from adaptlab_api.dependencies import ResourcesDep, SessionDep
+from adaptlab_api.describing import failures
+from adaptlab_api.files import file_answer
+from adaptlab_api.routes.files import FILE
+from adaptlab_api.routes.jobs import JobId
+from adaptlab_api.routes.results import RowId
+from adaptlab_services import attention
+from adaptlab_services.attention import MapFilter, Maps
+
+Place = Annotated[int | None, Query(ge=0, le=2**31 - 1)]
+
+
+def attention_router() -> APIRouter:
+    """The routes of attention."""
+    router = APIRouter(prefix="/jobs/{job_id}/attention", tags=["attention"])
+    router.add_api_route("", list_maps, response_model=Maps, responses=failures(404))
+    for method in ("GET", "HEAD"):
+        router.add_api_route(
+            "/{map_id}/content",
+            get_map_content,
+            methods=[method],
+            operation_id=f"{method.lower()}_map_content",
+            response_class=Response,
+            responses=FILE | failures(404, 416),
+        )
+    return router
+
+
+def list_maps(
+    job_id: JobId,
+    session: SessionDep,
+    source: AttentionSource | None = None,
+    replicate: Place = None,
+    layer: Place = None,
+    head: Place = None,
+) -> Response:
+    """List the attention maps of a job, with their summaries by layer and head."""
+    wanted = MapFilter(source=source, replicate=replicate, layer=layer, head=head)
+    return json_answer(attention.maps(session, job_id, wanted))
+
+
+def get_map_content(
+    job_id: JobId, map_id: RowId, request: Request, opened: ResourcesDep
+) -> Response:
+    """Get one attention map as a `.npy` file."""
+    with opened.sessions.begin() as session:
+        file = attention.content(session, job_id, map_id)
+    return file_answer(opened.sessions, file, request.headers, head=request.method == "HEAD")

@@ -1,0 +1,35 @@
+"""`/v1/budgets`: what every method becomes within a parameter budget."""
+
+from fastapi import APIRouter
+from pydantic import TypeAdapter
+from starlette.responses import Response
+
+from adaptlab_api.answers import json_answer
+from adaptlab_api.dependencies import BodyDep, SessionDep, valid
+from adaptlab_api.describing import WITH_BODY, failures, json_body
+from adaptlab_services import budgets
+from adaptlab_services.budgets import BudgetAnswer, BudgetQuestion
+
+_QUESTION = TypeAdapter(BudgetQuestion)
+
+
+def budgets_router() -> APIRouter:
+    """The routes of budgets."""
+    router = APIRouter(prefix="/budgets", tags=["budgets"])
+    router.add_api_route(
+        "/solve",
+        solve_budget,
+        methods=["POST"],
+        response_model=BudgetAnswer,
+        openapi_extra=json_body("BudgetQuestion"),
+        responses=failures(*WITH_BODY),
+    )
+    return router
+
+
+def solve_budget(body: BodyDep, session: SessionDep) -> Response:
+    """Solve a budget for every method: the configuration and its exact cost, or why there is none.
+
+    Nothing is stored or trained.
+    """
+    return json_answer(budgets.answer(session, valid(_QUESTION, body)))

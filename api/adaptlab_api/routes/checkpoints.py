@@ -1,0 +1,45 @@
+"""`/v1/checkpoints`: trained tensors, as safetensors files."""
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from adaptlab_api.answers import json_answer
+from adaptlab_api.dependencies import ResourcesDep, SessionDep
+from adaptlab_api.describing import failures
+from adaptlab_api.files import file_answer
+from adaptlab_api.routes.files import FILE
+from adaptlab_api.routes.results import RowId
+from adaptlab_services import checkpoints
+from adaptlab_services.checkpoints import CheckpointView
+
+
+def checkpoints_router() -> APIRouter:
+    """The routes of checkpoints."""
+    router = APIRouter(prefix="/checkpoints", tags=["checkpoints"])
+    router.add_api_route(
+        "/{checkpoint_id}", get_checkpoint, response_model=CheckpointView, responses=failures(404)
+    )
+    for method in ("GET", "HEAD"):
+        router.add_api_route(
+            "/{checkpoint_id}/content",
+            get_checkpoint_content,
+            methods=[method],
+            operation_id=f"{method.lower()}_checkpoint_content",
+            response_class=Response,
+            responses=FILE | failures(404, 416),
+        )
+    return router
+
+
+def get_checkpoint(checkpoint_id: RowId, session: SessionDep) -> Response:
+    """Get what is known of one checkpoint."""
+    return json_answer(checkpoints.get(session, checkpoint_id))
+
+
+def get_checkpoint_content(
+    checkpoint_id: RowId, request: Request, opened: ResourcesDep
+) -> Response:
+    """Get one checkpoint as a safetensors file."""
+    with opened.sessions.begin() as session:
+        file = checkpoints.content(session, checkpoint_id)
+    return file_answer(opened.sessions, file, request.headers, head=request.method == "HEAD")

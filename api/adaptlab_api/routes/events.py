@@ -1,0 +1,118 @@
+"""`/v1/jobs/{id}/events`: one sequence, as JSON or as a stream of server-sent events."""
+
+from collections.abc import AsyncGenerator
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, Header, Query, Request
+from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response, StreamingResponse
+
+from adaptlab.values import Value
+from adaptlab_api.answers import json_answer
+from adaptlab_api.dependencies import ResourcesDep
+from adaptlab_api.describing import failures, succeeds
+from adaptlab_api.feed import Watch
+from adaptlab_api.routes.jobs import JobId
+from adaptlab_api.state import Resources
+from adaptlab_services import events
+from adaptlab_services.events import LARGEST_EVENT_PAGE, EventPage, EventView, Pulse
+
+HEARTBEAT_SECONDS = 15.0
+STREAM = "text/event-stream"
+LARGEST_SEQUENCE = 2**31 - 1
+
+After = Annotated[int, Query(ge=0, le=LARGEST_SEQUENCE, description="Only events after this one.")]
+Limit = Annotated[int, Query(ge=1, le=LARGEST_EVENT_PAGE, description="How many at most.")]
+LastEventId = Annotated[
+    int | None, Header(ge=0, le=LARGEST_SEQUENCE, description="Where a broken stream goes on.")
+]
+
+
+class ProgressNews(Value):
+    """The steps done, told between events and without an id."""
+
+    step: int
+    total: int
+
+
+def events_router() -> APIRouter:
+    """The routes of events."""
+    router = APIRouter(prefix="/jobs/{job_id}/events", tags=["events"])
+    router.add_api_route(
+        "",
+        list_events,
+        response_model=EventPage,
+        responses={
+            200: {"content": {STREAM: {"schema": {"type": "string"}}}},
+            **succeeds(204, "The job has ended, and no event follows."),
+            **failures(404),
+        },
+    )
+    return router
+
+
+async def list_events(
+    job_id: JobId,
+    request: Request,
+    opened: ResourcesDep,
+    after: After = 0,
+    limit: Limit = LARGEST_EVENT_PAGE,
+    last_event_id: LastEventId = None,
+) -> Response:
+    """List the events of a job; with `Accept: text/event-stream`, follow it until it ends."""
+    streaming = STREAM in request.headers.get("accept", "")
+    start = last_event_id if streaming and last_event_id is not None else after
+    page = await run_in_threadpool(_load, opened, job_id, start, limit)
+    if not streaming:
+        return json_answer(page)
+    if page.terminal and not page.data:
+        return Response(status_code=204)  # tells an EventSource not to come back
+    headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+    return StreamingResponse(_follow(opened, job_id, page), headers=headers, media_type=STREAM)
+
+
+async def _follow(opened: Resources, job_id: UUID, page: EventPage) -> AsyncGenerator[bytes]:
+    with opened.feed.watch(job_id) as watch:
+        known: Pulse | None = None
+        while True:
+            for event in page.data:
+                yield _event(event)
+            if page.terminal or watch.closed:
+                return
+            if known is None or page.next_after >= known.sequence:
+                async for heartbeat in _quiet(watch, known):
+                    yield heartbeat
+            if watch.pulse is not None and _progressed(known, watch.pulse):
+                yield _progress(watch.pulse)
+            known = watch.pulse
+            page = await run_in_threadpool(_load, opened, job_id, page.next_after)
+
+
+async def _quiet(watch: Watch, known: Pulse | None) -> AsyncGenerator[bytes]:
+    """Heartbeats, until there is news or the feed closes."""
+    while not await watch.changed(known, HEARTBEAT_SECONDS):
+        yield KEEPALIVE_COMMENT
+
+
+def _load(
+    opened: Resources, job_id: UUID, after: int, limit: int = LARGEST_EVENT_PAGE
+) -> EventPage:
+    with opened.sessions.begin() as session:
+        return events.after(session, job_id, after, limit)
+
+
+def _progressed(known: Pulse | None, pulse: Pulse) -> bool:
+    return pulse.step > 0 and (known is None or known.step != pulse.step)
+
+
+def _event(event: EventView) -> bytes:
+    return format_sse_event(
+        id=str(event.sequence), event=event.type, data_str=event.model_dump_json()
+    )
+
+
+def _progress(pulse: Pulse) -> bytes:
+    news = ProgressNews(step=pulse.step, total=pulse.total)
+    return format_sse_event(event="progress", data_str=news.model_dump_json())

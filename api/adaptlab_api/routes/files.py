@@ -1,0 +1,16 @@
+"""How routes that answer with files describe themselves."""
+
+from adaptlab_api.describing import succeeds
+
+BYTES = "application/octet-stream"
+HEADERS = {
+    "ETag": "The SHA-256 of the whole file, in double quotes.",
+    "Accept_Ranges": "Always `bytes`.",
+    "Content_Length": "The number of bytes that follow.",
+    "Content_Disposition": "A name for the file.",
+}
+FILE = (
+    succeeds(200, "The file.", BYTES, **HEADERS)
+    | succeeds(206, "A range of it.", BYTES, **HEADERS, Content_Range="Which bytes, of how many.")
+    | succeeds(304, "The content is the one that If-None-Match names.")
+)

@@ -1,0 +1,176 @@
+"""`/v1/jobs`: create, list, look at, wait for and cancel."""
+
+import asyncio
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, BackgroundTasks, Header, Path, Query, Request
+from pydantic import TypeAdapter
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
+
+from adaptlab.spec import JobSpec
+from adaptlab_api.answers import json_answer, tagged_answer
+from adaptlab_api.dependencies import BodyDep, ResourcesDep, SessionDep, SubmitterDep, valid
+from adaptlab_api.describing import WITH_BODY, failures, json_body, succeeds
+from adaptlab_api.state import Resources
+from adaptlab_services import doorbell, events, jobs
+from adaptlab_services.events import Pulse
+from adaptlab_services.filtering import LONGEST_FILTER
+from adaptlab_services.idempotency import LONGEST_KEY
+from adaptlab_services.job_views import JobView
+from adaptlab_services.jobs import Order, Preview, Spec
+from adaptlab_services.paging import DEFAULT_PAGE_SIZE, Page
+from adaptlab_services.transitions import JobState
+
+LONGEST_WAIT = 60
+
+JobId = Annotated[UUID, Path(description="The id of a job.")]
+PageSize = Annotated[int, Query(ge=1, le=10**6, description="At most 200 are returned.")]
+PageToken = Annotated[str | None, Query(max_length=2000, description="From the page before.")]
+Key = Annotated[
+    str | None,
+    Header(
+        min_length=1,
+        max_length=LONGEST_KEY,
+        pattern=r"^[\x21-\x7e]+$",
+        description="Any text of one's own; the same request sent again with it makes no new job.",
+    ),
+]
+FilterText = Annotated[
+    str,
+    Query(
+        alias="filter",
+        max_length=LONGEST_FILTER,
+        description='Such as `state IN (queued, running) AND labels.paper = "table-1"`.',
+    ),
+]
+OnlyValidate = Annotated[bool, Query(description="Check and resolve the spec, store nothing.")]
+Wait = Annotated[float, Query(ge=0, le=LONGEST_WAIT, description="Seconds to wait for news.")]
+UnlessState = Annotated[
+    JobState | None, Query(description="Wait only while this is the state of the job.")
+]
+
+_SPEC: TypeAdapter[Spec] = TypeAdapter(JobSpec)
+
+
+def jobs_router() -> APIRouter:
+    """The routes of jobs themselves."""
+    router = APIRouter(prefix="/jobs", tags=["jobs"])
+    router.add_api_route(
+        "",
+        create_job,
+        methods=["POST"],
+        status_code=201,
+        response_model=JobView,
+        openapi_extra=json_body("JobSpec"),
+        responses={
+            201: {"description": "The new job.", "headers": _NEW_JOB_HEADERS},
+            200: {"model": Preview | JobView, "description": "A preview, or an earlier answer."},
+            **failures(409, *WITH_BODY),
+        },
+    )
+    router.add_api_route("", list_jobs, response_model=Page[JobView], responses=failures())
+    router.add_api_route(
+        "/{job_id}",
+        get_job,
+        response_model=JobView,
+        responses=succeeds(304, "The job has not changed.") | failures(404),
+    )
+    router.add_api_route(
+        "/{job_id}/cancel",
+        cancel_job,
+        methods=["POST"],
+        response_model=JobView,
+        responses={
+            202: {"model": JobView, "description": "A worker has been asked to stop."},
+            **failures(404),
+        },
+    )
+    return router
+
+
+def create_job(
+    body: BodyDep,
+    session: SessionDep,
+    who: SubmitterDep,
+    opened: ResourcesDep,
+    background: BackgroundTasks,
+    validate_only: OnlyValidate = False,
+    idempotency_key: Key = None,
+) -> Response:
+    """Create a job, or with `validate_only` say what would be created."""
+    spec = valid(_SPEC, body)
+    if validate_only:
+        return json_answer(jobs.preview(session, spec))
+    created = jobs.create(session, who, spec, idempotency_key=idempotency_key)
+    headers = {"Location": created.job.links.self}
+    if created.replayed:
+        headers["Idempotency-Replayed"] = "true"
+    if created.queues:
+        # After the answer, and so after the commit: a message about a job that is not there yet
+        # would be lost, and a broker that is slow must not make the answer slow.
+        background.add_task(doorbell.ring, opened.settings.broker_url, created.queues)
+    return tagged_answer(created.job, status=200 if created.replayed else 201, headers=headers)
+
+
+def list_jobs(
+    session: SessionDep,
+    filter_text: FilterText = "",
+    order_by: Order = "-created_at",
+    page_size: PageSize = DEFAULT_PAGE_SIZE,
+    page_token: PageToken = None,
+) -> Response:
+    """List jobs, newest first."""
+    found = jobs.page(
+        session,
+        filter_text=filter_text,
+        order_by=order_by,
+        page_size=page_size,
+        page_token=page_token,
+    )
+    return json_answer(found)
+
+
+async def get_job(
+    job_id: JobId,
+    request: Request,
+    opened: ResourcesDep,
+    wait: Wait = 0,
+    if_state_not: UnlessState = None,
+) -> Response:
+    """Look at one job; with `wait`, answer when it has news or the time is over."""
+    pulse, job = await run_in_threadpool(_look, opened, job_id)
+    if wait and not job.terminal and if_state_not in (None, job.state):
+        await _news(opened, job_id, pulse, wait, if_state_not)
+        _, job = await run_in_threadpool(_look, opened, job_id)
+    return tagged_answer(job, request.headers)
+
+
+def cancel_job(job_id: JobId, session: SessionDep, who: SubmitterDep) -> Response:
+    """Cancel a job; one that has ended already stays as it is."""
+    cancelled = jobs.cancel(session, who, job_id)
+    return json_answer(cancelled.job, status=200 if cancelled.decided else 202)
+
+
+def _look(opened: Resources, job_id: UUID) -> tuple[Pulse, JobView]:
+    with opened.sessions.begin() as session:
+        return events.pulse_of(session, job_id), jobs.get(session, job_id)
+
+
+async def _news(
+    opened: Resources, job_id: UUID, known: Pulse, wait: float, state: JobState | None
+) -> None:
+    clock = asyncio.get_running_loop()
+    deadline = clock.time() + wait
+    with opened.feed.watch(job_id) as watch:
+        while await watch.changed(known, deadline - clock.time()):
+            if watch.pulse is None or watch.closed or watch.pulse.state != state:
+                return
+            known = watch.pulse
+
+
+_NEW_JOB_HEADERS = {
+    "Location": {"description": "The address of the job.", "schema": {"type": "string"}},
+    "ETag": {"description": "Of this representation.", "schema": {"type": "string"}},
+}

@@ -1,0 +1,113 @@
+"""`/v1/jobs/{id}/…`: what a job has measured."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request
+from starlette.responses import Response
+
+from adaptlab.values import Value
+from adaptlab_api.answers import json_answer, tagged_answer
+from adaptlab_api.dependencies import SessionDep
+from adaptlab_api.describing import failures, succeeds
+from adaptlab_api.routes.jobs import JobId
+from adaptlab_services import checkpoints, results
+from adaptlab_services.checkpoints import Checkpoints
+from adaptlab_services.results import (
+    LARGEST_CURVE,
+    Attempts,
+    Curves,
+    Evaluations,
+    Replicates,
+)
+
+PACKED = "application/octet-stream"
+LARGEST_ID = 2**63 - 1
+
+RowId = Annotated[int, Path(ge=1, le=LARGEST_ID)]
+Replicate = Annotated[int, Query(ge=0, le=2**31 - 1)]
+Names = Annotated[list[str], Query(max_length=64, description="Only these metrics.")]
+OfReplicates = Annotated[
+    list[Replicate], Query(max_length=4096, description="Only these replicates.")
+]
+MaxPoints = Annotated[
+    int, Query(ge=2, le=LARGEST_CURVE, description="Thin a curve with more points than this.")
+]
+
+
+class OutcomeList(Value):
+    """Which items of an evaluation were right, in item order."""
+
+    evaluation_id: int
+    total: int
+    outcomes: tuple[bool, ...]
+
+
+def results_router() -> APIRouter:
+    """The routes of results."""
+    router = APIRouter(prefix="/jobs/{job_id}", tags=["results"])
+    found = failures(404)
+    unchanged = succeeds(304, "Nothing has changed.")
+    router.add_api_route(
+        "/metrics", get_metrics, response_model=Curves, responses=unchanged | found
+    )
+    router.add_api_route("/replicates", get_replicates, response_model=Replicates, responses=found)
+    router.add_api_route("/attempts", get_attempts, response_model=Attempts, responses=found)
+    router.add_api_route(
+        "/evaluations", get_evaluations, response_model=Evaluations, responses=found
+    )
+    router.add_api_route(
+        "/evaluations/{evaluation_id}/outcomes",
+        get_outcomes,
+        response_model=OutcomeList,
+        responses=succeeds(200, "The outcomes; packed, one bit an item.", PACKED) | found,
+    )
+    router.add_api_route(
+        "/checkpoints", get_checkpoints, response_model=Checkpoints, responses=found
+    )
+    return router
+
+
+def get_metrics(
+    job_id: JobId,
+    request: Request,
+    session: SessionDep,
+    names: Names = [],  # noqa: B006 - FastAPI copies it
+    replicates: OfReplicates = [],  # noqa: B006 - FastAPI copies it
+    max_points: MaxPoints = 1000,
+) -> Response:
+    """Get the learning curves of a job."""
+    curves = results.metrics(session, job_id, names, replicates, max_points)
+    return tagged_answer(curves, request.headers)
+
+
+def get_replicates(job_id: JobId, session: SessionDep) -> Response:
+    """Get how every seed and trial of a job ended."""
+    return json_answer(results.replicates(session, job_id))
+
+
+def get_attempts(job_id: JobId, session: SessionDep) -> Response:
+    """Get every attempt at a job, with where and how it was computed."""
+    return json_answer(results.attempts(session, job_id))
+
+
+def get_evaluations(job_id: JobId, session: SessionDep) -> Response:
+    """Get the scores of a job."""
+    return json_answer(results.evaluations(session, job_id))
+
+
+def get_outcomes(
+    job_id: JobId, evaluation_id: RowId, request: Request, session: SessionDep
+) -> Response:
+    """Get the outcome of every item; with `Accept: application/octet-stream`, as packed bits."""
+    found = results.outcomes(session, job_id, evaluation_id)
+    if PACKED in request.headers.get("accept", ""):
+        return Response(found.bits, media_type=PACKED)
+    listed = OutcomeList(
+        evaluation_id=found.evaluation_id, total=found.total, outcomes=found.booleans()
+    )
+    return json_answer(listed)
+
+
+def get_checkpoints(job_id: JobId, session: SessionDep) -> Response:
+    """Get the checkpoints of a job."""
+    return json_answer(checkpoints.of_job(session, job_id))

@@ -1,0 +1,127 @@
+"""The server about itself: workers, capabilities, health and its own description."""
+
+from importlib.metadata import version
+from typing import Any, Literal
+
+from fastapi import APIRouter, Request
+from starlette.responses import JSONResponse, Response
+
+from adaptlab.spec import SPEC_VERSION
+from adaptlab.values import Value
+from adaptlab_api.answers import json_answer
+from adaptlab_api.dependencies import ResourcesDep, SessionDep
+from adaptlab_api.describing import failures, only_failures
+from adaptlab_api.routes.jobs import LONGEST_WAIT
+from adaptlab_api.strict_json import DEEPEST
+from adaptlab_db.tables import JOB_STATES
+from adaptlab_services import catalogue, readiness, workers
+from adaptlab_services.idempotency import KEPT_FOR
+from adaptlab_services.paging import LARGEST_PAGE_SIZE
+from adaptlab_services.workers import WorkerView
+
+
+class Workers(Value):
+    """The workers heard of last, live ones first."""
+
+    data: tuple[WorkerView, ...]
+
+
+class Limits(Value):
+    """Sizes beyond which a request is refused or cut."""
+
+    body_bytes: int
+    json_depth: int
+    page_size: int
+    wait_seconds: int
+    idempotency_key_days: int
+
+
+class Capabilities(Value):
+    """What this server is and knows; names may be added at any time."""
+
+    version: str
+    api: Literal["v1"] = "v1"
+    spec_version: int
+    job_states: tuple[str, ...]
+    methods: tuple[str, ...]
+    tasks: tuple[str, ...]
+    families: tuple[str, ...]
+    limits: Limits
+
+
+class Health(Value):
+    """A sign of life."""
+
+    status: Literal["ok", "ready"]
+
+
+def server_router() -> APIRouter:
+    """The routes below `/v1` about the server."""
+    router = APIRouter(tags=["server"])
+    router.add_api_route("/workers", list_workers, response_model=Workers, responses=failures())
+    router.add_api_route(
+        "/capabilities", get_capabilities, response_model=Capabilities, responses=failures()
+    )
+    return router
+
+
+def health_router() -> APIRouter:
+    """The two routes that need no token."""
+    router = APIRouter(tags=["health"])
+    router.add_api_route(
+        "/healthz", healthz, response_model=Health, responses=only_failures(400, 500)
+    )
+    router.add_api_route(
+        "/readyz", readyz, response_model=Health, responses=only_failures(400, 500, 503)
+    )
+    return router
+
+
+def description_router() -> APIRouter:
+    """The OpenAPI document of this server."""
+    router = APIRouter(include_in_schema=False)
+    router.add_api_route("/openapi.json", get_description)
+    return router
+
+
+def list_workers(session: SessionDep) -> Response:
+    """List the workers heard of last."""
+    return json_answer(Workers(data=workers.recent(session)))
+
+
+def get_capabilities(opened: ResourcesDep) -> Response:
+    """Get versions, names and limits."""
+    limits = Limits(
+        body_bytes=opened.settings.max_body_bytes,
+        json_depth=DEEPEST,
+        page_size=LARGEST_PAGE_SIZE,
+        wait_seconds=LONGEST_WAIT,
+        idempotency_key_days=KEPT_FOR.days,
+    )
+    found = Capabilities(
+        version=version("adaptlab"),
+        spec_version=SPEC_VERSION,
+        job_states=JOB_STATES,
+        methods=tuple(entry.name for entry in catalogue.methods().data),
+        tasks=tuple(entry.name for entry in catalogue.tasks().data),
+        families=tuple(entry.name for entry in catalogue.families().data),
+        limits=limits,
+    )
+    return json_answer(found)
+
+
+def healthz() -> Response:
+    """Answer; that is all."""
+    return json_answer(Health(status="ok"))
+
+
+def readyz(session: SessionDep) -> Response:
+    """Answer if the database does."""
+    readiness.check(session)
+    return json_answer(Health(status="ready"))
+
+
+def get_description(request: Request) -> Response:
+    """Get the OpenAPI document."""
+    document: dict[str, Any] = request.app.openapi()  # as FastAPI types it
+    return JSONResponse(document)

@@ -1,0 +1,30 @@
+"""What one application holds while it runs, and how a request reaches it."""
+
+from dataclasses import dataclass
+
+from fastapi import FastAPI, Request
+from sqlalchemy.orm import Session, sessionmaker
+
+from adaptlab_api.feed import Feed
+from adaptlab_services.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """The open resources of a running application; the lifespan opens and closes them."""
+
+    settings: Settings
+    sessions: sessionmaker[Session]
+    feed: Feed
+
+
+def resources_of(app: FastAPI) -> Resources:
+    """The resources of a started application."""
+    found = app.state.resources
+    assert isinstance(found, Resources)
+    return found
+
+
+def resources(request: Request) -> Resources:
+    """The resources of the application that a request reached; a FastAPI dependency."""
+    return resources_of(request.app)

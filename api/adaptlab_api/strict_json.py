@@ -1,0 +1,161 @@
+"""JSON as RFC 8259 and Postgres understand it, and nothing that only some parsers accept.
+
+Python's own parser takes NaN, infinities, numbers that overflow, duplicate keys, lone surrogates
+and NUL; each of these later breaks a response, a column or somebody else's parser. Here they
+are faults, each with a pointer to its place. pydantic's parser was weighed: it finds neither
+duplicate keys nor NUL.
+"""
+
+import json
+import math
+from dataclasses import dataclass
+from typing import Any, cast
+
+from adaptlab.errors import Problem
+from adaptlab_api.problems import INVALID_JSON, INVALID_REQUEST, Refused
+
+DEEPEST = 32
+LARGEST_INTEGER = 2**63 - 1
+MOST_FAULTS = 20
+
+# Any: what a JSON document holds is known only after it has been validated.
+Json = Any
+
+
+@dataclass(frozen=True, slots=True)
+class _BadNumber:
+    text: str
+    code: str
+    detail: str
+
+
+class _Repeating(dict[str, Json]):
+    """An object in which a key occurs more than once."""
+
+    repeated: tuple[str, ...] = ()
+
+
+def parse(body: bytes) -> Json:
+    """The document in `body`; raises `Refused` for what is not strict JSON."""
+    document = _decoded(body)
+    faults = _faults(document)
+    if faults:
+        raise Refused(INVALID_REQUEST, f"The body has invalid values: {faults[0].detail}", *faults)
+    return document
+
+
+def _decoded(body: bytes) -> Json:
+    if body.startswith(b"\xef\xbb\xbf"):
+        raise _unreadable(
+            "byte_order_mark", "The body starts with a byte order mark; leave it out."
+        )
+    try:
+        return json.loads(
+            body.decode("utf-8"),
+            parse_int=_integer,
+            parse_float=_float,
+            parse_constant=lambda text: _BadNumber(text, "not_finite", f"{text} is not JSON."),
+            object_pairs_hook=_object,
+        )
+    except UnicodeDecodeError as error:
+        detail = f"The body is not UTF-8: byte {error.start + 1} is out of place."
+        raise _unreadable("invalid_encoding", detail) from error
+    except json.JSONDecodeError as error:
+        detail = f"The body is not JSON: line {error.lineno}, column {error.colno}: {error.msg}."
+        raise _unreadable("invalid_json", detail) from error
+    except RecursionError as error:
+        raise _unreadable("too_deep", _TOO_DEEP) from error
+
+
+def _unreadable(code: str, detail: str) -> Refused:
+    return Refused(INVALID_JSON, detail, Problem("", code, detail))
+
+
+def _integer(text: str) -> int | _BadNumber:
+    # Counting the digits first: converting thousands of them takes time quadratic in their number.
+    value = int(text) if len(text) <= 20 else LARGEST_INTEGER + 1
+    if abs(value) > LARGEST_INTEGER:
+        detail = f"{text[:24]}… is larger than any number here; the limit is {LARGEST_INTEGER}."
+        return _BadNumber(text, "integer_too_large", detail)
+    return value
+
+
+def _float(text: str) -> float | _BadNumber:
+    value = float(text)
+    if not math.isfinite(value):
+        return _BadNumber(text, "not_finite", f"{text[:24]} is larger than any finite number.")
+    return value
+
+
+def _object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    found = dict(pairs)
+    if len(found) == len(pairs):
+        return found
+    repeating = _Repeating(found)
+    seen: set[str] = set()
+    repeating.repeated = tuple(key for key, _ in pairs if key in seen or seen.add(key))
+    return repeating
+
+
+def _faults(document: Json) -> tuple[Problem, ...]:
+    """Every fault in the document, in order, up to a number that a person would read."""
+    faults: list[Problem] = []
+    waiting: list[tuple[str, Json, int]] = [("", document, 0)]
+    while waiting and len(faults) < MOST_FAULTS:
+        pointer, here, depth = waiting.pop()
+        faults += _faults_of(pointer, here, depth)
+        if depth < DEEPEST:
+            waiting += reversed(_members(pointer, here, depth + 1))
+    return tuple(faults)
+
+
+def _members(pointer: str, here: Json, depth: int) -> list[tuple[str, Json, int]]:
+    if isinstance(here, dict):
+        members = cast("dict[str, Json]", here).items()
+        return [(f"{pointer}/{_escaped(key)}", value, depth) for key, value in members]
+    if isinstance(here, list):
+        items = enumerate(cast("list[Json]", here))
+        return [(f"{pointer}/{index}", value, depth) for index, value in items]
+    return []
+
+
+def _faults_of(pointer: str, here: Json, depth: int) -> list[Problem]:
+    if isinstance(here, _BadNumber):
+        return [Problem(pointer, here.code, here.detail)]
+    if isinstance(here, str):
+        return _text_faults(pointer, here)
+    if depth >= DEEPEST and isinstance(here, dict | list):
+        return [Problem(pointer, "too_deep", _TOO_DEEP)]
+    if not isinstance(here, dict):
+        return []
+    faults = [
+        Problem(f"{pointer}/{_escaped(key)}", "duplicate_key", f"{_shown(key)} is repeated.")
+        for key in (here.repeated if isinstance(here, _Repeating) else ())
+    ]
+    for key in cast("dict[str, Json]", here):
+        faults += _text_faults(pointer, key)
+    return faults
+
+
+def _text_faults(pointer: str, text: str) -> list[Problem]:
+    if "\x00" in text:
+        return [Problem(pointer, "nul_character", "A text holds the character U+0000.")]
+    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+        return [Problem(pointer, "lone_surrogate", "A text holds half of a surrogate pair.")]
+    return []
+
+
+def _escaped(key: str) -> str:
+    # A pointer is itself sent back as JSON, so what made the key a fault must not come along.
+    return _clean(key).replace("~", "~0").replace("/", "~1")
+
+
+def _shown(key: str) -> str:
+    return repr(_clean(key)[:64])
+
+
+def _clean(key: str) -> str:
+    return key.encode("utf-8", "replace").decode().replace("\x00", "\N{REPLACEMENT CHARACTER}")
+
+
+_TOO_DEEP = f"The body nests more than {DEEPEST} levels deep."

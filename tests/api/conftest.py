@@ -1,0 +1,34 @@
+"""The application on a database of its own, and somebody who may ask it everything."""
+
+from collections.abc import Iterator
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy.orm import Session, sessionmaker
+from tests.making import a_token
+
+from adaptlab_api.app import create_app
+from adaptlab_services.settings import Settings
+
+
+@pytest.fixture
+def token(sessions: sessionmaker[Session]) -> str:
+    """A token with every scope."""
+    with sessions.begin() as session:
+        return a_token(session)
+
+
+@pytest.fixture
+def anonymous(settings: Settings) -> Iterator[TestClient]:
+    """Somebody without a token. A fault of the server is an answer, as it is for a real client."""
+    with TestClient(
+        create_app(settings), raise_server_exceptions=False, follow_redirects=False
+    ) as client:
+        yield client
+
+
+@pytest.fixture
+def api(anonymous: TestClient, token: str) -> TestClient:
+    """Somebody with a token of every scope."""
+    anonymous.headers["Authorization"] = f"Bearer {token}"
+    return anonymous

@@ -1,0 +1,265 @@
+"""A job goes in: what is stored, answered, refused, and what a repeated request does."""
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import redis
+from fastapi.testclient import TestClient
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session, sessionmaker
+from tests.making import a_base_model, a_pretrain_document, an_adapt_document
+
+from adaptlab_db.tables import BaseModel, IdempotencyKey, Job
+
+Sessions = sessionmaker[Session]
+
+
+def jobs_stored(sessions: Sessions) -> int:
+    with sessions.begin() as session:
+        return session.scalars(select(func.count()).select_from(Job)).one()
+
+
+@pytest.fixture
+def base(sessions: Sessions) -> None:
+    """A trained base model to adapt."""
+    with sessions.begin() as session:
+        a_base_model(session)
+
+
+def test_a_job_is_created_and_can_be_looked_at(api: TestClient, base: None) -> None:
+    answer = api.post("/v1/jobs", json=an_adapt_document(labels={"paper": "table-1"}))
+    assert answer.status_code == 201
+    job = answer.json()
+    assert answer.headers["location"] == f"/v1/jobs/{job['id']}"
+    assert job["state"] == "queued"
+    assert job["terminal"] is False
+    assert job["owner"] == "ada"
+    assert job["labels"] == {"paper": "table-1"}
+    # A prefix of width 8 in one layer: 16 parameters are two rows.
+    assert job["resolved_spec"]["method"]["length"] == 2
+    assert job["budget"] | {"flops_per_token": 0} == {
+        "requested": 16,
+        "trainable_parameters": 16,
+        "gap": 0,
+        "stored_bytes": 64,
+        "extra_context_tokens": 2,
+        "flops_per_token": 0,
+        "tensors": {"blocks.0.attn.input": 16},
+    }
+    assert job["queue"] == {"name": "cpu", "priority": 5, "position": 1}
+    looked_at = api.get(answer.headers["location"])
+    assert looked_at.json() == job
+    assert looked_at.headers["etag"] == answer.headers["etag"]
+
+
+def test_what_was_asked_for_is_shown_and_can_be_asked_for_again(
+    api: TestClient, base: None
+) -> None:
+    asked = an_adapt_document(method="lora", budget=64, task="sort_descending")
+    asked["task"] = {"name": "sort_descending", "length": 3, "alphabet": 4}
+    job = api.post("/v1/jobs", json=asked).json()
+    assert job["spec"]["method"] == {"name": "lora"}
+    assert job["spec"]["budget"] == {"trainable_parameters": 64}
+    again = api.post("/v1/jobs", json=job["spec"]).json()
+    assert again["spec_digest"] == job["spec_digest"]
+    assert again["id"] != job["id"]
+
+
+def test_the_workers_of_the_queue_are_woken(api: TestClient, base: None, broker_url: str) -> None:
+    api.post("/v1/jobs", json=an_adapt_document())
+    with redis.Redis.from_url(broker_url) as client:
+        assert client.llen("doorbell.cpu") == 1
+
+
+def test_a_pretraining_job_gives_its_model_a_name(api: TestClient) -> None:
+    job = api.post("/v1/jobs", json=a_pretrain_document()).json()
+    assert (job["name"], job["kind"], job["method"]) == ("tiny-sort", "pretrain", None)
+    model = api.get("/v1/base-models/tiny-sort").json()
+    assert (model["job_id"], model["ready"], model["state"]) == (job["id"], False, "queued")
+    assert model["digest"] == job["spec_digest"]
+    assert [m["name"] for m in api.get("/v1/base-models").json()["data"]] == ["tiny-sort"]
+
+
+def test_a_taken_name_is_refused_until_its_job_has_failed(
+    api: TestClient, sessions: Sessions
+) -> None:
+    job = api.post("/v1/jobs", json=a_pretrain_document()).json()
+    refused = api.post("/v1/jobs", json=a_pretrain_document())
+    assert refused.status_code == 409
+    assert refused.json()["state"] == "queued"
+    assert jobs_stored(sessions) == 1
+    api.post(job["links"]["cancel"])
+    taken_over = api.post("/v1/jobs", json=a_pretrain_document())
+    assert taken_over.status_code == 201
+    assert api.get("/v1/base-models/tiny-sort").json()["job_id"] == taken_over.json()["id"]
+
+
+def test_an_adaptation_of_a_model_in_training_waits(api: TestClient) -> None:
+    base = api.post("/v1/jobs", json=a_pretrain_document()).json()
+    job = api.post("/v1/jobs", json=an_adapt_document()).json()
+    assert job["state"] == "waiting"
+    assert job["links"]["base_job"] == base["links"]["self"]
+    # What waits for a model that will not come has failed too.
+    api.post(base["links"]["cancel"])
+    left = api.get(job["links"]["self"]).json()
+    assert (left["state"], left["reason"]) == ("failed", "base_model_failed")
+
+
+def test_an_inline_base_model_is_trained_once(api: TestClient, sessions: Sessions) -> None:
+    spec = an_adapt_document(base_model=a_pretrain_document())
+    first = api.post("/v1/jobs", json=spec).json()
+    assert first["state"] == "waiting"
+    assert jobs_stored(sessions) == 2
+    second = api.post("/v1/jobs", json=spec | {"method": "lora", "budget": 64}).json()
+    assert jobs_stored(sessions) == 3
+    assert first["links"]["base_job"] == second["links"]["base_job"]
+    # Equal in everything but the name: the model that is there is used.
+    renamed = an_adapt_document(base_model=a_pretrain_document(name="another"))
+    assert api.post("/v1/jobs", json=renamed).json()["base_model"] == "tiny-sort"
+    other = a_pretrain_document(training={"steps": 5})
+    assert api.post("/v1/jobs", json=an_adapt_document(base_model=other)).status_code == 409
+
+
+def test_a_fault_in_an_inline_base_model_is_pointed_to(api: TestClient) -> None:
+    family = {"name": "minigpt", "width": 8, "heads": 3}
+    answer = api.post(
+        "/v1/jobs", json=an_adapt_document(base_model=a_pretrain_document(family=family))
+    )
+    assert answer.status_code == 422
+    (fault,) = answer.json()["errors"]
+    assert fault["pointer"] == "/base_model/family/heads"
+    assert fault["nearest"] == [2, 4]
+
+
+def test_a_preview_stores_nothing_and_says_what_would_be_stored(
+    api: TestClient, base: None, sessions: Sessions
+) -> None:
+    before = jobs_stored(sessions)
+    preview = api.post("/v1/jobs?validate_only=true", json=an_adapt_document())
+    assert preview.status_code == 200
+    assert jobs_stored(sessions) == before
+    said = preview.json()
+    assert said["object"] == "job.preview"
+    assert said["budget"]["trainable_parameters"] == 16
+    assert said["warnings"] == [
+        "No live worker serves the queue 'cpu'; the job would wait until one does."
+    ]
+    created = api.post("/v1/jobs", json=an_adapt_document()).json()
+    assert created["spec_digest"] == said["spec_digest"]
+    assert created["resolved_spec"] == said["resolved_spec"]
+
+
+def test_a_preview_with_an_inline_base_model_reserves_no_name(
+    api: TestClient, sessions: Sessions
+) -> None:
+    spec = an_adapt_document(base_model=a_pretrain_document())
+    assert api.post("/v1/jobs?validate_only=true", json=spec).status_code == 200
+    with sessions.begin() as session:
+        assert session.scalars(select(BaseModel)).all() == []
+    created = api.post("/v1/jobs", json=spec)
+    assert created.status_code == 201
+
+
+def test_a_mistyped_parameter_creates_no_job(
+    api: TestClient, base: None, sessions: Sessions
+) -> None:
+    before = jobs_stored(sessions)
+    answer = api.post("/v1/jobs?validate_onyl=true", json=an_adapt_document())
+    assert answer.status_code == 422
+    (fault,) = answer.json()["errors"]
+    assert fault["pointer"] == "/query/validate_onyl"
+    assert fault["nearest"] == ["validate_only"]
+    assert jobs_stored(sessions) == before
+
+
+def test_the_same_key_and_body_is_the_same_job(
+    api: TestClient, base: None, sessions: Sessions
+) -> None:
+    before = jobs_stored(sessions)
+    key = {"Idempotency-Key": "slurm-4711"}
+    first = api.post("/v1/jobs", json=an_adapt_document(), headers=key)
+    again = api.post("/v1/jobs", json=an_adapt_document(), headers=key)
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert "idempotency-replayed" not in first.headers
+    assert again.headers["idempotency-replayed"] == "true"
+    assert again.json()["id"] == first.json()["id"]
+    assert jobs_stored(sessions) == before + 1
+
+
+def test_the_same_key_with_another_body_is_refused(
+    api: TestClient, base: None, sessions: Sessions
+) -> None:
+    key = {"Idempotency-Key": "slurm-4711"}
+    api.post("/v1/jobs", json=an_adapt_document(), headers=key)
+    before = jobs_stored(sessions)
+    other = api.post("/v1/jobs", json=an_adapt_document(seeds=3), headers=key)
+    assert other.status_code == 422
+    assert other.json()["type"].endswith("idempotency-key-reused")
+    assert jobs_stored(sessions) == before
+
+
+def test_a_key_is_forgotten_after_a_week(api: TestClient, base: None, sessions: Sessions) -> None:
+    key = {"Idempotency-Key": "slurm-4711"}
+    first = api.post("/v1/jobs", json=an_adapt_document(), headers=key).json()
+    with sessions.begin() as session:
+        row = session.scalars(select(IdempotencyKey)).one()
+        row.created_at = func.clock_timestamp() - func.make_interval(0, 0, 1, 1)
+    later = api.post("/v1/jobs", json=an_adapt_document(), headers=key)
+    assert later.status_code == 201
+    assert later.json()["id"] != first["id"]
+
+
+def test_a_refused_request_does_not_use_its_key_up(api: TestClient, base: None) -> None:
+    key = {"Idempotency-Key": "slurm-4711"}
+    refused = api.post("/v1/jobs", json=an_adapt_document(budget=1), headers=key)
+    assert refused.status_code == 422
+    assert api.post("/v1/jobs", json=an_adapt_document(), headers=key).status_code == 201
+
+
+def test_requests_with_one_key_at_the_same_time_make_one_job(
+    api: TestClient, base: None, sessions: Sessions
+) -> None:
+    before = jobs_stored(sessions)
+
+    def create(_: int) -> Any:
+        return api.post(
+            "/v1/jobs", json=an_adapt_document(), headers={"Idempotency-Key": "at-once"}
+        )
+
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(create, range(8)))
+    assert sorted(answer.status_code for answer in answers) == [200] * 7 + [201]
+    assert len({answer.json()["id"] for answer in answers}) == 1
+    assert jobs_stored(sessions) == before + 1
+
+
+def test_pretraining_jobs_of_one_name_at_the_same_time_are_one(
+    api: TestClient, sessions: Sessions
+) -> None:
+    def create(_: int) -> int:
+        return api.post("/v1/jobs", json=a_pretrain_document()).status_code
+
+    with ThreadPoolExecutor(8) as pool:
+        statuses = list(pool.map(create, range(8)))
+    assert sorted(statuses) == [201] + [409] * 7
+    assert jobs_stored(sessions) == 1
+
+
+def test_an_infeasible_budget_names_the_nearest(api: TestClient, sessions: Sessions) -> None:
+    family = {"name": "minigpt", "width": 96, "layers": 1, "heads": 1}
+    api.post("/v1/jobs", json=a_pretrain_document(family=family))
+    answer = api.post("/v1/jobs", json=an_adapt_document(budget=50))
+    assert answer.status_code == 422
+    assert answer.headers["content-type"] == "application/problem+json"
+    (fault,) = answer.json()["errors"]
+    assert fault["pointer"] == "/budget/trainable_parameters"
+    assert fault["code"] == "infeasible_budget"
+    assert fault["nearest"] == [96]
+    assert jobs_stored(sessions) == 1
+
+
+def test_an_unknown_base_model_names_those_like_it(api: TestClient, base: None) -> None:
+    answer = api.post("/v1/jobs", json=an_adapt_document(base_model="tiny-srot"))
+    (fault,) = answer.json()["errors"]
+    assert (fault["pointer"], fault["nearest"]) == ("/base_model", ["tiny-sort"])

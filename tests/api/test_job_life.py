@@ -1,0 +1,163 @@
+"""A job between creation and end: cancelling it, its events, its progress."""
+
+from concurrent.futures import ThreadPoolExecutor
+from uuid import UUID
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy.orm import Session, sessionmaker
+from tests.making import a_base_model, a_claim, a_job, a_ledger, a_worker, an_adapt_document
+
+from adaptlab import results
+from adaptlab_services.leases import DatabaseLedger
+
+Sessions = sessionmaker[Session]
+
+
+@pytest.fixture
+def ledger(sessions: Sessions) -> DatabaseLedger:
+    """A worker's door."""
+    with sessions.begin() as session:
+        a_base_model(session)
+    return a_ledger(sessions)
+
+
+@pytest.fixture
+def job(api: TestClient, ledger: DatabaseLedger) -> str:
+    """The address of a queued job."""
+    return api.post("/v1/jobs", json=an_adapt_document()).headers["location"]
+
+
+def types(api: TestClient, job: str, after: int = 0) -> list[str]:
+    page = api.get(f"{job}/events", params={"after": after}).json()
+    return [event["type"] for event in page["data"]]
+
+
+def test_a_queued_job_is_cancelled_at_once(api: TestClient, job: str) -> None:
+    answer = api.post(f"{job}/cancel")
+    assert answer.status_code == 200
+    cancelled = answer.json()
+    assert (cancelled["state"], cancelled["reason"]) == ("cancelled", "cancelled_by_user")
+    assert cancelled["terminal"] is True
+    assert cancelled["finished_at"] is not None
+    again = api.post(f"{job}/cancel")
+    assert (again.status_code, again.json()) == (200, cancelled)
+    assert types(api, job) == ["queued", "cancelled"]
+
+
+def test_the_worker_of_a_running_job_is_asked_to_stop(
+    api: TestClient, job: str, ledger: DatabaseLedger
+) -> None:
+    claim = a_claim(ledger)
+    for _ in range(2):
+        answer = api.post(f"{job}/cancel")
+        assert answer.status_code == 202
+        asked = answer.json()
+        assert (asked["state"], asked["cancel_requested"]) == ("running", True)
+    assert ledger.heartbeat(claim, 1) == "stop"
+    ledger.stopped(claim)
+    assert api.post(f"{job}/cancel").status_code == 200
+    assert types(api, job) == ["queued", "running", "cancel_requested", "cancelled"]
+
+
+def test_a_job_that_has_ended_stays_as_it_is(
+    api: TestClient, job: str, ledger: DatabaseLedger
+) -> None:
+    ledger.finish(a_claim(ledger))
+    answer = api.post(f"{job}/cancel")
+    assert (answer.status_code, answer.json()["state"]) == (200, "succeeded")
+
+
+def test_a_running_job_tells_its_worker_and_progress(
+    api: TestClient, job: str, ledger: DatabaseLedger
+) -> None:
+    claim = a_claim(ledger)
+    ledger.record(claim, [results.Progress(phase="training", step=1, total=4)])
+    running = api.get(job).json()
+    assert running["worker"]["host"] == "laptop"
+    assert running["attempt"] == 1
+    assert running["progress"]["step"] == 1
+    assert running["progress"]["total"] == 4
+    assert running["progress"]["eta_seconds"] >= 0
+    assert running["queue"]["position"] is None
+
+
+def test_a_queued_job_tells_its_place(
+    api: TestClient, sessions: Sessions, ledger: DatabaseLedger
+) -> None:
+    with sessions.begin() as session:
+        jobs = [a_job(session), a_job(session), a_job(session, priority=9)]
+        a_job(session, queue="gpu", priority=9)
+    places = [api.get(f"/v1/jobs/{job}").json()["queue"]["position"] for job in jobs]
+    assert places == [2, 3, 1]
+
+
+def test_events_are_numbered_and_go_on_after_a_number(
+    api: TestClient, job: str, ledger: DatabaseLedger
+) -> None:
+    ledger.finish(a_claim(ledger))
+    page = api.get(f"{job}/events").json()
+    assert [event["sequence"] for event in page["data"]] == [1, 2, 3]
+    assert [event["type"] for event in page["data"]] == ["queued", "running", "succeeded"]
+    assert page["data"][0]["data"] == {"by": "ada"}
+    assert page["data"][1]["attempt"] == 1
+    assert page["terminal"] is True
+    assert types(api, job, after=2) == ["succeeded"]
+    first = api.get(f"{job}/events", params={"limit": 1}).json()
+    assert (len(first["data"]), first["next_after"], first["terminal"]) == (1, 1, False)
+    end = api.get(f"{job}/events", params={"after": 3}).json()
+    assert (end["data"], end["next_after"], end["terminal"]) == ([], 3, True)
+
+
+def test_a_job_that_has_not_changed_is_not_sent_again(
+    api: TestClient, job: str, ledger: DatabaseLedger
+) -> None:
+    etag = api.get(job).headers["etag"]
+    unchanged = api.get(job, headers={"If-None-Match": etag})
+    assert (unchanged.status_code, unchanged.content) == (304, b"")
+    a_claim(ledger)
+    assert api.get(job, headers={"If-None-Match": etag}).status_code == 200
+
+
+def test_a_wait_ends_with_its_time_or_at_once(
+    api: TestClient, job: str, ledger: DatabaseLedger
+) -> None:
+    assert api.get(f"{job}?wait=0.3").json()["state"] == "queued"
+    assert api.get(f"{job}?wait=60&if_state_not=running").json()["state"] == "queued"
+    api.post(f"{job}/cancel")
+    assert api.get(f"{job}?wait=60").json()["state"] == "cancelled"
+    assert api.get(f"{job}?wait=60&if_state_not=cancelled").json()["state"] == "cancelled"
+    assert api.get(f"{job}?wait=61").status_code == 422
+
+
+def test_workers_are_listed(api: TestClient, ledger: DatabaseLedger) -> None:
+    worker = a_worker(ledger, ("cpu", "gpu"))
+    (shown,) = api.get("/v1/workers").json()["data"]
+    assert UUID(shown["id"]) == worker
+    assert (shown["host"], shown["queues"], shown["live"]) == ("laptop", ["cpu", "gpu"], True)
+    preview = api.post("/v1/jobs?validate_only=true", json=an_adapt_document())
+    assert preview.json()["warnings"] == []
+
+
+def test_a_preview_tells_that_the_same_was_run_before(
+    api: TestClient, job: str, ledger: DatabaseLedger
+) -> None:
+    ledger.finish(a_claim(ledger))
+    preview = api.post("/v1/jobs?validate_only=true", json=an_adapt_document()).json()
+    assert preview["warnings"] == [
+        f"Job {job.rpartition('/')[2]} has run exactly this already; see its results."
+    ]
+
+
+def test_a_quiet_stream_is_kept_alive(
+    api: TestClient, job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("adaptlab_api.routes.events.HEARTBEAT_SECONDS", 0.05)
+    with ThreadPoolExecutor(1) as pool:
+        followed = pool.submit(api.get, f"{job}/events", headers={"Accept": "text/event-stream"})
+        assert api.get(f"{job}?wait=1").json()["state"] == "queued"  # a quiet second
+        api.post(f"{job}/cancel")
+        stream = followed.result().text
+    quiet = stream[stream.index("id: 1") : stream.index("id: 2")]
+    assert quiet.count("\n: ping\n") > 3
+    assert stream.endswith("\n\n")

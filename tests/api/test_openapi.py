@@ -1,0 +1,127 @@
+"""The description says what the server does, and the committed file is that description."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import schemathesis
+import yaml
+from fastapi.testclient import TestClient
+from hypothesis import HealthCheck, Phase, given, settings
+from openapi_spec_validator import OpenAPIV31SpecValidator
+from schemathesis.checks import not_a_server_error
+from schemathesis.core.result import Ok
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+from sqlalchemy.orm import Session, sessionmaker
+from tests.making import a_base_model
+
+from adaptlab_api import openapi
+
+ROOT = Path(__file__).parents[2]
+PROBLEM = "application/problem+json"
+NEGATIVE = schemathesis.GenerationMode.NEGATIVE
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+]
+
+
+@pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    return yaml.safe_load(openapi.written())
+
+
+def operations(document: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
+    return [
+        (path, method, operation)
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+    ]
+
+
+def test_the_committed_file_is_up_to_date() -> None:
+    assert (ROOT / openapi.FILE_NAME).read_text(encoding="utf-8") == openapi.written()
+
+
+def test_drift_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "api").mkdir()
+    (tmp_path / "pyproject.toml").touch()
+    monkeypatch.chdir(tmp_path)
+    assert openapi.main(["--check"]) == 1
+    assert openapi.main([]) == 0
+    assert openapi.main(["--check"]) == 0
+    (tmp_path / openapi.FILE_NAME).write_text("openapi: 3.1.0\n")
+    assert openapi.main(["--check"]) == 1
+
+
+def test_the_document_is_openapi_3_1(document: dict[str, Any]) -> None:
+    assert document["openapi"].startswith("3.1")
+    OpenAPIV31SpecValidator(document).validate()
+
+
+def test_every_operation_has_a_name_and_a_summary(document: dict[str, Any]) -> None:
+    found = operations(document)
+    names = [operation["operationId"] for _, _, operation in found]
+    assert len(names) == len(set(names)) > 25
+    assert all(operation["summary"] and operation["tags"] for _, _, operation in found)
+
+
+def test_every_failure_is_a_problem_document(document: dict[str, Any]) -> None:
+    for path, method, operation in operations(document):
+        failures = {s: r for s, r in operation["responses"].items() if s >= "400"}
+        assert all(list(r["content"]) == [PROBLEM] for r in failures.values()), (path, method)
+        if path.startswith("/v1"):
+            assert {"400", "401", "403", "422", "500", "503"} <= set(failures), (path, method)
+            assert operation["security"]
+        if "requestBody" in operation:
+            assert {"413", "415"} <= set(failures)
+
+
+def test_the_body_of_a_job_is_the_schema_of_the_spec(document: dict[str, Any]) -> None:
+    create = document["paths"]["/v1/jobs"]["post"]
+    body = create["requestBody"]["content"]["application/json"]["schema"]
+    assert body == {"$ref": "#/components/schemas/JobSpec"}
+    schemas = document["components"]["schemas"]
+    assert set(schemas["JobSpec"]["discriminator"]["mapping"]) == {"pretrain", "adapt"}
+    assert "learning_rate" in schemas["TrainingSpec-Input"]["properties"]
+
+
+@pytest.mark.slow
+def test_what_the_description_allows_is_answered_as_it_says(
+    api: TestClient, sessions: sessionmaker[Session]
+) -> None:
+    """Every operation with generated requests, good and bad: no 5xx, no undescribed answer."""
+    with sessions.begin() as session:
+        a_base_model(session)
+    bearer = {"Authorization": api.headers["Authorization"]}
+    schema = schemathesis.openapi.from_asgi("/openapi.json", api.app, headers=bearer)
+    asked = 0
+    for found in schema.get_all_operations():
+        assert isinstance(found, Ok)
+        operation = found.ok()
+
+        @settings(
+            max_examples=8,
+            deadline=None,
+            database=None,
+            derandomize=True,
+            phases=[Phase.generate],
+            suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+        )
+        @given(operation.as_strategy() | operation.as_strategy(generation_mode=NEGATIVE))
+        def ask(case: Any) -> None:
+            nonlocal asked
+            case.query.pop("wait", None)  # waiting is tested where something happens meanwhile
+            asked += 1
+            case.validate_response(case.call(headers=bearer), checks=CHECKS)
+
+        ask()
+    assert asked > 150

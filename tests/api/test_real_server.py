@@ -1,0 +1,328 @@
+"""What only shows on a real socket: streams, waits, limits, memory, and stopping."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+from sqlalchemy import text
+from sqlalchemy.orm import Session, sessionmaker
+from tests.making import a_base_model, a_claim, a_ledger, an_adapt_document
+
+from adaptlab import results
+from adaptlab_services.leases import DatabaseLedger
+from adaptlab_services.settings import Settings
+
+Sessions = sessionmaker[Session]
+MEGABYTE = 2**20
+
+
+@dataclass(frozen=True)
+class Running:
+    """A server process and somebody who may ask it everything."""
+
+    process: subprocess.Popen[bytes]
+    client: httpx.Client
+    url: str
+
+    @property
+    def resident(self) -> int:
+        """Bytes of memory that the process holds."""
+        return psutil.Process(self.process.pid).memory_info().rss
+
+
+@contextmanager
+def a_server(settings: Settings, token: str, log: Path) -> Iterator[Running]:
+    """The server as it is started in production, on a free port."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    environment = os.environ | {
+        "ADAPTLAB_DATABASE_URL": settings.database_url,
+        "ADAPTLAB_BROKER_URL": settings.broker_url,
+        "ADAPTLAB_DATA_DIR": str(settings.data_dir),
+    }
+    command = [sys.executable, "-m", "adaptlab_api", "--port", str(port)]
+    url = f"http://127.0.0.1:{port}"
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(command, env=environment, stdout=output, stderr=output) as process,
+    ):
+        try:
+            headers = {"Authorization": f"Bearer {token}"}
+            with httpx.Client(base_url=url, headers=headers, timeout=30) as client:
+                wait_until_ready(client, process)
+                yield Running(process, client, url)
+        finally:
+            process.kill()
+
+
+def wait_until_ready(client: httpx.Client, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            if client.get("/readyz").status_code == 200:
+                return
+        except httpx.TransportError:
+            pass
+        time.sleep(0.05)  # between two tries; the loop ends by what it waits for
+    raise AssertionError("the server did not start")
+
+
+@pytest.fixture
+def server(settings: Settings, token: str, tmp_path: Path) -> Iterator[Running]:
+    with a_server(settings, token, tmp_path / "server.log") as running:
+        yield running
+
+
+@pytest.fixture
+def ledger(sessions: Sessions) -> DatabaseLedger:
+    with sessions.begin() as session:
+        a_base_model(session)
+    return a_ledger(sessions)
+
+
+def create(server: Running) -> str:
+    answer = server.client.post("/v1/jobs", json=an_adapt_document())
+    assert answer.status_code == 201, answer.text
+    return answer.headers["location"]
+
+
+def blocks(lines: Iterator[str]) -> Iterator[dict[str, str]]:
+    """Server-sent events, one dictionary each; comments are left out."""
+    event: dict[str, str] = {}
+    for line in lines:
+        if line and not line.startswith(":"):
+            name, _, value = line.partition(": ")
+            event[name] = value
+        elif not line and event:
+            yield event
+            event = {}
+
+
+@contextmanager
+def following(server: Running, job: str, **headers: str) -> Iterator[Iterator[dict[str, str]]]:
+    asked = {"Accept": "text/event-stream"} | {
+        name.replace("_", "-"): value for name, value in headers.items()
+    }
+    with server.client.stream("GET", f"{job}/events", headers=asked) as answer:
+        assert answer.status_code == 200
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        yield blocks(answer.iter_lines())
+
+
+def test_a_job_is_followed_from_its_creation_to_its_end(
+    server: Running, ledger: DatabaseLedger
+) -> None:
+    job = create(server)
+    with following(server, job) as events:
+        first = next(events)
+        assert (first["id"], first["event"]) == ("1", "queued")
+        claim = a_claim(ledger)
+        assert next(events)["event"] == "running"
+        ledger.record(claim, [results.Progress(phase="training", step=2, total=4)])
+        news: list[dict[str, str]] = [next(events), next(events)]
+        by_type = {event["event"]: event for event in news}
+        assert set(by_type) == {"first_step", "progress"}
+        assert "id" not in by_type["progress"]
+        assert json.loads(by_type["progress"]["data"]) == {"step": 2, "total": 4}
+        ledger.finish(claim)
+        *_, last = events
+    assert last["event"] == "succeeded"
+    assert json.loads(last["data"])["sequence"] == int(last["id"])
+
+
+def test_a_broken_stream_goes_on_where_it_was(server: Running, ledger: DatabaseLedger) -> None:
+    job = create(server)
+    claim = a_claim(ledger)
+    ledger.finish(claim)
+    with following(server, job, Last_Event_ID="1") as events:
+        assert [event["event"] for event in events] == ["running", "succeeded"]
+    over = server.client.get(
+        f"{job}/events", headers={"Accept": "text/event-stream", "Last-Event-ID": "3"}
+    )
+    assert over.status_code == 204
+
+
+def test_a_wait_ends_when_something_happens(server: Running, ledger: DatabaseLedger) -> None:
+    job = create(server)
+    with ThreadPoolExecutor(1) as pool:
+        started = time.monotonic()
+        waiting = pool.submit(server.client.get, f"{job}?wait=20&if_state_not=queued")
+        a_claim(ledger)
+        answer = waiting.result()
+    assert answer.json()["state"] == "running"
+    assert time.monotonic() - started < 5
+
+
+def connections(sessions: Sessions) -> tuple[int, int]:
+    """How many connections there are to this database, and how many sit in a transaction."""
+    query = text(
+        "SELECT count(*), count(*) FILTER (WHERE state LIKE 'idle in transaction%') "
+        "FROM pg_stat_activity WHERE datname = current_database() AND pid != pg_backend_pid()"
+    )
+    with sessions.begin() as session:
+        total, stuck = session.execute(query).one()
+    return total, stuck
+
+
+def test_followers_and_waiters_hold_no_connection(
+    server: Running, ledger: DatabaseLedger, sessions: Sessions
+) -> None:
+    job = create(server)
+    limits = httpx.Limits(max_connections=100)
+    with (
+        httpx.Client(
+            base_url=server.url, headers=server.client.headers, limits=limits, timeout=30
+        ) as many,
+        ThreadPoolExecutor(60) as pool,
+        ExitStack() as streams,
+    ):
+        waits = [pool.submit(many.get, f"{job}?wait=30&if_state_not=queued") for _ in range(40)]
+        accept = {"Accept": "text/event-stream"}
+        opened = [
+            streams.enter_context(many.stream("GET", f"{job}/events", headers=accept))
+            for _ in range(40)
+        ]
+        readers = [blocks(answer.iter_lines()) for answer in opened]
+        assert {next(reader)["event"] for reader in readers} == {"queued"}
+        total, _ = connections(sessions)
+        assert total <= 25
+        started = time.monotonic()
+        assert server.client.get(job).status_code == 200  # and others are served meanwhile
+        assert time.monotonic() - started < 5
+        server.client.post(f"{job}/cancel")
+        assert {wait.result().json()["state"] for wait in waits} == {"cancelled"}
+        for reader in readers:
+            *_, last = reader
+            assert last["event"] == "cancelled"
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_the_server_stops_while_streams_are_open(
+    settings: Settings, token: str, tmp_path: Path, ledger: DatabaseLedger, how: int
+) -> None:
+    with a_server(settings, token, tmp_path / "server.log") as server:
+        job = create(server)
+        with ThreadPoolExecutor(2) as pool, following(server, job) as events:
+            next(events)
+            waiting = pool.submit(server.client.get, f"{job}?wait=50&if_state_not=queued")
+            with following(server, job) as others:
+                next(others)
+                started = time.monotonic()
+                server.process.send_signal(how)
+                assert list(events) == list(others) == []  # ended, not broken off
+                server.process.wait(10)
+                took = time.monotonic() - started
+            assert waiting.result().json()["state"] == "queued"
+        assert took < 3
+    log = (tmp_path / "server.log").read_text()
+    assert "Traceback" not in log, log
+
+
+def raw(server: Running, request: bytes, *pieces: bytes) -> bytes:
+    """What comes back for bytes that no polite client would send."""
+    host, port = server.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=20) as connection:
+        token = server.client.headers["authorization"].encode()
+        connection.sendall(request.replace(b"TOKEN", token))
+        try:
+            for piece in pieces:
+                connection.sendall(piece)
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+        answer = b""
+        try:
+            while piece := connection.recv(65536):
+                answer += piece
+        except ConnectionResetError:
+            pass
+    return answer
+
+
+HEAD = (
+    b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nAuthorization: TOKEN\r\nConnection: close\r\n"
+    b"Content-Type: application/json\r\n"
+)
+
+
+def test_a_body_over_the_limit_is_refused_before_it_is_held(
+    server: Running,
+) -> None:
+    assert server.client.post("/v1/jobs", json=an_adapt_document()).status_code == 422
+    before = server.resident
+    large = b"x" * (64 * MEGABYTE)
+    announced = raw(server, HEAD + b"Content-Length: %d\r\n\r\n" % len(large), large)
+    chunk = b"%x\r\n%s\r\n" % (MEGABYTE, b"x" * MEGABYTE)
+    chunked = raw(server, HEAD + b"Transfer-Encoding: chunked\r\n\r\n", *[chunk] * 64)
+    for answer in (announced, chunked):
+        assert answer.startswith(b"HTTP/1.1 413"), answer[:200]
+        assert b"application/problem+json" in answer
+    assert server.resident - before < 16 * MEGABYTE
+
+
+def test_what_is_hardly_http_is_refused(server: Running) -> None:
+    for length in (b"-1", b"x", b"1e3", b"9" * 30):
+        assert raw(server, HEAD + b"Content-Length: " + length + b"\r\n\r\n").startswith(
+            b"HTTP/1.1 400"
+        )
+    assert raw(server, HEAD + b"X: " + b"y" * 100_000 + b"\r\n\r\n")[9:12] in (b"400", b"431")
+    assert server.client.get("/healthz").status_code == 200
+
+
+def test_memory_stays_small(server: Running, ledger: DatabaseLedger, sessions: Sessions) -> None:
+    job = create(server)
+    content = bytes(MEGABYTE)
+    claim = a_claim(ledger)
+    stored = ledger.put_artifact(claim, (content for _ in range(64)))
+    written = results.CheckpointWritten(
+        checkpoint=results.Checkpoint(
+            replicate=0, seed=0, kind="adapter", parameters=1, tensors={"x": (1,)}
+        ),
+        path=Path("x"),
+    )
+    ledger.record(claim, [written], {Path("x"): stored.sha256})
+    ask_everything(server, job, 200)
+    resident = server.resident
+    assert resident < 150 * MEGABYTE, f"{resident / MEGABYTE:.0f} MiB"
+    (file,) = server.client.get(f"{job}/checkpoints").json()["data"]
+    received = 0
+    with server.client.stream("GET", file["links"]["content"]) as answer:
+        for piece in answer.iter_bytes():
+            received += len(piece)
+    assert received == 64 * MEGABYTE
+    assert server.resident - resident < 24 * MEGABYTE
+    maps = Path(f"/proc/{server.process.pid}/maps").read_text()
+    for library in ("torch", "scipy", "vl_convert", "transformers"):
+        assert f"/{library}/" not in maps, library
+
+
+def ask_everything(server: Running, job: str, times: int) -> None:
+    """A mixture of requests, until there were so many."""
+    asked: list[tuple[str, str, Any]] = [
+        ("POST", "/v1/jobs", an_adapt_document()),
+        ("POST", "/v1/budgets/solve", {"base_model": "tiny-sort", "budget": 64}),
+        ("POST", "/v1/jobs", an_adapt_document(budget=1)),
+        *(("GET", f"{job}{part}", None) for part in ("", "/metrics", "/events", "/attention")),
+        ("GET", "/v1/jobs?filter=state = queued OR labels.x = y", None),
+        ("GET", "/v1/methods", None),
+        ("GET", "/openapi.json", None),
+        ("GET", "/", None),
+        ("GET", "/jobs/" + job.rpartition("/")[2], None),
+        ("GET", "/v1/nowhere", None),
+    ]
+    for number in range(times):
+        method, path, body = asked[number % len(asked)]
+        answer = server.client.request(method, path, json=body)
+        assert answer.status_code < 500, (method, path, answer.text)

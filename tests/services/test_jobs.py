@@ -1,0 +1,116 @@
+"""Jobs in races: creating against finishing, cancelling against claiming."""
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from uuid import UUID
+
+from sqlalchemy import select, text
+from sqlalchemy.orm import Session, sessionmaker
+from tests.making import (
+    a_base_model,
+    a_claim,
+    a_job,
+    a_ledger,
+    a_principal,
+    a_worker,
+    an_adapt_spec,
+)
+
+from adaptlab_db.tables import TERMINAL_STATES, Job, JobEvent
+from adaptlab_services import jobs
+from adaptlab_services.errors import LeaseLost
+
+Sessions = sessionmaker[Session]
+
+
+def state(sessions: Sessions, job_id: UUID) -> str:
+    with sessions.begin() as session:
+        return session.scalars(select(Job.state).where(Job.id == job_id)).one()
+
+
+def somebody_waits_for_a_lock(sessions: Sessions) -> bool:
+    query = text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+    with sessions.begin() as session:
+        return session.execute(query).scalar_one() > 0
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)  # between two looks; the loop ends by what it waits for
+
+
+def test_a_base_model_cannot_finish_between_the_look_and_the_waiting_job(
+    sessions: Sessions,
+) -> None:
+    with sessions.begin() as session:
+        a_base_model(session, state="queued")
+        principal = a_principal(session)
+    ledger = a_ledger(sessions)
+    claim = a_claim(ledger)
+    with ThreadPoolExecutor(1) as pool:
+        with sessions.begin() as session:
+            created = jobs.create(session, principal, an_adapt_spec())
+            assert created.job.state == "waiting"
+            finished = pool.submit(ledger.finish, claim)
+            until(lambda: finished.done() or somebody_waits_for_a_lock(sessions))
+        assert finished.result() == ("cpu",)
+    assert state(sessions, created.job.id) == "queued"
+
+
+def test_of_a_claim_and_a_cancellation_one_is_first(sessions: Sessions) -> None:
+    ledger = a_ledger(sessions)
+    worker = a_worker(ledger)
+    with sessions.begin() as session:
+        a_base_model(session)
+        principal = a_principal(session)
+
+    def cancel(job_id: UUID) -> bool:
+        with sessions.begin() as session:
+            return jobs.cancel(session, principal, job_id).decided
+
+    for _ in range(20):
+        with sessions.begin() as session:
+            job_id = a_job(session)
+        with ThreadPoolExecutor(2) as pool:
+            claiming, cancelling = (
+                pool.submit(ledger.claim, worker, ["cpu"]),
+                pool.submit(cancel, job_id),
+            )
+            claim, decided = claiming.result(), cancelling.result()
+        # Either it was cancelled in the queue, or a worker has it and will be told to stop.
+        assert decided == (claim is None)
+        if claim is not None:
+            assert ledger.heartbeat(claim, 0) == "stop"
+            ledger.stopped(claim)
+        assert state(sessions, job_id) == "cancelled"
+
+
+def test_of_an_end_and_a_cancellation_exactly_one_is_told(sessions: Sessions) -> None:
+    ledger = a_ledger(sessions)
+    with sessions.begin() as session:
+        a_base_model(session)
+        principal = a_principal(session)
+
+    def cancel(job_id: UUID) -> None:
+        with sessions.begin() as session:
+            jobs.cancel(session, principal, job_id)
+
+    for _ in range(20):
+        with sessions.begin() as session:
+            job_id = a_job(session)
+        claim = a_claim(ledger)
+        with ThreadPoolExecutor(2) as pool:
+            for done in (pool.submit(ledger.finish, claim), pool.submit(cancel, job_id)):
+                try:
+                    done.result()
+                except LeaseLost as error:  # pragma: no cover - would say what went wrong
+                    raise AssertionError("the fence was lost") from error
+        with sessions.begin() as session:
+            events = session.scalars(
+                select(JobEvent.type).where(JobEvent.job_id == job_id).order_by(JobEvent.sequence)
+            ).all()
+        ends = [kind for kind in events if kind in TERMINAL_STATES]
+        assert ends == [state(sessions, job_id)] == [events[-1]]
