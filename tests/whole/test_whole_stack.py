@@ -1,0 +1,208 @@
+"""The product as its users meet it: `adaptlab up`, the client, the command line, a real engine."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+from safetensors import safe_open
+
+from adaptlab_client import Client, InvalidRequest, Job
+from adaptlab_stack.stack import Stack
+
+SMALL_TASK = {"name": "sort_ascending", "length": 4, "alphabet": 5}
+OTHER_TASK = {**SMALL_TASK, "name": "sort_descending"}
+PRETRAIN = {
+    "kind": "pretrain",
+    "name": "small",
+    "family": {"name": "minigpt", "width": 16, "heads": 2},
+    "task": SMALL_TASK,
+    "training": {"steps": 40, "batch_size": 16},
+    "seeds": 2,
+    "evaluation": {"samples": 100},
+}
+ADAPT = {
+    "kind": "adapt",
+    "base_model": "small",
+    "task": OTHER_TASK,
+    "method": "prefix_tuning",
+    "budget": 40,
+    "training": {"steps": 30, "batch_size": 16},
+    "evaluation": {"samples": 100},
+    "capture": {"attention": {"samples": 2}},
+}
+LONG = {**ADAPT, "training": {"steps": 6000, "batch_size": 16}}
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[Stack]:
+    """A stack in a folder with a space in its name, with short leases."""
+    with tempfile.TemporaryDirectory(prefix="adaptlab whole ") as folder:
+        Path(folder).chmod(0o755)
+        short = {
+            "ADAPTLAB_LEASE_SECONDS": "4",
+            "ADAPTLAB_HEARTBEAT_SECONDS": "1",
+            "ADAPTLAB_REAP_SECONDS": "1",
+            "ADAPTLAB_DATABASE_URL": None,
+            "ADAPTLAB_BROKER_URL": None,
+        }
+        with Stack.start(Path(folder) / "data", environment=short) as running:
+            yield running
+
+
+@pytest.fixture(scope="module")
+def client(stack: Stack) -> Iterator[Client]:
+    with Client(stack.url, stack.token) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def base(client: Client) -> Job:
+    return client.jobs.wait(client.jobs.submit(PRETRAIN).id, timeout=100)
+
+
+@pytest.fixture(scope="module")
+def adapted(client: Client, base: Job) -> Job:
+    assert base.succeeded, base.error
+    return client.jobs.wait(client.jobs.submit(ADAPT).id, timeout=100)
+
+
+def command(stack: Stack, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    """`adaptlab` as a user runs it, who knows only the data directory."""
+    environment = {**os.environ, "ADAPTLAB_DATA_DIR": str(stack.data_dir)}
+    for name in ("ADAPTLAB_URL", "ADAPTLAB_TOKEN"):
+        environment.pop(name, None)
+    adaptlab = str(Path(sys.executable).with_name("adaptlab"))
+    return subprocess.run(
+        [adaptlab, *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+        timeout=100,
+    )
+
+
+def test_results_maps_and_checkpoints_come_back(client: Client, adapted: Job, tmp_path: Path):
+    assert adapted.succeeded, adapted.error
+    assert adapted.budget is not None
+    assert (adapted.budget.requested, adapted.budget.trainable_parameters) == (40, 32)
+    evaluations = client.jobs.evaluations(adapted.id)
+    assert [(e.seed, e.total) for e in evaluations] == [(0, 100), (1, 100)]
+    curves = client.jobs.metrics(adapted.id)
+    assert {(curve.name, curve.replicate) for curve in curves} == {
+        ("train_loss", 0),
+        ("train_loss", 1),
+    }
+    assert curves[0].steps[-1] == 30
+    for checkpoint in client.jobs.checkpoints(adapted.id):
+        path = client.checkpoints.download(checkpoint, tmp_path / f"{checkpoint.seed}.safetensors")
+        with safe_open(path, framework="np") as file:
+            tensors = {name: file.get_tensor(name).shape for name in file.keys()}  # noqa: SIM118
+        assert tensors == {"blocks.0.attn.input": (2, 16)}
+
+
+def test_a_prefix_leaves_relative_attention_alone(client: Client, adapted: Job):
+    maps = client.jobs.attention(adapted.id)
+    assert {(m.seed, m.source) for m in maps} == {
+        (s, k) for s in (0, 1) for k in ("base", "adapted")
+    }
+    for found in maps:
+        array = client.jobs.attention_array(adapted.id, found)
+        assert array.shape == found.shape
+        assert array.sum(-1) == pytest.approx(np.ones(array.shape[:-1]), abs=2e-3)
+        if found.source == "adapted":
+            assert found.learned_positions == 2
+            assert all((s.relative_deviation or 0) < 1e-12 for s in found.summaries)
+            assert all((s.learned_mass or 0) > 0 for s in found.summaries)
+
+
+def test_a_bad_spec_stores_nothing(client: Client, base: Job):
+    before = len(list(client.jobs.list()))
+    with pytest.raises(InvalidRequest, match="8") as caught:
+        client.jobs.submit({**ADAPT, "budget": 8})
+    assert "16" in str(caught.value)  # the nearest budget: one row of width 16
+    assert len(list(client.jobs.list())) == before
+
+
+def test_a_diverging_job_fails_with_its_reason_and_keeps_its_curve(client: Client, base: Job):
+    spec = {
+        **ADAPT,
+        "method": "full_finetuning",
+        "budget": {},
+        "training": {"steps": 300, "batch_size": 16, "learning_rate": 10, "weight_decay": 10},
+    }
+    job = client.jobs.wait(client.jobs.submit(spec).id, timeout=100)
+    assert (job.state, job.reason) == ("failed", "diverged")
+    assert "lower the learning rate" in str(job.error)
+    values = client.jobs.metrics(job.id)[0].values
+    assert values[0] is not None
+    assert values[-1] is None
+
+
+def test_the_command_line_finds_its_server(stack: Stack, adapted: Job, tmp_path: Path):
+    submitted = command(
+        stack, "jobs", "submit", "-", "--wait", "--output", "id", stdin=json.dumps(ADAPT)
+    )
+    assert submitted.returncode == 0, submitted.stderr
+    shown = command(stack, "jobs", "show", submitted.stdout.strip(), "--output", "json")
+    assert json.loads(shown.stdout)["state"] == "succeeded"
+    picture = tmp_path / "maps.png"
+    drawn = command(stack, "attention", adapted.id, "--png", str(picture))
+    assert drawn.returncode == 0, drawn.stderr
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    infeasible = command(stack, "jobs", "submit", "-", stdin=json.dumps({**ADAPT, "budget": 8}))
+    assert infeasible.returncode == 3
+    assert "16" in infeasible.stderr
+    assert "Traceback" not in infeasible.stderr
+
+
+@pytest.fixture
+def eventually() -> Callable[[Callable[[], bool]], None]:
+    import time
+
+    def wait(condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 60
+        while not condition():
+            assert time.monotonic() < deadline, "not true after 60 s"
+            time.sleep(0.05)
+
+    return wait
+
+
+def test_a_job_outlives_its_worker_and_finishes_once(
+    stack: Stack, client: Client, base: Job, eventually: Callable[[Callable[[], bool]], None]
+):
+    job = client.jobs.submit(LONG)
+    eventually(lambda: client.jobs.get(job.id).progress.step > 20)
+    worker = psutil.Process(stack.processes["worker"].pid)
+    trainers = worker.children(recursive=True)
+    worker.send_signal(signal.SIGKILL)
+    _, alive = psutil.wait_procs(trainers, timeout=5)
+    assert not alive, "the trainer dies with its worker"
+    done = client.jobs.wait(job.id, timeout=100)
+    assert done.succeeded, done.error
+    assert done.attempt == 2
+    assert [a.outcome for a in client.jobs.attempts(job.id)][-1] == "succeeded"
+    assert len(client.jobs.evaluations(job.id)) == 2
+    assert len(client.jobs.checkpoints(job.id)) == 2
+    states = [event.type for event in client.jobs.events(job.id)]
+    assert states.count("succeeded") == 1
+
+
+def test_a_running_job_can_be_cancelled(
+    client: Client, base: Job, eventually: Callable[[Callable[[], bool]], None]
+):
+    job = client.jobs.submit(LONG)
+    eventually(lambda: client.jobs.get(job.id).progress.step > 5)
+    client.jobs.cancel(job.id)
+    ended = client.jobs.wait(job.id, timeout=30)
+    assert (ended.state, ended.terminal) == ("cancelled", True)
