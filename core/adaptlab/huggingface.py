@@ -15,7 +15,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from adaptlab.errors import BadModelFolder, InvalidSpec
 from adaptlab.family import FAMILIES, Family
-from adaptlab.validation import validation_problems
 
 CONFIG = "config.json"
 INDEX = "model.safetensors.index.json"
@@ -80,13 +79,12 @@ def read_family(folder: Path) -> PublishedFamily:
     try:
         published = family.from_published(architecture, config)
     except ValidationError as error:
-        problems = validation_problems(error.errors(), config)
-        told = "; ".join(f"{p.pointer.lstrip('/') or 'the whole'}: {p.detail}" for p in problems)
+        faults = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
         raise BadModelFolder(
-            f"{CONFIG} describes a {architecture} that adaptlab does not compute: {told}"
+            f"{CONFIG} describes a {architecture} that adaptlab cannot compute. {'; '.join(faults)}"
         ) from error
-    if faults := published.problems():
-        raise BadModelFolder(f"{CONFIG} contradicts itself: {InvalidSpec(*faults)}")
+    if problems := published.problems():
+        raise BadModelFolder(f"{CONFIG} contradicts itself: {InvalidSpec(*problems)}")
     return published
 
 

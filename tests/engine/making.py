@@ -9,7 +9,10 @@ import torch
 from adaptlab.engine.allocate import Trainables, allocate
 from adaptlab.engine.digits import Items, make_items
 from adaptlab.engine.plan import Plan, make_plan
+from adaptlab.families.gpt2 import GPT2
+from adaptlab.families.llama import Llama
 from adaptlab.families.minigpt import MiniGPT
+from adaptlab.family import Family
 from adaptlab.method import METHODS, Method
 from adaptlab.resolve import BaseModelFacts, resolve
 from adaptlab.results import Event
@@ -18,6 +21,33 @@ from adaptlab.spec import AdaptSpec
 E = TypeVar("E")
 
 SMALL = MiniGPT(layers=2, heads=2, width=12)
+SMALL_OF_EACH: dict[str, Family] = {
+    "minigpt": SMALL,
+    "gpt2": GPT2(layers=2, heads=2, width=12, hidden=20),
+    "llama": Llama(
+        layers=2,
+        heads=2,
+        key_value_heads=1,
+        width=12,
+        head_size=8,
+        hidden=16,
+        attention_biases="qkv",
+    ),
+}
+TINY_OF_EACH: dict[str, Family] = {
+    "minigpt": MiniGPT(layers=2, heads=2, width=4),
+    "gpt2": GPT2(layers=2, heads=2, width=4, hidden=6),
+    "llama": Llama(
+        layers=2,
+        heads=2,
+        key_value_heads=1,
+        width=4,
+        head_size=4,
+        hidden=6,
+        attention_biases="qkv",
+        tied_head=True,
+    ),
+}
 
 
 class Remembering:
@@ -42,7 +72,7 @@ def adaptation(
     method: str | dict[str, object],
     budget: int | None = None,
     *,
-    family: MiniGPT = SMALL,
+    family: Family = SMALL,
     base_replicates: int = 1,
     **changes: object,
 ) -> Plan:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, PositiveInt
 
 from adaptlab.decoder import DecoderLayout, heads_problems
 from adaptlab.errors import Problem
@@ -16,12 +16,12 @@ from adaptlab.values import AUTO, Auto
 class _Config(PublishedConfig):
     """`config.json` of a GPT2LMHeadModel; what is absent has the value of `transformers`."""
 
-    n_layer: int
-    n_head: int
-    n_embd: int
-    n_inner: int | None = None
-    n_positions: int
-    vocab_size: int
+    n_layer: PositiveInt
+    n_head: PositiveInt
+    n_embd: PositiveInt
+    n_inner: PositiveInt | None = None
+    n_positions: PositiveInt
+    vocab_size: PositiveInt
     layer_norm_epsilon: float = 1e-5
     activation_function: Literal["gelu_new", "gelu_pytorch_tanh"] = "gelu_new"
     tie_word_embeddings: bool = True

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal, Self, cast
 
-from pydantic import Field, model_validator
+from pydantic import Field, PositiveInt, model_validator
 
 from adaptlab.decoder import BLOCK_PARTS, DecoderLayout, divisor_problems, heads_problems
 from adaptlab.errors import Problem
@@ -194,7 +194,7 @@ class _Rope(PublishedConfig):
     factor: float | None = None
     low_freq_factor: float | None = None
     high_freq_factor: float | None = None
-    original_max_position_embeddings: int | None = None
+    original_max_position_embeddings: PositiveInt | None = None
 
     def scaling(self) -> LinearScaling | Llama3Scaling | None:
         """The scaling of the family's own configuration; raises `ValidationError`."""
@@ -219,14 +219,14 @@ class _Config(PublishedConfig):
     Where something is absent, it has the value that `transformers` gives it.
     """
 
-    num_hidden_layers: int
-    num_attention_heads: int = Field(ge=1)
-    num_key_value_heads: int | None = None
-    hidden_size: int
-    head_dim: int | None = None
-    intermediate_size: int
-    max_position_embeddings: int
-    vocab_size: int
+    num_hidden_layers: PositiveInt
+    num_attention_heads: PositiveInt
+    num_key_value_heads: PositiveInt | None = None
+    hidden_size: PositiveInt
+    head_dim: PositiveInt | None = None
+    intermediate_size: PositiveInt
+    max_position_embeddings: PositiveInt
+    vocab_size: PositiveInt
     rms_norm_eps: float = 1e-6
     hidden_act: Literal["silu"] = "silu"
     tie_word_embeddings: bool = False
@@ -277,8 +277,8 @@ class _Mistral(_Config):
     The context is cut to the window, because within it the window makes no difference.
     """
 
-    num_key_value_heads: int | None = 8
-    sliding_window: int | None = 4096
+    num_key_value_heads: PositiveInt | None = 8
+    sliding_window: PositiveInt | None = 4096
 
     def window(self) -> int:
         return self.sliding_window or self.max_position_embeddings
@@ -287,9 +287,9 @@ class _Mistral(_Config):
 class _Qwen2(_Config):
     """`config.json` of a Qwen2ForCausalLM, which has biases at queries, keys and values."""
 
-    num_key_value_heads: int | None = 32
+    num_key_value_heads: PositiveInt | None = 32
     use_sliding_window: bool = False
-    sliding_window: int | None = 4096
+    sliding_window: PositiveInt | None = 4096
 
     def attention_biases(self) -> AttentionBiases:
         return "qkv"
