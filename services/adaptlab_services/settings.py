@@ -32,7 +32,7 @@ class Settings(BaseSettings):
     data_dir: Path = Path(".adaptlab")
     queues: Annotated[tuple[Queue, ...], NoDecode, Field(min_length=1)] = ("cpu",)
     lease_seconds: float = Field(default=30, gt=0)
-    heartbeat_seconds: float = Field(default=5, gt=0)
+    heartbeat_seconds: float = Field(default=2, gt=0)
     poll_seconds: float = Field(default=10, gt=0)
     reap_seconds: float = Field(default=5, gt=0)
     max_body_bytes: int = Field(default=2**20, gt=0)

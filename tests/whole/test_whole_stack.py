@@ -1,18 +1,15 @@
 """The product as its users meet it: `adaptlab up`, the client, the command line, a real engine."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import psutil
 import pytest
 from safetensors import safe_open
+from tests.whole.conftest import command
 
 from adaptlab_client import Client, InvalidRequest, Job
 from adaptlab_stack.stack import Stack
@@ -42,28 +39,6 @@ LONG = {**ADAPT, "training": {"steps": 6000, "batch_size": 16}}
 
 
 @pytest.fixture(scope="module")
-def stack() -> Iterator[Stack]:
-    """A stack in a folder with a space in its name, with short leases."""
-    with tempfile.TemporaryDirectory(prefix="adaptlab whole ") as folder:
-        Path(folder).chmod(0o755)
-        short = {
-            "ADAPTLAB_LEASE_SECONDS": "4",
-            "ADAPTLAB_HEARTBEAT_SECONDS": "1",
-            "ADAPTLAB_REAP_SECONDS": "1",
-            "ADAPTLAB_DATABASE_URL": None,
-            "ADAPTLAB_BROKER_URL": None,
-        }
-        with Stack.start(Path(folder) / "data", environment=short) as running:
-            yield running
-
-
-@pytest.fixture(scope="module")
-def client(stack: Stack) -> Iterator[Client]:
-    with Client(stack.url, stack.token) as client:
-        yield client
-
-
-@pytest.fixture(scope="module")
 def base(client: Client) -> Job:
     return client.jobs.wait(client.jobs.submit(PRETRAIN).id, timeout=100)
 
@@ -72,23 +47,6 @@ def base(client: Client) -> Job:
 def adapted(client: Client, base: Job) -> Job:
     assert base.succeeded, base.error
     return client.jobs.wait(client.jobs.submit(ADAPT).id, timeout=100)
-
-
-def command(stack: Stack, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    """`adaptlab` as a user runs it, who knows only the data directory."""
-    environment = {**os.environ, "ADAPTLAB_DATA_DIR": str(stack.data_dir)}
-    for name in ("ADAPTLAB_URL", "ADAPTLAB_TOKEN"):
-        environment.pop(name, None)
-    adaptlab = str(Path(sys.executable).with_name("adaptlab"))
-    return subprocess.run(
-        [adaptlab, *arguments],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment,
-        timeout=100,
-    )
 
 
 def test_results_maps_and_checkpoints_come_back(client: Client, adapted: Job, tmp_path: Path):
@@ -163,19 +121,6 @@ def test_the_command_line_finds_its_server(stack: Stack, adapted: Job, tmp_path:
     assert infeasible.returncode == 3
     assert "16" in infeasible.stderr
     assert "Traceback" not in infeasible.stderr
-
-
-@pytest.fixture
-def eventually() -> Callable[[Callable[[], bool]], None]:
-    import time
-
-    def wait(condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 60
-        while not condition():
-            assert time.monotonic() < deadline, "not true after 60 s"
-            time.sleep(0.05)
-
-    return wait
 
 
 def test_a_job_outlives_its_worker_and_finishes_once(

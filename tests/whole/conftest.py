@@ -1,0 +1,64 @@
+"""One running stack for all tests of the whole, and the command line as a user runs it."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from adaptlab_client import Client
+from adaptlab_stack.stack import Stack
+
+
+@pytest.fixture(scope="session")
+def stack() -> Iterator[Stack]:
+    """A stack in a folder with a space in its name, with short leases."""
+    with tempfile.TemporaryDirectory(prefix="adaptlab whole ") as folder:
+        Path(folder).chmod(0o755)
+        short = {
+            "ADAPTLAB_LEASE_SECONDS": "4",
+            "ADAPTLAB_HEARTBEAT_SECONDS": "1",
+            "ADAPTLAB_REAP_SECONDS": "1",
+            "ADAPTLAB_DATABASE_URL": None,
+            "ADAPTLAB_BROKER_URL": None,
+        }
+        with Stack.start(Path(folder) / "data", environment=short) as running:
+            yield running
+
+
+@pytest.fixture(scope="session")
+def client(stack: Stack) -> Iterator[Client]:
+    with Client(stack.url, stack.token) as client:
+        yield client
+
+
+@pytest.fixture
+def eventually() -> Callable[[Callable[[], bool]], None]:
+    def wait(condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 60
+        while not condition():
+            assert time.monotonic() < deadline, "not true after 60 s"
+            time.sleep(0.05)
+
+    return wait
+
+
+def command(stack: Stack, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    """`adaptlab` as a user runs it, who knows only the data directory."""
+    environment = {**os.environ, "ADAPTLAB_DATA_DIR": str(stack.data_dir)}
+    for name in ("ADAPTLAB_URL", "ADAPTLAB_TOKEN"):
+        environment.pop(name, None)
+    adaptlab = str(Path(sys.executable).with_name("adaptlab"))
+    return subprocess.run(
+        [adaptlab, *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+        timeout=100,
+    )

@@ -1,0 +1,71 @@
+"""What the README tells a stranger to type works as it stands there."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from adaptlab_client import Client
+from adaptlab_stack.stack import Stack
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+DEMO_BASE = {
+    "kind": "pretrain",
+    "name": "sort-asc-1l",
+    "family": {"name": "minigpt", "layers": 1, "heads": 1, "width": 96},
+    "task": "sort_ascending",
+    "training": {"steps": 3},
+    "seeds": 1,
+    "evaluation": {"tasks": ["sort_ascending", "sort_descending"], "samples": 50},
+}
+
+
+def block(language: str) -> str:
+    found = re.search(rf"```{language}\n(.*?)```", README, re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+@pytest.fixture(scope="module")
+def folder(stack: Stack, client: Client, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where a user stands after the demo: `.adaptlab` and `.venv` are in the folder."""
+    job = client.jobs.wait(client.jobs.submit(DEMO_BASE).id, timeout=100)
+    assert job.succeeded, job.error
+    folder = tmp_path_factory.mktemp("after the demo")
+    (folder / ".adaptlab").symlink_to(stack.data_dir)
+    (folder / ".venv").symlink_to(Path(sys.prefix))
+    return folder
+
+
+def run(arguments: list[str], folder: Path) -> str:
+    known = {k: v for k, v in os.environ.items() if not k.startswith("ADAPTLAB_")}
+    done = subprocess.run(
+        arguments, cwd=folder, env=known, capture_output=True, text=True, check=False, timeout=110
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_python_example(folder: Path):
+    printed = run([sys.executable, "-c", block("python")], folder).splitlines()
+    assert printed[0].startswith("0 sort_descending 0.")
+    assert printed[1] == "[0.0]"
+
+
+def test_the_curl_example(folder: Path, stack: Stack):
+    # The demo's server has the default port; this one has what was free.
+    script = block("bash").replace("http://127.0.0.1:8420", stack.url)
+    printed = run(["bash", "-euo", "pipefail", "-c", script], folder)
+    assert '"requested":384' in printed
+    assert "event: succeeded" in printed
+    assert '"split":"test"' in printed
+
+
+def test_the_commands_that_are_named_exist(folder: Path):
+    listed = run([str(folder / ".venv/bin/adaptlab"), "--help"], folder)
+    for name in ("up", "down", "demo", "jobs", "budgets", "attention", "worker", "migrate"):
+        assert re.search(rf"^  {name}\b", listed, re.MULTILINE), name

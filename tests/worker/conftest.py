@@ -1,0 +1,167 @@
+"""Real worker processes on the test's own servers, ended when the test ends."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+import pytest
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session, sessionmaker
+
+from adaptlab_db.tables import Job, Worker
+from adaptlab_services.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 60.0  # seconds for what takes one or two on a quiet machine
+
+
+def wait_until(condition: Callable[[], bool], what: str, seconds: float = PATIENCE) -> float:
+    """Wait for something to become true; returns how long it took."""
+    started = time.monotonic()
+    while not condition():
+        assert time.monotonic() < started + seconds, f"{what} did not happen in {seconds} s"
+        time.sleep(0.005)
+    return time.monotonic() - started
+
+
+@dataclass
+class Control:
+    """The folder through which a test and the stand-ins of `runners.py` talk."""
+
+    folder: Path
+
+    def allow(self, name: str = "go") -> None:
+        (self.folder / name).touch()
+
+    def read(self, name: str) -> str:
+        wait_until((self.folder / name).exists, f"the note {name}")
+        # A note appears before its text does.
+        wait_until(lambda: (self.folder / name).stat().st_size > 0, f"the text of {name}")
+        return (self.folder / name).read_text()
+
+    def trainers(self) -> list[int]:
+        """The process ids of all trainers that took a run."""
+        return [int(path.name.removeprefix("pid-")) for path in self.folder.glob("pid-*")]
+
+
+@dataclass
+class Processes:
+    """Starts workers and beats by the module's own entry point."""
+
+    settings: Settings
+    control: Control
+    log: Path
+    started: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def worker(
+        self, runner: str | None = "complete", **environment: str
+    ) -> "subprocess.Popen[bytes]":
+        named = ["--runner", f"tests.worker.runners:{runner}"] if runner else []
+        return self.start("worker", *named, environment=environment)
+
+    def start(
+        self, *arguments: str, environment: Mapping[str, str] | None = None
+    ) -> "subprocess.Popen[bytes]":
+        with self.log.open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "adaptlab_worker", *arguments],
+                cwd=self.log.parent,
+                env=self._environment() | dict(environment or {}),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self.started.append(process)
+        return process
+
+    def end(self) -> None:
+        for process in self.started:
+            if process.poll() is None:
+                process.send_signal(signal.SIGKILL)
+                process.wait()
+
+    def _environment(self) -> dict[str, str]:
+        return os.environ | {
+            "PYTHONPATH": str(ROOT),
+            "RUNNER_CONTROL": str(self.control.folder),
+            "ADAPTLAB_DATABASE_URL": self.settings.database_url,
+            "ADAPTLAB_BROKER_URL": self.settings.broker_url,
+            "ADAPTLAB_DATA_DIR": str(self.settings.data_dir),
+            "ADAPTLAB_LEASE_SECONDS": "4",
+            "ADAPTLAB_HEARTBEAT_SECONDS": "0.5",
+            "ADAPTLAB_REAP_SECONDS": "0.5",
+            "ADAPTLAB_POLL_SECONDS": "0.5",
+            "ADAPTLAB_TOKEN": "al_secret",
+        }
+
+
+@pytest.fixture
+def control(tmp_path: Path) -> Control:
+    folder = tmp_path / "control"
+    folder.mkdir()
+    return Control(folder)
+
+
+@pytest.fixture
+def processes(
+    settings: Settings, control: Control, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Processes]:
+    """Starts worker processes; what they logged is shown when the test fails."""
+    log = tmp_path / "workers.log"
+    running = Processes(settings, control, log)
+    try:
+        yield running
+    finally:
+        running.end()
+        print(log.read_text() if log.exists() else "")
+
+
+@dataclass
+class Watched:
+    """Looks at one job's row."""
+
+    sessions: sessionmaker[Session]
+
+    def job(self, job_id: object) -> Job:
+        with self.sessions.begin() as session:
+            return session.scalars(select(Job).where(Job.id == job_id)).one()
+
+    def wait(self, job_id: object, condition: Callable[[Job], bool], what: str) -> float:
+        return wait_until(lambda: condition(self.job(job_id)), what)
+
+    def wait_for_state(self, job_id: object, *states: str) -> Job:
+        self.wait(job_id, lambda job: job.state in states, f"state {' or '.join(states)}")
+        return self.job(job_id)
+
+    def wait_for_step(self, job_id: object) -> None:
+        self.wait(job_id, lambda job: job.state == "running" and job.step >= 1, "a first step")
+
+
+@pytest.fixture
+def watched(sessions: sessionmaker[Session]) -> Watched:
+    return Watched(sessions)
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process is there and not only waits to be buried."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def wait_for_worker(sessions: sessionmaker[Session]) -> None:
+    """Wait until a worker is warm and has found nothing."""
+
+    def is_there() -> bool:
+        with sessions.begin() as session:
+            return session.scalar(select(func.count()).select_from(Worker)) == 1
+
+    wait_until(is_there, "a worker")

@@ -1,0 +1,234 @@
+"""A ledger that cannot be reached: short outages cost nothing, long ones never two writers."""
+
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session, sessionmaker
+from tests.making import a_job, a_pretrain_spec, a_worker
+from tests.worker.conftest import ROOT, Control, Processes, Watched, wait_until
+
+from adaptlab.results import Event, MetricPoint, Metrics, Progress
+from adaptlab_db import tables
+from adaptlab_services.claims import Claim
+from adaptlab_services.errors import LeaseLost, LedgerUnreachable
+from adaptlab_services.leases import Command, DatabaseLedger, reap
+from adaptlab_worker.attempt import Attempt
+from adaptlab_worker.protocol import Ended
+from adaptlab_worker.recorder import Recorder, without_overtaken_progress
+from adaptlab_worker.scratch import AssetCache
+from adaptlab_worker.trainer_process import TrainerOptions, TrainerProcess
+
+LEASE_SECONDS = 3.0
+
+
+class Unsteady(DatabaseLedger):
+    """The real ledger behind a line that can be cut."""
+
+    def __init__(self, sessions: sessionmaker[Session]) -> None:
+        super().__init__(sessions, LEASE_SECONDS)
+        self.cut = threading.Event()
+        self.refused = 0
+
+    def heartbeat(self, claim: Claim, step: int) -> Command:
+        self._check()
+        return super().heartbeat(claim, step)
+
+    def record(
+        self, claim: Claim, events: Sequence[Event], artifacts: Mapping[Path, str] | None = None
+    ) -> None:
+        self._check()
+        super().record(claim, events, artifacts or {})
+
+    def finish(self, claim: Claim) -> tuple[str, ...]:
+        self._check()
+        return super().finish(claim)
+
+    def fail(self, claim: Claim, reason: Any, error: str, *, retry: bool) -> tuple[str, ...]:
+        self._check()
+        return super().fail(claim, reason, error, retry=retry)
+
+    def _check(self) -> None:
+        if self.cut.is_set():
+            self.refused += 1
+            raise LedgerUnreachable("the line is cut")
+
+
+@pytest.fixture
+def ledger(sessions: sessionmaker[Session]) -> Unsteady:
+    return Unsteady(sessions)
+
+
+@pytest.fixture
+def trainer(control: Control, monkeypatch: pytest.MonkeyPatch) -> Iterator[TrainerProcess]:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("RUNNER_CONTROL", str(control.folder))
+    started = TrainerProcess(TrainerOptions(runner="tests.worker.runners:held"))
+    try:
+        assert started.await_ready(lambda: False)
+        yield started
+    finally:
+        started.close()
+
+
+@pytest.fixture
+def claim(ledger: Unsteady, sessions: sessionmaker[Session]) -> Claim:
+    with sessions.begin() as session:
+        a_job(session, a_pretrain_spec(seeds=1))
+    taken = ledger.claim(a_worker(ledger), ("cpu",))
+    assert taken is not None
+    return taken
+
+
+class Running:
+    """An attempt that is carried out in a thread."""
+
+    def __init__(self, ledger: Unsteady, claim: Claim, trainer: TrainerProcess, folder: Path):
+        self.ended: Ended | None = None
+        self.rung: list[Sequence[str]] = []
+        self.claimed_at = time.monotonic()
+        attempt = Attempt(
+            ledger, claim, self.claimed_at, 0.2, is_draining=lambda: False, ring=self.rung.append
+        )
+        scratch = folder / "attempt"
+        scratch.mkdir()
+        cache = AssetCache(folder / "weights")
+
+        def carry_out() -> None:
+            self.ended = attempt.carry_out(trainer, cache, scratch)
+
+        self._thread = threading.Thread(target=carry_out)
+        self._thread.start()
+
+    def wait(self) -> None:
+        self._thread.join(30)
+        assert not self._thread.is_alive()
+
+
+def points(sessions: sessionmaker[Session], claim: Claim) -> list[int]:
+    with sessions.begin() as session:
+        of_job = select(tables.MetricPoint.step).where(tables.MetricPoint.job_id == claim.job_id)
+        return list(session.scalars(of_job.order_by(tables.MetricPoint.step)))
+
+
+def test_a_short_outage_costs_nothing(
+    ledger: Unsteady,
+    claim: Claim,
+    trainer: TrainerProcess,
+    control: Control,
+    sessions: sessionmaker[Session],
+    watched: Watched,
+    tmp_path: Path,
+) -> None:
+    running = Running(ledger, claim, trainer, tmp_path)
+    watched.wait_for_step(claim.job_id)
+    ledger.cut.set()
+    control.allow()  # the run ends while nothing can be written
+    wait_until(lambda: ledger.refused >= 3, "refused writes")
+    ledger.cut.clear()
+    running.wait()
+    assert watched.job(claim.job_id).state == "succeeded"
+    assert points(sessions, claim) == [1, 2, 3, 4]
+
+
+def test_a_trainer_is_stopped_before_the_lease_ends_that_could_not_be_renewed(
+    ledger: Unsteady,
+    claim: Claim,
+    trainer: TrainerProcess,
+    watched: Watched,
+    tmp_path: Path,
+) -> None:
+    running = Running(ledger, claim, trainer, tmp_path)
+    watched.wait_for_step(claim.job_id)
+    ledger.cut.set()
+    cut_at = time.monotonic()
+    running.wait()
+    took = time.monotonic() - cut_at
+    assert LEASE_SECONDS / 2 < took < LEASE_SECONDS, "at the end of the lease, not after it"
+    assert running.ended is not None
+    assert running.ended.outcome == "stopped"
+    assert watched.job(claim.job_id).state == "running"  # for the reaper to take back
+
+
+def test_a_lease_that_was_taken_away_stops_the_run_and_nothing_is_written(
+    ledger: Unsteady,
+    claim: Claim,
+    trainer: TrainerProcess,
+    sessions: sessionmaker[Session],
+    watched: Watched,
+    tmp_path: Path,
+) -> None:
+    running = Running(ledger, claim, trainer, tmp_path)
+    watched.wait_for_step(claim.job_id)
+    with sessions.begin() as session:
+        job = session.get_one(tables.Job, claim.job_id)
+        job.lease_expires_at = func.clock_timestamp()
+        session.flush()
+        assert reap(session).count == 1
+    before = watched.job(claim.job_id).event_sequence
+    running.wait()
+    job = watched.job(claim.job_id)
+    assert (job.state, job.event_sequence) == ("queued", before)
+    assert trainer.is_alive  # it listened, and is warm for the next job
+    with pytest.raises(LeaseLost):
+        ledger.record(claim, [Progress(phase="training", step=9, total=9)])
+
+
+def test_a_recorder_writes_each_event_once_and_in_time(
+    ledger: Unsteady, claim: Claim, sessions: sessionmaker[Session], tmp_path: Path
+) -> None:
+    ledger.cut.set()
+    recorder = Recorder(ledger, claim, tmp_path)
+    recorder.start()
+    for step in range(1, 1201):
+        point = MetricPoint(replicate=0, name="loss", step=step, value=1.0)
+        recorder.put(Metrics(points=(point,)))
+    wait_until(lambda: ledger.refused >= 2, "refused writes")
+    ledger.cut.clear()
+    recorder.close()
+    assert recorder.join(10)
+    assert points(sessions, claim) == list(range(1, 1201))
+    assert (recorder.is_lost, recorder.failure) == (False, None)
+
+
+def test_a_recorder_without_a_lease_drops_what_it_has(
+    ledger: Unsteady, claim: Claim, sessions: sessionmaker[Session], tmp_path: Path
+) -> None:
+    ledger.release(claim, "preempted")
+    recorder = Recorder(ledger, claim, tmp_path)
+    recorder.start()
+    recorder.put(Progress(phase="training", step=1, total=2))
+    recorder.close()
+    assert recorder.join(10)
+    assert recorder.is_lost
+
+
+def test_only_the_last_progress_of_a_phase_is_kept() -> None:
+    def at(step: int) -> Progress:
+        return Progress(phase="training", step=step, total=9)
+
+    metrics = Metrics(points=())
+    evaluating = Progress(phase="evaluating", step=9, total=9)
+    assert without_overtaken_progress([at(1), metrics, at(2), evaluating]) == [
+        metrics,
+        at(2),
+        evaluating,
+    ]
+
+
+def test_a_worker_whose_trainer_does_not_start_costs_no_job_an_attempt(
+    processes: Processes, sessions: sessionmaker[Session], watched: Watched
+) -> None:
+    with sessions.begin() as session:
+        job_id = a_job(session, a_pretrain_spec(seeds=1))
+    processes.worker("there_is_no_such_runner")
+    wait_until(
+        lambda: processes.log.exists() and processes.log.read_text().count("did not start") >= 2,
+        "two starts that failed",
+    )
+    job = watched.job(job_id)
+    assert (job.state, job.attempt) == ("queued", 0)

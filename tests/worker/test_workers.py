@@ -1,0 +1,364 @@
+"""Real worker processes, real servers: what happens to a job, whatever happens to the worker."""
+
+import signal
+import time
+from typing import Any
+from uuid import UUID
+
+import pytest
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session, sessionmaker
+from tests.making import (
+    a_base_model,
+    a_job,
+    a_pretrain_spec,
+    a_token,
+    a_user,
+    an_adapt_spec,
+)
+from tests.worker.conftest import (
+    Control,
+    Processes,
+    Watched,
+    is_running,
+    wait_for_worker,
+    wait_until,
+)
+
+from adaptlab_db.artifacts import ArtifactStore
+from adaptlab_db.tables import (
+    Attempt,
+    AttentionMap,
+    Checkpoint,
+    Evaluation,
+    Job,
+    JobEvent,
+    MetricPoint,
+    Replicate,
+    Token,
+)
+from adaptlab_services import jobs
+from adaptlab_services.doorbell import ring
+from adaptlab_services.settings import Settings
+from adaptlab_services.tokens import Principal
+
+SPEC = a_pretrain_spec(seeds=1)
+
+
+def submit(sessions: sessionmaker[Session], **columns: Any) -> UUID:
+    with sessions.begin() as session:
+        return a_job(session, SPEC, **columns)
+
+
+def attempts(sessions: sessionmaker[Session], job_id: UUID) -> list[Attempt]:
+    with sessions.begin() as session:
+        query = select(Attempt).where(Attempt.job_id == job_id).order_by(Attempt.attempt)
+        return list(session.scalars(query))
+
+
+def event_types(sessions: sessionmaker[Session], job_id: UUID) -> list[str]:
+    with sessions.begin() as session:
+        query = select(JobEvent.type).where(JobEvent.job_id == job_id).order_by(JobEvent.sequence)
+        return list(session.scalars(query))
+
+
+def assert_one_set_of_results(sessions: sessionmaker[Session], job: Job) -> None:
+    """The last attempt has everything once; earlier ones have at most the start of a curve."""
+    with sessions.begin() as session:
+        for table, rows in (
+            (Replicate, 1),
+            (Evaluation, 1),
+            (AttentionMap, 1),
+            (Checkpoint, 1),
+            (MetricPoint, job.total_steps),
+        ):
+            of_job = select(func.count()).select_from(table).where(table.job_id == job.id)
+            assert session.scalar(of_job.where(table.attempt == job.attempt)) == rows, table
+            if table is not MetricPoint:
+                assert session.scalar(of_job) == rows, table
+
+
+def test_a_job_is_trained_and_everything_that_it_reports_is_stored(
+    processes: Processes, sessions: sessionmaker[Session], watched: Watched
+) -> None:
+    job_id = submit(sessions)
+    processes.worker()
+    job = watched.wait_for_state(job_id, "succeeded", "failed")
+    assert (job.state, job.attempt, job.step, job.error) == ("succeeded", 1, 4, None)
+    assert_one_set_of_results(sessions, job)
+    kinds = event_types(sessions, job_id)
+    assert kinds[0] == "running"
+    assert kinds[-1] == "succeeded"
+    assert "first_step" in kinds
+    (attempt,) = attempts(sessions, job_id)
+    assert attempt.first_step_at is not None
+    assert attempt.environment is not None
+    assert attempt.environment["platform"] == "test"
+
+
+def test_the_weights_of_the_base_model_reach_the_run(
+    processes: Processes, sessions: sessionmaker[Session], watched: Watched
+) -> None:
+    with sessions.begin() as session:
+        a_base_model(session, contents=(b"zero", b"one"))
+        job_ids = [a_job(session, an_adapt_spec()) for _ in range(2)]  # the second from the cache
+    processes.worker()
+    for job_id in job_ids:
+        watched.wait_for_state(job_id, "succeeded")
+        with sessions.begin() as session:
+            stored = select(Checkpoint.artifact_sha256).where(Checkpoint.job_id == job_id)
+            sha256 = session.scalars(stored).one()
+            content = b"".join(ArtifactStore(session).read(sha256))
+            assert content == b"trained on zero,one"
+
+
+def test_nothing_is_left_on_the_disk_but_the_cached_weights(
+    processes: Processes, sessions: sessionmaker[Session], watched: Watched, settings: Settings
+) -> None:
+    with sessions.begin() as session:
+        a_base_model(session, contents=(b"zero",))
+        job_id = a_job(session, an_adapt_spec(seeds=1))
+    worker = processes.worker()
+    watched.wait_for_state(job_id, "succeeded")
+    worker.send_signal(signal.SIGTERM)
+    worker.wait(10)
+    left = [p for p in (settings.data_dir / "worker").rglob("*") if p.is_file()]
+    cached = [p for p in left if p.parent.name == "weights"]
+    assert [p.read_bytes() for p in cached] == [b"zero"]
+    assert [p.name for p in left if p not in cached] == ["starting.lock"]
+
+
+def test_a_job_of_a_killed_worker_is_taken_up_again_and_finishes_once(
+    processes: Processes, sessions: sessionmaker[Session], watched: Watched, control: Control
+) -> None:
+    job_id = submit(sessions)
+    first = processes.worker("held")
+    watched.wait_for_step(job_id)
+    (trainer,) = control.trainers()
+    first.send_signal(signal.SIGKILL)
+    assert wait_until(lambda: not is_running(trainer), "the end of its trainer") < 2
+    control.allow()
+    processes.worker("held")
+    processes.start("beat")
+    job = watched.wait_for_state(job_id, "succeeded", "failed")
+    assert (job.state, job.attempt) == ("succeeded", 2)
+    assert [(a.outcome, a.reason) for a in attempts(sessions, job_id)] == [
+        ("lost", "worker_lost"),
+        ("succeeded", None),
+    ]
+    assert_one_set_of_results(sessions, job)
+
+
+def test_a_job_of_a_killed_trainer_is_tried_again_by_the_same_worker(
+    processes: Processes, sessions: sessionmaker[Session], watched: Watched, control: Control
+) -> None:
+    job_id = submit(sessions)
+    processes.worker("killed_once")
+    job = watched.wait_for_state(job_id, "succeeded", "failed")
+    assert (job.state, job.attempt) == ("succeeded", 2)
+    first, _ = attempts(sessions, job_id)
+    assert (first.outcome, first.reason) == ("failed", "system_error")
+    assert first.error is not None
+    assert "SIGKILL" in first.error
+    assert len(control.trainers()) == 2
+    assert_one_set_of_results(sessions, job)
+
+
+def test_a_job_that_kills_every_trainer_fails_when_its_attempts_are_spent(
+    processes: Processes, sessions: sessionmaker[Session], watched: Watched
+) -> None:
+    poison = submit(sessions, attempts_max=2)
+    processes.worker("killed")
+    job = watched.wait_for_state(poison, "failed")
+    assert (job.attempt, job.reason) == (2, "system_error")
+
+
+def test_a_cancelled_job_stops_soon_and_its_trainer_stays_warm(
+    processes: Processes, sessions: sessionmaker[Session], watched: Watched, control: Control
+) -> None:
+    job_id = submit(sessions)
+    processes.worker("held")
+    watched.wait_for_step(job_id)
+    cancel(sessions, job_id)
+    took = watched.wait(job_id, lambda job: job.state == "cancelled", "the cancellation")
+    assert took < 3
+    control.allow()
+    following = submit(sessions)
+    watched.wait_for_state(following, "succeeded")
+    assert len(control.trainers()) == 1
+
+
+def test_a_cancelled_job_whose_trainer_does_not_listen_is_killed_with_all_that_it_started(
+    processes: Processes, sessions: sessionmaker[Session], watched: Watched, control: Control
+) -> None:
+    job_id = submit(sessions)
+    processes.worker("stubborn")
+    watched.wait_for_step(job_id)
+    cancel(sessions, job_id)
+    watched.wait_for_state(job_id, "cancelled")
+    wait_until(lambda: not is_running(int(control.read("child"))), "the end of the child")
+    assert not any(is_running(pid) for pid in control.trainers())
+
+
+def test_a_job_that_takes_too_long_fails_with_that_reason(
+    processes: Processes, sessions: sessionmaker[Session], watched: Watched
+) -> None:
+    job_id = submit(sessions, max_seconds=1)
+    processes.worker("held")
+    job = watched.wait_for_state(job_id, "failed")
+    assert (job.attempt, job.reason) == (1, "timeout")
+    assert "max_seconds of 1" in str(job.error)
+
+
+@pytest.mark.parametrize(
+    ("runner", "reason", "attempt", "told"),
+    [
+        ("invalid", "user_error", 1, "not like this"),
+        ("diverging", "diverged", 1, "every replicate diverged"),
+        ("hungry", "out_of_memory", 1, "can't allocate memory"),
+        ("broken", "system_error", 2, "RuntimeError: a bug at heart"),
+        ("outside", "system_error", 2, "outside the run's scratch folder"),
+    ],
+)
+def test_a_failure_has_its_reason_and_is_tried_again_only_where_that_can_help(
+    processes: Processes,
+    sessions: sessionmaker[Session],
+    watched: Watched,
+    runner: str,
+    reason: str,
+    attempt: int,
+    told: str,
+) -> None:
+    job_id = submit(sessions, attempts_max=2)
+    processes.worker(runner)
+    job = watched.wait_for_state(job_id, "failed")
+    assert (job.reason, job.attempt) == (reason, attempt)
+    assert told in str(job.error)
+
+
+def test_the_curve_of_a_diverged_job_is_kept(
+    processes: Processes, sessions: sessionmaker[Session], watched: Watched
+) -> None:
+    job_id = submit(sessions)
+    processes.worker("diverging")
+    watched.wait_for_state(job_id, "failed")
+    with sessions.begin() as session:
+        points = session.scalars(select(MetricPoint).where(MetricPoint.job_id == job_id)).all()
+        assert [(point.step, point.value) for point in points] == [(1, None)]
+
+
+@pytest.mark.parametrize("runner", ["held", "stubborn"])
+def test_a_worker_that_is_asked_to_end_gives_its_job_back_at_once(
+    processes: Processes, sessions: sessionmaker[Session], watched: Watched, runner: str
+) -> None:
+    job_id = submit(sessions, attempts_max=1)
+    worker = processes.worker(runner)
+    watched.wait_for_step(job_id)
+    started = time.monotonic()
+    worker.send_signal(signal.SIGTERM)
+    worker.wait(10)
+    assert time.monotonic() - started < 4
+    job = watched.job(job_id)
+    assert (job.state, job.attempt, job.attempts_max) == ("queued", 1, 2)
+    assert [(a.outcome, a.reason) for a in attempts(sessions, job_id)] == [
+        ("released", "preempted")
+    ]
+    processes.worker()
+    assert watched.wait_for_state(job_id, "succeeded", "failed").state == "succeeded"
+
+
+def test_an_idle_worker_ends_quickly_and_takes_its_trainer_along(
+    processes: Processes, sessions: sessionmaker[Session], watched: Watched, control: Control
+) -> None:
+    job_id = submit(sessions)
+    worker = processes.worker()
+    watched.wait_for_state(job_id, "succeeded")
+    started = time.monotonic()
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(10) == 0
+    assert time.monotonic() - started < 4
+    assert not any(is_running(pid) for pid in control.trainers())
+
+
+def test_a_frozen_worker_that_lost_its_lease_changes_nothing_when_it_wakes_up(
+    processes: Processes, sessions: sessionmaker[Session], watched: Watched, control: Control
+) -> None:
+    job_id = submit(sessions)
+    frozen = processes.worker("held")
+    watched.wait_for_step(job_id)
+    frozen.send_signal(signal.SIGSTOP)
+    processes.worker("complete")
+    processes.start("beat")
+    watched.wait(job_id, lambda job: job.state == "succeeded", "the other worker's success")
+    job = watched.job(job_id)
+    assert job.attempt == 2
+    control.allow()  # the frozen worker's trainer finishes, and its results lie in the pipe
+    frozen.send_signal(signal.SIGCONT)
+    frozen.send_signal(signal.SIGTERM)
+    frozen.wait(10)
+    after = watched.job(job_id)
+    assert (after.state, after.attempt, after.event_sequence) == (
+        "succeeded",
+        2,
+        job.event_sequence,
+    )
+    assert_one_set_of_results(sessions, after)
+    assert [a.outcome for a in attempts(sessions, job_id)] == ["lost", "succeeded"]
+
+
+def test_the_trainer_has_no_key_to_any_door(
+    processes: Processes, sessions: sessionmaker[Session], watched: Watched, control: Control
+) -> None:
+    job_id = submit(sessions)
+    processes.worker("environment", PGPASSWORD="x", HF_TOKEN="y")
+    watched.wait_for_state(job_id, "succeeded")
+    names = control.read("environment").split()
+    assert "RUNNER_CONTROL" in names  # it is the trainer's environment that we look at
+    assert [n for n in names if n.startswith(("ADAPTLAB", "PG")) or "TOKEN" in n] == []
+
+
+def test_a_ring_wakes_a_worker_that_would_not_have_looked(
+    processes: Processes,
+    sessions: sessionmaker[Session],
+    watched: Watched,
+    settings: Settings,
+) -> None:
+    processes.worker(ADAPTLAB_POLL_SECONDS="600")
+    wait_for_worker(sessions)
+    job_ids = [submit(sessions) for _ in range(3)]
+    ring(settings.broker_url, ["cpu"])  # one ring, three jobs: it goes on while there is work
+    for job_id in job_ids:
+        watched.wait_for_state(job_id, "succeeded")
+
+
+def test_a_job_nobody_rang_for_is_found_without_any_broker(
+    processes: Processes, sessions: sessionmaker[Session], watched: Watched
+) -> None:
+    job_id = submit(sessions)
+    worker = processes.worker(ADAPTLAB_BROKER_URL="redis://127.0.0.1:1/0")
+    watched.wait_for_state(job_id, "succeeded")
+    started = time.monotonic()
+    worker.send_signal(signal.SIGTERM)
+    worker.wait(10)
+    assert time.monotonic() - started < 4.5
+
+
+def test_beat_has_queues_with_work_rung_for_and_leaves_no_file(
+    processes: Processes, sessions: sessionmaker[Session], watched: Watched
+) -> None:
+    processes.worker(ADAPTLAB_POLL_SECONDS="600")
+    wait_for_worker(sessions)
+    job_id = submit(sessions)
+    beat = processes.start("beat")
+    watched.wait_for_state(job_id, "succeeded")
+    beat.send_signal(signal.SIGTERM)
+    beat.wait(10)
+    assert list(processes.log.parent.glob("celerybeat*")) == []
+
+
+def cancel(sessions: sessionmaker[Session], job_id: UUID) -> None:
+    with sessions.begin() as session:
+        a_token(session)
+        token_id = session.scalars(select(Token.id).limit(1)).one()
+        principal = Principal(user_id=a_user(session), name="ada", token_id=token_id, scopes=())
+        jobs.cancel(session, principal, job_id)
