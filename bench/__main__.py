@@ -1,10 +1,10 @@
-"""`python -m bench [server] [engine]`: measure, print, and write `docs/benchmarks.md`."""
+"""`python -m bench [NAME …]`: measure, print, and write `docs/benchmarks.md`."""
 
 import sys
 
-from bench import engine, figures, server
+from bench import engine, figures, published, server
 
-MEASUREMENTS = {"server": server.measure, "engine": engine.measure}
+MEASUREMENTS = {"server": server.measure, "engine": engine.measure, "published": published.measure}
 
 
 def main(names: list[str]) -> int:

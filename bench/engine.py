@@ -10,15 +10,14 @@ from adaptlab.engine.allocate import allocate
 from adaptlab.engine.digits import make_items
 from adaptlab.engine.evaluate import ITEM_SEED, outcomes
 from adaptlab.engine.model import Model
-from adaptlab.engine.optim import AdamW
 from adaptlab.engine.plan import Plan, make_plan
-from adaptlab.engine.train import batches, losses
 from adaptlab.families.minigpt import MiniGPT
 from adaptlab.resolve import BaseModelFacts, resolve
 from adaptlab.spec import AdaptSpec, PretrainSpec
 from adaptlab.tasks.sort_ascending import SortAscending
 from bench.figures import Figure, Section, alternating, spread
 from bench.plain_loop import PlainLoop
+from bench.stepping import stepper
 
 ROUNDS = 5
 ONE_LAYER = MiniGPT(layers=1, heads=1, width=96)
@@ -87,7 +86,7 @@ def _sizes(family: MiniGPT) -> tuple[int, int, int]:
 def _compared(
     work: str, plan: Plan, base: dict[str, Tensor], plain: PlainLoop, steps: int, target: str
 ) -> Figure:
-    stacked = _stepper(plan, base)
+    stacked = stepper(plan, base)
     for step in (stacked, plain.step):
         step()  # what only the first step does is not measured
     ours, theirs = alternating(
@@ -99,19 +98,6 @@ def _compared(
     return Figure(
         work, f"plain loop: {spread(theirs, 'ms')}", f"{spread(ours, 'ms')}: {ratio:.1f} ×", target
     )
-
-
-def _stepper(plan: Plan, base: dict[str, Tensor]) -> Callable[[], None]:
-    trainables = allocate(plan.trained_shapes, plan.replicate_seeds, base, plan.dtype)
-    model = Model(plan, base, trainables.tensors)
-    optimiser = AdamW(trainables, plan.spec.training.weight_decay, 1.0)
-    items = batches(plan)
-
-    def step() -> None:
-        total = losses(plan, model, next(items)).sum()
-        optimiser.step(trainables.gradient(total), plan.replicate_rates)
-
-    return step
 
 
 def _evaluation() -> Figure:

@@ -3,7 +3,8 @@
 from adaptlab.errors import InfeasibleBudget, InvalidSpec, Problem
 from adaptlab.method import Method
 from adaptlab.shapes import ModelShape
-from adaptlab.values import AUTO, Value
+from adaptlab.sites import missing_sites
+from adaptlab.values import Value
 
 BYTES_PER_SCALAR = 4
 
@@ -12,8 +13,9 @@ class BudgetVector(Value):
     """What an adaptation costs, on every axis on which methods are compared.
 
     `gap` is the part of the requested budget that the configuration leaves unused,
-    `stored_bytes` counts float32 tensors, `flops_per_token` one forward pass of base and
-    adaptation without the attention products, `tensors` the scalars of each trainable tensor.
+    `stored_bytes` counts the float32 tensors that are kept, which may be fewer than are trained,
+    `flops_per_token` one forward pass of base and adaptation without the attention products,
+    `tensors` the scalars of each trainable tensor.
     """
 
     requested: int | None
@@ -34,7 +36,7 @@ class Solution(Value):
 
 def trainable_parameters(method: Method, shape: ModelShape) -> int:
     """The number of scalars that a resolved configuration trains on this model."""
-    return sum(tensor.size for tensor in method.tensors(shape).values())
+    return method.trained_scalars(shape)
 
 
 def solve(method: Method, shape: ModelShape, budget: int | None) -> Method:
@@ -43,64 +45,46 @@ def solve(method: Method, shape: ModelShape, budget: int | None) -> Method:
     A size that the spec gives is kept and only checked. Raises `InvalidSpec` for a configuration
     that the model does not have, `InfeasibleBudget` with the nearest budgets for one too large.
     """
-    faults = method.problems(shape)
+    faults = method.problems(shape) or missing_sites(method, shape)
     if faults:
         raise InvalidSpec(*faults)
-    if not _size_is_free(method):
-        return _checked(method, shape, budget)
     if budget is None:
-        raise InvalidSpec(
-            Problem(
-                pointer="/budget",
-                code="budget_missing",
-                detail=f"Give a budget, or the {method.size_knob} of {method.name} itself.",
-            )
-        )
-    return _largest_within(method, shape, budget)
+        if method.size_is_free():
+            raise _missing(method)
+        return method
+    least = method.smallest().trained_scalars(shape)
+    if least > budget:
+        raise _infeasible(method, budget, least)
+    return method.within(shape, budget)
 
 
 def budget_vector(method: Method, shape: ModelShape, requested: int | None) -> BudgetVector:
     """The cost of a resolved configuration, next to what was asked for."""
     tensors = {name: tensor.size for name, tensor in method.tensors(shape).items()}
     trained = sum(tensors.values())
+    kept = method.kept().trained_scalars(shape)
     return BudgetVector(
         requested=requested,
         trainable_parameters=trained,
         gap=None if requested is None else requested - trained,
-        stored_bytes=BYTES_PER_SCALAR * trained,
+        stored_bytes=BYTES_PER_SCALAR * kept,
         extra_context_tokens=method.extra_context_tokens(),
         flops_per_token=shape.forward_flops_per_token() + method.extra_flops_per_token(shape),
         tensors=tensors,
     )
 
 
-def _size_is_free(method: Method) -> bool:
-    return method.size_knob is not None and getattr(method, method.size_knob) == AUTO
+def _missing(method: Method) -> InvalidSpec:
+    return InvalidSpec(
+        Problem(
+            pointer="/budget",
+            code="budget_missing",
+            detail=f"Give a budget, or the {method.size_knob or 'sizes'} of {method.name} itself.",
+        )
+    )
 
 
-def _checked(method: Method, shape: ModelShape, budget: int | None) -> Method:
-    trained = trainable_parameters(method, shape)
-    if budget is not None and trained > budget:
-        raise _infeasible(method, budget, (trained,))
-    return method
-
-
-def _largest_within(method: Method, shape: ModelShape, budget: int) -> Method:
-    def count(size: int) -> int:
-        return trainable_parameters(method.with_size(size), shape)
-
-    smallest, limit = count(1), method.largest_size(shape)
-    if smallest > budget:
-        raise _infeasible(method, budget, (smallest,))
-    low, high = 1, limit  # count(low) <= budget throughout
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if count(middle) <= budget else (low, middle - 1)
-    return method.with_size(low)
-
-
-def _infeasible(method: Method, budget: int, nearest: tuple[int, ...]) -> InfeasibleBudget:
-    least = min(nearest)
+def _infeasible(method: Method, budget: int, least: int) -> InfeasibleBudget:
     return InfeasibleBudget(
         Problem(
             pointer="/budget/trainable_parameters",
@@ -109,6 +93,6 @@ def _infeasible(method: Method, budget: int, nearest: tuple[int, ...]) -> Infeas
                 f"{method.name} cannot train at most {budget} parameters on this model; "
                 f"the nearest budget that it can meet is {least}."
             ),
-            nearest=nearest,
+            nearest=(least,),
         )
     )

@@ -1,12 +1,16 @@
-"""What decoder families declare alike: the sites and tensors of a pre-norm causal decoder."""
+"""What decoder families declare alike: the sites and tensors of a pre-norm decoder."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 from adaptlab.errors import Problem
 from adaptlab.shapes import Initialiser, ModelShape, Site, TensorShape
 
 BLOCK_PARTS = ("attn.q", "attn.k", "attn.v", "attn.o", "mlp.up", "mlp.gate", "mlp.down")
+Attention = Literal["causal", "bidirectional", "none"]
+"""Whether a position sees the positions up to its own, all of them, or itself alone."""
+
 SPREAD = 0.02  # standard deviation of initial weights (Radford et al. 2019)
 
 
@@ -16,7 +20,9 @@ class DecoderLayout:
 
     `query_width` is heads times head size, `key_value_width` the same over the heads of keys and
     values; `biased` holds the parts of a block that add a bias. A tied head multiplies by the
-    embedding and has no tensor of its own.
+    embedding and has no tensor of its own. Without attention there is no attention sublayer; with
+    `bidirectional` attention the embedding has one row more, the mask. `pads` visible pad
+    positions stand before the content.
     """
 
     family: str
@@ -34,13 +40,19 @@ class DecoderLayout:
     learned_positions: bool = True
     gated: bool = False
     tied_head: bool = False
+    attention: Attention = "causal"
+    pads: int = 0
 
     def shape(self) -> ModelShape:
         """Sites and tensors in forward order."""
-        sites: dict[str, Site] = {"embed": Site("embed", "embedding", self.vocabulary, self.width)}
-        tensors = {"embed.weight": _matrix(self.vocabulary, self.width, decays=False)}
+        sites: dict[str, Site] = {}
+        if self.attention != "none":  # nothing could see virtual tokens
+            sites["embed"] = Site("embed", "embedding", self.vocabulary, self.width)
+        tokens = self.vocabulary + (self.attention == "bidirectional")
+        tensors = {"embed.weight": _matrix(tokens, self.width, decays=False)}
         if self.learned_positions:
-            tensors["positions.weight"] = _matrix(self.context, self.width, decays=False)
+            rows = self.pads + self.context
+            tensors["positions.weight"] = _matrix(rows, self.width, decays=False)
         for layer in range(self.layers):
             sites |= {site.name: site for site in self._block_sites(layer)}
             tensors |= self._block_tensors(layer)
@@ -51,7 +63,7 @@ class DecoderLayout:
         return ModelShape(
             family=self.family,
             width=self.width,
-            layers=self.layers,
+            layers=0 if self.attention == "none" else self.layers,
             heads=self.heads,
             key_value_width=self.key_value_width,
             context=self.context,
@@ -73,23 +85,29 @@ class DecoderLayout:
             "mlp.gate": (width, hidden),
             "mlp.down": (hidden, width),
         }
-        return parts if self.gated else {n: p for n, p in parts.items() if n != "mlp.gate"}
+        absent = () if self.gated else ("mlp.gate",)
+        if self.attention == "none":
+            absent = (*absent, "attn.q", "attn.k", "attn.v", "attn.o")
+        return {name: part for name, part in parts.items() if name not in absent}
 
     def _block_sites(self, layer: int) -> Iterator[Site]:
         block, width = f"blocks.{layer}", self.width
+        keys, mixed = self.key_value_width, self.query_width
         linear = {n: Site(f"{block}.{n}", "linear", *p, layer) for n, p in self._parts().items()}
-        yield Site(f"{block}.attn.input", "attention_input", width, width, layer)
-        yield Site(f"{block}.attn.kv", "attention_keys_values", width, self.key_value_width, layer)
-        yield from (site for name, site in linear.items() if name.startswith("attn."))
-        yield Site(f"{block}.attn.mix", "attention_mix", self.query_width, self.query_width, layer)
-        yield Site(f"{block}.attn", "sublayer", width, width, layer)
+        if self.attention != "none":
+            yield Site(f"{block}.attn.input", "attention_input", width, width, layer)
+            yield Site(f"{block}.attn.kv", "attention_keys_values", width, keys, layer)
+            yield from (site for name, site in linear.items() if name.startswith("attn."))
+            yield Site(f"{block}.attn.mix", "attention_mix", mixed, mixed, layer)
+            yield Site(f"{block}.attn", "sublayer", width, width, layer)
         yield from (site for name, site in linear.items() if name.startswith("mlp."))
         yield Site(f"{block}.mlp", "sublayer", width, width, layer)
 
     def _block_tensors(self, layer: int) -> dict[str, TensorShape]:
         block = f"blocks.{layer}"
         residual = SPREAD / (2 * self.layers) ** 0.5  # every block adds twice to the stream
-        tensors = self._norm(f"{block}.attn.norm") if self.attention_norm else {}
+        normed = self.attention_norm and self.attention != "none"
+        tensors = self._norm(f"{block}.attn.norm") if normed else {}
         for part, (inputs, outputs) in self._parts().items():
             if part == "mlp.up":
                 tensors |= self._norm(f"{block}.mlp.norm")

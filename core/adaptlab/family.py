@@ -32,5 +32,13 @@ class Family(Value, ABC):
         """Faults of the configuration, with pointers below `/family`."""
         return ()
 
+    def fills_in(self) -> bool:
+        """Whether answer tokens are hidden at the input, because every position sees them all.
+
+        The model then reads the mask, whose id is the vocabulary's size, in their place and
+        answers all positions at once.
+        """
+        return False
+
 
 FAMILIES: Registry[type[Family]] = Registry("family", "adaptlab.families")

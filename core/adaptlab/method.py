@@ -6,7 +6,7 @@ from typing import ClassVar, Literal, Self
 from adaptlab.errors import Problem
 from adaptlab.registry import Registry
 from adaptlab.shapes import ModelShape, TensorShape
-from adaptlab.values import PluginName, Value
+from adaptlab.values import AUTO, PluginName, Value
 
 AttentionClaim = Literal["can_change", "cannot_change"]
 
@@ -38,13 +38,52 @@ class Method(Value, ABC):
     def tensors(self, shape: ModelShape) -> dict[str, TensorShape]:
         """The trainable tensors of a fully resolved configuration, by name."""
 
+    def kept(self) -> "Method":
+        """The configuration of what is stored when training is over; most methods keep all.
+
+        Its tensors are those of the checkpoint. The engine makes them with the fold that is
+        registered beside the method's other half.
+        """
+        return self
+
+    def size_is_free(self) -> bool:
+        """Whether a budget has to decide a size of this configuration."""
+        return self.size_knob is not None and getattr(self, self.size_knob) == AUTO
+
     def with_size(self, size: int) -> Self:
         """The same configuration with the size knob set."""
         return self if self.size_knob is None else self.model_copy(update={self.size_knob: size})
 
+    def smallest(self) -> Self:
+        """The same configuration with every free size at its smallest."""
+        return self.with_size(1) if self.size_is_free() else self
+
     def largest_size(self, shape: ModelShape) -> int:
         """The largest value of the size knob that makes sense on this model."""
         return 1
+
+    def trained_scalars(self, shape: ModelShape) -> int:
+        """The number of scalars that a resolved configuration trains on this model."""
+        return sum(tensor.size for tensor in self.tensors(shape).values())
+
+    def within(self, shape: ModelShape, budget: int) -> Self:
+        """The largest configuration of at most `budget` scalars; the smallest must be within it."""
+        if not self.size_is_free():
+            return self
+        low, high = 1, self.largest_size(shape)
+        while low < high:  # low stays within the budget throughout
+            middle = (low + high + 1) // 2
+            fits = self.with_size(middle).trained_scalars(shape) <= budget
+            low, high = (middle, high) if fits else (low, middle - 1)
+        return self.with_size(low)
+
+    def learning_rates(self, trials: int) -> tuple[float, ...]:
+        """What `auto` means: the method's own rate for one trial, else a log-spaced grid."""
+        if trials == 1:
+            return (self.default_learning_rate,)
+        low, high = self.learning_rate_range
+        ratio = (high / low) ** (1 / (trials - 1))
+        return tuple(low * ratio**index for index in range(trials))
 
     def problems(self, shape: ModelShape) -> tuple[Problem, ...]:
         """Faults of the configuration on this model, with pointers below `/method`."""

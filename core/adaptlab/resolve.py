@@ -138,7 +138,7 @@ def _resolve_pretraining(spec: PretrainSpec) -> ResolvedSpec:
         base_replicates=(),
         evaluation_tasks=tuple(t.model_dump(mode="json") for t in evaluated),
         evaluation_samples=spec.evaluation.samples,
-        attention=_attention(spec, task),
+        attention=_attention(spec, task, shape),
     )
 
 
@@ -160,7 +160,7 @@ def _resolve_adaptation(spec: AdaptSpec, base: BaseModelFacts) -> ResolvedSpec:
         budget=budget_vector(method, shape, limit),
         training=_training(
             spec.training,
-            _learning_rates(method, spec.tuning.trials),
+            method.learning_rates(spec.tuning.trials),
             method.default_weight_decay,
         ),
         validation_samples=spec.tuning.validation_samples,
@@ -168,7 +168,7 @@ def _resolve_adaptation(spec: AdaptSpec, base: BaseModelFacts) -> ResolvedSpec:
         base_replicates=tuple(index % base.replicates for index in range(len(seeds))),
         evaluation_tasks=tuple(t.model_dump(mode="json") for t in evaluated),
         evaluation_samples=spec.evaluation.samples,
-        attention=_attention(spec, task),
+        attention=_attention(spec, task, shape),
     )
 
 
@@ -214,22 +214,21 @@ def _training(
     )
 
 
-def _learning_rates(method: Method, trials: int) -> tuple[float, ...]:
-    """The method's own rate for one trial, else a log-spaced grid over the method's range."""
-    if trials == 1:
-        return (method.default_learning_rate,)
-    low, high = method.learning_rate_range
-    ratio = (high / low) ** (1 / (trials - 1))
-    return tuple(low * ratio**index for index in range(trials))
-
-
 def _seeds(seeds: int | tuple[int, ...]) -> tuple[int, ...]:
     return tuple(range(seeds)) if isinstance(seeds, int) else seeds
 
 
-def _attention(spec: PretrainSpec | AdaptSpec, task: Task) -> AttentionSpec | None:
+def _attention(
+    spec: PretrainSpec | AdaptSpec, task: Task, shape: ModelShape
+) -> AttentionSpec | None:
     """The capture as asked for; given inputs must be questions of the task."""
     attention = spec.capture.attention
+    if attention and not (shape.layers and shape.heads):
+        detail = (
+            f"This {shape.family} has no attention, or not as many heads in every layer, as a map "
+            "needs; leave the capture out."
+        )
+        raise InvalidSpec(Problem("/capture/attention", "no_attention_to_capture", detail))
     for index, tokens in enumerate(attention.inputs if attention else ()):
         if len(tokens) != task.input_length() or max(tokens) >= task.vocabulary():
             raise InvalidSpec(

@@ -173,9 +173,18 @@ class CheckpointWritten(Value):
     path: Path
 
 
+class TrainingSaved(Value):
+    """The state of the training after a step, as a safetensors file in the scratch folder."""
+
+    event: Literal["saved"] = "saved"
+    step: int
+    path: Path
+
+
 Event = Annotated[
     Started
     | Progress
+    | TrainingSaved
     | Metrics
     | ReplicatesDecided
     | Evaluated

@@ -4,7 +4,9 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
-InitialiserKind = Literal["zeros", "ones", "constant", "normal", "kaiming_uniform", "base"]
+InitialiserKind = Literal[
+    "zeros", "ones", "constant", "normal", "kaiming_uniform", "base", "base_row_norms"
+]
 SiteKind = Literal[
     "linear", "embedding", "attention_input", "attention_keys_values", "attention_mix", "sublayer"
 ]
@@ -15,7 +17,8 @@ TensorRole = Literal["weight", "bias", "norm_scale", "norm_shift"]
 class Initialiser:
     """How a tensor starts, such as `normal` with standard deviation `scale`.
 
-    `constant` is `scale` everywhere, `base` a copy of the base tensor `source`;
+    `constant` is `scale` everywhere, `base` a copy of the base tensor `source`, `base_row_norms`
+    the length of each of its rows;
     `kaiming_uniform` draws from U(-b, b) with b = `scale` / sqrt(last dimension).
     """
 
@@ -46,6 +49,7 @@ class Site:
     A `linear` site maps `inputs` to `outputs` features. At `attention_input` learned rows of
     width `inputs` join the layer's attention input; at `attention_keys_values` learned keys and
     values of width `outputs` join the layer's own; at `embedding` virtual tokens join the input.
+    A model has no site at which what joins could change nothing.
     `attention_mix` is what attention gathered before W_O; a `sublayer` is attention or MLP as a
     whole, from its normed input to what it adds to the residual stream.
     """
@@ -61,8 +65,10 @@ class Site:
 class ModelShape:
     """The dimensions, sites and tensors of one configured model of a family.
 
-    `tied` maps the name of a tensor that the model does not have to the one used in its place,
-    such as the head's to the embedding's; tied tensors are counted once.
+    `layers` counts the layers in which positions may look at each other, and `heads` the heads
+    of each, or 0 where layers differ. `tied` maps the name of a tensor that the model does not
+    have to the one used in its place, such as the head's to the embedding's; tied tensors are
+    counted once.
     """
 
     family: str
@@ -80,6 +86,15 @@ class ModelShape:
     def parameters(self) -> int:
         """The number of scalars of the whole base model."""
         return sum(tensor.size for tensor in self.tensors.values())
+
+    def owns(self, tensor: str) -> bool:
+        """Whether the dotted name of a trainable tensor contains a site or tensor of this model."""
+        parts, known = tensor.split("."), self.sites.keys() | self.tensors.keys()
+        return any(
+            ".".join(parts[start:stop]) in known
+            for start in range(len(parts))
+            for stop in range(start + 1, len(parts) + 1)
+        )
 
     @property
     def linear_sites(self) -> tuple[Site, ...]:

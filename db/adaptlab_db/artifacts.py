@@ -10,7 +10,7 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab_db.errors import ArtifactNotFound
-from adaptlab_db.tables import Artifact, ArtifactChunk
+from adaptlab_db.tables import Artifact, ArtifactChunk, AttentionMap, Checkpoint, TrainingState
 
 CHUNK_BYTES = 2**20
 
@@ -45,6 +45,20 @@ class ArtifactStore:
         stored = StoredArtifact(digest.hexdigest(), size)
         self._adopt(staged, stored)
         return stored
+
+    def discard(self, sha256: str) -> bool:
+        """Delete the bytes if nothing refers to them any more; whether it did."""
+        users = (
+            select(table.artifact_sha256).where(table.artifact_sha256 == sha256).exists()
+            for table in (AttentionMap, Checkpoint, TrainingState)
+        )
+        deleted = self._session.execute(
+            delete(Artifact)
+            .where(Artifact.sha256 == sha256, *(~user for user in users))
+            .returning(Artifact.sha256)
+            .execution_options(synchronize_session=False)
+        )
+        return deleted.one_or_none() is not None
 
     def read(self, sha256: str, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
         """The bytes from `start` up to `stop`; raises `ArtifactNotFound` at the first step."""

@@ -386,3 +386,20 @@ class Checkpoint(Table):
     parameters: Mapped[int] = mapped_column(BigInteger)
     tensors: Mapped[Json]
     created_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
+
+
+class TrainingState(Table):
+    """The last saved state of a training that has not ended; one a job, the newest."""
+
+    __tablename__ = "training_states"
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["job_id", "attempt"], ["attempts.job_id", "attempts.attempt"], ondelete="CASCADE"
+        ),
+    )
+
+    job_id: Mapped[uuid.UUID] = mapped_column(primary_key=True)
+    attempt: Mapped[int]
+    step: Mapped[int]
+    artifact_sha256: Mapped[str] = mapped_column(ForeignKey("artifacts.sha256"))
+    saved_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())

@@ -18,12 +18,21 @@ class BaseWeights:
 
 
 @dataclass(frozen=True, slots=True)
+class SavedTraining:
+    """The state of a training after some step, as an artifact."""
+
+    step: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
 class Claim:
     """One attempt at a job. `attempt` is the fencing token that every write names.
 
     Attributes:
         bases: the base model's replicates in order; empty for pretraining.
         lease_seconds: how long the lease lasts after the claim and after each heartbeat.
+        resume: where an earlier attempt left off; None starts from the first step.
     """
 
     job_id: UUID
@@ -32,6 +41,7 @@ class Claim:
     max_seconds: int
     bases: tuple[BaseWeights, ...]
     lease_seconds: float
+    resume: SavedTraining | None = None
 
 
 def held(claim: Claim) -> list[ColumnElement[bool]]:

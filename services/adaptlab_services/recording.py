@@ -37,6 +37,7 @@ from adaptlab_db.tables import (
     Replicate,
     Table,
 )
+from adaptlab_services import training_states
 from adaptlab_services.claims import Claim, held
 from adaptlab_services.errors import LeaseLost
 from adaptlab_services.transitions import append_event
@@ -70,6 +71,8 @@ def write(
     _write_evaluations(session, claim, _of(events, results.Evaluated))
     for captured in _of(events, results.AttentionCaptured):
         _write_attention(session, claim, captured.attention, artifacts[captured.path])
+    for saved in _of(events, results.TrainingSaved):
+        training_states.save(session, claim, saved.step, artifacts[saved.path])
     for written in _of(events, results.CheckpointWritten):
         _write_checkpoint(session, claim, written.checkpoint, artifacts[written.path])
 

@@ -21,6 +21,7 @@ class Settings(BaseSettings):
         lease_seconds: for how long a job stays with a worker that is not heard of.
         heartbeat_seconds: between two signs of life of a working worker.
         poll_seconds: between two looks for work of an idle worker that nobody wakes.
+        save_seconds: between two saved states of a running training.
         reap_seconds: between two looks for leases that ended.
         max_body_bytes: the largest request body.
     """
@@ -34,6 +35,7 @@ class Settings(BaseSettings):
     lease_seconds: float = Field(default=30, gt=0)
     heartbeat_seconds: float = Field(default=2, gt=0)
     poll_seconds: float = Field(default=10, gt=0)
+    save_seconds: float = Field(default=30, gt=0)
     reap_seconds: float = Field(default=5, gt=0)
     max_body_bytes: int = Field(default=2**20, gt=0)
 

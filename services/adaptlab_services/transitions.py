@@ -17,6 +17,7 @@ from sqlalchemy import ColumnElement, func, insert, select, update
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from adaptlab_db.tables import TERMINAL_STATES, Attempt, BaseModel, Job, JobEvent, Json
+from adaptlab_services import training_states
 
 JobState = Literal["waiting", "queued", "running", "paused", "succeeded", "failed", "cancelled"]
 Outcome = Literal["succeeded", "failed", "cancelled", "released", "paused", "lost"]
@@ -126,6 +127,8 @@ def move(
     _append(session, moved, change)
     if change.to != "running":
         _close_attempts(session, moved, change)
+    if change.to in TERMINAL_STATES:
+        training_states.forget(session, [job.job_id for job in moved])
     bases = [job.job_id for job in moved if job.kind == "pretrain"]
     if bases and change.to in TERMINAL_STATES:
         return (*moved, *settle_waiting(session, bases))

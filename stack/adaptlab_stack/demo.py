@@ -6,6 +6,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -108,14 +109,15 @@ class _Bars:
 
 
 def _table(rows: Sequence[study.Row]) -> Table:
-    table = Table(title=f"Sorting 10 digits: {study.SEEDS} seeds, 3,200 test items each")
+    title = f"Sorting 10 digits: {study.SEEDS} seeds, 3,200 test items each"
+    table = Table(title=title, box=SIMPLE_HEAD, show_edge=False)
     table.add_column("method", no_wrap=True)
     table.add_column("trainable", justify="right", no_wrap=True)
     for task in study.TASKS:
         table.add_column(f"{task.removeprefix('sort_')} %", justify="right", no_wrap=True)
     table.add_column("moved", justify="right", no_wrap=True)
     for row in rows:
-        moved = "" if row.deviation is None else f"{row.deviation:.1e}"
+        moved = "" if row.deviation is None else _deviation(row.deviation)
         scores = [_percent(row.accuracies[task]) for task in study.TASKS]
         table.add_row(row.label, f"{row.trainable_parameters:,}", *scores, moved)
     table.caption = (
@@ -127,7 +129,11 @@ def _table(rows: Sequence[study.Row]) -> Table:
 
 def _percent(interval: Interval) -> str:
     mean, low, high = (100 * share for share in (interval.mean, interval.low, interval.high))
-    return f"{mean:.1f} ({low:.1f} to {high:.1f})"
+    return f"{mean:.1f} ({low:.1f}–{high:.1f})"
+
+
+def _deviation(value: float) -> str:
+    return f"{value:.2f}" if value == 0 or value >= 0.01 else f"{value:.0e}"
 
 
 def _say_where(console: Console, stack: Stack, picture: Path, stopping: bool) -> None:

@@ -8,6 +8,7 @@ from adaptlab.budget import budget_vector, solve, trainable_parameters
 from adaptlab.errors import InfeasibleBudget, InvalidSpec
 from adaptlab.families.minigpt import MiniGPT
 from adaptlab.method import METHODS
+from adaptlab.methods.combine import Combine
 from adaptlab.shapes import ModelShape
 
 PAPER = MiniGPT(layers=4, heads=4, width=256, vocabulary=10, context=29).shape()
@@ -27,6 +28,10 @@ SMALL = MiniGPT(layers=1, heads=1, width=96, vocabulary=10, context=19).shape()
         (10_240, "prefix_tuning", {"side": "key_value"}, {"length": 5}, 10_240),
         (10_240, "lora", {"sites": ("mlp",)}, {"rank": 1}, 10_240),
         (12_288, "adapter", {}, {"bottleneck": 5}, 11_284),
+        (12_288, "suffix_tuning", {}, {"length": 12}, 12_288),
+        # a rank has 4 · (256 + 256) at q and v each; DoRA first takes the 4 · 2 · 256 row lengths
+        (12_288, "lora", {"dora": True}, {"rank": 2}, 10_240),
+        (12_288, "lora", {"scaling": "rank_stabilised"}, {"rank": 3}, 12_288),
         (12_288, "bitfit", {}, {}, 11_520),
         (12_288, "layernorm_tuning", {}, {}, 4_608),
         (12_288, "ia3", {}, {}, 6_144),
@@ -113,3 +118,77 @@ def test_the_solution_is_the_largest_that_fits(name: str, budget: int, shape: Mo
     assert trainable_parameters(solved, shape) <= budget
     if size < solved.largest_size(shape):
         assert trainable_parameters(solved.with_size(size + 1), shape) > budget
+
+
+def test_a_network_that_is_dropped_counts_as_trained_and_not_as_stored():
+    knobs = {"name": "prefix_tuning", "reparameterisation": {"hidden": 8}}
+    solved = solve(METHODS.get("prefix_tuning").model_validate(knobs), PAPER, 20_000)
+    vector = budget_vector(solved, PAPER, 20_000)
+    # 8 · 256 + 8 into the hidden features, 8 · 4 · 256 + 4 · 256 out of them, 256 for each row
+    network = 2_048 + 8 + 8_192 + 1_024
+    assert vector.trainable_parameters == network + 34 * 256
+    assert 0 <= 20_000 - vector.trainable_parameters < 256
+    assert vector.stored_bytes == 4 * 34 * 4 * 256
+    assert vector.extra_context_tokens == 34
+
+
+# PAPER has 1,024 parameters a prefix row and 4,096 a rank of LoRA at q and v.
+@pytest.mark.parametrize(
+    ("budget", "parts", "shares", "sizes"),
+    [
+        (12_288, ["prefix_tuning", "lora"], None, (8, 1)),  # 6 and 1.5; what is over makes 2 rows
+        (12_288, ["lora", "prefix_tuning"], None, (1, 8)),  # the leftover goes to the later part
+        (16_384, ["prefix_tuning", "lora"], None, (8, 2)),
+        (16_384, ["prefix_tuning", "lora"], (3, 1), (12, 1)),
+        (16_384, ["prefix_tuning", "lora"], (1, 3), (4, 3)),
+        (5_120, ["prefix_tuning", "lora"], (99, 1), (1, 1)),  # each keeps its smallest
+        (16_384, [{"name": "prefix_tuning", "length": 3}, "lora"], None, (3, 3)),
+        (16_384, ["prefix_tuning", {"name": "lora", "rank": 1}], None, (12, 1)),
+    ],
+)
+def test_parts_share_a_budget(
+    budget: int, parts: list[object], shares: tuple[float, ...] | None, sizes: tuple[int, int]
+):
+    method = METHODS.get("combine").model_validate({"parts": parts, "shares": shares})
+    solved = solve(method, PAPER, budget).model_dump()
+    assert tuple(p.get("length", p.get("rank")) for p in solved["parts"]) == sizes
+
+
+def test_every_part_of_a_combination_shows_its_counts():
+    solved = solve(METHODS.get("combine").model_validate({}), SMALL, 1_000)
+    assert budget_vector(solved, SMALL, 1_000).tensors == {
+        "prefix_tuning.blocks.0.attn.input": 6 * 96,
+        "lora.blocks.0.attn.q.a": 96,
+        "lora.blocks.0.attn.q.b": 96,
+        "lora.blocks.0.attn.v.a": 96,
+        "lora.blocks.0.attn.v.b": 96,
+    }
+
+
+def test_a_combination_below_its_smallest_parts_names_the_nearest():
+    with pytest.raises(InfeasibleBudget) as caught:
+        solve(METHODS.get("combine").model_validate({}), SMALL, 479)
+    assert caught.value.problems[0].nearest == (96 + 384,)
+
+
+@given(
+    parts=st.permutations(["lora", "prefix_tuning", "soft_prompt", "ia3", "suffix_tuning"]),
+    count=st.integers(2, 4),
+    shares=st.lists(st.floats(0.01, 100), min_size=4, max_size=4),
+    budget=st.integers(20_000, 2 * 10**5),
+)
+def test_a_combination_keeps_to_its_budget_and_no_part_could_grow(
+    parts: list[str], count: int, shares: list[float], budget: int
+):
+    knobs = {"parts": parts[:count], "shares": shares[:count]}
+    solved = solve(Combine.model_validate(knobs), PAPER, budget)
+    assert isinstance(solved, Combine)
+    left = budget - trainable_parameters(solved, PAPER)
+    assert left >= 0
+    for part in solved.parts:
+        if part.size_knob is None:
+            continue
+        size = getattr(part, part.size_knob)
+        larger = trainable_parameters(part.with_size(size + 1), PAPER)
+        if size < part.largest_size(PAPER):
+            assert larger - trainable_parameters(part, PAPER) > left

@@ -6,7 +6,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from adaptlab.errors import InvalidSpec, UnknownName
-from adaptlab.resolve import BaseModelFacts, resolve, spec_digest
+from adaptlab.resolve import BaseModelFacts, load_method, resolve, spec_digest
 from adaptlab.spec import AdaptSpec, JobSpec, PretrainSpec, ResolvedSpec
 from adaptlab.validation import validation_problems
 
@@ -61,7 +61,14 @@ def test_an_adaptation_takes_its_seeds_from_the_base():
     resolved = resolve(parsed(ADAPT), facts())
     assert resolved.seeds == (0, 1, 2)
     assert resolved.base_replicates == (0, 1, 2)
-    assert resolved.method == {"name": "lora", "rank": 2, "alpha": 1.0, "sites": ["q", "v"]}
+    assert resolved.method == {
+        "name": "lora",
+        "rank": 2,
+        "alpha": 1.0,
+        "sites": ["q", "v"],
+        "scaling": "standard",
+        "dora": False,
+    }
     assert resolved.training.learning_rates == (2e-2,)
     assert [task["name"] for task in resolved.evaluation_tasks] == ["sort_descending"]
 
@@ -147,3 +154,69 @@ def test_heads_must_divide_the_width():
     (problem,) = caught.value.problems
     assert problem.pointer == "/family/heads"
     assert set(problem.nearest) == {2, 5}
+
+
+NESTED: dict[str, tuple[dict[str, object], dict[str, str]]] = {
+    "a knob of a part": (
+        {"parts": [{"name": "lora", "rank": "x"}, "bitfit"]},
+        {"/method/parts/0/rank": "int_type"},
+    ),
+    "an unknown knob of a part": (
+        {"parts": ["lora", {"name": "bitfit", "rank": 1}]},
+        {"/method/parts/1/rank": "extra_forbidden"},
+    ),
+    "a knob in a knob of a part": (
+        {"parts": ["lora", {"name": "prefix_tuning", "reparameterisation": {"hidden": 0}}]},
+        {"/method/parts/1/reparameterisation/hidden": "greater_than_equal"},
+    ),
+    "an unknown part": (
+        {"parts": ["lora", {"name": "lorra"}]},
+        {"/method/parts/1/name": "unknown_method"},
+    ),
+    "an unknown bare name": ({"parts": ["lorra", "lora"]}, {"/method/parts/0": "unknown_method"}),
+    "no name": ({"parts": ["lora", 7]}, {"/method/parts/1": "unknown_method"}),
+    "one part": ({"parts": ["lora"]}, {"/method/parts": "too_few_parts"}),
+    "a part twice": ({"parts": ["lora", "lora"]}, {"/method/parts/1/name": "part_twice"}),
+    "a nested combination": (
+        {"parts": ["lora", "combine"]},
+        {"/method/parts/1/name": "nested_combination"},
+    ),
+    "two that train one tensor": (
+        {"parts": ["layernorm_tuning", "bitfit"]},
+        {"/method/parts/1/name": "parts_overlap"},
+    ),
+    "a share too few": (
+        {"parts": ["lora", "bitfit"], "shares": [1]},
+        {"/method/shares": "shares_do_not_match"},
+    ),
+    "a site that is not there": (
+        {"parts": [{"name": "lora", "sites": ["q", "nix"]}, "soft_prompt"]},
+        {"/method/parts/0/sites/1": "unknown_site"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("knobs", "expected"), NESTED.values(), ids=NESTED)
+def test_faults_inside_a_combination_are_pointed_at(
+    knobs: dict[str, object], expected: dict[str, str]
+):
+    assert problems({**ADAPT, "method": {"name": "combine", **knobs}}) == expected
+
+
+def test_a_combination_comes_back_from_its_resolved_form():
+    method = {"name": "combine", "parts": ["soft_prompt", {"name": "lora", "dora": True}]}
+    spec = {**ADAPT, "method": method, "budget": 5000, "tuning": {"trials": 2}}
+    resolved = resolve(parsed(spec), facts())
+    assert resolved.method is not None
+    stored = ResolvedSpec.model_validate_json(resolved.model_dump_json())
+    assert stored == resolved
+    assert stored.method is not None
+    assert load_method(stored.method).model_dump(mode="json") == resolved.method
+    # the geometric means of the ends of both ranges, which are 1e-3 and 1e-1 for both parts
+    assert resolved.training.learning_rates == pytest.approx((1e-3, 1e-1))
+
+
+def test_a_combination_has_the_geometric_mean_of_its_parts_learning_rates():
+    spec = {**ADAPT, "method": {"name": "combine"}, "budget": 5000}
+    resolved = resolve(parsed(spec), facts())
+    assert resolved.training.learning_rates == pytest.approx(((1e-2 * 2e-2) ** 0.5,))

@@ -1,6 +1,7 @@
 """Small models in float64, and an observer that remembers."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
@@ -8,21 +9,47 @@ import torch
 
 from adaptlab.engine.allocate import Trainables, allocate
 from adaptlab.engine.digits import Items, make_items
+from adaptlab.engine.observer import Command
 from adaptlab.engine.plan import Plan, make_plan
+from adaptlab.families.formal import AttentionLayer, Formal, Head, LinearLayer, ReluLayer
 from adaptlab.families.gpt2 import GPT2
 from adaptlab.families.llama import Llama
 from adaptlab.families.minigpt import MiniGPT
 from adaptlab.family import Family
 from adaptlab.method import METHODS, Method
+from adaptlab.methods.combine import Combine
 from adaptlab.resolve import BaseModelFacts, resolve
-from adaptlab.results import Event
+from adaptlab.results import Event, TrainingSaved
+from adaptlab.shapes import ModelShape
 from adaptlab.spec import AdaptSpec
 
 E = TypeVar("E")
 
 SMALL = MiniGPT(layers=2, heads=2, width=12)
+
+
+def formal(width: int, size: int, hidden: int) -> Formal:
+    """Two attention layers of two unlike heads behind a linear layer, so that biases act early.
+
+    At the sizes below every ReLU fires for some item; one that never did would learn nothing.
+    """
+    heads = (Head(key_size=size - 1, value_size=size), Head(key_size=size + 1, value_size=size))
+    return Formal(
+        width=width,
+        stack=(
+            LinearLayer(width=width + 5),
+            AttentionLayer(heads=heads),
+            ReluLayer(width=hidden),
+            LinearLayer(width=width + 2),
+            AttentionLayer(heads=heads),
+            LinearLayer(width=width),
+        ),
+    )
+
+
 SMALL_OF_EACH: dict[str, Family] = {
     "minigpt": SMALL,
+    "formal": formal(7, 6, 6),
     "gpt2": GPT2(layers=2, heads=2, width=12, hidden=20),
     "llama": Llama(
         layers=2,
@@ -35,6 +62,7 @@ SMALL_OF_EACH: dict[str, Family] = {
     ),
 }
 TINY_OF_EACH: dict[str, Family] = {
+    "formal": formal(2, 3, 4),
     "minigpt": MiniGPT(layers=2, heads=2, width=4),
     "gpt2": GPT2(layers=2, heads=2, width=4, hidden=6),
     "llama": Llama(
@@ -50,19 +78,34 @@ TINY_OF_EACH: dict[str, Family] = {
 }
 
 
-class Remembering:
-    """An observer for tests: keeps every event and can ask to stop."""
+def one_layer(family: Family) -> Family:
+    """The same with a single layer, which is an attention layer or begins with one."""
+    if isinstance(family, Formal):
+        attention = (family.stack[place] for place, _ in family.attention_layers())
+        return family.model_copy(update={"stack": (next(attention),)})
+    return family.model_copy(update={"layers": 1})
 
-    def __init__(self, stop_after: int | None = None) -> None:
+
+LACKING = {("adapter", "formal"), ("layernorm_tuning", "formal")}
+"""Methods and variants that name sites which the family does not have, and so are refused."""
+
+
+class Remembering:
+    """An observer for tests: keeps every event, and can ask to save and to stop."""
+
+    def __init__(self, stop_after: int | None = None, save_after: int | None = None) -> None:
+        self.save_after = save_after
         self.events: list[Event] = []
         self.stop_after = stop_after
 
     def emit(self, event: Event) -> None:
         self.events.append(event)
 
-    def should_stop(self) -> bool:
+    def command(self) -> Command:
         steps = sum(event.event == "progress" for event in self.events)
-        return self.stop_after is not None and steps >= self.stop_after
+        if self.save_after == steps and not self.of(TrainingSaved):
+            return "save"
+        return "stop" if self.stop_after is not None and steps >= self.stop_after else "continue"
 
     def of(self, kind: type[E]) -> list[E]:
         return [event for event in self.events if isinstance(event, kind)]
@@ -98,10 +141,51 @@ def adaptation(
     return make_plan(resolve(spec, facts), "cpu")
 
 
+VARIANTS: dict[str, dict[str, object]] = {
+    "lora-rank-stabilised": {"name": "lora", "alpha": 3.0, "scaling": "rank_stabilised"},
+    "lora-dora": {"name": "lora", "dora": True, "sites": ["attn"]},
+    "prefix-key-value": {"name": "prefix_tuning", "side": "key_value"},
+    "prefix-network": {"name": "prefix_tuning", "reparameterisation": {"hidden": 3}},
+    "prefix-network-key-value": {
+        "name": "prefix_tuning",
+        "side": "key_value",
+        "reparameterisation": {"hidden": 3},
+    },
+    "combine-four": {
+        "name": "combine",
+        "parts": ["ia3", "suffix_tuning", {"name": "lora", "dora": True}, "soft_prompt"],
+    },
+    "combine-network": {
+        "name": "combine",
+        "parts": [{"name": "prefix_tuning", "reparameterisation": {"hidden": 3}}, "lora"],
+        "shares": [3, 1],
+    },
+}
+"""Methods with knobs that change what is trained or how it acts."""
+
+
+def unsized(name: str) -> Method:
+    """A registered method without any knob given, or one of the variants."""
+    knobs = VARIANTS.get(name, {"name": name})
+    return METHODS.get(str(knobs["name"])).model_validate_json(json.dumps(knobs))
+
+
 def sized(name: str) -> Method:
     """A method at a size that leaves something to check: two of whatever it counts."""
-    method = METHODS.get(name)(name=name)
-    return method.with_size(2)
+    return unsized(name).with_size(2)
+
+
+def one_larger(method: Method, shape: ModelShape) -> Iterator[Method]:
+    """Every configuration in which one size that a budget decides is the next larger."""
+    if isinstance(method, Combine):
+        for index, part in enumerate(method.parts):
+            for grown in one_larger(part, shape):
+                parts = (*method.parts[:index], grown, *method.parts[index + 1 :])
+                yield method.model_copy(update={"parts": parts})
+    elif method.size_knob is not None:
+        size = getattr(method, method.size_knob)
+        if size < method.largest_size(shape):
+            yield method.with_size(size + 1)
 
 
 def base_tensors(plan: Plan, groups: int = 1) -> dict[str, torch.Tensor]:

@@ -21,13 +21,16 @@ def plain_logits(
     *,
     prompt: Tensor | None = None,
     prefixes: list[Tensor] | None = None,
+    suffixes: list[Tensor] | None = None,
+    answer_start: int = 0,
     sublayer: Callable[[str, Tensor, Tensor], Tensor] = lambda name, x, y: y,
     mix: Callable[[str, Tensor], Tensor] = lambda name, gathered: gathered,
 ) -> Tensor:
     """Logits [T, V]; `prefixes` replace the first rows at every layer, `prompt` at one.
 
     `sublayer` gets the normed input and the output of attention and MLP, `mix` what the heads
-    gathered, and each gives what takes its place.
+    gathered, and each gives what takes its place. The rows of `suffixes` are seen at every layer
+    by the tokens from `answer_start` on.
     """
     x = torch.stack([w["embed.weight"][t] for t in tokens]) + w["positions.weight"][: len(tokens)]
     learned = 0
@@ -36,10 +39,19 @@ def plain_logits(
     if prefixes is not None:
         x, learned = torch.cat([torch.zeros_like(prefixes[0]), x]), len(prefixes[0])
     for layer in range(family.layers):
+        if family.attention == "none":
+            name = f"blocks.{layer}.mlp"
+            normal = _norm(w, f"{name}.norm", x)
+            x = x + sublayer(name, normal, _mlp(w, name, normal))
+            continue
         source = x if prefixes is None else torch.cat([prefixes[layer], x[learned:]])
         name = f"blocks.{layer}.attn"
         normal = _norm(w, f"{name}.norm", source) if family.attention_norm else source
-        gathered = mix(name, _attention(family, w, name, normal))
+        suffix = None if suffixes is None else suffixes[layer]
+        if suffix is not None and family.attention_norm:
+            suffix = _norm(w, f"{name}.norm", suffix)
+        seen_from = learned + answer_start
+        gathered = mix(name, _attention(family, w, name, normal, suffix, seen_from))
         attended = gathered @ w[f"{name}.o.weight"].T + w[f"{name}.o.bias"]
         x = x + sublayer(name, normal, attended)
         name = f"blocks.{layer}.mlp"
@@ -48,16 +60,24 @@ def plain_logits(
     return _norm(w, "final_norm", x)[learned:] @ w["unembed.weight"].T
 
 
-def _attention(family: MiniGPT, w: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
+def _attention(
+    family: MiniGPT, w: dict[str, Tensor], name: str, x: Tensor, suffix: Tensor | None, first: int
+) -> Tensor:
+    """What the heads gather; rows from `first` on see the suffix too."""
     q, k, v = (x @ w[f"{name}.{p}.weight"].T + w[f"{name}.{p}.bias"] for p in "qkv")
     size = family.width // family.heads
     rows: list[Tensor] = []
     for i in range(len(x)):
+        seen = i + 1 if family.attention == "causal" else len(x)
+        keys, values = k[:seen], v[:seen]
+        if suffix is not None and i >= first:
+            keys = torch.cat([keys, suffix @ w[f"{name}.k.weight"].T + w[f"{name}.k.bias"]])
+            values = torch.cat([values, suffix @ w[f"{name}.v.weight"].T + w[f"{name}.v.bias"]])
         heads: list[Tensor] = []
         for head in range(family.heads):
             part = slice(head * size, (head + 1) * size)
-            scores = torch.stack([q[i, part] @ k[j, part] / math.sqrt(size) for j in range(i + 1)])
-            heads.append(scores.softmax(0) @ v[: i + 1, part])
+            scores = torch.stack([q[i, part] @ key[part] / math.sqrt(size) for key in keys])
+            heads.append(scores.softmax(0) @ values[:, part])
         rows.append(torch.cat(heads))
     return torch.stack(rows)
 

@@ -26,7 +26,7 @@ from torch import Tensor
 from adaptlab.method import Method
 from adaptlab.methods.ia3 import IA3
 from adaptlab.methods.lora import Lora
-from adaptlab.methods.prefix_tuning import PrefixTuning
+from adaptlab.methods.prefix_tuning import PrefixTuning, Reparameterisation
 from adaptlab.methods.soft_prompt import SoftPrompt
 
 # peft 0.21 asks for a property that transformers 5.23 has renamed; neither is ours to mend.
@@ -93,14 +93,24 @@ def module_of(model: Any, site: str) -> Any:
     return inner.model.layers[layer].get_submodule(name)
 
 
+LORAS: dict[str, dict[str, Any]] = {
+    "lora": {},
+    "rank-stabilised": {"scaling": "rank_stabilised"},
+    "dora": {"dora": True},
+    "dora-rank-stabilised": {"dora": True, "scaling": "rank_stabilised"},
+}
+
+
 @both_precisions
 @every_model
-def test_lora(name: str, double: bool, tmp_path: Path):
+@pytest.mark.parametrize("options", LORAS.values(), ids=LORAS)
+def test_lora(name: str, double: bool, options: dict[str, Any], tmp_path: Path):
     both = pair(MODELS[name], tmp_path, double=double)
     is_gpt2 = name == "gpt2"
     rank, alpha = 2, 3
     sites = ("q", "k", "v", "attn.o", "mlp") if is_gpt2 else ("q", "v", "gate", "down", "unembed")
-    method = Lora(rank=rank, alpha=alpha, sites=sites)
+    method = Lora(rank=rank, alpha=alpha, sites=sites, **options)
+    stabilised = method.scaling == "rank_stabilised"
     targets = ["c_attn", "c_proj", "c_fc"] if is_gpt2 else ["q_proj", "v_proj", "gate_proj"]
     config = LoraConfig(
         r=rank,
@@ -109,7 +119,9 @@ def test_lora(name: str, double: bool, tmp_path: Path):
         fan_in_fan_out=is_gpt2,
         # q, k and v are one matrix there: three updates of rank r make one of rank 3r
         rank_pattern={"c_attn": 3 * rank} if is_gpt2 else {},
-        alpha_pattern={"c_attn": 3 * alpha} if is_gpt2 else {},
+        alpha_pattern={"c_attn": (3**0.5 if stabilised else 3) * alpha} if is_gpt2 else {},
+        use_rslora=stabilised,
+        use_dora=method.dora,
         task_type="CAUSAL_LM",
     )
     model, tensors = wrapped(both, config), drawn(method, both)
@@ -125,6 +137,9 @@ def test_lora(name: str, double: bool, tmp_path: Path):
         b[start * outputs : (start + 1) * outputs, start * rank : (start + 1) * rank] = tensors[
             f"{site}.b"
         ]
+        if method.dora:
+            magnitude = module.lora_magnitude_vector["default"].weight.data
+            magnitude[start * outputs : (start + 1) * outputs] = tensors[f"{site}.magnitude"]
     assert differences(both, model, method, tensors) < TOLERANCE[double]
 
 
@@ -163,6 +178,34 @@ def test_keys_and_values_of_a_prefix(name: str, double: bool, tmp_path: Path):
     model, tensors = wrapped(both, config), drawn(method, both)
     rows = torch.cat(list(tensors.values()), 1)  # keys, values of layer 0, keys, values of 1, …
     model.prompt_encoder["default"].embedding.weight.data.copy_(rows)
+    assert differences(both, model, method, tensors) < TOLERANCE[double]
+
+
+# peft makes the rows that go into the network as wide as the keys, adaptlab as wide as the model:
+# the same thing only where the two are equal.
+@both_precisions
+def test_the_network_behind_keys_and_values(double: bool, tmp_path: Path):
+    both = pair(gpt2, tmp_path, double=double)
+    make_room_for_learned_positions(both)
+    config = PrefixTuningConfig(
+        num_virtual_tokens=P,
+        prefix_projection=True,
+        encoder_hidden_size=5,
+        task_type="CAUSAL_LM",
+    )
+    model = wrapped(both, config)
+    encoder = model.prompt_encoder["default"]
+    network = Reparameterisation(hidden=5)
+    method = PrefixTuning(length=P, side="key_value", reparameterisation=network)
+    tensors = drawn(method, both)
+    for theirs, ours in (
+        (encoder.embedding.weight, "embedding"),
+        (encoder.transform[0].weight, "down.weight"),
+        (encoder.transform[0].bias, "down.bias"),
+        (encoder.transform[2].weight, "up.weight"),
+        (encoder.transform[2].bias, "up.bias"),
+    ):
+        theirs.data.copy_(tensors[f"reparameterisation.{ours}"])
     assert differences(both, model, method, tensors) < TOLERANCE[double]
 
 

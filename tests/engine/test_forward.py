@@ -1,5 +1,7 @@
 """The engine's forward pass against a plain model that shares nothing and slices nothing."""
 
+import math
+
 import pytest
 import torch
 from tests.engine.making import (
@@ -30,51 +32,101 @@ def one(tensors: dict[str, torch.Tensor], index: int) -> dict[str, torch.Tensor]
 
 def plain_adapted(plan, base, trained, tokens: list[int]) -> torch.Tensor:
     """The adapted model by the plain formulas: one replicate, one sample."""
-    shape: ModelShape = plan.shape
     weights = dict(base)
-    if trained.keys() <= base.keys():
-        return plain_logits(plan.family, {**base, **trained}, tokens)
-    if plan.method.name == "ia3":
-        for name, scale in trained.items():
-            site = name.removesuffix(".scale")
-            if site.endswith("down"):
-                weights[f"{site}.weight"] = weights[f"{site}.weight"] * scale
-            else:
-                weights[f"{site}.weight"] = weights[f"{site}.weight"] * scale[:, None]
-                weights[f"{site}.bias"] = weights[f"{site}.bias"] * scale
-        return plain_logits(plan.family, weights, tokens)
-    if plan.method.name == "adapter":
-
-        def sublayer(name: str, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-            if name.split(".")[-1] not in plan.method.after:
-                return y
-            part = {n.split(".adapter.")[1]: t for n, t in trained.items() if n.startswith(name)}
-            source = y if plan.method.placement == "serial" else x
-            hidden = source @ part["down.weight"].T + part["down.bias"]
-            hidden = torch.nn.functional.gelu(hidden, approximate="tanh")
-            return y + hidden @ part["up.weight"].T + part["up.bias"]
-
-        return plain_logits(plan.family, weights, tokens, sublayer=sublayer)
-    if plan.method.name == "attention_bias":
-
-        def mix(name: str, gathered: torch.Tensor) -> torch.Tensor:
-            share = trained[f"{name}.mix.strength"].sigmoid()[:, : len(tokens)]  # H, T
-            wide = share.T.repeat_interleave(plan.family.width // plan.family.heads, 1)
-            return wide * trained[f"{name}.mix.shift"] + (1 - wide) * gathered
-
-        return plain_logits(plan.family, weights, tokens, mix=mix)
-    if plan.method.name == "lora":
-        for site in plan.method.chosen_sites(shape):
-            a, b = trained[f"{site.name}.a"], trained[f"{site.name}.b"]
-            update = plan.method.alpha / plan.method.rank * b @ a
-            weights[f"{site.name}.weight"] = weights[f"{site.name}.weight"] + update
-        return plain_logits(plan.family, weights, tokens)
-    if plan.method.name == "soft_prompt":
-        return plain_logits(plan.family, weights, tokens, prompt=trained["embed.prompt"])
-    prefixes = [trained[site.name] for site in shape.layer_sites("attention_input")]
-    return plain_logits(plan.family, weights, tokens, prefixes=prefixes)
+    changes = plain_changes(plan, plan.method, weights, trained)
+    return plain_logits(plan.family, weights, tokens, **changes)
 
 
+def plain_changes(plan, method, weights, trained) -> dict:
+    """What a method means for the plain model: it changes weights or says what to add."""
+    shape: ModelShape = plan.shape
+    rows = [trained[s.name] for s in shape.layer_sites("attention_input") if s.name in trained]
+    match method.name:
+        case "combine":
+            changes: dict = {}
+            for part in method.parts:
+                start = f"{part.name}."
+                own = {n.removeprefix(start): t for n, t in trained.items() if n.startswith(start)}
+                changes |= plain_changes(plan, part, weights, own)
+            return changes
+        case "ia3":
+            plain_scales(weights, trained)
+        case "lora":
+            plain_updates(method, shape, weights, trained)
+        case "adapter":
+            return {"sublayer": plain_adapter(method, trained)}
+        case "attention_bias":
+            return {"mix": plain_mix(plan.family, trained)}
+        case "soft_prompt":
+            return {"prompt": trained["embed.prompt"]}
+        case "suffix_tuning":
+            return {"suffixes": rows, "answer_start": target_rows(plan.task).start}
+        case "prefix_tuning":
+            return {"prefixes": rows or plain_network(plan, trained)}
+        case _:
+            assert trained.keys() <= weights.keys()
+            weights |= trained
+    return {}
+
+
+def plain_scales(weights, trained) -> None:
+    for name, scale in trained.items():
+        site = name.removesuffix(".scale")
+        if site.endswith("down"):
+            weights[f"{site}.weight"] = weights[f"{site}.weight"] * scale
+        else:
+            weights[f"{site}.weight"] = weights[f"{site}.weight"] * scale[:, None]
+            weights[f"{site}.bias"] = weights[f"{site}.bias"] * scale
+
+
+def plain_updates(method, shape: ModelShape, weights, trained) -> None:
+    divisor = method.rank if method.scaling == "standard" else math.sqrt(method.rank)
+    for site in method.chosen_sites(shape):
+        a, b = trained[f"{site.name}.a"], trained[f"{site.name}.b"]
+        weight = weights[f"{site.name}.weight"] + method.alpha / divisor * b @ a
+        if method.dora:
+            lengths = torch.stack([row.pow(2).sum().sqrt().detach() for row in weight])
+            weight = torch.diag(trained[f"{site.name}.magnitude"] / lengths) @ weight
+        weights[f"{site.name}.weight"] = weight
+
+
+def plain_adapter(method, trained):
+    def sublayer(name: str, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        if name.split(".")[-1] not in method.after:
+            return y
+        part = {n.split(".adapter.")[1]: t for n, t in trained.items() if n.startswith(name)}
+        source = y if method.placement == "serial" else x
+        hidden = source @ part["down.weight"].T + part["down.bias"]
+        hidden = torch.nn.functional.gelu(hidden, approximate="tanh")
+        return y + hidden @ part["up.weight"].T + part["up.bias"]
+
+    return sublayer
+
+
+def plain_mix(family: MiniGPT, trained):
+    def mix(name: str, gathered: torch.Tensor) -> torch.Tensor:
+        share = trained[f"{name}.mix.strength"].sigmoid()[:, : len(gathered)]  # H, T
+        wide = share.T.repeat_interleave(family.width // family.heads, 1)
+        return wide * trained[f"{name}.mix.shift"] + (1 - wide) * gathered
+
+    return mix
+
+
+def plain_network(plan, trained) -> list[torch.Tensor]:
+    """Li and Liang's network, row by row: the prefixes of all layers beside each other."""
+    down, below, up, above = (
+        trained[f"reparameterisation.{name}"]
+        for name in ("down.weight", "down.bias", "up.weight", "up.bias")
+    )
+    embedding = trained["reparameterisation.embedding"]
+    made = torch.stack([up @ torch.tanh(down @ row + below) + above for row in embedding])
+    width = plan.family.width
+    return [made[:, layer * width : (layer + 1) * width] for layer in range(plan.family.layers)]
+
+
+PREFIX = {"name": "prefix_tuning", "length": 2}
+SUFFIX = {"name": "suffix_tuning", "length": 3}
+LORA = {"name": "lora", "rank": 2, "sites": ["mlp", "v"]}
 METHODS = (
     {"name": "full_finetuning"},
     {"name": "frozen"},
@@ -86,8 +138,22 @@ METHODS = (
     {"name": "adapter", "bottleneck": 3, "placement": "parallel", "after": ["attn", "mlp"]},
     {"name": "attention_bias"},
     {"name": "lora", "rank": 2, "alpha": 3.0, "sites": ["attn", "mlp", "unembed"]},
+    {
+        "name": "lora",
+        "rank": 3,
+        "alpha": 2.0,
+        "sites": ["attn", "mlp", "unembed"],
+        "scaling": "rank_stabilised",
+    },
+    {"name": "lora", "rank": 2, "alpha": 3.0, "sites": ["attn", "mlp", "unembed"], "dora": True},
     {"name": "prefix_tuning", "length": 3},
+    {"name": "prefix_tuning", "length": 3, "reparameterisation": {"hidden": 5}},
     {"name": "soft_prompt", "length": 3},
+    {"name": "suffix_tuning", "length": 3},
+    {"name": "combine", "parts": [PREFIX, {"name": "lora", "rank": 2, "dora": True}]},
+    {"name": "combine", "parts": [PREFIX, SUFFIX, "layernorm_tuning", LORA]},
+    {"name": "combine", "parts": [SUFFIX, LORA, "ia3", {"name": "soft_prompt", "length": 3}]},
+    {"name": "combine", "parts": [{"name": "adapter", "bottleneck": 2}, "attention_bias"]},
 )
 
 

@@ -1,11 +1,13 @@
 """The optimiser, divergence, the choice of trials and a whole run."""
 
+import json
 import math
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
 from tests.engine.making import Remembering, adaptation, base_tensors, perturbed, trainables
 
 from adaptlab.engine.allocate import Trainables
@@ -26,6 +28,8 @@ from adaptlab.results import (
 )
 from adaptlab.spec import AdaptSpec, PretrainSpec
 
+LORA = ("q.a", "q.b", "v.a", "v.b")
+CAPTURE = {"attention": {"samples": 1}}
 TASK = {"name": "sort_ascending", "length": 4, "alphabet": 5}
 
 
@@ -193,6 +197,23 @@ def test_a_run_reports_everything_once(pretrained, tmp_path: Path):
     assert array.sum(-1) == pytest.approx(np.ones((2, 1, 2, 7)), abs=2e-3)
     assert all(summary.relative_deviation < 1e-12 for summary in adapted.summaries)
     assert all(summary.learned_mass > 0 for summary in adapted.summaries)
+
+
+def test_a_run_keeps_the_prefix_and_not_the_network_that_made_it(pretrained, tmp_path: Path):
+    facts, bases = pretrained
+    network = {"name": "prefix_tuning", "length": 3, "reparameterisation": {"hidden": 4}}
+    spec = adapting({"name": "combine", "parts": [network, "lora"]}, budget=500, capture=CAPTURE)
+    resolved, observer = resolve(spec, facts), Remembering()
+    run(resolved, bases, tmp_path, observer, "cpu")
+    assert len(observer.of(AttentionCaptured)) == 2 * len(resolved.seeds)
+    for written in observer.of(CheckpointWritten):
+        sites = ("prefix_tuning.blocks.0.attn.input", *(f"lora.blocks.0.attn.{s}" for s in LORA))
+        assert set(written.checkpoint.tensors) == set(sites)
+        assert 4 * written.checkpoint.parameters == resolved.budget.stored_bytes
+        assert written.checkpoint.parameters < resolved.budget.trainable_parameters
+        with safe_open(written.path, framework="pt") as file:
+            method = json.loads(file.metadata()["adaptlab"])["method"]
+        assert method["parts"][0]["reparameterisation"] is None
 
 
 def test_a_run_stops_when_asked(pretrained, tmp_path: Path):

@@ -23,6 +23,7 @@ def stack() -> Iterator[Stack]:
             "ADAPTLAB_LEASE_SECONDS": "4",
             "ADAPTLAB_HEARTBEAT_SECONDS": "1",
             "ADAPTLAB_REAP_SECONDS": "1",
+            "ADAPTLAB_SAVE_SECONDS": "0.5",
             "ADAPTLAB_DATABASE_URL": None,
             "ADAPTLAB_BROKER_URL": None,
         }

@@ -127,7 +127,7 @@ def test_a_job_outlives_its_worker_and_finishes_once(
     stack: Stack, client: Client, base: Job, eventually: Callable[[Callable[[], bool]], None]
 ):
     job = client.jobs.submit(LONG)
-    eventually(lambda: client.jobs.get(job.id).progress.step > 20)
+    eventually(lambda: client.jobs.get(job.id).progress.step > 600)
     worker = psutil.Process(stack.processes["worker"].pid)
     trainers = worker.children(recursive=True)
     worker.send_signal(signal.SIGKILL)
@@ -139,6 +139,9 @@ def test_a_job_outlives_its_worker_and_finishes_once(
     assert [a.outcome for a in client.jobs.attempts(job.id)][-1] == "succeeded"
     assert len(client.jobs.evaluations(job.id)) == 2
     assert len(client.jobs.checkpoints(job.id)) == 2
+    assert "goes on after step" in stack.log("worker"), "it did not start from the first step"
+    steps = client.jobs.metrics(job.id, replicates=[0])[0].steps
+    assert steps == (1, *range(30, 6001, 30)), "the curve has no seam"
     states = [event.type for event in client.jobs.events(job.id)]
     assert states.count("succeeded") == 1
 

@@ -40,11 +40,15 @@ DEADLINE = 60.0
 
 class Observer(Protocol):
     def emit(self, event: Event) -> None: ...
-    def should_stop(self) -> bool: ...
+    def command(self) -> str: ...
 
 
 def complete(
-    spec: ResolvedSpec, bases: tuple[Path, ...], scratch: Path, observer: Observer
+    spec: ResolvedSpec,
+    bases: tuple[Path, ...],
+    scratch: Path,
+    observer: Observer,
+    resume: Path | None = None,
 ) -> None:
     """A run that reports everything that the engine reports."""
     _start(spec, observer)
@@ -53,16 +57,26 @@ def complete(
     _report(spec, bases, scratch, observer)
 
 
-def held(spec: ResolvedSpec, bases: tuple[Path, ...], scratch: Path, observer: Observer) -> None:
+def held(
+    spec: ResolvedSpec,
+    bases: tuple[Path, ...],
+    scratch: Path,
+    observer: Observer,
+    resume: Path | None = None,
+) -> None:
     """Writes its first step and then waits for `go`."""
     _start(spec, observer)
     _step(spec, observer, 1)
-    _wait_for("go", observer.should_stop)
+    _wait_for("go", lambda: observer.command() == "stop")
     complete(spec, bases, scratch, observer)
 
 
 def stubborn(
-    spec: ResolvedSpec, bases: tuple[Path, ...], scratch: Path, observer: Observer
+    spec: ResolvedSpec,
+    bases: tuple[Path, ...],
+    scratch: Path,
+    observer: Observer,
+    resume: Path | None = None,
 ) -> None:
     """Does not listen to a stop, and has a child that would outlive it."""
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
@@ -73,7 +87,11 @@ def stubborn(
 
 
 def killed_once(
-    spec: ResolvedSpec, bases: tuple[Path, ...], scratch: Path, observer: Observer
+    spec: ResolvedSpec,
+    bases: tuple[Path, ...],
+    scratch: Path,
+    observer: Observer,
+    resume: Path | None = None,
 ) -> None:
     """Is killed at its first step, the first time."""
     _start(spec, observer)
@@ -83,24 +101,46 @@ def killed_once(
     complete(spec, bases, scratch, observer)
 
 
-def killed(spec: ResolvedSpec, bases: tuple[Path, ...], scratch: Path, observer: Observer) -> None:
+def killed(
+    spec: ResolvedSpec,
+    bases: tuple[Path, ...],
+    scratch: Path,
+    observer: Observer,
+    resume: Path | None = None,
+) -> None:
     """Is killed every time."""
     _start(spec, observer)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def broken(spec: ResolvedSpec, bases: tuple[Path, ...], scratch: Path, observer: Observer) -> None:
+def broken(
+    spec: ResolvedSpec,
+    bases: tuple[Path, ...],
+    scratch: Path,
+    observer: Observer,
+    resume: Path | None = None,
+) -> None:
     """Fails for no reason of the user's."""
     raise RuntimeError("a bug at heart")
 
 
-def invalid(spec: ResolvedSpec, bases: tuple[Path, ...], scratch: Path, observer: Observer) -> None:
+def invalid(
+    spec: ResolvedSpec,
+    bases: tuple[Path, ...],
+    scratch: Path,
+    observer: Observer,
+    resume: Path | None = None,
+) -> None:
     """Finds the user's fault late."""
     raise InvalidSpec(Problem(pointer="/task", code="wrong", detail="not like this"))
 
 
 def diverging(
-    spec: ResolvedSpec, bases: tuple[Path, ...], scratch: Path, observer: Observer
+    spec: ResolvedSpec,
+    bases: tuple[Path, ...],
+    scratch: Path,
+    observer: Observer,
+    resume: Path | None = None,
 ) -> None:
     """Keeps its curve and gives up."""
     _start(spec, observer)
@@ -108,19 +148,35 @@ def diverging(
     raise TrainingDiverged("every replicate diverged at step 1")
 
 
-def hungry(spec: ResolvedSpec, bases: tuple[Path, ...], scratch: Path, observer: Observer) -> None:
+def hungry(
+    spec: ResolvedSpec,
+    bases: tuple[Path, ...],
+    scratch: Path,
+    observer: Observer,
+    resume: Path | None = None,
+) -> None:
     """Cannot get memory, in the words that torch has for it on a CPU."""
     raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory")
 
 
-def outside(spec: ResolvedSpec, bases: tuple[Path, ...], scratch: Path, observer: Observer) -> None:
+def outside(
+    spec: ResolvedSpec,
+    bases: tuple[Path, ...],
+    scratch: Path,
+    observer: Observer,
+    resume: Path | None = None,
+) -> None:
     """Claims that a file elsewhere is its checkpoint."""
     _start(spec, observer)
     observer.emit(_checkpoint(Path("/etc/hostname")))
 
 
 def environment(
-    spec: ResolvedSpec, bases: tuple[Path, ...], scratch: Path, observer: Observer
+    spec: ResolvedSpec,
+    bases: tuple[Path, ...],
+    scratch: Path,
+    observer: Observer,
+    resume: Path | None = None,
 ) -> None:
     """Tells the names of its environment variables."""
     _note("environment", "\n".join(os.environ))
@@ -143,7 +199,7 @@ def _start(spec: ResolvedSpec, observer: Observer) -> None:
 
 
 def _step(spec: ResolvedSpec, observer: Observer, step: int, loss: float | None = 0.5) -> None:
-    if observer.should_stop():
+    if observer.command() == "stop":
         raise TrainingStopped
     points = (MetricPoint(replicate=0, name=LOSS, step=step, value=loss),)
     observer.emit(Metrics(points=points))

@@ -19,7 +19,7 @@ from adaptlab_services.errors import LeaseLost, LedgerUnreachable
 from adaptlab_services.leases import Command, DatabaseLedger, reap
 from adaptlab_worker.attempt import Attempt
 from adaptlab_worker.protocol import Ended
-from adaptlab_worker.recorder import Recorder, without_overtaken_progress
+from adaptlab_worker.recorder import Recorder, without_overtaken
 from adaptlab_worker.scratch import AssetCache
 from adaptlab_worker.trainer_process import TrainerOptions, TrainerProcess
 
@@ -92,7 +92,13 @@ class Running:
         self.rung: list[Sequence[str]] = []
         self.claimed_at = time.monotonic()
         attempt = Attempt(
-            ledger, claim, self.claimed_at, 0.2, is_draining=lambda: False, ring=self.rung.append
+            ledger,
+            claim,
+            self.claimed_at,
+            0.2,
+            30.0,
+            is_draining=lambda: False,
+            ring=self.rung.append,
         )
         scratch = folder / "attempt"
         scratch.mkdir()
@@ -213,7 +219,7 @@ def test_only_the_last_progress_of_a_phase_is_kept() -> None:
 
     metrics = Metrics(points=())
     evaluating = Progress(phase="evaluating", step=9, total=9)
-    assert without_overtaken_progress([at(1), metrics, at(2), evaluating]) == [
+    assert without_overtaken([at(1), metrics, at(2), evaluating]) == [
         metrics,
         at(2),
         evaluating,

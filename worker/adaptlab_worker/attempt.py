@@ -45,6 +45,7 @@ class Attempt:
         claim: the job and its lease.
         claimed_at: the monotonic time from before the claim was made.
         heartbeat_seconds: between two renewals of the lease.
+        save_seconds: between two saved states of the training.
         is_draining: whether the worker is shutting down.
         ring: wakes the workers that serve the queues in which the end of this job makes work.
     """
@@ -55,12 +56,14 @@ class Attempt:
         claim: Claim,
         claimed_at: float,
         heartbeat_seconds: float,
+        save_seconds: float,
         is_draining: Callable[[], bool],
         ring: Callable[[Sequence[str]], None],
     ) -> None:
         self._ledger = ledger
         self._claim = claim
         self._name = f"{claim.job_id}-{claim.attempt}"
+        self._save_seconds = save_seconds
         self._is_draining = is_draining
         self._ring = ring
         self._heartbeat = Heartbeat(ledger, claim, claimed_at, heartbeat_seconds)
@@ -94,6 +97,8 @@ class Attempt:
                     resolved=self._claim.resolved_spec,
                     bases=bases,
                     scratch=scratch,
+                    resume=self._fetch_state(scratch),
+                    save_seconds=self._save_seconds,
                 )
             )
             return self._follow(trainer, recorder)
@@ -113,6 +118,16 @@ class Attempt:
             cache.place(base.sha256, self._fetch, file)
             files.append(file)
         return tuple(files)
+
+    def _fetch_state(self, scratch: Path) -> Path | None:
+        """The file of the saved state to go on from, if there is one."""
+        if self._claim.resume is None:
+            return None
+        log.info("attempt %s goes on after step %d", self._name, self._claim.resume.step)
+        file = scratch / "resume.safetensors"
+        with file.open("wb") as target:
+            target.writelines(self._fetch(self._claim.resume.sha256))
+        return file
 
     def _fetch(self, sha256: str) -> Iterator[bytes]:
         for chunk in self._ledger.fetch_artifact(sha256):
@@ -143,7 +158,7 @@ class Attempt:
             log.info("attempt %s has to stop: %s", self._name, cause)
             self._kill_at = now + self._grace(cause)
             self._cause = cause
-            trainer.send(StopRequest(run=self._name))
+            trainer.send(StopRequest(run=self._name, save=cause == "released"))
         elif cause == "lost" and self._cause != "lost":
             self._kill_at = min(self._kill_at, now + self._grace(cause))
             self._cause = cause

@@ -81,6 +81,7 @@ def _launcher(
     options = SlotOptions(
         queues=settings.queues,
         heartbeat_seconds=settings.heartbeat_seconds,
+        save_seconds=settings.save_seconds,
         poll_seconds=settings.poll_seconds,
         trainer=TrainerOptions(threads=threads, runner=runner),
     )

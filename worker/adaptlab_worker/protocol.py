@@ -20,20 +20,30 @@ FailureReason = Literal["user_error", "diverged", "out_of_memory", "system_error
 
 
 class RunRequest(Value):
-    """Carry out one attempt; `bases` are the base model's replicates, in order."""
+    """Carry out one attempt.
+
+    `bases` are the base model's replicates, in order; `resume` is the saved state to go on from,
+    `save_seconds` the time between two saved states.
+    """
 
     request: Literal["run"] = "run"
     run: str
     resolved: ResolvedSpec
     bases: tuple[Path, ...]
     scratch: Path
+    resume: Path | None = None
+    save_seconds: float = 30.0
 
 
 class StopRequest(Value):
-    """Stop before the next step, if the run of that name is still the current one."""
+    """Stop before the next step, if the run of that name is still the current one.
+
+    With `save` the state of the training is saved first, for whoever goes on with it.
+    """
 
     request: Literal["stop"] = "stop"
     run: str
+    save: bool = False
 
 
 class Ready(Value):

@@ -12,6 +12,7 @@ from adaptlab.results import (
     Event,
     Metrics,
     Progress,
+    TrainingSaved,
 )
 from adaptlab_services.errors import LeaseLost, LedgerUnreachable
 from adaptlab_services.leases import Claim, Ledger
@@ -102,7 +103,7 @@ class Recorder:
     def _next_batch(self) -> tuple[list[Event], bool]:
         with self._changed:
             self._changed.wait_for(lambda: self._is_urgent or self._is_closing, FLUSH_SECONDS)
-            batch, self._waiting = without_overtaken_progress(self._waiting), []
+            batch, self._waiting = without_overtaken(self._waiting), []
             self._weight = 0
             self._is_urgent = False
             return batch, self._is_closing
@@ -129,11 +130,14 @@ class Recorder:
         artifacts = {
             event.path: self._ledger.put_artifact(self._claim, self._content(event.path)).sha256
             for event in batch
-            if isinstance(event, AttentionCaptured | CheckpointWritten)
+            if isinstance(event, AttentionCaptured | CheckpointWritten | TrainingSaved)
         }
         started = time.monotonic()
         self._ledger.record(self._claim, batch, artifacts)
         log.debug("recorded %d events in %.3f s", len(batch), time.monotonic() - started)
+        for event in batch:
+            if isinstance(event, TrainingSaved):
+                event.path.unlink(missing_ok=True)
 
     def _content(self, path: Path) -> Iterator[bytes]:
         if not path.resolve().is_relative_to(self._scratch.resolve()):
@@ -143,7 +147,14 @@ class Recorder:
                 yield chunk
 
 
-def without_overtaken_progress(events: Sequence[Event]) -> list[Event]:
-    """The events, but of the progress in each phase only the last."""
-    last = {event.phase: event for event in events if isinstance(event, Progress)}
-    return [e for e in events if not isinstance(e, Progress) or e is last[e.phase]]
+def without_overtaken(events: Sequence[Event]) -> list[Event]:
+    """The events, but of the progress in each phase and of the saved states only the last."""
+    last: dict[str, Event] = {}
+    for event in events:
+        if isinstance(event, Progress | TrainingSaved):
+            last[_kind(event)] = event
+    return [e for e in events if not isinstance(e, Progress | TrainingSaved) or e is last[_kind(e)]]
+
+
+def _kind(event: Progress | TrainingSaved) -> str:
+    return event.phase if isinstance(event, Progress) else event.event

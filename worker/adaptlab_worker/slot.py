@@ -24,12 +24,14 @@ class SlotOptions:
     Attributes:
         queues: the queues to claim from.
         heartbeat_seconds: between two renewals of a lease.
+        save_seconds: between two saved states of a training.
         poll_seconds: between two looks for work when nobody rings.
         trainer: how trainers are started.
     """
 
     queues: tuple[str, ...]
     heartbeat_seconds: float
+    save_seconds: float
     poll_seconds: float
     trainer: TrainerOptions = field(default_factory=TrainerOptions)
 
@@ -132,6 +134,7 @@ class Slot:
             claim,
             claimed_at,
             self._options.heartbeat_seconds,
+            self._options.save_seconds,
             self._draining.is_set,
             self._ring,
         )

@@ -13,13 +13,13 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
+import time
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, Literal, Protocol, TypeAlias, cast
 
 from adaptlab.errors import InvalidSpec, TrainingDiverged, TrainingStopped
-from adaptlab.results import Event
+from adaptlab.results import Event, Progress
 from adaptlab.spec import ResolvedSpec
 from adaptlab_worker.protocol import (
     ENGINE,
@@ -28,6 +28,7 @@ from adaptlab_worker.protocol import (
     Ready,
     Request,
     RunRequest,
+    StopRequest,
     frame_of,
     read_request,
 )
@@ -37,10 +38,29 @@ PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 OUT_OF_MEMORY_NAMES = frozenset({"OutOfMemoryError", "MemoryError"})
 OUT_OF_MEMORY_WORDS = ("can't allocate memory", "not enough memory", "out of memory")
 
-# resolved spec, files of the base model, scratch folder, observer
-Runner = Callable[[ResolvedSpec, tuple[Path, ...], Path, "PipeObserver"], None]
+PROGRESS_SECONDS = 0.1
+
+
+class Runner(Protocol):
+    """What carries out a run: `adaptlab.engine.run.run`, or a stand-in in tests."""
+
+    def __call__(
+        self,
+        spec: ResolvedSpec,
+        bases: tuple[Path, ...],
+        scratch: Path,
+        observer: "PipeObserver",
+        *,
+        resume: Path | None = None,
+    ) -> None:
+        """Report everything to the observer; return when done, raise when it cannot be done."""
+        ...
+
+
 # Its type arguments are about pickled objects, which never travel.
 Pipe: TypeAlias = "Connection[Any, Any]"
+
+Command = Literal["continue", "save", "stop"]  # as in adaptlab.engine.observer
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +71,7 @@ class Inbox:
     def __init__(self, pipe: Pipe) -> None:
         self._pipe = pipe
         self._runs: queue.SimpleQueue[RunRequest] = queue.SimpleQueue()
-        self._stopped = ""
+        self._stop: StopRequest | None = None
 
     def start(self) -> None:
         """Begin to read."""
@@ -61,9 +81,10 @@ class Inbox:
         """The next run, waited for as long as it takes."""
         return self._runs.get()
 
-    def is_stopped(self, run: str) -> bool:
-        """Whether the worker wants that run to stop."""
-        return self._stopped == run
+    def stop_of(self, run: str) -> StopRequest | None:
+        """How the worker wants that run to stop, if it does."""
+        stop = self._stop
+        return stop if stop is not None and stop.run == run else None
 
     def _read(self) -> None:
         while True:
@@ -78,24 +99,41 @@ class Inbox:
         if isinstance(request, RunRequest):
             self._runs.put(request)
         else:
-            self._stopped = request.run
+            self._stop = request
 
 
 class PipeObserver:
     """Hands the events of one run to the worker."""
 
-    def __init__(self, pipe: Pipe, inbox: Inbox, run: str) -> None:
+    def __init__(self, pipe: Pipe, inbox: Inbox, request: RunRequest) -> None:
         self._pipe = pipe
         self._inbox = inbox
-        self._run = run
+        self._run = request.run
+        self._save_seconds = request.save_seconds
+        self._saved_at = time.monotonic()
+        self._told_at = 0.0
+        self._has_saved_to_stop = False
 
     def emit(self, event: Event) -> None:
-        """Send an event; waits while the worker is behind."""
+        """Send an event; waits while the worker is behind. Of the steps, some are enough."""
+        if isinstance(event, Progress) and 1 < event.step < event.total:
+            if time.monotonic() - self._told_at < PROGRESS_SECONDS:
+                return
+            self._told_at = time.monotonic()
         self._pipe.send_bytes(frame_of(event))
 
-    def should_stop(self) -> bool:
-        """Whether the worker asked for a stop."""
-        return self._inbox.is_stopped(self._run)
+    def command(self) -> Command:
+        """Stop when the worker says so, and save the state from time to time."""
+        stop = self._inbox.stop_of(self._run)
+        if stop is None:
+            if time.monotonic() - self._saved_at < self._save_seconds:
+                return "continue"
+            self._saved_at = time.monotonic()
+            return "save"
+        if stop.save and not self._has_saved_to_stop:
+            self._has_saved_to_stop = True
+            return "save"
+        return "stop"
 
 
 class SilentObserver(PipeObserver):
@@ -107,9 +145,9 @@ class SilentObserver(PipeObserver):
     def emit(self, event: Event) -> None:
         """Forget the event."""
 
-    def should_stop(self) -> bool:
-        """Never."""
-        return False
+    def command(self) -> Command:
+        """Go on."""
+        return "continue"
 
 
 def main(arguments: list[str]) -> None:
@@ -126,9 +164,7 @@ def main(arguments: list[str]) -> None:
     pipe.send_bytes(frame_of(Ready()))
     while True:
         request = inbox.next_run()
-        pipe.send_bytes(
-            frame_of(carry_out(runner, request, PipeObserver(pipe, inbox, request.run)))
-        )
+        pipe.send_bytes(frame_of(carry_out(runner, request, PipeObserver(pipe, inbox, request))))
 
 
 def tie_to_parent(parent: int) -> None:
@@ -160,7 +196,7 @@ def warm_up(runner: Runner) -> None:
 def carry_out(runner: Runner, request: RunRequest, observer: PipeObserver) -> Ended:
     """Carry out one run and say how it ended."""
     try:
-        runner(request.resolved, request.bases, request.scratch, observer)
+        runner(request.resolved, request.bases, request.scratch, observer, resume=request.resume)
     except TrainingStopped:
         return Ended(outcome="stopped")
     except Exception as error:

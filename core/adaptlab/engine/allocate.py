@@ -47,7 +47,7 @@ def allocate(
 ) -> Trainables:
     """Allocate and initialise exactly the declared tensors, for every entry of seeds [R].
 
-    `bases` are the base tensors [G, ...] that initialisers of kind `base` copy.
+    `bases` are the base tensors [G, ...] that initialisers of kind `base…` start from.
     """
     total = sum(shape.size for shape in shapes.values())
     flat = torch.empty(len(seeds), total, dtype=dtype, device=seeds.device)
@@ -68,8 +68,10 @@ def _initial(name: str, shape: TensorShape, seeds: Tensor, bases: Mapping[str, T
     """The starting values [R, size] of one tensor; the same for a seed whatever R is."""
     start = shape.initialiser
     replicates, device = len(seeds), seeds.device
-    if start.kind == "base":
+    if start.kind in ("base", "base_row_norms"):
         source = bases[start.source]
+        if start.kind == "base_row_norms":
+            source = torch.linalg.vector_norm(source, dim=-1)
         copies = source.repeat_interleave(replicates // source.shape[0], 0)
         return copies.reshape(replicates, -1)
     if start.kind in ("zeros", "ones", "constant"):

@@ -1,12 +1,20 @@
 """What a method hangs onto the sites of a model; the forward pass knows nothing else of it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
+import torch
 from torch import Tensor
+
+T = TypeVar("T")
 
 OutputHook = Callable[[Tensor, Tensor], Tensor]
 """From the input [R, ..., I] and output [R, ..., O] of a site to its new output."""
+
+ProductHook = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""From the input [R, ..., I], product W x [R, ..., O] and weight W [G, O, I] of a linear site to
+what takes the place of the product, before the bias is added."""
 
 InputHook = Callable[[Tensor], Tensor]
 """From the input [R, ..., I] of a linear site to its new input."""
@@ -20,13 +28,18 @@ class Attachments:
     """Everything a method adds, by site.
 
     `weights` replace base tensors ([R, ...]); `outputs` change the output of linear sites and
-    sublayers, `inputs` the input of linear sites, `mixes` what attention gathered before W_O;
-    `attention_inputs` are learned rows [R, P, C] that pass through the layer's norm, W_K and
-    W_V; `keys_values` are learned pairs [R, P, K]; `prompt` holds virtual tokens [R, P, C].
+    sublayers, `products` what a linear site multiplies, `inputs` its input, `mixes` what attention
+    gathered before W_O; `attention_inputs` are learned rows [R, P, C] that pass through the
+    layer's norm, W_K and W_V; `keys_values` are learned pairs [R, P, K]; `prompt` holds virtual
+    tokens [R, P, C].
+
+    `suffixes` are learned rows like `attention_inputs` that stand after the question: content
+    sees them from the position `answer_start` on, the one that produces the first answer token.
     """
 
     weights: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
     outputs: Mapping[str, OutputHook] = field(default_factory=dict[str, OutputHook])
+    products: Mapping[str, ProductHook] = field(default_factory=dict[str, ProductHook])
     inputs: Mapping[str, InputHook] = field(default_factory=dict[str, InputHook])
     mixes: Mapping[str, MixHook] = field(default_factory=dict[str, MixHook])
     attention_inputs: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
@@ -34,6 +47,58 @@ class Attachments:
         default_factory=dict[str, tuple[Tensor, Tensor]]
     )
     prompt: Tensor | None = None
+    suffixes: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
+    answer_start: int = 0
 
 
 NOTHING_ATTACHED = Attachments()
+
+
+def merged(several: Sequence[Attachments]) -> Attachments:
+    """All of them at once: hooks of one site act in the given order, learned positions queue up.
+
+    Of two that replace the same base tensor the later wins, which no spec can ask for.
+    """
+    prompts = [each.prompt for each in several if each.prompt is not None]
+    return Attachments(
+        weights=_joined((each.weights for each in several), lambda _, later: later),
+        outputs=_joined((each.outputs for each in several), _output_chain),
+        products=_joined((each.products for each in several), _product_chain),
+        inputs=_joined((each.inputs for each in several), _input_chain),
+        mixes=_joined((each.mixes for each in several), _mix_chain),
+        attention_inputs=_joined((each.attention_inputs for each in several), _queue),
+        keys_values=_joined(
+            (each.keys_values for each in several),
+            lambda a, b: (_queue(a[0], b[0]), _queue(a[1], b[1])),
+        ),
+        prompt=torch.cat(prompts, 1) if prompts else None,
+        suffixes=_joined((each.suffixes for each in several), _queue),
+    )
+
+
+def _joined(maps: Iterable[Mapping[str, T]], join: Callable[[T, T], T]) -> dict[str, T]:
+    found: dict[str, T] = {}
+    for each in maps:
+        for site, entry in each.items():
+            found[site] = join(found[site], entry) if site in found else entry
+    return found
+
+
+def _queue(first: Tensor, then: Tensor) -> Tensor:
+    return torch.cat([first, then], 1)
+
+
+def _output_chain(first: OutputHook, then: OutputHook) -> OutputHook:
+    return lambda x, y: then(x, first(x, y))
+
+
+def _product_chain(first: ProductHook, then: ProductHook) -> ProductHook:
+    return lambda x, y, weight: then(x, first(x, y, weight), weight)
+
+
+def _input_chain(first: InputHook, then: InputHook) -> InputHook:
+    return lambda x: then(first(x))
+
+
+def _mix_chain(first: MixHook, then: MixHook) -> MixHook:
+    return lambda gathered, rows: then(first(gathered, rows), rows)

@@ -27,7 +27,7 @@ def write_checkpoint(
         "seed": seed,
         "spec_digest": spec_digest(plan.spec),
         "family": plan.spec.family,
-        "method": plan.spec.method,
+        "method": None if plan.method is None else plan.method.model_dump(mode="json"),
     }
     # One entry, because safetensors writes several in an order that differs from run to run.
     metadata = {"adaptlab": json.dumps(description, sort_keys=True)}

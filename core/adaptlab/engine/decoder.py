@@ -1,13 +1,21 @@
-"""The forward pass of causal decoders, with learned positions computed once a replicate.
+"""The forward pass of decoders, with learned positions computed once a replicate.
 
 Under a causal mask learned positions never see content, so a prefix or soft prompt is a stream
 of its own ([R, 1, P, C], no sample axis) whose keys and values every content position may read.
+Without the mask virtual tokens do see content, and their stream has the sample axis.
+
+Pads are virtual tokens that nobody learns: token 0 at positions of their own before the content.
+A soft prompt and the rows of a prefix take their place.
 
 Content always stands at positions 0, 1, … With absolute positions learned ones have none: a
 learned vector needs none added. With rotary positions, where only distances count, learned rows
 stand right before content; keys that are learned directly are those of a model in which the
 learned positions come first, as in `peft`: seen from the content, all of them stand as many
 positions before it as there are learned ones.
+
+A suffix is learned rows that stand after the question. Question positions do not see it; those
+from which the answer is read do, the last of the question included, because it produces the first
+answer token. With rotary positions its last row stands at that position and the others before it.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,8 +25,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from adaptlab.engine import grouped
+from adaptlab.decoder import Attention
+from adaptlab.engine import grouped, sites
 from adaptlab.engine.attachments import Attachments
+from adaptlab.engine.dropout import TrainingStep, dropped
 from adaptlab.engine.plugins import PatternRecorder
 from adaptlab.engine.rotary import Rotary
 
@@ -48,6 +58,7 @@ class Decoder:
 
     H heads of queries share K = `key_value_heads` of keys and values evenly. `frequencies` are
     those of rotary positions, in radians a position; None for a model without.
+    `dropout` is a probability, `pads` a number of positions.
     """
 
     layers: int
@@ -57,6 +68,9 @@ class Decoder:
     hidden: Hidden
     attention_norm: bool = True
     frequencies: tuple[float, ...] | None = None
+    attention: Attention = "causal"
+    dropout: float = 0.0
+    pads: int = 0
 
 
 def decode(
@@ -66,6 +80,7 @@ def decode(
     attachments: Attachments,
     rows: slice,
     recorder: PatternRecorder | None,
+    training: TrainingStep | None = None,
 ) -> Tensor:
     """Logits [R, B, rows, V] for tokens [R, B, T]; see `adaptlab.engine.plugins.Forward`."""
     adapted = {**weights, **attachments.weights}
@@ -73,13 +88,15 @@ def decode(
     replicates, _, length = tokens.shape
     x = grouped.embedding(tokens, adapted["embed.weight"])
     if "positions.weight" in adapted:
-        x = x + grouped.positions(adapted["positions.weight"], replicates, length)
+        places = adapted["positions.weight"][:, decoder.pads :]
+        x = x + grouped.positions(places, replicates, length)
     rotary = None
     if decoder.frequencies is not None:
         before = _longest_learned(attachments)
         rotary = Rotary.over(-before, length, decoder.frequencies, x)
-    model = _Model(decoder, adapted, attachments, recorder, rotary)
-    prompt = None if attachments.prompt is None else attachments.prompt.unsqueeze(1)
+    model = _Model(decoder, adapted, attachments, recorder, rotary, training)
+    x = model.dropped("embed", x, length, EVERY_ROW)
+    prompt = model.before_content(tokens)
     for layer in range(decoder.layers):
         last = layer == decoder.layers - 1
         x, prompt = model.block(layer, x, prompt, rows if last else EVERY_ROW)
@@ -90,7 +107,9 @@ def _longest_learned(attachments: Attachments) -> int:
     """At least as many positions as are learned in any layer."""
     prompt = 0 if attachments.prompt is None else attachments.prompt.shape[1]
     rows = max((r.shape[1] for r in attachments.attention_inputs.values()), default=0)
-    return prompt + rows + max((k.shape[1] for k, _ in attachments.keys_values.values()), default=0)
+    suffix = max((r.shape[1] for r in attachments.suffixes.values()), default=0)
+    direct = max((k.shape[1] for k, _ in attachments.keys_values.values()), default=0)
+    return prompt + rows + suffix + direct
 
 
 @dataclass(frozen=True)
@@ -115,18 +134,39 @@ class _Model:
     attachments: Attachments
     recorder: PatternRecorder | None
     rotary: Rotary | None
+    training: TrainingStep | None = None
+
+    def before_content(self, tokens: Tensor) -> Tensor | None:
+        """Virtual tokens, or the pads where nothing takes their place; [R, 1 or B, P, C]."""
+        found, pads = self.attachments.prompt, self.decoder.pads
+        if found is not None:
+            found = found.unsqueeze(1)
+        elif pads and not self.attachments.attention_inputs:
+            places = grouped.positions(self.weights["positions.weight"], len(tokens), pads)
+            zeros = torch.zeros_like(tokens[:, :1, :1]).expand(-1, -1, pads)
+            found = grouped.embedding(zeros, self.weights["embed.weight"]) + places
+        if found is None or self.decoder.attention == "causal":
+            return found
+        return found.expand(-1, tokens.shape[1], -1, -1)  # seen content differs by sample
 
     def block(
         self, layer: int, x: Tensor, prompt: Tensor | None, rows: slice
     ) -> tuple[Tensor, Tensor | None]:
-        """One layer over content x [R, B, T, C] and virtual tokens [R, 1, P, C]."""
+        """One layer over content x [R, B, T, C] and virtual tokens [R, 1 or B, P, C]."""
         count = 0 if prompt is None else prompt.shape[2]
-        learned = self.learned_keys_values(layer, count)
+        if self.decoder.attention == "none":
+            return self.after_mlp(layer, x[:, :, rows], x.shape[2], rows), prompt
+        learned, suffix = self.learned_keys_values(layer, count), self.suffix(layer)
+        content = self.stream(layer, x, 0, rows)
         if prompt is not None:
-            virtual = self.stream(layer, prompt, -count, None)
-            prompt = self.after(layer, virtual, learned)
+            virtual, seen = self.stream(layer, prompt, -count, None), list[KeysValues]()
+            if self.decoder.attention == "bidirectional":
+                learned, suffix = _for_samples(learned, x), _for_samples(suffix, x)
+                seen = [content.own]
+            prompt = self.after(layer, virtual, [*learned, *seen])
             learned = [*learned, virtual.own]
-        return self.after(layer, self.stream(layer, x, 0, rows), learned), prompt
+        learned = [*learned, *suffix]  # only content comes after the question
+        return self.after(layer, content, learned), prompt
 
     def stream(self, layer: int, x: Tensor, first: int, rows: slice | None) -> _Stream:
         """The stream of x [R, B, N, C] as the layer finds it."""
@@ -138,31 +178,53 @@ class _Model:
         name, rows = f"blocks.{layer}", stream.rows or EVERY_ROW
         source = stream.source[:, :, rows]
         attended = self.linear(f"{name}.attn.o", self.attend(layer, stream, learned))
+        length = 0 if stream.rows is None else stream.x.shape[2]
+        attended = self.dropped(f"{name}.attn", attended, length, rows)
         x = stream.x[:, :, rows] + self.hooked(f"{name}.attn", source, attended)
-        normal = self.norm(f"{name}.mlp.norm", x)
-        hidden = self.decoder.hidden(lambda part: self.linear(f"{name}.mlp.{part}", normal))
-        hidden = self.linear(f"{name}.mlp.down", hidden)
-        return x + self.hooked(f"{name}.mlp", normal, hidden)
+        return self.after_mlp(layer, x, length, rows)
+
+    def after_mlp(self, layer: int, x: Tensor, length: int, rows: slice) -> Tensor:
+        """The given rows x [R, B, Q, C] of a stream of `length` positions after the MLP."""
+        name = f"blocks.{layer}.mlp"
+        normal = self.norm(f"{name}.norm", x)
+        hidden = self.decoder.hidden(lambda part: self.linear(f"{name}.{part}", normal))
+        hidden = self.dropped(name, self.linear(f"{name}.down", hidden), length, rows)
+        return x + self.hooked(name, normal, hidden)
+
+    def dropped(self, name: str, x: Tensor, length: int, rows: slice) -> Tensor:
+        """The rows x [R, B, ..., Q, C] of `length` positions after dropout.
+
+        There is none outside training nor, with length 0, for virtual tokens and pads.
+        """
+        if self.training is None or not self.decoder.dropout or not length:
+            return x
+        return dropped(x, self.decoder.dropout, self.training, name, length, rows)
 
     def attend(self, layer: int, stream: _Stream, learned: list[KeysValues]) -> Tensor:
-        """Causal attention over learned positions and the stream's own; [R, B, Q, H·D]."""
+        """Attention over learned positions and the stream's own; [R, B, Q, H·D]."""
         name, rows = f"blocks.{layer}.attn", stream.rows or EVERY_ROW
         queries = self.by_head(self.linear(f"{name}.q", stream.source[:, :, rows]))
         queries = self.turned(queries, stream.first, rows) * (queries.shape[-1] ** -0.5)
         keys, values = stream.own
         scores = _by_group(queries, keys.transpose(-1, -2))
-        scores = scores + _causal_mask(keys.shape[-2], rows, keys)
+        if self.decoder.attention == "causal":
+            scores = scores + _causal_mask(keys.shape[-2], rows, keys)
+        length = 0 if stream.rows is None else keys.shape[-2]
         if not learned:
             pattern = scores.softmax(-1)
-            mixed = _by_group(pattern, values)
+            kept = self.dropped(f"{name}.pattern", pattern, length, rows)
+            mixed = _by_group(kept, values)
         else:
             learned_keys = torch.cat([k for k, _ in learned], -2)
             learned_values = torch.cat([v for _, v in learned], -2)
             learned_scores = _by_group(queries, learned_keys.transpose(-1, -2))  # R, B, H, Q, P
+            if stream.rows is not None:
+                learned_scores = self.unless_ahead(layer, learned_scores, keys.shape[-2], rows)
             pattern = torch.cat([learned_scores, scores], -1).softmax(-1)
+            kept = self.dropped(f"{name}.pattern", pattern, length, rows)
             count = learned_keys.shape[-2]
-            mixed = _by_group(pattern[..., :count], learned_values)
-            mixed = mixed + _by_group(pattern[..., count:], values)
+            mixed = _by_group(kept[..., :count], learned_values)
+            mixed = mixed + _by_group(kept[..., count:], values)
         gathered = mixed.transpose(2, 3).flatten(-2)
         if stream.rows is None:
             return gathered
@@ -185,6 +247,27 @@ class _Model:
             found.append((self.turned(keys, -before, slice(1)), values))
         return found
 
+    def suffix(self, layer: int) -> list[KeysValues]:
+        """The keys and values of learned rows whose last stands where the answer starts."""
+        rows = self.attachments.suffixes.get(f"blocks.{layer}.attn.input")
+        if rows is None:
+            return []
+        source = self.attention_norm(layer, rows.unsqueeze(1))
+        return [self.keys_values(layer, source, self.attachments.answer_start + 1 - rows.shape[1])]
+
+    def unless_ahead(self, layer: int, scores: Tensor, length: int, rows: slice) -> Tensor:
+        """Scores [R, B, H, Q, P], minus infinity where the question would see the suffix.
+
+        The suffix comes last of the P learned positions.
+        """
+        suffix = self.attachments.suffixes.get(f"blocks.{layer}.attn.input")
+        if suffix is None:
+            return scores
+        query = torch.arange(length, device=scores.device)[rows, None]
+        key = torch.arange(scores.shape[-1], device=scores.device)
+        ahead = (query < self.attachments.answer_start) & (key >= len(key) - suffix.shape[1])
+        return scores.masked_fill(ahead, -torch.inf)
+
     def keys_values(self, layer: int, source: Tensor, first: int) -> KeysValues:
         """Keys and values of source [R, B, N, C], which stands at the positions from `first` on."""
         name = f"blocks.{layer}.attn"
@@ -197,15 +280,11 @@ class _Model:
 
     def linear(self, site: str, x: Tensor) -> Tensor:
         """The output of a linear site, with what the method hangs onto it."""
-        change = self.attachments.inputs.get(site)
-        x = x if change is None else change(x)
-        y = grouped.linear(x, self.weights[f"{site}.weight"], self.weights.get(f"{site}.bias"))
-        return self.hooked(site, x, y)
+        return sites.linear(self.weights, self.attachments, site, x)
 
     def hooked(self, site: str, x: Tensor, y: Tensor) -> Tensor:
         """The output y of a site for its input x, as the method changes it."""
-        hook = self.attachments.outputs.get(site)
-        return y if hook is None else hook(x, y)
+        return sites.hooked(self.attachments, site, x, y)
 
     def norm(self, name: str, x: Tensor) -> Tensor:
         """The norm called `name`."""
@@ -224,6 +303,12 @@ class _Model:
     def by_key_head(self, x: Tensor) -> Tensor:
         """Split keys or values [R, B, N, K·D] into their heads [R, B, K, N, D]."""
         return x.unflatten(-1, (self.decoder.key_value_heads, -1)).transpose(2, 3)
+
+
+def _for_samples(pairs: list[KeysValues], x: Tensor) -> list[KeysValues]:
+    """Learned keys and values, which all samples share, for every sample of x [R, B, ...]."""
+    sizes = (-1, x.shape[1], -1, -1, -1)
+    return [(keys.expand(sizes), values.expand(sizes)) for keys, values in pairs]
 
 
 def _by_group(left: Tensor, right: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Multiply x [R, ..., I] by weight [G, O, I] and add bias [G', O]; gives [R, ..., O]."""
     groups, outputs, inputs = weight.shape
     if bias is not None and bias.shape[0] != groups:  # biases are trained, matrices are shared
-        return _add(linear(x, weight, None), bias)
+        return add(linear(x, weight, None), bias)
     if groups == 1:
         return functional.linear(x, weight[0], None if bias is None else bias[0])
     rows = x.reshape(groups, -1, inputs)  # G, R/G·…, I
@@ -32,8 +32,8 @@ def layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None, epsilon: float = 
         return functional.layer_norm(x, (width,), weight[0], shift, epsilon)
     normal = functional.layer_norm(x, (width,), eps=epsilon)
     if bias is None or groups != bias.shape[0]:
-        scaled = _scale(normal, weight)
-        return scaled if bias is None else _add(scaled, bias)
+        scaled = scale(normal, weight)
+        return scaled if bias is None else add(scaled, bias)
     rows = normal.view(groups, -1, width)
     return torch.addcmul(bias.unsqueeze(1), rows, weight.unsqueeze(1)).view(x.shape)
 
@@ -46,15 +46,15 @@ def rms_norm(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
     groups, width = weight.shape
     if groups == 1:
         return functional.rms_norm(x, (width,), weight[0], epsilon)
-    return _scale(functional.rms_norm(x, (width,), eps=epsilon), weight)
+    return scale(functional.rms_norm(x, (width,), eps=epsilon), weight)
 
 
-def _scale(x: Tensor, weight: Tensor) -> Tensor:
+def scale(x: Tensor, weight: Tensor) -> Tensor:
     """Multiply x [R, ..., C] by weight [G, C]."""
     return (x.reshape(len(weight), -1, x.shape[-1]) * weight.unsqueeze(1)).view(x.shape)
 
 
-def _add(x: Tensor, bias: Tensor) -> Tensor:
+def add(x: Tensor, bias: Tensor) -> Tensor:
     """Add bias [G, C] to x [R, ..., C]."""
     return (x.reshape(len(bias), -1, x.shape[-1]) + bias.unsqueeze(1)).view(x.shape)
 

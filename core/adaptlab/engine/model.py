@@ -1,13 +1,17 @@
 """A family's forward pass bound to base weights, a method and its trained tensors."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
+import torch
 from torch import Tensor
 
 from adaptlab.engine.attachments import NOTHING_ATTACHED, Attachments
+from adaptlab.engine.digits import target_rows
+from adaptlab.engine.dropout import TrainingStep
 from adaptlab.engine.plan import Plan
-from adaptlab.engine.plugins import ENGINE_FAMILIES, ENGINE_METHODS, PatternRecorder
+from adaptlab.engine.plugins import ENGINE_FAMILIES, ENGINE_FOLDS, ENGINE_METHODS, PatternRecorder
 
 
 @dataclass(frozen=True)
@@ -31,10 +35,28 @@ class Model:
         return ENGINE_METHODS.get(method.name)(method, self.plan.shape, self.trained)
 
     def logits(
-        self, tokens: Tensor, rows: slice, recorder: PatternRecorder | None = None
+        self,
+        tokens: Tensor,
+        rows: slice,
+        recorder: PatternRecorder | None = None,
+        training: TrainingStep | None = None,
     ) -> Tensor:
-        """Logits [R, B, rows, V] for tokens [R, B, T], with the adaptation attached."""
-        return self._forward(tokens, self.attachments, rows, recorder)
+        """Logits [R, B, rows, V] for tokens [R, B, T], with the adaptation attached.
+
+        The answer is taken to start with the first of `rows`, or where the plan's own task has it
+        when all rows are asked for.
+        """
+        start = target_rows(self.plan.task).start if rows.start is None else rows.start
+        attached = replace(self.attachments, answer_start=start)
+        return self._forward(tokens, attached, rows, recorder, training)
+
+    def kept(self) -> Self:
+        """The same model from what is stored of it: tensors that only help training are folded."""
+        method = self.plan.method
+        if method is None or method.name not in ENGINE_FOLDS.names():
+            return self
+        folded = ENGINE_FOLDS.get(method.name)(method, self.plan.shape, self.trained)
+        return replace(self, plan=replace(self.plan, method=method.kept()), trained=folded)
 
     def base_logits(
         self, tokens: Tensor, rows: slice, recorder: PatternRecorder | None = None
@@ -48,6 +70,14 @@ class Model:
         attachments: Attachments,
         rows: slice,
         recorder: PatternRecorder | None,
+        training: TrainingStep | None = None,
     ) -> Tensor:
-        forward = ENGINE_FAMILIES.get(self.plan.family.name)
-        return forward(self.plan.family, self.base, tokens, attachments, rows, recorder)
+        forward, family = ENGINE_FAMILIES.get(self.plan.family.name), self.plan.family
+        shown = self._masked(tokens, rows) if family.fills_in() else tokens
+        return forward(family, self.base, shown, attachments, rows, recorder, training)
+
+    def _masked(self, tokens: Tensor, rows: slice) -> Tensor:
+        """The tokens with the answer hidden; `rows` are all, or begin one before the answer."""
+        asked = self.plan.task.input_length() if rows.start is None else rows.start + 1
+        mask = torch.full_like(tokens[..., asked:], self.plan.shape.vocabulary)
+        return torch.cat([tokens[..., :asked], mask], -1)

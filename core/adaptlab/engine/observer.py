@@ -1,17 +1,19 @@
 """The one channel through which a run speaks to whoever started it."""
 
-from typing import Protocol
+from typing import Literal, Protocol
 
 from adaptlab.results import Event
 
+Command = Literal["continue", "save", "stop"]
+
 
 class Observer(Protocol):
-    """Receives events and says whether the run shall stop."""
+    """Receives events and says how the run shall go on."""
 
     def emit(self, event: Event) -> None:
         """Take note of something that happened."""
         ...
 
-    def should_stop(self) -> bool:
-        """Whether to stop before the next step."""
+    def command(self) -> Command:
+        """Asked after every step: go on, save the state of the training first, or stop."""
         ...

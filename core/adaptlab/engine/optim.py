@@ -28,6 +28,17 @@ class AdamW:
         self._square = torch.zeros_like(self.trainables.flat)
         self._step = 0
 
+    @property
+    def moments(self) -> tuple[Tensor, Tensor]:
+        """The running mean of the gradient and of its square, both [R, N]."""
+        return self._mean, self._square
+
+    def restore(self, mean: Tensor, square: Tensor, step: int) -> None:
+        """Go on after `step` steps that left these moments."""
+        self._mean.copy_(mean)
+        self._square.copy_(square)
+        self._step = step
+
     @torch.no_grad()
     def step(self, gradient: Tensor, learning_rates: Tensor) -> None:
         """Move every replicate by its rate [R]; clips the gradient [R, N] in place."""

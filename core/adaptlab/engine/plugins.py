@@ -6,12 +6,16 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from adaptlab.engine.attachments import Attachments
+from adaptlab.engine.dropout import TrainingStep
 from adaptlab.registry import Registry
 from adaptlab.shapes import ModelShape
 
 # The declaration's own class is narrower than Method or Task; each file names the one it serves.
 Attach = Callable[[Any, ModelShape, Mapping[str, Tensor]], Attachments]
 """From a method, the model's shape and the trainable tensors [R, ...] to what they attach."""
+
+Fold = Callable[[Any, ModelShape, Mapping[str, Tensor]], dict[str, Tensor]]
+"""From a method, the model's shape and the trained tensors [R, ...] to those of its `kept()`."""
 
 Answer = Callable[[Any, Tensor], Tensor]
 """From a task and inputs [..., input_length] to the right answers [..., target_length]."""
@@ -39,15 +43,20 @@ class Forward(Protocol):
         attachments: Attachments,
         rows: slice,
         recorder: PatternRecorder | None = None,
+        training: TrainingStep | None = None,
     ) -> Tensor:
         """Logits [R, B, rows, V] for tokens [R, B, T] from weights [G, ...].
 
         Only the positions in `rows` are computed where that saves work; a recorder gets the
-        patterns of all positions.
+        patterns of all positions. Dropout, where a family has it, acts in the `training` step
+        given, and not at all without one.
         """
         ...
 
 
 ENGINE_METHODS: Registry[Attach] = Registry("engine method", "adaptlab.engine.methods")
+ENGINE_FOLDS: Registry[Fold] = Registry("engine fold", "adaptlab.engine.methods")
+"""Only of methods that keep less than they train."""
+
 ENGINE_TASKS: Registry[Answer] = Registry("engine task", "adaptlab.engine.tasks")
 ENGINE_FAMILIES: Registry[Forward] = Registry("engine family", "adaptlab.engine.families")

@@ -18,7 +18,7 @@ from adaptlab.engine.evaluate import outcomes
 from adaptlab.engine.model import Model
 from adaptlab.engine.observer import Observer
 from adaptlab.engine.plan import Plan, make_plan
-from adaptlab.engine.train import TrainingOutcome, train
+from adaptlab.engine.train import Training, TrainingOutcome
 from adaptlab.errors import TrainingDiverged
 from adaptlab.results import (
     Environment,
@@ -37,26 +37,32 @@ def run(
     scratch: Path,
     observer: Observer,
     device: str = "auto",
+    resume: Path | None = None,
 ) -> None:
     """Train, choose a trial for every seed, evaluate, record attention, write checkpoints.
 
     `bases` are the checkpoint files of the base model's replicates, in replicate order; files
-    are written below `scratch`. Raises `TrainingDiverged`, `TrainingStopped`, `BadCheckpoint` or
-    `InvalidSpec`; what was measured until then has been reported.
+    are written below `scratch`. With `resume`, a saved state of the same spec, training goes on
+    after its last step, and everything comes out as it would have without the break. Raises
+    `TrainingDiverged`, `TrainingStopped`, `BadCheckpoint` or `InvalidSpec`; what was measured
+    until then has been reported.
     """
     plan = make_plan(spec, device)
     observer.emit(Started(environment=_environment(plan), replicates=plan.replicates))
     base = _base(plan, bases)
     trainables = allocate(plan.trained_shapes, plan.replicate_seeds, base, plan.dtype)
-    outcome = train(plan, Model(plan, base, trainables.tensors), trainables, observer)
+    training = Training(plan, Model(plan, base, trainables.tensors), trainables, observer)
+    if resume is not None:
+        training.restore(resume)
+    outcome = training.run(scratch)
     results = _decide(plan, base, trainables, outcome)
     observer.emit(ReplicatesDecided(replicates=results))
     chosen = tuple(result for result in results if result.selected)
     _check_complete(plan, chosen)
-    model = _selected(plan, base, trainables, chosen)
+    model = _selected(plan, base, trainables, chosen).kept()
     for row, result in enumerate(chosen):
         tensors = {name: tensor[row] for name, tensor in model.trained.items()}
-        written = write_checkpoint(plan, tensors, result.seed, result.replicate, scratch)
+        written = write_checkpoint(model.plan, tensors, result.seed, result.replicate, scratch)
         observer.emit(written)
     _evaluate(plan, model, chosen, observer)
     if spec.attention is not None:
@@ -165,7 +171,7 @@ def _capture(
     observer: Observer,
 ) -> None:
     exact = Model(
-        replace(plan, dtype=torch.float64),
+        replace(model.plan, dtype=torch.float64),
         {name: tensor.double() for name, tensor in model.base.items()},
         {name: tensor.double() for name, tensor in model.trained.items()},
     )

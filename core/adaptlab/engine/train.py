@@ -1,8 +1,9 @@
-"""Gradient descent on all replicates of a job in one pass."""
+"""Gradient descent on all replicates of a job in one pass, from any step on."""
 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Self
 
 import torch
@@ -11,12 +12,14 @@ from torch.nn import functional
 
 from adaptlab.engine.allocate import Trainables
 from adaptlab.engine.digits import Items, make_items, target_rows
+from adaptlab.engine.dropout import training_step
 from adaptlab.engine.model import Model
 from adaptlab.engine.observer import Observer
 from adaptlab.engine.optim import AdamW, schedule_factor
 from adaptlab.engine.plan import Plan
+from adaptlab.engine.training_state import TrainingState, read_state, write_state
 from adaptlab.errors import TrainingDiverged, TrainingStopped
-from adaptlab.results import MetricPoint, Metrics, Progress
+from adaptlab.results import MetricPoint, Metrics, Progress, TrainingSaved
 
 CURVE_POINTS = 200
 STEPS_OF_DATA = 16
@@ -39,82 +42,124 @@ class TrainingOutcome:
         return cls([None] * replicates, [0] * replicates, [False] * replicates)
 
 
-@dataclass
-class _Curve:
-    """Losses since the last curve point, kept on the device so that no step waits for them."""
-
-    observer: Observer
-    total: int
-    outcome: TrainingOutcome
-    window: Tensor
-    counted: int = 0
-
-    def add(self, losses: Tensor, step: int) -> None:
-        self.window += losses
-        self.counted += 1
-        every = max(1, self.total // CURVE_POINTS)
-        if step == 1 or step % every == 0 or step == self.total:
-            self._close(step)
-
-    def _close(self, step: int) -> None:
-        means = (self.window / self.counted).tolist()
-        points: list[MetricPoint] = []
-        for replicate, loss in enumerate(means):
-            if self.outcome.diverged[replicate]:
-                continue
-            self.outcome.diverged[replicate] = not math.isfinite(loss)
-            self.outcome.final_losses[replicate] = loss
-            self.outcome.steps[replicate] = step
-            value = loss if math.isfinite(loss) else None
-            points.append(
-                MetricPoint(replicate=replicate, name="train_loss", step=step, value=value)
-            )
-        self.window.zero_()
-        self.counted = 0
-        self.observer.emit(Metrics(points=tuple(points)))
-        if all(self.outcome.diverged):
-            raise TrainingDiverged(
-                f"The loss of every replicate stopped being finite by step {step}; "
-                "lower the learning rate or the weight decay."
-            )
-
-
-def train(plan: Plan, model: Model, trainables: Trainables, observer: Observer) -> TrainingOutcome:
-    """Train to the last step, if there is anything to train.
-
-    Raises `TrainingDiverged` when no replicate is left, `TrainingStopped` when asked to stop.
+class Training:
+    """The replicates of a job on their way from the first to the last step.
 
     A replicate whose loss is no longer finite is marked and goes unused; the others are not
     touched by it, because nothing mixes replicates.
     """
-    training = plan.spec.training
-    optimiser = AdamW(trainables, training.weight_decay, training.gradient_clip)
-    replicates = plan.replicates
-    outcome = TrainingOutcome.untrained(replicates)
-    window = torch.zeros(replicates, dtype=torch.float64, device=plan.device)
-    curve = _Curve(observer, training.steps, outcome, window)
-    rates = plan.replicate_rates
-    for step, items in enumerate(batches(plan) if trainables.tensors else ()):
-        replicate_losses = losses(plan, model, items)
-        gradient = trainables.gradient(replicate_losses.sum())
-        factor = schedule_factor(step, training.steps, training.warmup_fraction, training.schedule)
-        optimiser.step(gradient, rates * factor)
-        curve.add(replicate_losses.detach(), step + 1)
-        observer.emit(Progress(phase="training", step=step + 1, total=training.steps))
-        if observer.should_stop():
-            raise TrainingStopped(f"Stopped after step {step + 1} as asked.")
-    observer.emit(Progress(phase="evaluating", step=training.steps, total=training.steps))
-    return outcome
+
+    def __init__(
+        self, plan: Plan, model: Model, trainables: Trainables, observer: Observer
+    ) -> None:
+        training = plan.spec.training
+        self.outcome = TrainingOutcome.untrained(plan.replicates)
+        self._plan, self._model = plan, model
+        self._trainables, self._observer = trainables, observer
+        self._optimiser = AdamW(trainables, training.weight_decay, training.gradient_clip)
+        # Losses since the last curve point stay on the device, so that no step waits for them.
+        self._window = torch.zeros(plan.replicates, dtype=torch.float64, device=plan.device)
+        self._counted = 0
+        self._step = 0
+
+    def run(self, scratch: Path) -> TrainingOutcome:
+        """Train to the last step, if there is anything to train; states are saved in `scratch`.
+
+        Raises `TrainingDiverged` when no replicate is left, `TrainingStopped` when asked to stop.
+        """
+        total = self._plan.spec.training.steps
+        if self._trainables.tensors:
+            for items in batches(self._plan, self._step):
+                self._take_step(items)
+                self._observer.emit(Progress(phase="training", step=self._step, total=total))
+                self._obey(scratch)
+        self._observer.emit(Progress(phase="evaluating", step=total, total=total))
+        return self.outcome
+
+    def restore(self, path: Path) -> None:
+        """Go on from a saved state as if there had been no pause."""
+        state = read_state(path, self._plan, self._trainables.flat.shape[1])
+        self._trainables.flat.copy_(state.flat)
+        self._optimiser.restore(state.mean, state.square, state.step)
+        self._window.copy_(state.window)
+        self._step, self._counted = state.step, state.counted
+        self.outcome = TrainingOutcome(
+            list(state.final_losses), list(state.steps), list(state.diverged)
+        )
+
+    def _take_step(self, items: Items) -> None:
+        training = self._plan.spec.training
+        found = losses(self._plan, self._model, items, self._step)
+        gradient = self._trainables.gradient(found.sum())
+        factor = schedule_factor(
+            self._step, training.steps, training.warmup_fraction, training.schedule
+        )
+        self._optimiser.step(gradient, self._plan.replicate_rates * factor)
+        self._step += 1
+        self._window += found.detach()
+        self._counted += 1
+        every = max(1, training.steps // CURVE_POINTS)
+        if self._step == 1 or self._step % every == 0 or self._step == training.steps:
+            self._close_window()
+
+    def _close_window(self) -> None:
+        """Report the mean losses since the last point, and mark the replicates that diverged."""
+        points: list[MetricPoint] = []
+        for replicate, loss in enumerate((self._window / self._counted).tolist()):
+            if self.outcome.diverged[replicate]:
+                continue
+            self.outcome.diverged[replicate] = not math.isfinite(loss)
+            self.outcome.final_losses[replicate] = loss
+            self.outcome.steps[replicate] = self._step
+            points.append(
+                MetricPoint(
+                    replicate=replicate,
+                    name="train_loss",
+                    step=self._step,
+                    value=loss if math.isfinite(loss) else None,
+                )
+            )
+        self._window.zero_()
+        self._counted = 0
+        self._observer.emit(Metrics(points=tuple(points)))
+        if all(self.outcome.diverged):
+            raise TrainingDiverged(
+                f"The loss of every replicate stopped being finite by step {self._step}; "
+                "lower the learning rate or the weight decay."
+            )
+
+    def _obey(self, scratch: Path) -> None:
+        command = self._observer.command()
+        if command == "save":
+            path = write_state(self._state(), self._plan, scratch)
+            self._observer.emit(TrainingSaved(step=self._step, path=path))
+            command = self._observer.command()
+        if command == "stop":
+            raise TrainingStopped(f"Stopped after step {self._step} as asked.")
+
+    def _state(self) -> TrainingState:
+        mean, square = self._optimiser.moments
+        return TrainingState(
+            flat=self._trainables.flat,
+            mean=mean,
+            square=square,
+            window=self._window,
+            step=self._step,
+            counted=self._counted,
+            final_losses=tuple(self.outcome.final_losses),
+            steps=tuple(self.outcome.steps),
+            diverged=tuple(self.outcome.diverged),
+        )
 
 
-def batches(plan: Plan) -> Iterator[Items]:
-    """The items of every step for every replicate; the trials of a seed see the same.
+def batches(plan: Plan, first: int = 0) -> Iterator[Items]:
+    """The items of every step from `first` on for every replicate; trials of a seed see the same.
 
     Items of several steps are made at once, because making few costs as much as making many.
     """
     training = plan.spec.training
     size = training.batch_size
-    for step in range(0, training.steps, STEPS_OF_DATA):
+    for step in range(first, training.steps, STEPS_OF_DATA):
         steps = min(STEPS_OF_DATA, training.steps - step)
         items = make_items(plan.task, "train", plan.seeds, step * size, steps * size)
         for tokens, targets in zip(
@@ -125,9 +170,10 @@ def batches(plan: Plan) -> Iterator[Items]:
             )
 
 
-def losses(plan: Plan, model: Model, items: Items) -> Tensor:
-    """The mean cross-entropy over answer tokens for every replicate, [R]."""
-    logits = model.logits(items.tokens, target_rows(plan.task))
+def losses(plan: Plan, model: Model, items: Items, step: int) -> Tensor:
+    """The mean cross-entropy over answer tokens at a step of training, for every replicate, [R]."""
+    at = training_step(plan, step)
+    logits = model.logits(items.tokens, target_rows(plan.task), training=at)
     found = functional.cross_entropy(
         logits.flatten(0, 2), items.targets.flatten(), reduction="none"
     )

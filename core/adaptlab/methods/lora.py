@@ -15,7 +15,9 @@ class Lora(Method):
     """Add (alpha / rank) · B A x to the output of every chosen linear site.
 
     A starts as U(-1/√inputs, 1/√inputs), B at zero. `sites` are dotted name parts: `q`,
-    `attn.v`, `mlp`, `blocks.0.mlp.up`.
+    `attn.v`, `mlp`, `blocks.0.mlp.up`. With `scaling: rank_stabilised` the factor is
+    alpha / √rank (Kalajdzievski 2023). With `dora` the length of every row of W + s B A is learned
+    apart from its direction (Liu et al., ICML 2024): y = m / ‖W + s B A‖ · (W + s B A) x.
     """
 
     title: ClassVar[str] = "LoRA"
@@ -31,6 +33,13 @@ class Lora(Method):
     rank: int | Auto = Field(default=AUTO)
     alpha: float = Field(default=1.0, gt=0, le=1e4)
     sites: tuple[str, ...] = Field(default=("q", "v"), min_length=1, max_length=64)
+    scaling: Literal["standard", "rank_stabilised"] = "standard"
+    dora: bool = False
+
+    def scale(self) -> float:
+        """The factor s of what is added."""
+        assert isinstance(self.rank, int)
+        return self.alpha / (self.rank if self.scaling == "standard" else self.rank**0.5)
 
     def chosen_sites(self, shape: ModelShape) -> tuple[Site, ...]:
         """The linear sites that any of the patterns names, in forward order."""
@@ -44,6 +53,11 @@ class Lora(Method):
             uniform = Initialiser("kaiming_uniform", 1.0)
             tensors[f"{site.name}.a"] = TensorShape((self.rank, site.inputs), uniform)
             tensors[f"{site.name}.b"] = TensorShape((site.outputs, self.rank), Initialiser("zeros"))
+            if self.dora:
+                weight = f"{site.name}.weight"
+                norms = Initialiser("base_row_norms", source=shape.tied.get(weight, weight))
+                magnitude = TensorShape((site.outputs,), norms, decays=False)
+                tensors[f"{site.name}.magnitude"] = magnitude
         return tensors
 
     def largest_size(self, shape: ModelShape) -> int:

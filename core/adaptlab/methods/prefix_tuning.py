@@ -7,9 +7,16 @@ from pydantic import Field
 from adaptlab.errors import Problem
 from adaptlab.method import METHODS, AttentionClaim, Method
 from adaptlab.shapes import Initialiser, ModelShape, TensorShape
-from adaptlab.values import AUTO, Auto
+from adaptlab.values import AUTO, Auto, Value
 
 LARGEST_PREFIX = 4096
+MLP = "reparameterisation"
+
+
+class Reparameterisation(Value):
+    """A two-layer tanh network of `hidden` features that makes the prefix while it is trained."""
+
+    hidden: int = Field(ge=1, le=65_536)
 
 
 @METHODS.register("prefix_tuning")
@@ -19,6 +26,10 @@ class PrefixTuning(Method):
     With `side: input` the prefix rows pass through the layer's own norm, W_K and W_V, as in the
     paper; with `side: key_value` keys and values are learned directly. Content keeps its
     positions in both.
+
+    With `reparameterisation` the prefix of all layers is W₂ tanh(W₁ e + b₁) + b₂ of learned
+    rows e of the model's width. All of that is trained and counts against the budget; the prefix
+    that it makes is kept.
     """
 
     title: ClassVar[str] = "Prefix-tuning"
@@ -34,8 +45,18 @@ class PrefixTuning(Method):
     length: int | Auto = Field(default=AUTO)
     side: Literal["input", "key_value"] = "input"
     initial_scale: float = Field(default=1.0, gt=0, le=100)
+    reparameterisation: Reparameterisation | None = None
 
     def tensors(self, shape: ModelShape) -> dict[str, TensorShape]:
+        if self.reparameterisation is None:
+            return self.prefix(shape)
+        return self._network(shape, self.reparameterisation.hidden)
+
+    def kept(self) -> Method:
+        return self.model_copy(update={"reparameterisation": None})
+
+    def prefix(self, shape: ModelShape) -> dict[str, TensorShape]:
+        """What attention gets to see, in the order in which the network gives it."""
         assert isinstance(self.length, int)
         start = Initialiser("normal", self.initial_scale)
         if self.side == "input":
@@ -46,6 +67,19 @@ class PrefixTuning(Method):
             f"{site.name}.{part}": TensorShape((self.length, site.outputs), start)
             for site in sites
             for part in ("keys", "values")
+        }
+
+    def _network(self, shape: ModelShape, hidden: int) -> dict[str, TensorShape]:
+        assert isinstance(self.length, int)
+        outputs = sum(tensor.shape[1] for tensor in self.prefix(shape).values())
+        uniform, zeros = Initialiser("kaiming_uniform"), Initialiser("zeros")
+        rows = Initialiser("normal", self.initial_scale)
+        return {
+            f"{MLP}.embedding": TensorShape((self.length, shape.width), rows),
+            f"{MLP}.down.weight": TensorShape((hidden, shape.width), uniform),
+            f"{MLP}.down.bias": TensorShape((hidden,), zeros, decays=False),
+            f"{MLP}.up.weight": TensorShape((outputs, hidden), uniform),
+            f"{MLP}.up.bias": TensorShape((outputs,), zeros, decays=False),
         }
 
     def largest_size(self, shape: ModelShape) -> int:

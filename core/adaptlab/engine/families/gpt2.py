@@ -8,6 +8,7 @@ from torch import Tensor
 from adaptlab.engine import grouped
 from adaptlab.engine.attachments import Attachments
 from adaptlab.engine.decoder import Decoder, decode, gelu_hidden
+from adaptlab.engine.dropout import TrainingStep
 from adaptlab.engine.plugins import ENGINE_FAMILIES, PatternRecorder
 from adaptlab.families.gpt2 import GPT2
 
@@ -20,6 +21,7 @@ def forward(
     attachments: Attachments,
     rows: slice,
     recorder: PatternRecorder | None = None,
+    training: TrainingStep | None = None,
 ) -> Tensor:
     """Logits [R, B, rows, V] for tokens [R, B, T]."""
     decoder = Decoder(
@@ -29,4 +31,4 @@ def forward(
         norm=partial(grouped.layer_norm, epsilon=family.norm_epsilon),
         hidden=gelu_hidden,
     )
-    return decode(decoder, weights, tokens, attachments, rows, recorder)
+    return decode(decoder, weights, tokens, attachments, rows, recorder, training)

@@ -8,6 +8,7 @@ from torch import Tensor
 from adaptlab.engine import grouped
 from adaptlab.engine.attachments import Attachments
 from adaptlab.engine.decoder import Decoder, decode, swiglu_hidden
+from adaptlab.engine.dropout import TrainingStep
 from adaptlab.engine.plugins import ENGINE_FAMILIES, PatternRecorder
 from adaptlab.families.llama import Llama, Llama3Scaling
 
@@ -20,6 +21,7 @@ def forward(
     attachments: Attachments,
     rows: slice,
     recorder: PatternRecorder | None = None,
+    training: TrainingStep | None = None,
 ) -> Tensor:
     """Logits [R, B, rows, V] for tokens [R, B, T]."""
     decoder = Decoder(
@@ -30,7 +32,7 @@ def forward(
         hidden=swiglu_hidden,
         frequencies=rotary_frequencies(family),
     )
-    return decode(decoder, weights, tokens, attachments, rows, recorder)
+    return decode(decoder, weights, tokens, attachments, rows, recorder, training)
 
 
 def rotary_frequencies(family: Llama) -> tuple[float, ...]:

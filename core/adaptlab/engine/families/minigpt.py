@@ -7,6 +7,7 @@ from torch import Tensor
 from adaptlab.engine import grouped
 from adaptlab.engine.attachments import Attachments
 from adaptlab.engine.decoder import Decoder, decode, gelu_hidden
+from adaptlab.engine.dropout import TrainingStep
 from adaptlab.engine.plugins import ENGINE_FAMILIES, PatternRecorder
 from adaptlab.families.minigpt import MiniGPT
 
@@ -19,6 +20,7 @@ def forward(
     attachments: Attachments,
     rows: slice,
     recorder: PatternRecorder | None = None,
+    training: TrainingStep | None = None,
 ) -> Tensor:
     """Logits [R, B, rows, V] for tokens [R, B, T]."""
     decoder = Decoder(
@@ -28,5 +30,8 @@ def forward(
         norm=grouped.layer_norm,
         hidden=gelu_hidden,
         attention_norm=family.attention_norm,
+        attention=family.attention,
+        pads=family.pad_positions,
+        dropout=family.dropout,
     )
-    return decode(decoder, weights, tokens, attachments, rows, recorder)
+    return decode(decoder, weights, tokens, attachments, rows, recorder, training)

@@ -1,31 +1,53 @@
-"""LoRA: (alpha / rank) · B A x beside each chosen matrix product."""
+"""LoRA: s · B A x beside each chosen matrix product, and DoRA's learned length of every row."""
 
 from collections.abc import Mapping
 
+import torch
 from torch import Tensor
 
 from adaptlab.engine import grouped
-from adaptlab.engine.attachments import Attachments, OutputHook
+from adaptlab.engine.attachments import Attachments, OutputHook, ProductHook
 from adaptlab.engine.plugins import ENGINE_METHODS
 from adaptlab.methods.lora import Lora
-from adaptlab.shapes import ModelShape
+from adaptlab.shapes import ModelShape, Site
 
 
 @ENGINE_METHODS.register("lora")
 def attach(method: Lora, shape: ModelShape, tensors: Mapping[str, Tensor]) -> Attachments:
-    """Add the low-rank update to the output of every chosen site."""
-    assert isinstance(method.rank, int)
-    scale = method.alpha / method.rank
-    return Attachments(
-        outputs={
-            site.name: _update(tensors[f"{site.name}.a"], tensors[f"{site.name}.b"], scale)
-            for site in method.chosen_sites(shape)
-        }
-    )
+    """Add the low-rank update to every chosen site."""
+    sites = method.chosen_sites(shape)
+    if method.dora:
+        return Attachments(products={site.name: _turned(method, site, tensors) for site in sites})
+    return Attachments(outputs={site.name: _updated(method, site, tensors) for site in sites})
 
 
-def _update(a: Tensor, b: Tensor, scale: float) -> OutputHook:
+def _updated(method: Lora, site: Site, tensors: Mapping[str, Tensor]) -> OutputHook:
+    a, b, scale = tensors[f"{site.name}.a"], tensors[f"{site.name}.b"], method.scale()
+
     def updated(x: Tensor, y: Tensor) -> Tensor:
         return y + scale * grouped.linear(grouped.linear(x, a, None), b, None)
 
     return updated
+
+
+def _turned(method: Lora, site: Site, tensors: Mapping[str, Tensor]) -> ProductHook:
+    update, scale = _updated(method, site, tensors), method.scale()
+    a, b, magnitude = (tensors[f"{site.name}.{part}"] for part in ("a", "b", "magnitude"))
+
+    def turned(x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
+        return grouped.scale(update(x, y), magnitude / _row_norms(weight, a, b, scale))
+
+    return turned
+
+
+@torch.no_grad()  # the norm counts as a constant in the gradient: DoRA, section 4.3
+def _row_norms(weight: Tensor, a: Tensor, b: Tensor, scale: float) -> Tensor:
+    """The row lengths [R, O] of W + s B A for W [G, O, I], A [R, r, I], B [R, O, r].
+
+    ‖w + s b A‖² = ‖w‖² + 2 s b · (A w) + s² b (A Aᵀ) bᵀ, so that no [R, O, I] is ever made.
+    """
+    own = weight.square().sum(-1).repeat_interleave(len(a) // len(weight), 0)
+    crossed = grouped.linear(a, weight, None).transpose(1, 2)  # R, O, r
+    added = b @ (a @ a.transpose(1, 2))  # R, O, r
+    squares = own + (b * (2 * scale * crossed + scale**2 * added)).sum(-1)
+    return squares.clamp_min(torch.finfo(squares.dtype).tiny).sqrt()

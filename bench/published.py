@@ -1,0 +1,155 @@
+"""LoRA on a GPT-2-shaped model: all replicates in one pass against transformers and peft."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch.nn import functional
+
+from adaptlab.engine.digits import make_items, target_rows
+from adaptlab.engine.plan import Plan, make_plan
+from adaptlab.families.gpt2 import GPT2
+from adaptlab.resolve import BaseModelFacts, resolve
+from adaptlab.spec import AdaptSpec
+from adaptlab.tasks.sort_ascending import SortAscending
+from bench.figures import Figure, Section, alternating, spread
+from bench.stepping import stepper
+
+ROUNDS = 5
+SEEDS, RATES, BATCH, RANK = 3, 8, 8, 4
+TASK = SortAscending(name="sort_ascending", length=32)  # sequences of 63 tokens
+MODEL = GPT2(layers=6, heads=6, width=384).resolved(vocabulary=100, context=64)
+SITES = ("o", "mlp")  # three matrices a layer, which `peft` finds under the name c_proj and c_fc
+
+
+def measure() -> Section:
+    """Both rows, and what 24 replicates cost in memory."""
+    theirs = _peft_step()
+    many, one = _ours(SEEDS, RATES), _ours(1, 1)
+    return Section(
+        "LoRA on a published architecture",
+        f"GPT-2 of 6 layers and width 384, random weights, sequences of {TASK.sequence_length()}, "
+        f"batch {BATCH}, LoRA rank {RANK} on three matrices a layer, float32; milliseconds a "
+        f"replicate and step, medians of {ROUNDS} rounds taken in turn.",
+        (
+            _row("8 rates × 3 seeds in one pass", many, SEEDS * RATES, theirs, "2.5 times"),
+            _row("one replicate", one, 1, theirs, "not slower"),
+            _memory(),
+        ),
+    )
+
+
+def _row(
+    work: str, ours: Callable[[], None], replicates: int, theirs: Callable[[], None], target: str
+) -> Figure:
+    ours()
+    theirs()
+    mine, peft = alternating(
+        lambda: _milliseconds(ours) / replicates, lambda: _milliseconds(theirs), ROUNDS
+    )
+    ratio = sorted(p / m for p, m in zip(peft, mine, strict=True))[ROUNDS // 2]
+    return Figure(
+        work,
+        f"transformers and peft, one after the other: {spread(peft, 'ms')}",
+        f"{spread(mine, 'ms')}: {ratio:.2f} ×",
+        target,
+    )
+
+
+def _plan(seeds: int, rates: int) -> Plan:
+    spec = AdaptSpec.model_validate(
+        {
+            "base_model": "bench",
+            "task": TASK.model_dump(),
+            "method": {"name": "lora", "rank": RANK, "sites": SITES},
+            "tuning": {"trials": rates},
+            "seeds": seeds,
+            "training": {"steps": 100_000, "batch_size": BATCH},
+        }
+    )
+    facts = BaseModelFacts(
+        name="bench",
+        digest="0",
+        family=MODEL.model_dump(),
+        task=TASK.model_dump(),
+        replicates=1,
+    )
+    return make_plan(resolve(spec, facts), "cpu")
+
+
+def _ours(seeds: int, rates: int) -> Callable[[], None]:
+    plan = _plan(seeds, rates)
+    base = {name: torch.randn(1, *t.shape) * 0.02 for name, t in plan.shape.tensors.items()}
+    return stepper(plan, base)
+
+
+def _peft_step() -> Callable[[], None]:
+    from peft import LoraConfig, get_peft_model
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    config = GPT2Config(
+        vocab_size=100, n_positions=64, n_embd=384, n_layer=6, n_head=6,
+        resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
+    )  # fmt: skip
+    targets = ["attn.c_proj", "mlp.c_fc", "mlp.c_proj"]
+    lora = LoraConfig(r=RANK, target_modules=targets, lora_dropout=0.0, fan_in_fan_out=True)
+    model = get_peft_model(GPT2LMHeadModel(config), lora)
+    trained = [p for p in model.parameters() if p.requires_grad]
+    optimiser = torch.optim.AdamW(trained, 1e-3)
+    taken = 0
+
+    def step() -> None:
+        nonlocal taken
+        items = make_items(TASK, "train", torch.tensor([taken]), taken * BATCH, BATCH)
+        taken += 1
+        logits = model(input_ids=items.tokens[0]).logits[:, target_rows(TASK)]
+        loss = functional.cross_entropy(logits.flatten(0, 1), items.targets[0].flatten())
+        optimiser.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(trained, 1.0)
+        optimiser.step()
+
+    return step
+
+
+def _memory() -> Figure:
+    """What the process grows by when it trains 1 and when it trains 24 replicates."""
+    one, many = (_added_megabytes(s, r) for s, r in ((1, 1), (SEEDS, RATES)))
+    base = MODEL.shape().parameters * 4 / 2**20
+    return Figure(
+        "memory of 24 replicates on a shared base",
+        f"one replicate: {one:.0f} MB, of which the base is {base:.0f} MB",
+        f"{many:.0f} MB: {many / one:.1f} ×",
+        "base once, plus adapters and activations",
+    )
+
+
+def _added_megabytes(seeds: int, rates: int) -> float:
+    """The peak of a process of its own over what it held before."""
+    command = [sys.executable, "-m", "bench.published", str(seeds), str(rates)]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    return float(run.stdout)
+
+
+def _milliseconds(work: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    work()
+    return (time.perf_counter() - begin) * 1000
+
+
+def _peak_megabytes() -> float:
+    # Not getrusage: its maximum counts what the parent held when this process was forked.
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 2**10
+
+
+if __name__ == "__main__":
+    warmed = torch.ones(64, 64) @ torch.ones(64, 64)
+    held = _peak_megabytes()
+    train = _ours(int(sys.argv[1]), int(sys.argv[2]))
+    train()
+    train()
+    print(_peak_megabytes() - held)

@@ -1,0 +1,39 @@
+"""Combination: each part attaches its own tensors, and what they attach is merged."""
+
+from collections.abc import Iterator, Mapping
+
+from torch import Tensor
+
+from adaptlab.engine.attachments import Attachments, merged
+from adaptlab.engine.plugins import ENGINE_FOLDS, ENGINE_METHODS
+from adaptlab.method import Method
+from adaptlab.methods.combine import Combine
+from adaptlab.shapes import ModelShape
+
+
+@ENGINE_METHODS.register("combine")
+def attach(method: Combine, shape: ModelShape, tensors: Mapping[str, Tensor]) -> Attachments:
+    """Attach all parts, in their order."""
+    return merged(
+        [ENGINE_METHODS.get(part.name)(part, shape, own) for part, own in _parts(method, tensors)]
+    )
+
+
+@ENGINE_FOLDS.register("combine")
+def fold(method: Combine, shape: ModelShape, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Fold the parts that keep less than they train."""
+    kept: dict[str, Tensor] = {}
+    for part, own in _parts(method, tensors):
+        if part.name in ENGINE_FOLDS.names():
+            own = ENGINE_FOLDS.get(part.name)(part, shape, own)
+        kept |= {f"{part.name}.{name}": tensor for name, tensor in own.items()}
+    return kept
+
+
+def _parts(
+    method: Combine, tensors: Mapping[str, Tensor]
+) -> Iterator[tuple[Method, dict[str, Tensor]]]:
+    """Every part with its own tensors under their own names."""
+    for part in method.parts:
+        start = f"{part.name}."
+        yield part, {n.removeprefix(start): t for n, t in tensors.items() if n.startswith(start)}

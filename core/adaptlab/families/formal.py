@@ -1,0 +1,190 @@
+"""The theory's transformer: attention, ReLU and linear layers in any order and of any size."""
+
+from collections.abc import Iterator
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import Field
+
+from adaptlab.errors import Problem
+from adaptlab.family import FAMILIES, Family
+from adaptlab.shapes import Initialiser, ModelShape, Site, TensorShape
+from adaptlab.values import AUTO, Auto, Value
+
+Size = Annotated[int, Field(ge=1, le=4096)]
+
+
+class Head(Value):
+    """One attention head: the sizes of its queries and keys, and of its values."""
+
+    key_size: Size
+    value_size: Size
+
+
+class AttentionLayer(Value):
+    """t_i = Σ_h Σ_j A^h_ij W_V^h x_j; the values of all heads have one size."""
+
+    kind: Literal["attention"] = "attention"
+    heads: Annotated[tuple[Head, ...], Field(min_length=1, max_length=64)]
+
+    @property
+    def key_width(self) -> int:
+        """The key sizes of all heads together."""
+        return sum(head.key_size for head in self.heads)
+
+    @property
+    def value_width(self) -> int:
+        """The value sizes of all heads together."""
+        return sum(head.value_size for head in self.heads)
+
+
+class ReluLayer(Value):
+    """x ← ReLU(M x + b), with `width` outputs, at every position."""
+
+    kind: Literal["relu"] = "relu"
+    width: Size
+
+
+class LinearLayer(Value):
+    """x ← M x + b, with `width` outputs, at every position."""
+
+    kind: Literal["linear"] = "linear"
+    width: Size
+
+
+Layer = Annotated[AttentionLayer | ReluLayer | LinearLayer, Field(discriminator="kind")]
+
+
+def _paper_stack() -> tuple[Layer, ...]:
+    """The example of the paper's section 2: attention, ReLU and linear layer, twice."""
+    one = (
+        AttentionLayer(heads=(Head(key_size=16, value_size=16),)),
+        ReluLayer(width=32),
+        LinearLayer(width=16),
+    )
+    return (*one, *one)
+
+
+@FAMILIES.register("formal")
+class Formal(Family):
+    """Layers in a row without residual stream, norms or an output matrix of attention.
+
+    A token enters as its embedding of `width` features and the one-hot code of its position, and
+    a linear layer turns the last features into logits. A head's scores are T/√k · (W_Q x_i)·(W_K
+    x_j), with `inverse_temperature` T and key size k. The first `reserved_positions` codes belong
+    to no content position: a virtual token can carry them. With `bidirectional` attention the
+    answer is masked at the input, as in minigpt.
+    """
+
+    title: ClassVar[str] = "Formal transformer"
+    summary: ClassVar[str] = "The theory's attention and ReLU layers, in any order and size."
+    reference: ClassVar[str] = "Petrov, Torr, Bibi (ICLR 2024), section 2"
+    default_learning_rate: ClassVar[float] = 3e-3
+    default_weight_decay: ClassVar[float] = 0.0
+
+    name: Literal["formal"] = "formal"
+    width: Size = 16
+    stack: Annotated[tuple[Layer, ...], Field(min_length=1, max_length=64)] = Field(
+        default_factory=_paper_stack
+    )
+    attention: Literal["causal", "bidirectional"] = "causal"
+    inverse_temperature: float = Field(default=1.0, ge=0, le=1e6)
+    reserved_positions: int = Field(default=0, ge=0, le=4096)
+    vocabulary: int | Auto = AUTO
+    context: int | Auto = AUTO
+
+    def resolved(self, vocabulary: int, context: int) -> Self:
+        return self.model_copy(
+            update={
+                "vocabulary": vocabulary if self.vocabulary == AUTO else self.vocabulary,
+                "context": context if self.context == AUTO else self.context,
+            }
+        )
+
+    def fills_in(self) -> bool:
+        return self.attention == "bidirectional"
+
+    def problems(self) -> tuple[Problem, ...]:
+        return tuple(
+            Problem(
+                pointer=f"/family/stack/{index}/heads/{place}/value_size",
+                code="values_of_two_sizes",
+                detail=(
+                    f"Values are added over heads, and {head.value_size} features cannot be "
+                    f"added to {layer.heads[0].value_size}."
+                ),
+                nearest=(layer.heads[0].value_size,),
+            )
+            for index, layer in self.attention_layers()
+            for place, head in enumerate(layer.heads)
+            if head.value_size != layer.heads[0].value_size
+        )
+
+    def attention_layers(self) -> tuple[tuple[int, AttentionLayer], ...]:
+        """The attention layers and their places in the stack."""
+        layers = enumerate(self.stack)
+        return tuple((i, layer) for i, layer in layers if isinstance(layer, AttentionLayer))
+
+    def codes(self) -> int:
+        """The number of position codes."""
+        assert isinstance(self.context, int)
+        return self.reserved_positions + self.context
+
+    def shape(self) -> ModelShape:
+        assert isinstance(self.vocabulary, int)
+        assert isinstance(self.context, int)
+        attention = tuple(layer for _, layer in self.attention_layers())
+        heads = {len(layer.heads) for layer in attention}
+        width, tokens = self.width + self.codes(), self.vocabulary + self.fills_in()
+        table = TensorShape((tokens, self.width), Initialiser("normal"), decays=False)
+        sites = list(self._sites(len(heads) == 1))
+        if attention:
+            sites.insert(0, Site("embed", "embedding", self.vocabulary, width))
+        return ModelShape(
+            family=self.name,
+            width=width,
+            layers=len(attention),
+            heads=heads.pop() if len(heads) == 1 else 0,
+            key_value_width=max((layer.key_width for layer in attention), default=0),
+            context=self.context,
+            vocabulary=self.vocabulary,
+            sites={site.name: site for site in sites},
+            tensors={"embed.weight": table} | _tensors(sites),
+        )
+
+    def _sites(self, even: bool) -> Iterator[Site]:
+        """The sites in forward order; `even` where every attention layer has as many heads."""
+        assert isinstance(self.vocabulary, int)
+        direct = all(layer.key_width == layer.value_width for _, layer in self.attention_layers())
+        width = self.width + self.codes()
+        for index, layer in enumerate(self.stack):
+            block = f"blocks.{index}"
+            if not isinstance(layer, AttentionLayer):
+                yield Site(f"{block}.{layer.kind}", "linear", width, layer.width, index)
+                width = layer.width
+                continue
+            name, keys, values = f"{block}.attn", layer.key_width, layer.value_width
+            yield Site(f"{name}.input", "attention_input", width, width, index)
+            if direct:
+                yield Site(f"{name}.kv", "attention_keys_values", width, keys, index)
+            yield Site(f"{name}.q", "linear", width, keys, index)
+            yield Site(f"{name}.k", "linear", width, keys, index)
+            yield Site(f"{name}.v", "linear", width, values, index)
+            if even:
+                yield Site(f"{name}.mix", "attention_mix", values, values, index)
+            width = layer.heads[0].value_size
+        yield Site("unembed", "linear", width, self.vocabulary)
+
+
+def _tensors(sites: list[Site]) -> dict[str, TensorShape]:
+    """The matrix of every linear site, and a bias for those outside attention."""
+    tensors: dict[str, TensorShape] = {}
+    for site in sites:
+        if site.kind != "linear":
+            continue
+        spread = Initialiser("normal", site.inputs**-0.5)
+        tensors[f"{site.name}.weight"] = TensorShape((site.outputs, site.inputs), spread)
+        if ".attn." not in site.name:
+            tensors[f"{site.name}.bias"] = TensorShape(
+                (site.outputs,), Initialiser("zeros"), decays=False, role="bias"
+            )
+    return tensors

@@ -1,0 +1,172 @@
+"""Several methods at once, with one parameter budget shared between them."""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from statistics import geometric_mean
+from typing import Annotated, ClassVar, Literal, Self, cast
+
+from pydantic import Field, SerializeAsAny, ValidationError, WrapValidator
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from adaptlab.errors import Problem, UnknownName
+from adaptlab.method import METHODS, AttentionClaim, Method
+from adaptlab.shapes import ModelShape, TensorShape
+from adaptlab.sites import missing_sites
+
+
+def _part(value: object, _: object) -> Method:
+    """A method from its name or its configuration."""
+    if isinstance(value, Method):
+        return value
+    given = cast("dict[str, object]", value) if isinstance(value, dict) else {"name": value}
+    try:
+        plug_in = METHODS.get(str(given.get("name")))
+    except UnknownName as error:
+        raise _unknown(error.problems[0], given) from error
+    return plug_in.model_validate_json(json.dumps(given), strict=True)
+
+
+def _unknown(problem: Problem, given: dict[str, object]) -> ValidationError:
+    """The registry's complaint in pydantic's form, which knows where in the spec it happened."""
+    facts = {
+        "detail": problem.detail.removesuffix("."),
+        "expected": ", ".join(str(name) for name in problem.allowed),
+    }
+    fault = PydanticCustomError("unknown_method", "{detail}", facts)
+    where = InitErrorDetails(type=fault, loc=("name",), input=given)
+    return ValidationError.from_exception_data("part", [where])
+
+
+Part = Annotated[
+    SerializeAsAny[Method],
+    WrapValidator(_part, json_schema_input_type=str | dict[str, object]),
+]
+FEWEST = 2
+Share = Annotated[float, Field(gt=0, le=1e6)]
+
+
+@METHODS.register("combine")
+class Combine(Method):
+    """Train several methods together on one base.
+
+    `parts` are names or configurations, each method at most once. What parts of a given size
+    leave of the budget is divided among the others in proportion to `shares`, equally without
+    them; what a part cannot use is offered to the next, and at the end to all from the first
+    on, so that no part could grow. Trials use the geometric mean of the parts' learning rates;
+    weight decay is none unless given. Hooks at one site act in the order of the parts.
+    """
+
+    title: ClassVar[str] = "Combination"
+    summary: ClassVar[str] = "Several methods share one parameter budget and are trained together."
+    formula: ClassVar[str] = "the changes of all parts at once"
+    reference: ClassVar[str] = (
+        "He et al. (ICLR 2022), Mix-and-Match; the rule of shares is adaptlab's"
+    )
+    first_layer_attention: ClassVar[AttentionClaim] = "can_change"
+    default_learning_rate: ClassVar[float] = 1.4e-2
+    learning_rate_range: ClassVar[tuple[float, float]] = (1e-3, 1e-1)
+
+    name: Literal["combine"] = "combine"
+    parts: tuple[Part, ...] = Field(
+        default=cast("tuple[Method, ...]", ("prefix_tuning", "lora")),
+        validate_default=True,
+        max_length=4,
+        json_schema_extra={"minItems": FEWEST},  # checked where a faulty part does not count
+    )
+    shares: tuple[Share, ...] | None = None
+
+    def tensors(self, shape: ModelShape) -> dict[str, TensorShape]:
+        return {
+            f"{part.name}.{name}": tensor
+            for part in self.parts
+            for name, tensor in part.tensors(shape).items()
+        }
+
+    def kept(self) -> Method:
+        return self._with(part.kept() for part in self.parts)
+
+    def size_is_free(self) -> bool:
+        return any(part.size_is_free() for part in self.parts)
+
+    def with_size(self, size: int) -> Self:
+        return self._with(p.with_size(size) if p.size_is_free() else p for p in self.parts)
+
+    def smallest(self) -> Self:
+        return self._with(part.smallest() for part in self.parts)
+
+    def within(self, shape: ModelShape, budget: int) -> Self:
+        parts = list(self.smallest().parts)
+        counts = [part.trained_scalars(shape) for part in parts]
+
+        def grow(index: int, allowance: int) -> None:
+            parts[index] = self.parts[index].within(shape, allowance)
+            counts[index] = parts[index].trained_scalars(shape)
+
+        unused = 0  # of the targets of earlier parts; negative where one needed more
+        for index, target in self._targets(counts, budget).items():
+            most = counts[index] + budget - sum(counts)  # every later part keeps its smallest
+            grow(index, min(max(target + unused, counts[index]), most))
+            unused += target - counts[index]
+        for index in range(len(parts)):
+            grow(index, counts[index] + budget - sum(counts))
+        return self._with(parts)
+
+    def problems(self, shape: ModelShape) -> tuple[Problem, ...]:
+        faults = [*self._own_problems()]
+        for index, part in enumerate(self.parts):
+            for fault in part.problems(shape) or missing_sites(part, shape):
+                below = fault.pointer.removeprefix("/method")
+                faults.append(replace(fault, pointer=f"/method/parts/{index}{below}"))
+        return tuple(faults or self._overlaps(shape))
+
+    def extra_context_tokens(self) -> int:
+        return sum(part.extra_context_tokens() for part in self.parts)
+
+    def extra_flops_per_token(self, shape: ModelShape) -> int:
+        return sum(part.extra_flops_per_token(shape) for part in self.parts)
+
+    def learning_rates(self, trials: int) -> tuple[float, ...]:
+        each = zip(*(part.learning_rates(trials) for part in self.parts), strict=True)
+        return tuple(geometric_mean(rates) for rates in each)
+
+    def _with(self, parts: Iterable[Method]) -> Self:
+        return self.model_copy(update={"parts": tuple(parts)})
+
+    def _targets(self, counts: list[int], budget: int) -> dict[int, int]:
+        """What each part of free size is meant to get, by its index."""
+        free = [index for index, part in enumerate(self.parts) if part.size_is_free()]
+        room = budget - sum(count for index, count in enumerate(counts) if index not in free)
+        shares = self.shares or (1.0,) * len(self.parts)
+        total = sum(shares[index] for index in free)
+        return {index: int(room * shares[index] / total) for index in free}
+
+    def _own_problems(self) -> Iterator[Problem]:
+        names = [part.name for part in self.parts]
+        count = len(names)
+        if count < FEWEST:
+            detail = f"A combination has at least {FEWEST} parts, not {count}."
+            yield Problem("/method/parts", "too_few_parts", detail, nearest=(FEWEST,))
+        if self.shares is not None and len(self.shares) != count:
+            detail = f"There are {len(self.shares)} shares for {count} parts."
+            yield Problem("/method/shares", "shares_do_not_match", detail, nearest=(count,))
+        for index, part in enumerate(self.parts):
+            pointer = f"/method/parts/{index}/name"
+            if isinstance(part, Combine):
+                detail = "A combination has no combinations in it; name the inner parts instead."
+                yield Problem(pointer, "nested_combination", detail)
+            elif part.name in names[:index]:
+                detail = f"{part.name} is a part already; each method can be one once."
+                yield Problem(pointer, "part_twice", detail)
+
+    def _overlaps(self, shape: ModelShape) -> Iterator[Problem]:
+        """Parts that would train copies of the same base tensor, of which one would be idle."""
+        seen: dict[str, str] = {}
+        for index, part in enumerate(self.smallest().parts):
+            tensors = part.tensors(shape).items()
+            copies = [name for name, tensor in tensors if tensor.initialiser.kind == "base"]
+            taken = next((name for name in copies if name in seen), None)
+            if taken is not None:
+                detail = f"{seen[taken]} trains {taken} already; leave {part.name} out."
+                yield Problem(f"/method/parts/{index}/name", "parts_overlap", detail)
+            seen |= {name: str(part.name) for name in copies}

@@ -1,0 +1,73 @@
+"""Where an unfinished job goes on after its worker is gone: its last saved training state."""
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import delete, func, insert, literal, select, update
+from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy.orm import Session
+
+from adaptlab_db.artifacts import ArtifactStore
+from adaptlab_db.tables import Job, MetricPoint, TrainingState
+from adaptlab_services.claims import Claim, SavedTraining
+
+
+def save(session: Session, claim: Claim, step: int, sha256: str) -> None:
+    """Keep a state in place of the job's earlier one, whose bytes are let go.
+
+    The caller has entered the fence of `claim` in this unit of work.
+    """
+    replaced = session.scalar(
+        select(TrainingState.artifact_sha256).where(TrainingState.job_id == claim.job_id)
+    )
+    row: dict[str, Any] = {"attempt": claim.attempt, "step": step, "artifact_sha256": sha256}
+    statement = upsert(TrainingState).values(job_id=claim.job_id, **row)
+    newer = row | {"saved_at": func.clock_timestamp()}
+    session.execute(statement.on_conflict_do_update(index_elements=["job_id"], set_=newer))
+    if replaced is not None and replaced != sha256:
+        ArtifactStore(session).discard(replaced)
+
+
+def take_over(session: Session, job_id: UUID, attempt: int) -> SavedTraining | None:
+    """The state from which a new attempt goes on, with the curves up to there made its own."""
+    state = session.execute(
+        select(TrainingState.attempt, TrainingState.step, TrainingState.artifact_sha256).where(
+            TrainingState.job_id == job_id
+        )
+    ).one_or_none()
+    if state is None:
+        return None
+    columns = ("job_id", "attempt", "name", "replicate", "step", "value")
+    earlier = select(
+        MetricPoint.job_id,
+        literal(attempt),
+        MetricPoint.name,
+        MetricPoint.replicate,
+        MetricPoint.step,
+        MetricPoint.value,
+    ).where(
+        MetricPoint.job_id == job_id,
+        MetricPoint.attempt == state.attempt,
+        MetricPoint.step <= state.step,
+    )
+    session.execute(insert(MetricPoint).from_select(columns, earlier))
+    session.execute(
+        update(Job)
+        .where(Job.id == job_id)
+        .values(step=state.step)
+        .execution_options(synchronize_session=False)
+    )
+    return SavedTraining(state.step, state.artifact_sha256)
+
+
+def forget(session: Session, job_ids: Sequence[UUID]) -> None:
+    """Let go of the states of jobs that have ended."""
+    gone = session.scalars(
+        delete(TrainingState)
+        .where(TrainingState.job_id.in_(job_ids))
+        .returning(TrainingState.artifact_sha256)
+        .execution_options(synchronize_session=False)
+    )
+    for sha256 in sorted(set(gone)):
+        ArtifactStore(session).discard(sha256)

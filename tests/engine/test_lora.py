@@ -1,0 +1,53 @@
+"""DoRA: where it starts, and the gradient that its paper defines."""
+
+import pytest
+import torch
+from tests.engine.making import (
+    SMALL_OF_EACH,
+    adaptation,
+    base_tensors,
+    items,
+    trainables,
+)
+
+from adaptlab.engine import grouped
+from adaptlab.engine.methods.lora import attach
+from adaptlab.engine.model import Model
+from adaptlab.methods.lora import Lora
+from adaptlab.shapes import ModelShape, Site
+
+
+@pytest.mark.parametrize("family", ["minigpt", "gpt2", "llama"])
+def test_dora_starts_from_the_base_also_at_a_tied_head(family: str):
+    knobs = {"name": "lora", "rank": 2, "dora": True, "sites": ["attn", "mlp", "unembed"]}
+    plan = adaptation(knobs, family=SMALL_OF_EACH[family], base_replicates=2)
+    base, made = base_tensors(plan, 2), items(plan)
+    model = Model(plan, base, trainables(plan, base).tensors)
+    found = model.logits(made.tokens, slice(None))
+    assert torch.allclose(found, model.base_logits(made.tokens, slice(None)), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("groups", [1, 3])
+def test_the_gradient_holds_the_row_lengths_fixed(groups: int):
+    generator = torch.Generator().manual_seed(1)
+
+    def random(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, dtype=torch.float64, generator=generator)
+
+    weight, x, wanted = random(groups, 4, 5), random(3, 2, 6, 5), random(3, 2, 6, 4)
+    parts = {"s.a": random(3, 2, 5), "s.b": random(3, 4, 2), "s.magnitude": random(3, 4)}
+    tensors = {name: tensor.requires_grad_() for name, tensor in parts.items()}
+    shape = ModelShape("none", 5, 1, 1, 5, 6, 4, {"s": Site("s", "linear", 5, 4)})
+    method = Lora(rank=2, alpha=3.0, sites=("s",), dora=True)
+    hook = attach(method, shape, tensors).products["s"]
+    found = hook(x, grouped.linear(x, weight, None), weight)
+    expected = torch.zeros_like(found)
+    for replicate in range(3):
+        a, b, magnitude = (tensors[f"s.{name}"][replicate] for name in ("a", "b", "magnitude"))
+        adapted = weight[replicate if groups > 1 else 0] + 1.5 * b @ a
+        lengths = torch.linalg.norm(adapted, dim=1).detach()
+        expected[replicate] = x[replicate] @ (adapted * (magnitude / lengths).unsqueeze(1)).T
+    assert torch.allclose(found, expected, rtol=0, atol=1e-12)
+    pairs = [torch.autograd.grad((y * wanted).sum(), tensors.values()) for y in (found, expected)]
+    for ours, theirs in zip(*pairs, strict=True):
+        assert torch.allclose(ours, theirs, rtol=0, atol=1e-11)

@@ -1,0 +1,122 @@
+"""A training that was broken off goes on as if nothing had happened, to the last bit."""
+
+from pathlib import Path
+
+import pytest
+from tests.engine.making import Remembering
+
+from adaptlab.engine.run import run
+from adaptlab.engine.training_state import read_state
+from adaptlab.errors import BadCheckpoint, TrainingStopped
+from adaptlab.resolve import resolve
+from adaptlab.results import (
+    CheckpointWritten,
+    Evaluated,
+    MetricPoint,
+    Metrics,
+    ReplicatesDecided,
+    TrainingSaved,
+)
+from adaptlab.spec import PretrainSpec, ResolvedSpec
+
+STEPS = 450  # curve points stand two steps apart, so that a break can fall between them
+
+
+def spec(**changes: object) -> ResolvedSpec:
+    document = {
+        "name": "tiny",
+        "family": {"name": "minigpt", "width": 8, "heads": 2},
+        "task": {"name": "sort_ascending", "length": 4, "alphabet": 5},
+        "training": {"steps": STEPS, "batch_size": 8},
+        "seeds": 2,
+        "evaluation": {"samples": 50},
+        **changes,
+    }
+    return resolve(PretrainSpec.model_validate(document), None)
+
+
+def points(observer: Remembering) -> list[MetricPoint]:
+    return [point for metrics in observer.of(Metrics) for point in metrics.points]
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Remembering:
+    observer = Remembering()
+    run(spec(), (), tmp_path_factory.mktemp("unbroken"), observer, "cpu")
+    return observer
+
+
+def broken_off(folder: Path, step: int, resume: Path | None = None) -> tuple[Remembering, Path]:
+    """A run that is saved and stopped after so many steps of its own."""
+    folder.mkdir()
+    observer = Remembering(stop_after=step, save_after=step)
+    with pytest.raises(TrainingStopped):
+        run(spec(), (), folder, observer, "cpu", resume)
+    (saved,) = observer.of(TrainingSaved)
+    return observer, saved.path
+
+
+@pytest.mark.parametrize("step", [1, 2, 15, 16, 17, 101, 448, 449])
+def test_weights_scores_and_curve_are_those_of_the_unbroken_run(
+    unbroken: Remembering, tmp_path: Path, step: int
+):
+    before, state = broken_off(tmp_path / "first", step)
+    after = Remembering()
+    run(spec(), (), tmp_path, after, "cpu", state)
+    for one, other in zip(unbroken.of(CheckpointWritten), after.of(CheckpointWritten), strict=True):
+        assert one.path.read_bytes() == other.path.read_bytes()
+    assert points(before) + points(after) == points(unbroken), "the curve has no seam"
+    assert after.of(ReplicatesDecided) == unbroken.of(ReplicatesDecided)
+    assert after.of(Evaluated) == unbroken.of(Evaluated)
+
+
+def test_dropout_goes_on_where_it_was(tmp_path: Path):
+    changes = {
+        "family": {"name": "minigpt", "width": 8, "heads": 2, "dropout": 0.3},
+        "training": {"steps": 40, "batch_size": 8},
+    }
+    whole, folder = Remembering(), tmp_path / "broken"
+    folder.mkdir()
+    run(spec(**changes), (), tmp_path, whole, "cpu")
+    broken = Remembering(stop_after=17, save_after=17)
+    with pytest.raises(TrainingStopped):
+        run(spec(**changes), (), folder, broken, "cpu")
+    after = Remembering()
+    run(spec(**changes), (), folder, after, "cpu", broken.of(TrainingSaved)[0].path)
+    assert points(broken) + points(after) == points(whole)
+    plain = Remembering()
+    run(spec(training=changes["training"]), (), folder, plain, "cpu")
+    assert points(plain) != points(whole), "dropout does something"
+
+
+def test_a_run_can_be_broken_off_twice(unbroken: Remembering, tmp_path: Path):
+    _, first = broken_off(tmp_path / "first", 100)
+    _, second = broken_off(tmp_path / "second", 33, first)
+    after = Remembering()
+    run(spec(), (), tmp_path, after, "cpu", second)
+    written = [checkpoint.path.read_bytes() for checkpoint in after.of(CheckpointWritten)]
+    assert written == [c.path.read_bytes() for c in unbroken.of(CheckpointWritten)]
+
+
+def test_the_state_of_another_spec_is_refused(tmp_path: Path):
+    _, state = broken_off(tmp_path / "first", 3)
+    other = spec(training={"steps": STEPS, "batch_size": 8, "learning_rate": 0.5})
+    with pytest.raises(BadCheckpoint, match="another spec"):
+        run(other, (), tmp_path, Remembering(), "cpu", state)
+
+
+def test_half_a_state_is_refused(tmp_path: Path):
+    _, state = broken_off(tmp_path / "first", 3)
+    half = tmp_path / "half.safetensors"
+    half.write_bytes(state.read_bytes()[: state.stat().st_size // 2])
+    with pytest.raises(BadCheckpoint, match="not a saved training state"):
+        run(spec(), (), tmp_path, Remembering(), "cpu", half)
+
+
+def test_a_state_is_read_as_it_was_written(tmp_path: Path):
+    from adaptlab.engine.plan import make_plan
+
+    _, state = broken_off(tmp_path / "first", 5)
+    plan = make_plan(spec(), "cpu")
+    scalars = plan.spec.budget.trainable_parameters
+    assert read_state(state, plan, scalars).step == 5

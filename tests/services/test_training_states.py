@@ -1,0 +1,101 @@
+"""A saved training state is kept once a job, handed to the next attempt, and let go at the end."""
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select
+from sqlalchemy.orm import Session, sessionmaker
+from tests.making import a_claim, a_job, a_ledger, metric_points
+
+from adaptlab.results import Metrics, TrainingSaved
+from adaptlab_db.tables import Artifact, Job, MetricPoint, TrainingState
+from adaptlab_services.claims import Claim, SavedTraining
+from adaptlab_services.errors import LeaseLost
+from adaptlab_services.leases import DatabaseLedger
+
+Sessions = sessionmaker[Session]
+
+
+@pytest.fixture
+def ledger(sessions: Sessions) -> DatabaseLedger:
+    return a_ledger(sessions)
+
+
+@pytest.fixture
+def claim(sessions: Sessions, ledger: DatabaseLedger) -> Claim:
+    with sessions.begin() as session:
+        a_job(session)
+    return a_claim(ledger)
+
+
+def save(ledger: DatabaseLedger, claim: Claim, step: int, content: bytes) -> str:
+    """Record points up to one step beyond a state, and the state."""
+    path = Path(f"training-{step}.safetensors")
+    sha256 = ledger.put_artifact(claim, [content]).sha256
+    points = Metrics(points=metric_points(range(1, step + 2)))
+    ledger.record(claim, [points, TrainingSaved(step=step, path=path)], {path: sha256})
+    return sha256
+
+
+def stored(sessions: Sessions) -> tuple[list[str], list[str]]:
+    """The digests of the states that are kept, and of all artifacts."""
+    with sessions.begin() as session:
+        states = session.scalars(select(TrainingState.artifact_sha256))
+        return list(states), list(session.scalars(select(Artifact.sha256)))
+
+
+def test_only_the_newest_state_of_a_job_is_kept(
+    sessions: Sessions, ledger: DatabaseLedger, claim: Claim
+):
+    save(ledger, claim, 5, b"five")
+    newest = save(ledger, claim, 9, b"nine")
+    assert stored(sessions) == ([newest], [newest]), "the bytes of the older one are let go"
+
+
+def test_the_next_attempt_goes_on_from_it_with_the_curve_up_to_there(
+    sessions: Sessions, ledger: DatabaseLedger, claim: Claim
+):
+    assert claim.resume is None
+    sha256 = save(ledger, claim, 5, b"five")
+    ledger.release(claim, "preempted")
+    again = a_claim(ledger)
+    assert again.attempt == 2
+    assert again.resume == SavedTraining(5, sha256)
+    assert b"".join(ledger.fetch_artifact(sha256)) == b"five"
+    with sessions.begin() as session:
+        steps = select(MetricPoint.step).where(MetricPoint.attempt == 2).order_by(MetricPoint.step)
+        assert list(session.scalars(steps)) == [1, 2, 3, 4, 5], "not the sixth, which comes again"
+        assert session.scalar(select(Job.step)) == 5
+
+
+def test_a_state_from_a_lost_lease_is_refused(
+    sessions: Sessions, ledger: DatabaseLedger, claim: Claim
+):
+    kept = save(ledger, claim, 5, b"five")
+    ledger.release(claim, "preempted")
+    a_claim(ledger)
+    path = Path("stale.safetensors")
+    with pytest.raises(LeaseLost):
+        ledger.record(claim, [TrainingSaved(step=7, path=path)], {path: kept})
+    with sessions.begin() as session:
+        assert session.scalar(select(TrainingState.step)) == 5
+
+
+@pytest.mark.parametrize("end", ["finish", "fail", "stopped"])
+def test_a_job_that_has_ended_keeps_no_state(
+    sessions: Sessions, ledger: DatabaseLedger, claim: Claim, end: str
+):
+    save(ledger, claim, 5, b"five")
+    if end == "fail":
+        ledger.fail(claim, "diverged", "the loss is gone", retry=False)
+    else:
+        getattr(ledger, end)(claim)
+    assert stored(sessions) == ([], [])
+
+
+def test_a_state_outlives_a_failure_that_is_tried_again(
+    sessions: Sessions, ledger: DatabaseLedger, claim: Claim
+):
+    sha256 = save(ledger, claim, 5, b"five")
+    ledger.fail(claim, "system_error", "the trainer died", retry=True)
+    assert stored(sessions) == ([sha256], [sha256])
