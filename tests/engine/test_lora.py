@@ -48,6 +48,7 @@ def test_the_gradient_holds_the_row_lengths_fixed(groups: int):
         lengths = torch.linalg.norm(adapted, dim=1).detach()
         expected[replicate] = x[replicate] @ (adapted * (magnitude / lengths).unsqueeze(1)).T
     assert torch.allclose(found, expected, rtol=0, atol=1e-12)
-    pairs = [torch.autograd.grad((y * wanted).sum(), tensors.values()) for y in (found, expected)]
+    trained = list(tensors.values())
+    pairs = [torch.autograd.grad((y * wanted).sum(), trained) for y in (found, expected)]
     for ours, theirs in zip(*pairs, strict=True):
         assert torch.allclose(ours, theirs, rtol=0, atol=1e-11)
