@@ -32,7 +32,8 @@ from torch.nn import functional
 from adaptlab.budget import budget_vector, solve, trainable_parameters
 from adaptlab.engine.capture import Recorder
 from adaptlab.engine.checkpoint import read_tensors, write_checkpoint
-from adaptlab.engine.digits import target_rows
+from adaptlab.engine.digits import make_items, target_rows
+from adaptlab.engine.grouped import lifted
 from adaptlab.engine.model import Model
 from adaptlab.engine.plugins import ENGINE_FAMILIES, ENGINE_FOLDS, ENGINE_METHODS, ENGINE_TASKS
 from adaptlab.engine.train import Training
@@ -249,3 +250,23 @@ def test_in_one_layer_a_prefix_row_is_a_virtual_token(family: str):
     expected = Model(prompt, base, trained).logits(made.tokens, slice(None))
     found = Model(prefix, base, rows).logits(made.tokens, slice(None))
     assert torch.allclose(found, expected, rtol=0, atol=1e-12)
+
+
+@every_pair
+@pytest.mark.parametrize("groups", [1, 2])
+def test_shared_items_give_what_repeated_items_give(name: str, family: str, groups: int):
+    plan = adaptation(
+        configured(name), family=SMALL_OF_EACH[family], base_replicates=2, tuning={"trials": 3}
+    )
+    base = base_tensors(plan, groups)
+    model = Model(plan, base, perturbed(plan, trainables(plan, base).tensors))
+    made = make_items(plan.task, "train", plan.seeds, 0, 3)
+    for rows in (slice(None), target_rows(plan.task)):
+        shared = lifted(model.logits(made.tokens, rows), plan.replicates)
+        repeated = lifted(model.logits(lifted(made.tokens, plan.replicates), rows), plan.replicates)
+        assert torch.allclose(shared, repeated, rtol=0, atol=1e-12)
+    one = lifted(model.logits(made.tokens[:1], slice(None)), plan.replicates)
+    several = lifted(made.tokens[:1], plan.replicates)
+    assert torch.allclose(
+        one, lifted(model.logits(several, slice(None)), plan.replicates), rtol=0, atol=1e-12
+    )

@@ -35,6 +35,9 @@ class Attachments:
 
     `suffixes` are learned rows like `attention_inputs` that stand after the question: content
     sees them from the position `answer_start` on, the one that produces the first answer token.
+
+    `replicates` is R, which activations that replicates share so far may fall short of; hooks get
+    theirs with all R.
     """
 
     weights: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
@@ -49,6 +52,7 @@ class Attachments:
     prompt: Tensor | None = None
     suffixes: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
     answer_start: int = 0
+    replicates: int = 1
 
 
 NOTHING_ATTACHED = Attachments()

@@ -89,7 +89,7 @@ def decode(
     x = grouped.embedding(tokens, adapted["embed.weight"])
     if "positions.weight" in adapted:
         places = adapted["positions.weight"][:, decoder.pads :]
-        x = x + grouped.positions(places, replicates, length)
+        x = grouped.plus(x, grouped.positions(places, replicates, length))
     rotary = None
     if decoder.frequencies is not None:
         before = _longest_learned(attachments)
@@ -180,7 +180,7 @@ class _Model:
         attended = self.linear(f"{name}.attn.o", self.attend(layer, stream, learned))
         length = 0 if stream.rows is None else stream.x.shape[2]
         attended = self.dropped(f"{name}.attn", attended, length, rows)
-        x = stream.x[:, :, rows] + self.hooked(f"{name}.attn", source, attended)
+        x = grouped.plus(stream.x[:, :, rows], self.hooked(f"{name}.attn", source, attended))
         return self.after_mlp(layer, x, length, rows)
 
     def after_mlp(self, layer: int, x: Tensor, length: int, rows: slice) -> Tensor:
@@ -189,7 +189,7 @@ class _Model:
         normal = self.norm(f"{name}.norm", x)
         hidden = self.decoder.hidden(lambda part: self.linear(f"{name}.{part}", normal))
         hidden = self.dropped(name, self.linear(f"{name}.down", hidden), length, rows)
-        return x + self.hooked(name, normal, hidden)
+        return grouped.plus(x, self.hooked(name, normal, hidden))
 
     def dropped(self, name: str, x: Tensor, length: int, rows: slice) -> Tensor:
         """The rows x [R, B, ..., Q, C] of `length` positions after dropout.
@@ -215,23 +215,25 @@ class _Model:
             kept = self.dropped(f"{name}.pattern", pattern, length, rows)
             mixed = _by_group(kept, values)
         else:
-            learned_keys = torch.cat([k for k, _ in learned], -2)
-            learned_values = torch.cat([v for _, v in learned], -2)
+            learned_keys = _joined([k for k, _ in learned], -2)
+            learned_values = _joined([v for _, v in learned], -2)
             learned_scores = _by_group(queries, learned_keys.transpose(-1, -2))  # R, B, H, Q, P
             if stream.rows is not None:
                 learned_scores = self.unless_ahead(layer, learned_scores, keys.shape[-2], rows)
-            pattern = torch.cat([learned_scores, scores], -1).softmax(-1)
+            pattern = _joined([learned_scores, scores], -1).softmax(-1)
             kept = self.dropped(f"{name}.pattern", pattern, length, rows)
             count = learned_keys.shape[-2]
             mixed = _by_group(kept[..., :count], learned_values)
-            mixed = mixed + _by_group(kept[..., count:], values)
+            mixed = grouped.plus(mixed, _by_group(kept[..., count:], values))
         gathered = mixed.transpose(2, 3).flatten(-2)
         if stream.rows is None:
             return gathered
         if self.recorder is not None:
             self.recorder.record(layer, pattern, scores.softmax(-1))
         mix = self.attachments.mixes.get(f"{name}.mix")
-        return gathered if mix is None else mix(gathered, rows)
+        if mix is None:
+            return gathered
+        return mix(grouped.lifted(gathered, self.attachments.replicates), rows)
 
     def learned_keys_values(self, layer: int, prompt: int) -> list[KeysValues]:
         """The keys and values that the method adds, before a prompt of so many virtual tokens."""
@@ -311,8 +313,25 @@ def _for_samples(pairs: list[KeysValues], x: Tensor) -> list[KeysValues]:
     return [(keys.expand(sizes), values.expand(sizes)) for keys, values in pairs]
 
 
+def _joined(parts: list[Tensor], axis: int) -> Tensor:
+    """The parts [A, ...] one after the other along an axis, for as many replicates as any has."""
+    most = max(len(part) for part in parts)
+    return torch.cat([grouped.lifted(part, most) for part in parts], axis)
+
+
 def _by_group(left: Tensor, right: Tensor) -> Tensor:
-    """The products of left [R, B, H, Q, N] with right [R, B, K, N, M], of K heads that H share."""
+    """The products of left [R, B, H, Q, N] with right [R, B, K, N, M], of K heads that H share.
+
+    Where one side is shared by replicates, theirs stand side by side in one product.
+    """
+    if len(left) > len(right):
+        rows = left.unflatten(0, (len(right), -1)).movedim(1, 3)  # A, B, H, R/A, Q, N
+        found = _by_group(rows.flatten(3, 4), right).unflatten(3, rows.shape[3:5])
+        return found.movedim(3, 1).flatten(0, 1)
+    if len(right) > len(left):
+        columns = right.unflatten(0, (len(left), -1)).movedim(1, -2)  # A, B, K, N, R/A, M
+        found = _by_group(left, columns.flatten(-2)).unflatten(-1, columns.shape[-2:])
+        return found.movedim(-2, 1).flatten(0, 1)
     heads, groups, count = left.shape[2], right.shape[2], left.shape[3]
     if heads == groups:
         return left @ right

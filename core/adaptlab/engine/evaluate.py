@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from adaptlab.engine.digits import make_items, target_rows
+from adaptlab.engine.grouped import lifted
 from adaptlab.engine.model import Model
 from adaptlab.results import Split
 from adaptlab.task import DigitTask
@@ -26,7 +27,6 @@ def outcomes(model: Model, task: DigitTask, split: Split, samples: int, replicat
     parts: list[Tensor] = []
     for first in range(0, samples, at_once):
         items = make_items(task, split, seeds, first, min(at_once, samples - first))
-        tokens = items.tokens.expand(replicates, -1, -1).contiguous()
-        answers = model.logits(tokens, rows).argmax(-1)  # R, B, M
-        parts.append((answers == items.targets).all(-1))
+        answers = model.logits(items.tokens, rows).argmax(-1)  # R, B, M
+        parts.append(lifted((answers == items.targets).all(-1), replicates))
     return torch.cat(parts, 1)

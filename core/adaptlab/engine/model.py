@@ -43,11 +43,14 @@ class Model:
     ) -> Tensor:
         """Logits [R, B, rows, V] for tokens [R, B, T], with the adaptation attached.
 
+        Tokens [A, B, T] that each R/A consecutive replicates share give the same logits for less;
+        where nothing depends on the replicate, the logits are shared as well.
         The answer is taken to start with the first of `rows`, or where the plan's own task has it
         when all rows are asked for.
         """
         start = target_rows(self.plan.task).start if rows.start is None else rows.start
-        attached = replace(self.attachments, answer_start=start)
+        replicates = max((len(tensor) for tensor in self.trained.values()), default=1)
+        attached = replace(self.attachments, answer_start=start, replicates=replicates)
         return self._forward(tokens, attached, rows, recorder, training)
 
     def kept(self) -> Self:

@@ -13,6 +13,7 @@ from torch.nn import functional
 from adaptlab.engine.allocate import Trainables
 from adaptlab.engine.digits import Items, make_items, target_rows
 from adaptlab.engine.dropout import training_step
+from adaptlab.engine.grouped import lifted
 from adaptlab.engine.model import Model
 from adaptlab.engine.observer import Observer
 from adaptlab.engine.optim import AdamW, schedule_factor
@@ -153,7 +154,7 @@ class Training:
 
 
 def batches(plan: Plan, first: int = 0) -> Iterator[Items]:
-    """The items of every step from `first` on for every replicate; trials of a seed see the same.
+    """The items of every step from `first` on, [S, B, ...]; the trials of a seed see the same.
 
     Items of several steps are made at once, because making few costs as much as making many.
     """
@@ -165,16 +166,13 @@ def batches(plan: Plan, first: int = 0) -> Iterator[Items]:
         for tokens, targets in zip(
             items.tokens.split(size, 1), items.targets.split(size, 1), strict=True
         ):
-            yield Items(
-                tokens.repeat_interleave(plan.trials, 0), targets.repeat_interleave(plan.trials, 0)
-            )
+            yield Items(tokens, targets)
 
 
 def losses(plan: Plan, model: Model, items: Items, step: int) -> Tensor:
     """The mean cross-entropy over answer tokens at a step of training, for every replicate, [R]."""
     at = training_step(plan, step)
     logits = model.logits(items.tokens, target_rows(plan.task), training=at)
-    found = functional.cross_entropy(
-        logits.flatten(0, 2), items.targets.flatten(), reduction="none"
-    )
+    logits, targets = (lifted(part, plan.replicates) for part in (logits, items.targets))
+    found = functional.cross_entropy(logits.flatten(0, 2), targets.flatten(), reduction="none")
     return found.view(plan.replicates, -1).mean(1)

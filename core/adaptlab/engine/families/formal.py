@@ -32,6 +32,8 @@ def forward(
     training: TrainingStep | None = None,
 ) -> Tensor:
     """Logits [R, B, rows, V] for tokens [R, B, T]; this family has no dropout."""
+    groups = (len(weight) for weight in weights.values())
+    tokens = grouped.lifted(tokens, max((attachments.replicates, *groups)))
     prompt = attachments.prompt
     virtual = 0 if prompt is None else prompt.shape[1]
     model = _Model(
