@@ -211,6 +211,7 @@ def _training(
         weight_decay=automatic_decay if decay == AUTO else decay,
         gradient_clip=training.gradient_clip,
         precision=training.precision,
+        validations=training.validations,
     )
 
 

@@ -61,7 +61,10 @@ Budget = Annotated[
 
 
 class TrainingSpec(Value):
-    """The steps of gradient descent, the same for every replicate of a job."""
+    """The steps of gradient descent, the same for every replicate of a job.
+
+    `validations` is how often on the way the validation split is scored, at even distances.
+    """
 
     steps: int = Field(default=2000, ge=1, le=1_000_000)
     batch_size: int = Field(default=64, ge=1, le=4096)
@@ -71,6 +74,7 @@ class TrainingSpec(Value):
     weight_decay: Annotated[float, Field(ge=0, le=10)] | Auto = AUTO
     gradient_clip: float = Field(default=1.0, gt=0, le=1e6)
     precision: Literal["float32", "float64"] = "float32"
+    validations: int = Field(default=10, ge=0, le=1000)
 
 
 class TuningSpec(Value):
@@ -159,6 +163,7 @@ class ResolvedTraining(Value):
     weight_decay: float
     gradient_clip: float
     precision: Literal["float32", "float64"]
+    validations: int = 0
 
 
 class ResolvedSpec(Value):

@@ -8,13 +8,16 @@ import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
+from safetensors.torch import load_file
 from tests.engine.making import Remembering, adaptation, base_tensors, perturbed, trainables
 
 from adaptlab.engine.allocate import Trainables
+from adaptlab.engine.checkpoint import read_bases
 from adaptlab.engine.digits import make_items, target_rows
 from adaptlab.engine.evaluate import ITEM_SEED, outcomes
 from adaptlab.engine.model import Model
 from adaptlab.engine.optim import AdamW, schedule_factor
+from adaptlab.engine.plan import make_plan
 from adaptlab.engine.run import run
 from adaptlab.errors import InvalidSpec, TrainingDiverged, TrainingStopped
 from adaptlab.resolve import BaseModelFacts, resolve, spec_digest
@@ -233,3 +236,28 @@ def test_the_same_spec_gives_the_same_weights(pretrained, tmp_path: Path):
         run(resolve(adapting("lora", budget=200), facts), bases, folder, observer, "cpu")
         contents.append(observer.of(CheckpointWritten)[0].path.read_bytes())
     assert contents[0] == contents[1]
+
+
+def test_the_validation_split_is_scored_on_the_way(pretrained, tmp_path: Path):
+    facts, bases = pretrained
+    training = {"steps": 20, "batch_size": 16, "validations": 3}
+    spec = adapting("lora", budget=200, training=training, tuning={"validation_samples": 40})
+    observer = Remembering()
+    resolved = resolve(spec, facts)
+    run(resolved, bases, tmp_path, observer, "cpu")
+    points = [point for metrics in observer.of(Metrics) for point in metrics.points]
+    scored = {(p.name, p.step) for p in points if p.name.startswith("validation")}
+    assert scored == {
+        (f"validation_{what}", step) for what in ("loss", "accuracy") for step in (7, 14, 20)
+    }
+    # the last one is of the finished weights, so it can be had from the checkpoints as well
+    plan = make_plan(resolved, "cpu")
+    trained = [load_file(written.path) for written in observer.of(CheckpointWritten)]
+    model = Model(
+        plan,
+        read_bases(bases, plan.shape, plan.device, plan.dtype),
+        {name: torch.stack([tensors[name] for tensors in trained]) for name in trained[0]},
+    )
+    right = outcomes(model, plan.task, "validation", 40, 2).double().mean(1).tolist()
+    last = [p.value for p in points if (p.name, p.step) == ("validation_accuracy", 20)]
+    assert last == right

@@ -4,8 +4,11 @@ Greedy generation answers an item rightly exactly when, fed the right answer so 
 ranks the right token first at every answer position: one forward pass scores all of them.
 """
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from adaptlab.engine.digits import make_items, target_rows
 from adaptlab.engine.grouped import lifted
@@ -21,12 +24,34 @@ ITEM_SEED = 0
 @torch.no_grad()
 def outcomes(model: Model, task: DigitTask, split: Split, samples: int, replicates: int) -> Tensor:
     """Which of the first `samples` items of a split are right, as bool [R, samples]."""
+    parts = [
+        lifted((logits.argmax(-1) == targets).all(-1), replicates)
+        for logits, targets in _answers(model, task, split, samples, replicates)
+    ]
+    return torch.cat(parts, 1)
+
+
+@torch.no_grad()
+def validation(
+    model: Model, task: DigitTask, samples: int, replicates: int
+) -> tuple[Tensor, Tensor]:
+    """The mean cross-entropy over answer tokens and the accuracy on validation items, [R] each."""
+    loss = torch.zeros(replicates, dtype=torch.float64, device=model.plan.device)
+    right = torch.zeros_like(loss)
+    for logits, targets in _answers(model, task, "validation", samples, replicates):
+        right += lifted((logits.argmax(-1) == targets).all(-1), replicates).sum(1)
+        wanted = targets.expand(len(logits), -1, -1).flatten()
+        found = functional.cross_entropy(logits.flatten(0, 2), wanted, reduction="none")
+        loss += lifted(found.view(len(logits), -1), replicates).sum(1)
+    return loss / (samples * task.target_length()), right / samples
+
+
+def _answers(
+    model: Model, task: DigitTask, split: Split, samples: int, replicates: int
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Logits [A, B, M, V] and targets [1, B, M] for the items of a split, part by part."""
     at_once = max(1, TOKENS_AT_ONCE // (replicates * task.sequence_length()))
-    rows = target_rows(task)
     seeds = torch.tensor([ITEM_SEED], device=model.plan.device)
-    parts: list[Tensor] = []
     for first in range(0, samples, at_once):
         items = make_items(task, split, seeds, first, min(at_once, samples - first))
-        answers = model.logits(items.tokens, rows).argmax(-1)  # R, B, M
-        parts.append(lifted((answers == items.targets).all(-1), replicates))
-    return torch.cat(parts, 1)
+        yield model.logits(items.tokens, target_rows(task)), items.targets

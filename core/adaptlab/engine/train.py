@@ -13,6 +13,7 @@ from torch.nn import functional
 from adaptlab.engine.allocate import Trainables
 from adaptlab.engine.digits import Items, make_items, target_rows
 from adaptlab.engine.dropout import training_step
+from adaptlab.engine.evaluate import validation
 from adaptlab.engine.grouped import lifted
 from adaptlab.engine.model import Model
 from adaptlab.engine.observer import Observer
@@ -24,6 +25,7 @@ from adaptlab.results import MetricPoint, Metrics, Progress, TrainingSaved
 
 CURVE_POINTS = 200
 STEPS_OF_DATA = 16
+VALIDATION_SAMPLES = 256
 
 
 @dataclass
@@ -62,6 +64,8 @@ class Training:
         self._window = torch.zeros(plan.replicates, dtype=torch.float64, device=plan.device)
         self._counted = 0
         self._step = 0
+        count = training.validations
+        self._validated = {-(-training.steps * part // count) for part in range(1, count + 1)}
 
     def run(self, scratch: Path) -> TrainingOutcome:
         """Train to the last step, if there is anything to train; states are saved in `scratch`.
@@ -102,6 +106,8 @@ class Training:
         every = max(1, training.steps // CURVE_POINTS)
         if self._step == 1 or self._step % every == 0 or self._step == training.steps:
             self._close_window()
+        if self._step in self._validated:
+            self._validate()
 
     def _close_window(self) -> None:
         """Report the mean losses since the last point, and mark the replicates that diverged."""
@@ -128,6 +134,18 @@ class Training:
                 f"The loss of every replicate stopped being finite by step {self._step}; "
                 "lower the learning rate or the weight decay."
             )
+
+    def _validate(self) -> None:
+        """Report loss and accuracy on validation items, of the replicates that go on."""
+        samples = min(VALIDATION_SAMPLES, self._plan.spec.validation_samples)
+        found = validation(self._model, self._plan.task, samples, self._plan.replicates)
+        points = [
+            MetricPoint(replicate=replicate, name=name, step=self._step, value=value)
+            for name, values in zip(("validation_loss", "validation_accuracy"), found, strict=True)
+            for replicate, value in enumerate(values.tolist())
+            if not self.outcome.diverged[replicate] and math.isfinite(value)
+        ]
+        self._observer.emit(Metrics(points=tuple(points)))
 
     def _obey(self, scratch: Path) -> None:
         command = self._observer.command()

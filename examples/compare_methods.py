@@ -1,0 +1,52 @@
+"""Compare methods at one budget: python examples/compare_methods.py BASE_MODEL TASK BUDGET.
+
+Asks the server what every method becomes within the budget, trains those that fit with the same
+number of trials, and prints what came out. After `make demo`, for example:
+
+    .venv/bin/python examples/compare_methods.py sort-asc-1l sort_descending 960
+"""
+
+import sys
+
+from adaptlab.statistics import seed_interval
+from adaptlab_client import Client
+
+TRIALS, STEPS = 4, 400
+
+
+def main(base_model: str, task: str, budget: int) -> None:
+    """Submit one job for every method that fits, wait for all, print them best first."""
+    with Client() as client:
+        solved = client.budgets.solve(budget, base_model=base_model).data
+        for method in solved:
+            if not method.feasible:
+                nearest = ", ".join(f"{count:,}" for count in method.nearest)
+                print(f"{method.name} does not fit; the nearest budgets are {nearest}")
+        jobs = {
+            method.name: client.jobs.submit(
+                {
+                    "kind": "adapt",
+                    "base_model": base_model,
+                    "task": task,
+                    "method": method.name,
+                    "budget": budget,
+                    "training": {"steps": STEPS},
+                    "tuning": {"trials": TRIALS},
+                }
+            )
+            for method in solved
+            if method.feasible
+        }
+        scores = {}
+        for name, job in jobs.items():
+            if client.jobs.wait(job.id).succeeded:
+                found = client.jobs.evaluations(job.id)
+                scores[name] = seed_interval([e.correct for e in found], [e.total for e in found])
+        for name, score in sorted(scores.items(), key=lambda entry: -entry[1].mean):
+            used = jobs[name].budget
+            count = 0 if used is None else used.trainable_parameters
+            print(f"{name:20} {count:8,} {score.mean:6.1%} ({score.low:.1%} to {score.high:.1%})")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))
