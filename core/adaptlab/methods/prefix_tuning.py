@@ -4,12 +4,11 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from adaptlab.errors import Problem
-from adaptlab.method import METHODS, AttentionClaim, Method
+from adaptlab.learned_positions import LearnedPositions
+from adaptlab.method import METHODS, Method
 from adaptlab.shapes import Initialiser, ModelShape, TensorShape
-from adaptlab.values import AUTO, Auto, Value
+from adaptlab.values import Value
 
-LARGEST_PREFIX = 4096
 MLP = "reparameterisation"
 
 
@@ -20,7 +19,7 @@ class Reparameterisation(Value):
 
 
 @METHODS.register("prefix_tuning")
-class PrefixTuning(Method):
+class PrefixTuning(LearnedPositions):
     """Learn a prefix for every layer's attention.
 
     With `side: input` the prefix rows pass through the layer's own norm, W_K and W_V, as in the
@@ -36,15 +35,9 @@ class PrefixTuning(Method):
     summary: ClassVar[str] = "Every layer attends to learned positions before the content."
     formula: ClassVar[str] = "tᵢ = αᵢ W_V s + (1 - αᵢ) tᵢ(base), relative attention unchanged"
     reference: ClassVar[str] = "Li, Liang (ACL 2021); Petrov, Torr, Bibi (ICLR 2024), equation 7"
-    first_layer_attention: ClassVar[AttentionClaim] = "cannot_change"
-    size_knob: ClassVar[str | None] = "length"
-    default_learning_rate: ClassVar[float] = 1e-2
-    learning_rate_range: ClassVar[tuple[float, float]] = (1e-3, 1e-1)
 
     name: Literal["prefix_tuning"] = "prefix_tuning"
-    length: int | Auto = Field(default=AUTO)
     side: Literal["input", "key_value"] = "input"
-    initial_scale: float = Field(default=1.0, gt=0, le=100)
     reparameterisation: Reparameterisation | None = None
 
     def tensors(self, shape: ModelShape) -> dict[str, TensorShape]:
@@ -81,30 +74,3 @@ class PrefixTuning(Method):
             f"{MLP}.up.weight": TensorShape((outputs, hidden), uniform),
             f"{MLP}.up.bias": TensorShape((outputs,), zeros, decays=False),
         }
-
-    def largest_size(self, shape: ModelShape) -> int:
-        return LARGEST_PREFIX
-
-    def problems(self, shape: ModelShape) -> tuple[Problem, ...]:
-        return length_problems(self.length, self.largest_size(shape))
-
-    def extra_context_tokens(self) -> int:
-        assert isinstance(self.length, int)
-        return self.length
-
-    def extra_flops_per_token(self, shape: ModelShape) -> int:
-        return 4 * self.extra_context_tokens() * shape.width * shape.layers
-
-
-def length_problems(length: int | Auto, limit: int) -> tuple[Problem, ...]:
-    """The fault of a number of virtual tokens outside 1 to `limit`, if there is one."""
-    if not isinstance(length, int) or 1 <= length <= limit:
-        return ()
-    return (
-        Problem(
-            pointer="/method/length",
-            code="length_out_of_range",
-            detail=f"The length {length} is outside 1 to {limit}.",
-            nearest=(min(max(length, 1), limit),),
-        ),
-    )
