@@ -227,6 +227,8 @@ def a_replicate(replicate: int = 0, **changes: Any) -> results.ReplicateResult:
             "seed": replicate,
             "trial": 0,
             "learning_rate": 0.01,
+            "weight_decay": 0.0,
+            "initial_scale": 1.0,
             "status": "completed",
             "selected": True,
             "final_loss": 0.25,

@@ -20,6 +20,7 @@ from adaptlab.spec import (
     ResolvedSpec,
     ResolvedTraining,
     TrainingSpec,
+    Trial,
 )
 from adaptlab.task import TASKS, Task
 from adaptlab.validation import validation_problems
@@ -201,14 +202,14 @@ def _check_fits(task: Task, evaluated: tuple[Task, ...], shape: ModelShape) -> N
 def _training(
     training: TrainingSpec, automatic_rates: tuple[float, ...], automatic_decay: float
 ) -> ResolvedTraining:
-    rate, decay = training.learning_rate, training.weight_decay
+    rates = automatic_rates if training.learning_rate == AUTO else (training.learning_rate,)
+    decay = automatic_decay if training.weight_decay == AUTO else training.weight_decay
     return ResolvedTraining(
         steps=training.steps,
         batch_size=training.batch_size,
-        learning_rates=automatic_rates if rate == AUTO else (rate,),
+        trials=tuple(Trial(learning_rate=rate, weight_decay=decay) for rate in rates),
         schedule=training.schedule,
         warmup_fraction=training.warmup_fraction,
-        weight_decay=automatic_decay if decay == AUTO else decay,
         gradient_clip=training.gradient_clip,
         precision=training.precision,
         validations=training.validations,

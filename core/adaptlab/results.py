@@ -44,6 +44,8 @@ class ReplicateResult(Value):
     seed: int
     trial: int
     learning_rate: float
+    weight_decay: float
+    initial_scale: float
     status: ReplicateStatus
     selected: bool
     final_loss: float | None
@@ -54,13 +56,15 @@ class ReplicateResult(Value):
 class Evaluation(Value):
     """Exact-match scores of one replicate on one task; `outcomes` packs one bit an item.
 
-    Bits are packed as by `numpy.packbits` (big-endian), written as hexadecimal.
+    `attached` is false for a score of the base model on its own. Bits are packed as by
+    `numpy.packbits` (big-endian), written as hexadecimal.
     """
 
     replicate: int
     seed: int
     task: dict[str, object]
     split: Split
+    attached: bool = True
     correct: int
     total: int
     outcomes: str
@@ -117,6 +121,27 @@ class Checkpoint(Value):
     kind: Literal["base_model", "adapter"]
     parameters: int
     tensors: dict[str, tuple[int, ...]]
+
+
+class Usage(Value):
+    """What a run took: seconds of its phases and the largest memory of its process.
+
+    `peak_memory_bytes` is that of the device's allocator on a GPU and of the process on a CPU;
+    `base_memory_bytes` is what the process held before the run.
+    """
+
+    training_seconds: float
+    training_steps: int
+    evaluation_seconds: float
+    peak_memory_bytes: int
+    base_memory_bytes: int
+
+
+class Finished(Value):
+    """The last event of a run that came to its end."""
+
+    event: Literal["finished"] = "finished"
+    usage: Usage
 
 
 class Started(Value):
@@ -189,6 +214,7 @@ Event = Annotated[
     | ReplicatesDecided
     | Evaluated
     | AttentionCaptured
-    | CheckpointWritten,
+    | CheckpointWritten
+    | Finished,
     Field(discriminator="event"),
 ]

@@ -7,7 +7,7 @@ from pydantic import BeforeValidator, ConfigDict, Field
 from adaptlab.budget import BudgetVector
 from adaptlab.values import AUTO, Auto, Name, Value
 
-SPEC_VERSION = 1
+SPEC_VERSION = 2
 LARGEST_SEED = 2**31 - 1
 
 Seed = Annotated[int, Field(ge=0, le=LARGEST_SEED)]
@@ -60,6 +60,10 @@ Budget = Annotated[
 ]
 
 
+Precision = Literal["float32", "float64", "bfloat16"]
+"""Of the arithmetic; with bfloat16 the weights and the optimiser's state stay float32."""
+
+
 class TrainingSpec(Value):
     """The steps of gradient descent, the same for every replicate of a job.
 
@@ -73,7 +77,7 @@ class TrainingSpec(Value):
     warmup_fraction: float = Field(default=0.05, ge=0, le=1)
     weight_decay: Annotated[float, Field(ge=0, le=10)] | Auto = AUTO
     gradient_clip: float = Field(default=1.0, gt=0, le=1e6)
-    precision: Literal["float32", "float64"] = "float32"
+    precision: Precision = "float32"
     validations: int = Field(default=10, ge=0, le=1000)
 
 
@@ -152,18 +156,33 @@ class AdaptSpec(Value):
 JobSpec = Annotated[PretrainSpec | AdaptSpec, Field(discriminator="kind")]
 
 
+class Trial(Value):
+    """What one trial of a seed is trained with.
+
+    `initial_scale` multiplies the random initial values of the method's tensors.
+    """
+
+    learning_rate: float
+    weight_decay: float
+    initial_scale: float = 1.0
+
+
 class ResolvedTraining(Value):
-    """Training with every `auto` decided; `learning_rates` holds one rate per trial."""
+    """Training with every `auto` decided; every seed is trained once with each of `trials`."""
 
     steps: int
     batch_size: int
-    learning_rates: tuple[float, ...]
+    trials: tuple[Trial, ...]
     schedule: Literal["cosine", "constant"]
     warmup_fraction: float
-    weight_decay: float
     gradient_clip: float
-    precision: Literal["float32", "float64"]
+    precision: Precision
     validations: int = 0
+
+    @property
+    def learning_rates(self) -> tuple[float, ...]:
+        """The peak learning rate of every trial."""
+        return tuple(trial.learning_rate for trial in self.trials)
 
 
 class ResolvedSpec(Value):

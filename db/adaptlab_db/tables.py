@@ -21,6 +21,7 @@ from sqlalchemy import (
     UniqueConstraint,
     func,
     text,
+    true,
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
@@ -242,6 +243,7 @@ class Attempt(Table):
     reason: Mapped[str | None]
     error: Mapped[str | None]
     environment: Mapped[Json | None]
+    usage: Mapped[Json | None]
 
 
 class Replicate(Table):
@@ -260,6 +262,8 @@ class Replicate(Table):
     seed: Mapped[int] = mapped_column(BigInteger)
     trial: Mapped[int]
     learning_rate: Mapped[float]
+    weight_decay: Mapped[float]
+    initial_scale: Mapped[float]
     status: Mapped[str]
     selected: Mapped[bool] = mapped_column(Boolean)
     final_loss: Mapped[float | None]
@@ -286,14 +290,14 @@ class MetricPoint(Table):
 
 
 class Evaluation(Table):
-    """The score of one replicate on one task and split, with one bit an item."""
+    """The score of one replicate on one task and split; the base's own where not `attached`."""
 
     __tablename__ = "evaluations"
     __table_args__ = (
         ForeignKeyConstraint(
             ["job_id", "attempt"], ["attempts.job_id", "attempts.attempt"], ondelete="CASCADE"
         ),
-        UniqueConstraint("job_id", "attempt", "replicate", "split", "task"),
+        UniqueConstraint("job_id", "attempt", "replicate", "split", "attached", "task"),
         CheckConstraint("total > 0 AND correct BETWEEN 0 AND total", name="score"),
         Index("ix_evaluations_score", "task_name", text("(correct::float8 / total) DESC")),
     )
@@ -306,6 +310,7 @@ class Evaluation(Table):
     task_name: Mapped[str]
     task: Mapped[Json]
     split: Mapped[str]
+    attached: Mapped[bool] = mapped_column(Boolean, server_default=true())
     correct: Mapped[int]
     total: Mapped[int]
 

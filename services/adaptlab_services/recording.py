@@ -66,6 +66,8 @@ def write(
         _note_first_step(session, claim)
     for started in _of(events, results.Started):
         _write_environment(session, claim, started)
+    for finished in _of(events, results.Finished):
+        _write_usage(session, claim, finished)
     _write_metrics(session, claim, _of(events, results.Metrics))
     _write_replicates(session, claim, _of(events, results.ReplicatesDecided))
     _write_evaluations(session, claim, _of(events, results.Evaluated))
@@ -142,6 +144,15 @@ def _write_environment(session: Session, claim: Claim, started: results.Started)
     )
 
 
+def _write_usage(session: Session, claim: Claim, finished: results.Finished) -> None:
+    session.execute(
+        update(Attempt)
+        .where(*_attempt(claim))
+        .values(usage=finished.usage.model_dump())
+        .execution_options(synchronize_session=False)
+    )
+
+
 def _write_metrics(session: Session, claim: Claim, batches: Sequence[results.Metrics]) -> None:
     # The last report of a point wins; a statement may not touch the same row twice.
     points = {(p.name, p.replicate, p.step): p.value for batch in batches for p in batch.points}
@@ -191,9 +202,13 @@ def _write_evaluations(
         | {"task_name": str(evaluation.task["name"])}
         for evaluation in last.values()
     ]
-    unique = ("replicate", "split", "task")
+    unique = ("replicate", "split", "attached", "task")
     statement = _replacing_rows(Evaluation, rows, unique).returning(
-        Evaluation.id, Evaluation.replicate, Evaluation.split, Evaluation.task
+        Evaluation.id,
+        Evaluation.replicate,
+        Evaluation.split,
+        Evaluation.attached,
+        Evaluation.task,
     )
     outcomes: list[Row] = [
         {"evaluation_id": row["id"], "bits": bytes.fromhex(last[_key(row)].outcomes)}
@@ -259,9 +274,9 @@ def _of_claim(claim: Claim) -> Row:
     return {"job_id": claim.job_id, "attempt": claim.attempt}
 
 
-def _key(evaluation: Mapping[Any, Any]) -> tuple[int, str, str]:
+def _key(evaluation: Mapping[Any, Any]) -> tuple[int, str, bool, str]:
     task = json.dumps(evaluation["task"], sort_keys=True)
-    return evaluation["replicate"], evaluation["split"], task
+    return evaluation["replicate"], evaluation["split"], evaluation["attached"], task
 
 
 def _of(events: Sequence[results.Event], kind: type[E]) -> list[E]:

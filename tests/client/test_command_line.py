@@ -66,7 +66,7 @@ def test_settings_are_laid_over_the_file(invoke: Invoke, base: None) -> None:
     )
     assert done.exit_code == 0, done.output
     job = json.loads(done.stdout)
-    assert job["resolved_spec"]["training"]["learning_rates"] == [0.001]
+    assert [t["learning_rate"] for t in job["resolved_spec"]["training"]["trials"]] == [0.001]
     assert job["labels"] == {"when": "2026-11-21", "answer": "no"}
 
 

@@ -223,12 +223,11 @@ def single(plan: Plan, replicate: int) -> Plan:
     """The plan of one replicate alone."""
     seed, trial = divmod(replicate, plan.trials)
     training = plan.spec.training
-    rates = (training.learning_rates[trial],)
     spec = plan.spec.model_copy(
         update={
             "seeds": (plan.spec.seeds[seed],),
             "base_replicates": (plan.spec.base_replicates[seed],),
-            "training": training.model_copy(update={"learning_rates": rates}),
+            "training": training.model_copy(update={"trials": (training.trials[trial],)}),
         }
     )
     return replace(plan, spec=spec)

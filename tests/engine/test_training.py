@@ -29,7 +29,7 @@ from adaptlab.results import (
     ReplicatesDecided,
     Started,
 )
-from adaptlab.spec import AdaptSpec, PretrainSpec
+from adaptlab.spec import AdaptSpec, PretrainSpec, Trial
 
 LORA = ("q.a", "q.b", "v.a", "v.b")
 CAPTURE = {"attention": {"samples": 1}}
@@ -82,7 +82,9 @@ def test_one_replicate_moves_as_under_the_library_optimiser():
     generator = torch.Generator().manual_seed(1)
     start = torch.randn(2, 7, dtype=torch.float64, generator=generator)
     decays = torch.tensor([1, 1, 1, 0, 0, 1, 1], dtype=torch.float64)
-    ours = AdamW(Trainables(start.clone(), decays, {}), weight_decay=0.1, gradient_clip=0.5)
+    ours = AdamW(
+        Trainables(start.clone(), decays, {}), torch.full((2,), 0.1, dtype=torch.float64), 0.5
+    )
     rates = torch.tensor([0.01, 0.3], dtype=torch.float64)
     theirs = [[row[decays == d].clone().requires_grad_() for d in (1, 0)] for row in start]
     optimisers = [
@@ -131,8 +133,8 @@ def test_scores_are_those_of_greedy_generation():
 def test_a_diverging_trial_stops_alone(pretrained, tmp_path: Path):
     facts, bases = pretrained
     resolved = resolve(adapting("lora", budget=200), facts)
-    rates = (1e-3, 1e30)
-    training = resolved.training.model_copy(update={"learning_rates": rates})
+    trials = tuple(Trial(learning_rate=rate, weight_decay=0.0) for rate in (1e-3, 1e30))
+    training = resolved.training.model_copy(update={"trials": trials})
     observer = Remembering()
     run(resolved.model_copy(update={"training": training}), bases, tmp_path, observer, "cpu")
     (decided,) = observer.of(ReplicatesDecided)
@@ -141,7 +143,7 @@ def test_a_diverging_trial_stops_alone(pretrained, tmp_path: Path):
         ("diverged", False),
     ] * 2
     alone = Remembering()
-    only = resolved.training.model_copy(update={"learning_rates": rates[:1]})
+    only = resolved.training.model_copy(update={"trials": trials[:1]})
     run(resolved.model_copy(update={"training": only}), bases, tmp_path, alone, "cpu")
     losses = [r.final_loss for r in decided.replicates if r.selected]
     expected = [r.final_loss for r in alone.of(ReplicatesDecided)[0].replicates]

@@ -200,6 +200,8 @@ def result(replicate: int, seed: int) -> ReplicateResult:
         seed=seed,
         trial=0,
         learning_rate=0.01,
+        weight_decay=0.0,
+        initial_scale=1.0,
         status="completed",
         selected=True,
         final_loss=0.041 + 0.02 * replicate,

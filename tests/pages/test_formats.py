@@ -86,6 +86,8 @@ def result(replicate: int) -> ReplicateResult:
         seed=replicate,
         trial=0,
         learning_rate=0.1,
+        weight_decay=0.0,
+        initial_scale=1.0,
         status="completed",
         selected=True,
         final_loss=0.1,

@@ -236,6 +236,8 @@ def _replicate(spec: ResolvedSpec) -> ReplicateResult:
         seed=spec.seeds[0],
         trial=0,
         learning_rate=spec.training.learning_rates[0],
+        weight_decay=0.0,
+        initial_scale=1.0,
         status="completed",
         selected=True,
         final_loss=0.5,

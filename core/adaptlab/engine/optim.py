@@ -14,13 +14,13 @@ EPSILON = 1e-8
 
 @dataclass
 class AdamW:
-    """Decoupled weight decay (Loshchilov, Hutter 2019) on the flat buffer [R, N].
+    """Decoupled weight decay [R] (Loshchilov, Hutter 2019) on the flat buffer [R, N].
 
     All arithmetic is elementwise along R, so a replicate moves as it would alone.
     """
 
     trainables: Trainables
-    weight_decay: float
+    weight_decays: Tensor
     gradient_clip: float
 
     def __post_init__(self) -> None:
@@ -49,8 +49,8 @@ class AdamW:
         self._mean.lerp_(gradient, 1 - BETAS[0])
         self._square.mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
         rates = learning_rates.unsqueeze(1)  # R, 1
-        if self.weight_decay:
-            flat.mul_(1 - rates * self.weight_decay * self.trainables.decays)
+        decays = rates * self.weight_decays.unsqueeze(1)  # R, 1
+        flat.mul_(1 - decays * self.trainables.decays)
         denominator = self._square.sqrt().div_((1 - BETAS[1] ** self._step) ** 0.5).add_(EPSILON)
         flat.sub_(self._mean.div(denominator).mul_(rates / (1 - BETAS[0] ** self._step)))
 

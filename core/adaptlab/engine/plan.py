@@ -28,8 +28,8 @@ class Plan:
 
     @property
     def trials(self) -> int:
-        """Learning rates tried for every seed."""
-        return len(self.spec.training.learning_rates)
+        """Trials of every seed."""
+        return len(self.spec.training.trials)
 
     @property
     def replicates(self) -> int:
@@ -54,10 +54,17 @@ class Plan:
     @property
     def replicate_rates(self) -> Tensor:
         """The peak learning rate of every replicate [R]."""
-        rates = torch.tensor(
-            self.spec.training.learning_rates, dtype=self.dtype, device=self.device
+        return self._of_trials([trial.learning_rate for trial in self.spec.training.trials])
+
+    @property
+    def replicate_decays(self) -> Tensor:
+        """The weight decay of every replicate [R]."""
+        return self._of_trials([trial.weight_decay for trial in self.spec.training.trials])
+
+    def _of_trials(self, values: list[float]) -> Tensor:
+        return torch.tensor(values, dtype=self.dtype, device=self.device).repeat(
+            len(self.spec.seeds)
         )
-        return rates.repeat(len(self.spec.seeds))
 
     def evaluation_tasks(self) -> tuple[DigitTask, ...]:
         """The tasks to score after training."""

@@ -102,7 +102,7 @@ def _decide(
                     replicate=replicate,
                     seed=seed,
                     trial=trial,
-                    learning_rate=plan.spec.training.learning_rates[trial],
+                    **plan.spec.training.trials[trial].model_dump(),
                     status="diverged" if diverged else "completed",
                     selected=replicate == winner,
                     final_loss=None if diverged else outcome.final_losses[replicate],

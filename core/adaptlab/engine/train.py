@@ -59,7 +59,7 @@ class Training:
         self.outcome = TrainingOutcome.untrained(plan.replicates)
         self._plan, self._model = plan, model
         self._trainables, self._observer = trainables, observer
-        self._optimiser = AdamW(trainables, training.weight_decay, training.gradient_clip)
+        self._optimiser = AdamW(trainables, plan.replicate_decays, training.gradient_clip)
         # Losses since the last curve point stay on the device, so that no step waits for them.
         self._window = torch.zeros(plan.replicates, dtype=torch.float64, device=plan.device)
         self._counted = 0
