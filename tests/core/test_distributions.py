@@ -3,7 +3,7 @@
 import pytest
 from scipy import special
 
-from adaptlab.distributions import beta_quantile, incomplete_beta, student_quantile
+from adaptlab.distributions import beta_quantile, incomplete_beta, student_quantile, student_tail
 
 
 @pytest.mark.parametrize("a", [0.5, 1, 3, 40, 3200, 96_000])
@@ -26,3 +26,9 @@ def test_student_quantiles(freedom: int, probability: float):
     expected = special.stdtrit(freedom, probability)
     found = student_quantile(freedom, probability)
     assert found == pytest.approx(expected, rel=1e-8, abs=1e-6)
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 9.5, 63, 3199])
+@pytest.mark.parametrize("value", [0, 0.3, 2, 12.7, 400])
+def test_student_tails(freedom: float, value: float):
+    assert student_tail(freedom, value) == pytest.approx(special.stdtr(freedom, -value), rel=1e-9)

@@ -1,0 +1,284 @@
+"""`python -m bench.statistics [STUDIES]`: how often the statistics are right, by simulation.
+
+With no argument it simulates 2,000 studies a row and writes the tables into
+`docs/explanation/statistics.md`; with a number it prints the tables of so many studies.
+"""
+
+import itertools
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from pathlib import Path
+
+from adaptlab.statistics import mean_interval, paired_difference, seed_interval
+from adaptlab.verdict import verdicts
+from bench.simulated import (
+    World,
+    alike,
+    crossed,
+    fixed,
+    hard_items,
+    lottery,
+    normal_seeds,
+    skewed_seeds,
+    study,
+)
+
+STUDIES = 2000
+PROCESSES = 4
+DOCUMENT = Path(__file__).parent.parent / "docs" / "explanation" / "statistics.md"
+DESIGNS = ((3, 500), (3, 3200), (5, 500), (10, 500))
+
+AWAY_FROM_BORDERS: Mapping[str, World] = {
+    "all alike, 50 %": alike(0.5),
+    "all alike, 90 %": alike(0.9),
+    "hard items, 80 %": hard_items(0.8, 1),
+    "seeds agree on every item, 70 %": fixed(0.7),
+    "seeds normal, 80 % ± 1": normal_seeds(0.8, 0.01),
+    "seeds normal, 80 % ± 5": normal_seeds(0.8, 0.05),
+    "seeds normal, 50 % ± 10": normal_seeds(0.5, 0.1),
+    "seeds and items (probit 0.5; 0.3; 1)": crossed(0.5, 0.3, 1),
+    "seeds and items (probit 1; 0.1; 2)": crossed(1.0, 0.1, 2),
+    "seeds and items (probit 1.2; 0.5; 0.5)": crossed(1.2, 0.5, 0.5),
+    "skewed seeds, Beta(4, 2)": skewed_seeds(4, 2),
+    "skewed seeds, Beta(9, 1)": skewed_seeds(9, 1),
+}
+AT_BORDERS: Mapping[str, World] = {
+    "all alike, 0 %": alike(0.0),
+    "all alike, 0.01 %": alike(0.0001),
+    "all alike, 0.1 %": alike(0.001),
+    "all alike, 1 %": alike(0.01),
+    "all alike, 99 %": alike(0.99),
+    "all alike, 99.9 %": alike(0.999),
+    "all alike, 100 %": alike(1.0),
+    "seeds agree on every item, 99.8 %": fixed(0.998),
+    "hard items, 0.1 %": hard_items(0.001, 10),
+    "skewed seeds, Beta(30, 1)": skewed_seeds(30, 1),
+    "skewed seeds, Beta(1, 300)": skewed_seeds(1, 300),
+}
+NOT_COVERED: Mapping[str, World] = {
+    "very skewed seeds, Beta(0.5, 9.5)": skewed_seeds(0.5, 9.5),
+    "1 seed in 5 fails": lottery(0.2),
+    "1 seed in 2 fails": lottery(0.5),
+}
+PAIRS = {
+    name: AWAY_FROM_BORDERS[name]
+    for name in (
+        "all alike, 90 %",
+        "hard items, 80 %",
+        "seeds normal, 80 % ± 5",
+        "seeds and items (probit 1; 0.1; 2)",
+        "skewed seeds, Beta(9, 1)",
+    )
+}
+EQUAL: Mapping[str, tuple[World, bool]] = {
+    "all alike, 80 %": (alike(0.8), False),
+    "hard items, 80 %": (hard_items(0.8, 1), False),
+    "seeds normal, 80 % ± 5": (normal_seeds(0.8, 0.05), False),
+    "the same seeds, normal, 80 % ± 5": (normal_seeds(0.8, 0.05), True),
+    "seeds and items (probit 1; 0.1; 2)": (crossed(1.0, 0.1, 2), False),
+    "skewed seeds, Beta(9, 1)": (skewed_seeds(9, 1), False),
+    "all at 0.1 %": (alike(0.001), False),
+    "1 seed in 5 fails": (lottery(0.2), False),
+    "1 seed in 2 fails": (lottery(0.5), False),
+}
+METHODS = 6
+POWER_SEEDS = (3, 5, 10, 20)
+POWER_GAPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
+POWER_ITEMS = 3200
+POWER_COMPARISONS = 15
+
+
+def coverage(world: World, seeds: int, items: int, studies: int = STUDIES) -> float:
+    """The share of studies whose 95 % interval for the mean holds the truth."""
+    hits = 0
+    for number in range(studies):
+        (scores,) = study({"method": world}, seeds, items, number)
+        found = mean_interval(scores)
+        hits += found.low <= world.truth <= found.high
+    return hits / studies
+
+
+def counts_coverage(world: World, seeds: int, items: int, studies: int = STUDIES) -> float:
+    """The same for the interval that knows counts alone."""
+    hits = 0
+    for number in range(studies):
+        (scores,) = study({"method": world}, seeds, items, number)
+        correct = [round(row.sum()) for row in scores.matrix()]
+        found = seed_interval(correct, [items] * seeds)
+        hits += found.low <= world.truth <= found.high
+    return hits / studies
+
+
+def difference_coverage(world: World, seeds: int, items: int, studies: int = STUDIES) -> float:
+    """The share of studies whose interval for the difference of two equal methods holds zero."""
+    hits = 0
+    for number in range(studies):
+        first, second = study({"a": world, "b": world}, seeds, items, number)
+        found = paired_difference(first, second)
+        hits += found.low <= 0 <= found.high
+    return hits / studies
+
+
+def false_better(
+    world: World, seeds: int, items: int, studies: int = STUDIES, same_seeds: bool = False
+) -> float:
+    """The share of tables of six equal methods in which some method is called better."""
+    worlds = {f"method {number}": world for number in range(METHODS)}
+    wrong = 0
+    for number in range(studies):
+        table = study(worlds, seeds, items, number, same_seeds)
+        found = verdicts([paired_difference(*two) for two in itertools.combinations(table, 2)])
+        wrong += any(one.finding in ("better", "worse") for one in found)
+    return wrong / studies
+
+
+def false_better_among_unequal(seeds: int, items: int, studies: int = STUDIES) -> float:
+    """The same where three methods are equal and three worse: claims among the equal are false.
+
+    So are claims that turn the order upside down.
+    """
+    levels = (0.8, 0.8, 0.8, 0.7, 0.5, 0.1)
+    worlds = {f"{place}": normal_seeds(level, 0.02) for place, level in enumerate(levels)}
+    wrong = 0
+    for number in range(studies):
+        table = study(worlds, seeds, items, number)
+        found = verdicts([paired_difference(*two) for two in itertools.combinations(table, 2)])
+        wrong += any(
+            one.finding == "worse" or (one.finding == "better" and int(one.pair.second) <= 2)
+            for one in found
+        )
+    return wrong / studies
+
+
+def power(gap: float, seeds: int, deviation: float, studies: int = STUDIES) -> float:
+    """How often a method `gap` better is called so, as one of 15 comparisons (p <= 0.05 / 15)."""
+    worlds = {
+        "a": normal_seeds(0.5 + gap / 2, deviation),
+        "b": normal_seeds(0.5 - gap / 2, deviation),
+    }
+    told = 0
+    for number in range(studies):
+        first, second = study(worlds, seeds, POWER_ITEMS, number)
+        found = paired_difference(first, second)
+        told += (found.p_value or 1.0) <= 0.05 / POWER_COMPARISONS and found.difference > 0
+    return told / studies
+
+
+def table(
+    heads: Iterable[str], rows: Mapping[str, list[Callable[[int], float]]], studies: int
+) -> str:
+    """A table of shares, three decimals each, computed in `PROCESSES` processes."""
+    names = list(heads)
+    lines = [f"| {' | '.join(names)} |", f"|{' --- |' * len(names)}"]
+    with ProcessPoolExecutor(PROCESSES) as pool:
+        waiting = {
+            name: [pool.submit(measure, studies) for measure in row] for name, row in rows.items()
+        }
+        for name, row in waiting.items():
+            cells = [f"{one.result():.3f}" for one in row]
+            lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def designs(first: str) -> list[str]:
+    """The head of a table with one column a design."""
+    return [first, *(f"{seeds} seeds, {items:,} items" for seeds, items in DESIGNS)]
+
+
+# partial objects travel to the other processes only if their functions can be named there, and a
+# world's cannot: each cell is named instead and looked up on the other side.
+GROUPS = {"away": AWAY_FROM_BORDERS, "at": AT_BORDERS, "not": NOT_COVERED, "pairs": PAIRS}
+MEASURES = {
+    "coverage": coverage, "counts": counts_coverage, "difference": difference_coverage,
+}  # fmt: skip
+
+
+def cell(measure: str, group: str, name: str, seeds: int, items: int, studies: int) -> float:
+    """One figure of a coverage table."""
+    return MEASURES[measure](GROUPS[group][name], seeds, items, studies)
+
+
+def equal_cell(name: str, seeds: int, items: int, studies: int) -> float:
+    """One figure of the table of false claims."""
+    world, same_seeds = EQUAL[name]
+    return false_better(world, seeds, items, studies, same_seeds)
+
+
+def coverage_table(measure: str, group: str, studies: int) -> str:
+    """One row a world, one column a design."""
+    rows = {
+        name: [partial(cell, measure, group, name, seeds, items) for seeds, items in DESIGNS]
+        for name in GROUPS[group]
+    }
+    return table(designs("seeds and items"), rows, studies)
+
+
+def false_table(studies: int) -> str:
+    """How often a table of six methods says anything false."""
+    rows: dict[str, list[Callable[[int], float]]] = {
+        name: [partial(equal_cell, name, seeds, items) for seeds, items in DESIGNS]
+        for name in EQUAL
+    }
+    rows["three equal, three worse (80, 70, 50, 10 % ± 2)"] = [
+        partial(false_better_among_unequal, seeds, items) for seeds, items in DESIGNS
+    ]
+    return table(designs("six methods"), rows, studies)
+
+
+def power_table(deviation: float, studies: int) -> str:
+    """How often a difference is found, by its size and the number of seeds."""
+    rows = {
+        f"{seeds} seeds": [partial(power, gap, seeds, deviation) for gap in POWER_GAPS]
+        for seeds in POWER_SEEDS
+    }
+    return table(["", *(f"{100 * gap:g} points" for gap in POWER_GAPS)], rows, studies)
+
+
+def tables_of(studies: int) -> Iterator[str]:
+    """Headings and tables, each as soon as it is there."""
+    fewer = max(1, studies // 4)
+    yield (
+        f"{studies:,} simulated studies behind every figure ({fewer:,} for the power); a figure of "
+        f"0.95 is known to about ± {1.96 * (0.95 * 0.05 / studies) ** 0.5:.3f}."
+    )
+    yield "**Interval for a mean: coverage away from 0 and 1** (promised: 0.94 to 0.97)"
+    yield coverage_table("coverage", "away", studies)
+    yield (
+        '**False "better": share of tables of six methods with any false claim** '
+        "(promised: at most 0.05)"
+    )
+    yield false_table(studies)
+    yield "**Interval for a mean: coverage near 0 and 1** (promised: at least 0.94)"
+    yield coverage_table("coverage", "at", studies)
+    yield "**Interval for a mean: not promised**"
+    yield coverage_table("coverage", "not", studies)
+    yield "**Interval for a difference of two equal methods**"
+    yield coverage_table("difference", "pairs", studies)
+    yield "**Interval from counts alone (`seed_interval`)**"
+    yield coverage_table("counts", "pairs", studies)
+    yield "**Power: seeds that deviate by 1 point**, 3,200 items, one of 15 comparisons"
+    yield power_table(0.01, fewer)
+    yield "**Power: seeds that deviate by 5 points**, 3,200 items, one of 15 comparisons"
+    yield power_table(0.05, fewer)
+
+
+def main(arguments: list[str]) -> int:
+    """Print the tables; without an argument also write them down."""
+    studies = int(arguments[0]) if arguments else STUDIES
+    parts: list[str] = []
+    for part in tables_of(studies):
+        print(part, end="\n\n", flush=True)
+        parts.append(part)
+    if not arguments:
+        start, end = "<!-- figures -->\n", "\n<!-- end of figures -->"
+        text, tables = DOCUMENT.read_text(), "\n\n".join(parts)
+        before, after = text.split(start)[0], text.split(end)[1]
+        DOCUMENT.write_text(f"{before}{start}\n{tables}\n{end}{after}")
+        print(f"written to {DOCUMENT}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

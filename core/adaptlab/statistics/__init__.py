@@ -1,0 +1,23 @@
+"""What seeds and test items say about methods; torch-free, pure functions of scores."""
+
+from adaptlab.statistics.intervals import (
+    Interval,
+    mean_interval,
+    seed_interval,
+    unseen_failure_rate,
+)
+from adaptlab.statistics.pairs import PairedDifference, holm, paired_difference, sign_flip
+from adaptlab.statistics.scores import Scores, scores_of
+
+__all__ = [
+    "Interval",
+    "PairedDifference",
+    "Scores",
+    "holm",
+    "mean_interval",
+    "paired_difference",
+    "scores_of",
+    "seed_interval",
+    "sign_flip",
+    "unseen_failure_rate",
+]

@@ -1,0 +1,113 @@
+"""Settings in which compared jobs differ are found, weighed and named."""
+
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter
+from tests.core.scoring import drawn
+from tests.making import a_pretrain_document, an_adapt_document
+
+from adaptlab.comparability import ComparedJob, comparability
+from adaptlab.comparison import compare
+from adaptlab.resolve import BaseModelFacts, resolve
+from adaptlab.results import Environment
+from adaptlab.spec import AdaptSpec, JobSpec
+
+MACHINE = Environment(
+    device="cpu",
+    precision="float32",
+    compiled=False,
+    threads=2,
+    torch_version="2.12",
+    code_version="abc",
+    python_version="3.11",
+    platform="linux",
+)
+
+
+def a_job(label: str, environment: Environment | None = MACHINE, **changes: Any) -> ComparedJob:
+    base = resolve(TypeAdapter[Any](JobSpec).validate_python(a_pretrain_document()), None)
+    facts = BaseModelFacts(
+        name="tiny-sort", digest="0" * 64, family=base.family, task=base.task, replicates=2
+    )
+    spec = AdaptSpec.model_validate(an_adapt_document(**changes))
+    return ComparedJob(label=label, spec=resolve(spec, facts), environment=environment)
+
+
+def pointers(*jobs: ComparedJob) -> dict[str, str]:
+    return {one.pointer: one.weight for one in comparability(jobs)}
+
+
+def test_methods_and_budgets_are_what_is_compared():
+    first = a_job("prefix", method="prefix_tuning", budget=16)
+    second = a_job("lora", method="lora", budget=64, seeds=5)
+    assert pointers(first, second) == {}
+
+
+@pytest.mark.parametrize(
+    ("changes", "pointer"),
+    [
+        ({"training": {"steps": 5, "batch_size": 4}}, "/training/steps"),
+        ({"training": {"steps": 4, "batch_size": 8}}, "/training/batch_size"),
+        (
+            {"training": {"steps": 4, "batch_size": 4, "precision": "float64"}},
+            "/training/precision",
+        ),
+        ({"training": {"steps": 4, "batch_size": 4, "schedule": "constant"}}, "/training/schedule"),
+        ({"task": {"name": "sort_descending", "length": 2, "alphabet": 4}}, "/task/length"),
+        ({"evaluation": {"samples": 17}}, "/evaluation_samples"),
+    ],
+)
+def test_what_voids_a_comparison_is_named_with_both_values(changes: dict[str, Any], pointer: str):
+    (found,) = comparability([a_job("one"), a_job("two"), a_job("other", **changes)])
+    assert (found.pointer, found.weight) == (pointer, "voids")
+    assert [value.jobs for value in found.values] == [("one", "two"), ("other",)]
+    assert found.values[0].value in found.text
+    assert found.values[1].value in found.text
+
+
+def test_a_knob_that_one_task_lacks_is_a_difference_too():
+    other = a_job("other", task={"name": "add", "length": 3, "alphabet": 4})
+    found = pointers(a_job("one"), other)
+    assert found["/task/name"] == "voids"
+    assert all(weight == "voids" for weight in found.values())
+    assert len(found) > 1  # the addend
+
+
+def test_machines_are_compared_where_they_matter():
+    other = MACHINE.model_copy(update={"code_version": "def", "device": "cuda", "threads": 8})
+    assert pointers(a_job("one"), a_job("two", other), a_job("unknown", None)) == {
+        "/environment/code_version": "voids",
+        "/environment/device": "note",
+    }
+
+
+def test_unequal_effort_is_a_warning_of_its_own():
+    few, many = a_job("few", tuning={"trials": 2}), a_job("many", tuning={"trials": 6})
+    assert pointers(few, many) == {"/training/trials": "effort"}
+    rows = [drawn([0.5, 0.6, 0.4], 200, name, key=key) for key, name in enumerate(("few", "many"))]
+    found = compare("sort_descending", rows, differences=comparability([few, many]))
+    assert not found.voided
+    assert [one.kind for one in found.warnings] == ["unequal_effort"]
+
+
+def test_what_trains_nothing_has_no_training_that_could_differ():
+    frozen = a_job("frozen", method="frozen", budget={}, training={"steps": 1, "batch_size": 1})
+    assert frozen.spec.budget.trainable_parameters == 0
+    assert pointers(frozen, a_job("one", tuning={"trials": 6})) == {}
+    assert pointers(frozen, a_job("one", evaluation={"samples": 17})) == {
+        "/evaluation_samples": "voids"
+    }
+
+
+def test_seeds_that_start_from_other_replicates_of_the_base_do_not_pair():
+    one, two = a_job("one", seeds=[0, 1]), a_job("two", seeds=[1, 0])
+    assert set(pointers(one, two)) == {"/base_replicates (seed 0)", "/base_replicates (seed 1)"}
+
+
+def test_a_voided_comparison_says_so():
+    jobs = [a_job("one"), a_job("two", evaluation={"samples": 17})]
+    rows = [drawn([0.5, 0.6, 0.4], 200, name, key=key) for key, name in enumerate(("one", "two"))]
+    found = compare("sort_descending", rows, differences=comparability(jobs))
+    assert found.voided
+    assert found.warnings[0].kind == "not_comparable"

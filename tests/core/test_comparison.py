@@ -1,0 +1,143 @@
+"""The comparison of a task: cells, pairs, curves, crossings, the cheapest, and warnings."""
+
+import math
+
+import numpy as np
+import pytest
+from tests.core.scoring import drawn, scores
+
+from adaptlab.comparison import Comparison, compare
+from adaptlab.statistics import Scores, paired_difference
+from adaptlab.statistics.curves import cheapest_within, crossings
+
+SEEDS = [0.0, 0.004, -0.004, 0.002]
+
+
+def around(accuracy: float, method: str, key: int, **more: int) -> Scores:
+    chances = [min(1.0, max(0.0, accuracy + step)) for step in SEEDS]
+    return drawn(chances, 2000, method, key=key, **more)
+
+
+def a_table() -> list[Scores]:
+    return [
+        around(0.02, "frozen", 1, parameters=0),
+        around(0.99, "full_finetuning", 2, parameters=100_000, trials=6),
+        around(0.60, "lora", 3, budget=512, parameters=500, trials=6),
+        around(0.985, "lora", 4, budget=4096, parameters=4000, trials=6),
+        around(0.75, "adapter", 5, budget=512, parameters=510, trials=6),
+        around(0.80, "adapter", 6, budget=4096, parameters=4090, trials=6),
+    ]
+
+
+def test_every_budget_is_a_cell_with_the_methods_that_take_none_beside():
+    found = compare("sort_descending", a_table(), reference="full_finetuning")
+    assert [cell.budget for cell in found.cells] == [512, 4096]
+    for cell in found.cells:
+        assert [row.method for row in cell.rows] == ["frozen", "full_finetuning", "lora", "adapter"]
+        assert len(cell.verdicts) == 6
+    # At the larger budget lora is half a point behind, which four seeds cannot tell.
+    assert found.cells[0].best == ("full_finetuning",)
+    assert found.cells[1].best == ("full_finetuning", "lora at 4,096")
+    # Six pairs a cell, of which frozen against full fine-tuning is the same in both.
+    assert found.comparisons == 11
+    assert found.warnings == ()
+    assert found.unseen_failure_rate == pytest.approx(1 - 0.05**0.25)
+
+
+def test_it_survives_json():
+    found = compare("sort_descending", a_table(), reference="full_finetuning")
+    assert Comparison.model_validate_json(found.model_dump_json()) == found
+
+
+def test_a_row_alone_and_a_table_without_budgets_are_comparisons_too():
+    alone = compare("add", [around(0.5, "lora", 1)])
+    assert alone.cells[0].best == ("lora",)
+    assert alone.comparisons == 0
+    both = compare("add", [around(0.5, "lora", 1), around(0.5, "adapter", 2)])
+    assert [cell.budget for cell in both.cells] == [None]
+    assert set(both.cells[0].best) == {"lora", "adapter"}
+
+
+def test_rows_that_cannot_be_told_from_each_other_by_name_are_refused():
+    with pytest.raises(ValueError, match="lora at budget 512 is there 2 times"):
+        compare("add", [around(0.5, "lora", key, budget=512) for key in (1, 2)])
+    with pytest.raises(ValueError, match="no scores on add"):
+        compare("add", [])
+
+
+def test_more_tables_ask_for_more():
+    pair = [drawn([0.62, 0.60, 0.61], 500, key=1), drawn([0.5, 0.5, 0.5], 500, "adapter", key=2)]
+    p_value = paired_difference(pair[0], pair[1]).p_value
+    assert p_value is not None
+    assert 0.005 < p_value < 0.05
+    assert compare("add", pair).cells[0].verdicts[0].finding == "better"
+    assert compare("add", pair, tables=10).cells[0].verdicts[0].finding != "better"
+
+
+def test_what_a_reader_must_know_is_told():
+    rows = [
+        drawn([0.5, 0.6], 90, "lora", key=1, trials=6, parameters=10),
+        drawn([0.5, 0.6, 0.7], 90, "adapter", key=2, trials=1, parameters=10),
+        drawn([0.5, 0.6, 0.7], 80, "bitfit", key=3, trials=6, parameters=10),
+        drawn([0.1, 0.1, 0.1], 90, "frozen", key=4, trials=1, parameters=0),
+    ]
+    found = compare("add", rows)
+    said = {one.kind: one for one in found.warnings}
+    assert said.keys() == {"unequal_effort", "missing_seeds", "few_seeds", "few_items", "unpaired"}
+    assert said["missing_seeds"].text.startswith("lora lacks seeds [2]")
+    assert set(said["unequal_effort"].methods) == {"lora", "adapter", "bitfit"}
+    assert sum(one.kind == "unpaired" for one in found.warnings) == 3
+    assert found.comparisons == 3
+
+
+def test_a_crossing_lies_where_the_straight_lines_meet():
+    """Differences -0.15 and +0.2 of methods whose lines over the log of the budget are straight."""
+    table = a_table()
+    (found,) = crossings([table[2], table[3]], [table[4], table[5]])
+    place = 0.15 / (0.15 + 0.185)
+    expected = 512 * (4096 / 512) ** place
+    assert found.budget == pytest.approx(expected, rel=0.1)
+    assert found.low is not None
+    assert found.high is not None
+    assert found.low < found.budget < found.high
+    assert (found.higher_before, found.higher_after, found.told) == ("adapter", "lora", True)
+
+
+def test_a_crossing_that_may_be_none_is_not_told():
+    first = [around(0.50, "lora", 1, budget=10), around(0.502, "lora", 2, budget=100)]
+    second = [around(0.51, "adapter", 11, budget=10), around(0.49, "adapter", 12, budget=100)]
+    for found in crossings(first, second):
+        assert not found.told
+    assert crossings(first[:1], second[:1]) == ()
+
+
+def test_crossings_cover_the_true_one():
+    generator = np.random.Generator(np.random.Philox(key=4))
+    hits = found = 0
+    for _ in range(150):
+        steps = generator.normal(0, 0.02, (4, 4, 1))
+        levels = ((0.7, 10), (0.8, 100)), ((0.76, 10), (0.76, 100))
+        rows = [
+            scores(generator.random((4, 300)) < level + steps[number], name, budget=budget)
+            for number, (name, (level, budget)) in enumerate(
+                (name, point) for name, line in zip("ab", levels, strict=True) for point in line
+            )
+        ]
+        for one in crossings(rows[:2], rows[2:]):
+            found += 1
+            hits += (one.low or 0) <= 10 * 10**0.6 <= (one.high or math.inf)
+    assert found > 100
+    assert hits / found > 0.93
+
+
+def test_the_cheapest_within_a_margin_is_shown_or_possible():
+    table = a_table()
+    found = cheapest_within(table, table[1], margin=0.03)
+    assert found.shown is not None
+    assert found.possible is not None
+    assert (found.shown.method, found.shown.parameters) == ("lora", 4000)
+    tight = cheapest_within(table, table[1], margin=0.0)
+    assert tight.shown is None
+    wide = cheapest_within(table, table[1], margin=0.5)
+    assert wide.shown is not None
+    assert (wide.shown.method, wide.shown.parameters) == ("lora", 500)

@@ -1,0 +1,77 @@
+"""Promises of the statistics, checked on simulated studies with known truth.
+
+The long version, 2,000 studies a figure, is `python -m bench.statistics`, and its tables are in
+docs/explanation/statistics.md. Here each figure has fewer studies, and one standard deviation of
+room; the generators are counted, so that no run differs from the one before.
+"""
+
+import pytest
+
+from adaptlab.statistics import mean_interval, paired_difference
+from bench.simulated import alike, fixed, hard_items, lottery, normal_seeds, skewed_seeds, study
+from bench.statistics import World, coverage, false_better, power
+
+STUDIES = 1000
+ROOM = (0.95 * 0.05 / STUDIES) ** 0.5
+
+
+@pytest.mark.parametrize(
+    ("world", "seeds"),
+    [
+        (alike(0.9), 3),
+        (hard_items(0.8, 1), 3),
+        (fixed(0.7), 3),
+        (normal_seeds(0.8, 0.05), 3),
+        (normal_seeds(0.8, 0.05), 10),
+        (skewed_seeds(9, 1), 3),
+    ],
+)
+def test_intervals_hold_the_truth_as_often_as_promised(world: World, seeds: int):
+    found = coverage(world, seeds, 500, STUDIES)
+    assert 0.94 - ROOM <= found <= 0.97 + ROOM
+
+
+@pytest.mark.parametrize("accuracy", [0.0, 0.0001, 0.001, 0.99, 1.0])
+def test_near_the_borders_they_hold_it_at_least_so_often(accuracy: float):
+    assert coverage(alike(accuracy), 3, 500, 200) >= 0.94 - ROOM
+
+
+def test_what_no_seed_shows_is_not_covered():
+    """The figure that the docstring admits; it fails if it gets better or worse unseen."""
+    assert 0.43 <= coverage(lottery(0.2), 3, 500, STUDIES) <= 0.55
+
+
+def test_a_student_interval_of_seeds_would_break_the_promises():
+    """Shows that the bounds above can fail: items that all seeds share are outside of it."""
+    hits = 0
+    for number in range(100):
+        (scores,) = study({"method": fixed(0.7)}, 3, 500, number)
+        row = scores.matrix().mean(axis=1)
+        assert row.std() < 1e-12  # so that Student's interval has no width at all
+        hits += abs(row.mean() - 0.7) < 1e-12
+        found = mean_interval(scores)
+        assert found.high - found.low > 0.05
+    assert hits / 100 < 0.5
+
+
+@pytest.mark.parametrize(
+    ("world", "seeds"), [(normal_seeds(0.8, 0.05), 3), (hard_items(0.8, 1), 5)]
+)
+def test_a_table_of_equal_methods_says_better_once_in_twenty_at_most(world: World, seeds: int):
+    studies = 120
+    assert false_better(world, seeds, 300, studies) <= 0.05 + 3 * (0.05 * 0.95 / studies) ** 0.5
+
+
+def test_without_the_correction_it_would_say_so_too_often():
+    wrong = 0
+    for number in range(60):
+        names = {f"method {place}": normal_seeds(0.8, 0.05) for place in range(6)}
+        rows = study(names, 3, 300, number)
+        pairs = [paired_difference(a, b) for i, a in enumerate(rows) for b in rows[i + 1 :]]
+        wrong += any((pair.p_value or 1.0) <= 0.05 for pair in pairs)
+    assert wrong / 60 > 0.2
+
+
+def test_a_large_difference_is_found_and_a_small_one_is_not_with_three_seeds():
+    assert power(0.4, 3, 0.01, 40) > 0.8
+    assert power(0.01, 3, 0.01, 40) < 0.1
