@@ -1,10 +1,12 @@
 """What a task declares, torch-free: its knobs, lengths, vocabulary and chance level."""
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import ClassVar
 
 from pydantic import Field
 
+from adaptlab.errors import Problem
 from adaptlab.registry import Registry
 from adaptlab.values import PluginName, Value
 
@@ -26,6 +28,10 @@ class Task(Value, ABC):
     def vocabulary(self) -> int:
         """The number of tokens a model needs for it."""
 
+    def input_alphabet(self) -> int:
+        """The number that every token of a question is below."""
+        return self.vocabulary()
+
     @abstractmethod
     def input_length(self) -> int:
         """Tokens of the question."""
@@ -42,37 +48,83 @@ class Task(Value, ABC):
         """Tokens that the model is fed: question and answer without its last token."""
         return self.input_length() + self.target_length() - 1
 
+    def parts(self) -> "tuple[Task, ...]":
+        """The tasks whose items it mixes; a task that mixes none is its own only part."""
+        return (self,)
+
+    def problems(self) -> tuple[Problem, ...]:
+        """Faults of the configuration, with pointers below the task."""
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionLaw:
+    """How the questions of a digit task are drawn: `length` digits below `alphabet`.
+
+    With `few_distinct`, half of the attempts are rejected when they hold more than five distinct
+    digits, which makes repeated digits common (paper, section 5). Where questions are not
+    `held_out`, every split draws from all of them.
+    """
+
+    length: int
+    alphabet: int
+    few_distinct: bool
+    held_out: bool = True
+
 
 class DigitTask(Task, ABC):
-    """A sequence of digits in, a sequence of as many digits out.
-
-    `length` digits are drawn from an alphabet of `alphabet` digits. With `few_distinct`, half of
-    the attempts are rejected when they hold more than five distinct digits, which makes repeated
-    digits common (paper, section 5).
-    """
+    """A sequence of digits in, a sequence of tokens out that follows from it."""
 
     headroom: ClassVar[int] = 2
     """Tokens beyond the alphabet, so that a base of one task can also answer `add`."""
+
+    @abstractmethod
+    def questions(self) -> QuestionLaw:
+        """How its questions are drawn."""
+
+    @abstractmethod
+    def answer_alphabet(self) -> int:
+        """The number that every token of an answer is below."""
+
+    def vocabulary(self) -> int:
+        """Digits of questions, with headroom, and tokens of answers."""
+        return max(self.questions().alphabet + self.headroom, self.answer_alphabet())
+
+    def input_alphabet(self) -> int:
+        """That of its questions."""
+        return self.questions().alphabet
+
+    def input_length(self) -> int:
+        """As many tokens as digits."""
+        return self.questions().length
+
+
+class PlainTask(DigitTask, ABC):
+    """A digit task with a law of questions of its own, and by default as many tokens out.
+
+    `length` digits are drawn from an alphabet of `alphabet` digits. With `few_distinct`, half of
+    the attempts are rejected when they hold more than five distinct digits.
+    """
 
     length: int = Field(default=10, ge=1, le=512)
     alphabet: int = Field(default=8, ge=2, le=512)
     few_distinct: bool = True
 
-    def vocabulary(self) -> int:
-        """The alphabet and the headroom."""
-        return self.alphabet + self.headroom
+    def questions(self) -> QuestionLaw:
+        """The knobs as they are."""
+        return QuestionLaw(self.length, self.alphabet, self.few_distinct)
 
-    def input_length(self) -> int:
-        """As many tokens as digits."""
-        return self.length
+    def answer_alphabet(self) -> int:
+        """That of the questions."""
+        return self.alphabet
 
     def target_length(self) -> int:
         """As many tokens as digits."""
         return self.length
 
     def chance(self) -> float:
-        """Guessing every digit from the alphabet."""
-        return float(self.alphabet) ** -self.length
+        """Guessing every token of the answer from as many as there are digits."""
+        return float(self.alphabet) ** -self.target_length()
 
 
 TASKS: Registry[type[Task]] = Registry("task", "adaptlab.tasks")

@@ -9,7 +9,7 @@ from adaptlab.engine.counter import mixed, random_bits, stream
 from adaptlab.engine.plugins import ENGINE_TASKS
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.results import Split
-from adaptlab.task import DigitTask
+from adaptlab.task import DigitTask, QuestionLaw
 
 FEW = 5  # distinct digits that the sampling rule of the paper never rejects
 ATTEMPTS_AT_ONCE = 4
@@ -31,20 +31,30 @@ class Items:
 
 def make_items(task: DigitTask, split: Split, seeds: Tensor, first: int, count: int) -> Items:
     """Items `first` to `first + count` of a split, for every seed in seeds [S]."""
-    index = torch.arange(first, first + count, device=seeds.device)
-    digits = _accepted_digits(task, split, seeds.unsqueeze(1), index.unsqueeze(0))
-    return items_of(task, digits)
+    index = torch.arange(first, first + count, device=seeds.device).unsqueeze(0)
+    digits = _accepted_digits(task, split, seeds.unsqueeze(1), index)
+    return _answered(task, digits, _draws(split, seeds.unsqueeze(1), index))
 
 
 def items_of(task: DigitTask, inputs: Tensor) -> Items:
-    """The items that ask the given inputs [S, B, N]."""
-    targets = ENGINE_TASKS.get(task.name)(task, inputs)
-    return Items(torch.cat([inputs, targets[..., :-1]], -1), targets)
+    """The items that ask the given inputs [S, B, N].
+
+    What a task draws for an item besides its question is what it draws for the test item of that
+    place, of seed 0.
+    """
+    index = torch.arange(inputs.shape[-2], device=inputs.device)
+    draws = _draws("test", torch.zeros_like(index), index)
+    return _answered(task, inputs, draws.expand(inputs.shape[:-1]))
 
 
 def target_rows(task: DigitTask) -> slice:
     """The positions whose logits answer the question."""
     return slice(task.input_length() - 1, task.sequence_length())
+
+
+def answer_to(task: DigitTask, inputs: Tensor, draws: Tensor) -> Tensor:
+    """The right answers [..., M] to inputs [..., N] with their draws [...]."""
+    return ENGINE_TASKS.get(task.name)(task, inputs, draws)
 
 
 def split_of(digits: Tensor) -> Tensor:
@@ -55,50 +65,64 @@ def split_of(digits: Tensor) -> Tensor:
     return value & 15
 
 
+def _answered(task: DigitTask, inputs: Tensor, draws: Tensor) -> Items:
+    targets = answer_to(task, inputs, draws)
+    return Items(torch.cat([inputs, targets[..., :-1]], -1), targets)
+
+
+def _draws(split: Split, seeds: Tensor, index: Tensor) -> Tensor:
+    """A random whole number below 2⁶³ for every item, apart from those that make its question."""
+    return random_bits(torch.tensor(stream(f"draw/{split}"), device=seeds.device), seeds, index)
+
+
 def _accepted_digits(task: DigitTask, split: Split, seeds: Tensor, index: Tensor) -> Tensor:
     """The first attempt of every sample that the sampling rule and the split accept; [S, B, N]."""
+    law = task.questions()
     shape = torch.broadcast_shapes(seeds.shape, index.shape)
-    chosen = torch.zeros(*shape, task.length, dtype=torch.int64, device=seeds.device)
-    pending = torch.ones(shape, dtype=torch.bool, device=seeds.device)
+    seeds, index = (counter.expand(shape).flatten() for counter in (seeds, index))
+    chosen = torch.zeros(len(index), law.length, dtype=torch.int64, device=seeds.device)
+    pending = torch.arange(len(index), device=seeds.device)
     for start in range(0, ATTEMPTS_LIMIT, ATTEMPTS_AT_ONCE):
-        digits, accepted = _attempts(task, split, seeds, index, start)
-        first = accepted.to(torch.uint8).argmax(-1)[..., None, None]
-        found = digits.gather(-2, first.expand(*shape, 1, task.length)).squeeze(-2)
-        hit = pending & accepted.any(-1)
-        chosen = torch.where(hit.unsqueeze(-1), found, chosen)
-        pending = pending & ~hit
-        if not pending.any():
-            return chosen
+        digits, accepted = _attempts(law, split, seeds[pending], index[pending], start)
+        first = accepted.to(torch.uint8).argmax(-1)
+        chosen[pending] = digits[torch.arange(len(pending), device=seeds.device), first]
+        pending = pending[~accepted.any(-1)]  # what these chose is overwritten
+        if not len(pending):
+            return chosen.view(*shape, law.length)
     raise InvalidSpec(
         Problem(
             pointer="/task",
             code="empty_split",
-            detail=f"{task.name} has no {split} items at length {task.length} "
-            f"over {task.alphabet} digits; make it longer.",
+            detail=f"{task.name} has no {split} items at length {law.length} "
+            f"over {law.alphabet} digits; make it longer.",
         )
     )
 
 
 def _attempts(
-    task: DigitTask, split: Split, seeds: Tensor, index: Tensor, start: int
+    law: QuestionLaw, split: Split, seeds: Tensor, index: Tensor, start: int
 ) -> tuple[Tensor, Tensor]:
-    """Digits [S, B, A, N] of some attempts, and which of them [S, B, A] are accepted."""
+    """Digits [..., A, N] of some attempts at items, and which of them [..., A] are accepted."""
     device = seeds.device
     counters = (
         torch.tensor(stream(f"digits/{split}"), device=device),
         seeds[..., None, None],
         index[..., None, None],
         torch.arange(start, start + ATTEMPTS_AT_ONCE, device=device).unsqueeze(1),
-        torch.arange(task.length + 1, device=device),
+        torch.arange(law.length + 1, device=device),
     )
     bits = random_bits(*counters)
-    digits = (bits[..., : task.length] >> 20) % task.alphabet
-    part = SIXTEENTHS[split]
-    sixteenth = split_of(digits)
-    accepted = (sixteenth >= part.start) & (sixteenth < part.stop)
-    if task.few_distinct:
+    digits = (bits[..., : law.length] >> 20) % law.alphabet
+    accepted = _in_split(digits, split) if law.held_out else torch.ones_like(bits[..., 0]) > 0
+    if law.few_distinct:
         ordered = digits.sort(-1).values
         distinct = 1 + (ordered[..., 1:] != ordered[..., :-1]).sum(-1)
-        coin = (bits[..., task.length] >> 40) & 1
+        coin = (bits[..., law.length] >> 40) & 1
         accepted = accepted & ((coin == 0) | (distinct <= FEW))
     return digits, accepted
+
+
+def _in_split(digits: Tensor, split: Split) -> Tensor:
+    """Which inputs [..., N] belong to a split; [...]."""
+    part, sixteenth = SIXTEENTHS[split], split_of(digits)
+    return (sixteenth >= part.start) & (sixteenth < part.stop)

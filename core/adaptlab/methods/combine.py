@@ -1,41 +1,22 @@
 """Several methods at once, with one parameter budget shared between them."""
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from statistics import geometric_mean
 from typing import Annotated, ClassVar, Literal, Self, cast
 
-from pydantic import Field, SerializeAsAny, ValidationError, WrapValidator
-from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic import Field, SerializeAsAny, WrapValidator
 
-from adaptlab.errors import Problem, UnknownName
+from adaptlab.errors import Problem
 from adaptlab.method import METHODS, AttentionClaim, Method
+from adaptlab.nested import nested
 from adaptlab.shapes import ModelShape, TensorShape
 from adaptlab.sites import missing_sites
 
 
 def _part(value: object, _: object) -> Method:
     """A method from its name or its configuration."""
-    if isinstance(value, Method):
-        return value
-    given = cast("dict[str, object]", value) if isinstance(value, dict) else {"name": value}
-    try:
-        plug_in = METHODS.get(str(given.get("name")))
-    except UnknownName as error:
-        raise _unknown(error.problems[0], given) from error
-    return plug_in.model_validate_json(json.dumps(given), strict=True)
-
-
-def _unknown(problem: Problem, given: dict[str, object]) -> ValidationError:
-    """The registry's complaint in pydantic's form, which knows where in the spec it happened."""
-    facts = {
-        "detail": problem.detail.removesuffix("."),
-        "expected": ", ".join(str(name) for name in problem.allowed),
-    }
-    fault = PydanticCustomError("unknown_method", "{detail}", facts)
-    where = InitErrorDetails(type=fault, loc=("name",), input=given)
-    return ValidationError.from_exception_data("part", [where])
+    return value if isinstance(value, Method) else nested(METHODS, value)
 
 
 Part = Annotated[

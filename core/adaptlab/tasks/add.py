@@ -4,11 +4,11 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from adaptlab.task import TASKS, DigitTask
+from adaptlab.task import TASKS, PlainTask
 
 
 @TASKS.register("add")
-class Add(DigitTask):
+class Add(PlainTask):
     """Answer with every input digit plus `k`, in the input's order."""
 
     title: ClassVar[str] = "Add a constant"
@@ -18,5 +18,5 @@ class Add(DigitTask):
     name: Literal["add"] = "add"
     k: int = Field(default=1, ge=1, le=64)
 
-    def vocabulary(self) -> int:
-        return self.alphabet + max(self.headroom, self.k)
+    def answer_alphabet(self) -> int:
+        return self.alphabet + self.k

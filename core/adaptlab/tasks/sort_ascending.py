@@ -2,11 +2,11 @@
 
 from typing import ClassVar, Literal
 
-from adaptlab.task import TASKS, DigitTask
+from adaptlab.task import TASKS, PlainTask
 
 
 @TASKS.register("sort_ascending")
-class SortAscending(DigitTask):
+class SortAscending(PlainTask):
     """Answer with the input digits in ascending order."""
 
     title: ClassVar[str] = "Sort ascending"

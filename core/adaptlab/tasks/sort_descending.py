@@ -2,11 +2,11 @@
 
 from typing import ClassVar, Literal
 
-from adaptlab.task import TASKS, DigitTask
+from adaptlab.task import TASKS, PlainTask
 
 
 @TASKS.register("sort_descending")
-class SortDescending(DigitTask):
+class SortDescending(PlainTask):
     """Answer with the input digits in descending order."""
 
     title: ClassVar[str] = "Sort descending"

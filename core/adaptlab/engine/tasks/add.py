@@ -7,6 +7,6 @@ from adaptlab.tasks.add import Add
 
 
 @ENGINE_TASKS.register("add")
-def answer(task: Add, inputs: Tensor) -> Tensor:
+def answer(task: Add, inputs: Tensor, draws: Tensor) -> Tensor:
     """Every input digit plus k."""
     return inputs + task.k

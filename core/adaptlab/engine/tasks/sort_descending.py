@@ -1,6 +1,5 @@
 """Answers of the descending sort."""
 
-import torch
 from torch import Tensor
 
 from adaptlab.engine.plugins import ENGINE_TASKS
@@ -8,6 +7,6 @@ from adaptlab.tasks.sort_descending import SortDescending
 
 
 @ENGINE_TASKS.register("sort_descending")
-def answer(task: SortDescending, inputs: Tensor) -> Tensor:
+def answer(task: SortDescending, inputs: Tensor, draws: Tensor) -> Tensor:
     """The input digits in descending order."""
-    return torch.sort(inputs, dim=-1, descending=True).values
+    return inputs.sort(-1, descending=True).values

@@ -1,0 +1,13 @@
+"""Answers of one task after another."""
+
+from torch import Tensor
+
+from adaptlab.engine.digits import answer_to
+from adaptlab.engine.plugins import ENGINE_TASKS
+from adaptlab.tasks.composition import Composition
+
+
+@ENGINE_TASKS.register("composition")
+def answer(task: Composition, inputs: Tensor, draws: Tensor) -> Tensor:
+    """The answer of the second task to the answer of the first."""
+    return answer_to(task.then, answer_to(task.first, inputs, draws), draws)

@@ -1,0 +1,12 @@
+"""Answers of the double histogram."""
+
+from torch import Tensor
+
+from adaptlab.engine.plugins import ENGINE_TASKS
+from adaptlab.tasks.double_histogram import DoubleHistogram
+
+
+@ENGINE_TASKS.register("double_histogram")
+def answer(task: DoubleHistogram, inputs: Tensor, draws: Tensor) -> Tensor:
+    """For every input digit how often it occurs in its input."""
+    return (inputs.unsqueeze(-1) == inputs.unsqueeze(-2)).sum(-1)

@@ -1,0 +1,17 @@
+"""Answers of an arbitrary map, made from counters when they are asked for."""
+
+import torch
+from torch import Tensor
+
+from adaptlab.engine.counter import random_bits, stream
+from adaptlab.engine.plugins import ENGINE_TASKS
+from adaptlab.tasks.lookup import Lookup
+
+
+@ENGINE_TASKS.register("lookup")
+def answer(task: Lookup, inputs: Tensor, draws: Tensor) -> Tensor:
+    """Random digits that the whole question and the map's seed decide."""
+    start, seed = (torch.tensor(n, device=inputs.device) for n in (stream("lookup"), task.map_seed))
+    places = torch.arange(task.answer_length, device=inputs.device)
+    digits = (digit.unsqueeze(-1) for digit in inputs.unbind(-1))
+    return (random_bits(start, seed, *digits, places) >> 20) % task.alphabet

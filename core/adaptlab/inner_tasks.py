@@ -1,0 +1,41 @@
+"""Tasks that are made of other tasks: how those are named, and what they cannot be."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated
+
+from pydantic import SerializeAsAny, WrapValidator
+from pydantic_core import PydanticCustomError
+
+from adaptlab.errors import Problem
+from adaptlab.nested import nested
+from adaptlab.task import TASKS, DigitTask
+
+
+def _inner(value: object, _: object) -> DigitTask:
+    """A digit task from its name or its configuration."""
+    if isinstance(value, DigitTask):
+        return value
+    found = nested(TASKS, value)
+    if isinstance(found, DigitTask):
+        return found
+    raise PydanticCustomError(
+        "not_a_digit_task", "{task} is not made of digits", {"task": found.name}
+    )
+
+
+InnerTask = Annotated[
+    SerializeAsAny[DigitTask],
+    WrapValidator(_inner, json_schema_input_type=str | dict[str, object]),
+]
+
+
+def inner_problems(inner: Mapping[str, DigitTask]) -> tuple[Problem, ...]:
+    """The faults of tasks at their pointers; none of them may itself mix several."""
+    faults: list[Problem] = []
+    for pointer, task in inner.items():
+        if len(task.parts()) > 1:
+            detail = f"{task.name} mixes several tasks; name one of them here."
+            faults.append(Problem(f"{pointer}/name", "nested_mixture", detail))
+        faults += [replace(fault, pointer=pointer + fault.pointer) for fault in task.problems()]
+    return tuple(faults)

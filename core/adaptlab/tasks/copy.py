@@ -1,0 +1,16 @@
+"""The digits as they came."""
+
+from typing import ClassVar, Literal
+
+from adaptlab.task import TASKS, PlainTask
+
+
+@TASKS.register("copy")
+class Copy(PlainTask):
+    """Answer with the input digits in the input's order."""
+
+    title: ClassVar[str] = "Copy"
+    summary: ClassVar[str] = "The input digits, in the order of the input."
+    reference: ClassVar[str] = "adaptlab; the simplest task of attention by position"
+
+    name: Literal["copy"] = "copy"

@@ -1,0 +1,33 @@
+"""An arbitrary map from questions to answers, which can only be remembered."""
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from adaptlab.task import TASKS, PlainTask, QuestionLaw
+
+
+@TASKS.register("lookup")
+class Lookup(PlainTask):
+    """Answer with what the map of `map_seed` holds for the whole question.
+
+    All `alphabet` ** `length` questions have `answer_length` random digits as their answer, the
+    same in every run. Nothing can be inferred about one from the others: every split draws from
+    all questions, and a score is the share of the map that is remembered.
+    """
+
+    title: ClassVar[str] = "Lookup"
+    summary: ClassVar[str] = "A random answer for every question, to measure memory capacity."
+    reference: ClassVar[str] = "Petrov, Torr, Bibi (ICLR 2024), section 3: maps of tokens"
+
+    name: Literal["lookup"] = "lookup"
+    length: int = Field(default=2, ge=1, le=512)
+    few_distinct: bool = False
+    answer_length: int = Field(default=1, ge=1, le=512)
+    map_seed: int = Field(default=0, ge=0, le=2**31 - 1)
+
+    def questions(self) -> QuestionLaw:
+        return QuestionLaw(self.length, self.alphabet, self.few_distinct, held_out=False)
+
+    def target_length(self) -> int:
+        return self.answer_length

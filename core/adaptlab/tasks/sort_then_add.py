@@ -1,0 +1,22 @@
+"""The digits in ascending order with a constant added: a combination of two skills."""
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from adaptlab.task import TASKS, PlainTask
+
+
+@TASKS.register("sort_then_add")
+class SortThenAdd(PlainTask):
+    """Answer with the input digits in ascending order, `k` added to each."""
+
+    title: ClassVar[str] = "Sort, then add"
+    summary: ClassVar[str] = "The input digits, smallest first, each with k added."
+    reference: ClassVar[str] = "Petrov, Torr, Bibi (ICLR 2024), section 5.2, asc+1 in table 3"
+
+    name: Literal["sort_then_add"] = "sort_then_add"
+    k: int = Field(default=1, ge=1, le=64)
+
+    def answer_alphabet(self) -> int:
+        return self.alphabet + self.k

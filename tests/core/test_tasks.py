@@ -1,0 +1,123 @@
+"""Tasks made of other tasks: which fit together, and where it is said that some do not."""
+
+import pytest
+
+from adaptlab.errors import InvalidSpec, Problem
+from adaptlab.resolve import resolve, resolve_task
+from adaptlab.spec import Choice, PretrainSpec
+from adaptlab.task import DigitTask
+
+
+def problems(**knobs: object) -> list[Problem]:
+    with pytest.raises(InvalidSpec) as caught:
+        resolve_task(Choice.model_validate(knobs), "/task")
+    return list(caught.value.problems)
+
+
+def faults(**knobs: object) -> dict[str, tuple[str, tuple[object, ...]]]:
+    """Code and nearest values by pointer."""
+    return {p.pointer: (p.code, p.nearest) for p in problems(**knobs)}
+
+
+MIXED: dict[str, tuple[dict[str, object], dict[str, tuple[str, tuple[object, ...]]]]] = {
+    "one task": ({"tasks": ["add"]}, {"/task/tasks": ("too_few_tasks", (2,))}),
+    "a weight too few": (
+        {"tasks": ["add", "copy"], "weights": [1]},
+        {"/task/weights": ("weights_do_not_match", (2,))},
+    ),
+    "a weight of nothing": (
+        {"tasks": ["add", "copy"], "weights": [1, 0]},
+        {"/task/weights/1": ("greater_than", ())},
+    ),
+    "an unknown task": (
+        {"tasks": ["add", {"name": "sorting"}]},
+        {"/task/tasks/1/name": ("unknown_task", ())},
+    ),
+    "a wrong knob": (
+        {"tasks": ["add", {"name": "add", "k": 0}]},
+        {"/task/tasks/1/k": ("greater_than_equal", ())},
+    ),
+    "a mixture": (
+        {"tasks": ["add", "mixture"]},
+        {"/task/tasks/1/name": ("nested_mixture", ())},
+    ),
+    "another length": (
+        {"tasks": ["add", {"name": "copy", "length": 4}]},
+        {
+            "/task/tasks/1/length": ("tasks_differ", (10,)),
+            "/task/tasks/1/answer_length": ("tasks_differ", (10,)),
+        },
+    ),
+    "another alphabet, a cue": (
+        {"tasks": ["add", "inverse_binary"]},
+        {"/task/tasks/1/alphabet": ("tasks_differ", (8,))},
+    ),
+    "another rule, a cue": (
+        {"tasks": ["add", {"name": "copy", "few_distinct": False}]},
+        {"/task/tasks/1/few_distinct": ("tasks_differ", (True,))},
+    ),
+    "a fault inside": (
+        {"tasks": ["add", {"name": "composition", "then": {"name": "add", "length": 3}}]},
+        {"/task/tasks/1/then/length": ("length_does_not_match", (10,))},
+    ),
+}
+
+
+@pytest.mark.parametrize(("knobs", "expected"), MIXED.values(), ids=MIXED)
+def test_a_mixture_that_does_not_fit_is_refused_where_it_does_not(knobs, expected):
+    assert faults(name="mixture", **knobs) == expected
+
+
+COMPOSED: dict[str, tuple[dict[str, object], dict[str, tuple[str, tuple[object, ...]]]]] = {
+    "answers beyond the alphabet": (
+        {"first": {"name": "add", "k": 3}, "then": "sort_ascending"},
+        {"/task/then/alphabet": ("alphabet_too_small", (11,))},
+    ),
+    "answers of another length": (
+        {"first": {"name": "lookup", "answer_length": 3}, "then": "copy"},
+        {"/task/then/length": ("length_does_not_match", (3,))},
+    ),
+    "a mixture": ({"then": "mixture"}, {"/task/then/name": ("nested_mixture", ())}),
+}
+
+
+@pytest.mark.parametrize(("knobs", "expected"), COMPOSED.values(), ids=COMPOSED)
+def test_a_composition_that_does_not_fit_is_refused_where_it_does_not(knobs, expected):
+    assert faults(name="composition", **knobs) == expected
+
+
+def test_an_unknown_task_inside_lists_those_there_are():
+    (problem,) = problems(name="mixture", tasks=["add", {"name": "sorting"}])
+    assert "sort_ascending" in problem.allowed
+
+
+def test_what_a_composition_needs_follows_from_its_parts():
+    first, then = {"name": "add", "k": 3}, {"name": "double_histogram", "alphabet": 11}
+    choice = Choice.model_validate({"name": "composition", "first": first, "then": then})
+    task = resolve_task(choice, "/task")
+    assert isinstance(task, DigitTask)
+    assert (task.input_length(), task.target_length()) == (10, 10)
+    assert (task.input_alphabet(), task.answer_alphabet(), task.vocabulary()) == (8, 11, 13)
+    assert task.chance() == pytest.approx(1e-10)
+
+
+def test_a_base_for_a_count_of_ten_gets_eleven_tokens():
+    spec = {"name": "base", "family": "minigpt", "task": "mixture"}
+    own = resolve(PretrainSpec.model_validate(spec), None)
+    assert own.family["vocabulary"] == 10
+    scored = {**spec, "evaluation": {"tasks": ["mixture", "double_histogram"]}}
+    assert resolve(PretrainSpec.model_validate(scored), None).family["vocabulary"] == 11
+    other = {**spec, "task": "double_histogram", "evaluation": {"tasks": ["copy"]}}
+    assert resolve(PretrainSpec.model_validate(other), None).family["vocabulary"] == 11
+
+
+def test_an_input_to_look_at_has_digits_of_the_alphabet():
+    # Token 9 is in the vocabulary of ten, but 9 + 1 is not.
+    spec = {
+        "name": "base",
+        "family": "minigpt",
+        "task": "add",
+        "capture": {"attention": {"inputs": [[9, *[0] * 9]]}},
+    }
+    with pytest.raises(InvalidSpec, match="below 8"):
+        resolve(PretrainSpec.model_validate(spec), None)

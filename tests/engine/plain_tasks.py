@@ -1,0 +1,87 @@
+"""Plain solutions of the tasks, one item at a time, that share nothing with the engine."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+WORD = 2**64
+Solution = Callable[[Any, list[int], int], list[int]]
+
+
+def plain_answer(task: Any, digits: list[int], draw: int) -> list[int]:
+    """The right answer to one question; `draw` is the item's own random number below 2⁶³."""
+    return SOLUTIONS[task.name](task, digits, draw)
+
+
+def plain_draw(split: str, seed: int, index: int) -> int:
+    """What an item has to draw lots with."""
+    return plain_bits(plain_stream(f"draw/{split}"), seed, index)
+
+
+def plain_stream(name: str) -> int:
+    """The first 62 bits of the SHA-256 of a name."""
+    return int(hashlib.sha256(name.encode()).hexdigest()[:16], 16) // 4
+
+
+def plain_bits(*counters: int) -> int:
+    """The counters mixed one after the other by SplitMix64's finaliser; the upper 63 bits."""
+    value = 0
+    for counter in counters:
+        value = ((value ^ counter) + 0x9E3779B97F4A7C15) % WORD
+        value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9 % WORD
+        value = (value ^ (value >> 27)) * 0x94D049BB133111EB % WORD
+        value ^= value >> 31
+    return value >> 1
+
+
+def plain_share(weights: list[float], draw: int) -> int:
+    """Which of the weights a number below 2⁶³ falls to."""
+    position = draw / 2**63 * sum(weights)
+    for index, weight in enumerate(weights):
+        position -= weight
+        if position < 0:
+            return index
+    return len(weights) - 1
+
+
+def _histogram(task: Any, digits: list[int], draw: int) -> list[int]:
+    counts = Counter(digits)
+    return [counts[digit] for digit in digits]
+
+
+def _filter(task: Any, digits: list[int], draw: int) -> list[int]:
+    kept = [digit for digit in digits if digit < digits[0]]
+    return kept + [task.alphabet] * (len(digits) - len(kept))
+
+
+def _lookup(task: Any, digits: list[int], draw: int) -> list[int]:
+    start = plain_stream("lookup")
+    places = range(task.answer_length)
+    return [
+        (plain_bits(start, task.map_seed, *digits, place) >> 20) % task.alphabet for place in places
+    ]
+
+
+def _mixture(task: Any, digits: list[int], draw: int) -> list[int]:
+    chosen = plain_share(list(task.weights or [1.0] * len(task.tasks)), draw)
+    return plain_answer(task.tasks[chosen], digits, draw)
+
+
+SOLUTIONS: dict[str, Solution] = {
+    "add": lambda task, digits, draw: [digit + task.k for digit in digits],
+    "composition": lambda task, digits, draw: plain_answer(
+        task.then, plain_answer(task.first, digits, draw), draw
+    ),
+    "copy": lambda task, digits, draw: list(digits),
+    "double_histogram": _histogram,
+    "filter_less_than_first": _filter,
+    "inverse_binary": lambda task, digits, draw: [task.alphabet - 1 - digit for digit in digits],
+    "lookup": _lookup,
+    "mixture": _mixture,
+    "modulo": lambda task, digits, draw: [d % digits[0] if digits[0] else d for d in digits],
+    "reverse": lambda task, digits, draw: digits[::-1],
+    "sort_ascending": lambda task, digits, draw: sorted(digits),
+    "sort_descending": lambda task, digits, draw: sorted(digits, reverse=True),
+    "sort_then_add": lambda task, digits, draw: [digit + task.k for digit in sorted(digits)],
+}
