@@ -1,102 +1,147 @@
 """The engine: replicates in one pass against one plain model after the other."""
 
+import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from adaptlab.engine.allocate import allocate
+from adaptlab.engine.allocator import keep_freed_memory
 from adaptlab.engine.digits import make_items
 from adaptlab.engine.evaluate import ITEM_SEED, outcomes
 from adaptlab.engine.model import Model
 from adaptlab.engine.plan import Plan, make_plan
 from adaptlab.families.minigpt import MiniGPT
 from adaptlab.resolve import BaseModelFacts, resolve
-from adaptlab.spec import AdaptSpec, PretrainSpec
+from adaptlab.spec import AdaptSpec, Precision, PretrainSpec
 from adaptlab.tasks.sort_ascending import SortAscending
 from bench.figures import Figure, Section, alternating, spread
+from bench.peak import SIZE, operations, peak
 from bench.plain_loop import PlainLoop
 from bench.stepping import stepper
 
 ROUNDS = 5
+TASK = SortAscending(name="sort_ascending")
 ONE_LAYER = MiniGPT(layers=1, heads=1, width=96)
 FOUR_LAYERS = MiniGPT(layers=4, heads=4, width=256)
 
 
+PRECISIONS: tuple[Precision, ...] = ("float32", "bfloat16")
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
 def measure() -> Section:
     """Every row of the engine's table."""
+    keep_freed_memory()  # as a worker's trainer does; the plain loop in this process gains as well
+    peaks = {precision: peak(DTYPES[precision]) for precision in PRECISIONS}
+    one, four = (
+        ("pretraining, 1 layer, width 96, 10 seeds", ONE_LAYER, 10, 8, "5 times"),
+        ("pretraining, 4 layers, width 256, 3 seeds", FOUR_LAYERS, 3, 3, "4 times"),
+    )
     return Section(
         "The engine",
-        f"Milliseconds per replicate and step, batch 64, sorting ten digits, float32; medians of "
-        f"{ROUNDS} rounds taken in turn. The plain loop is `bench/plain_loop.py`.",
+        f"Milliseconds per replicate and step, batch 64, sorting ten digits; medians of {ROUNDS} "
+        "rounds taken in turn. The plain loop is `bench/plain_loop.py`, in bfloat16 under "
+        "`torch.autocast`. Shares are those of the matrix-product peak at "
+        f"{SIZE} × {SIZE}, measured in this run: "
+        + ", ".join(f"{rate / 1e9:.0f} GFLOP/s in {name}" for name, rate in peaks.items())
+        + ".",
         (
-            _pretraining("pretraining, 1 layer, width 96, 10 seeds", ONE_LAYER, 10, 8, "5 times"),
-            _prefixes(),
-            _pretraining("pretraining, 4 layers, width 256, 3 seeds", FOUR_LAYERS, 3, 3, "4 times"),
+            *_in_each_precision(peaks, lambda precision: _pretraining(one, precision)),
+            *_in_each_precision(peaks, _prefixes),
+            *_in_each_precision(peaks, lambda precision: _pretraining(four, precision)),
             _evaluation(),
         ),
     )
 
 
-def _pretraining(work: str, family: MiniGPT, seeds: int, steps: int, target: str) -> Figure:
+def _in_each_precision(
+    peaks: Mapping[str, float], contest: Callable[[Precision], "Contest"]
+) -> Iterator[Figure]:
+    """Float32 against the plain loop in it, bfloat16 against the plain loop in either."""
+    meetings: tuple[tuple[Precision, bool], ...] = (
+        ("float32", False),
+        ("bfloat16", False),
+        ("bfloat16", True),
+    )
+    for ours, autocast in meetings:
+        yield _compared(contest(ours), ours, autocast, peaks[ours])
+
+
+@dataclass(frozen=True)
+class Contest:
+    """What is trained in how many steps a round, and what a plain loop for it is made of."""
+
+    work: str
+    plan: Plan
+    base: Mapping[str, Tensor]
+    family: MiniGPT
+    prefix: int
+    steps: int
+    target: str
+
+
+def _pretraining(row: tuple[str, MiniGPT, int, int, str], precision: Precision) -> Contest:
+    work, family, seeds, steps, target = row
     spec = PretrainSpec.model_validate(
         {
             "name": "bench",
             "family": family.model_dump(),
             "task": "sort_ascending",
             "seeds": seeds,
-            "training": {"steps": 100_000},
+            "training": {"steps": 100_000, "precision": precision},
         }
     )
-    plan = make_plan(resolve(spec, None), "cpu")
-    plain = PlainLoop(SortAscending(name="sort_ascending"), *_sizes(family), batch=64)
-    return _compared(work, plan, {}, plain, steps, target)
+    return Contest(work, make_plan(resolve(spec, None), "cpu"), {}, family, 0, steps, target)
 
 
-def _prefixes() -> Figure:
+def _prefixes(precision: Precision) -> Contest:
     spec = AdaptSpec.model_validate(
         {
             "base_model": "bench",
             "task": "sort_ascending",
             "method": {"name": "prefix_tuning", "length": 1},
             "tuning": {"trials": 8},
-            "training": {"steps": 100_000},
+            "training": {"steps": 100_000, "precision": precision},
         }
     )
-    task = SortAscending(name="sort_ascending")
-    family = ONE_LAYER.resolved(task.vocabulary(), task.sequence_length())
+    family = ONE_LAYER.resolved(TASK.vocabulary(), TASK.sequence_length())
     facts = BaseModelFacts(
         name="bench",
         digest="0",
         family=family.model_dump(),
-        task=task.model_dump(),
+        task=TASK.model_dump(),
         replicates=10,
     )
     plan = make_plan(resolve(spec, facts), "cpu")
     base = {n: torch.randn(10, *t.shape) * 0.02 for n, t in plan.shape.tensors.items()}
-    plain = PlainLoop(task, *_sizes(ONE_LAYER), batch=64, prefix=1)
-    return _compared("prefix-tuning it, 10 seeds × 8 rates", plan, base, plain, 2, "10 times")
+    work = "prefix-tuning it, 10 seeds × 8 rates"
+    return Contest(work, plan, base, ONE_LAYER, 1, 2, "10 times")
 
 
-def _sizes(family: MiniGPT) -> tuple[int, int, int]:
-    return family.layers, family.heads, family.width
-
-
-def _compared(
-    work: str, plan: Plan, base: dict[str, Tensor], plain: PlainLoop, steps: int, target: str
-) -> Figure:
-    stacked = stepper(plan, base)
-    for step in (stacked, plain.step):
-        step()  # what only the first step does is not measured
+def _compared(contest: Contest, precision: str, autocast: bool, fastest: float) -> Figure:
+    family, replicates = contest.family, contest.plan.replicates
+    sizes = (family.layers, family.heads, family.width)
+    plain = PlainLoop(TASK, *sizes, batch=64, prefix=contest.prefix, bfloat16=autocast)
+    stacked = stepper(contest.plan, contest.base)
+    plain.step()  # what only the first step does is not measured
+    stacked()
+    done = operations(stacked) / replicates
     ours, theirs = alternating(
-        lambda: _milliseconds(stacked, steps) / plan.replicates,
-        lambda: _milliseconds(plain.step, 4 * steps),
+        lambda: _milliseconds(stacked, contest.steps) / replicates,
+        lambda: _milliseconds(plain.step, 4 * contest.steps),
         ROUNDS,
     )
     ratio = sorted(t / o for t, o in zip(theirs, ours, strict=True))[ROUNDS // 2]
+    share = done / (statistics.median(ours) / 1000) / fastest
     return Figure(
-        work, f"plain loop: {spread(theirs, 'ms')}", f"{spread(ours, 'ms')}: {ratio:.1f} ×", target
+        f"{contest.work}, {precision}",
+        f"plain loop in {'bfloat16' if autocast else 'float32'}: {spread(theirs, 'ms')}",
+        f"{spread(ours, 'ms')}: {ratio:.1f} ×; {share:.0%} of the peak",
+        contest.target,
     )
 
 
@@ -107,30 +152,27 @@ def _evaluation() -> Figure:
     plan = make_plan(resolve(spec, None), "cpu")
     tensors = allocate(plan.trained_shapes, plan.replicate_seeds, {}, plan.dtype).tensors
     model = Model(plan, {}, {name: tensor.detach() for name, tensor in tensors.items()})
+    plain = PlainLoop(TASK, ONE_LAYER.layers, ONE_LAYER.heads, ONE_LAYER.width, batch=64)
     ours, theirs = alternating(
         lambda: _milliseconds(lambda: outcomes(model, plan.task, "test", 3200, 1), 1),
-        lambda: _milliseconds(lambda: _generate(model, plan), 1),
+        lambda: _milliseconds(lambda: _generate(plain), 1),
         ROUNDS,
     )
     ratio = sorted(t / o for t, o in zip(theirs, ours, strict=True))[ROUNDS // 2]
     return Figure(
-        "exact-match evaluation of 3,200 samples, one replicate",
-        f"greedy generation without cache, batches of 100: {spread(theirs, 'ms')}",
+        "exact-match evaluation of 3,200 samples, one replicate, float32",
+        f"the plain model, greedy without cache, batches of 100: {spread(theirs, 'ms')}",
         f"{spread(ours, 'ms')}: {ratio:.1f} ×",
         "20 times",
     )
 
 
-@torch.no_grad()
-def _generate(model: Model, plan: Plan) -> None:
+def _generate(plain: PlainLoop) -> None:
     """Greedy answers to 3,200 questions as the published code makes them: 32 batches of 100."""
     for first in range(0, 3200, 100):
-        seeds = torch.tensor([ITEM_SEED])
-        items = make_items(plan.task, "test", seeds, first, 100)
-        tokens = items.tokens[..., : plan.task.input_length()]
-        for _ in range(plan.task.target_length()):
-            logits = model.logits(tokens, slice(None))
-            tokens = torch.cat([tokens, logits[:, :, -1:].argmax(-1)], -1)
+        items = make_items(TASK, "test", torch.tensor([ITEM_SEED]), first, 100)
+        questions = items.tokens[0, :, : TASK.input_length()]
+        (plain.answer(questions) == items.targets[0]).all(-1)
 
 
 def _milliseconds(work: Callable[[], object], times: int) -> float:

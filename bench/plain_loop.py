@@ -2,7 +2,8 @@
 
 `nn.Module`, fused QKV, the library's attention, AdamW and clipping; the same data maker as the
 engine, so that only the training is compared. With a prefix, pad positions are carried through
-the batch and all gradients are computed, as the published code does.
+the batch and all gradients are computed, as the published code does. In bfloat16 the forward pass
+is under `torch.autocast`.
 """
 
 import torch
@@ -60,7 +61,15 @@ class PlainLoop:
     """One model trained step by step."""
 
     def __init__(
-        self, task: DigitTask, layers: int, heads: int, width: int, *, batch: int, prefix: int = 0
+        self,
+        task: DigitTask,
+        layers: int,
+        heads: int,
+        width: int,
+        *,
+        batch: int,
+        prefix: int = 0,
+        bfloat16: bool = False,
     ) -> None:
         context = task.sequence_length() + prefix
         self.task, self.batch, self.pads = task, batch, prefix
@@ -68,7 +77,7 @@ class PlainLoop:
         self.prefixes = nn.Parameter(torch.randn(layers, prefix, width)) if prefix else None
         trained = [self.prefixes] if self.prefixes is not None else list(self.model.parameters())
         self.optimiser = torch.optim.AdamW(trained, 1e-3, betas=(0.9, 0.95), weight_decay=0.1)
-        self.trained, self.taken = trained, 0
+        self.trained, self.taken, self.bfloat16 = trained, 0, bfloat16
 
     def step(self) -> None:
         """One step on fresh items."""
@@ -78,10 +87,20 @@ class PlainLoop:
         pads = torch.zeros(self.batch, self.pads, dtype=torch.int64)
         tokens = torch.cat([pads, items.tokens[0]], 1)
         rows = target_rows(self.task)
-        logits = self.model(tokens, self.prefixes)[:, self.pads + rows.start :]
-        loss = functional.cross_entropy(logits.flatten(0, 1), items.targets[0].flatten())
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.bfloat16):
+            logits = self.model(tokens, self.prefixes)[:, self.pads + rows.start :]
+        found = logits.float().flatten(0, 1)
+        loss = functional.cross_entropy(found, items.targets[0].flatten())
         self.optimiser.zero_grad()
         self.model.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(self.trained, 1.0)
         self.optimiser.step()
+
+    @torch.no_grad()
+    def answer(self, questions: Tensor) -> Tensor:
+        """Greedy answers [B, M] to questions [B, N], token by token without a cache."""
+        tokens = questions
+        for _ in range(self.task.target_length()):
+            tokens = torch.cat([tokens, self.model(tokens)[:, -1:].argmax(-1)], 1)
+        return tokens[:, questions.shape[1] :]

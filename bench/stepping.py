@@ -15,7 +15,7 @@ def stepper(plan: Plan, base: Mapping[str, Tensor]) -> Callable[[], None]:
     """A function that takes one step on all replicates of the plan."""
     trainables = allocate(plan.trained_shapes, plan.replicate_seeds, base, plan.dtype)
     model = Model(plan, base, trainables.tensors)
-    optimiser = AdamW(trainables, plan.spec.training.weight_decay, 1.0)
+    optimiser = AdamW(trainables, plan.replicate_decays, 1.0)
     items = batches(plan)
 
     def step() -> None:

@@ -52,3 +52,20 @@ class BadCheckpoint(AdaptlabError):
 
 class BadModelFolder(AdaptlabError):
     """A folder that does not hold exactly one published model of a known family, as safetensors."""
+
+
+class OutOfMemory(AdaptlabError, MemoryError):
+    """Not even one replicate at a time fits in memory."""
+
+
+_OUT_OF_MEMORY_NAMES = frozenset({"OutOfMemoryError", "MemoryError"})
+_OUT_OF_MEMORY_WORDS = ("can't allocate memory", "not enough memory", "out of memory")
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether torch or Python could not get memory; on the CPU torch says so in words only."""
+    names = {kind.__name__ for kind in type(error).__mro__}
+    return bool(names & _OUT_OF_MEMORY_NAMES) or (
+        isinstance(error, RuntimeError)
+        and any(words in str(error).lower() for words in _OUT_OF_MEMORY_WORDS)
+    )

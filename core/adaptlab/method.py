@@ -11,6 +11,14 @@ from adaptlab.values import AUTO, PluginName, Value
 AttentionClaim = Literal["can_change", "cannot_change"]
 
 
+def log_spaced(low: float, high: float, count: int) -> tuple[float, ...]:
+    """So many values at equal ratios from `low` to `high`; one alone is their geometric mean."""
+    if count == 1:
+        return ((low * high) ** 0.5,)
+    ratio = (high / low) ** (1 / (count - 1))
+    return tuple(low * ratio**index for index in range(count))
+
+
 class Method(Value, ABC):
     """An adaptation method as it can be asked for; the fields are its knobs.
 
@@ -31,6 +39,10 @@ class Method(Value, ABC):
     learning_rate_range: ClassVar[tuple[float, float]]
     """The ends of the log-spaced range over which several trials are spread."""
     default_weight_decay: ClassVar[float] = 0.0
+    is_reference: ClassVar[bool] = False
+    """Whether it is what others are measured against, in a study shown at every budget."""
+    relaxes_prefix: ClassVar[bool] = False
+    """Whether it is free in what learned positions approximate, so that they fail where it does."""
 
     name: PluginName
 
@@ -81,9 +93,7 @@ class Method(Value, ABC):
         """What `auto` means: the method's own rate for one trial, else a log-spaced grid."""
         if trials == 1:
             return (self.default_learning_rate,)
-        low, high = self.learning_rate_range
-        ratio = (high / low) ** (1 / (trials - 1))
-        return tuple(low * ratio**index for index in range(trials))
+        return log_spaced(*self.learning_rate_range, trials)
 
     def problems(self, shape: ModelShape) -> tuple[Problem, ...]:
         """Faults of the configuration on this model, with pointers below `/method`."""

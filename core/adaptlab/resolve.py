@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from dataclasses import replace
 from typing import TypeVar
 
 from pydantic import ValidationError
@@ -9,6 +10,7 @@ from pydantic import ValidationError
 from adaptlab.budget import BudgetVector, budget_vector, solve
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.family import FAMILIES, Family
+from adaptlab.halving import halving_problems
 from adaptlab.method import METHODS, Method
 from adaptlab.shapes import ModelShape
 from adaptlab.spec import (
@@ -16,6 +18,9 @@ from adaptlab.spec import (
     AttentionSpec,
     BudgetSpec,
     Choice,
+    Halving,
+    ImportSpec,
+    ModelFolder,
     PretrainSpec,
     ResolvedSpec,
     ResolvedTraining,
@@ -23,6 +28,7 @@ from adaptlab.spec import (
     Trial,
 )
 from adaptlab.task import TASKS, Task
+from adaptlab.trials import resolve_trials, training_problems
 from adaptlab.validation import validation_problems
 from adaptlab.values import AUTO, Value
 
@@ -30,12 +36,15 @@ P = TypeVar("P", bound=Value)
 
 
 class BaseModelFacts(Value):
-    """What resolving an adaptation needs to know about its base model."""
+    """What resolving an adaptation needs to know about its base model.
+
+    `task` is what it was pretrained on, None where that is not known.
+    """
 
     name: str
     digest: str
     family: dict[str, object]
-    task: dict[str, object]
+    task: dict[str, object] | None
     replicates: int
 
 
@@ -51,15 +60,47 @@ def resolve(spec: PretrainSpec | AdaptSpec, base: BaseModelFacts | None) -> Reso
     return _resolve_adaptation(spec, base)
 
 
+def resolve_import(spec: ImportSpec, family: Family, folder: ModelFolder) -> ResolvedSpec:
+    """The import that `spec` asks for, of the model of `family` that was found in `folder`."""
+    shape = family.shape()
+    evaluated = _evaluation_tasks(spec, None)
+    _check_fits(None, evaluated, shape)
+    return ResolvedSpec(
+        kind="import",
+        base_model=None,
+        base_digest=None,
+        model_folder=folder,
+        family=family.model_dump(mode="json"),
+        task=None,
+        method=None,
+        budget=_whole_model(shape),
+        training=_NO_TRAINING,
+        validation_samples=0,
+        seeds=(0,),
+        base_replicates=(),
+        evaluation_tasks=tuple(t.model_dump(mode="json") for t in evaluated),
+        evaluation_samples=spec.evaluation.samples,
+        attention=None,
+    )
+
+
 def spec_digest(resolved: ResolvedSpec) -> str:
-    """The SHA-256 of the canonical JSON of everything that decides the result."""
-    canonical = json.dumps(resolved.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+    """The SHA-256 of the canonical JSON of everything that decides the result.
+
+    The budget does not: what it costs follows from the method, and two limits under which a method
+    comes out the same are one training.
+    """
+    deciding = resolved.model_dump(mode="json", exclude={"budget"})
+    canonical = json.dumps(deciding, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
 def resolve_task(choice: Choice, pointer: str) -> Task:
     """The task that `choice` names, with its knobs checked."""
-    return configured(TASKS.get(choice.name, f"{pointer}/name"), choice, pointer)
+    task = configured(TASKS.get(choice.name, f"{pointer}/name"), choice, pointer)
+    if faults := task.problems():
+        raise InvalidSpec(*(replace(fault, pointer=pointer + fault.pointer) for fault in faults))
+    return task
 
 
 def resolve_method(choice: Choice, pointer: str = "/method") -> Method:
@@ -119,7 +160,8 @@ def _resolve_pretraining(spec: PretrainSpec) -> ResolvedSpec:
     if faults := choice.problems():
         raise InvalidSpec(*faults)
     family = choice.resolved(
-        max(t.vocabulary() for t in evaluated), max(t.sequence_length() for t in evaluated)
+        max(t.vocabulary() for t in (task, *evaluated)),
+        max(t.sequence_length() for t in (task, *evaluated)),
     )
     shape = family.shape()
     _check_fits(task, evaluated, shape)
@@ -131,9 +173,7 @@ def _resolve_pretraining(spec: PretrainSpec) -> ResolvedSpec:
         task=task.model_dump(mode="json"),
         method=None,
         budget=_whole_model(shape),
-        training=_training(
-            spec.training, (family.default_learning_rate,), family.default_weight_decay
-        ),
+        training=_training(spec.training, (_single_trial(spec.training, family),)),
         validation_samples=640,
         seeds=_seeds(spec.seeds),
         base_replicates=(),
@@ -161,33 +201,59 @@ def _resolve_adaptation(spec: AdaptSpec, base: BaseModelFacts) -> ResolvedSpec:
         budget=budget_vector(method, shape, limit),
         training=_training(
             spec.training,
-            method.learning_rates(spec.tuning.trials),
-            method.default_weight_decay,
+            resolve_trials(spec.training, spec.tuning, method, shape),
+            spec.tuning.halving,
         ),
+        selection=spec.tuning.selection,
         validation_samples=spec.tuning.validation_samples,
         seeds=seeds,
-        base_replicates=tuple(index % base.replicates for index in range(len(seeds))),
+        base_replicates=_base_replicates(spec, len(seeds), base.replicates),
         evaluation_tasks=tuple(t.model_dump(mode="json") for t in evaluated),
+        base_tasks=_own_tasks(base),
         evaluation_samples=spec.evaluation.samples,
         attention=_attention(spec, task, shape),
     )
 
 
-def _evaluation_tasks(spec: PretrainSpec | AdaptSpec, task: Task) -> tuple[Task, ...]:
+def _own_tasks(base: BaseModelFacts) -> tuple[dict[str, object], ...]:
+    """What the base was pretrained on, a mixture by its parts; none where that is not known."""
+    if base.task is None:
+        return ()
+    return tuple(part.model_dump(mode="json") for part in load_task(base.task).parts())
+
+
+_NO_TRAINING = ResolvedTraining(
+    steps=0,
+    batch_size=0,
+    trials=(Trial(learning_rate=0, weight_decay=0),),
+    schedule="constant",
+    warmup_fraction=0,
+    gradient_clip=0,
+    precision="float32",
+)
+"""Of an import: its one replicate is what stands in the folder."""
+
+
+def _evaluation_tasks(
+    spec: PretrainSpec | ImportSpec | AdaptSpec, task: Task | None
+) -> tuple[Task, ...]:
     """The tasks to score, the job's own when none is named, each with its own knobs."""
     chosen = tuple(
         resolve_task(choice, f"/evaluation/tasks/{index}")
         for index, choice in enumerate(spec.evaluation.tasks)
     )
-    return chosen or (task,)
+    return chosen or (() if task is None else (task,))
 
 
-def _check_fits(task: Task, evaluated: tuple[Task, ...], shape: ModelShape) -> None:
-    others = {f"/evaluation/tasks/{index}": other for index, other in enumerate(evaluated)}
+def _check_fits(task: Task | None, evaluated: tuple[Task, ...], shape: ModelShape) -> None:
+    own = {} if task is None else {"/task": task}
+    others = {
+        f"/evaluation/tasks/{index}": other
+        for index, other in enumerate(evaluated)
+        if other != task
+    }
     faults: list[Problem] = []
-    for pointer, asked in {"/task": task, **others}.items():
-        if asked == task and pointer != "/task":
-            continue
+    for pointer, asked in {**own, **others}.items():
         for what, needed, available in (
             ("vocabulary", asked.vocabulary(), shape.vocabulary),
             ("context", asked.sequence_length(), shape.context),
@@ -200,24 +266,48 @@ def _check_fits(task: Task, evaluated: tuple[Task, ...], shape: ModelShape) -> N
 
 
 def _training(
-    training: TrainingSpec, automatic_rates: tuple[float, ...], automatic_decay: float
+    training: TrainingSpec, trials: tuple[Trial, ...], halving: Halving | None = None
 ) -> ResolvedTraining:
-    rates = automatic_rates if training.learning_rate == AUTO else (training.learning_rate,)
-    decay = automatic_decay if training.weight_decay == AUTO else training.weight_decay
+    """The training as asked for, with what is tried for every seed."""
+    halved = halving_problems(training.steps, len(trials), halving)
+    if faults := (*training_problems(training), *halved):
+        raise InvalidSpec(*faults)
     return ResolvedTraining(
-        steps=training.steps,
-        batch_size=training.batch_size,
-        trials=tuple(Trial(learning_rate=rate, weight_decay=decay) for rate in rates),
-        schedule=training.schedule,
-        warmup_fraction=training.warmup_fraction,
-        gradient_clip=training.gradient_clip,
-        precision=training.precision,
-        validations=training.validations,
+        trials=trials,
+        halving=halving,
+        **training.model_dump(exclude={"learning_rate", "weight_decay"}),
+    )
+
+
+def _single_trial(training: TrainingSpec, family: Family) -> Trial:
+    """Pretraining tries nothing: the rate and decay as given, or the family's own."""
+    rate, decay = training.learning_rate, training.weight_decay
+    return Trial(
+        learning_rate=family.default_learning_rate if rate == AUTO else rate,
+        weight_decay=family.default_weight_decay if decay == AUTO else decay,
     )
 
 
 def _seeds(seeds: int | tuple[int, ...]) -> tuple[int, ...]:
     return tuple(range(seeds)) if isinstance(seeds, int) else seeds
+
+
+def _base_replicates(spec: AdaptSpec, seeds: int, available: int) -> tuple[int, ...]:
+    """The replicate of the base that each seed starts from."""
+    chosen = spec.base_replicates
+    if chosen == AUTO:
+        return tuple(index % available for index in range(seeds))
+    if len(chosen) != seeds:
+        detail = f"There are {len(chosen)} replicates of the base for {seeds} seeds; give one each."
+        raise InvalidSpec(Problem("/base_replicates", "not_one_a_seed", detail, nearest=(seeds,)))
+    for index, replicate in enumerate(chosen):
+        if replicate >= available:
+            detail = f"The base model has {available} replicates, counted from 0, no {replicate}."
+            pointer = f"/base_replicates/{index}"
+            raise InvalidSpec(
+                Problem(pointer, "no_such_replicate", detail, nearest=(available - 1,))
+            )
+    return chosen
 
 
 def _attention(
@@ -232,14 +322,14 @@ def _attention(
         )
         raise InvalidSpec(Problem("/capture/attention", "no_attention_to_capture", detail))
     for index, tokens in enumerate(attention.inputs if attention else ()):
-        if len(tokens) != task.input_length() or max(tokens) >= task.vocabulary():
+        if len(tokens) != task.input_length() or max(tokens) >= task.input_alphabet():
             raise InvalidSpec(
                 Problem(
                     pointer=f"/capture/attention/inputs/{index}",
                     code="not_an_input",
                     detail=(
                         f"An input of {task.name} has {task.input_length()} tokens "
-                        f"below {task.vocabulary()}."
+                        f"below {task.input_alphabet()}."
                     ),
                 )
             )

@@ -7,7 +7,9 @@ from pydantic import Field
 
 from adaptlab.values import Value
 
-ReplicateStatus = Literal["completed", "diverged"]
+ReplicateStatus = Literal["completed", "stopped", "diverged", "eliminated"]
+"""Stopped is early stopping: the replicate is as good as one that went on to the last step.
+Eliminated is successive halving: its trial was among the worst and cannot be chosen."""
 AttentionSource = Literal["base", "adapted"]
 Split = Literal["train", "validation", "test"]
 
@@ -37,7 +39,8 @@ class MetricPoint(Value):
 class ReplicateResult(Value):
     """One seed and trial: how its training ended and whether the trial was chosen for its seed.
 
-    `validation_accuracy` is None when the job has one trial a seed or the replicate diverged.
+    `validation_accuracy` is None when the job has one trial a seed or the replicate diverged; of
+    an eliminated one it is that with which it was. `steps` are those that it made.
     """
 
     replicate: int
@@ -127,11 +130,14 @@ class Usage(Value):
     """What a run took: seconds of its phases and the largest memory of its process.
 
     `peak_memory_bytes` is that of the device's allocator on a GPU and of the process on a CPU;
-    `base_memory_bytes` is what the process held before the run.
+    `base_memory_bytes` is what the process held before the run. `training_steps` are those since
+    the run began or went on; `passes` is into how many parts the replicates of a step had to be
+    divided at most, because they did not fit in memory at once.
     """
 
     training_seconds: float
     training_steps: int
+    passes: int = 1
     evaluation_seconds: float
     peak_memory_bytes: int
     base_memory_bytes: int

@@ -26,6 +26,11 @@ class Initialiser:
     scale: float = 1.0
     source: str = ""
 
+    @property
+    def is_random(self) -> bool:
+        """Whether the values are drawn, so that a trial's initial scale applies to them."""
+        return self.kind in ("normal", "kaiming_uniform")
+
 
 @dataclass(frozen=True, slots=True)
 class TensorShape:

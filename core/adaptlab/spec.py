@@ -2,13 +2,14 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag
 
 from adaptlab.budget import BudgetVector
 from adaptlab.values import AUTO, Auto, Name, Value
 
 SPEC_VERSION = 2
 LARGEST_SEED = 2**31 - 1
+MOST_TRIALS = 64
 
 Seed = Annotated[int, Field(ge=0, le=LARGEST_SEED)]
 Seeds = (
@@ -16,6 +17,8 @@ Seeds = (
     | Annotated[tuple[Seed, ...], Field(min_length=1, max_length=64)]
 )
 LearningRate = Annotated[float, Field(gt=0, le=10)]
+WeightDecay = Annotated[float, Field(ge=0, le=10)]
+InitialScale = Annotated[float, Field(gt=0, le=100)]
 Label = Annotated[str, Field(max_length=256)]
 LabelName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$")]
 Labels = Annotated[dict[LabelName, Label], Field(max_length=32)]
@@ -64,10 +67,24 @@ Precision = Literal["float32", "float64", "bfloat16"]
 """Of the arithmetic; with bfloat16 the weights and the optimiser's state stay float32."""
 
 
+class EarlyStopping(Value):
+    """When a replicate stops before the last step, for each on its own.
+
+    After `patience` validations in a row whose loss was not at least `min_delta` (nats) below the
+    lowest so far. Every replicate then ends with its weights of the validation that counted as its
+    best, also one that went on to the last step.
+    """
+
+    patience: int = Field(default=3, ge=1, le=1000)
+    min_delta: float = Field(default=0.0, ge=0, le=1e6)
+
+
 class TrainingSpec(Value):
     """The steps of gradient descent, the same for every replicate of a job.
 
     `validations` is how often on the way the validation split is scored, at even distances.
+    `accumulation` is the number of equal parts in which a batch goes through the model: more of
+    them need less memory and give the same gradient.
     """
 
     steps: int = Field(default=2000, ge=1, le=1_000_000)
@@ -75,17 +92,50 @@ class TrainingSpec(Value):
     learning_rate: LearningRate | Auto = AUTO
     schedule: Literal["cosine", "constant"] = "cosine"
     warmup_fraction: float = Field(default=0.05, ge=0, le=1)
-    weight_decay: Annotated[float, Field(ge=0, le=10)] | Auto = AUTO
+    weight_decay: WeightDecay | Auto = AUTO
     gradient_clip: float = Field(default=1.0, gt=0, le=1e6)
     precision: Precision = "float32"
     validations: int = Field(default=10, ge=0, le=1000)
+    accumulation: int = Field(default=1, ge=1, le=4096)
+    early_stopping: EarlyStopping | None = None
+
+
+Selection = Literal["per_seed", "pooled"]
+"""Which trial is kept: for every seed its own best, or the one that is best over all seeds."""
+
+
+class Halving(Value):
+    """Successive halving: the worst trials stop on the way, at each of `rungs` comparisons.
+
+    Comparison k of n stands after the share keepⁿ⁺¹⁻ᵏ of all steps; of the trials still trained
+    the share `keep`, rounded up, goes on, by the rule that chooses the trial at the end.
+    """
+
+    rungs: int = Field(ge=1, le=16)
+    keep: float = Field(default=0.5, gt=0, lt=1)
 
 
 class TuningSpec(Value):
-    """Learning rates tried for every seed; the best on the validation split is kept."""
+    """What is tried for every seed; the best on the validation split is kept.
 
-    trials: int = Field(default=1, ge=1, le=64)
+    The trials are the product of learning rates, `weight_decays` and `initial_scales`. Without
+    `learning_rates` there are as many rates as `trials` asks for, log-spaced over
+    `learning_rate_range` or, without it, the method's own range. `trials` may be left to follow
+    from the lists; a number that they cannot make is refused. With `selection` per_seed every seed
+    keeps its own best trial; with pooled all seeds keep the one with the best mean accuracy, to
+    which a diverged replicate contributes 0.
+    """
+
+    trials: Annotated[int, Field(ge=1, le=MOST_TRIALS)] | Auto = AUTO
+    learning_rates: (
+        Annotated[tuple[LearningRate, ...], Field(min_length=1, max_length=MOST_TRIALS)] | None
+    ) = None
+    learning_rate_range: tuple[LearningRate, LearningRate] | None = None
+    weight_decays: Annotated[tuple[WeightDecay, ...], Field(max_length=MOST_TRIALS)] = ()
+    initial_scales: Annotated[tuple[InitialScale, ...], Field(max_length=MOST_TRIALS)] = ()
+    selection: Selection = "per_seed"
     validation_samples: int = Field(default=640, ge=1, le=100_000)
+    halving: Halving | None = None
 
 
 class EvaluationSpec(Value):
@@ -136,24 +186,66 @@ class PretrainSpec(Value):
     labels: Labels = Field(default_factory=dict[LabelName, Label])
 
 
+class ImportSpec(Value):
+    """Take a published model from a folder as a base model; it can be used under `name`.
+
+    `folder` is `ALIAS/SUB/PATH` below one of the server's model roots. Without evaluation tasks
+    nothing is scored: an imported model has no task of its own.
+    """
+
+    kind: Literal["import"] = "import"
+    name: Name
+    folder: Annotated[str, Field(min_length=1, max_length=1024)]
+    evaluation: EvaluationSpec = EvaluationSpec()
+    resources: ResourcesSpec = ResourcesSpec()
+    labels: Labels = Field(default_factory=dict[LabelName, Label])
+
+
+def _kind_of_base(value: object) -> str:
+    """A text names a base model; an inline spec is of pretraining unless it says otherwise."""
+    if isinstance(value, str):
+        return "name"
+    if isinstance(value, dict):
+        kind: object = value.get("kind")  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType] - not validated yet
+        return "import" if kind == "import" else "pretrain"
+    return "import" if isinstance(value, ImportSpec) else "pretrain"
+
+
+BaseSpec = PretrainSpec | ImportSpec
+"""The spec of a job that makes a base model."""
+
+AnyBase = Annotated[
+    Annotated[Name, Tag("name")]
+    | Annotated[PretrainSpec, Tag("pretrain")]
+    | Annotated[ImportSpec, Tag("import")],
+    Discriminator(_kind_of_base),
+]
+
+
 class AdaptSpec(Value):
-    """Adapt a base model to a task with one method, within a parameter budget."""
+    """Adapt a base model to a task with one method, within a parameter budget.
+
+    `base_replicates` says from which replicate of the base each seed starts; `auto` takes them in
+    turn, the first seed from the first.
+    """
 
     kind: Literal["adapt"] = "adapt"
-    base_model: Name | PretrainSpec
+    base_model: AnyBase
     task: NamedChoice
     method: NamedChoice
     budget: Budget = BudgetSpec()
     training: TrainingSpec = TrainingSpec()
     tuning: TuningSpec = TuningSpec()
     seeds: Seeds | Auto = AUTO
+    base_replicates: Annotated[tuple[Seed, ...], Field(max_length=64)] | Auto = AUTO
     evaluation: EvaluationSpec = EvaluationSpec()
     capture: CaptureSpec = CaptureSpec()
     resources: ResourcesSpec = ResourcesSpec()
     labels: Labels = Field(default_factory=dict[LabelName, Label])
 
 
-JobSpec = Annotated[PretrainSpec | AdaptSpec, Field(discriminator="kind")]
+AnySpec = PretrainSpec | ImportSpec | AdaptSpec
+JobSpec = Annotated[AnySpec, Field(discriminator="kind")]
 
 
 class Trial(Value):
@@ -168,7 +260,10 @@ class Trial(Value):
 
 
 class ResolvedTraining(Value):
-    """Training with every `auto` decided; every seed is trained once with each of `trials`."""
+    """Training with every `auto` decided; every seed is trained once with each of `trials`.
+
+    With `halving`, the worst of them not to the last step.
+    """
 
     steps: int
     batch_size: int
@@ -178,6 +273,9 @@ class ResolvedTraining(Value):
     gradient_clip: float
     precision: Precision
     validations: int = 0
+    accumulation: int = 1
+    early_stopping: EarlyStopping | None = None
+    halving: Halving | None = None
 
     @property
     def learning_rates(self) -> tuple[float, ...]:
@@ -185,26 +283,59 @@ class ResolvedTraining(Value):
         return tuple(trial.learning_rate for trial in self.trials)
 
 
+class ModelFile(Value):
+    """A file of a model folder, as it was when the job was made.
+
+    `digest` is a SHA-256: of a small file, or of the header and samples of a file of weights; see
+    `adaptlab.model_folder.fingerprint`.
+    """
+
+    name: str
+    size: int
+    digest: str
+
+
+class ModelFolder(Value):
+    """Where an imported model is read from, below a model root, and what was found there."""
+
+    folder: str
+    files: tuple[ModelFile, ...]
+
+
 class ResolvedSpec(Value):
     """A job as it will run: what every `auto` became, and what the adaptation costs.
 
-    `family`, `task`, `method` and `evaluation_tasks` are complete plug-in configurations;
-    `seeds` has one entry a seed, `base_replicates` the replicate of the base that each starts
-    from (empty for pretraining).
+    `family`, `task`, `method`, `evaluation_tasks` and `base_tasks` are complete plug-in
+    configurations; `seeds` has one entry a seed, `base_replicates` the replicate of the base that
+    each starts from (empty for pretraining). `base_tasks` are what the base was pretrained on,
+    scored to see what is forgotten; none where that is not known.
+    An import has a `model_folder` instead of a `task`, and no steps of training.
     """
 
     spec_version: int = SPEC_VERSION
-    kind: Literal["pretrain", "adapt"]
+    kind: Literal["pretrain", "import", "adapt"]
     base_model: str | None
     base_digest: str | None
+    model_folder: ModelFolder | None = None
     family: dict[str, object]
-    task: dict[str, object]
+    task: dict[str, object] | None
     method: dict[str, object] | None
     budget: BudgetVector
     training: ResolvedTraining
+    selection: Selection = "per_seed"
     validation_samples: int
     seeds: tuple[int, ...]
     base_replicates: tuple[int, ...]
     evaluation_tasks: tuple[dict[str, object], ...]
+    base_tasks: tuple[dict[str, object], ...] = ()
     evaluation_samples: int
     attention: AttentionSpec | None
+
+    @property
+    def scored_tasks(self) -> tuple[dict[str, object], ...]:
+        """The evaluation tasks and then the base's own, each once."""
+        tasks: list[dict[str, object]] = []
+        for task in (*self.evaluation_tasks, *self.base_tasks):
+            if task not in tasks:
+                tasks.append(task)
+        return tuple(tasks)

@@ -13,7 +13,9 @@ Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$", max_length=6
 class Value(BaseModel):
     """A frozen value; unknown members, NaN and infinity are refused."""
 
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, ser_json_inf_nan="constants")
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, ser_json_inf_nan="constants"
+    )
 
 
 PluginName = Any

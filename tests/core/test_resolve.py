@@ -7,10 +7,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from adaptlab.errors import InvalidSpec, UnknownName
 from adaptlab.resolve import BaseModelFacts, load_method, resolve, spec_digest
-from adaptlab.spec import AdaptSpec, JobSpec, PretrainSpec, ResolvedSpec
+from adaptlab.spec import AdaptSpec, AnySpec, JobSpec, PretrainSpec, ResolvedSpec
 from adaptlab.validation import validation_problems
 
-JOBS: TypeAdapter[PretrainSpec | AdaptSpec] = TypeAdapter(JobSpec)
+JOBS: TypeAdapter[AnySpec] = TypeAdapter(JobSpec)
 BASE = {"kind": "pretrain", "name": "base", "family": "minigpt", "task": "sort_ascending"}
 ADAPT = {
     "kind": "adapt",
@@ -22,7 +22,9 @@ ADAPT = {
 
 
 def parsed(document: dict[str, object]) -> PretrainSpec | AdaptSpec:
-    return JOBS.validate_json(json.dumps(document), strict=True)
+    spec = JOBS.validate_json(json.dumps(document), strict=True)
+    assert isinstance(spec, PretrainSpec | AdaptSpec)
+    return spec
 
 
 def facts(**changes: object) -> BaseModelFacts:

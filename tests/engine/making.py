@@ -146,6 +146,7 @@ VARIANTS: dict[str, dict[str, object]] = {
     "lora-dora": {"name": "lora", "dora": True, "sites": ["attn"]},
     "prefix-key-value": {"name": "prefix_tuning", "side": "key_value"},
     "prefix-network": {"name": "prefix_tuning", "reparameterisation": {"hidden": 3}},
+    "suffix-input-only": {"name": "suffix_tuning", "scope": "input_only"},
     "prefix-network-key-value": {
         "name": "prefix_tuning",
         "side": "key_value",

@@ -22,6 +22,7 @@ def plain_logits(
     prompt: Tensor | None = None,
     prefixes: list[Tensor] | None = None,
     suffixes: list[Tensor] | None = None,
+    late_prompt: Tensor | None = None,
     answer_start: int = 0,
     sublayer: Callable[[str, Tensor, Tensor], Tensor] = lambda name, x, y: y,
     mix: Callable[[str, Tensor], Tensor] = lambda name, gathered: gathered,
@@ -30,7 +31,8 @@ def plain_logits(
 
     `sublayer` gets the normed input and the output of attention and MLP, `mix` what the heads
     gathered, and each gives what takes its place. The rows of `suffixes` are seen at every layer
-    by the tokens from `answer_start` on.
+    by the tokens from `answer_start` on. So are the virtual tokens of `late_prompt`, which are
+    carried through all layers behind the last token and see what stands up to `answer_start`.
     """
     x = torch.stack([w["embed.weight"][t] for t in tokens]) + w["positions.weight"][: len(tokens)]
     learned = 0
@@ -38,6 +40,9 @@ def plain_logits(
         x, learned = torch.cat([prompt, x]), len(prompt)
     if prefixes is not None:
         x, learned = torch.cat([torch.zeros_like(prefixes[0]), x]), len(prefixes[0])
+    late = len(x)
+    if late_prompt is not None:
+        x = torch.cat([x, late_prompt])
     for layer in range(family.layers):
         if family.attention == "none":
             name = f"blocks.{layer}.mlp"
@@ -50,26 +55,40 @@ def plain_logits(
         suffix = None if suffixes is None else suffixes[layer]
         if suffix is not None and family.attention_norm:
             suffix = _norm(w, f"{name}.norm", suffix)
-        seen_from = learned + answer_start
-        gathered = mix(name, _attention(family, w, name, normal, suffix, seen_from))
+        first = learned + answer_start
+        seen = [_seen(family, i, first, late, len(x)) for i in range(len(x))]
+        gathered = mix(name, _attention(family, w, name, normal, seen, suffix, first))
         attended = gathered @ w[f"{name}.o.weight"].T + w[f"{name}.o.bias"]
         x = x + sublayer(name, normal, attended)
         name = f"blocks.{layer}.mlp"
         normal = _norm(w, f"{name}.norm", x)
         x = x + sublayer(name, normal, _mlp(w, name, normal))
-    return _norm(w, "final_norm", x)[learned:] @ w["unembed.weight"].T
+    return _norm(w, "final_norm", x)[learned:late] @ w["unembed.weight"].T
+
+
+def _seen(family: MiniGPT, row: int, first: int, late: int, stop: int) -> list[int]:
+    """The rows that a row sees; rows from `first` on see the virtual tokens from `late` on."""
+    causal = family.attention == "causal"
+    if row < late:
+        return [*range(row + 1 if causal else late), *(range(late, stop) if row >= first else ())]
+    return [*range(first + 1 if causal else late), *range(late, row + 1 if causal else stop)]
 
 
 def _attention(
-    family: MiniGPT, w: dict[str, Tensor], name: str, x: Tensor, suffix: Tensor | None, first: int
+    family: MiniGPT,
+    w: dict[str, Tensor],
+    name: str,
+    x: Tensor,
+    seen: list[list[int]],
+    suffix: Tensor | None,
+    first: int,
 ) -> Tensor:
-    """What the heads gather; rows from `first` on see the suffix too."""
+    """What the heads gather from the rows that each sees; from `first` on the suffix too."""
     q, k, v = (x @ w[f"{name}.{p}.weight"].T + w[f"{name}.{p}.bias"] for p in "qkv")
     size = family.width // family.heads
     rows: list[Tensor] = []
     for i in range(len(x)):
-        seen = i + 1 if family.attention == "causal" else len(x)
-        keys, values = k[:seen], v[:seen]
+        keys, values = k[seen[i]], v[seen[i]]
         if suffix is not None and i >= first:
             keys = torch.cat([keys, suffix @ w[f"{name}.k.weight"].T + w[f"{name}.k.bias"]])
             values = torch.cat([values, suffix @ w[f"{name}.v.weight"].T + w[f"{name}.v.bias"]])

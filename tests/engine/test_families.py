@@ -48,7 +48,11 @@ def test_a_family_learns_and_is_adapted(name: str, tmp_path: Path):
     bases = tuple(written.path for written in observer.of(CheckpointWritten))
     adapted = Remembering()
     run(resolve(adapt, facts), bases, tmp_path, adapted, "cpu")
-    assert len(adapted.of(Evaluated)) == 2
+    alone = [e.evaluation for e in observer.of(Evaluated)]
+    assert [e.evaluation.outcomes for e in adapted.of(Evaluated) if not e.evaluation.attached] == [
+        evaluation.outcomes for evaluation in alone
+    ]
+    assert len(adapted.of(Evaluated)) == 2 * len(alone)
     maps = [c.attention for c in adapted.of(AttentionCaptured) if c.attention.source == "adapted"]
     assert {m.shape for m in maps} == {(2, 2, 2, 7, 9)}
     first_layer = [s for m in maps for s in m.summaries if s.layer == 0]

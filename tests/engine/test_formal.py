@@ -14,6 +14,7 @@ from tests.engine.making import (
     trainables,
 )
 from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
 
 from adaptlab.engine.attachments import Attachments
 from adaptlab.engine.capture import Recorder
@@ -32,6 +33,8 @@ SHARP = SMALL.model_copy(
     update={"inverse_temperature": 2.5, "reserved_positions": 2, "attention": "bidirectional"}
 )
 
+LATE = {"name": "suffix_tuning", "length": 3, "scope": "input_only"}
+
 
 def plain_logits(
     family: Formal,
@@ -41,30 +44,56 @@ def plain_logits(
     *,
     prompt: Tensor | None = None,
     prefixes: dict[int, Tensor] | None = None,
+    late: Tensor | None = None,
+    first: int = 0,
 ) -> Tensor:
-    """Logits [T, V] by the formulas of the paper, one position, head and sum at a time."""
+    """Logits [T, V] by the formulas of the paper, one position, head and sum at a time.
+
+    The virtual tokens `late` stand behind the content; they see it up to place `first`, or all of
+    it in the bidirectional model, and are seen from there on.
+    """
     x = [
         torch.cat([w["embed.weight"][token], torch.eye(codes).double()[place]])
         for place, token in enumerate(tokens, family.reserved_positions)
     ]
     x = ([] if prompt is None else list(prompt)) + x
+    first, before = first + len(x) - len(tokens), len(x)
+    x = x + ([] if late is None else list(late))
+    seen = [who_sees(family, i, first, before, len(x)) for i in range(len(x))]
     for index, layer in enumerate(family.stack):
         name = f"blocks.{index}"
         if isinstance(layer, AttentionLayer):
             rows = [] if prefixes is None else list(prefixes[index])
-            x = attended(family, layer, {k: w[f"{name}.attn.{k}.weight"] for k in "qkv"}, rows, x)
+            own = {k: w[f"{name}.attn.{k}.weight"] for k in "qkv"}
+            x = attended(family, layer, own, rows, x, seen)
             continue
         x = [w[f"{name}.{layer.kind}.weight"] @ v + w[f"{name}.{layer.kind}.bias"] for v in x]
         x = [v.clamp(min=0) for v in x] if isinstance(layer, ReluLayer) else x
-    return torch.stack([w["unembed.weight"] @ v + w["unembed.bias"] for v in x[-len(tokens) :]])
+    content = x[before - len(tokens) : before]
+    return torch.stack([w["unembed.weight"] @ v + w["unembed.bias"] for v in content])
+
+
+def who_sees(family: Formal, place: int, first: int, late: int, stop: int) -> set[int]:
+    """The places that one of the places below `stop` sees, of which late ones begin with `late`."""
+    causal, virtual = family.attention == "causal", set(range(late, stop))
+    if place in virtual:
+        return set(range(first + 1 if causal else late)) | {
+            other for other in virtual if other <= place or not causal
+        }
+    return set(range(place + 1 if causal else late)) | (virtual if place >= first else set())
 
 
 def attended(
-    family: Formal, layer: AttentionLayer, w: dict[str, Tensor], rows: list[Tensor], x: list[Tensor]
+    family: Formal,
+    layer: AttentionLayer,
+    w: dict[str, Tensor],
+    rows: list[Tensor],
+    x: list[Tensor],
+    visible: list[set[int]],
 ) -> list[Tensor]:
     found: list[Tensor] = []
     for i, query in enumerate(x):
-        seen = rows + (x[: i + 1] if family.attention == "causal" else x)
+        seen = rows + [x[j] for j in sorted(visible[i])]
         total, key, value = torch.zeros(layer.heads[0].value_size).double(), 0, 0
         for head in layer.heads:
             q = w["q"][key : key + head.key_size] @ query
@@ -93,6 +122,8 @@ def one(tensors: dict[str, Tensor], index: int) -> dict[str, Tensor]:
         {"name": "lora", "rank": 2, "alpha": 3.0, "sites": ["attn", "relu", "linear", "unembed"]},
         {"name": "prefix_tuning", "length": 2},
         {"name": "soft_prompt", "length": 2},
+        {"name": "suffix_tuning", "length": 2, "scope": "input_only"},
+        {"name": "combine", "parts": [LATE, {"name": "soft_prompt", "length": 2}]},
     ],
     ids=lambda m: m["name"],
 )
@@ -111,14 +142,39 @@ def test_adapted_logits_are_those_of_the_formulas(family: Formal, method: dict, 
         elif method["name"] == "lora":
             for name in {n.rsplit(".", 1)[0] for n in t}:
                 w[f"{name}.weight"] = w[f"{name}.weight"] + 1.5 * t[f"{name}.b"] @ t[f"{name}.a"]
+        elif method["name"] == "combine":
+            prompt = t["soft_prompt.embed.prompt"]
         elif method["name"] == "prefix_tuning":
             prefixes = {i: t[f"blocks.{i}.attn.input"] for i, _ in family.attention_layers()}
         tokens = made.tokens[replicate, 0].tolist()
         if family.attention == "bidirectional":
             tokens[5:] = [8] * 4  # the answer is masked
-        expected = plain_logits(family, w, tokens, codes, prompt=prompt, prefixes=prefixes)
+        late = t.get("embed.suffix", t.get("suffix_tuning.embed.suffix"))
+        expected = plain_logits(
+            family, w, tokens, codes, prompt=prompt, prefixes=prefixes, late=late, first=4
+        )
         rows = expected[target_rows(plan.task)]
         assert torch.allclose(found[replicate, 0], rows, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "method",
+    ["attention_bias", "full_finetuning", LATE, {"name": "suffix_tuning", "length": 2}],
+    ids=str,
+)
+def test_positions_that_are_not_asked_for_are_not_computed_and_change_nothing(method: object):
+    plan = adaptation(method, family=SMALL)  # type: ignore[arg-type]
+    base, made, rows = base_tensors(plan), items(plan), target_rows(plan.task)
+    model = Model(plan, base, perturbed(plan, trainables(plan, base).tensors))
+    with FlopCounterMode(display=False) as all_of_them:
+        every = model.logits(made.tokens, slice(None))
+    with FlopCounterMode(display=False) as some:
+        answers = model.logits(made.tokens, rows)
+    assert torch.allclose(every[:, :, rows], answers, rtol=0, atol=1e-12)
+    assert some.get_total_flops() < all_of_them.get_total_flops()
+    recorded = model.logits(made.tokens, rows, recorder := Recorder())
+    assert torch.allclose(recorded, answers, rtol=0, atol=1e-12)
+    assert [pattern.shape[3] for pattern in recorder.patterns] == [9, 9]
 
 
 def test_equation_seven_holds_for_every_head_of_the_first_attention():

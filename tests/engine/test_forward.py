@@ -60,7 +60,10 @@ def plain_changes(plan, method, weights, trained) -> dict:
         case "soft_prompt":
             return {"prompt": trained["embed.prompt"]}
         case "suffix_tuning":
-            return {"suffixes": rows, "answer_start": target_rows(plan.task).start}
+            changes = {"answer_start": target_rows(plan.task).start}
+            if method.scope == "input_only":
+                return {"late_prompt": trained["embed.suffix"], **changes}
+            return {"suffixes": rows, **changes}
         case "prefix_tuning":
             return {"prefixes": rows or plain_network(plan, trained)}
         case _:
@@ -126,6 +129,7 @@ def plain_network(plan, trained) -> list[torch.Tensor]:
 
 PREFIX = {"name": "prefix_tuning", "length": 2}
 SUFFIX = {"name": "suffix_tuning", "length": 3}
+LATE = {"name": "suffix_tuning", "length": 2, "scope": "input_only"}
 LORA = {"name": "lora", "rank": 2, "sites": ["mlp", "v"]}
 METHODS = (
     {"name": "full_finetuning"},
@@ -150,9 +154,12 @@ METHODS = (
     {"name": "prefix_tuning", "length": 3, "reparameterisation": {"hidden": 5}},
     {"name": "soft_prompt", "length": 3},
     {"name": "suffix_tuning", "length": 3},
+    {"name": "suffix_tuning", "length": 3, "scope": "input_only"},
     {"name": "combine", "parts": [PREFIX, {"name": "lora", "rank": 2, "dora": True}]},
     {"name": "combine", "parts": [PREFIX, SUFFIX, "layernorm_tuning", LORA]},
     {"name": "combine", "parts": [SUFFIX, LORA, "ia3", {"name": "soft_prompt", "length": 3}]},
+    {"name": "combine", "parts": [LATE, LORA, PREFIX]},
+    {"name": "combine", "parts": [{"name": "soft_prompt", "length": 2}, LATE, "ia3"]},
     {"name": "combine", "parts": [{"name": "adapter", "bottleneck": 2}, "attention_bias"]},
 )
 

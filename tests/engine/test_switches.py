@@ -7,8 +7,9 @@ from tests.engine.plain import plain_logits
 
 from adaptlab.budget import solve, trainable_parameters
 from adaptlab.engine.capture import Recorder
-from adaptlab.engine.digits import target_rows
+from adaptlab.engine.digits import make_items, target_rows
 from adaptlab.engine.dropout import TrainingStep, dropped, training_step
+from adaptlab.engine.evaluate import outcomes
 from adaptlab.engine.model import Model
 from adaptlab.engine.plan import Plan
 from adaptlab.errors import InvalidSpec
@@ -17,6 +18,7 @@ from adaptlab.family import Family
 from adaptlab.method import METHODS
 from adaptlab.resolve import resolve
 from adaptlab.spec import PretrainSpec
+from adaptlab.tasks.lookup import Lookup
 
 BOTH = MiniGPT(layers=2, heads=2, width=12, attention="bidirectional")
 NONE = MiniGPT(layers=2, heads=2, width=12, attention="none")
@@ -42,7 +44,10 @@ def one(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return {name: tensor[0] for name, tensor in tensors.items()}
 
 
-@pytest.mark.parametrize("name", ["full_finetuning", "prefix_tuning", "soft_prompt"])
+SEEN_BY_ALL = ["full_finetuning", "prefix_tuning", "soft_prompt", "suffix-input-only"]
+
+
+@pytest.mark.parametrize("name", SEEN_BY_ALL)
 def test_without_the_mask_every_position_sees_all(name: str):
     plan, base, trained, tokens = made(sized(name).model_dump(mode="json"), BOTH)
     found = Model(plan, base, trained).logits(tokens, slice(None))
@@ -54,7 +59,10 @@ def test_without_the_mask_every_position_sees_all(name: str):
         elif name == "prefix_tuning":
             prefixes = [t[f"blocks.{layer}.attn.input"] for layer in range(2)]
         read = shown(plan, tokens[0, sample])
-        expected = plain_logits(BOTH, w, read, prompt=prompt, prefixes=prefixes)
+        late, first = t.get("embed.suffix"), plan.task.input_length() - 1
+        expected = plain_logits(
+            BOTH, w, read, prompt=prompt, prefixes=prefixes, late_prompt=late, answer_start=first
+        )
         assert torch.allclose(found[0, sample], expected, rtol=0, atol=1e-12)
 
 
@@ -111,6 +119,32 @@ def test_methods_that_need_attention_are_refused_without_it(name: str):
     with pytest.raises(InvalidSpec) as refused:
         adaptation(sized(name).model_dump(mode="json"), family=NONE)
     assert refused.value.problems[0].pointer in ("/method/name", "/method/sites/0")
+
+
+def test_an_adapter_after_attention_that_is_not_there_is_refused_and_not_halved():
+    with pytest.raises(InvalidSpec) as refused:
+        adaptation({"name": "adapter", "bottleneck": 2, "after": ["mlp", "attn"]}, family=NONE)
+    (problem,) = refused.value.problems
+    assert (problem.pointer, problem.nearest) == ("/method/after/1", ("mlp",))
+    adaptation({"name": "adapter", "bottleneck": 2, "after": ["mlp"]}, family=NONE)
+
+
+@pytest.mark.parametrize("family", [BOTH, MiniGPT(layers=2, heads=2, width=12)])
+def test_the_task_says_where_the_answer_starts_and_not_the_rows_asked_for(family: Family):
+    """Here the own task asks five digits, and the other one two."""
+    plan, base, trained, _ = made({"name": "suffix_tuning", "length": 2}, family)
+    model, other = Model(plan, base, trained), Lookup(alphabet=6, answer_length=4)
+    tokens = make_items(other, "test", plan.seeds, 0, 3).tokens
+    rows = target_rows(other)
+    every, answers = (model.logits(tokens, some, task=other) for some in (slice(None), rows))
+    assert torch.allclose(every[:, :, rows], answers, rtol=0, atol=1e-12)
+    assert not torch.allclose(model.logits(tokens, rows), answers)
+    every, answers = (model.base_logits(tokens, some, task=other) for some in (slice(None), rows))
+    assert torch.allclose(every[:, :, rows], answers, rtol=0, atol=1e-12)
+    right = outcomes(model, other, "test", 40, plan.replicates)
+    items = make_items(other, "test", torch.tensor([0]), 0, 40)
+    found = model.logits(items.tokens, slice(None), task=other)[:, :, rows].argmax(-1)
+    assert torch.equal(right, (found == items.targets).all(-1))
 
 
 def test_the_baseline_that_trains_nothing_is_not_refused():
@@ -245,14 +279,18 @@ def test_a_replicate_in_a_stack_drops_what_it_would_alone():
         assert torch.allclose(alone[0], stacked[replicate], rtol=0, atol=1e-12)
 
 
-def test_learned_positions_of_every_kind_at_once_do_not_mix_samples():
+@pytest.mark.parametrize(
+    "family", [BOTH, MiniGPT(layers=2, heads=2, width=12)], ids=["both", "causal"]
+)
+@pytest.mark.parametrize("scope", ["per_layer", "input_only"])
+def test_learned_positions_of_every_kind_at_once_do_not_mix_samples(family: Family, scope: str):
     """Virtual tokens that see content need keys of a sample's own beside those that all share."""
     parts = [
         {"name": "soft_prompt", "length": 2},
         {"name": "prefix_tuning", "length": 1},
-        {"name": "suffix_tuning", "length": 2},
+        {"name": "suffix_tuning", "length": 2, "scope": scope},
     ]
-    plan, base, trained, tokens = made({"name": "combine", "parts": parts}, BOTH)
+    plan, base, trained, tokens = made({"name": "combine", "parts": parts}, family)
     model = Model(plan, base, trained)
     together = model.logits(tokens, slice(None))
     alone = model.logits(tokens[:, [1]], slice(None))

@@ -44,24 +44,38 @@ def allocate(
     seeds: Tensor,
     bases: Mapping[str, Tensor],
     dtype: torch.dtype,
+    scales: Tensor | None = None,
 ) -> Trainables:
     """Allocate and initialise exactly the declared tensors, for every entry of seeds [R].
 
-    `bases` are the base tensors [G, ...] that initialisers of kind `base…` start from.
+    `bases` are the base tensors [G, ...] that initialisers of kind `base…` start from; `scales`
+    [R] multiply what starts at random.
     """
     total = sum(shape.size for shape in shapes.values())
     flat = torch.empty(len(seeds), total, dtype=dtype, device=seeds.device)
     decays = torch.ones(total, dtype=dtype, device=seeds.device)
+    start = 0
+    for name, shape in shapes.items():
+        stop = start + shape.size
+        initial = _initial(name, shape, seeds, bases).to(dtype)
+        if scales is not None and shape.initialiser.is_random:
+            initial = initial * scales.to(dtype).unsqueeze(1)
+        flat[:, start:stop] = initial
+        decays[start:stop] = float(shape.decays)
+        start = stop
+    return Trainables(flat, decays, leaves(flat, shapes))
+
+
+def leaves(flat: Tensor, shapes: Mapping[str, TensorShape]) -> dict[str, Tensor]:
+    """Leaf views [R, *shape] into rows of a flat buffer [R, N], one for each declared tensor."""
     tensors: dict[str, Tensor] = {}
     start = 0
     for name, shape in shapes.items():
         stop = start + shape.size
-        flat[:, start:stop] = _initial(name, shape, seeds, bases).to(dtype)
-        decays[start:stop] = float(shape.decays)
         view = flat[:, start:stop].view(-1, *shape.shape)
         tensors[name] = view.detach().requires_grad_()
         start = stop
-    return Trainables(flat, decays, tensors)
+    return tensors
 
 
 def _initial(name: str, shape: TensorShape, seeds: Tensor, bases: Mapping[str, Tensor]) -> Tensor:

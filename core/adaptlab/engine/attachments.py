@@ -35,6 +35,7 @@ class Attachments:
 
     `suffixes` are learned rows like `attention_inputs` that stand after the question: content
     sees them from the position `answer_start` on, the one that produces the first answer token.
+    `late_prompt` holds virtual tokens [R, P, C] that stand there and see the question themselves.
 
     `replicates` is R, which activations that replicates share so far may fall short of; hooks get
     theirs with all R.
@@ -51,6 +52,7 @@ class Attachments:
     )
     prompt: Tensor | None = None
     suffixes: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
+    late_prompt: Tensor | None = None
     answer_start: int = 0
     replicates: int = 1
 
@@ -63,7 +65,6 @@ def merged(several: Sequence[Attachments]) -> Attachments:
 
     Of two that replace the same base tensor the later wins, which no spec can ask for.
     """
-    prompts = [each.prompt for each in several if each.prompt is not None]
     return Attachments(
         weights=_joined((each.weights for each in several), lambda _, later: later),
         outputs=_joined((each.outputs for each in several), _output_chain),
@@ -75,8 +76,9 @@ def merged(several: Sequence[Attachments]) -> Attachments:
             (each.keys_values for each in several),
             lambda a, b: (_queue(a[0], b[0]), _queue(a[1], b[1])),
         ),
-        prompt=torch.cat(prompts, 1) if prompts else None,
+        prompt=_queued(each.prompt for each in several),
         suffixes=_joined((each.suffixes for each in several), _queue),
+        late_prompt=_queued(each.late_prompt for each in several),
     )
 
 
@@ -90,6 +92,11 @@ def _joined(maps: Iterable[Mapping[str, T]], join: Callable[[T, T], T]) -> dict[
 
 def _queue(first: Tensor, then: Tensor) -> Tensor:
     return torch.cat([first, then], 1)
+
+
+def _queued(several: Iterable[Tensor | None]) -> Tensor | None:
+    found = [each for each in several if each is not None]
+    return torch.cat(found, 1) if found else None
 
 
 def _output_chain(first: OutputHook, then: OutputHook) -> OutputHook:

@@ -16,10 +16,16 @@ positions before it as there are learned ones.
 A suffix is learned rows that stand after the question. Question positions do not see it; those
 from which the answer is read do, the last of the question included, because it produces the first
 answer token. With rotary positions its last row stands at that position and the others before it.
+
+The virtual tokens of a late prompt stand and are seen like a suffix. They see the question, so
+their stream always has the sample axis: its last position and those before, never the answer, or
+all content without the mask. What they see sees them in the layer after, if at all: the last
+position of the question reads the answer from them.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -27,10 +33,14 @@ from torch.nn import functional
 
 from adaptlab.decoder import Attention
 from adaptlab.engine import grouped, sites
+from adaptlab.engine.activations import gelu
 from adaptlab.engine.attachments import Attachments
 from adaptlab.engine.dropout import TrainingStep, dropped
-from adaptlab.engine.plugins import PatternRecorder
+from adaptlab.engine.plugins import Forward, PatternRecorder
 from adaptlab.engine.rotary import Rotary
+from adaptlab.family import Family
+
+F = TypeVar("F", bound=Family)
 
 KeysValues = tuple[Tensor, Tensor]  # each R, B or 1, K heads, positions, D
 EVERY_ROW = slice(None)
@@ -44,7 +54,7 @@ Hidden = Callable[[Callable[[str], Tensor]], Tensor]
 
 def gelu_hidden(part: Callable[[str], Tensor]) -> Tensor:
     """gelu(W_up x) in the tanh form of GPT-2."""
-    return functional.gelu(part("up"), approximate="tanh")
+    return gelu(part("up"))
 
 
 def swiglu_hidden(part: Callable[[str], Tensor]) -> Tensor:
@@ -73,6 +83,23 @@ class Decoder:
     pads: int = 0
 
 
+def decoding(describe: Callable[[F], Decoder]) -> Forward:
+    """The forward pass of a family whose configurations `describe` makes decoders of."""
+
+    def forward(
+        family: F,
+        weights: Mapping[str, Tensor],
+        tokens: Tensor,
+        attachments: Attachments,
+        rows: slice,
+        recorder: PatternRecorder | None = None,
+        training: TrainingStep | None = None,
+    ) -> Tensor:
+        return decode(describe(family), weights, tokens, attachments, rows, recorder, training)
+
+    return forward
+
+
 def decode(
     decoder: Decoder,
     weights: Mapping[str, Tensor],
@@ -80,7 +107,7 @@ def decode(
     attachments: Attachments,
     rows: slice,
     recorder: PatternRecorder | None,
-    training: TrainingStep | None = None,
+    training: TrainingStep | None,
 ) -> Tensor:
     """Logits [R, B, rows, V] for tokens [R, B, T]; see `adaptlab.engine.plugins.Forward`."""
     adapted = {**weights, **attachments.weights}
@@ -96,20 +123,21 @@ def decode(
         rotary = Rotary.over(-before, length, decoder.frequencies, x)
     model = _Model(decoder, adapted, attachments, recorder, rotary, training)
     x = model.dropped("embed", x, length, EVERY_ROW)
-    prompt = model.before_content(tokens)
+    prompt, late = model.before_content(tokens), model.after_question(tokens)
     for layer in range(decoder.layers):
         last = layer == decoder.layers - 1
-        x, prompt = model.block(layer, x, prompt, rows if last else EVERY_ROW)
+        x, prompt, late = model.block(layer, x, prompt, late, rows if last else EVERY_ROW)
     return model.linear("unembed", model.norm("final_norm", x))
 
 
 def _longest_learned(attachments: Attachments) -> int:
     """At least as many positions as are learned in any layer."""
-    prompt = 0 if attachments.prompt is None else attachments.prompt.shape[1]
+    prompts = (attachments.prompt, attachments.late_prompt)
+    virtual = sum(each.shape[1] for each in prompts if each is not None)
     rows = max((r.shape[1] for r in attachments.attention_inputs.values()), default=0)
     suffix = max((r.shape[1] for r in attachments.suffixes.values()), default=0)
     direct = max((k.shape[1] for k, _ in attachments.keys_values.values()), default=0)
-    return prompt + rows + suffix + direct
+    return virtual + rows + suffix + direct
 
 
 @dataclass(frozen=True)
@@ -136,6 +164,11 @@ class _Model:
     rotary: Rotary | None
     training: TrainingStep | None = None
 
+    @property
+    def answer_start(self) -> int:
+        """The position that produces the first answer token."""
+        return self.attachments.answer_start
+
     def before_content(self, tokens: Tensor) -> Tensor | None:
         """Virtual tokens, or the pads where nothing takes their place; [R, 1 or B, P, C]."""
         found, pads = self.attachments.prompt, self.decoder.pads
@@ -149,24 +182,35 @@ class _Model:
             return found
         return found.expand(-1, tokens.shape[1], -1, -1)  # seen content differs by sample
 
+    def after_question(self, tokens: Tensor) -> Tensor | None:
+        """Virtual tokens after the question, [R, B, P, C]."""
+        found = self.attachments.late_prompt
+        return None if found is None else found.unsqueeze(1).expand(-1, tokens.shape[1], -1, -1)
+
     def block(
-        self, layer: int, x: Tensor, prompt: Tensor | None, rows: slice
-    ) -> tuple[Tensor, Tensor | None]:
+        self, layer: int, x: Tensor, prompt: Tensor | None, late: Tensor | None, rows: slice
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """One layer over content x [R, B, T, C] and virtual tokens [R, 1 or B, P, C]."""
-        count = 0 if prompt is None else prompt.shape[2]
         if self.decoder.attention == "none":
-            return self.after_mlp(layer, x[:, :, rows], x.shape[2], rows), prompt
+            return self.after_mlp(layer, x[:, :, rows], x.shape[2], rows), prompt, late
+        both = self.decoder.attention == "bidirectional"
+        count = 0 if prompt is None else prompt.shape[2]
         learned, suffix = self.learned_keys_values(layer, count), self.suffix(layer)
         content = self.stream(layer, x, 0, rows)
         if prompt is not None:
-            virtual, seen = self.stream(layer, prompt, -count, None), list[KeysValues]()
-            if self.decoder.attention == "bidirectional":
-                learned, suffix = _for_samples(learned, x), _for_samples(suffix, x)
-                seen = [content.own]
-            prompt = self.after(layer, virtual, [*learned, *seen])
+            virtual = self.stream(layer, prompt, -count, None)
+            seen = [*_for_samples(learned, x), content.own] if both else learned
+            prompt = self.after(layer, virtual, seen)
             learned = [*learned, virtual.own]
-        learned = [*learned, *suffix]  # only content comes after the question
-        return self.after(layer, content, learned), prompt
+        if both or late is not None:
+            learned, suffix = _for_samples(learned, x), _for_samples(suffix, x)
+        if late is not None:
+            virtual = self.stream(layer, late, self.answer_start + 1 - late.shape[2], None)
+            asked = content.own if both else _until(self.answer_start + 1, content.own)
+            late = self.after(layer, virtual, [*learned, asked])
+            suffix = [*suffix, virtual.own]
+        learned = [*learned, *suffix]  # of content only the answer sees what comes last
+        return self.after(layer, content, learned), prompt, late
 
     def stream(self, layer: int, x: Tensor, first: int, rows: slice | None) -> _Stream:
         """The stream of x [R, B, N, C] as the layer finds it."""
@@ -255,19 +299,21 @@ class _Model:
         if rows is None:
             return []
         source = self.attention_norm(layer, rows.unsqueeze(1))
-        return [self.keys_values(layer, source, self.attachments.answer_start + 1 - rows.shape[1])]
+        return [self.keys_values(layer, source, self.answer_start + 1 - rows.shape[1])]
 
     def unless_ahead(self, layer: int, scores: Tensor, length: int, rows: slice) -> Tensor:
         """Scores [R, B, H, Q, P], minus infinity where the question would see the suffix.
 
-        The suffix comes last of the P learned positions.
+        The suffix, or what stands like one, comes last of the P learned positions.
         """
         suffix = self.attachments.suffixes.get(f"blocks.{layer}.attn.input")
-        if suffix is None:
+        late = (suffix, self.attachments.late_prompt)
+        count = sum(each.shape[1] for each in late if each is not None)
+        if not count:
             return scores
         query = torch.arange(length, device=scores.device)[rows, None]
         key = torch.arange(scores.shape[-1], device=scores.device)
-        ahead = (query < self.attachments.answer_start) & (key >= len(key) - suffix.shape[1])
+        ahead = (query < self.answer_start) & (key >= len(key) - count)
         return scores.masked_fill(ahead, -torch.inf)
 
     def keys_values(self, layer: int, source: Tensor, first: int) -> KeysValues:
@@ -311,6 +357,12 @@ def _for_samples(pairs: list[KeysValues], x: Tensor) -> list[KeysValues]:
     """Learned keys and values, which all samples share, for every sample of x [R, B, ...]."""
     sizes = (-1, x.shape[1], -1, -1, -1)
     return [(keys.expand(sizes), values.expand(sizes)) for keys, values in pairs]
+
+
+def _until(position: int, pair: KeysValues) -> KeysValues:
+    """The keys and values of the positions before the given one."""
+    keys, values = pair
+    return keys[..., :position, :], values[..., :position, :]
 
 
 def _joined(parts: list[Tensor], axis: int) -> Tensor:

@@ -25,14 +25,18 @@ class TrainingStep:
     first_item: int = 0
 
 
-def training_step(plan: Plan, step: int, first_item: int = 0) -> TrainingStep | None:
+def training_step(
+    plan: Plan, step: int, first_item: int = 0, seeds: Tensor | None = None
+) -> TrainingStep | None:
     """A step of training, or None where nothing is dropped because part of the base is frozen.
 
-    The paper trains with dropout in pretraining and full fine-tuning and adapts without.
+    Of all replicates of the plan, or of those whose `seeds` [R] are given. The paper trains
+    with dropout in pretraining and full fine-tuning and adapts without.
     """
     if not plan.shape.tensors.keys() <= plan.trained_shapes.keys():
         return None
-    return TrainingStep(torch.tensor(step, device=plan.device), plan.replicate_seeds, first_item)
+    seeds = plan.replicate_seeds if seeds is None else seeds
+    return TrainingStep(torch.tensor(step, device=plan.device), seeds, first_item)
 
 
 def dropped(

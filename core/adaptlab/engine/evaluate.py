@@ -5,12 +5,14 @@ ranks the right token first at every answer position: one forward pass scores al
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from adaptlab.engine.digits import make_items, target_rows
+from adaptlab.engine.digits import Items, make_items, target_rows
 from adaptlab.engine.grouped import lifted
 from adaptlab.engine.model import Model
 from adaptlab.results import Split
@@ -22,11 +24,22 @@ ITEM_SEED = 0
 
 
 @torch.no_grad()
-def outcomes(model: Model, task: DigitTask, split: Split, samples: int, replicates: int) -> Tensor:
-    """Which of the first `samples` items of a split are right, as bool [R, samples]."""
+def outcomes(
+    model: Model,
+    task: DigitTask,
+    split: Split,
+    samples: int,
+    replicates: int,
+    *,
+    attached: bool = True,
+) -> Tensor:
+    """Which of the first `samples` items of a split are right, as bool [R, samples].
+
+    Without `attached`, it is the base model on its own that answers.
+    """
     parts = [
         lifted((logits.argmax(-1) == targets).all(-1), replicates)
-        for logits, targets in _answers(model, task, split, samples, replicates)
+        for logits, targets in _answers(model, task, split, samples, replicates, attached)
     ]
     return torch.cat(parts, 1)
 
@@ -47,11 +60,34 @@ def validation(
 
 
 def _answers(
-    model: Model, task: DigitTask, split: Split, samples: int, replicates: int
+    model: Model,
+    task: DigitTask,
+    split: Split,
+    samples: int,
+    replicates: int,
+    attached: bool = True,
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Logits [A, B, M, V] and targets [1, B, M] for the items of a split, part by part."""
     at_once = max(1, TOKENS_AT_ONCE // (replicates * task.sequence_length()))
-    seeds = torch.tensor([ITEM_SEED], device=model.plan.device)
+    device = model.plan.device
     for first in range(0, samples, at_once):
-        items = make_items(task, split, seeds, first, min(at_once, samples - first))
-        yield model.logits(items.tokens, target_rows(task)), items.targets
+        items = _held_out(_Asked(task, split, first, min(at_once, samples - first), device))
+        answer = model.logits if attached else model.base_logits
+        yield answer(items.tokens, target_rows(task), task=task), items.targets
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """Items `first` to `first + count` of a split of a task, on a device."""
+
+    task: DigitTask = field(hash=False)  # compared, but specs have no hash
+    split: Split
+    first: int
+    count: int
+    device: torch.device
+
+
+@lru_cache(maxsize=8)  # less than a megabyte each; every validation asks for the same ones
+def _held_out(asked: _Asked) -> Items:
+    seeds = torch.tensor([ITEM_SEED], device=asked.device)
+    return make_items(asked.task, asked.split, seeds, asked.first, asked.count)

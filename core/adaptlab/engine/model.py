@@ -2,16 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Self
 
 import torch
 from torch import Tensor
 
 from adaptlab.engine.attachments import NOTHING_ATTACHED, Attachments
-from adaptlab.engine.digits import target_rows
 from adaptlab.engine.dropout import TrainingStep
 from adaptlab.engine.plan import Plan
 from adaptlab.engine.plugins import ENGINE_FAMILIES, ENGINE_FOLDS, ENGINE_METHODS, PatternRecorder
+from adaptlab.task import Task
 
 
 @dataclass(frozen=True)
@@ -34,24 +35,39 @@ class Model:
             return Attachments(weights=self.trained)
         return ENGINE_METHODS.get(method.name)(method, self.plan.shape, self.trained)
 
+    def for_training(self) -> Self:
+        """The same model in the precision that training computes in.
+
+        Gradients reach this model's own tensors, which stay in the precision of the plan.
+        """
+        dtype = self.plan.training_dtype
+        if dtype == self.plan.dtype:
+            return self
+        trained = {name: tensor.to(dtype) for name, tensor in self.trained.items()}
+        return replace(self, base=self._rounded_base, trained=trained)
+
+    @cached_property
+    def _rounded_base(self) -> Mapping[str, Tensor]:
+        return {name: tensor.to(self.plan.training_dtype) for name, tensor in self.base.items()}
+
     def logits(
         self,
         tokens: Tensor,
         rows: slice,
         recorder: PatternRecorder | None = None,
         training: TrainingStep | None = None,
+        *,
+        task: Task | None = None,
     ) -> Tensor:
         """Logits [R, B, rows, V] for tokens [R, B, T], with the adaptation attached.
 
         Tokens [A, B, T] that each R/A consecutive replicates share give the same logits for less;
         where nothing depends on the replicate, the logits are shared as well.
-        The answer is taken to start with the first of `rows`, or where the plan's own task has it
-        when all rows are asked for.
+        `task` says where in the tokens the answer starts; the plan's own without it.
         """
-        start = target_rows(self.plan.task).start if rows.start is None else rows.start
         replicates = max((len(tensor) for tensor in self.trained.values()), default=1)
-        attached = replace(self.attachments, answer_start=start, replicates=replicates)
-        return self._forward(tokens, attached, rows, recorder, training)
+        attached = replace(self.attachments, replicates=replicates)
+        return self._forward(tokens, attached, rows, recorder, training, task)
 
     def kept(self) -> Self:
         """The same model from what is stored of it: tensors that only help training are folded."""
@@ -62,10 +78,15 @@ class Model:
         return replace(self, plan=replace(self.plan, method=method.kept()), trained=folded)
 
     def base_logits(
-        self, tokens: Tensor, rows: slice, recorder: PatternRecorder | None = None
+        self,
+        tokens: Tensor,
+        rows: slice,
+        recorder: PatternRecorder | None = None,
+        *,
+        task: Task | None = None,
     ) -> Tensor:
         """Logits for the same tokens with the adaptation detached."""
-        return self._forward(tokens, NOTHING_ATTACHED, rows, recorder)
+        return self._forward(tokens, NOTHING_ATTACHED, rows, recorder, None, task)
 
     def _forward(
         self,
@@ -73,14 +94,16 @@ class Model:
         attachments: Attachments,
         rows: slice,
         recorder: PatternRecorder | None,
-        training: TrainingStep | None = None,
+        training: TrainingStep | None,
+        task: Task | None,
     ) -> Tensor:
         forward, family = ENGINE_FAMILIES.get(self.plan.family.name), self.plan.family
-        shown = self._masked(tokens, rows) if family.fills_in() else tokens
-        return forward(family, self.base, shown, attachments, rows, recorder, training)
+        asked = (task or self.plan.task).input_length()
+        attached = replace(attachments, answer_start=asked - 1)
+        shown = self._masked(tokens, asked) if family.fills_in() else tokens
+        return forward(family, self.base, shown, attached, rows, recorder, training)
 
-    def _masked(self, tokens: Tensor, rows: slice) -> Tensor:
-        """The tokens with the answer hidden; `rows` are all, or begin one before the answer."""
-        asked = self.plan.task.input_length() if rows.start is None else rows.start + 1
+    def _masked(self, tokens: Tensor, asked: int) -> Tensor:
+        """The tokens with the answer, which follows on `asked` tokens, hidden."""
         mask = torch.full_like(tokens[..., asked:], self.plan.shape.vocabulary)
         return torch.cat([tokens[..., :asked], mask], -1)

@@ -21,10 +21,22 @@ class Plan:
     spec: ResolvedSpec
     family: Family
     shape: ModelShape
-    task: DigitTask
+    own_task: DigitTask | None
     method: Method | None
     device: torch.device
     dtype: torch.dtype
+
+    @property
+    def task(self) -> DigitTask:
+        """The task that is trained for; raises `AdaptlabError` for an import, which has none."""
+        if self.own_task is None:
+            raise AdaptlabError("An imported model has no task of its own; name one to score.")
+        return self.own_task
+
+    @property
+    def training_dtype(self) -> torch.dtype:
+        """What training computes in; weights, optimiser and evaluation have `dtype`."""
+        return torch.bfloat16 if self.spec.training.precision == "bfloat16" else self.dtype
 
     @property
     def trials(self) -> int:
@@ -61,14 +73,19 @@ class Plan:
         """The weight decay of every replicate [R]."""
         return self._of_trials([trial.weight_decay for trial in self.spec.training.trials])
 
+    @property
+    def replicate_scales(self) -> Tensor:
+        """What the random initial values of every replicate are multiplied by [R]."""
+        return self._of_trials([trial.initial_scale for trial in self.spec.training.trials])
+
     def _of_trials(self, values: list[float]) -> Tensor:
         return torch.tensor(values, dtype=self.dtype, device=self.device).repeat(
             len(self.spec.seeds)
         )
 
     def evaluation_tasks(self) -> tuple[DigitTask, ...]:
-        """The tasks to score after training."""
-        return tuple(as_digit_task(load_task(task)) for task in self.spec.evaluation_tasks)
+        """The tasks to score after training, the base's own among them."""
+        return tuple(as_digit_task(load_task(task)) for task in self.spec.scored_tasks)
 
 
 def make_plan(spec: ResolvedSpec, device: str) -> Plan:
@@ -79,7 +96,7 @@ def make_plan(spec: ResolvedSpec, device: str) -> Plan:
         spec=spec,
         family=family,
         shape=family.shape(),
-        task=as_digit_task(load_task(spec.task)),
+        own_task=None if spec.task is None else as_digit_task(load_task(spec.task)),
         method=None if spec.method is None else load_method(spec.method),
         device=torch.device(chosen),
         dtype=torch.float64 if spec.training.precision == "float64" else torch.float32,

@@ -17,8 +17,12 @@ Attach = Callable[[Any, ModelShape, Mapping[str, Tensor]], Attachments]
 Fold = Callable[[Any, ModelShape, Mapping[str, Tensor]], dict[str, Tensor]]
 """From a method, the model's shape and the trained tensors [R, ...] to those of its `kept()`."""
 
-Answer = Callable[[Any, Tensor], Tensor]
-"""From a task and inputs [..., input_length] to the right answers [..., target_length]."""
+Answer = Callable[[Any, Tensor, Tensor], Tensor]
+"""From a task and inputs [..., input_length] to the right answers [..., target_length].
+
+A random whole number [...] below 2⁶³ for every item comes with them, for a task whose answer the
+input alone does not decide.
+"""
 
 
 class PatternRecorder(Protocol):

@@ -21,10 +21,11 @@ class Rotary:
     @classmethod
     def over(cls, first: int, stop: int, frequencies: tuple[float, ...], like: Tensor) -> Self:
         """The angles of the positions `first` to `stop`, in the dtype and place of `like`."""
-        positions = torch.arange(first, stop, device=like.device, dtype=like.dtype)
-        turns = torch.tensor(frequencies, device=like.device, dtype=like.dtype)
+        exact = torch.promote_types(like.dtype, torch.float32)  # angles are many digits long
+        positions = torch.arange(first, stop, device=like.device, dtype=exact)
+        turns = torch.tensor(frequencies, device=like.device, dtype=exact)
         angles = positions.unsqueeze(1) * turns
-        return cls(first, angles.cos(), angles.sin())
+        return cls(first, angles.cos().to(like.dtype), angles.sin().to(like.dtype))
 
     def turned(self, x: Tensor, first: int, rows: slice) -> Tensor:
         """Turn x [..., N, D], which holds `rows` of the positions from `first` on.

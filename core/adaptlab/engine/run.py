@@ -1,29 +1,31 @@
 """One job from its resolved spec to its results; everything is reported to the observer."""
 
-import hashlib
 import platform
 from collections.abc import Mapping
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from adaptlab.code_version import code_version
 from adaptlab.engine.allocate import Trainables, allocate
 from adaptlab.engine.capture import capture_attention
 from adaptlab.engine.checkpoint import read_bases, write_checkpoint
-from adaptlab.engine.evaluate import outcomes
+from adaptlab.engine.choice import decide
+from adaptlab.engine.chunks import memory_limit
+from adaptlab.engine.importing import AS_FOUND, imported_model
+from adaptlab.engine.meter import Clock, Meter
 from adaptlab.engine.model import Model
 from adaptlab.engine.observer import Observer
 from adaptlab.engine.plan import Plan, make_plan
-from adaptlab.engine.train import Training, TrainingOutcome
-from adaptlab.errors import TrainingDiverged
+from adaptlab.engine.scoring import score
+from adaptlab.engine.train import Training
+from adaptlab.errors import TrainingDiverged, TrainingStopped
 from adaptlab.results import (
     Environment,
     Evaluated,
-    Evaluation,
+    Finished,
     ReplicateResult,
     ReplicatesDecided,
     Started,
@@ -38,34 +40,90 @@ def run(
     observer: Observer,
     device: str = "auto",
     resume: Path | None = None,
+    *,
+    folder: Path | None = None,
+    clock: Clock | None = None,
+    memory_bytes: int | None = None,
 ) -> None:
     """Train, choose a trial for every seed, evaluate, record attention, write checkpoints.
 
-    `bases` are the checkpoint files of the base model's replicates, in replicate order; files
-    are written below `scratch`. With `resume`, a saved state of the same spec, training goes on
-    after its last step, and everything comes out as it would have without the break. Raises
-    `TrainingDiverged`, `TrainingStopped`, `BadCheckpoint` or `InvalidSpec`; what was measured
-    until then has been reported.
+    An import takes the weights in `folder` as they are, instead of training any. `bases` are the
+    checkpoint files of the base model's replicates, in replicate order; files are written below
+    `scratch`. With `resume`, a saved state of the same spec, training goes on after its last step,
+    and everything comes out as it would have without the break. With a `clock`, which tells
+    seconds, what the run took is reported last. Replicates that do not fit in `memory_bytes`
+    together are trained part by part; without that limit, in most of what is free. Raises
+    `TrainingDiverged`, `TrainingStopped`, `OutOfMemory`, `BadCheckpoint`, `BadModelFolder` or
+    `InvalidSpec`; what was measured until then has been reported.
     """
     plan = make_plan(spec, device)
+    meter = None if clock is None else Meter(plan.device, clock)
     observer.emit(Started(environment=_environment(plan), replicates=plan.replicates))
+    if spec.model_folder is not None:
+        model, chosen = _imported(plan, folder, observer)
+    else:
+        limit = memory_limit(plan.device, memory_bytes)
+        model, chosen = _trained(plan, bases, scratch, observer, resume, meter, limit)
+    _report(plan, model, chosen, scratch, observer)
+    if meter is not None:
+        observer.emit(Finished(usage=meter.usage()))
+
+
+def _imported(
+    plan: Plan, folder: Path | None, observer: Observer
+) -> tuple[Model, tuple[ReplicateResult, ...]]:
+    """The model of a folder, and its one replicate."""
+    model = imported_model(plan, folder)
+    if observer.command() == "stop":
+        raise TrainingStopped("The run was asked to stop while the folder was read.")
+    observer.emit(ReplicatesDecided(replicates=(AS_FOUND,)))
+    return model, (AS_FOUND,)
+
+
+def _trained(
+    plan: Plan,
+    bases: tuple[Path, ...],
+    scratch: Path,
+    observer: Observer,
+    resume: Path | None,
+    meter: Meter | None,
+    memory_bytes: int | None,
+) -> tuple[Model, tuple[ReplicateResult, ...]]:
+    """What is kept of the replicates that were chosen, one for each seed, and how they ended."""
     base = _base(plan, bases)
-    trainables = allocate(plan.trained_shapes, plan.replicate_seeds, base, plan.dtype)
-    training = Training(plan, Model(plan, base, trainables.tensors), trainables, observer)
+    scales = plan.replicate_scales
+    trainables = allocate(plan.trained_shapes, plan.replicate_seeds, base, plan.dtype, scales)
+    model = Model(plan, base, trainables.tensors)
+    training = Training(plan, model, trainables, observer, memory_bytes)
     if resume is not None:
         training.restore(resume)
+    if meter is not None:
+        meter.begin_training()
     outcome = training.run(scratch)
-    results = _decide(plan, base, trainables, outcome)
+    if meter is not None:
+        meter.end_training(training.steps_taken, training.most_passes)
+    results = decide(plan, base, trainables, outcome)
     observer.emit(ReplicatesDecided(replicates=results))
     chosen = tuple(result for result in results if result.selected)
     _check_complete(plan, chosen)
-    model = _selected(plan, base, trainables, chosen).kept()
+    return _selected(plan, base, trainables, chosen).kept(), chosen
+
+
+def _report(
+    plan: Plan,
+    model: Model,
+    chosen: tuple[ReplicateResult, ...],
+    scratch: Path,
+    observer: Observer,
+) -> None:
+    """Write the checkpoints of the chosen replicates, score them and record their attention."""
     for row, result in enumerate(chosen):
         tensors = {name: tensor[row] for name, tensor in model.trained.items()}
         written = write_checkpoint(model.plan, tensors, result.seed, result.replicate, scratch)
         observer.emit(written)
-    _evaluate(plan, model, chosen, observer)
-    if spec.attention is not None:
+    for evaluation in score(model, chosen):
+        observer.emit(Evaluated(evaluation=evaluation))
+    if plan.spec.attention is not None:
         _capture(plan, model, chosen, scratch, observer)
 
 
@@ -75,51 +133,6 @@ def _base(plan: Plan, files: tuple[Path, ...]) -> dict[str, Tensor]:
         return {}
     paths = tuple(files[replicate] for replicate in plan.spec.base_replicates)
     return read_bases(paths, plan.shape, plan.device, plan.dtype)
-
-
-def _decide(
-    plan: Plan, base: Mapping[str, Tensor], trainables: Trainables, outcome: TrainingOutcome
-) -> tuple[ReplicateResult, ...]:
-    """Choose, for every seed, the trial with the best validation accuracy.
-
-    Ties go to the lower training loss, then to the lower rate. Diverged trials cannot win.
-    """
-    scores = _validation_scores(plan, base, trainables) if plan.trials > 1 else None
-    results: list[ReplicateResult] = []
-    for row, seed in enumerate(plan.spec.seeds):
-        trials = range(row * plan.trials, (row + 1) * plan.trials)
-        alive = [r for r in trials if not outcome.diverged[r]]
-
-        def rank(replicate: int) -> tuple[float, float, int]:
-            score = 0.0 if scores is None else scores[replicate]
-            return (-score, outcome.final_losses[replicate] or 0.0, replicate)
-
-        winner = min(alive, key=rank, default=None)
-        for trial, replicate in enumerate(trials):
-            diverged = outcome.diverged[replicate]
-            results.append(
-                ReplicateResult(
-                    replicate=replicate,
-                    seed=seed,
-                    trial=trial,
-                    **plan.spec.training.trials[trial].model_dump(),
-                    status="diverged" if diverged else "completed",
-                    selected=replicate == winner,
-                    final_loss=None if diverged else outcome.final_losses[replicate],
-                    validation_accuracy=None if scores is None or diverged else scores[replicate],
-                    steps=outcome.steps[replicate],
-                )
-            )
-    return tuple(results)
-
-
-def _validation_scores(
-    plan: Plan, base: Mapping[str, Tensor], trainables: Trainables
-) -> list[float]:
-    model = Model(plan, base, {name: t.detach() for name, t in trainables.tensors.items()})
-    samples = plan.spec.validation_samples
-    right = outcomes(model, plan.task, "validation", samples, plan.replicates)
-    return right.double().mean(1).tolist()
 
 
 def _check_complete(plan: Plan, chosen: tuple[ReplicateResult, ...]) -> None:
@@ -142,25 +155,6 @@ def _selected(
     groups = rows // plan.trials
     kept = {n: t if t.shape[0] == 1 else t[groups] for n, t in base.items()}
     return Model(plan, kept, trainables.selected(rows))
-
-
-def _evaluate(
-    plan: Plan, model: Model, chosen: tuple[ReplicateResult, ...], observer: Observer
-) -> None:
-    samples = plan.spec.evaluation_samples
-    for task in plan.evaluation_tasks():
-        right = outcomes(model, task, "test", samples, len(chosen)).cpu().numpy()
-        for row, result in enumerate(chosen):
-            evaluation = Evaluation(
-                replicate=result.replicate,
-                seed=result.seed,
-                task=task.model_dump(mode="json"),
-                split="test",
-                correct=int(right[row].sum()),
-                total=samples,
-                outcomes=np.packbits(right[row]).tobytes().hex(),
-            )
-            observer.emit(Evaluated(evaluation=evaluation))
 
 
 def _capture(
@@ -192,11 +186,3 @@ def _environment(plan: Plan) -> Environment:
         python_version=platform.python_version(),
         platform=platform.platform(),
     )
-
-
-def code_version() -> str:
-    """The installed version and a digest of the core's sources, so that edits show."""
-    digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.parent.rglob("*.py")):
-        digest.update(path.read_bytes())
-    return f"{version('adaptlab')}+{digest.hexdigest()[:12]}"

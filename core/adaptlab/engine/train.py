@@ -1,26 +1,28 @@
 """Gradient descent on all replicates of a job in one pass, from any step on."""
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Self
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from adaptlab.engine.allocate import Trainables
-from adaptlab.engine.digits import Items, make_items, target_rows
+from adaptlab.engine.choice import right_answers
+from adaptlab.engine.descent import Descent
+from adaptlab.engine.digits import Items, make_items
 from adaptlab.engine.dropout import training_step
 from adaptlab.engine.evaluate import validation
-from adaptlab.engine.grouped import lifted
+from adaptlab.engine.halving import compared_replicates, losers
+from adaptlab.engine.loss import mean_losses
 from adaptlab.engine.model import Model
 from adaptlab.engine.observer import Observer
-from adaptlab.engine.optim import AdamW, schedule_factor
+from adaptlab.engine.outcome import TrainingOutcome
+from adaptlab.engine.passes import Pass
 from adaptlab.engine.plan import Plan
 from adaptlab.engine.training_state import TrainingState, read_state, write_state
 from adaptlab.errors import TrainingDiverged, TrainingStopped
+from adaptlab.halving import rung_steps
 from adaptlab.results import MetricPoint, Metrics, Progress, TrainingSaved
 
 CURVE_POINTS = 200
@@ -28,124 +30,177 @@ STEPS_OF_DATA = 16
 VALIDATION_SAMPLES = 256
 
 
-@dataclass
-class TrainingOutcome:
-    """How the replicates ended: the last windowed loss, the steps made, and divergence, [R].
-
-    A loss is None where nothing was trained.
-    """
-
-    final_losses: list[float | None]
-    steps: list[int]
-    diverged: list[bool]
-
-    @classmethod
-    def untrained(cls, replicates: int) -> Self:
-        """What there is to say before the first step."""
-        return cls([None] * replicates, [0] * replicates, [False] * replicates)
-
-
 class Training:
     """The replicates of a job on their way from the first to the last step.
 
-    A replicate whose loss is no longer finite is marked and goes unused; the others are not
-    touched by it, because nothing mixes replicates.
+    A replicate whose loss is no longer finite, whose patience is at its end, or whose trial loses
+    at a rung is left out from then on; the others are not touched by it, because nothing mixes
+    replicates.
     """
 
     def __init__(
-        self, plan: Plan, model: Model, trainables: Trainables, observer: Observer
+        self,
+        plan: Plan,
+        model: Model,
+        trainables: Trainables,
+        observer: Observer,
+        memory_bytes: int | None = None,
     ) -> None:
-        training = plan.spec.training
         self.outcome = TrainingOutcome.untrained(plan.replicates)
-        self._plan, self._model = plan, model
-        self._trainables, self._observer = trainables, observer
-        self._optimiser = AdamW(trainables, plan.replicate_decays, training.gradient_clip)
+        self._plan, self._observer = plan, observer
+        self._scalars = trainables.scalars_per_replicate
+        self._descent = Descent(plan, model.base, trainables, memory_bytes)
         # Losses since the last curve point stay on the device, so that no step waits for them.
         self._window = torch.zeros(plan.replicates, dtype=torch.float64, device=plan.device)
         self._counted = 0
-        self._step = 0
-        count = training.validations
-        self._validated = {-(-training.steps * part // count) for part in range(1, count + 1)}
+        self._step = self._first = 0
+        steps, count = plan.spec.training.steps, plan.spec.training.validations
+        self._validated = {-(-steps * part // count) for part in range(1, count + 1)}
+        self._rungs = rung_steps(steps, plan.spec.training.halving)
+
+    @property
+    def steps_taken(self) -> int:
+        """Steps since the start or since the state that was restored."""
+        return self._step - self._first
+
+    @property
+    def most_passes(self) -> int:
+        """In how many passes the replicates went through the model at most."""
+        return self._descent.most_passes
 
     def run(self, scratch: Path) -> TrainingOutcome:
         """Train to the last step, if there is anything to train; states are saved in `scratch`.
 
-        Raises `TrainingDiverged` when no replicate is left, `TrainingStopped` when asked to stop.
+        It ends early when every replicate has stopped. Raises `TrainingDiverged` when all of them
+        diverged, `TrainingStopped` when asked to stop, `OutOfMemory` when not even one fits.
         """
         total = self._plan.spec.training.steps
-        if self._trainables.tensors:
-            for items in batches(self._plan, self._step):
-                self._take_step(items)
-                self._observer.emit(Progress(phase="training", step=self._step, total=total))
-                self._obey(scratch)
+        if self._plan.trained_shapes:
+            self._train(scratch)
+            self._descent.finish()
         self._observer.emit(Progress(phase="evaluating", step=total, total=total))
         return self.outcome
 
     def restore(self, path: Path) -> None:
         """Go on from a saved state as if there had been no pause."""
-        state = read_state(path, self._plan, self._trainables.flat.shape[1])
-        self._trainables.flat.copy_(state.flat)
-        self._optimiser.restore(state.mean, state.square, state.step)
-        self._window.copy_(state.window)
-        self._step, self._counted = state.step, state.counted
-        self.outcome = TrainingOutcome(
-            list(state.final_losses), list(state.steps), list(state.diverged)
-        )
+        state = read_state(path, self._plan, self._scalars)
+        self._descent.restore(state)
+        self._window = state.window
+        self._step = self._first = state.step
+        self._counted = state.counted
+        self.outcome = state.outcome
+
+    def _train(self, scratch: Path) -> None:
+        total = self._plan.spec.training.steps
+        while self._step < total and self._descent.live:
+            seeds = self._descent.seeds
+            for items in batches(self._plan, self._step, seeds):
+                self._take_step(items)
+                self._observer.emit(Progress(phase="training", step=self._step, total=total))
+                self._obey(scratch)
+                if self._descent.seeds != seeds:
+                    break  # the items of those that are left stand in another order
 
     def _take_step(self, items: Items) -> None:
         training = self._plan.spec.training
-        found = losses(self._plan, self._model, items, self._step)
-        gradient = self._trainables.gradient(found.sum())
-        factor = schedule_factor(
-            self._step, training.steps, training.warmup_fraction, training.schedule
-        )
-        self._optimiser.step(gradient, self._plan.replicate_rates * factor)
+        self._window += self._descent.step(items, self._step)
         self._step += 1
-        self._window += found.detach()
         self._counted += 1
         every = max(1, training.steps // CURVE_POINTS)
-        if self._step == 1 or self._step % every == 0 or self._step == training.steps:
+        closes = self._step == 1 or self._step % every == 0 or self._step == training.steps
+        closes = closes or self._step in self._rungs  # who diverged does not compete
+        if closes:
             self._close_window()
         if self._step in self._validated:
             self._validate()
+        if closes or self._step in self._validated:
+            self._leave_out()
+        if self._step in self._rungs:
+            self._eliminate()
+            self._leave_out()
 
     def _close_window(self) -> None:
         """Report the mean losses since the last point, and mark the replicates that diverged."""
-        points: list[MetricPoint] = []
-        for replicate, loss in enumerate((self._window / self._counted).tolist()):
-            if self.outcome.diverged[replicate]:
-                continue
+        losses: list[float] = (self._window / self._counted).tolist()
+        for replicate, loss in zip(self._descent.live, losses, strict=True):
             self.outcome.diverged[replicate] = not math.isfinite(loss)
             self.outcome.final_losses[replicate] = loss
             self.outcome.steps[replicate] = self._step
-            points.append(
-                MetricPoint(
-                    replicate=replicate,
-                    name="train_loss",
-                    step=self._step,
-                    value=loss if math.isfinite(loss) else None,
-                )
-            )
         self._window.zero_()
         self._counted = 0
-        self._observer.emit(Metrics(points=tuple(points)))
-        if all(self.outcome.diverged):
+        self._report("train_loss", self._descent.live, losses)
+        self._check_diverged()
+
+    def _check_diverged(self) -> None:
+        """Raise `TrainingDiverged` when no replicate is left that could be chosen."""
+        others = [
+            diverged
+            for replicate, diverged in enumerate(self.outcome.diverged)
+            if not self.outcome.is_eliminated(replicate)
+        ]
+        if all(others):
+            left = "" if len(others) == self._plan.replicates else " that went on"
             raise TrainingDiverged(
-                f"The loss of every replicate stopped being finite by step {self._step}; "
+                f"The loss of every replicate{left} stopped being finite by step {self._step}; "
                 "lower the learning rate or the weight decay."
             )
 
     def _validate(self) -> None:
-        """Report loss and accuracy on validation items, of the replicates that go on."""
+        """Report loss and accuracy on validation items; mark those whose patience is at its end."""
         samples = min(VALIDATION_SAMPLES, self._plan.spec.validation_samples)
-        found = validation(self._model, self._plan.task, samples, self._plan.replicates)
-        points = [
-            MetricPoint(replicate=replicate, name=name, step=self._step, value=value)
-            for name, values in zip(("validation_loss", "validation_accuracy"), found, strict=True)
-            for replicate, value in enumerate(values.tolist())
-            if not self.outcome.diverged[replicate] and math.isfinite(value)
-        ]
-        self._observer.emit(Metrics(points=tuple(points)))
+
+        def scored(one: Pass) -> Tensor:
+            found = validation(one.model, self._plan.task, samples, one.cut.replicates)
+            return torch.stack(found, 1)
+
+        values = self._descent.measure(scored)
+        losses, accuracies = values[:, 0].tolist(), values[:, 1].tolist()
+        for name, measured in (("validation_loss", losses), ("validation_accuracy", accuracies)):
+            self._report(name, self._descent.live, measured, only_finite=True)
+        for replicate in self._descent.impatient(losses):
+            if not self.outcome.diverged[replicate]:
+                self.outcome.stopped[replicate] = True
+                self.outcome.steps[replicate] = self._step
+
+    def _eliminate(self) -> None:
+        """Compare the trials still trained, report how they stand, and mark those that lost."""
+        plan, live = self._plan, self._descent.live
+        compared = compared_replicates(plan, live, self.outcome)
+        if not compared:
+            return
+        found = self._descent.standing(compared, lambda one: right_answers(plan, one)).tolist()
+        self._report("rung_accuracy", compared, found)
+        scores = dict(zip(compared, found, strict=True))
+        for replicate in losers(plan, live, self.outcome, scores):
+            self.outcome.eliminated[replicate] = scores[replicate]
+
+    def _report(
+        self,
+        name: str,
+        replicates: Sequence[int],
+        values: Sequence[float],
+        *,
+        only_finite: bool = False,
+    ) -> None:
+        """One point of a curve of each of these replicates, in their order."""
+        rows = sorted(zip(replicates, values, strict=True))
+        points = tuple(
+            MetricPoint(
+                replicate=replicate,
+                name=name,
+                step=self._step,
+                value=value if math.isfinite(value) else None,
+            )
+            for replicate, value in rows
+            if not only_finite or (math.isfinite(value) and not self.outcome.diverged[replicate])
+        )
+        self._observer.emit(Metrics(points=points))
+
+    def _leave_out(self) -> None:
+        """Go on with the replicates that have not ended."""
+        left = [one for one in self._descent.live if not self.outcome.has_ended(one)]
+        if len(left) < len(self._descent.live):
+            self._window = self._window[self._descent.keep(left)]
 
     def _obey(self, scratch: Path) -> None:
         command = self._observer.command()
@@ -157,30 +212,27 @@ class Training:
             raise TrainingStopped(f"Stopped after step {self._step} as asked.")
 
     def _state(self) -> TrainingState:
-        mean, square = self._optimiser.moments
         return TrainingState(
-            flat=self._trainables.flat,
-            mean=mean,
-            square=square,
+            **self._descent.state(),
             window=self._window,
             step=self._step,
             counted=self._counted,
-            final_losses=tuple(self.outcome.final_losses),
-            steps=tuple(self.outcome.steps),
-            diverged=tuple(self.outcome.diverged),
+            outcome=self.outcome,
         )
 
 
-def batches(plan: Plan, first: int = 0) -> Iterator[Items]:
+def batches(plan: Plan, first: int = 0, seeds: Sequence[int] | None = None) -> Iterator[Items]:
     """The items of every step from `first` on, [S, B, ...]; the trials of a seed see the same.
 
-    Items of several steps are made at once, because making few costs as much as making many.
+    Of all seeds of the plan, or of those at the places `seeds`. Items of several steps are made at
+    once, because making few costs as much as making many.
     """
     training = plan.spec.training
     size = training.batch_size
+    chosen = plan.seeds if seeds is None else plan.seeds[list(seeds)]
     for step in range(first, training.steps, STEPS_OF_DATA):
         steps = min(STEPS_OF_DATA, training.steps - step)
-        items = make_items(plan.task, "train", plan.seeds, step * size, steps * size)
+        items = make_items(plan.task, "train", chosen, step * size, steps * size)
         for tokens, targets in zip(
             items.tokens.split(size, 1), items.targets.split(size, 1), strict=True
         ):
@@ -189,8 +241,4 @@ def batches(plan: Plan, first: int = 0) -> Iterator[Items]:
 
 def losses(plan: Plan, model: Model, items: Items, step: int) -> Tensor:
     """The mean cross-entropy over answer tokens at a step of training, for every replicate, [R]."""
-    at = training_step(plan, step)
-    logits = model.logits(items.tokens, target_rows(plan.task), training=at)
-    logits, targets = (lifted(part, plan.replicates) for part in (logits, items.targets))
-    found = functional.cross_entropy(logits.flatten(0, 2), targets.flatten(), reduction="none")
-    return found.view(plan.replicates, -1).mean(1)
+    return mean_losses(model, items, plan.replicates, training_step(plan, step))

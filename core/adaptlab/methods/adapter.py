@@ -1,5 +1,6 @@
 """Small bottleneck networks inside every layer."""
 
+from collections.abc import Iterator
 from typing import ClassVar, Literal
 
 from pydantic import Field
@@ -53,17 +54,31 @@ class Adapter(Method):
         return shape.width
 
     def problems(self, shape: ModelShape) -> tuple[Problem, ...]:
+        return (*self._absent(shape), *self._out_of_range(shape))
+
+    def _absent(self, shape: ModelShape) -> Iterator[Problem]:
+        """Sublayers that are named and not there, on a model that has others."""
+        sites = shape.layer_sites("sublayer")
+        there = tuple(dict.fromkeys(site.name.split(".")[-1] for site in sites))
+        for index, name in enumerate(self.after):
+            if there and name not in there:
+                yield Problem(
+                    pointer=f"/method/after/{index}",
+                    code="no_such_sublayer",
+                    detail=f"This {shape.family} has no {name}, only {', '.join(there)}.",
+                    allowed=there,
+                    nearest=there,
+                )
+
+    def _out_of_range(self, shape: ModelShape) -> Iterator[Problem]:
         limit = self.largest_size(shape)
-        if not isinstance(self.bottleneck, int) or 1 <= self.bottleneck <= limit:
-            return ()
-        return (
-            Problem(
+        if isinstance(self.bottleneck, int) and not 1 <= self.bottleneck <= limit:
+            yield Problem(
                 pointer="/method/bottleneck",
                 code="bottleneck_out_of_range",
                 detail=f"The bottleneck {self.bottleneck} is outside 1 to the width {limit}.",
                 nearest=(min(max(self.bottleneck, 1), limit),),
-            ),
-        )
+            )
 
     def extra_flops_per_token(self, shape: ModelShape) -> int:
         return sum(2 * tensor.size for tensor in self.tensors(shape).values())

@@ -22,6 +22,7 @@ class AttentionBias(Method):
     first_layer_attention: ClassVar[AttentionClaim] = "cannot_change"
     default_learning_rate: ClassVar[float] = 2e-2
     learning_rate_range: ClassVar[tuple[float, float]] = (1e-3, 1e-1)
+    relaxes_prefix: ClassVar[bool] = True
 
     name: Literal["attention_bias"] = "attention_bias"
 

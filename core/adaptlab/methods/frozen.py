@@ -17,6 +17,7 @@ class Frozen(Method):
     first_layer_attention: ClassVar[AttentionClaim] = "cannot_change"
     default_learning_rate: ClassVar[float] = 1e-3
     learning_rate_range: ClassVar[tuple[float, float]] = (1e-3, 1e-3)
+    is_reference: ClassVar[bool] = True
 
     name: Literal["frozen"] = "frozen"
 

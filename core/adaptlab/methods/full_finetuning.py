@@ -18,6 +18,7 @@ class FullFinetuning(Method):
     default_learning_rate: ClassVar[float] = 2e-3
     learning_rate_range: ClassVar[tuple[float, float]] = (1e-4, 1e-2)
     default_weight_decay: ClassVar[float] = 0.1
+    is_reference: ClassVar[bool] = True
 
     name: Literal["full_finetuning"] = "full_finetuning"
 

@@ -1,4 +1,4 @@
-"""Learned positions between question and answer, in every layer's attention."""
+"""Learned positions between question and answer, in every layer or at the input alone."""
 
 from typing import ClassVar, Literal
 
@@ -6,26 +6,34 @@ from adaptlab.learned_positions import LearnedPositions
 from adaptlab.method import METHODS
 from adaptlab.shapes import Initialiser, ModelShape, TensorShape
 
+VIRTUAL_TOKENS = "embed.suffix"
+
 
 @METHODS.register("suffix_tuning")
 class SuffixTuning(LearnedPositions):
-    """Learn rows that every layer's attention finds after the question and before the answer.
+    """Learn rows that attention finds after the question and before the answer.
 
-    They pass through the layer's own norm, W_K and W_V, as the rows of a prefix do, and are free
-    in every layer. Question positions do not see them; the positions that the answer is read from
-    do, the last of the question included, because it produces the first answer token. Content
-    keeps its positions. At those positions the identities of prefix-tuning hold.
+    With `scope: per_layer` they pass through the layer's own norm, W_K and W_V, as the rows of a
+    prefix do, and are free in every layer; at the positions that see them the identities of
+    prefix-tuning hold. With `scope: input_only` they are virtual tokens, as those of a soft prompt
+    are: learned once, and passed through all layers, in which they see the question.
+
+    Question positions do not see them; the positions that the answer is read from do, the last of
+    the question included, because it produces the first answer token. Content keeps its positions.
     """
 
     title: ClassVar[str] = "Suffix-tuning"
-    summary: ClassVar[str] = "Only the answer attends to learned positions, in every layer."
+    summary: ClassVar[str] = "Only the answer attends to learned positions, which follow the input."
     formula: ClassVar[str] = "tᵢ = αᵢ W_V s + (1 - αᵢ) tᵢ(base) for answer positions i only"
     reference: ClassVar[str] = "Petrov, Torr, Bibi (ICLR 2024), section 3 and equation 7"
 
     name: Literal["suffix_tuning"] = "suffix_tuning"
+    scope: Literal["per_layer", "input_only"] = "per_layer"
 
     def tensors(self, shape: ModelShape) -> dict[str, TensorShape]:
         assert isinstance(self.length, int)
         start = Initialiser("normal", self.initial_scale)
+        if self.scope == "input_only":
+            return {VIRTUAL_TOKENS: TensorShape((self.length, shape.width), start)}
         sites = shape.layer_sites("attention_input")
         return {site.name: TensorShape((self.length, site.inputs), start) for site in sites}

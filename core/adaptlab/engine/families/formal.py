@@ -1,7 +1,8 @@
 """The forward pass of the theory's transformer.
 
-Written for clarity, not speed: virtual tokens are carried through the batch, and all positions
-are computed in every layer.
+Written for clarity, not speed: virtual tokens are carried through the batch. In the tensors they
+come before the content, those of a late prompt first of all, wherever their positions are. After
+the last attention layer only the positions that are asked for are computed.
 """
 
 from collections.abc import Mapping
@@ -34,33 +35,49 @@ def forward(
     """Logits [R, B, rows, V] for tokens [R, B, T]; this family has no dropout."""
     groups = (len(weight) for weight in weights.values())
     tokens = grouped.lifted(tokens, max((attachments.replicates, *groups)))
-    prompt = attachments.prompt
-    virtual = 0 if prompt is None else prompt.shape[1]
-    model = _Model(
-        family, {**weights, **attachments.weights}, attachments, recorder, tokens.shape[1], virtual
-    )
-    x = model.embedded(tokens)
-    if prompt is not None:
-        x = torch.cat([model.for_samples(prompt), x], 2)
+    adapted = {**weights, **attachments.weights}
+    model = _Model(family, adapted, attachments, recorder, *tokens.shape[1:])
+    prompts = [model.for_samples(each) for each in model.prompts]
+    x = torch.cat([*prompts, model.embedded(tokens)], 2)
+    last = max((index for index, _ in family.attention_layers()), default=None)
+    if last is None:
+        x = model.content(x, rows)
     for index, layer in enumerate(family.stack):
         if isinstance(layer, AttentionLayer):
-            x = model.attention(index, layer, x)
+            x = model.attention(index, layer, x, rows if index == last else None)
         else:
             x = model.linear(f"blocks.{index}.{layer.kind}", x)
             x = functional.relu(x) if layer.kind == "relu" else x
-    return model.linear("unembed", x[:, :, virtual:][:, :, rows])
+    return model.linear("unembed", x)
 
 
 @dataclass(frozen=True)
 class _Model:
-    """`samples` is B, `virtual` the number of virtual tokens before the content."""
+    """`samples` is B, `length` the number of content positions."""
 
     family: Formal
     weights: Mapping[str, Tensor]
     attachments: Attachments
     recorder: PatternRecorder | None
     samples: int
-    virtual: int
+    length: int
+
+    @property
+    def prompts(self) -> tuple[Tensor, ...]:
+        """The virtual tokens [R, P, C] of every kind, as they stand before the content."""
+        both = (self.attachments.late_prompt, self.attachments.prompt)
+        return tuple(each for each in both if each is not None)
+
+    @property
+    def late(self) -> int:
+        """The number of virtual tokens of a late prompt."""
+        found = self.attachments.late_prompt
+        return 0 if found is None else found.shape[1]
+
+    @property
+    def virtual(self) -> int:
+        """The number of virtual tokens."""
+        return sum(each.shape[1] for each in self.prompts)
 
     def embedded(self, tokens: Tensor) -> Tensor:
         """Embeddings and one-hot position codes [R, B, T, C] of tokens [R, B, T]."""
@@ -77,23 +94,29 @@ class _Model:
         """Learned rows [R, P, C] for every sample, [R, B, P, C]."""
         return rows.unsqueeze(1).expand(-1, self.samples, -1, -1)
 
-    def attention(self, index: int, layer: AttentionLayer, x: Tensor) -> Tensor:
-        """Σ_h A^h x W_V^h at all positions of x [R, B, N, C], virtual tokens first."""
-        name = f"blocks.{index}.attn"
-        learned = self.learned(name)
-        count = sum(keys.shape[2] for keys, _ in learned)
-        pairs = [*learned, self.keys_values(name, x)]
+    def content(self, x: Tensor, rows: slice) -> Tensor:
+        """The given content positions of x [R, B, N, C], virtual tokens first."""
+        return x[:, :, self.virtual :][:, :, rows]
+
+    def attention(self, index: int, layer: AttentionLayer, x: Tensor, rows: slice | None) -> Tensor:
+        """Σ_h A^h x W_V^h at all positions of x [R, B, N, C], or at `rows` of the content alone."""
+        if rows is not None and self.recorder is not None:  # who gets the patterns of all
+            return self.content(self.attention(index, layer, x, None), rows)
+        name, heads = f"blocks.{index}.attn", len(layer.heads)
+        pairs = [*self.learned(name), self.keys_values(name, x)]
         keys, values = torch.cat([k for k, _ in pairs], 2), torch.cat([v for _, v in pairs], 2)
+        hidden = self.hidden(name, keys.shape[2] - x.shape[2], x)
+        if rows is not None:
+            x, hidden = self.content(x, rows), hidden[self.virtual :][rows]
         scores = self.scores(layer, self.linear(f"{name}.q", x), keys)
-        scores = scores.masked_fill(self.hidden(name, x.shape[2], count, x), -torch.inf)
-        pattern = scores.softmax(-1)  # R, B, H, N, learned + N
-        heads = len(layer.heads)
-        gathered = pattern @ values.unflatten(-1, (heads, -1)).transpose(2, 3)
-        mixed = self.mixed(name, gathered.transpose(2, 3).flatten(-2))
+        scores = scores.masked_fill(hidden, -torch.inf)
+        pattern = scores.softmax(-1)  # R, B, H, Q, learned + N
         if self.recorder is not None:
-            relative = scores[..., self.virtual :, count + self.virtual :].softmax(-1)
             place = [i for i, _ in self.family.attention_layers()].index(index)
+            relative = scores[..., self.virtual :, -self.length :].softmax(-1)
             self.recorder.record(place, pattern[..., self.virtual :, :], relative)
+        gathered = pattern @ values.unflatten(-1, (heads, -1)).transpose(2, 3)
+        mixed = self.mixed(name, gathered.transpose(2, 3).flatten(-2), rows)
         return mixed.unflatten(-1, (heads, -1)).sum(-2)
 
     def scores(self, layer: AttentionLayer, queries: Tensor, keys: Tensor) -> Tensor:
@@ -119,20 +142,38 @@ class _Model:
         """Keys and values of all heads for x [R, B, N, C]."""
         return self.linear(f"{name}.k", x), self.linear(f"{name}.v", x)
 
-    def hidden(self, name: str, length: int, learned: int, like: Tensor) -> Tensor:
-        """Which of the learned keys and the `length` others a position may not see, [N, M]."""
-        blocked = torch.zeros(length, learned + length, dtype=torch.bool, device=like.device)
+    def hidden(self, name: str, learned: int, x: Tensor) -> Tensor:
+        """Which of so many learned keys and those of x [R, B, N, C] no position may see, [N, M]."""
+        places, late = self.places(x.device), self.late
+        ahead = torch.zeros(len(places), learned + len(places), dtype=torch.bool, device=x.device)
         if self.family.attention == "causal":
-            blocked[:, learned:] = torch.ones_like(blocked[:, learned:]).triu(1)
+            ahead[:, learned:] = places > places.unsqueeze(1)
+        asked = places < self.attachments.answer_start
+        ahead[late:, learned : learned + late] = asked[late:].unsqueeze(1)
         suffix = self.attachments.suffixes.get(f"{name}.input")
         if suffix is not None:
-            blocked[: self.virtual + self.attachments.answer_start, : suffix.shape[1]] = True
-        return blocked
+            asked[:late] = True  # the virtual tokens of a late prompt see no suffix
+            ahead[:, : suffix.shape[1]] = asked.unsqueeze(1)
+        return ahead
 
-    def mixed(self, name: str, gathered: Tensor) -> Tensor:
-        """What content positions gathered [R, B, N, H·D], as the method changes it."""
+    def places(self, device: torch.device) -> Tensor:
+        """Where all positions stand among those of the content, in their order in tensors, [N].
+
+        A late prompt stands between the position that gives the first answer token and the next.
+        """
+        late = torch.arange(1, self.late + 1, device=device).double() / (self.late + 1)
+        others = torch.arange(self.late - self.virtual, self.length, device=device).double()
+        return torch.cat([self.attachments.answer_start + late, others])
+
+    def mixed(self, name: str, gathered: Tensor, rows: slice | None) -> Tensor:
+        """What positions gathered [R, B, Q, H·D], the content's as the method changes it.
+
+        The positions are all, virtual tokens first, or `rows` of the content.
+        """
         mix = self.attachments.mixes.get(f"{name}.mix")
         if mix is None:
             return gathered
-        content = mix(gathered[:, :, self.virtual :], EVERY_ROW)
+        if rows is not None:
+            return mix(gathered, rows)
+        content = mix(self.content(gathered, EVERY_ROW), EVERY_ROW)
         return torch.cat([gathered[:, :, : self.virtual], content], 2)

@@ -1,30 +1,18 @@
 """The forward pass of Llama and its like."""
 
 import math
-from collections.abc import Mapping
-
-from torch import Tensor
 
 from adaptlab.engine import grouped
-from adaptlab.engine.attachments import Attachments
-from adaptlab.engine.decoder import Decoder, decode, swiglu_hidden
-from adaptlab.engine.dropout import TrainingStep
-from adaptlab.engine.plugins import ENGINE_FAMILIES, PatternRecorder
+from adaptlab.engine.decoder import Decoder, decoding, swiglu_hidden
+from adaptlab.engine.plugins import ENGINE_FAMILIES
 from adaptlab.families.llama import Llama, Llama3Scaling
 
 
 @ENGINE_FAMILIES.register("llama")
-def forward(
-    family: Llama,
-    weights: Mapping[str, Tensor],
-    tokens: Tensor,
-    attachments: Attachments,
-    rows: slice,
-    recorder: PatternRecorder | None = None,
-    training: TrainingStep | None = None,
-) -> Tensor:
-    """Logits [R, B, rows, V] for tokens [R, B, T]."""
-    decoder = Decoder(
+@decoding
+def decoder(family: Llama) -> Decoder:
+    """Where Llama stands among decoders."""
+    return Decoder(
         layers=family.layers,
         heads=family.heads,
         key_value_heads=family.key_value_heads,
@@ -32,7 +20,6 @@ def forward(
         hidden=swiglu_hidden,
         frequencies=rotary_frequencies(family),
     )
-    return decode(decoder, weights, tokens, attachments, rows, recorder, training)
 
 
 def rotary_frequencies(family: Llama) -> tuple[float, ...]:

@@ -1,29 +1,16 @@
 """The forward pass of miniGPT."""
 
-from collections.abc import Mapping
-
-from torch import Tensor
-
 from adaptlab.engine import grouped
-from adaptlab.engine.attachments import Attachments
-from adaptlab.engine.decoder import Decoder, decode, gelu_hidden
-from adaptlab.engine.dropout import TrainingStep
-from adaptlab.engine.plugins import ENGINE_FAMILIES, PatternRecorder
+from adaptlab.engine.decoder import Decoder, decoding, gelu_hidden
+from adaptlab.engine.plugins import ENGINE_FAMILIES
 from adaptlab.families.minigpt import MiniGPT
 
 
 @ENGINE_FAMILIES.register("minigpt")
-def forward(
-    family: MiniGPT,
-    weights: Mapping[str, Tensor],
-    tokens: Tensor,
-    attachments: Attachments,
-    rows: slice,
-    recorder: PatternRecorder | None = None,
-    training: TrainingStep | None = None,
-) -> Tensor:
-    """Logits [R, B, rows, V] for tokens [R, B, T]."""
-    decoder = Decoder(
+@decoding
+def decoder(family: MiniGPT) -> Decoder:
+    """Where MiniGPT stands among decoders."""
+    return Decoder(
         layers=family.layers,
         heads=family.heads,
         key_value_heads=family.heads,
@@ -34,4 +21,3 @@ def forward(
         pads=family.pad_positions,
         dropout=family.dropout,
     )
-    return decode(decoder, weights, tokens, attachments, rows, recorder, training)

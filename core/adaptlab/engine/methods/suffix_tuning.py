@@ -1,4 +1,4 @@
-"""Suffix-tuning: learned rows that only the answer sees, in every layer's attention."""
+"""Suffix-tuning: learned rows that only the answer sees, of every layer or of the input."""
 
 from collections.abc import Mapping
 
@@ -6,11 +6,13 @@ from torch import Tensor
 
 from adaptlab.engine.attachments import Attachments
 from adaptlab.engine.plugins import ENGINE_METHODS
-from adaptlab.methods.suffix_tuning import SuffixTuning
+from adaptlab.methods.suffix_tuning import VIRTUAL_TOKENS, SuffixTuning
 from adaptlab.shapes import ModelShape
 
 
 @ENGINE_METHODS.register("suffix_tuning")
 def attach(method: SuffixTuning, shape: ModelShape, tensors: Mapping[str, Tensor]) -> Attachments:
-    """Put the suffix after the question of every layer's attention."""
+    """Put the suffix after the question."""
+    if method.scope == "input_only":
+        return Attachments(late_prompt=tensors[VIRTUAL_TOKENS])
     return Attachments(suffixes=tensors)

@@ -1,0 +1,387 @@
+"""What a job computes, before it runs: arithmetic, traffic and kernels in time, bytes in memory.
+
+The counts follow the engine: replicates in one pass, what the trials of a seed share once, the
+last layer on the answer's rows only, no gradient below the first thing trained and none for frozen
+weights. They leave out what is small beside these, so they are proportional to the truth, not
+equal to it; what a run of the same kind measured gives the factor.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from adaptlab.halving import Stage, stages
+from adaptlab.method import Method
+from adaptlab.resolve import family_shape, load_method, load_task
+from adaptlab.shapes import ModelShape, Site, TensorShape
+from adaptlab.spec import ResolvedSpec
+from adaptlab.task import Task
+from adaptlab.values import Value
+
+KERNELS_A_LAYER = 30
+"""Calls of a forward pass through one layer; a backward pass makes twice as many."""
+KERNELS_A_PASS = 40
+"""Calls of a forward pass outside its layers, and half of those that make a batch of items."""
+KERNELS_A_STEP = 80
+"""Calls of the optimiser, the loss and the bookkeeping of one training step."""
+KERNELS_A_TENSOR = 5
+"""Calls that one tensor of a method adds to a forward pass."""
+OPTIMISER_COPIES = 4
+"""What training holds of every trained scalar: itself, two moments and its gradient."""
+OPTIMISER_PASSES = 16
+"""How often a training step reads or writes a scalar for every one that it trains."""
+EVALUATED_TOKENS = 2**16
+"""Tokens of one pass of an evaluation; see `adaptlab.engine.evaluate`."""
+VALIDATED_SAMPLES = 256
+"""Items of a validation on the way; see `adaptlab.engine.train`."""
+
+
+class Load(Value):
+    """What a device has to do: floating-point operations, bytes to move, kernels to start."""
+
+    flops: int = 0
+    traffic_bytes: int = 0
+    kernels: int = 0
+
+    def __add__(self, other: "Load") -> "Load":
+        return Load(
+            flops=self.flops + other.flops,
+            traffic_bytes=self.traffic_bytes + other.traffic_bytes,
+            kernels=self.kernels + other.kernels,
+        )
+
+    def __mul__(self, times: int) -> "Load":
+        return Load(
+            flops=self.flops * times,
+            traffic_bytes=self.traffic_bytes * times,
+            kernels=self.kernels * times,
+        )
+
+
+class Work(Value):
+    """What one job computes.
+
+    `training` covers all steps and the validations on the way, `evaluation` the choice of trials
+    and the scores at the end; `memory_bytes` are held at the same time: weights and trained
+    tensors, and the larger of what a step of training holds (the optimiser's state and what is
+    kept for the backward pass) and what one pass of scoring does.
+    """
+
+    replicates: int
+    training: Load
+    evaluation: Load
+    memory_bytes: int
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """Items that pass through the model together: those of one replicate, and its lengths.
+
+    Of `sharing` replicates that read the same items, one computes what depends on none of them.
+    """
+
+    items: int
+    replicates: int
+    sharing: int
+    tokens: int
+    answers: int
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One matrix product or attention of a pass, over all replicates.
+
+    `values` are the scalars that it leaves behind. `follows` says whether its input depends on
+    what is trained, `trained` whether its own weights are.
+    """
+
+    flops: int
+    values: int
+    follows: bool
+    trained: bool = False
+    layer: int | None = None
+
+
+def work(spec: ResolvedSpec) -> Work:
+    """What the job of a resolved spec computes, and what it holds in memory while it does."""
+    return _Job.of(spec).work()
+
+
+@dataclass(frozen=True)
+class _Job:
+    spec: ResolvedSpec
+    shape: ModelShape
+    method: Method | None
+    task: Task | None
+    trained: dict[str, TensorShape]
+    first: int
+    """The first place, counted along the sites, whose output depends on what is trained."""
+
+    @classmethod
+    def of(cls, spec: ResolvedSpec) -> "_Job":
+        shape = family_shape(spec.family)
+        method = None if spec.method is None else load_method(spec.method)
+        trained = _trained_tensors(spec, shape, method)
+        attached = trained if method is None else method.kept().tensors(shape)
+        first = min((_place(shape, *named) for named in attached.items()), default=len(shape.sites))
+        task = None if spec.task is None else load_task(spec.task)
+        return cls(spec, shape, method, task, trained, first)
+
+    @property
+    def scalar_bytes(self) -> int:
+        """Of the arithmetic; with bfloat16 as with float32, because weights and state stay so."""
+        return 8 if self.spec.training.precision == "float64" else 4
+
+    @property
+    def trials(self) -> int:
+        return len(self.spec.training.trials)
+
+    @property
+    def replicates(self) -> int:
+        return len(self.spec.seeds) * self.trials
+
+    @property
+    def bases(self) -> int:
+        """Copies of the base: one that all share, or one for each seed; none in pretraining."""
+        if self.method is None:
+            return 0
+        return 1 if len(set(self.spec.base_replicates)) == 1 else len(self.spec.seeds)
+
+    def work(self) -> Work:
+        return Work(
+            replicates=self.replicates,
+            training=self._training(),
+            evaluation=self._evaluation(),
+            memory_bytes=self._memory(),
+        )
+
+    def _training(self) -> Load:
+        """All steps and the validations on the way; nothing for what trains nothing."""
+        if self.task is None or not self.trained:
+            return Load()
+        training = self.spec.training
+        total = Load()
+        for stage in stages(training):
+            total += self._with(stage.trials)._staged(self.task, stage)
+        return total
+
+    def _with(self, trials: int) -> "_Job":
+        """The same with so many trials a seed."""
+        training = self.spec.training
+        fewer = training.model_copy(update={"trials": training.trials[:trials]})
+        return replace(self, spec=self.spec.model_copy(update={"training": fewer}))
+
+    def _staged(self, task: Task, stage: Stage) -> Load:
+        """Steps and validations of a stage, and the comparison of trials at its end, if any."""
+        training, samples = self.spec.training, self.spec.validation_samples
+        count = training.validations
+        validated = (-(-training.steps * part // count) for part in range(1, count + 1))
+        validations = sum(stage.first < step <= stage.last for step in validated)
+        few = min(VALIDATED_SAMPLES, samples)
+        total = self._step(task) * (stage.last - stage.first)
+        total += self._scored(task, few, self.replicates) * validations
+        if stage.last < training.steps:
+            total += self._scored(task, samples, self.replicates)
+        return total
+
+    def _step(self, task: Task) -> Load:
+        """Forward, backward and the optimiser's step of one batch for every replicate."""
+        accumulated = self.spec.training.accumulation
+        parts = tuple(self._parts(self._batch(task)))
+        backward = sum(part.flops * (part.follows + part.trained) for part in parts)
+        returned = sum(part.follows or part.trained for part in parts)  # parts of the way back
+        moved = sum(part.values * (2 + 4 * (part.follows or part.trained)) for part in parts)
+        kernels = self._kernels() * (len(parts) + 2 * returned) // len(parts)
+        return Load(
+            flops=accumulated * (sum(part.flops for part in parts) + backward),
+            traffic_bytes=self.scalar_bytes
+            * (accumulated * moved + OPTIMISER_PASSES * self._trained_scalars()),
+            kernels=accumulated * kernels + KERNELS_A_STEP,
+        )
+
+    def _batch(self, task: Task) -> _Batch:
+        """What goes through the model at once in training."""
+        training = self.spec.training
+        items = -(-training.batch_size // training.accumulation)
+        return _Batch(items, self.replicates, self.trials, *_lengths(task))
+
+    def _evaluation(self) -> Load:
+        """The choice of trials, and every task with the adaptation attached and detached."""
+        spec, seeds = self.spec, len(self.spec.seeds)
+        total = Load()
+        if self.trials > 1 and self.task is not None:
+            *_, last = stages(spec.training)
+            total = self._scored(self.task, spec.validation_samples, seeds * last.trials)
+        for stored in spec.scored_tasks:
+            task = load_task(stored)
+            total += self._scored(task, spec.evaluation_samples, seeds)
+            if self.method is not None:
+                total += self._scored(task, spec.evaluation_samples, self.bases)
+        return total
+
+    def _scored(self, task: Task, samples: int, replicates: int) -> Load:
+        """Exact match on `samples` items that all replicates read alike."""
+        batch = self._scoring(task, samples, replicates)
+        parts = tuple(self._parts(batch))
+        passes = -(-samples * replicates * batch.tokens // EVALUATED_TOKENS)
+        return Load(
+            flops=sum(part.flops for part in parts),
+            traffic_bytes=self.scalar_bytes * sum(2 * part.values for part in parts),
+            kernels=passes * self._kernels(),
+        )
+
+    def _trained_scalars(self) -> int:
+        return self.replicates * sum(tensor.size for tensor in self.trained.values())
+
+    def _kernels(self) -> int:
+        """Calls of a forward pass: as many for one replicate as for all of them."""
+        layers = 1 + max(
+            (s.layer for s in self.shape.linear_sites if s.layer is not None), default=-1
+        )
+        own = sum(tensor.initialiser.kind != "base" for tensor in self.trained.values())
+        added = 0 if self.method is None else KERNELS_A_TENSOR * own
+        return KERNELS_A_PASS + KERNELS_A_LAYER * layers + added
+
+    def _memory(self) -> int:
+        """The weights, and what a step of training or a pass of scoring holds, if that is more."""
+        weights = self.shape.parameters * (self.bases or self.spec.kind == "import")
+        training = 0
+        if self.task is not None and self.trained:
+            parts = self._parts(self._batch(self.task))
+            kept = sum(part.values for part in parts if part.follows or part.trained)
+            training = (OPTIMISER_COPIES - 1) * self._trained_scalars() + kept
+        scoring = max((self._scored_at_once(task) for task in self._tasks()), default=0)
+        return self.scalar_bytes * (weights + self._trained_scalars() + max(training, scoring))
+
+    def _tasks(self) -> Iterator[tuple[Task, int, int]]:
+        """Every task that is scored, with its items and replicates."""
+        spec = self.spec
+        if self.task is not None and (self.trials > 1 or spec.training.validations):
+            yield self.task, spec.validation_samples, self.replicates
+        for stored in spec.scored_tasks:
+            yield load_task(stored), spec.evaluation_samples, len(spec.seeds)
+
+    def _scored_at_once(self, scored: tuple[Task, int, int]) -> int:
+        """Scalars of the largest layer in one pass of scoring; no other is kept."""
+        task, samples, replicates = scored
+        items = max(1, EVALUATED_TOKENS // (replicates * task.sequence_length()))
+        held = Counter[int | None]()
+        for part in self._parts(self._scoring(task, min(samples, items), replicates)):
+            held[part.layer] += part.values
+        return max(held.values(), default=0)
+
+    def _scoring(self, task: Task, items: int, replicates: int) -> _Batch:
+        """Items that all replicates of a base read alike."""
+        sharing = replicates // self.bases if self.bases else 1
+        return _Batch(items, replicates, max(1, sharing), *_lengths(task))
+
+    def _parts(self, batch: _Batch) -> Iterator[_Part]:
+        """Everything large that one forward pass computes, in forward order."""
+        last = max((site.layer or 0 for site in self.shape.sites.values()), default=0)
+        learned = 0 if self.method is None else self.method.extra_context_tokens()
+        for index, site in enumerate(self.shape.sites.values()):
+            follows = index > self.first
+            own = self._trains(site)
+            each = batch.replicates if follows or own else batch.replicates // batch.sharing
+            rows = each * batch.items * self._rows(site, last, batch)
+            if site.kind == "linear":
+                yield self._product(site, rows, follows, own)
+            elif site.kind == "attention_mix":
+                yield self._attention(site, rows, batch.tokens + learned, follows)
+            elif site.kind == "sublayer":  # norm and residual stream
+                values = 4 * rows * site.outputs
+                yield _Part(2 * values, values, follows, layer=site.layer)
+        yield self._adaptation(batch)
+
+    def _product(self, site: Site, rows: int, follows: bool, own: bool) -> _Part:
+        flops = 2 * rows * site.inputs * site.outputs
+        # A bias or an activation keeps the result once more, the loss of the answer several times.
+        copies = 2 if site.layer is not None else 12
+        return _Part(flops, copies * rows * site.outputs, follows, own, site.layer)
+
+    def _attention(self, site: Site, rows: int, keys: int, follows: bool) -> _Part:
+        """Scores, softmax and weighted sums of `rows` queries over `keys` positions."""
+        scores = max(self.shape.heads, 1) * rows * keys
+        values = 3 * scores + rows * site.inputs
+        return _Part(4 * rows * keys * site.inputs, values, follows, layer=site.layer)
+
+    def _adaptation(self, batch: _Batch) -> _Part:
+        """What the method itself adds to every token of a replicate."""
+        if self.method is None:
+            return _Part(0, 0, follows=False)
+        tokens = batch.replicates * batch.items * batch.tokens
+        flops = tokens * self.method.extra_flops_per_token(self.shape)
+        return _Part(flops, tokens * self._hooked(), follows=True, trained=True)
+
+    def _hooked(self) -> int:
+        """Scalars that a token leaves behind at the linear sites that the method changes."""
+        touched = {
+            site.name
+            for name, tensor in self.trained.items()
+            if tensor.initialiser.kind != "base"
+            for site in _sites_in(self.shape, name)
+            if site.kind in ("linear", "sublayer")
+        }
+        return sum(12 * self.shape.sites[name].outputs for name in touched)
+
+    def _trains(self, site: Site) -> bool:
+        """Whether the matrix of a linear site is trained, under its own name or as a copy."""
+        weight = f"{site.name}.weight"
+        weight = self.shape.tied.get(weight, weight)
+        if self.method is None:
+            return weight in self.trained
+        copied = {
+            t.initialiser.source for t in self.trained.values() if t.initialiser.kind == "base"
+        }
+        return weight in copied
+
+    def _rows(self, site: Site, last: int, batch: _Batch) -> int:
+        """Positions of an item at which a site computes: the answer's once keys are made."""
+        sees_all = site.layer is not None and site.layer < last
+        makes_keys = site.name.endswith((".k", ".v"))
+        return batch.tokens if sees_all or makes_keys else batch.answers
+
+
+def _trained_tensors(
+    spec: ResolvedSpec, shape: ModelShape, method: Method | None
+) -> dict[str, TensorShape]:
+    if method is not None:
+        return method.tensors(shape)
+    return {} if spec.kind == "import" else shape.tensors
+
+
+def _lengths(task: Task) -> tuple[int, int]:
+    """The positions of an item, and those that answer."""
+    return task.sequence_length(), task.target_length()
+
+
+def _place(shape: ModelShape, name: str, tensor: TensorShape) -> int:
+    """The first of the sites, in forward order, at which a trained tensor can change anything."""
+    sites = list(shape.sites.values())
+    if tensor.role in ("norm_scale", "norm_shift"):
+        below = f"{name.rsplit('.norm.', 1)[0]}."
+        return next((i for i, s in enumerate(sites) if below.endswith(_block(s))), len(sites)) - 1
+    found = _sites_in(shape, name)
+    if not found:
+        return -1  # the embedding of tokens or positions
+    site = found[-1]
+    if site.kind in ("attention_input", "attention_keys_values"):
+        # Learned positions leave the content's own queries, keys and values alone.
+        mixes = (
+            i for i, s in enumerate(sites) if s.kind == "attention_mix" and s.layer == site.layer
+        )
+        return next(mixes, sites.index(site)) - 1
+    return sites.index(site) - (site.kind == "embedding")
+
+
+def _block(site: Site) -> str:
+    return f"{site.name.rsplit('.', 1)[0]}."
+
+
+def _sites_in(shape: ModelShape, name: str) -> list[Site]:
+    """The sites whose dotted name is part of a tensor's, shortest first."""
+    parts = name.split(".")
+    spans = (".".join(parts[start:stop]) for stop in range(len(parts) + 1) for start in range(stop))
+    return sorted(
+        (shape.sites[span] for span in spans if span in shape.sites), key=lambda s: len(s.name)
+    )

@@ -1,0 +1,226 @@
+"""Steps of gradient descent on the replicates still trained, in as many passes as it takes.
+
+Nothing here mixes replicates: to leave some out, or to cut the others into more passes, changes
+what the rest becomes by no more than the rounding of batched products.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypedDict, TypeVar
+
+import torch
+from torch import Tensor
+
+from adaptlab.engine.allocate import Trainables
+from adaptlab.engine.chunks import most_at_once
+from adaptlab.engine.digits import Items
+from adaptlab.engine.early_stopping import Patience
+from adaptlab.engine.optim import AdamW, schedule_factor
+from adaptlab.engine.passes import Pass, arranged, in_passes, passes, seeds_of
+from adaptlab.engine.plan import Plan
+from adaptlab.engine.training_state import TrainingState
+from adaptlab.errors import OutOfMemory, is_out_of_memory
+
+T = TypeVar("T")
+
+
+class DescentState(TypedDict):
+    """What of a descent is saved; see `TrainingState`."""
+
+    flat: Tensor
+    mean: Tensor
+    square: Tensor
+    best: Tensor | None
+    live: tuple[int, ...]
+    most: int
+    lowest: tuple[float, ...]
+    waited: tuple[int, ...]
+
+
+class Descent:
+    """The weights, moments and passes of the live replicates [L], L of the R of the plan.
+
+    `trainables` are those of all; a replicate that is left out has its last word there at once,
+    the others when the descent is over.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        base: Mapping[str, Tensor],
+        trainables: Trainables,
+        memory_bytes: int | None,
+    ) -> None:
+        training = plan.spec.training
+        self.live = arranged(range(plan.replicates), plan.trials)
+        self.most_passes = 1
+        self._plan, self._base, self._memory_bytes = plan, base, memory_bytes
+        self._all = self._trainables = trainables
+        self._optimiser = AdamW(trainables, plan.replicate_decays, training.gradient_clip)
+        self._rates = plan.replicate_rates
+        rule = training.early_stopping
+        self._patience = None if rule is None else Patience.begin(rule, trainables.flat)
+        self._most = plan.replicates
+        self._passes: list[Pass] = []
+
+    @property
+    def seeds(self) -> list[int]:
+        """The seeds whose items a step needs, in that order."""
+        return seeds_of(self.live, self._plan.trials)
+
+    def step(self, items: Items, step: int) -> Tensor:
+        """Move every live replicate; the losses [L] before."""
+        if not self._passes:
+            self._divide(items)
+        training = self._plan.spec.training
+        gradient, losses = self._within_memory(lambda: self._gradient(items, step))
+        factor = schedule_factor(step, training.steps, training.warmup_fraction, training.schedule)
+        self._optimiser.step(gradient, self._rates * factor)
+        return losses
+
+    def measure(self, work: Callable[[Pass], Tensor]) -> Tensor:
+        """What some work finds for the live replicates, [L, ...]."""
+        return self._within_memory(lambda: in_passes(self._passes, work))
+
+    def standing(self, replicates: Sequence[int], work: Callable[[Pass], Tensor]) -> Tensor:
+        """The same for arranged replicates, left out or not, as they would end now, [W, ...]."""
+        return self._within_memory(lambda: in_passes(self._as_ended(replicates), work))
+
+    def impatient(self, losses: Sequence[float]) -> list[int]:
+        """The replicates that stop after a validation with these losses [L]."""
+        if self._patience is None:
+            return []
+        return [self.live[row] for row in self._patience.take_note(losses, self._trainables.flat)]
+
+    def keep(self, replicates: Sequence[int]) -> Tensor:
+        """Leave out all others; returns the rows [L'] that the kept ones had."""
+        live, present = arranged(replicates, self._plan.trials), self.live
+        rows = self._place([present.index(replicate) for replicate in live])
+        left_out = [row for row, replicate in enumerate(present) if replicate not in live]
+        last_words = self._kept()[left_out]
+        self._narrow(live, rows)
+        self._all.flat[[present[row] for row in left_out]] = last_words
+        return rows
+
+    def finish(self) -> None:
+        """Write what every live replicate has become into the trainables of all."""
+        kept = self._kept()
+        if kept is not self._all.flat:
+            self._all.flat[self.live] = kept
+
+    def state(self) -> DescentState:
+        """Everything that the coming steps depend on."""
+        mean, square = self._optimiser.moments
+        flat, patience = self._all.flat, self._patience
+        if self._trainables is not self._all:
+            flat = flat.clone()
+            flat[self.live] = self._trainables.flat
+        return DescentState(
+            flat=flat,
+            mean=mean,
+            square=square,
+            best=None if patience is None else patience.best,
+            live=tuple(self.live),
+            most=self._most,
+            lowest=() if patience is None else tuple(patience.lowest),
+            waited=() if patience is None else tuple(patience.waited),
+        )
+
+    def restore(self, state: TrainingState) -> None:
+        """Go on from a saved state; the passes are no larger than they were."""
+        self._all.flat.copy_(state.flat)
+        if list(state.live) != self.live:
+            self._narrow(list(state.live), self._place(state.live))
+        self._optimiser.restore(state.mean, state.square, state.step)
+        self._most = state.most
+        if self._patience is not None and state.best is not None:
+            rule = self._patience.rule
+            self._patience = Patience(rule, state.best, list(state.lowest), list(state.waited))
+
+    def _as_ended(self, replicates: Sequence[int]) -> list[Pass]:
+        """The passes over what some replicates would end with now."""
+        if self._patience is None and list(replicates) == self.live:
+            return self._passes
+        place = {replicate: row for row, replicate in enumerate(self.live)}
+        rows = [row for row, replicate in enumerate(replicates) if replicate in place]
+        flat = self._all.flat[self._place(replicates)]
+        flat[rows] = self._kept()[[place[replicates[row]] for row in rows]]
+        decays = self._trainables.decays
+        return passes(self._plan, self._base, replicates, flat, decays, self._most)
+
+    def _kept(self) -> Tensor:
+        """What the live replicates would end with now, [L, N]."""
+        flat = self._trainables.flat
+        return flat if self._patience is None else self._patience.kept(flat)
+
+    def _narrow(self, live: list[int], rows: Tensor) -> None:
+        """Buffers, optimiser and passes of these rows of the present ones alone."""
+        flat, decays = self._trainables.flat[rows], self._trainables.decays
+        self._trainables = Trainables(flat, decays, {})
+        self._optimiser = self._optimiser.of(self._trainables, rows)
+        self._rates = self._rates[rows]
+        self._patience = None if self._patience is None else self._patience.of(rows)
+        self.live = live
+        if self._passes:
+            self._cut(self._most)
+
+    def _divide(self, items: Items) -> None:
+        """Find out how many replicates fit in memory at once, and cut them accordingly."""
+        self._cut(1)
+        if len(self.live) > 1:
+            scalars = self._all.flat.numel()
+            found = most_at_once(
+                self._passes[0],
+                items,
+                self._plan.spec.training.accumulation,
+                self._memory_bytes,
+                self._base,
+                scalars,
+            )
+            self._most = self._most if found is None else min(self._most, found)
+        self._cut(self._most)
+
+    def _cut(self, most: int) -> None:
+        flat, decays = self._trainables.flat, self._trainables.decays
+        self._passes = passes(self._plan, self._base, self.live, flat, decays, most)
+
+    def _gradient(self, items: Items, step: int) -> tuple[Tensor, Tensor]:
+        """The gradient [L, N] and losses [L], pass by pass."""
+        parts = self._plan.spec.training.accumulation
+        self.most_passes = max(self.most_passes, len(self._passes))
+        if len(self._passes) == 1:
+            return self._passes[0].gradient(items, step, parts)
+        gradient = torch.empty_like(self._trainables.flat)
+        losses: list[Tensor] = []
+        for one in self._passes:
+            gradient[one.cut.rows], found = one.gradient(items, step, parts)
+            losses.append(found)
+        return gradient, torch.cat(losses)
+
+    def _within_memory(self, work: Callable[[], T]) -> T:
+        """What the work gives, repeated with smaller passes for as long as memory runs out."""
+        while True:
+            try:
+                return work()
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                reason = str(error)
+            # Outside, because the error holds on to all that the work has made so far.
+            self._halve(reason)
+
+    def _halve(self, reason: str) -> None:
+        largest = max(one.cut.replicates for one in self._passes)
+        training = self._plan.spec.training
+        if largest == 1:
+            raise OutOfMemory(
+                "Not even one replicate at a time fits in memory; lower training.batch_size "
+                f"({training.batch_size}) or raise training.accumulation "
+                f"({training.accumulation}): {reason}"
+            )
+        self._most = largest // 2
+        if self._plan.device.type == "cuda":
+            torch.cuda.empty_cache()
+        self._cut(self._most)
+
+    def _place(self, rows: Sequence[int]) -> Tensor:
+        return torch.tensor(rows, dtype=torch.int64, device=self._plan.device)

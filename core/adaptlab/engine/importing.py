@@ -1,0 +1,58 @@
+"""A published model as a base model: the weights of a folder in the place of trained ones."""
+
+from pathlib import Path
+
+from adaptlab.engine.huggingface import load_checked
+from adaptlab.engine.model import Model
+from adaptlab.engine.plan import Plan
+from adaptlab.errors import BadModelFolder
+from adaptlab.model_folder import CheckedFolder, check_folder, fingerprint
+from adaptlab.results import ReplicateResult
+
+AS_FOUND = ReplicateResult(
+    replicate=0,
+    seed=0,
+    trial=0,
+    learning_rate=0,
+    weight_decay=0,
+    initial_scale=1,
+    status="completed",
+    selected=True,
+    final_loss=None,
+    validation_accuracy=None,
+    steps=0,
+)
+"""The one replicate of an imported model, which nothing was done to."""
+
+
+def imported_model(plan: Plan, folder: Path | None) -> Model:
+    """The model in `folder`, all weights [1, ...] in the place of trained ones.
+
+    Raises `BadModelFolder` for weights that are not finite, and for a folder that is not, or not
+    any more, the one that the job was made for.
+    """
+    if folder is None:
+        raise BadModelFolder("The worker did not say where the model folder is; update it.")
+    checked = check_folder(folder)
+    _check_unchanged(plan, checked)
+    published = load_checked(checked, plan.dtype)
+    # Again, in case that somebody wrote to it while it was read.
+    _check_unchanged(plan, checked)
+    weights = {n: t.to(plan.device).unsqueeze(0) for n, t in published.tensors.items()}
+    return Model(plan, {}, weights)
+
+
+def _check_unchanged(plan: Plan, checked: CheckedFolder) -> None:
+    assert plan.spec.model_folder is not None
+    known = {file.name: file for file in plan.spec.model_folder.files}
+    found = {file.name: file for file in fingerprint(checked)}
+    names = sorted(known.keys() | found.keys())
+    if changed := [name for name in names if known.get(name) != found.get(name)]:
+        raise BadModelFolder(
+            f"{', '.join(changed[:8])} changed after the job was made; import the model again."
+        )
+    if checked.family != plan.family:
+        raise BadModelFolder(
+            "This version of adaptlab reads config.json in another way than the one that made the "
+            "job; import the model again."
+        )

@@ -1,0 +1,75 @@
+"""What memory the device, and on a CPU this process, holds, held at most and could still have."""
+
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import psutil
+import torch
+from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
+
+_STATUS = Path("/proc/self/status")
+_CLEAR_REFS = Path("/proc/self/clear_refs")
+_FORGET_PEAK = "5"  # proc(5): reset the peak resident set size to the present one
+
+
+def held_bytes(device: torch.device) -> int:
+    """What the device's allocator, or this process, holds now."""
+    if device.type == "cuda":
+        return torch.cuda.memory_allocated(device)
+    return psutil.Process().memory_info().rss
+
+
+def peak_bytes(device: torch.device) -> int:
+    """The most that was held since the peak was last forgotten, or since the process began."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    if _STATUS.exists():
+        lines = _STATUS.read_text().splitlines()
+        peak = next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+        return max(peak * 2**10, held_bytes(device))
+    return _largest_since_the_start()
+
+
+def forget_peak(device: torch.device) -> None:
+    """Begin to measure the peak anew, where that is possible: on a GPU and under Linux."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    elif _CLEAR_REFS.exists():
+        try:
+            _CLEAR_REFS.write_text(_FORGET_PEAK)
+        except OSError:
+            return  # some containers forbid it; the peak is then that of the whole process
+
+
+def available_bytes(device: torch.device) -> int | None:
+    """What could be held besides what is held now; None where nothing can tell."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    return psutil.virtual_memory().available
+
+
+def saved_bytes(work: Callable[[], object], held: Iterable[Tensor]) -> int:
+    """How much of what some work makes is kept for its backward pass, without what was `held`."""
+    known = {tensor.untyped_storage().data_ptr() for tensor in held}
+    sizes: dict[int, int] = {}
+    kept: list[Tensor] = []  # alive until the work is done, so that no address is seen twice
+
+    def note(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in known:
+            sizes[storage.data_ptr()] = storage.nbytes()
+            kept.append(tensor)
+        return tensor
+
+    with saved_tensors_hooks(note, lambda tensor: tensor):
+        work()
+    return sum(sizes.values())
+
+
+def _largest_since_the_start() -> int:
+    import resource
+
+    largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return largest if sys.platform == "darwin" else largest * 2**10

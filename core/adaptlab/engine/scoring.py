@@ -1,0 +1,66 @@
+"""Test scores of the chosen replicates, with the adaptation attached and with it detached."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from adaptlab.engine.evaluate import outcomes
+from adaptlab.engine.model import Model
+from adaptlab.results import Evaluation, ReplicateResult
+from adaptlab.task import DigitTask
+
+
+def score(model: Model, chosen: Sequence[ReplicateResult]) -> Iterator[Evaluation]:
+    """Every chosen replicate on every task of the spec; `chosen` names the rows of the model.
+
+    An adaptation is scored twice, on the same items: as trained, and with everything that the
+    method hangs onto the base detached. What the second lacks has been learned, what the first
+    lacks has been forgotten.
+    """
+    samples = model.plan.spec.evaluation_samples
+    for task in model.plan.evaluation_tasks():
+        right = outcomes(model, task, "test", samples, len(chosen))
+        yield from _evaluations(chosen, task, right, attached=True)
+        if model.plan.method is not None:
+            right = _detached(model, chosen, task, samples)
+            yield from _evaluations(chosen, task, right, attached=False)
+
+
+def _detached(
+    model: Model, chosen: Sequence[ReplicateResult], task: DigitTask, samples: int
+) -> Tensor:
+    """The outcomes [R, samples] of the bases alone; replicates of one base share its scores."""
+    started_from = [_base_replicate(model, result) for result in chosen]
+    bases = list(dict.fromkeys(started_from))
+    first = [started_from.index(base) for base in bases]
+    alone = replace(
+        model,
+        base={name: t if t.shape[0] == 1 else t[first] for name, t in model.base.items()},
+        trained={},
+    )
+    right = outcomes(alone, task, "test", samples, len(bases), attached=False)
+    return right[[bases.index(base) for base in started_from]]
+
+
+def _base_replicate(model: Model, result: ReplicateResult) -> int:
+    return model.plan.spec.base_replicates[result.replicate // model.plan.trials]
+
+
+def _evaluations(
+    chosen: Sequence[ReplicateResult], task: DigitTask, right: Tensor, *, attached: bool
+) -> Iterator[Evaluation]:
+    found = right.to("cpu", torch.bool).numpy()
+    for row, result in enumerate(chosen):
+        yield Evaluation(
+            replicate=result.replicate,
+            seed=result.seed,
+            task=task.model_dump(mode="json"),
+            split="test",
+            attached=attached,
+            correct=int(found[row].sum()),
+            total=found.shape[1],
+            outcomes=np.packbits(found[row]).tobytes().hex(),
+        )

@@ -1,0 +1,90 @@
+"""What a study runs, as values: its cells, the jobs in them, and what no job can be made of."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from adaptlab.errors import Problem
+from adaptlab.resolve import spec_digest
+from adaptlab.spec import AdaptSpec, ResolvedSpec
+from adaptlab.values import Value
+
+Role = Literal["method", "reference"]
+
+
+class Cell(Value):
+    """One method at one budget, on one task and base model, and the job that answers it.
+
+    `budget` is the limit in trainable parameters, `gap` what is left of it. A reference stands at
+    every budget, also where it is over it.
+    """
+
+    base_model: str
+    task: str
+    method: str
+    budget: int
+    role: Role
+    over_budget: bool
+    trainable_parameters: int
+    gap: int
+    digest: str
+
+
+class SkippedCell(Value):
+    """A method that cannot run at a budget, with the nearest budgets that it can meet.
+
+    `budget` is None for one that this base model cannot have at any budget.
+    """
+
+    base_model: str
+    method: str
+    budget: int | None
+    problems: tuple[Problem, ...]
+    nearest: tuple[int, ...]
+
+
+class PlannedJob(Value):
+    """A job of a study as it will run; its seeds and trials are its replicates."""
+
+    spec: AdaptSpec
+    resolved: ResolvedSpec
+    digest: str
+
+    @property
+    def seedless(self) -> str:
+        """The digest that jobs share which differ in nothing but their seeds."""
+        return seedless_digest(self.resolved)
+
+    @property
+    def replicates(self) -> int:
+        """Trainings in the job: seeds times trials."""
+        return len(self.resolved.seeds) * len(self.resolved.training.trials)
+
+    @property
+    def passes(self) -> int:
+        """Passes of the engine: all replicates of a job are stacked into one."""
+        return 1
+
+    def with_seeds(self, seeds: Sequence[int]) -> "PlannedJob":
+        """The same for some of its seeds, each from the replicate of the base that it had."""
+        whole = self.resolved
+        if tuple(seeds) == whole.seeds:
+            return self
+        starts = dict(zip(whole.seeds, whole.base_replicates, strict=True))
+        changes = {"seeds": tuple(seeds), "base_replicates": tuple(starts[s] for s in seeds)}
+        resolved = whole.model_copy(update=changes)
+        spec = self.spec.model_copy(update=changes)
+        return PlannedJob(spec=spec, resolved=resolved, digest=spec_digest(resolved))
+
+
+def seedless_digest(resolved: ResolvedSpec) -> str:
+    """The digest of everything that decides a result but the seeds."""
+    return spec_digest(resolved.model_copy(update={"seeds": (), "base_replicates": ()}))
+
+
+class StudyPlan(Value):
+    """All of a study: its cells in order, the jobs by digest, each once, and what was left out."""
+
+    base_models: tuple[str, ...]
+    jobs: tuple[PlannedJob, ...]
+    cells: tuple[Cell, ...]
+    skipped: tuple[SkippedCell, ...]

@@ -1,0 +1,100 @@
+"""What a job computes, against counts by hand on a model small enough for that."""
+
+from typing import Any
+
+import pytest
+from tests.making import a_pretrain_spec, a_resolved_spec, an_adapt_spec
+
+from adaptlab.cost import Work, work
+
+# Width 8, one layer, one head, MLP of 32; 6 tokens in the vocabulary; items of 3 digits, so that
+# 5 positions are fed and 3 answer. Multiply-adds of one item:
+KEYS_AND_VALUES = 5 * 2 * 8 * 8
+QUERIES_AND_OUTPUT = 3 * 2 * 8 * 8
+MLP = 3 * 2 * 8 * 32
+HEAD = 3 * 8 * 6
+SCORES_AND_SUMS = 3 * 5 * 8 * 2
+PRODUCTS = KEYS_AND_VALUES + QUERIES_AND_OUTPUT + MLP + HEAD
+
+
+def pretraining(**training: Any) -> Work:
+    plain = {"steps": 1, "batch_size": 4, "validations": 0} | training
+    return work(a_resolved_spec(a_pretrain_spec(training=plain, seeds=2)))
+
+
+def adaptation(method: str, *, trials: int = 1, samples: int = 16, **training: Any) -> Work:
+    plain = {"steps": 1, "batch_size": 4, "validations": 0} | training
+    spec = an_adapt_spec(
+        method={"name": method},
+        budget={"trainable_parameters": 2000},
+        training=plain,
+        tuning={"trials": trials},
+        evaluation={"samples": samples},
+    )
+    return work(a_resolved_spec(spec))
+
+
+def test_pretraining_multiplies_forward_and_twice_as_much_backward() -> None:
+    """Two seeds of four items; norms and residuals are 8 operations a feature, twice a layer."""
+    norms = 2 * 8 * 3 * 8
+    forward = 2 * PRODUCTS + 2 * SCORES_AND_SUMS
+    backward = 2 * 2 * PRODUCTS + 2 * SCORES_AND_SUMS  # attention has no weights of its own
+    expected = 2 * 4 * (forward + backward + 2 * norms)
+    assert pretraining().training.flops == pytest.approx(expected, rel=0.02)
+
+
+def test_a_frozen_baseline_trains_nothing_and_is_scored_all_the_same() -> None:
+    counted = work(a_resolved_spec(an_adapt_spec(method={"name": "frozen"}, budget={})))
+    assert counted.training.flops == counted.training.kernels == 0
+    assert counted.evaluation.flops > 0
+
+
+def test_training_is_proportional_to_steps_and_to_items() -> None:
+    once = pretraining()
+    assert pretraining(steps=7).training == once.training * 7
+    assert pretraining(batch_size=8).training.flops == 2 * once.training.flops
+    assert pretraining(batch_size=8).training.kernels == once.training.kernels
+
+
+def test_a_frozen_base_has_no_weight_gradients() -> None:
+    """Nothing goes back below the head, and the head's own gradient asks for nothing below it."""
+    full, head = adaptation("full_finetuning").training, adaptation("head_only").training
+    norms = 2 * 8 * 3 * 8
+    more = 4 * (PRODUCTS - HEAD) + 2 * SCORES_AND_SUMS + 2 * HEAD + norms
+    assert full.flops - head.flops == pytest.approx(2 * 4 * more, rel=0.02)
+
+
+def test_trials_share_what_stands_before_the_first_thing_trained() -> None:
+    """Eight trials that train the head alone do not run the rest eight times."""
+    one, eight = (adaptation("head_only", trials=trials).training.flops for trials in (1, 8))
+    head = 2 * 4 * 2 * HEAD
+    assert eight - one == pytest.approx(7 * 2 * head, rel=0.02)
+
+
+def test_evaluation_is_proportional_to_samples_and_scores_the_base_as_well() -> None:
+    few, many = (adaptation("lora", samples=count).evaluation.flops for count in (16, 32))
+    assert many == 2 * few
+
+
+def test_accumulation_needs_less_memory_for_the_same_arithmetic() -> None:
+    whole, parts = pretraining(batch_size=64), pretraining(batch_size=64, accumulation=4)
+    assert parts.training.flops == whole.training.flops
+    assert parts.memory_bytes < whole.memory_bytes / 2
+
+
+def test_memory_is_weights_trained_tensors_and_what_a_step_keeps() -> None:
+    """Without items there would be the weights, two moments and the gradient of two seeds."""
+    spec = a_resolved_spec(a_pretrain_spec(seeds=2))
+    state = 2 * 4 * 4 * spec.budget.trainable_parameters
+    small, large = (pretraining(batch_size=size).memory_bytes - state for size in (64, 128))
+    assert small > 0
+    assert large == 2 * small
+
+
+def test_memory_of_scoring_grows_with_the_items_up_to_one_pass() -> None:
+    """A pass reads at most 65,536 tokens, here 6,553 items of 5 tokens for each of two seeds."""
+    few, more, most, beyond = (
+        adaptation("head_only", samples=count).memory_bytes for count in (2000, 4000, 7000, 14_000)
+    )
+    assert more - few > 0
+    assert most == beyond

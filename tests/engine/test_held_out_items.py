@@ -1,0 +1,48 @@
+"""Held-out items that were made before are those that would be made now."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from adaptlab.engine import evaluate
+from adaptlab.engine.digits import make_items
+from adaptlab.engine.evaluate import ITEM_SEED, outcomes
+from adaptlab.results import Split
+from adaptlab.tasks.add import Add
+
+ITEMS = 7
+
+
+class Watching:
+    """In a model's place: remembers what it is shown and always answers 0."""
+
+    def __init__(self) -> None:
+        self.plan = SimpleNamespace(device=torch.device("cpu"))
+        self.shown = torch.empty(0)
+
+    def logits(self, tokens: torch.Tensor, rows: slice, *, task: Add) -> torch.Tensor:
+        self.shown = tokens
+        return torch.eye(task.vocabulary())[torch.zeros_like(tokens[:, :, rows])]
+
+
+def test_each_task_and_split_has_its_own_items_the_second_time_too(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    made: list[object] = []
+
+    def noting(task: Add, split: Split, *rest: Any):
+        made.append((task, split))
+        return make_items(task, split, *rest)
+
+    monkeypatch.setattr(evaluate, "make_items", noting)
+    one, two = Add(name="add", k=1, length=9), Add(name="add", k=2, length=9)
+    wanted: list[tuple[Add, Split]] = [(one, "test"), (two, "test"), (one, "validation")]
+    for task, split in (*wanted, *wanted):
+        model: Any = Watching()
+        right = outcomes(model, task, split, ITEMS, 1)
+        fresh = make_items(task, split, torch.tensor([ITEM_SEED]), 0, ITEMS)
+        assert torch.equal(model.shown, fresh.tokens)
+        assert torch.equal(right, (fresh.targets == 0).all(-1))
+    assert made == wanted  # the second time nothing was made

@@ -1,0 +1,95 @@
+"""Training in bfloat16: weights and optimiser in float32, arithmetic of eight binary digits."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from tests.engine.making import (
+    SMALL_OF_EACH,
+    Remembering,
+    adaptation,
+    base_tensors,
+    items,
+    perturbed,
+    trainables,
+)
+from tests.engine.test_training import pretraining
+
+from adaptlab.engine import grouped
+from adaptlab.engine.allocate import Trainables
+from adaptlab.engine.digits import target_rows
+from adaptlab.engine.model import Model
+from adaptlab.engine.optim import AdamW
+from adaptlab.engine.run import run
+from adaptlab.resolve import resolve
+from adaptlab.results import ReplicatesDecided, Started
+
+HALF_STEP = 2.0**-9
+"""The largest relative error of rounding to eight binary digits."""
+ROUNDINGS = 30
+"""More values in a row than any logit of a two-layer model is the last of."""
+
+
+@pytest.mark.parametrize("family", SMALL_OF_EACH)
+def test_training_in_bfloat16_computes_the_float64_model(family: str):
+    exact = adaptation("full_finetuning", family=SMALL_OF_EACH[family])
+    plan = adaptation(
+        "full_finetuning",
+        family=SMALL_OF_EACH[family],
+        training={"precision": "bfloat16", "steps": 4, "batch_size": 3},
+    )
+    assert (plan.dtype, plan.training_dtype) == (torch.float32, torch.bfloat16)
+    base = base_tensors(exact)
+    trained = perturbed(exact, trainables(exact, base).tensors)
+    made, rows = items(exact), target_rows(exact.task)
+    expected = Model(exact, base, trained).logits(made.tokens, rows)
+    low = Model(
+        plan,
+        {name: tensor.float() for name, tensor in base.items()},
+        {name: tensor.float() for name, tensor in trained.items()},
+    )
+    found = low.for_training().logits(made.tokens, rows)
+    assert found.dtype == torch.bfloat16
+    assert low.logits(made.tokens, rows).dtype == torch.float32  # as it is evaluated
+    error = (found.double() - expected).square().mean().sqrt()
+    assert error < ROUNDINGS**0.5 * HALF_STEP * 4 * expected.square().mean().sqrt()
+
+
+def test_the_gradient_of_an_embedding_is_summed_in_more_digits():
+    weight = torch.zeros(1, 2, 1, dtype=torch.bfloat16, requires_grad=True)
+    grouped.embedding(torch.zeros(1, 1, 1000, dtype=torch.int64), weight).sum().backward()
+    assert weight.grad is not None
+    assert float(weight.grad[0, 0, 0]) == 1000  # eight digits alone would stop counting at 256
+
+
+def test_pretraining_in_bfloat16_ends_about_where_float32_does(tmp_path: Path):
+    ends: dict[str, list[float]] = {}
+    for precision in ("float32", "bfloat16"):
+        folder, observer = tmp_path / precision, Remembering()
+        folder.mkdir()
+        training = {"steps": 150, "batch_size": 32, "precision": precision}
+        spec = resolve(pretraining(training=training), None)
+        run(spec, (), folder, observer, "cpu")
+        assert observer.of(Started)[0].environment.precision == precision
+        replicates = observer.of(ReplicatesDecided)[0].replicates
+        ends[precision] = [loss for r in replicates if (loss := r.final_loss) is not None]
+    assert ends["float32"] != ends["bfloat16"]  # it did compute otherwise
+    assert ends["bfloat16"] == pytest.approx(ends["float32"], rel=0.05)
+    assert max(ends["bfloat16"]) < 1.6  # from log 5 = 1.61 on
+
+
+def test_blocks_of_the_optimiser_move_what_one_block_does(monkeypatch: pytest.MonkeyPatch):
+    generator = torch.Generator().manual_seed(2)
+    start, gradient = (
+        torch.randn(3, 50, dtype=torch.float64, generator=generator) for _ in range(2)
+    )
+    moved: list[torch.Tensor] = []
+    for at_once in (3 * 50, 3 * 7):
+        monkeypatch.setattr("adaptlab.engine.optim.SCALARS_AT_ONCE", at_once)
+        decays = torch.arange(50, dtype=torch.float64) % 2
+        own = Trainables(start.clone(), decays, {})
+        optimiser = AdamW(own, torch.full((3,), 0.1, dtype=torch.float64), 0.5)
+        for _ in range(3):
+            optimiser.step(gradient.clone(), torch.tensor([0.1, 0.2, 0.3], dtype=torch.float64))
+        moved.append(own.flat)
+    assert torch.allclose(*moved, rtol=0, atol=1e-15)

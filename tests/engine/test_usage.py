@@ -1,0 +1,57 @@
+"""What a run says that it took."""
+
+import sys
+from itertools import count
+from pathlib import Path
+
+import pytest
+import torch
+from tests.engine.making import Remembering
+from tests.engine.test_training import pretraining
+
+from adaptlab.engine.memory import forget_peak, held_bytes, peak_bytes
+from adaptlab.engine.run import run
+from adaptlab.errors import TrainingStopped
+from adaptlab.resolve import resolve
+from adaptlab.results import Finished, TrainingSaved
+
+CPU = torch.device("cpu")
+MEGABYTES_64 = 2**26
+
+
+def test_the_last_event_says_what_the_run_took(tmp_path: Path):
+    observer, ticks = Remembering(), count()
+    run(resolve(pretraining(), None), (), tmp_path, observer, "cpu", clock=lambda: next(ticks))
+    last = observer.events[-1]
+    assert isinstance(last, Finished)
+    assert last.usage.training_steps == 30
+    assert last.usage.passes == 1
+    # the clock was read at the start of the training, at its end and at the end of the run
+    assert (last.usage.training_seconds, last.usage.evaluation_seconds) == (1, 1)
+    assert last.usage.peak_memory_bytes >= last.usage.base_memory_bytes > 0
+
+
+def test_without_a_clock_nothing_is_said(tmp_path: Path):
+    observer = Remembering()
+    run(resolve(pretraining(), None), (), tmp_path, observer, "cpu")
+    assert not observer.of(Finished)
+
+
+def test_after_a_break_only_the_steps_that_were_left_are_counted(tmp_path: Path):
+    spec, broken, after = resolve(pretraining(), None), Remembering(12, 12), Remembering()
+    with pytest.raises(TrainingStopped):
+        run(spec, (), tmp_path, broken, "cpu", clock=lambda: 0.0)
+    assert not broken.of(Finished)
+    (saved,) = broken.of(TrainingSaved)
+    run(spec, (), tmp_path, after, "cpu", saved.path, clock=lambda: 0.0)
+    assert after.of(Finished)[0].usage.training_steps == 30 - 12
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux can forget a peak")
+def test_the_peak_of_an_earlier_run_is_forgotten():
+    before = held_bytes(CPU)
+    block = torch.ones(MEGABYTES_64 // 4)
+    assert peak_bytes(CPU) >= before + 0.9 * MEGABYTES_64
+    del block
+    forget_peak(CPU)
+    assert peak_bytes(CPU) < before + 0.5 * MEGABYTES_64
