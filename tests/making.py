@@ -14,8 +14,10 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab import results
+from adaptlab.code_version import code_version
 from adaptlab.resolve import BaseModelFacts, resolve, spec_digest
-from adaptlab.spec import AdaptSpec, JobSpec, PretrainSpec, ResolvedSpec
+from adaptlab.spec import AdaptSpec, AnySpec, JobSpec, PretrainSpec, ResolvedSpec
+from adaptlab.study import StudySpec
 from adaptlab_db.artifacts import ArtifactStore
 from adaptlab_db.tables import Attempt, BaseModel, Checkpoint, Job, Token, User
 from adaptlab_services.leases import Claim, DatabaseLedger
@@ -51,6 +53,26 @@ def an_adapt_document(**changes: Any) -> dict[str, Any]:
         "seeds": 2,
         "evaluation": {"samples": 16},
     } | changes
+
+
+def a_study_document(**changes: Any) -> dict[str, Any]:
+    """The JSON of a small study of the base model `BASE`, with members replaced or added."""
+    return {
+        "name": "small",
+        "base_models": [BASE],
+        "tasks": [{"name": "sort_descending", "length": 3, "alphabet": 4}],
+        "methods": ["frozen", "full_finetuning", "prefix_tuning", "lora"],
+        "budgets": [32, 64],
+        "seeds": 2,
+        "training": {"steps": 4, "batch_size": 4},
+        "tuning": {"trials": 2},
+        "evaluation": {"samples": 16},
+    } | changes
+
+
+def a_study_spec(**changes: Any) -> StudySpec:
+    """A small study of the base model `BASE`."""
+    return StudySpec.model_validate(a_study_document(**changes))
 
 
 def a_pretrain_spec(**changes: Any) -> PretrainSpec:
@@ -128,7 +150,7 @@ def a_job(
             "kind": spec.kind,
             "base_model": resolved.base_model,
             "family": str(resolved.family["name"]),
-            "task": str(resolved.task["name"]),
+            "task": None if resolved.task is None else str(resolved.task["name"]),
             "method": None if resolved.method is None else str(resolved.method["name"]),
             "budget_requested": resolved.budget.requested,
             "trainable_parameters": resolved.budget.trainable_parameters,
@@ -201,7 +223,7 @@ def an_environment(**changes: Any) -> results.Environment:
             "compiled": False,
             "threads": 1,
             "torch_version": "2.13.0",
-            "code_version": "0.1.0",
+            "code_version": code_version(),
             "python_version": "3.11.7",
             "platform": "linux",
         }
@@ -303,8 +325,10 @@ def a_checkpoint(replicate: int = 0, **changes: Any) -> results.Checkpoint:
 
 
 def _job_spec(document: Mapping[str, Any]) -> PretrainSpec | AdaptSpec:
-    adapter: TypeAdapter[PretrainSpec | AdaptSpec] = TypeAdapter(JobSpec)
-    return adapter.validate_python(document)
+    adapter: TypeAdapter[AnySpec] = TypeAdapter(JobSpec)
+    spec = adapter.validate_python(document)
+    assert isinstance(spec, PretrainSpec | AdaptSpec)
+    return spec
 
 
 def _lease_end() -> Any:

@@ -29,6 +29,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 JOB_STATES = ("waiting", "queued", "running", "paused", "succeeded", "failed", "cancelled")
 TERMINAL_STATES = ("succeeded", "failed", "cancelled")
 ATTEMPT_OUTCOMES = ("succeeded", "failed", "cancelled", "released", "paused", "lost")
+STUDY_ROLES = ("method", "reference", "base_model")
 
 Json = dict[str, Any]  # a stored JSON document; typed again where it is read
 
@@ -145,7 +146,7 @@ class Job(Table):
     kind: Mapped[str]
     base_model: Mapped[str | None] = mapped_column(index=True)
     family: Mapped[str]
-    task: Mapped[str] = mapped_column(index=True)
+    task: Mapped[str | None] = mapped_column(index=True)
     method: Mapped[str | None] = mapped_column(index=True)
     budget_requested: Mapped[int | None] = mapped_column(BigInteger)
     trainable_parameters: Mapped[int] = mapped_column(BigInteger)
@@ -172,7 +173,7 @@ class Job(Table):
 
 
 class BaseModel(Table):
-    """A named base model; its weights are the checkpoints of the job that pretrained it."""
+    """A named base model; its weights are the checkpoints of the job that made it."""
 
     __tablename__ = "base_models"
 
@@ -181,15 +182,64 @@ class BaseModel(Table):
     created_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
 
 
+class Study(Table):
+    """One study: what was asked for, and what could not be met; its state follows from its jobs."""
+
+    __tablename__ = "studies"
+    __table_args__ = (Index("ix_studies_newest", text("created_at DESC"), text("id DESC")),)
+
+    id: Mapped[uuid.UUID] = mapped_column(primary_key=True)
+    owner_id: Mapped[int] = mapped_column(ForeignKey("users.id"), index=True)
+    name: Mapped[str] = mapped_column(unique=True)
+    spec: Mapped[Json]
+    skipped: Mapped[list[Any]] = mapped_column(JSONB)
+    created_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
+    extended_at: Mapped[datetime | None]
+    cancelled_at: Mapped[datetime | None]
+
+
+class StudyJob(Table):
+    """A job in one cell of a study; a job of `base_model` role only has that coordinate.
+
+    `budget` is the limit in trainable parameters that the row of the comparison has; a method of
+    fixed size has one job in many such rows. `reused` marks a job that was there before.
+    """
+
+    __tablename__ = "study_jobs"
+    __table_args__ = (
+        CheckConstraint(_one_of("role", STUDY_ROLES), name="role"),
+        CheckConstraint(
+            "CASE role WHEN 'base_model' THEN num_nonnulls(task, method, budget) = 0 "
+            "ELSE num_nonnulls(task, method, budget) = 3 END",
+            name="cell",
+        ),
+        Index("ix_study_jobs_cell", "study_id", "base_model", "task", "method", "budget", "job_id",
+              unique=True, postgresql_nulls_not_distinct=True),
+    )  # fmt: skip
+
+    id: Mapped[int] = mapped_column(BigInteger, Identity(), primary_key=True)
+    study_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("studies.id", ondelete="CASCADE"))
+    job_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("jobs.id"), index=True)
+    base_model: Mapped[str]
+    task: Mapped[str | None]
+    method: Mapped[str | None]
+    budget: Mapped[int | None] = mapped_column(BigInteger)
+    role: Mapped[str]
+    over_budget: Mapped[bool] = mapped_column(Boolean)
+    reused: Mapped[bool] = mapped_column(Boolean)
+
+
 class IdempotencyKey(Table):
-    """An answer already given to a request with this key."""
+    """An answer already given to a request with this key: the job or the study it made."""
 
     __tablename__ = "idempotency_keys"
+    __table_args__ = (CheckConstraint("num_nonnulls(job_id, study_id) = 1", name="one_answer"),)
 
     owner_id: Mapped[int] = mapped_column(ForeignKey("users.id"), primary_key=True)
     key: Mapped[str] = mapped_column(primary_key=True)
     request_digest: Mapped[str]
-    job_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("jobs.id"))
+    job_id: Mapped[uuid.UUID | None] = mapped_column(ForeignKey("jobs.id"))
+    study_id: Mapped[uuid.UUID | None] = mapped_column(ForeignKey("studies.id"))
     created_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
 
 

@@ -1,4 +1,4 @@
-"""Base models: names for the weights that pretraining jobs make."""
+"""Base models: names for the weights that pretraining jobs make and imports bring in."""
 
 from difflib import get_close_matches
 from typing import Any, Literal
@@ -30,7 +30,10 @@ class BaseModelLinks(Value):
 
 
 class BaseModelView(Value):
-    """A named base model; it is `ready` once its pretraining job has succeeded."""
+    """A named base model; it is `ready` once the job that makes it has succeeded.
+
+    `task` is what it was pretrained on; an imported model has none.
+    """
 
     name: str
     object: Literal["base_model"] = "base_model"
@@ -38,7 +41,7 @@ class BaseModelView(Value):
     ready: bool
     digest: str
     family: JsonObject
-    task: JsonObject
+    task: JsonObject | None
     parameters: int
     replicates: int
     job_id: UUID
@@ -49,7 +52,7 @@ class BaseModelView(Value):
 def facts(session: Session, name: str, pointer: str = "/base_model") -> BaseModelFacts:
     """What resolving an adaptation needs to know; raises `InvalidSpec` for a model of no use.
 
-    The pretraining job stays locked until the unit of work ends, so that it cannot succeed
+    The job that makes it stays locked until the unit of work ends, so that it cannot succeed
     between this look at it and the moment at which a job that waits for it is written.
     """
     found = session.execute(
@@ -65,20 +68,20 @@ def facts(session: Session, name: str, pointer: str = "/base_model") -> BaseMode
             Problem(
                 pointer=pointer,
                 code="base_model_failed",
-                detail=f"The pretraining of {name!r} has {found.state}; see job {found.id}, "
-                "or pretrain it again under the same name.",
+                detail=f"The job that makes {name!r} has {found.state}; see job {found.id}, "
+                "or make it again under the same name.",
             )
         )
     return job_facts(name, found)
 
 
 def job_facts(name: str, job: Job) -> BaseModelFacts:
-    """The facts of the base model that `job` trains."""
+    """The facts of the base model that `job` makes."""
     return resolved_facts(name, job.spec_digest, ResolvedSpec.model_validate(job.resolved_spec))
 
 
 def resolved_facts(name: str, digest: str, resolved: ResolvedSpec) -> BaseModelFacts:
-    """The facts of the base model that a resolved pretraining makes."""
+    """The facts of the base model that a resolved pretraining or import makes."""
     return BaseModelFacts(
         name=name,
         digest=digest,
@@ -95,7 +98,7 @@ def is_ready(session: Session, name: str) -> bool:
 
 
 def equal_to(session: Session, digest: str, preferred: str) -> str | None:
-    """The name of a base model trained or in training by an equal spec; `preferred` if it is."""
+    """The name of a base model made, or in the making, by an equal spec; `preferred` if it is."""
     return session.execute(
         select(BaseModel.name)
         .join(Job, Job.id == BaseModel.job_id)
@@ -106,7 +109,7 @@ def equal_to(session: Session, digest: str, preferred: str) -> str | None:
 
 
 def register(session: Session, name: str, job_id: UUID) -> None:
-    """Give the base model that a pretraining job will make its name.
+    """Give the base model that a job will make its name.
 
     A name whose job failed or was cancelled is taken over. Raises `Conflict` for a taken name.
     """
@@ -186,7 +189,10 @@ def _unknown(session: Session, name: str, pointer: str) -> UnknownName:
         Problem(
             pointer=pointer,
             code="unknown_base_model",
-            detail=f"There is no base model named {name!r}; pretrain one, or give its spec here.",
+            detail=(
+                f"There is no base model named {name!r}; pretrain or import one, or give its spec "
+                "here."
+            ),
             allowed=tuple(names[:100]),
             nearest=tuple(get_close_matches(name, names, n=3, cutoff=0.5)),
         )

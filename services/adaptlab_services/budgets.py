@@ -46,10 +46,14 @@ class ProblemView(Value):
 
 
 class MethodAnswer(Value):
-    """What one method becomes within the budget, or why it cannot, with the nearest budgets."""
+    """What one method becomes within the budget, or why it cannot, with the nearest budgets.
+
+    One of `fixed_size` has no knob for a budget to set; it fits or it does not.
+    """
 
     name: str
     feasible: bool
+    fixed_size: bool
     method: dict[str, object] | None
     budget: BudgetVector | None
     problems: tuple[ProblemView, ...]
@@ -109,10 +113,11 @@ def _answer(method: Method, shape: ModelShape, limit: int | None) -> MethodAnswe
     try:
         solved = solve(method, shape, limit)
     except InvalidSpec as error:
-        return _refusal(method.name, error)
+        return _refusal(method, error)
     return MethodAnswer(
         name=method.name,
         feasible=True,
+        fixed_size=not method.size_is_free(),
         method=solved.model_dump(mode="json"),
         budget=budget_vector(solved, shape, limit),
         problems=(),
@@ -120,10 +125,11 @@ def _answer(method: Method, shape: ModelShape, limit: int | None) -> MethodAnswe
     )
 
 
-def _refusal(name: str, error: InvalidSpec) -> MethodAnswer:
+def _refusal(method: Method, error: InvalidSpec) -> MethodAnswer:
     return MethodAnswer(
-        name=name,
+        name=method.name,
         feasible=False,
+        fixed_size=not method.size_is_free(),
         method=None,
         budget=None,
         problems=tuple(

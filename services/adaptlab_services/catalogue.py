@@ -26,12 +26,13 @@ class MethodEntry(PlugIn):
     """An adaptation method; `size_knob` is the knob that a parameter budget decides.
 
     `first_layer_attention` is the claim whether relative attention over content can change in a
-    layer whose input is unchanged.
+    layer whose input is unchanged. A reference stands at every budget of a study.
     """
 
     formula: str
     first_layer_attention: AttentionClaim
     size_knob: str | None
+    is_reference: bool
     default_learning_rate: float
     learning_rate_range: tuple[float, float]
     default_weight_decay: float
@@ -75,6 +76,7 @@ def method(name: str) -> MethodEntry:
         formula=entry.formula,
         first_layer_attention=entry.first_layer_attention,
         size_knob=entry.size_knob,
+        is_reference=entry.is_reference,
         default_learning_rate=entry.default_learning_rate,
         learning_rate_range=entry.learning_rate_range,
         default_weight_decay=entry.default_weight_decay,

@@ -30,7 +30,7 @@ class Claim:
     """One attempt at a job. `attempt` is the fencing token that every write names.
 
     Attributes:
-        bases: the base model's replicates in order; empty for pretraining.
+        bases: the base model's replicates in order; empty for a job that makes one.
         lease_seconds: how long the lease lasts after the claim and after each heartbeat.
         resume: where an earlier attempt left off; None starts from the first step.
     """

@@ -9,8 +9,9 @@ class NotFound(AdaptlabError):
     """There is no such resource, or the asker may not know of it."""
 
     def __init__(self, kind: str, id: str | int | UUID) -> None:  # noqa: A002 - the API's own word
+        kinds = f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
         super().__init__(
-            f"There is no {kind} {str(id)!r}; list the {kind}s to see those there are."
+            f"There is no {kind} {str(id)!r}; list the {kinds} to see those there are."
         )
         self.kind = kind
         self.id = str(id)

@@ -1,4 +1,4 @@
-"""Idempotency keys: a request that is sent twice creates one job."""
+"""Idempotency keys: a request that is sent twice creates one job, or one study."""
 
 import hashlib
 import json
@@ -9,7 +9,7 @@ from sqlalchemy import delete, func, select, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
-from adaptlab.spec import AdaptSpec, PretrainSpec
+from adaptlab.values import Value
 from adaptlab_db.tables import IdempotencyKey
 from adaptlab_services.errors import IdempotencyMismatch
 
@@ -17,7 +17,7 @@ KEPT_FOR = timedelta(days=7)
 LONGEST_KEY = 255
 
 
-def request_digest(spec: PretrainSpec | AdaptSpec) -> str:
+def request_digest(spec: Value) -> str:
     """The fingerprint that two requests with one key must share: that of what they ask for."""
     asked = spec.model_dump(mode="json", exclude_unset=True)
     canonical = json.dumps(asked, sort_keys=True, separators=(",", ":"))
@@ -25,10 +25,10 @@ def request_digest(spec: PretrainSpec | AdaptSpec) -> str:
 
 
 def answered(session: Session, owner_id: int, key: str, digest: str) -> UUID | None:
-    """The job that an earlier request with this key made, or None for the first one.
+    """The job or study that an earlier request with this key made, or None for the first one.
 
     Holds the key until the unit of work ends, so that of two requests at once the second waits
-    and then finds the job of the first. Raises `IdempotencyMismatch` for another request.
+    and then finds what the first made. Raises `IdempotencyMismatch` for another request.
     """
     session.execute(
         text("SELECT pg_advisory_xact_lock(hashtextextended(:key, :owner))"),
@@ -41,17 +41,27 @@ def answered(session: Session, owner_id: int, key: str, digest: str) -> UUID | N
         )
     )
     row = session.execute(
-        select(IdempotencyKey.request_digest, IdempotencyKey.job_id).where(mine)
+        select(
+            IdempotencyKey.request_digest,
+            func.coalesce(IdempotencyKey.job_id, IdempotencyKey.study_id).label("made"),
+        ).where(mine)
     ).one_or_none()
     if row is not None and row.request_digest != digest:
         raise IdempotencyMismatch(key)
-    return None if row is None else row.job_id
+    return None if row is None else row.made
 
 
-def remember(session: Session, owner_id: int, key: str, digest: str, job_id: UUID) -> None:
-    """Note which job answers this key from now on."""
+def remember(
+    session: Session,
+    owner_id: int,
+    key: str,
+    digest: str,
+    job_id: UUID | None = None,
+    study_id: UUID | None = None,
+) -> None:
+    """Note which job, or else which study, answers this key from now on."""
     session.execute(
         insert(IdempotencyKey).values(
-            owner_id=owner_id, key=key, request_digest=digest, job_id=job_id
+            owner_id=owner_id, key=key, request_digest=digest, job_id=job_id, study_id=study_id
         )
     )

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import Any, Literal
+from uuid import UUID
 
-from sqlalchemy import ColumnElement, and_, not_, or_
+from sqlalchemy import ColumnElement, Select, Text, and_, cast, not_, or_, select
 from sqlalchemy.orm import InstrumentedAttribute
 
-from adaptlab_db.tables import JOB_STATES, Job, User
+from adaptlab_db.tables import JOB_STATES, Job, Study, StudyJob, User
 from adaptlab_services.filtering import (
     Comparison,
     Filter,
@@ -21,6 +22,7 @@ from adaptlab_services.filtering import (
 
 LARGEST_INTEGER = 2**63 - 1
 LABEL_PREFIX = "labels."
+STUDY = "study"
 
 Kind = Literal["word", "integer", "moment"]
 # Any: a column of whatever type its table gives it; `Kind` says what it is compared with.
@@ -37,11 +39,11 @@ class Field:
 
 
 def job_fields() -> dict[str, Field]:
-    """The fields of a job that can be filtered by, besides `labels.<name>`."""
+    """The fields of a job that can be filtered by, besides `study` and `labels.<name>`."""
     return {
         "state": Field(Job.state, allowed=JOB_STATES),
         "reason": Field(Job.reason),
-        "kind": Field(Job.kind, allowed=("pretrain", "adapt")),
+        "kind": Field(Job.kind, allowed=("pretrain", "import", "adapt")),
         "method": Field(Job.method),
         "task": Field(Job.task),
         "family": Field(Job.family),
@@ -66,6 +68,12 @@ def job_condition(text: str) -> ColumnElement[bool] | None:
     return _condition(parse(text)) if text.strip() else None
 
 
+def in_study(study: UUID | Select[UUID]) -> ColumnElement[bool]:
+    """Whether a job belongs to a study, or to one of several."""
+    which = [study] if isinstance(study, UUID) else study
+    return Job.id.in_(select(StudyJob.job_id).where(StudyJob.study_id.in_(which)))
+
+
 def _condition(meaning: Filter) -> ColumnElement[bool]:
     if isinstance(meaning, Comparison):
         return _comparison(meaning)
@@ -76,11 +84,13 @@ def _condition(meaning: Filter) -> ColumnElement[bool]:
 def _comparison(comparison: Comparison) -> ColumnElement[bool]:
     if comparison.field.startswith(LABEL_PREFIX):
         return _label_comparison(comparison)
+    if comparison.field == STUDY:
+        return _study_comparison(comparison)
     fields = job_fields()
     if comparison.field not in fields:
         raise fault(
             f"There is no field {comparison.field!r} to filter jobs by.",
-            allowed=(*fields, f"{LABEL_PREFIX}<name>"),
+            allowed=(*fields, STUDY, f"{LABEL_PREFIX}<name>"),
             nearest=tuple(get_close_matches(comparison.field, fields, n=2, cutoff=0.5)),
         )
     field = fields[comparison.field]
@@ -114,6 +124,16 @@ def _label_comparison(comparison: Comparison) -> ColumnElement[bool]:
         raise fault(f"A label is compared with =, != or IN, not {comparison.operator}.")
     found = or_(*(_labelled(name, operand) for operand in comparison.operands))
     return not_(found) if comparison.operator == "!=" else found
+
+
+def _study_comparison(comparison: Comparison) -> ColumnElement[bool]:
+    """Whether a job belongs to a study, which is named by its name or its id."""
+    if comparison.operator not in ("=", "!=", "IN"):
+        raise fault(f"A study is compared with =, != or IN, not {comparison.operator}.")
+    names = [operand.text for operand in comparison.operands]
+    named = Study.name.in_(names) | cast(Study.id, Text).in_([name.lower() for name in names])
+    belongs = in_study(select(Study.id).where(named))
+    return not_(belongs) if comparison.operator == "!=" else belongs
 
 
 def _labelled(name: str, operand: Operand) -> ColumnElement[bool]:

@@ -20,6 +20,7 @@ def accuracies(session: Session, job_ids: Collection[UUID]) -> dict[UUID, float]
         .where(
             Evaluation.job_id.in_(job_ids),
             Evaluation.split == "test",
+            Evaluation.attached,
             Evaluation.task == Job.resolved_spec["task"],
         )
         .group_by(Evaluation.job_id)

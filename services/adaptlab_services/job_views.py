@@ -53,6 +53,7 @@ class JobLinks(Value):
     checkpoints: str
     cancel: str
     base_job: str | None
+    studies: str
 
 
 class JobView(Value):
@@ -76,7 +77,7 @@ class JobView(Value):
     attempts_max: int
     base_model: str | None
     family: str
-    task: str
+    task: str | None
     method: str | None
     # A stored spec is shown as it was accepted, and never validated again: limits change.
     spec: JsonObject
@@ -186,4 +187,5 @@ def _links(job_id: UUID, base_job_id: UUID | None) -> JobLinks:
         checkpoints=f"{place}/checkpoints",
         cancel=f"{place}/cancel",
         base_job=f"/v1/jobs/{base_job_id}" if base_job_id else None,
+        studies=f"/v1/studies?job={job_id}",
     )

@@ -1,6 +1,5 @@
 """Jobs: create, preview, look at, list and cancel."""
 
-import uuid
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
@@ -12,18 +11,21 @@ from sqlalchemy.orm import Session
 from adaptlab.budget import BudgetVector
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.resolve import BaseModelFacts, resolve, spec_digest
-from adaptlab.spec import AdaptSpec, PretrainSpec, ResolvedSpec
+from adaptlab.spec import AdaptSpec, AnySpec, BaseSpec, ImportSpec, ResolvedSpec
 from adaptlab.values import Value
 from adaptlab_db.tables import TERMINAL_STATES, Job
-from adaptlab_services import base_models, idempotency, paging, workers
+from adaptlab_services import base_models, estimates, idempotency, paging, workers
 from adaptlab_services.errors import Conflict, NotFound
-from adaptlab_services.job_filters import job_condition
+from adaptlab_services.estimates import Estimate
+from adaptlab_services.job_filters import in_study, job_condition
+from adaptlab_services.job_rows import NewJob, insert_jobs
 from adaptlab_services.job_views import JobView, job_rows, job_view, queue_position
+from adaptlab_services.model_folders import NO_ROOTS, ModelRoots, resolved_import
 from adaptlab_services.paging import Cursor, Page
 from adaptlab_services.tokens import Principal
 from adaptlab_services.transitions import JobState, append_event, transition
 
-Spec = PretrainSpec | AdaptSpec
+Spec = AnySpec
 Order = Literal["created_at", "-created_at"]
 
 
@@ -45,49 +47,66 @@ class Cancelled:
 
 
 class Preview(Value):
-    """What a creation would make of a spec; nothing is stored."""
+    """What a creation would make of a spec; nothing is stored.
+
+    `base_estimate` is of the job of an inline base model that would have to be made first.
+    """
 
     object: Literal["job.preview"] = "job.preview"
     kind: str
     resolved_spec: ResolvedSpec
     budget: BudgetVector
     spec_digest: str
+    estimate: Estimate
+    base_estimate: Estimate | None
     warnings: tuple[str, ...]
 
 
 def create(
-    session: Session, principal: Principal, spec: Spec, *, idempotency_key: str | None = None
+    session: Session,
+    principal: Principal,
+    spec: Spec,
+    *,
+    idempotency_key: str | None = None,
+    roots: ModelRoots = NO_ROOTS,
 ) -> Created:
-    """Store a job, and the pretraining job of an inline base model that nobody has trained yet.
+    """Store a job, and the job of an inline base model that nobody has made yet.
 
-    Raises `InvalidSpec` for a spec that cannot be run, `Conflict` for a taken name and
-    `IdempotencyMismatch` for a key that was used with another spec.
+    `roots` are where model folders may lie. Raises `InvalidSpec` for a spec that cannot be run,
+    `Conflict` for a taken name and `IdempotencyMismatch` for a key that was used with another spec.
     """
     digest = idempotency.request_digest(spec)
     if idempotency_key is not None:
         earlier = idempotency.answered(session, principal.user_id, idempotency_key, digest)
         if earlier is not None:
             return Created(get(session, earlier), replayed=True, queues=())
-    job_id, queues = _create(session, principal, spec)
+    job_id, queues = _create(session, principal, spec, roots)
     if idempotency_key is not None:
         idempotency.remember(session, principal.user_id, idempotency_key, digest, job_id)
     return Created(get(session, job_id), replayed=False, queues=queues)
 
 
-def preview(session: Session, spec: Spec) -> Preview:
+def preview(session: Session, spec: Spec, *, roots: ModelRoots = NO_ROOTS) -> Preview:
     """Run every check of a creation and say what would become of the spec."""
-    if isinstance(spec, PretrainSpec):
-        base_models.check_free(session, spec.name)
-        resolved = resolve(spec, None)
+    if isinstance(spec, AdaptSpec):
+        resolved = resolve(spec, facts_without_creating(session, spec.base_model, roots))
     else:
-        resolved = resolve(spec, _facts_without_creating(session, spec.base_model))
+        base_models.check_free(session, spec.name)
+        resolved = _resolved_base(spec, roots)
     digest = spec_digest(resolved)
+    estimate = estimates.estimate(session, resolved, spec.resources.queue)
     return Preview(
         kind=spec.kind,
         resolved_spec=resolved,
         budget=resolved.budget,
         spec_digest=digest,
-        warnings=(*_queue_warnings(session, spec), *_equal_job_warnings(session, digest)),
+        estimate=estimate,
+        base_estimate=_base_estimate(session, spec, roots),
+        warnings=(
+            *queue_warnings(session, _queues_of(spec)),
+            *estimates.warnings(estimate, spec.resources.max_seconds),
+            *_equal_job_warnings(session, digest),
+        ),
     )
 
 
@@ -103,20 +122,24 @@ def page(
     session: Session,
     *,
     filter_text: str = "",
+    study: UUID | None = None,
     order_by: Order = "-created_at",
     page_size: int = paging.DEFAULT_PAGE_SIZE,
     page_token: str | None = None,
 ) -> Page[JobView]:
     """Jobs for which `filter_text` holds, newest first unless `order_by` says otherwise.
 
+    With `study` only those that belong to it.
     Raises `InvalidSpec` for a filter or a page token that makes no sense.
     """
-    question = ("jobs", filter_text, order_by)
+    question = ("jobs", filter_text, order_by, *([] if study is None else [str(study)]))
     descending = order_by.startswith("-")
     query = job_rows().limit(paging.page_limit(page_size))
     condition = job_condition(filter_text)
     if condition is not None:
         query = query.where(condition)
+    if study is not None:
+        query = query.where(in_study(study))
     if page_token is not None:
         query = query.where(_after(paging.read(page_token, *question), descending=descending))
     if descending:
@@ -166,25 +189,27 @@ def _request_stop(session: Session, principal: Principal, job_id: UUID) -> None:
     append_event(session, job_id, "cancel_requested", {"by": principal.name})
 
 
-def _create(session: Session, principal: Principal, spec: Spec) -> tuple[UUID, tuple[str, ...]]:
-    if isinstance(spec, PretrainSpec):
-        job_id = _insert(session, principal, spec, resolve(spec, None), "queued")
+def _create(
+    session: Session, principal: Principal, spec: Spec, roots: ModelRoots
+) -> tuple[UUID, tuple[str, ...]]:
+    if not isinstance(spec, AdaptSpec):
+        job_id = _insert(session, principal, spec, _resolved_base(spec, roots), "queued")
         base_models.register(session, spec.name, job_id)
         return job_id, (spec.resources.queue,)
     base, queues = spec.base_model, ()
-    if isinstance(base, PretrainSpec):
-        base, queues = _base_of(session, principal, base)
+    if not isinstance(base, str):
+        base, queues = base_of(session, principal, base, roots)
     resolved = resolve(spec, base_models.facts(session, base))
     state: JobState = "queued" if base_models.is_ready(session, base) else "waiting"
     job_id = _insert(session, principal, spec, resolved, state)
     return job_id, (*queues, *((spec.resources.queue,) if state == "queued" else ()))
 
 
-def _base_of(
-    session: Session, principal: Principal, spec: PretrainSpec
+def base_of(
+    session: Session, principal: Principal, spec: BaseSpec, roots: ModelRoots = NO_ROOTS
 ) -> tuple[str, tuple[str, ...]]:
-    """The name of the inline base model, and the queue in which its training now waits, if new."""
-    resolved = _resolved_inline(spec)
+    """The name of the inline base model, and the queue in which its job now waits, if new."""
+    resolved = _resolved_inline(spec, roots)
     digest = spec_digest(resolved)
     if (known := base_models.equal_to(session, digest, spec.name)) is not None:
         return known, ()
@@ -200,10 +225,13 @@ def _base_of(
     return spec.name, (spec.resources.queue,)
 
 
-def _facts_without_creating(session: Session, base: str | PretrainSpec) -> BaseModelFacts:
+def facts_without_creating(
+    session: Session, base: str | BaseSpec, roots: ModelRoots = NO_ROOTS
+) -> BaseModelFacts:
+    """What is known of a base model, by name or given inline, which is not made here."""
     if isinstance(base, str):
         return base_models.facts(session, base)
-    resolved = _resolved_inline(base)
+    resolved = _resolved_inline(base, roots)
     digest = spec_digest(resolved)
     if (known := base_models.equal_to(session, digest, base.name)) is not None:
         return base_models.facts(session, known)
@@ -211,9 +239,23 @@ def _facts_without_creating(session: Session, base: str | PretrainSpec) -> BaseM
     return base_models.resolved_facts(base.name, digest, resolved)
 
 
-def _resolved_inline(spec: PretrainSpec) -> ResolvedSpec:
+def _base_estimate(session: Session, spec: Spec, roots: ModelRoots) -> Estimate | None:
+    """What an inline base model takes that nobody has made yet."""
+    if not isinstance(spec, AdaptSpec) or isinstance(spec.base_model, str):
+        return None
+    base, resolved = spec.base_model, _resolved_inline(spec.base_model, roots)
+    if base_models.equal_to(session, spec_digest(resolved), base.name) is not None:
+        return None
+    return estimates.estimate(session, resolved, base.resources.queue)
+
+
+def _resolved_base(spec: BaseSpec, roots: ModelRoots) -> ResolvedSpec:
+    return resolved_import(spec, roots) if isinstance(spec, ImportSpec) else resolve(spec, None)
+
+
+def _resolved_inline(spec: BaseSpec, roots: ModelRoots) -> ResolvedSpec:
     try:
-        return resolve(spec, None)
+        return _resolved_base(spec, roots)
     except InvalidSpec as error:
         inside = (
             Problem(f"/base_model{p.pointer}", p.code, p.detail, p.allowed, p.nearest)
@@ -225,36 +267,22 @@ def _resolved_inline(spec: PretrainSpec) -> ResolvedSpec:
 def _insert(
     session: Session, principal: Principal, spec: Spec, resolved: ResolvedSpec, state: JobState
 ) -> UUID:
-    job = Job(
-        id=uuid.uuid4(),
-        owner_id=principal.user_id,
-        state=state,
-        kind=spec.kind,
-        base_model=resolved.base_model,
-        family=str(resolved.family["name"]),
-        task=str(resolved.task["name"]),
-        method=None if resolved.method is None else str(resolved.method["name"]),
-        budget_requested=resolved.budget.requested,
-        trainable_parameters=resolved.budget.trainable_parameters,
-        spec=spec.model_dump(mode="json", exclude_unset=True),
-        resolved_spec=resolved.model_dump(mode="json"),
-        spec_digest=spec_digest(resolved),
-        labels=dict(spec.labels),
-        queue=spec.resources.queue,
-        priority=spec.resources.priority,
-        max_seconds=spec.resources.max_seconds,
-        total_steps=resolved.training.steps,
+    assert state in ("waiting", "queued")
+    (job_id,) = insert_jobs(
+        session, principal, [NewJob(spec, resolved, spec_digest(resolved), state)]
     )
-    session.add(job)
-    session.flush()
-    append_event(session, job.id, state, {"by": principal.name})
-    return job.id
+    return job_id
 
 
-def _queue_warnings(session: Session, spec: Spec) -> tuple[str, ...]:
+def _queues_of(spec: Spec) -> set[str]:
     queues = {spec.resources.queue}
-    if isinstance(spec, AdaptSpec) and isinstance(spec.base_model, PretrainSpec):
+    if isinstance(spec, AdaptSpec) and not isinstance(spec.base_model, str):
         queues.add(spec.base_model.resources.queue)
+    return queues
+
+
+def queue_warnings(session: Session, queues: set[str]) -> tuple[str, ...]:
+    """What to say of queues in which jobs would wait, because no live worker serves them."""
     served = workers.live_queues(session)
     return tuple(
         f"No live worker serves the queue {queue!r}; the job would wait until one does."

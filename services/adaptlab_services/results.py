@@ -7,7 +7,7 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Select, func, select
 from sqlalchemy.orm import Session
 
-from adaptlab.results import ReplicateResult
+from adaptlab.results import ReplicateResult, Usage
 from adaptlab.values import Value
 from adaptlab_db.tables import Attempt, Evaluation, ItemOutcome, Job, MetricPoint, Replicate, Worker
 from adaptlab_services.errors import NotFound
@@ -56,6 +56,7 @@ class AttemptView(Value):
     reason: str | None
     error: str | None
     environment: dict[str, object] | None
+    usage: Usage | None
 
 
 class Attempts(Value):
@@ -71,13 +72,14 @@ class EvaluationLinks(Value):
 
 
 class EvaluationView(Value):
-    """The exact-match score of one replicate on one task."""
+    """The exact-match score of one replicate on one task; the base's own where not `attached`."""
 
     id: int
     replicate: int
     seed: int
     task: dict[str, object]
     split: str
+    attached: bool
     correct: int
     total: int
     accuracy: float
@@ -206,19 +208,27 @@ def attempts(session: Session, job_id: UUID) -> Attempts:
                 reason=row.reason,
                 error=row.error,
                 environment=row.environment,
+                usage=None if row.usage is None else Usage.model_validate(row.usage),
             )
             for row, host in rows
         )
     )
 
 
-def evaluations(session: Session, job_id: UUID) -> Evaluations:
-    """The scores of the latest attempt."""
+def evaluations(session: Session, job_id: UUID, attached: bool | None = None) -> Evaluations:
+    """The scores of the latest attempt.
+
+    With `attached` only those with the adaptation attached (every score of a base model is), or
+    only those of the base model on its own; without it both, the attached ones of a task first.
+    """
     attempt = latest_attempt(session, job_id)
+    which = [Evaluation.job_id == job_id, Evaluation.attempt == attempt]
+    if attached is not None:
+        which.append(Evaluation.attached.is_(attached))
     rows = session.execute(
         select(Evaluation)
-        .where(Evaluation.job_id == job_id, Evaluation.attempt == attempt)
-        .order_by(Evaluation.task_name, Evaluation.id)
+        .where(*which)
+        .order_by(Evaluation.task_name, Evaluation.attached.desc(), Evaluation.id)
     ).scalars()
     return Evaluations(data=tuple(_evaluation(row) for row in rows), attempt=attempt)
 
@@ -257,6 +267,7 @@ def _evaluation(row: Evaluation) -> EvaluationView:
         seed=row.seed,
         task=row.task,
         split=row.split,
+        attached=row.attached,
         correct=row.correct,
         total=row.total,
         accuracy=row.correct / row.total,

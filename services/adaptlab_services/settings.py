@@ -9,6 +9,8 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from adaptlab.spec import Queue
 from adaptlab_db.session import normalised_url
 
+Alias = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
+
 
 class Settings(BaseSettings):
     """The settings of one server process; URLs hold passwords and are left out of its text.
@@ -22,8 +24,12 @@ class Settings(BaseSettings):
         heartbeat_seconds: between two signs of life of a working worker.
         poll_seconds: between two looks for work of an idle worker that nobody wakes.
         save_seconds: between two saved states of a running training.
+        memory_bytes: what one run of a worker may hold; None is most of what is free.
         reap_seconds: between two looks for leases that ended.
         max_body_bytes: the largest request body.
+        max_study_jobs: the most jobs that one study may expand to.
+        model_roots: the folders below which jobs may name model folders, by alias; given as
+            `alias=/path,alias2=/path2`.
     """
 
     model_config = SettingsConfigDict(env_prefix="ADAPTLAB_", frozen=True, extra="ignore")
@@ -36,8 +42,11 @@ class Settings(BaseSettings):
     heartbeat_seconds: float = Field(default=2, gt=0)
     poll_seconds: float = Field(default=10, gt=0)
     save_seconds: float = Field(default=30, gt=0)
+    memory_bytes: int | None = Field(default=None, gt=0)
     reap_seconds: float = Field(default=5, gt=0)
     max_body_bytes: int = Field(default=2**20, gt=0)
+    max_study_jobs: int = Field(default=500, gt=0)
+    model_roots: Annotated[dict[Alias, Path], NoDecode] = Field(default_factory=dict[str, Path])
 
     @field_validator("database_url")
     @classmethod
@@ -50,6 +59,25 @@ class Settings(BaseSettings):
         if isinstance(queues, str):
             return tuple(name.strip() for name in queues.split(",") if name.strip())
         return queues
+
+    @field_validator("model_roots", mode="before")
+    @classmethod
+    def _roots(cls, roots: object) -> object:
+        if not isinstance(roots, str):
+            return roots
+        pairs = [pair.strip().partition("=") for pair in roots.split(",") if pair.strip()]
+        found = {alias.strip(): path.strip() for alias, _, path in pairs}
+        if len(found) < len(pairs):
+            raise ValueError(f"An alias is there twice in the model roots {roots!r}.")
+        return found
+
+    @field_validator("model_roots")
+    @classmethod
+    def _roots_are_absolute(cls, roots: dict[str, Path]) -> dict[str, Path]:
+        for alias, path in roots.items():
+            if not path.is_absolute():
+                raise ValueError(f"The model root {alias}={path} is not alias=/absolute/path.")
+        return roots
 
     @model_validator(mode="after")
     def _heartbeats_fit(self) -> Self:

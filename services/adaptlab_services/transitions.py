@@ -36,6 +36,7 @@ Reason = Literal[
 Changes = Mapping[InstrumentedAttribute[Any], Any]  # values or SQL expressions of any column type
 
 LONGEST_ERROR = 20_000
+MAKE_BASE_MODELS = ("pretrain", "import")  # kinds of jobs that others may wait for
 _OUTCOME_OF: Mapping[JobState, Outcome] = {
     "succeeded": "succeeded",
     "failed": "failed",
@@ -129,7 +130,7 @@ def move(
         _close_attempts(session, moved, change)
     if change.to in TERMINAL_STATES:
         training_states.forget(session, [job.job_id for job in moved])
-    bases = [job.job_id for job in moved if job.kind == "pretrain"]
+    bases = [job.job_id for job in moved if job.kind in MAKE_BASE_MODELS]
     if bases and change.to in TERMINAL_STATES:
         return (*moved, *settle_waiting(session, bases))
     return moved
@@ -159,7 +160,7 @@ def settle_waiting(session: Session, base_jobs: Sequence[UUID] | None = None) ->
 
     Args:
         session: the caller's unit of work.
-        base_jobs: only jobs that wait for these pretraining jobs; None for all.
+        base_jobs: only jobs that wait for the base models of these; None for all.
 
     Returns:
         The jobs that moved.
@@ -168,7 +169,7 @@ def settle_waiting(session: Session, base_jobs: Sequence[UUID] | None = None) ->
     failure = Change(
         "failed",
         "base_model_failed",
-        "The base model's pretraining failed or was cancelled; see the job of that model.",
+        "The job that makes the base model failed or was cancelled; see that job.",
     )
     return (*ready, *move(session, _waits_for(("failed", "cancelled"), base_jobs), failure))
 

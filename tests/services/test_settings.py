@@ -1,5 +1,7 @@
 """Settings come from the environment and are checked when a process starts."""
 
+from pathlib import Path
+
 import pytest
 from pydantic import ValidationError
 
@@ -27,6 +29,13 @@ def test_queues_are_a_comma_separated_list(monkeypatch: pytest.MonkeyPatch) -> N
     assert settings(monkeypatch, queues="gpu, cpu,").queues == ("gpu", "cpu")
 
 
+def test_model_roots_are_folders_by_alias(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert settings(monkeypatch).model_roots == {}
+    assert settings(monkeypatch, model_roots="").model_roots == {}
+    given = settings(monkeypatch, model_roots="models=/srv/models, hub=/cache/hub,").model_roots
+    assert given == {"models": Path("/srv/models"), "hub": Path("/cache/hub")}
+
+
 def test_no_secret_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "secret" not in repr(settings(monkeypatch))
 
@@ -40,6 +49,11 @@ def test_no_secret_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
         {"lease_seconds": "9", "heartbeat_seconds": "5"},
         {"database_url": "mysql://localhost/adaptlab"},
         {"max_body_bytes": "many"},
+        {"model_roots": "/srv/models"},
+        {"model_roots": "models="},
+        {"model_roots": "models=srv/models"},
+        {"model_roots": "Models/here=/srv/models"},
+        {"model_roots": "models=/srv/models,models=/srv/others"},
     ],
 )
 def test_a_wrong_setting_is_refused(monkeypatch: pytest.MonkeyPatch, wrong: dict[str, str]) -> None:

@@ -1,0 +1,19 @@
+"""Jobs without a task: imports of published models."""
+
+from alembic import op
+
+revision = "0005"
+down_revision = "0004"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Let a job have no task."""
+    op.alter_column("jobs", "task", nullable=True)
+
+
+def downgrade() -> None:
+    """Require one again; imports, which the version before cannot run, get an empty name."""
+    op.execute("UPDATE jobs SET task = '' WHERE task IS NULL")
+    op.alter_column("jobs", "task", nullable=False)

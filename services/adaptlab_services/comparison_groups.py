@@ -1,0 +1,80 @@
+"""Tables of a comparison, and how jobs that belong to no study fall into them."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from adaptlab.errors import InvalidSpec, Problem
+from adaptlab.method import METHODS
+from adaptlab.scores import task_labels
+from adaptlab.study_plan import seedless_digest
+from adaptlab_services.comparison_rows import Row
+from adaptlab_services.comparison_views import MissingScores
+from adaptlab_services.scored_jobs import ScoredJob
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedTable:
+    """The rows on one task and base model, and what could not be made into a row."""
+
+    base_model: str
+    task: str
+    rows: tuple[Row, ...]
+    skipped: tuple[MissingScores, ...] = ()
+
+
+def tables_of_jobs(jobs: Sequence[ScoredJob]) -> tuple[ComparedTable, ...]:
+    """One table a task; raises `InvalidSpec` for a job that adapts nothing.
+
+    Base models that differ do not make tables of their own: that they void the comparison is
+    among its warnings.
+    """
+    _check(jobs)
+    groups: dict[str, list[ScoredJob]] = defaultdict(list)
+    for job in jobs:
+        groups[json.dumps(job.spec.task, sort_keys=True)].append(job)
+    labels = task_labels([group[0].spec.task or {} for group in groups.values()])
+    return tuple(_table(label, group) for label, group in zip(labels, groups.values(), strict=True))
+
+
+def _check(jobs: Sequence[ScoredJob]) -> None:
+    for job in jobs:
+        if job.spec.kind != "adapt":
+            detail = f"Job {job.id} makes a base model; name jobs that adapt one."
+            raise InvalidSpec(Problem("/query/job", "not_an_adaptation", detail))
+
+
+def _table(label: str, jobs: Sequence[ScoredJob]) -> ComparedTable:
+    groups: dict[str, list[ScoredJob]] = defaultdict(list)
+    for job in jobs:
+        groups[seedless_digest(job.spec)].append(job)
+    bases = dict.fromkeys(str(job.spec.base_model) for job in jobs)
+    references = frozenset(name for name in METHODS.names() if METHODS.get(name).is_reference)
+    rows = [_row(group, references, on_base=len(bases) > 1) for group in groups.values()]
+    return ComparedTable(", ".join(bases), label, tuple(_distinct(rows)))
+
+
+def _row(jobs: Sequence[ScoredJob], references: frozenset[str], *, on_base: bool) -> Row:
+    spec = jobs[0].spec
+    name = str((spec.method or {})["name"])
+    label = f"{name} on {spec.base_model}" if on_base else name
+    if name in references:
+        return Row(label, None, "reference", tuple(jobs))
+    return Row(label, spec.budget.requested, "method", tuple(jobs))
+
+
+def _distinct(rows: Sequence[Row]) -> Iterator[Row]:
+    """Rows of one label get the knobs beside it in which they differ, else the ids of jobs."""
+    for row in rows:
+        namesakes = [other for other in rows if other.label == row.label]
+        if len(namesakes) == 1:
+            yield row
+            continue
+        known = task_labels([other.jobs[0].spec.method or {} for other in namesakes])
+        place = next(index for index, other in enumerate(namesakes) if other is row)
+        knobs = known[place].partition(" (")[2]
+        if knobs and known.count(known[place]) == 1:
+            yield replace(row, method=f"{row.method} ({knobs}")
+        else:
+            yield replace(row, method=f"{row.method} (job {str(row.jobs[0].id)[:8]})")

@@ -1,0 +1,169 @@
+"""From the jobs of a cell to a row of a table: its scores, its effort, and what it lacks."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from adaptlab.comparability import ComparedJob
+from adaptlab.results import Evaluation
+from adaptlab.scores import score_changes
+from adaptlab.statistics import Scores, scores_of
+from adaptlab.study_plan import Role
+from adaptlab_services.comparison_views import (
+    ComparedMethod,
+    MethodForgetting,
+    MissingScores,
+    TriedTrial,
+)
+from adaptlab_services.scored_jobs import ScoredJob
+
+LONGEST_ERROR = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One method at one budget of a table, and its jobs; seeds that came later are a further job.
+
+    `budget` is None for one that stands beside every budget.
+    """
+
+    method: str
+    budget: int | None
+    role: Role
+    jobs: tuple[ScoredJob, ...]
+
+    @property
+    def label(self) -> str:
+        """How the row is called, as in `Scores`."""
+        return self.method if self.budget is None else f"{self.method} at {self.budget:,}"
+
+    @property
+    def parameters(self) -> int:
+        """How many are trained."""
+        return self.jobs[0].spec.budget.trainable_parameters
+
+    @property
+    def trials(self) -> int:
+        """How many settings every seed is trained with."""
+        return len(self.jobs[0].spec.training.trials)
+
+    def evaluations(self) -> tuple[Evaluation, ...]:
+        """One a seed; the first job that has a seed answers for it."""
+        found = [one for job in self.jobs for one in job.evaluations]
+        first = {one.seed: one for one in reversed(found)}
+        return tuple(one for one in first.values() if one.total == found[0].total)
+
+    def scores(self) -> Scores | None:
+        """What it got right, None while nothing is scored."""
+        if not (evaluations := self.evaluations()):
+            return None
+        return scores_of(
+            self.method,
+            evaluations,
+            budget=self.budget,
+            parameters=self.parameters,
+            trials=self.trials,
+        )
+
+
+def compared_method(row: Row) -> ComparedMethod:
+    """What stands behind a row."""
+    training = row.jobs[0].spec.training
+    return ComparedMethod(
+        method=row.method,
+        label=row.label,
+        budget=row.budget,
+        role=row.role,
+        parameters=row.parameters,
+        jobs=tuple(job.id for job in row.jobs),
+        seeds=tuple(sorted({seed for job in row.jobs for seed in job.spec.seeds})),
+        steps=training.steps,
+        batch_size=training.batch_size,
+        trials=row.trials,
+        trained_steps=sum(one.steps for job in row.jobs for one in job.replicates),
+        sweep=tuple(_sweep(row)),
+    )
+
+
+def compared_jobs(rows: Sequence[Row]) -> tuple[ComparedJob, ...]:
+    """The jobs whose settings have to agree, each once, under the labels of their rows."""
+    labels: dict[object, ComparedJob] = {}
+    for row in rows:
+        for job in row.jobs:
+            if job.id in labels or not job.evaluations:
+                continue
+            seeds = ", ".join(str(seed) for seed in job.spec.seeds)
+            label = row.label if len(row.jobs) == 1 else f"{row.label} (seeds {seeds})"
+            one = ComparedJob(label=label, spec=job.spec, environment=job.environment)
+            labels[job.id] = one
+    return tuple(labels.values())
+
+
+def missing_scores(row: Row) -> Iterator[MissingScores]:
+    """The seeds that have no score, job by job."""
+    scored = {one.seed for one in row.evaluations()}
+    for job in row.jobs:
+        seeds = tuple(seed for seed in job.spec.seeds if seed not in scored)
+        if seeds:
+            yield MissingScores(
+                method=row.method,
+                budget=row.budget,
+                state=job.state,
+                reason=job.reason,
+                seeds=seeds,
+                job=job.id,
+                text=f"{row.label} {_why(job)}.",
+            )
+
+
+def forgetting(row: Row) -> MethodForgetting | None:
+    """What it did to the tasks of its base model, None where that was not measured."""
+    scores = [
+        # Replicates are numbered within a job, and a row may have several.
+        replace(one, replicate=number * 2**20 + one.replicate)
+        for number, job in enumerate(row.jobs)
+        for one in job.base_scores
+    ]
+    changes = score_changes(scores)
+    if not changes:
+        return None
+    return MethodForgetting(method=row.method, label=row.label, budget=row.budget, changes=changes)
+
+
+def _why(job: ScoredJob) -> str:
+    match job.state:
+        case "succeeded":
+            return "was not scored on its task: name the task under evaluation.tasks"
+        case "failed":
+            reason = job.reason or "no reason known"
+            error = "" if job.error is None else f": {job.error[:LONGEST_ERROR].rstrip('.')}"
+            return f"failed ({reason}){error}"
+        case "cancelled":
+            return "was cancelled"
+        case "running":
+            return f"is running, at step {job.step:,} of {job.total_steps:,}"
+        case _:
+            return f"is {job.state}"
+
+
+def _sweep(row: Row) -> Iterator[TriedTrial]:
+    ended = [one for job in row.jobs for one in job.replicates]
+    for number, trial in enumerate(row.jobs[0].spec.training.trials):
+        of_trial = [one for one in ended if one.trial == number]
+        yield TriedTrial(
+            trial=number,
+            learning_rate=trial.learning_rate,
+            weight_decay=trial.weight_decay,
+            initial_scale=trial.initial_scale,
+            seeds=len(of_trial),
+            chosen=sum(one.selected for one in of_trial),
+            diverged=sum(one.status == "diverged" for one in of_trial),
+            eliminated=sum(one.status == "eliminated" for one in of_trial),
+            validation_accuracy=_mean([one.validation_accuracy for one in of_trial]),
+            final_loss=_mean([one.final_loss for one in of_trial]),
+        )
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return math.fsum(known) / len(known) if known else None

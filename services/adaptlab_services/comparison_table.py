@@ -1,0 +1,112 @@
+"""A comparison as comma-separated values: one line a row of every cell, and one a missing score."""
+
+import csv
+import io
+from collections.abc import Iterator
+
+from adaptlab.comparison import Comparison, ComparisonCell, ComparisonRow
+from adaptlab_services.comparison_views import (
+    ComparedMethod,
+    JobComparison,
+    MissingScores,
+    TableComparison,
+)
+
+COLUMNS: tuple[str, ...] = (
+    "base_model",
+    "task",
+    "budget",
+    "method",
+    "state",
+    "parameters",
+    "score",
+    "low",
+    "high",
+    "level",
+    "rank_low",
+    "rank_high",
+    "could_be_best",
+    "seeds",
+    "items",
+    "trials",
+    "steps",
+    "voided",
+    "warnings",
+    "text",
+)
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""What a spreadsheet takes for the beginning of something to compute."""
+
+Line = dict[str, object]
+
+
+def csv_text(comparison: JobComparison) -> str:
+    """The lines under the names of their columns; scores are shares of items, from 0 to 1.
+
+    `budget` is that of the cell, so that a reference has a line at every budget. Names that a
+    spreadsheet would compute stand behind an apostrophe.
+    """
+    written = io.StringIO()
+    writer = csv.DictWriter(written, COLUMNS, lineterminator="\r\n")
+    writer.writeheader()
+    for table in comparison.tables:
+        for line in _lines(table):
+            writer.writerow({name: _inert(value) for name, value in line.items()})
+    return written.getvalue()
+
+
+def _lines(table: TableComparison) -> Iterator[Line]:
+    place: Line = {"base_model": table.base_model, "task": table.task}
+    effort = {one.label: one for one in table.methods}
+    if table.comparison is not None:
+        warnings = "; ".join(dict.fromkeys(one.kind for one in table.comparison.warnings))
+        for cell in table.comparison.cells:
+            for row in cell.rows:
+                line = _scored(table.comparison, cell, row, effort[row.label])
+                yield place | line | {"warnings": warnings}
+    for missing in table.missing:
+        yield place | _missing(missing)
+
+
+def _scored(
+    comparison: Comparison, cell: ComparisonCell, row: ComparisonRow, effort: ComparedMethod
+) -> Line:
+    return {
+        "budget": cell.budget,
+        "method": row.method,
+        "state": "scored",
+        "parameters": row.parameters,
+        "score": row.score.mean,
+        "low": row.score.low,
+        "high": row.score.high,
+        "level": row.score.level,
+        "rank_low": row.rank.low,
+        "rank_high": row.rank.high,
+        "could_be_best": _flag(row.could_be_best),
+        "seeds": row.score.seeds,
+        "items": row.items,
+        "trials": row.trials,
+        "steps": effort.steps,
+        "voided": _flag(comparison.voided),
+    }
+
+
+def _missing(missing: MissingScores) -> Line:
+    return {
+        "budget": missing.budget,
+        "method": missing.method,
+        "state": missing.state,
+        "seeds": len(missing.seeds) or None,
+        "warnings": "missing",
+        "text": missing.text,
+    }
+
+
+def _flag(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _inert(value: object) -> object:
+    if isinstance(value, str) and value.startswith(FORMULA):
+        return f"'{value}"
+    return value

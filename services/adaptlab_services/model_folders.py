@@ -1,0 +1,93 @@
+"""Model folders: found below the configured roots, by alias, and read as far as their headers."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from adaptlab.errors import BadModelFolder, InvalidSpec, Problem
+from adaptlab.model_folder import check_folder, fingerprint
+from adaptlab.resolve import resolve_import
+from adaptlab.spec import ImportSpec, ModelFolder, ResolvedSpec
+
+POINTER = "/folder"
+SEPARATOR = "/"
+
+
+class ModelRoots:
+    """The folders below which model folders may lie, by alias. Their places are told to nobody."""
+
+    def __init__(self, roots: Mapping[str, Path]) -> None:
+        self._roots = MappingProxyType(dict(roots))
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """The names of the roots."""
+        return tuple(sorted(self._roots))
+
+    def locate(self, folder: str) -> Path:
+        """The place of `ALIAS/SUB/PATH`, without symbolic links; raises `InvalidSpec`.
+
+        Neither it nor anything directly in it lies outside the root, whatever symbolic links say.
+        Links to elsewhere in the same root are followed.
+        """
+        alias, *steps = folder.split(SEPARATOR)
+        if alias not in self._roots:
+            raise self._unknown(alias)
+        _check_steps(steps)
+        try:
+            root = self._roots[alias].resolve(strict=True)
+            place = root.joinpath(*steps).resolve(strict=True)
+            _check_inside(root, place, folder)
+            for entry in place.iterdir():
+                _check_entry(root, entry)
+        except (OSError, RuntimeError, ValueError) as error:
+            # RuntimeError: links in a circle. The error itself names places, so it is not told.
+            detail = f"There is no folder {folder!r} that can be read here."
+            raise InvalidSpec(Problem(POINTER, "no_such_folder", detail)) from error
+        return place
+
+    def _unknown(self, alias: str) -> InvalidSpec:
+        known = ", ".join(self.aliases) or "(none)"
+        detail = (
+            f"There is no model root named {alias!r}; there are: {known}. "
+            "An operator adds roots with ADAPTLAB_MODEL_ROOTS."
+        )
+        return InvalidSpec(Problem(POINTER, "unknown_model_root", detail, self.aliases))
+
+
+NO_ROOTS = ModelRoots({})
+
+
+def resolved_import(spec: ImportSpec, roots: ModelRoots) -> ResolvedSpec:
+    """The import as it will run; raises `InvalidSpec` for a folder that cannot be imported."""
+    try:
+        checked = check_folder(roots.locate(spec.folder))
+        files = fingerprint(checked)
+    except BadModelFolder as error:
+        raise InvalidSpec(Problem(POINTER, "bad_model_folder", str(error))) from error
+    return resolve_import(spec, checked.family, ModelFolder(folder=spec.folder, files=files))
+
+
+def _check_steps(steps: list[str]) -> None:
+    """Only plain names lead on from a root: nothing upwards, nothing empty, nothing unprintable."""
+    for step in steps:
+        if step in ("", ".", "..") or not step.isprintable() or "\\" in step:
+            detail = (
+                f"{step!r} is no name of a folder. Give ALIAS/SUB/PATH: below the root, without "
+                "a slash at the end, '.', '..' or control characters."
+            )
+            raise InvalidSpec(Problem(POINTER, "not_a_folder_name", detail))
+
+
+def _check_entry(root: Path, entry: Path) -> None:
+    target = entry.resolve()
+    _check_inside(root, target, entry.name)
+    if not (target.is_file() or target.is_dir()):
+        detail = f"{entry.name!r} is no plain file, or a symbolic link to nothing; remove it."
+        raise InvalidSpec(Problem(POINTER, "not_a_file", detail))
+
+
+def _check_inside(root: Path, target: Path, name: str) -> None:
+    if not target.is_relative_to(root):
+        detail = f"{name!r} leads out of its model root through a symbolic link; copy it inside."
+        raise InvalidSpec(Problem(POINTER, "leads_out_of_root", detail))

@@ -1,0 +1,392 @@
+"""Studies: preview, create, look at, list, extend, clone and cancel."""
+
+import json
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Literal
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, Select, exists, func, select, tuple_, update
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.orm import Session, aliased
+
+from adaptlab.errors import InvalidSpec
+from adaptlab.resolve import BaseModelFacts, resolve
+from adaptlab.spec import BaseSpec, ImportSpec
+from adaptlab.study import (
+    StudyChanges,
+    StudyExtension,
+    StudySpec,
+    at_extension,
+    base_names,
+    changed,
+    extended,
+)
+from adaptlab.study_expansion import expand
+from adaptlab_db.tables import BaseModel, Job, Study, StudyJob, User
+from adaptlab_services import base_models, idempotency, jobs, paging, study_jobs
+from adaptlab_services.errors import Conflict, NotFound
+from adaptlab_services.estimates import Estimate, estimate
+from adaptlab_services.model_folders import NO_ROOTS, ModelRoots, resolved_import
+from adaptlab_services.paging import Cursor, Page
+from adaptlab_services.study_jobs import LIVE
+from adaptlab_services.study_previews import StudyPreview, study_preview
+from adaptlab_services.study_views import (
+    StudySummary,
+    StudyView,
+    counted,
+    study_summary,
+    study_view,
+)
+from adaptlab_services.tokens import Principal
+from adaptlab_services.transitions import Change, move, queues_to_ring
+
+DEFAULT_MOST_JOBS = 500
+HELD = ("waiting", "queued", "paused")
+CANCELLED = Change("cancelled", "cancelled_by_user")
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What the server allows: the jobs of one study, and where model folders may lie."""
+
+    most_jobs: int = DEFAULT_MOST_JOBS
+    roots: ModelRoots = NO_ROOTS
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """The answer to a change; `queues` have new work and are rung after the commit."""
+
+    study: StudyView
+    replayed: bool
+    queues: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Bases:
+    """The base models of a study: what is known of each, and which were made just now."""
+
+    facts: tuple[BaseModelFacts, ...]
+    made: tuple[str, ...]
+    queues: tuple[str, ...]
+
+
+def create(
+    session: Session,
+    principal: Principal,
+    spec: StudySpec,
+    rules: Rules,
+    *,
+    idempotency_key: str | None = None,
+) -> Changed:
+    """Store a study, its jobs that nobody has run, and those of base models that are not there.
+
+    Raises `InvalidSpec` for a study that cannot be run as it is, `Conflict` for a taken name and
+    `IdempotencyMismatch` for a key that was used with another request.
+    """
+    digest = idempotency.request_digest(spec)
+    if idempotency_key is not None:
+        earlier = idempotency.answered(session, principal.user_id, idempotency_key, digest)
+        if earlier is not None:
+            return Changed(get(session, str(earlier)), replayed=True, queues=())
+    study_id = _insert(session, principal, spec)
+    queues = _run(session, principal, study_id, spec, rules)
+    if idempotency_key is not None:
+        idempotency.remember(session, principal.user_id, idempotency_key, digest, study_id=study_id)
+    return Changed(get(session, str(study_id)), replayed=False, queues=queues)
+
+
+def preview(session: Session, spec: StudySpec, rules: Rules) -> StudyPreview:
+    """Run every check of a creation and say what would become of the study."""
+    _check_free(session, spec.name)
+    return _preview(session, spec, rules, None)
+
+
+def extend(
+    session: Session, principal: Principal, study: str, extension: StudyExtension, rules: Rules
+) -> Changed:
+    """Give a study what it lacks of the extension, and run again what has failed.
+
+    Raises `Conflict` for a study that was cancelled.
+    """
+    row = _locked(session, study)
+    before = _spec(row)
+    spec = extended(before, extension)
+    row.spec = spec.model_dump(mode="json", exclude_unset=True)
+    row.extended_at = func.clock_timestamp()
+    session.flush()
+    try:
+        queues = _run(session, principal, row.id, spec, rules)
+    except InvalidSpec as error:
+        raise at_extension(error, before, extension) from error
+    return Changed(get(session, str(row.id)), replayed=False, queues=queues)
+
+
+def preview_extension(
+    session: Session, study: str, extension: StudyExtension, rules: Rules
+) -> StudyPreview:
+    """Say what would become of a study by an extension; `reused` are also its own jobs."""
+    row = _locked(session, study)
+    spec = _spec(row)
+    try:
+        return _preview(session, extended(spec, extension), rules, row.id)
+    except InvalidSpec as error:
+        raise at_extension(error, spec, extension) from error
+
+
+def cloned(session: Session, study: str, changes: StudyChanges) -> StudySpec:
+    """The spec of a study with some members otherwise, to be created; raises `InvalidSpec`."""
+    return changed(_spec(_row(session, study)), changes)
+
+
+def get(session: Session, study: str) -> StudyView:
+    """One study, by id or name."""
+    row = _row(session, study)
+    owner = session.scalars(select(User.name).where(User.id == row.owner_id)).one()
+    return study_view(session, row, owner)
+
+
+def page(
+    session: Session,
+    *,
+    job_id: UUID | None = None,
+    page_size: int = paging.DEFAULT_PAGE_SIZE,
+    page_token: str | None = None,
+) -> Page[StudySummary]:
+    """Studies, newest first; with `job_id` those that the job belongs to."""
+    question = ("studies", str(job_id))
+    query = select(Study, User.name).join(User, User.id == Study.owner_id)
+    if job_id is not None:
+        belongs = select(StudyJob.study_id).where(StudyJob.job_id == job_id)
+        query = query.where(Study.id.in_(belongs))
+    if page_token is not None:
+        query = query.where(_after(paging.read(page_token, *question)))
+    query = query.order_by(Study.created_at.desc(), Study.id.desc())
+    rows = session.execute(query.limit(paging.page_limit(page_size))).all()
+    shown = rows[: paging.page_limit(page_size) - 1]
+    token = None
+    if len(rows) > len(shown):
+        last = shown[-1][0]
+        token = paging.written(Cursor(last.created_at.isoformat(), str(last.id)), *question)
+    counts = counted(session, [study.id for study, _ in shown])
+    return Page(
+        data=tuple(study_summary(study, owner, counts[study.id]) for study, owner in shown),
+        next_page_token=token,
+    )
+
+
+def cancel(session: Session, principal: Principal, study: str) -> Changed:
+    """Cancel a study and those of its jobs that were made for studies which are all cancelled.
+
+    Jobs that somebody asked for by themselves go on. Repeating the call changes nothing.
+    """
+    row = _locked(session, study, even_cancelled=True)
+    if row.cancelled_at is None:
+        row.cancelled_at = func.clock_timestamp()
+        session.flush()
+    queues = _stop(session, principal, _only_for(session, row.id, adaptations=True))
+    # What waited for a base model is cancelled by now, and the model has to be of use to others.
+    queues += _stop(session, principal, _only_for(session, row.id, adaptations=False))
+    session.refresh(row)
+    return Changed(get(session, str(row.id)), replayed=False, queues=queues)
+
+
+def _insert(session: Session, principal: Principal, spec: StudySpec) -> UUID:
+    study_id = uuid.uuid4()
+    written = session.execute(
+        insert(Study)
+        .values(
+            id=study_id,
+            owner_id=principal.user_id,
+            name=spec.name,
+            spec=spec.model_dump(mode="json", exclude_unset=True),
+            skipped=[],
+        )
+        .on_conflict_do_nothing(index_elements=[Study.name])
+        .returning(Study.id)
+    )
+    if written.scalar_one_or_none() is None:
+        _check_free(session, spec.name)
+    return study_id
+
+
+def _run(
+    session: Session, principal: Principal, study_id: UUID, spec: StudySpec, rules: Rules
+) -> tuple[str, ...]:
+    """Make the jobs that the study lacks; returns the queues in which there is new work."""
+    base_names(spec)
+    bases = _made_bases(session, principal, spec, rules.roots)
+    plan = expand(spec, bases.facts, rules.most_jobs)
+    session.execute(
+        update(Study)
+        .where(Study.id == study_id)
+        .values(skipped=[cell.model_dump(mode="json") for cell in plan.skipped])
+    )
+    study_jobs.write_bases(session, study_id, plan.base_models, bases.made)
+    assignment = study_jobs.assigned(session, plan, study_id)
+    ready = {name: base_models.is_ready(session, name) for name in plan.base_models}
+    states: dict[str, Literal["waiting", "queued"]] = {
+        name: "queued" if is_ready else "waiting" for name, is_ready in ready.items()
+    }
+    queues = study_jobs.write(session, principal, study_id, assignment, states)
+    return tuple(dict.fromkeys((*bases.queues, *queues)))
+
+
+def _made_bases(
+    session: Session, principal: Principal, spec: StudySpec, roots: ModelRoots
+) -> _Bases:
+    """The base models, after the jobs of those that nobody makes yet have been created."""
+    facts: list[BaseModelFacts] = []
+    made: list[str] = []
+    queues: list[str] = []
+    for index, base in enumerate(spec.base_models):
+        try:
+            name = base
+            if not isinstance(base, str):
+                name, rung = jobs.base_of(session, principal, base, roots)
+                made += [name] if rung else []
+                queues += rung
+            facts.append(base_models.facts(session, str(name)))
+        except InvalidSpec as error:
+            raise _at_base(error, index) from error
+    return _Bases(tuple(facts), tuple(made), tuple(queues))
+
+
+def _looked_up_bases(
+    session: Session, spec: StudySpec, roots: ModelRoots
+) -> tuple[BaseModelFacts, ...]:
+    """The base models as they would be; nothing is made."""
+    facts: list[BaseModelFacts] = []
+    for index, base in enumerate(spec.base_models):
+        try:
+            facts.append(jobs.facts_without_creating(session, base, roots))
+        except InvalidSpec as error:
+            raise _at_base(error, index) from error
+    return tuple(facts)
+
+
+def _at_base(error: InvalidSpec, index: int) -> InvalidSpec:
+    place = f"/base_models/{index}"
+    moved = (
+        replace(p, pointer=place + p.pointer.removeprefix("/base_model")) for p in error.problems
+    )
+    return InvalidSpec(*moved)
+
+
+def _preview(
+    session: Session, spec: StudySpec, rules: Rules, study_id: UUID | None
+) -> StudyPreview:
+    base_names(spec)
+    plan = expand(spec, _looked_up_bases(session, spec, rules.roots), rules.most_jobs)
+    assignment = study_jobs.assigned(session, plan, study_id)
+    made = _unmade(session, spec, plan.base_models)
+    queues = {job.spec.resources.queue for job in assignment.new}
+    queues |= {base.resources.queue for base in made}
+    warnings = jobs.queue_warnings(session, queues)
+    estimated = {base.name: _estimate(session, base, rules.roots) for base in made}
+    return study_preview(session, spec.name, plan, assignment, estimated, warnings)
+
+
+def _unmade(session: Session, spec: StudySpec, names: Sequence[str]) -> tuple[BaseSpec, ...]:
+    """The inline base models that nobody makes yet; `names` are those that will be used."""
+    query = select(BaseModel.name).join(Job, Job.id == BaseModel.job_id)
+    usable = BaseModel.name.in_(names), Job.state.not_in(base_models.GIVEN_UP)
+    known = set(session.scalars(query.where(*usable)))
+    pairs = zip(spec.base_models, names, strict=True)
+    return tuple(b for b, name in pairs if not isinstance(b, str) and name not in known)
+
+
+def _estimate(session: Session, base: BaseSpec, roots: ModelRoots) -> Estimate:
+    is_import = isinstance(base, ImportSpec)
+    resolved = resolved_import(base, roots) if is_import else resolve(base, None)
+    return estimate(session, resolved, base.resources.queue)
+
+
+def _only_for(session: Session, study_id: UUID, *, adaptations: bool) -> tuple[UUID, ...]:
+    """The live jobs of a study that were made for studies, all of which are cancelled by now.
+
+    Of the jobs that make base models, those which no other job waits for.
+    """
+    mine, other = aliased(StudyJob), aliased(StudyJob)
+    made_for_a_study = exists().where(other.job_id == Job.id, other.reused.is_(False))
+    wanted = exists().where(
+        other.job_id == Job.id, other.study_id == Study.id, Study.cancelled_at.is_(None)
+    )
+    query = (
+        select(Job.id)
+        .where(
+            exists().where(mine.job_id == Job.id, mine.study_id == study_id),
+            Job.state.in_((*LIVE, "paused")),
+            made_for_a_study,
+            ~wanted,
+        )
+        .order_by(Job.id)
+        .with_for_update()
+    )
+    if adaptations:
+        return tuple(session.scalars(query.where(Job.kind == "adapt")))
+    waiting = aliased(Job)
+    awaited = exists().where(
+        BaseModel.job_id == Job.id,
+        waiting.base_model == BaseModel.name,
+        waiting.state.in_((*LIVE, "paused")),
+    )
+    return tuple(session.scalars(query.where(Job.kind != "adapt", ~awaited)))
+
+
+def _stop(session: Session, principal: Principal, job_ids: Sequence[UUID]) -> tuple[str, ...]:
+    """Cancel jobs at once, or ask the workers that run them to stop."""
+    change = replace(CANCELLED, data={"by": principal.name})
+    moved = move(session, [Job.id.in_(job_ids), Job.state.in_(HELD)], change)
+    ended = {job.job_id for job in moved}
+    for job_id in job_ids:
+        if job_id not in ended:
+            jobs.cancel(session, principal, job_id)
+    return queues_to_ring(moved)
+
+
+def _row(session: Session, study: str) -> Study:
+    return _one(session, study, select(Study))
+
+
+def _locked(session: Session, study: str, *, even_cancelled: bool = False) -> Study:
+    """The study, which nobody else changes until the unit of work ends."""
+    row = _one(session, study, select(Study).with_for_update())
+    if row.cancelled_at is not None and not even_cancelled:
+        detail = f"The study {row.name!r} was cancelled; clone it under another name."
+        raise Conflict(detail, state="cancelled")
+    return row
+
+
+def _one(session: Session, study: str, query: Select[Study]) -> Study:
+    """A study by its id, else by its name; raises `NotFound`."""
+    try:
+        found = session.execute(query.where(Study.id == UUID(study))).scalar_one_or_none()
+    except ValueError:
+        found = None
+    found = found or session.execute(query.where(Study.name == study)).scalar_one_or_none()
+    if found is None:
+        raise NotFound("study", study)
+    return found
+
+
+def _spec(study: Study) -> StudySpec:
+    return StudySpec.model_validate_json(json.dumps(study.spec))
+
+
+def _check_free(session: Session, name: str) -> None:
+    taken = session.scalars(select(Study.id).where(Study.name == name)).one_or_none()
+    if taken is not None:
+        detail = f"The study {name!r} exists already: {taken}. Extend it, or choose another name."
+        raise Conflict(detail)
+
+
+def _after(cursor: Cursor) -> ColumnElement[bool]:
+    try:
+        place = tuple_(datetime.fromisoformat(cursor.key), UUID(cursor.id))
+    except ValueError as error:
+        raise paging.bad_token("It was not made for this list.") from error
+    return tuple_(Study.created_at, Study.id) < place

@@ -1,0 +1,204 @@
+"""The jobs of a study: which its plan lacks, which are there already, and how they are linked."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+from uuid import UUID
+
+from sqlalchemy import and_, delete, exists, or_, select
+from sqlalchemy.dialects.postgresql import distinct_on, insert
+from sqlalchemy.orm import Session
+
+from adaptlab.code_version import code_version
+from adaptlab.spec import ResolvedSpec
+from adaptlab.study_plan import Cell, PlannedJob, StudyPlan, seedless_digest
+from adaptlab_db.tables import Attempt, BaseModel, Job, StudyJob
+from adaptlab_services.base_models import GIVEN_UP
+from adaptlab_services.job_rows import NewJob, insert_jobs
+from adaptlab_services.tokens import Principal
+
+LIVE = ("waiting", "queued", "running")
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A job that the study has already, and that has not been given up."""
+
+    job_id: UUID
+    seeds: tuple[int, ...]
+    reused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What becomes of a plan: the jobs that it still needs, and where every job belongs.
+
+    Attributes:
+        needed: jobs that the study does not have, by digest.
+        found: of those, the ones that somebody has run or will run anyway.
+        links: for every cell the digests of needed jobs and the jobs that the study has.
+    """
+
+    needed: Mapping[str, PlannedJob]
+    found: Mapping[str, UUID]
+    links: tuple[tuple[Cell, str | Known], ...]
+
+    @property
+    def new(self) -> tuple[PlannedJob, ...]:
+        """The jobs that have to be made."""
+        return tuple(job for digest, job in self.needed.items() if digest not in self.found)
+
+
+def assigned(session: Session, plan: StudyPlan, study_id: UUID | None = None) -> Assignment:
+    """Cover every seed of every cell with the study's own jobs, then with others', then new ones.
+
+    Without `study_id` the study is a new one and has no jobs.
+    """
+    present = _present(session, study_id)
+    jobs = {job.digest: job for job in plan.jobs}
+    needed: dict[str, PlannedJob] = {}
+    links: list[tuple[Cell, str | Known]] = []
+    for cell in plan.cells:
+        job = jobs[cell.digest]
+        wanted = list(job.resolved.seeds)
+        for known in present.get(job.seedless, ()):
+            if set(known.seeds) & set(wanted):
+                wanted = [seed for seed in wanted if seed not in known.seeds]
+                links.append((cell, known))
+        if wanted:
+            rest = job.with_seeds(wanted)
+            needed[rest.digest] = rest
+            links.append((cell, rest.digest))
+    return Assignment(needed, _found(session, needed), tuple(links))
+
+
+def write(
+    session: Session,
+    principal: Principal,
+    study_id: UUID,
+    assignment: Assignment,
+    states: Mapping[str, Literal["waiting", "queued"]],
+) -> tuple[str, ...]:
+    """Make the jobs that are new and link all of them; returns the queues that have new work.
+
+    `states` says for each base model whether a job of it has to wait. Links to jobs that were
+    given up, or that the study does not ask for any more, go.
+    """
+    new = [
+        NewJob(job.spec, job.resolved, job.digest, states[str(job.resolved.base_model)])
+        for job in assignment.new
+    ]
+    ids = dict(zip((job.digest for job in new), insert_jobs(session, principal, new), strict=True))
+    rows = [_link(study_id, cell, which, ids, assignment.found) for cell, which in assignment.links]
+    kept = [row["job_id"] for row in rows]
+    session.execute(
+        delete(StudyJob).where(
+            StudyJob.study_id == study_id,
+            StudyJob.role != "base_model",
+            StudyJob.job_id.not_in(kept),
+        )
+    )
+    if rows:
+        session.execute(insert(StudyJob).on_conflict_do_nothing(), rows)
+    return tuple(sorted({job.spec.resources.queue for job in new if job.state == "queued"}))
+
+
+def write_bases(
+    session: Session, study_id: UUID, names: Sequence[str], made: Sequence[str]
+) -> None:
+    """Link the jobs that make the study's base models, `made` for it or not."""
+    jobs = session.execute(
+        select(BaseModel.name, BaseModel.job_id).where(BaseModel.name.in_(names))
+    )
+    rows = [
+        {
+            "study_id": study_id,
+            "job_id": job_id,
+            "base_model": name,
+            "role": "base_model",
+            "over_budget": False,
+            "reused": name not in made,
+        }
+        for name, job_id in sorted(jobs, key=lambda row: names.index(row[0]))
+    ]
+    kept = [row["job_id"] for row in rows]
+    session.execute(
+        delete(StudyJob).where(
+            StudyJob.study_id == study_id,
+            StudyJob.role == "base_model",
+            StudyJob.job_id.not_in(kept),
+        )
+    )
+    session.execute(insert(StudyJob).on_conflict_do_nothing(), rows)
+
+
+def _present(session: Session, study_id: UUID | None) -> Mapping[str, tuple[Known, ...]]:
+    """The jobs of the study that it can go on with, by the digest that their seeds share."""
+    if study_id is None:
+        return {}
+    rows = session.execute(
+        select(Job.id, Job.resolved_spec, StudyJob.reused)
+        .ext(distinct_on(Job.created_at, Job.id))
+        .join(StudyJob, StudyJob.job_id == Job.id)
+        .where(
+            StudyJob.study_id == study_id,
+            StudyJob.role != "base_model",
+            Job.state.not_in(GIVEN_UP),
+            or_(Job.state == "succeeded", Job.cancel_requested_at.is_(None)),
+        )
+        .order_by(Job.created_at, Job.id)
+    ).all()
+    present: dict[str, list[Known]] = {}
+    for job_id, stored, reused in rows:
+        resolved = ResolvedSpec.model_validate(stored)
+        known = Known(job_id, resolved.seeds, reused)
+        present.setdefault(seedless_digest(resolved), []).append(known)
+    return {digest: tuple(known) for digest, known in present.items()}
+
+
+def _found(session: Session, needed: Mapping[str, PlannedJob]) -> Mapping[str, UUID]:
+    """Jobs of these digests that wait or run where these would, or have succeeded with this code.
+
+    What another version of the code computed would void the comparison.
+    """
+    queues = {job.spec.resources.queue for job in needed.values()}
+    coming = and_(Job.state.in_(LIVE), Job.cancel_requested_at.is_(None), Job.queue.in_(queues))
+    same_code = exists().where(
+        Attempt.job_id == Job.id,
+        Attempt.attempt == Job.attempt,
+        Attempt.environment["code_version"].astext == code_version(),
+    )
+    done = and_(Job.state == "succeeded", same_code)
+    rows = session.execute(
+        select(Job.spec_digest, Job.id)
+        .where(Job.spec_digest.in_(needed), or_(done, coming))
+        .order_by((Job.state == "succeeded").desc(), Job.created_at, Job.id)
+    )
+    found: dict[str, UUID] = {}
+    for digest, job_id in rows:
+        found.setdefault(digest, job_id)
+    return found
+
+
+def _link(
+    study_id: UUID,
+    cell: Cell,
+    which: str | Known,
+    new: Mapping[str, UUID],
+    found: Mapping[str, UUID],
+) -> dict[str, object]:
+    if isinstance(which, Known):
+        job_id, reused = which.job_id, which.reused
+    else:
+        job_id, reused = new.get(which) or found[which], which in found
+    return {
+        "study_id": study_id,
+        "job_id": job_id,
+        "base_model": cell.base_model,
+        "task": cell.task,
+        "method": cell.method,
+        "budget": cell.budget,
+        "role": cell.role,
+        "over_budget": cell.over_budget,
+        "reused": reused,
+    }

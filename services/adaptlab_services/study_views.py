@@ -1,0 +1,227 @@
+"""Studies as everybody sees them: what was asked, cell by cell, how far it is, what is missing."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Literal
+from uuid import UUID
+
+from sqlalchemy import Row, func, select
+from sqlalchemy.orm import Session
+
+from adaptlab.study_plan import Role, SkippedCell
+from adaptlab.values import Value
+from adaptlab_db.tables import TERMINAL_STATES, Job, Study, StudyJob
+from adaptlab_services.moments import Moment
+
+JsonObject = dict[str, object]
+StudyState = Literal["running", "succeeded", "incomplete", "cancelled"]
+CellState = Literal["running", "succeeded", "missing"]
+LONGEST_ERROR = 300
+
+
+class StudyLinks(Value):
+    """Where to go from a study."""
+
+    self: str
+    jobs: str
+    comparison: str
+    cancel: str
+    extend: str
+    clone: str
+
+
+class StudySummary(Value):
+    """A study in a list: `running` until all its jobs have ended, then whether all succeeded.
+
+    `jobs` counts its jobs by state.
+    """
+
+    id: UUID
+    object: Literal["study"] = "study"
+    name: str
+    state: StudyState
+    terminal: bool
+    jobs: dict[str, int]
+    owner: str
+    created_at: Moment
+    extended_at: Moment | None
+    cancelled_at: Moment | None
+    links: StudyLinks
+
+
+class StudyJobView(Value):
+    """A job of a study; `reused` if it was there before, with the seeds that it trains."""
+
+    id: UUID
+    state: str
+    terminal: bool
+    reason: str | None
+    error: str | None
+    reused: bool
+    seeds: tuple[int, ...]
+    step: int
+    total_steps: int
+
+
+class StudyBase(Value):
+    """A base model of a study and the job that makes it."""
+
+    name: str
+    job: StudyJobView
+
+
+class StudyCell(Value):
+    """One method at one budget on one task and base model.
+
+    It is `missing` when a job of it has ended without success. Seeds that came later are a further
+    job; a method that comes out the same at several budgets has the same jobs in each.
+    """
+
+    base_model: str
+    task: str
+    method: str
+    budget: int
+    role: Role
+    over_budget: bool
+    trainable_parameters: int
+    state: CellState
+    jobs: tuple[StudyJobView, ...]
+
+
+class StudyView(StudySummary):
+    """A study: its spec as it is now, its cells, and the methods that fit nowhere."""
+
+    spec: JsonObject
+    base_models: tuple[StudyBase, ...]
+    cells: tuple[StudyCell, ...]
+    skipped: tuple[SkippedCell, ...]
+
+
+def study_view(session: Session, study: Study, owner: str) -> StudyView:
+    """The view of one study."""
+    rows = _rows(session, study.id)
+    counts = counted(session, [study.id])[study.id]
+    summary = study_summary(study, owner, counts)
+    return StudyView(
+        **dict(summary),
+        spec=study.spec,
+        base_models=tuple(
+            StudyBase(name=row.base_model, job=_job(row)) for row in rows if row.task is None
+        ),
+        cells=tuple(_cells(row for row in rows if row.task is not None)),
+        skipped=tuple(SkippedCell.model_validate(cell) for cell in study.skipped),
+    )
+
+
+def study_summary(study: Study, owner: str, counts: dict[str, int]) -> StudySummary:
+    """The view of one study in a list."""
+    running = any(state not in TERMINAL_STATES for state in counts)
+    state: StudyState = "running" if running else "succeeded"
+    if study.cancelled_at is not None:
+        state = "cancelled"
+    elif not running and set(counts) - {"succeeded"}:
+        state = "incomplete"
+    return StudySummary(
+        id=study.id,
+        name=study.name,
+        state=state,
+        terminal=state != "running",
+        jobs=counts,
+        owner=owner,
+        created_at=study.created_at,
+        extended_at=study.extended_at,
+        cancelled_at=study.cancelled_at,
+        links=_links(study.id),
+    )
+
+
+def counted(session: Session, study_ids: Sequence[UUID]) -> dict[UUID, dict[str, int]]:
+    """The jobs of studies by state, each job once."""
+    counts: dict[UUID, dict[str, int]] = {study_id: {} for study_id in study_ids}
+    rows = session.execute(
+        select(StudyJob.study_id, Job.state, func.count(Job.id.distinct()))
+        .join(Job, Job.id == StudyJob.job_id)
+        .where(StudyJob.study_id.in_(study_ids))
+        .group_by(StudyJob.study_id, Job.state)
+        .order_by(Job.state)
+    )
+    for study_id, state, count in rows:
+        counts[study_id][state] = count
+    return counts
+
+
+def _rows(session: Session, study_id: UUID) -> Sequence[Row[*tuple[Any, ...]]]:
+    """The jobs of a study with their place in it, in the order in which they came."""
+    seeds = Job.resolved_spec["seeds"].label("seeds")
+    query = (
+        select(
+            StudyJob.base_model,
+            StudyJob.task,
+            StudyJob.method,
+            StudyJob.budget,
+            StudyJob.role,
+            StudyJob.over_budget,
+            StudyJob.reused,
+            Job.id,
+            Job.state,
+            Job.reason,
+            Job.error,
+            Job.step,
+            Job.total_steps,
+            Job.trainable_parameters,
+            seeds,
+        )
+        .join(Job, Job.id == StudyJob.job_id)
+        .where(StudyJob.study_id == study_id)
+        .order_by(StudyJob.id)
+    )
+    return session.execute(query).all()
+
+
+def _job(row: Row[*tuple[Any, ...]]) -> StudyJobView:
+    return StudyJobView(
+        id=row.id,
+        state=row.state,
+        terminal=row.state in TERMINAL_STATES,
+        reason=row.reason,
+        error=None if row.error is None else row.error[:LONGEST_ERROR],
+        reused=row.reused,
+        seeds=tuple(row.seeds),
+        step=row.step,
+        total_steps=row.total_steps,
+    )
+
+
+def _cells(rows: Iterable[Row[*tuple[Any, ...]]]) -> Iterator[StudyCell]:
+    cells: dict[tuple[str, str, str, int], list[Row[*tuple[Any, ...]]]] = {}
+    for row in rows:
+        cells.setdefault((row.base_model, row.task, row.method, row.budget), []).append(row)
+    for (base_model, task, method, budget), found in cells.items():
+        states = {row.state for row in found}
+        ended_badly = states & set(TERMINAL_STATES) - {"succeeded"}
+        yield StudyCell(
+            base_model=base_model,
+            task=task,
+            method=method,
+            budget=budget,
+            role=found[0].role,
+            over_budget=found[0].over_budget,
+            trainable_parameters=found[0].trainable_parameters,
+            state="missing"
+            if ended_badly
+            else "succeeded"
+            if states == {"succeeded"}
+            else "running",
+            jobs=tuple(_job(row) for row in found),
+        )
+
+
+def _links(study_id: UUID) -> StudyLinks:
+    place = f"/v1/studies/{study_id}"
+    return StudyLinks(
+        self=place,
+        jobs=f"{place}/jobs",
+        comparison=f"{place}/comparison",
+        cancel=f"{place}/cancel",
+        extend=f"{place}/extend",
+        clone=f"{place}/clone",
+    )

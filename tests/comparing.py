@@ -1,0 +1,196 @@
+"""Runs that nobody trained: what they are said to have measured, written as a worker does."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sqlalchemy.orm import Session, sessionmaker
+from tests.making import (
+    a_ledger,
+    a_replicate,
+    a_study_document,
+    a_summary,
+    an_adapt_document,
+    an_attention_map,
+    an_environment,
+)
+
+from adaptlab import results
+from adaptlab.code_version import code_version
+from adaptlab.halving import rung_steps
+from adaptlab.spec import ResolvedSpec
+from adaptlab.study import StudySpec
+from adaptlab_services.leases import Claim, DatabaseLedger
+
+ITEMS = 400
+MAP = Path("attention/0-adapted.npy")
+OWN_TASK = {"name": "sort_ascending", "length": 3, "alphabet": 4, "few_distinct": True}
+"""What the small base model of the tests was pretrained on."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a job is said to have measured, the same for every seed but for `shift`.
+
+    The first `right` test items are right, and as many more as the seed's number times `shift`.
+    `loss` is the training loss at the end of every trial and `half` that at half of the steps.
+    """
+
+    right: int = 0
+    shift: int = 0
+    loss: float = 0.1
+    half: float | None = None
+    validation: float = 0.0
+    deviation: float | None = None
+    code_version: str = code_version()
+    own_task: tuple[int, int] | None = None
+    fails: bool = False
+
+
+def run_all(sessions: sessionmaker[Session], run_of: Callable[[ResolvedSpec], Run]) -> None:
+    """Claim every job that there is and end it as `run_of` says."""
+    ledger = a_ledger(sessions)
+    worker = ledger.register_worker("laptop", 4711, ["cpu"])
+    while (claim := ledger.claim(worker, ["cpu"])) is not None:
+        run = run_of(claim.resolved_spec)
+        if run.fails:
+            ledger.fail(claim, "diverged", "The loss is not finite", retry=False)
+        else:
+            write_run(ledger, claim, run)
+            ledger.finish(claim)
+
+
+def write_run(ledger: DatabaseLedger, claim: Claim, run: Run) -> None:
+    """Record what a run that came to its end would."""
+    ledger.record(claim, [*_events(claim.resolved_spec, run)])
+    if run.deviation is not None:
+        captured = an_attention_map(
+            # The second layer is free to move, and nobody must look there.
+            summaries=(
+                a_summary(relative_deviation=run.deviation),
+                a_summary(layer=1, relative_deviation=0.9),
+            )
+        )
+        sha256 = ledger.put_artifact(claim, [b"a map"]).sha256
+        event = results.AttentionCaptured(attention=captured, path=MAP)
+        ledger.record(claim, [event], {MAP: sha256})
+
+
+def _events(spec: ResolvedSpec, run: Run) -> Iterator[results.Event]:
+    environment = an_environment(code_version=run.code_version)
+    replicates = tuple(_replicates(spec, run))
+    yield results.Started(environment=environment, replicates=len(replicates))
+    yield results.Metrics(points=tuple(_points(spec, run, replicates)))
+    yield results.ReplicatesDecided(replicates=replicates)
+    if spec.task is None:
+        return
+    for one in replicates:
+        right = run.right + run.shift * one.seed
+        if one.selected:
+            yield _evaluated(one, spec.task, right)
+            yield _evaluated(one, spec.task, 7, attached=False)
+            if run.own_task:
+                yield _evaluated(one, OWN_TASK, run.own_task[0], attached=False)
+                yield _evaluated(one, OWN_TASK, run.own_task[1])
+
+
+def _replicates(spec: ResolvedSpec, run: Run) -> Iterator[results.ReplicateResult]:
+    """The last trial of every seed is chosen, and is five points better on validation.
+
+    With halving, no other goes on after the first rung.
+    """
+    trials = spec.training.trials
+    ends = (*rung_steps(spec.training.steps, spec.training.halving), spec.training.steps)
+    for place, seed in enumerate(spec.seeds):
+        for number, trial in enumerate(trials):
+            is_last = number == len(trials) - 1
+            yield a_replicate(
+                place * len(trials) + number,
+                seed=seed,
+                trial=number,
+                learning_rate=trial.learning_rate,
+                weight_decay=trial.weight_decay,
+                selected=is_last,
+                final_loss=run.loss,
+                validation_accuracy=run.validation + 0.05 * is_last if len(trials) > 1 else None,
+                steps=ends[-1 if is_last else 0],
+                status="completed" if is_last or len(ends) == 1 else "eliminated",
+            )
+
+
+def _points(
+    spec: ResolvedSpec, run: Run, replicates: tuple[results.ReplicateResult, ...]
+) -> Iterator[results.MetricPoint]:
+    half = spec.training.steps // 2
+    values = {1: 9.0, half: run.loss if run.half is None else run.half, half + 1: run.loss}
+    for one in replicates:
+        for step, value in values.items():
+            yield results.MetricPoint(
+                replicate=one.replicate, name="train_loss", step=step, value=value
+            )
+
+
+def _evaluated(
+    one: results.ReplicateResult, task: Mapping[str, object], right: int, *, attached: bool = True
+) -> results.Evaluated:
+    return results.Evaluated(
+        evaluation=results.Evaluation(
+            replicate=one.replicate,
+            seed=one.seed,
+            task=dict(task),
+            split="test",
+            attached=attached,
+            correct=right,
+            total=ITEMS,
+            outcomes=np.packbits(np.arange(ITEMS) < right).tobytes().hex(),
+        )
+    )
+
+
+def a_measured_study(**changes: Any) -> dict[str, Any]:
+    """The JSON of a study of which every method has three trials, three seeds and `ITEMS` items."""
+    return a_study_document(
+        **{
+            "seeds": 3,
+            "tuning": {"trials": 3},
+            "evaluation": {"samples": ITEMS},
+            "training": {"steps": 20, "batch_size": 4},
+        }
+        | changes
+    )
+
+
+def a_measured_job(**changes: Any) -> dict[str, Any]:
+    """The JSON of a job like those of the study."""
+    return an_adapt_document(
+        **{
+            "seeds": 3,
+            "tuning": {"trials": 3},
+            "evaluation": {"samples": ITEMS},
+            "training": {"steps": 20, "batch_size": 4},
+        }
+        | changes
+    )
+
+
+def as_known(spec: ResolvedSpec) -> Run:
+    """The base does nothing, full fine-tuning all, LoRA all at 64 and most at 32, prefixes fail.
+
+    Chance is a loss of ln 4 = 1.39 nats. A prefix trains to 1.3, and its attention is pinned.
+    """
+    name = str((spec.method or {}).get("name"))
+    runs = {
+        "frozen": Run(right=0),
+        "full_finetuning": Run(right=400, loss=0.01, validation=0.9, own_task=(380, 20)),
+        "lora": Run(right=300 if spec.budget.trainable_parameters == 32 else 400, validation=0.7),
+        "prefix_tuning": Run(right=4, loss=1.3, deviation=1e-13, own_task=(380, 340)),
+        "attention_bias": Run(right=8, loss=1.2, deviation=1e-13),
+    }
+    return runs.get(name, Run(right=200, validation=0.4))
+
+
+def a_measured_study_spec(**changes: Any) -> StudySpec:
+    """The study of `a_measured_study`."""
+    return StudySpec.model_validate(a_measured_study(**changes))

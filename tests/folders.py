@@ -1,0 +1,69 @@
+"""Model folders made on the spot, without torch: a tiny Llama as `save_pretrained` lays it out."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import load_file, save_file
+
+WEIGHTS = "model.safetensors"
+QUERY = "model.layers.0.self_attn.q_proj.weight"
+CONFIG: dict[str, object] = {
+    "architectures": ["LlamaForCausalLM"],
+    "vocab_size": 12,
+    "hidden_size": 8,
+    "intermediate_size": 10,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "max_position_embeddings": 32,
+    "rms_norm_eps": 1e-6,
+    "hidden_act": "silu",
+    "tie_word_embeddings": False,
+}
+PARAMETERS = 2 * 12 * 8 + 8 + 2 * (2 * 8 + 2 * 8 * 8 + 2 * 4 * 8 + 3 * 10 * 8)
+"""Embedding and head, last norm; of each layer norms, q and o, k and v, the MLP."""
+
+
+def a_model_folder(folder: Path, *, seed: int = 1) -> Path:
+    """A whole model of random weights; `folder` is made."""
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps(CONFIG))
+    generator = np.random.default_rng(seed)
+    save_file(
+        {
+            name: (0.3 * generator.normal(size=shape)).astype(np.float32)
+            for name, shape in _shapes().items()
+        },
+        folder / WEIGHTS,
+    )
+    return folder
+
+
+def with_weights(folder: Path, **changed: NDArray[np.float32] | None) -> None:
+    """Replace or add tensors of a folder; None takes one away."""
+    tensors = load_file(folder / WEIGHTS) | changed
+    save_file({name: t for name, t in tensors.items() if t is not None}, folder / WEIGHTS)
+
+
+def _shapes() -> dict[str, tuple[int, ...]]:
+    shapes: dict[str, tuple[int, ...]] = {
+        "model.embed_tokens.weight": (12, 8),
+        "model.norm.weight": (8,),
+        "lm_head.weight": (12, 8),
+    }
+    for layer in range(2):
+        parts: dict[str, tuple[int, ...]] = {
+            "input_layernorm": (8,),
+            "post_attention_layernorm": (8,),
+            "self_attn.q_proj": (8, 8),
+            "self_attn.k_proj": (4, 8),
+            "self_attn.v_proj": (4, 8),
+            "self_attn.o_proj": (8, 8),
+            "mlp.gate_proj": (10, 8),
+            "mlp.up_proj": (10, 8),
+            "mlp.down_proj": (8, 10),
+        }
+        shapes |= {f"model.layers.{layer}.{part}.weight": size for part, size in parts.items()}
+    return shapes

@@ -1,0 +1,469 @@
+"""Comparisons of rows that were made up: verdicts, warnings, causes, and what is missing."""
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import event
+from sqlalchemy.orm import Session, sessionmaker
+from tests.comparing import (
+    ITEMS,
+    Run,
+    a_measured_job,
+    a_measured_study_spec,
+    as_known,
+    run_all,
+    write_run,
+)
+from tests.making import (
+    BASE,
+    a_base_model,
+    a_claim,
+    a_ledger,
+    a_pretrain_document,
+    a_principal,
+    an_adapt_spec,
+)
+
+from adaptlab.errors import InvalidSpec
+from adaptlab.spec import ResolvedSpec
+from adaptlab.study import StudyExtension
+from adaptlab_services import comparisons, jobs, studies
+from adaptlab_services.comparison_views import JobComparison, StudyComparison, TableComparison
+from adaptlab_services.comparisons import Strictness
+from adaptlab_services.errors import NotFound
+from adaptlab_services.studies import Rules
+from adaptlab_services.tokens import Principal
+
+Sessions = sessionmaker[Session]
+AS_ALWAYS = Strictness()
+METHODS = ("frozen", "full_finetuning", "prefix_tuning", "lora")
+
+
+@pytest.fixture
+def ada(sessions: Sessions) -> Principal:
+    """Somebody who studies a base model of two replicates."""
+    with sessions.begin() as session:
+        a_base_model(session)
+        return a_principal(session)
+
+
+def create(sessions: Sessions, who: Principal, **changes: object) -> None:
+    spec = a_measured_study_spec(**changes)
+    with sessions.begin() as session:
+        studies.create(session, who, spec, Rules())
+
+
+def extend(sessions: Sessions, who: Principal, **added: object) -> None:
+    with sessions.begin() as session:
+        studies.extend(session, who, "small", StudyExtension.model_validate(added), Rules())
+
+
+def submit(sessions: Sessions, who: Principal, **changes: object) -> UUID:
+    spec = an_adapt_spec(**a_measured_job(**changes))
+    with sessions.begin() as session:
+        return jobs.create(session, who, spec).job.id
+
+
+def compared(sessions: Sessions, strictness: Strictness = AS_ALWAYS) -> StudyComparison:
+    with sessions.begin() as session:
+        return comparisons.of_study(session, "small", strictness)
+
+
+def compared_jobs(sessions: Sessions, *job_ids: UUID) -> JobComparison:
+    with sessions.begin() as session:
+        return comparisons.of_jobs(session, job_ids)
+
+
+def only_table(found: JobComparison) -> TableComparison:
+    (table,) = found.tables
+    return table
+
+
+def kinds(found: JobComparison) -> list[str]:
+    return [warning.kind for warning in found.warnings]
+
+
+def failing(method: str) -> Callable[[ResolvedSpec], Run]:
+    def run(spec: ResolvedSpec) -> Run:
+        return Run(fails=True) if (spec.method or {}).get("name") == method else as_known(spec)
+
+    return run
+
+
+def test_scores_ranks_and_verdicts(sessions: Sessions, ada: Principal) -> None:
+    create(sessions, ada)
+    run_all(sessions, as_known)
+    found = compared(sessions)
+    table = only_table(found)
+    assert (found.study.name, found.study.terminal, found.warnings) == ("small", True, ())
+    assert (table.base_model, table.task) == (BASE, "sort_descending(length=3, alphabet=4)")
+    assert table.comparison is not None
+    small, large = table.comparison.cells
+    assert (small.budget, large.budget) == (32, 64)
+    assert [(row.label, row.score.mean, row.parameters) for row in small.rows] == [
+        ("frozen", 0.0, 0),
+        ("full_finetuning", 1.0, 1024),
+        ("prefix_tuning at 32", 4 / ITEMS, 32),
+        ("lora at 32", 300 / ITEMS, 32),
+    ]
+    assert {row.score.seeds for cell in table.comparison.cells for row in cell.rows} == {3}
+    # All seeds agree, so that only items are uncertain, and 100 or more of 400 decide any pair.
+    assert [(row.rank.low, row.rank.high) for row in small.rows[1::2]] == [(1, 1), (2, 2)]
+    assert small.best == ("full_finetuning",)
+    assert large.best == ("full_finetuning", "lora at 64")
+    told = {(v.pair.first, v.pair.second): v for v in (*small.verdicts, *large.verdicts)}
+    behind = told["full_finetuning", "lora at 32"]
+    assert (behind.finding, behind.pair.difference) == ("better", 0.25)
+    alike = told["full_finetuning", "lora at 64"]
+    assert (alike.finding, alike.reason) == ("cannot_be_told_apart", "within_margin")
+    assert (told["prefix_tuning at 32", "lora at 32"].finding, behind.margin) == ("worse", 0.01)
+    # One pair of references, two of them with four rows, and two methods at each of two budgets.
+    assert table.comparison.comparisons == 1 + 8 + 2 == behind.comparisons
+    assert [curve.method for curve in table.comparison.curves] == ["prefix_tuning", "lora"]
+    cheapest = table.comparison.cheapest
+    assert cheapest is not None
+    assert cheapest.shown is not None
+    assert (cheapest.reference, cheapest.shown.method, cheapest.shown.parameters) == (
+        "full_finetuning", "lora", 64,
+    )  # fmt: skip
+
+
+def test_level_and_margin_are_as_asked(sessions: Sessions, ada: Principal) -> None:
+    create(sessions, ada, budgets=[64])
+    run_all(sessions, as_known)
+    found = compared(sessions, Strictness(level=0.8, margin=0.3))
+    comparison = only_table(found).comparison
+    assert comparison is not None
+    assert (found.level, comparison.level) == (0.8, 0.8)
+    assert (found.margin, comparison.margin) == (0.3, 0.3)
+
+
+def test_the_effort_and_the_sweep_are_shown(sessions: Sessions, ada: Principal) -> None:
+    create(sessions, ada)
+    run_all(sessions, as_known)
+    methods = {one.label: one for one in only_table(compared(sessions)).methods}
+    assert list(methods) == [
+        "frozen",
+        "full_finetuning",
+        "prefix_tuning at 32",
+        "prefix_tuning at 64",
+        "lora at 32",
+        "lora at 64",
+    ]
+    lora = methods["lora at 32"]
+    assert (lora.trials, lora.steps, lora.seeds, lora.role) == (3, 20, (0, 1, 2), "method")
+    assert [(one.seeds, one.chosen, one.validation_accuracy) for one in lora.sweep] == [
+        (3, 0, pytest.approx(0.7)),
+        (3, 0, pytest.approx(0.7)),
+        (3, 3, pytest.approx(0.75)),
+    ]
+    assert lora.sweep[0].learning_rate < lora.sweep[2].learning_rate
+    frozen = methods["frozen"]
+    assert (frozen.role, frozen.trials, frozen.sweep[0].validation_accuracy) == (
+        "reference", 1, None,
+    )  # fmt: skip
+
+
+def test_a_pinned_prefix_does_not_reach_the_task(sessions: Sessions, ada: Principal) -> None:
+    # An attention bias has 8 + 5 parameters here, a prefix of one 8.
+    create(sessions, ada, methods=[*METHODS, "attention_bias"])
+    run_all(sessions, as_known)
+    table = only_table(compared(sessions))
+    found = {one.label: one.diagnosis for one in table.diagnoses}
+    prefix = found["prefix_tuning at 64"]
+    assert prefix.cause == "reach"
+    for number in ("1.0% of the test items", "1.30 nats", "1.0e-13", "2.0% of the test items"):
+        assert number in prefix.text
+    assert prefix.missing == ()
+    # The same training at both budgets is one row; nothing relaxes what is the relaxation.
+    assert [one.label for one in table.methods if one.method == "attention_bias"] == [
+        "attention_bias"
+    ]
+    assert found["attention_bias"].missing[0].startswith("attention_bias")
+    assert "attention_bias has 2.0%" in prefix.text
+    # LoRA at 64 is as good as any; at 32 it has learned the task, though not as well.
+    assert (found["lora at 32"].cause, "lora at 64" in found) == ("none", False)
+    assert "frozen" not in found
+    assert "full_finetuning" not in found
+
+
+@pytest.mark.parametrize(
+    ("run", "cause", "because"),
+    [
+        (Run(right=4, loss=1.3), "undecided", "captured attention"),
+        (Run(right=4, loss=1.3, deviation=0.2), "undecided", "did move"),
+        (Run(right=4, loss=0.8, half=1.3, deviation=0.0), "undecided", "still falling"),
+        (Run(right=4, loss=0.02, deviation=0.0), "generalisation", "train to a loss"),
+        (Run(right=4, loss=1.3, validation=0.9, deviation=0.0), "optimisation", "succeed"),
+    ],
+)
+def test_every_piece_of_evidence_counts(
+    sessions: Sessions, ada: Principal, run: Run, cause: str, because: str
+) -> None:
+    create(sessions, ada, budgets=[64])
+
+    def known(spec: ResolvedSpec) -> Run:
+        return run if (spec.method or {}).get("name") == "prefix_tuning" else as_known(spec)
+
+    run_all(sessions, known)
+    (found,) = only_table(compared(sessions)).diagnoses
+    assert (found.diagnosis.cause, because in found.diagnosis.text) == (cause, True)
+
+
+def test_what_adapting_forgot_is_beside_the_scores(sessions: Sessions, ada: Principal) -> None:
+    create(sessions, ada, budgets=[64])
+    run_all(sessions, as_known)
+    found = {one.label: one.changes for one in only_table(compared(sessions)).forgetting}
+    (full,) = found["full_finetuning"]
+    assert (full.task["name"], full.seeds) == ("sort_ascending", 3)
+    assert (full.before.mean, full.after.mean) == (pytest.approx(0.95), pytest.approx(0.05))
+    assert found["prefix_tuning at 64"][0].mean == pytest.approx(-0.1)
+    assert "lora at 64" not in found
+
+
+def test_a_failed_job_is_missing_with_its_reason(sessions: Sessions, ada: Principal) -> None:
+    create(sessions, ada, budgets=[16, 64])
+    run_all(sessions, failing("prefix_tuning"))
+    found = compared(sessions)
+    table = only_table(found)
+    assert [(m.method, m.budget, m.state, m.reason, m.seeds) for m in table.missing] == [
+        ("prefix_tuning", 16, "failed", "diverged", (0, 1, 2)),
+        ("prefix_tuning", 64, "failed", "diverged", (0, 1, 2)),
+        ("lora", 16, "skipped", "infeasible_budget", ()),
+    ]
+    assert "The loss is not finite" in table.missing[0].text
+    assert "left out" in table.missing[2].text
+    assert table.comparison is not None
+    rows = {row.label for cell in table.comparison.cells for row in cell.rows}
+    assert rows == {"frozen", "full_finetuning", "lora at 64"}
+    assert kinds(found) == ["missing"]
+    # Run again as somebody would: nothing is missing any more but what does not fit.
+    extend(sessions, ada)
+    run_all(sessions, as_known)
+    again = compared(sessions)
+    assert [m.state for m in only_table(again).missing] == ["skipped"]
+    assert again.warnings == ()
+
+
+def test_a_study_without_scores_is_tables_without_comparison(
+    sessions: Sessions, ada: Principal
+) -> None:
+    create(sessions, ada)
+    a_claim(a_ledger(sessions))
+    found = compared(sessions)
+    table = only_table(found)
+    assert (table.comparison, table.diagnoses, found.study.state) == (None, (), "running")
+    assert [m.state for m in table.missing] == ["running", *["queued"] * 5]
+    assert kinds(found) == ["missing"]
+
+
+def test_an_unfinished_attempt_has_no_scores(sessions: Sessions, ada: Principal) -> None:
+    """Some evaluations are written before the last; the row waits for all of them."""
+    create(sessions, ada, methods=["lora"], budgets=[32, 64])
+    run_all(sessions, as_known)
+    extend(sessions, ada, methods=["ia3"])
+    ledger = a_ledger(sessions)
+    write_run(ledger, a_claim(ledger), Run(right=400))
+    table = only_table(compared(sessions))
+    assert table.comparison is not None
+    assert {row.method for cell in table.comparison.cells for row in cell.rows} == {"lora"}
+    assert [(m.method, m.state) for m in table.missing] == [("ia3", "running"), ("ia3", "skipped")]
+
+
+def test_the_attempt_that_succeeded_is_the_one_that_counts(
+    sessions: Sessions, ada: Principal
+) -> None:
+    create(sessions, ada, methods=["lora"], budgets=[64], seeds=1)
+    ledger = a_ledger(sessions)
+    lost = a_claim(ledger)
+    write_run(ledger, lost, Run(right=400, deviation=0.5, own_task=(400, 0)))
+    ledger.release(lost, "preempted")
+    run_all(sessions, lambda spec: Run(right=100, loss=1.3, own_task=(400, 200)))
+    table = only_table(compared(sessions))
+    assert table.comparison is not None
+    ((row,),) = (cell.rows for cell in table.comparison.cells)
+    assert row.score.mean == 0.25
+    assert [change.mean for change in table.forgetting[0].changes] == [-0.5]
+    sweep = table.methods[0].sweep
+    assert [(one.seeds, one.final_loss) for one in sweep] == [(1, pytest.approx(1.3))] * 3
+    extend(sessions, ada, methods=["full_finetuning"])
+    run_all(sessions, as_known)
+    (found,) = only_table(compared(sessions)).diagnoses
+    assert "captured attention" in found.diagnosis.missing[0]
+
+
+def test_later_seeds_join_their_row(sessions: Sessions, ada: Principal) -> None:
+    create(sessions, ada, methods=["lora"], budgets=[64])
+    run_all(sessions, lambda spec: Run(right=200, shift=10))
+    extend(sessions, ada, seeds=5)
+    table = only_table(compared(sessions))
+    assert [(m.method, m.seeds, m.state) for m in table.missing] == [("lora", (3, 4), "queued")]
+    run_all(sessions, lambda spec: Run(right=200, shift=10))
+    table = only_table(compared(sessions))
+    assert table.comparison is not None
+    ((row,),) = (cell.rows for cell in table.comparison.cells)
+    # Seeds 0 to 4 have 200, 210, … 240 items right.
+    assert (row.score.seeds, row.score.mean) == (5, pytest.approx(220 / ITEMS))
+    assert (table.missing, table.comparison.voided) == ((), False)
+    assert [len(one.jobs) for one in table.methods] == [2]
+    assert table.methods[0].sweep[0].seeds == 5
+
+
+def test_another_version_of_the_code_voids(sessions: Sessions, ada: Principal) -> None:
+    create(sessions, ada, methods=["lora"], budgets=[64])
+    run_all(sessions, as_known)
+    extend(sessions, ada, methods=["ia3"])
+    run_all(sessions, lambda spec: Run(right=200, code_version="0.2.0"))
+    found = compared(sessions)
+    comparison = only_table(found).comparison
+    assert comparison is not None
+    assert (comparison.voided, kinds(found)) == (True, ["not_comparable"])
+    assert "/environment/code_version" in found.warnings[0].text
+
+
+def test_tables_of_several_tasks_share_the_promise(sessions: Sessions, ada: Principal) -> None:
+    ascending = {"name": "sort_ascending", "length": 3, "alphabet": 4}
+    descending = ascending | {"name": "sort_descending"}
+    create(sessions, ada, tasks=[descending, ascending], methods=["lora", "frozen"])
+    run_all(sessions, as_known)
+    found = compared(sessions)
+    assert [table.task.partition("(")[0] for table in found.tables] == [
+        "sort_descending",
+        "sort_ascending",
+    ]
+    assert {t.comparison.false_better for t in found.tables if t.comparison} == {0.025}
+
+
+def test_unequal_effort_and_other_steps_are_warned_of(sessions: Sessions, ada: Principal) -> None:
+    one = submit(sessions, ada, method="lora", budget=64)
+    other = submit(sessions, ada, method="prefix_tuning", budget=64, tuning={"trials": 2})
+    longer = submit(sessions, ada, method="ia3", budget=64, training={"steps": 40, "batch_size": 4})
+    run_all(sessions, as_known)
+    effort = compared_jobs(sessions, one, other)
+    assert kinds(effort) == ["unequal_effort"]
+    assert "3 in lora at 64; 2 in prefix_tuning at 64" in effort.warnings[0].text
+    comparison = only_table(effort).comparison
+    assert comparison is not None
+    assert comparison.voided is False
+    steps = compared_jobs(sessions, one, longer)
+    comparison = only_table(steps).comparison
+    assert comparison is not None
+    assert (comparison.voided, kinds(steps)) == (True, ["not_comparable"])
+    assert "/training/steps" in steps.warnings[0].text
+
+
+def test_another_halving_is_unequal_effort_and_the_steps_of_all_are_told(
+    sessions: Sessions, ada: Principal
+) -> None:
+    whole = submit(sessions, ada, method="lora", budget=64)
+    halving = {"trials": 3, "halving": {"rungs": 1}}
+    halved = submit(sessions, ada, method="prefix_tuning", budget=64, tuning=halving)
+    run_all(sessions, as_known)
+    found = compared_jobs(sessions, whole, halved)
+    assert kinds(found) == ["unequal_effort"]
+    assert "/training/halving" in found.warnings[0].text
+    lora, prefix = only_table(found).methods
+    # three seeds of 20 steps: with three trials, or with two that end at half
+    assert (lora.trained_steps, prefix.trained_steps) == (3 * 60, 3 * 40)
+    assert [one.eliminated for one in lora.sweep] == [0, 0, 0]
+    assert [one.eliminated for one in prefix.sweep] == [3, 3, 0]
+
+
+def test_jobs_of_no_study_are_compared(sessions: Sessions, ada: Principal) -> None:
+    full = submit(sessions, ada, method="full_finetuning", budget={})
+    early = submit(sessions, ada, method="lora", budget=64)
+    late = submit(sessions, ada, method="lora", budget=64, seeds=[3, 4])
+    wide = submit(sessions, ada, method={"name": "lora", "alpha": 4}, budget=64)
+    run_all(sessions, as_known)
+    found = compared_jobs(sessions, full, early, late, wide, early)
+    table = only_table(found)
+    assert (table.base_model, table.task) == (BASE, "sort_descending")
+    # Two jobs that differ in their seeds alone are one row, another alpha is another.
+    labels = [(one.label, len(one.jobs)) for one in table.methods]
+    assert labels[0] == ("full_finetuning", 1)
+    assert sorted(count for _, count in labels) == [1, 1, 2]
+    assert "alpha = 4" in labels[2][0]
+    assert table.comparison is not None
+    assert table.comparison.cheapest is not None
+    assert len(table.comparison.cells[0].rows) == 3
+
+
+def test_other_tasks_are_tables_and_other_bases_are_void(
+    sessions: Sessions, ada: Principal
+) -> None:
+    with sessions.begin() as session:
+        a_base_model(session, "other", contents=[b"weights"])
+    ascending = {"name": "sort_ascending", "length": 3, "alphabet": 4}
+    one = submit(sessions, ada, method="lora", budget=64)
+    two = submit(
+        sessions, ada, method="lora", budget=64, base_model="other", base_replicates=[0] * 3
+    )
+    three = submit(sessions, ada, method="lora", budget=64, task=ascending)
+    run_all(sessions, as_known)
+    found = compared_jobs(sessions, one, two, three)
+    first, second = found.tables
+    assert (first.task, second.task) == ("sort_descending", "sort_ascending")
+    assert [m.label for m in first.methods] == [f"lora on {BASE} at 64", "lora on other at 64"]
+    assert first.comparison is not None
+    assert first.comparison.voided is True
+
+
+def test_what_cannot_be_compared_is_refused(sessions: Sessions, ada: Principal) -> None:
+    with sessions.begin() as session:
+        base = a_base_model(session, "third")
+    with pytest.raises(InvalidSpec, match="makes a base model"):
+        compared_jobs(sessions, base)
+    with pytest.raises(NotFound):
+        compared_jobs(sessions, uuid4())
+    with pytest.raises(NotFound):
+        compared(sessions)
+
+
+def test_a_base_model_that_failed_leaves_tables_of_missing_scores(
+    sessions: Sessions, ada: Principal
+) -> None:
+    create(sessions, ada, base_models=[a_pretrain_document(name="fresh", seeds=1)])
+    run_all(sessions, lambda spec: Run(fails=True))
+    table = only_table(compared(sessions))
+    assert table.comparison is None
+    assert {m.reason for m in table.missing} == {"base_model_failed"}
+
+
+def test_a_method_of_fixed_size_stands_where_it_fits(sessions: Sessions, ada: Principal) -> None:
+    # IA3 has 48 parameters here.
+    create(sessions, ada, methods=["ia3", "prefix_tuning"], budgets=[32, 64, 96])
+    run_all(sessions, as_known)
+    comparison = only_table(compared(sessions)).comparison
+    assert comparison is not None
+    assert [[row.label for row in cell.rows] for cell in comparison.cells] == [
+        ["prefix_tuning at 32"],
+        ["prefix_tuning at 64", "ia3 at 64"],
+        ["prefix_tuning at 96", "ia3 at 96"],
+    ]
+
+
+@contextmanager
+def counted_statements(sessions: Sessions) -> Generator[list[str]]:
+    statements: list[str] = []
+
+    def note(*sent: str) -> None:
+        statements.append(sent[2])
+
+    engine = sessions.kw["bind"]
+    event.listen(engine, "before_cursor_execute", note)
+    yield statements
+    event.remove(engine, "before_cursor_execute", note)
+
+
+def test_more_jobs_are_not_more_statements(sessions: Sessions, ada: Principal) -> None:
+    create(sessions, ada, methods=["lora"], budgets=[64])
+    run_all(sessions, as_known)
+    with counted_statements(sessions) as few:
+        compared(sessions)
+    extend(sessions, ada, methods=["ia3", "prefix_tuning", "frozen"], budgets=[96, 128])
+    run_all(sessions, as_known)
+    with counted_statements(sessions) as many:
+        compared(sessions)
+    assert len(many) == len(few) <= 10

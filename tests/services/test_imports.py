@@ -1,0 +1,139 @@
+"""Imports as jobs: what is registered, who waits for them, and that bad ones leave nothing."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session, sessionmaker
+from tests.folders import PARAMETERS, QUERY, a_model_folder, with_weights
+from tests.making import a_claim, a_ledger, a_principal, an_adapt_document
+
+from adaptlab.errors import InvalidSpec
+from adaptlab.spec import AnySpec, JobSpec
+from adaptlab_db.tables import BaseModel, Job
+from adaptlab_services import base_models, job_scores, jobs
+from adaptlab_services.errors import Conflict
+from adaptlab_services.job_views import JobView
+from adaptlab_services.model_folders import ModelRoots
+
+Sessions = sessionmaker[Session]
+IMPORT = {"kind": "import", "name": "llama", "folder": "models/llama"}
+ADAPT = an_adapt_document(base_model="llama", method={"name": "lora", "rank": 1}, budget={})
+SPECS: TypeAdapter[AnySpec] = TypeAdapter(JobSpec)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return a_model_folder(tmp_path / "root" / "llama")
+
+
+@pytest.fixture
+def roots(folder: Path) -> ModelRoots:
+    return ModelRoots({"models": folder.parent})
+
+
+def create(sessions: Sessions, roots: ModelRoots, document: dict[str, Any]) -> JobView:
+    with sessions.begin() as session:
+        principal = a_principal(session)
+        return jobs.create(session, principal, SPECS.validate_python(document), roots=roots).job
+
+
+def state(sessions: Sessions, job: JobView) -> str:
+    with sessions.begin() as session:
+        return session.scalars(select(Job.state).where(Job.id == job.id)).one()
+
+
+def stored(sessions: Sessions) -> tuple[int, int]:
+    with sessions.begin() as session:
+        counts = [
+            session.scalars(select(func.count()).select_from(table)).one()
+            for table in (Job, BaseModel)
+        ]
+    return counts[0], counts[1]
+
+
+def test_an_import_makes_a_base_model_without_a_task(sessions: Sessions, roots: ModelRoots) -> None:
+    job = create(sessions, roots, IMPORT)
+    assert (job.kind, job.name, job.task, job.state) == ("import", "llama", None, "queued")
+    assert job.budget.trainable_parameters == PARAMETERS
+    assert (job.progress.step, job.progress.total) == (0, 0)
+    with sessions.begin() as session:
+        model = base_models.get(session, "llama")
+        assert (model.task, model.replicates, model.ready) == (None, 1, False)
+        assert model.parameters == PARAMETERS
+        assert job_scores.accuracies(session, [job.id]) == {}
+        assert [j.id for j in jobs.page(session, filter_text="kind = import").data] == [job.id]
+        assert [j.id for j in jobs.page(session, filter_text="task = null").data] == [job.id]
+
+
+def test_an_adaptation_waits_for_an_import_and_then_runs(
+    sessions: Sessions, roots: ModelRoots
+) -> None:
+    create(sessions, roots, IMPORT)
+    waiting = create(sessions, roots, ADAPT)
+    assert waiting.state == "waiting"
+    ledger = a_ledger(sessions)
+    claim = a_claim(ledger)
+    assert claim.resolved_spec.model_folder is not None
+    assert claim.resolved_spec.model_folder.folder == "models/llama"
+    assert ledger.finish(claim) == ("cpu",)
+    assert state(sessions, waiting) == "queued"
+
+
+def test_an_adaptation_fails_with_the_import_that_it_waits_for(
+    sessions: Sessions, roots: ModelRoots
+) -> None:
+    create(sessions, roots, IMPORT)
+    waiting = create(sessions, roots, ADAPT)
+    ledger = a_ledger(sessions)
+    ledger.fail(a_claim(ledger), "user_error", "not finite", retry=False)
+    assert state(sessions, waiting) == "failed"
+    again = create(sessions, roots, IMPORT)
+    assert again.state == "queued", "the name of a failed import can be used again"
+
+
+def test_an_inline_import_is_made_once(sessions: Sessions, roots: ModelRoots) -> None:
+    first = create(sessions, roots, {**ADAPT, "base_model": IMPORT})
+    second = create(sessions, roots, {**ADAPT, "base_model": {**IMPORT, "name": "other"}})
+    assert (first.state, first.base_model) == ("waiting", "llama")
+    assert (second.state, second.base_model) == ("waiting", "llama")
+    assert stored(sessions) == (3, 1)
+
+
+def test_another_model_at_the_same_place_is_another_base_model(
+    sessions: Sessions, roots: ModelRoots, folder: Path
+) -> None:
+    create(sessions, roots, {**ADAPT, "base_model": IMPORT})
+    folder.rename(folder.with_name("old"))
+    a_model_folder(folder, seed=5)
+    with pytest.raises(Conflict, match="'llama' exists already"):
+        create(sessions, roots, {**ADAPT, "base_model": IMPORT})
+    other = {**IMPORT, "name": "other"}
+    assert create(sessions, roots, {**ADAPT, "base_model": other}).base_model == "other"
+
+
+@pytest.mark.parametrize("inline", [False, True])
+def test_a_bad_folder_leaves_nothing_behind(
+    sessions: Sessions, roots: ModelRoots, folder: Path, *, inline: bool
+) -> None:
+    with_weights(folder, **{QUERY: None})
+    document = {**ADAPT, "base_model": IMPORT} if inline else IMPORT
+    with pytest.raises(InvalidSpec, match="lacks the tensors") as caught:
+        create(sessions, roots, document)
+    assert [p.pointer for p in caught.value.problems] == ["/base_model/folder"[11 * (not inline) :]]
+    assert stored(sessions) == (0, 0)
+
+
+def test_a_preview_of_an_import_stores_nothing(sessions: Sessions, roots: ModelRoots) -> None:
+    with sessions.begin() as session:
+        for document in (IMPORT, {**ADAPT, "base_model": IMPORT}):
+            preview = jobs.preview(session, SPECS.validate_python(document), roots=roots)
+            assert preview.resolved_spec.family["name"] == "llama"
+    assert stored(sessions) == (0, 0)
+
+
+def test_without_roots_nothing_is_imported(sessions: Sessions) -> None:
+    with pytest.raises(InvalidSpec, match="ADAPTLAB_MODEL_ROOTS"):
+        create(sessions, ModelRoots({}), IMPORT)
