@@ -99,7 +99,7 @@ def await_all(
 def table(client: Client, jobs: Mapping[str, Job]) -> Iterator[Row]:
     """Accuracies with their intervals over seeds, and the largest change of attention."""
     for label, job in jobs.items():
-        evaluations = client.jobs.evaluations(job.id)
+        evaluations = client.jobs.evaluations(job.id, attached=True)
         scores = {
             task: seed_interval(
                 [e.correct for e in evaluations if e.task_name == task],

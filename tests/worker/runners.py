@@ -1,7 +1,7 @@
 """Stand-ins for the engine: quick, without torch, and told by files what to do.
 
 The folder RUNNER_CONTROL holds the files: a run writes what it reached there and waits for what a
-test puts there.
+test puts there. What they are given besides is for the engine only.
 """
 
 import hashlib
@@ -49,6 +49,7 @@ def complete(
     scratch: Path,
     observer: Observer,
     resume: Path | None = None,
+    **_: object,
 ) -> None:
     """A run that reports everything that the engine reports."""
     _start(spec, observer)
@@ -63,6 +64,7 @@ def held(
     scratch: Path,
     observer: Observer,
     resume: Path | None = None,
+    **_: object,
 ) -> None:
     """Writes its first step and then waits for `go`."""
     _start(spec, observer)
@@ -77,6 +79,7 @@ def stubborn(
     scratch: Path,
     observer: Observer,
     resume: Path | None = None,
+    **_: object,
 ) -> None:
     """Does not listen to a stop, and has a child that would outlive it."""
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
@@ -92,6 +95,7 @@ def killed_once(
     scratch: Path,
     observer: Observer,
     resume: Path | None = None,
+    **_: object,
 ) -> None:
     """Is killed at its first step, the first time."""
     _start(spec, observer)
@@ -107,6 +111,7 @@ def killed(
     scratch: Path,
     observer: Observer,
     resume: Path | None = None,
+    **_: object,
 ) -> None:
     """Is killed every time."""
     _start(spec, observer)
@@ -119,6 +124,7 @@ def broken(
     scratch: Path,
     observer: Observer,
     resume: Path | None = None,
+    **_: object,
 ) -> None:
     """Fails for no reason of the user's."""
     raise RuntimeError("a bug at heart")
@@ -130,6 +136,7 @@ def invalid(
     scratch: Path,
     observer: Observer,
     resume: Path | None = None,
+    **_: object,
 ) -> None:
     """Finds the user's fault late."""
     raise InvalidSpec(Problem(pointer="/task", code="wrong", detail="not like this"))
@@ -141,6 +148,7 @@ def diverging(
     scratch: Path,
     observer: Observer,
     resume: Path | None = None,
+    **_: object,
 ) -> None:
     """Keeps its curve and gives up."""
     _start(spec, observer)
@@ -154,6 +162,7 @@ def hungry(
     scratch: Path,
     observer: Observer,
     resume: Path | None = None,
+    **_: object,
 ) -> None:
     """Cannot get memory, in the words that torch has for it on a CPU."""
     raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory")
@@ -165,6 +174,7 @@ def outside(
     scratch: Path,
     observer: Observer,
     resume: Path | None = None,
+    **_: object,
 ) -> None:
     """Claims that a file elsewhere is its checkpoint."""
     _start(spec, observer)
@@ -177,10 +187,26 @@ def environment(
     scratch: Path,
     observer: Observer,
     resume: Path | None = None,
+    **_: object,
 ) -> None:
     """Tells the names of its environment variables."""
     _note("environment", "\n".join(os.environ))
     complete(spec, bases, scratch, observer)
+
+
+def folder(
+    spec: ResolvedSpec,
+    bases: tuple[Path, ...],
+    scratch: Path,
+    observer: Observer,
+    resume: Path | None = None,
+    *,
+    folder: Path | None = None,
+    **_: object,
+) -> None:
+    """Tells which model folder it is given, and what it could know of the roots besides."""
+    _start(spec, observer)
+    _note("folder", f"{folder}\n{os.environ.get('ADAPTLAB_MODEL_ROOTS', '')}")
 
 
 def _start(spec: ResolvedSpec, observer: Observer) -> None:

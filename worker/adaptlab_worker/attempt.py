@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
+from adaptlab.errors import InvalidSpec
 from adaptlab.results import Progress
 from adaptlab_services.errors import LeaseLost, LedgerUnreachable
 from adaptlab_services.leases import Claim, Ledger
+from adaptlab_services.model_folders import NO_ROOTS, ModelRoots
 from adaptlab_worker.errors import TrainerGone
 from adaptlab_worker.heartbeat import Heartbeat
 from adaptlab_worker.protocol import Ended, Ready, RunRequest, StopRequest
@@ -48,6 +50,8 @@ class Attempt:
         save_seconds: between two saved states of the training.
         is_draining: whether the worker is shutting down.
         ring: wakes the workers that serve the queues in which the end of this job makes work.
+        roots: where model folders may lie.
+        memory_bytes: what the run may hold; None leaves it to what is free.
     """
 
     def __init__(
@@ -59,8 +63,12 @@ class Attempt:
         save_seconds: float,
         is_draining: Callable[[], bool],
         ring: Callable[[Sequence[str]], None],
+        roots: ModelRoots = NO_ROOTS,
+        memory_bytes: int | None = None,
     ) -> None:
         self._ledger = ledger
+        self._roots = roots
+        self._memory_bytes = memory_bytes
         self._claim = claim
         self._name = f"{claim.job_id}-{claim.attempt}"
         self._save_seconds = save_seconds
@@ -98,12 +106,16 @@ class Attempt:
                     bases=bases,
                     scratch=scratch,
                     resume=self._fetch_state(scratch),
+                    folder=self._locate_folder(),
                     save_seconds=self._save_seconds,
+                    memory_bytes=self._memory_bytes,
                 )
             )
             return self._follow(trainer, recorder)
         except _MustStop:
             return STOPPED
+        except InvalidSpec as error:
+            return _misplaced(error)
         except TrainerGone as gone:
             return self._gone(gone)
         except Exception as error:
@@ -128,6 +140,11 @@ class Attempt:
         with file.open("wb") as target:
             target.writelines(self._fetch(self._claim.resume.sha256))
         return file
+
+    def _locate_folder(self) -> Path | None:
+        """The model folder of an import; raises `InvalidSpec` where this worker has no such."""
+        found = self._claim.resolved_spec.model_folder
+        return None if found is None else self._roots.locate(found.folder)
 
     def _fetch(self, sha256: str) -> Iterator[bytes]:
         for chunk in self._ledger.fetch_artifact(sha256):
@@ -234,6 +251,12 @@ class Attempt:
             error = f"The job ran for more than its max_seconds of {claim.max_seconds}; raise it."
             return ledger.fail(claim, "timeout", error, retry=False)
         return ledger.fail(claim, "system_error", "The run stopped unasked.", retry=True)
+
+
+def _misplaced(error: InvalidSpec) -> Ended:
+    """The model folder that the server saw is not to be had by this worker."""
+    told = f"The worker cannot reach the model folder. {error.problems[0].detail}"
+    return Ended(outcome="failed", reason="system_error", error=told)
 
 
 def _failed(error: str) -> Ended:

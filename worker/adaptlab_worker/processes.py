@@ -19,6 +19,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from adaptlab_db.session import session_factory
 from adaptlab_services.doorbell import ring
 from adaptlab_services.leases import DatabaseLedger
+from adaptlab_services.model_folders import ModelRoots
 from adaptlab_services.settings import Settings
 from adaptlab_worker.app import (
     MAINTENANCE_QUEUE,
@@ -83,6 +84,8 @@ def _launcher(
         heartbeat_seconds=settings.heartbeat_seconds,
         save_seconds=settings.save_seconds,
         poll_seconds=settings.poll_seconds,
+        roots=ModelRoots(settings.model_roots),
+        memory_bytes=settings.memory_bytes,
         trainer=TrainerOptions(threads=threads, runner=runner),
     )
     ledger = DatabaseLedger(sessions, settings.lease_seconds)

@@ -23,7 +23,8 @@ class RunRequest(Value):
     """Carry out one attempt.
 
     `bases` are the base model's replicates, in order; `resume` is the saved state to go on from,
-    `save_seconds` the time between two saved states.
+    `save_seconds` the time between two saved states. `folder` is where an import finds its model.
+    `memory_bytes` is what the run may hold; None leaves it to what is free.
     """
 
     request: Literal["run"] = "run"
@@ -32,7 +33,9 @@ class RunRequest(Value):
     bases: tuple[Path, ...]
     scratch: Path
     resume: Path | None = None
+    folder: Path | None = None
     save_seconds: float = 30.0
+    memory_bytes: int | None = None
 
 
 class StopRequest(Value):

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from adaptlab_services.errors import LedgerUnreachable
 from adaptlab_services.leases import Claim, Ledger
+from adaptlab_services.model_folders import NO_ROOTS, ModelRoots
 from adaptlab_worker.attempt import Attempt
 from adaptlab_worker.errors import TrainerGone
 from adaptlab_worker.scratch import AssetCache, Scratch
@@ -26,6 +27,8 @@ class SlotOptions:
         heartbeat_seconds: between two renewals of a lease.
         save_seconds: between two saved states of a training.
         poll_seconds: between two looks for work when nobody rings.
+        roots: where model folders may lie.
+        memory_bytes: what one run may hold; None leaves it to what is free.
         trainer: how trainers are started.
     """
 
@@ -33,6 +36,8 @@ class SlotOptions:
     heartbeat_seconds: float
     save_seconds: float
     poll_seconds: float
+    roots: ModelRoots = NO_ROOTS
+    memory_bytes: int | None = None
     trainer: TrainerOptions = field(default_factory=TrainerOptions)
 
 
@@ -137,6 +142,8 @@ class Slot:
             self._options.save_seconds,
             self._draining.is_set,
             self._ring,
+            self._options.roots,
+            self._options.memory_bytes,
         )
         is_reusable = False
         try:

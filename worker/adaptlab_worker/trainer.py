@@ -14,11 +14,19 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias, cast
 
-from adaptlab.errors import InvalidSpec, TrainingDiverged, TrainingStopped
+from adaptlab.engine.allocator import keep_freed_memory, return_freed_memory
+from adaptlab.errors import (
+    BadModelFolder,
+    InvalidSpec,
+    TrainingDiverged,
+    TrainingStopped,
+    is_out_of_memory,
+)
 from adaptlab.results import Event, Progress
 from adaptlab.spec import ResolvedSpec
 from adaptlab_worker.protocol import (
@@ -35,9 +43,6 @@ from adaptlab_worker.protocol import (
 from adaptlab_worker.warm_up import tiny_run
 
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
-OUT_OF_MEMORY_NAMES = frozenset({"OutOfMemoryError", "MemoryError"})
-OUT_OF_MEMORY_WORDS = ("can't allocate memory", "not enough memory", "out of memory")
-
 PROGRESS_SECONDS = 0.1
 
 
@@ -52,6 +57,9 @@ class Runner(Protocol):
         observer: "PipeObserver",
         *,
         resume: Path | None = None,
+        folder: Path | None = None,
+        clock: Callable[[], float] | None = None,
+        memory_bytes: int | None = None,
     ) -> None:
         """Report everything to the observer; return when done, raise when it cannot be done."""
         ...
@@ -159,11 +167,13 @@ def main(arguments: list[str]) -> None:
     inbox = Inbox(pipe)
     inbox.start()
     runner = load_runner(named[0] if named else ENGINE)
+    keep_freed_memory()
     if not named:
         warm_up(runner)
     pipe.send_bytes(frame_of(Ready()))
     while True:
         request = inbox.next_run()
+        return_freed_memory()
         pipe.send_bytes(frame_of(carry_out(runner, request, PipeObserver(pipe, inbox, request))))
 
 
@@ -196,7 +206,16 @@ def warm_up(runner: Runner) -> None:
 def carry_out(runner: Runner, request: RunRequest, observer: PipeObserver) -> Ended:
     """Carry out one run and say how it ended."""
     try:
-        runner(request.resolved, request.bases, request.scratch, observer, resume=request.resume)
+        runner(
+            request.resolved,
+            request.bases,
+            request.scratch,
+            observer,
+            resume=request.resume,
+            folder=request.folder,
+            clock=time.perf_counter,
+            memory_bytes=request.memory_bytes,
+        )
     except TrainingStopped:
         return Ended(outcome="stopped")
     except Exception as error:
@@ -208,7 +227,7 @@ def carry_out(runner: Runner, request: RunRequest, observer: PipeObserver) -> En
 def failure(error: Exception) -> Ended:
     """The reason that an exception stands for, and whether another attempt could help."""
     told = str(error) or type(error).__name__
-    if isinstance(error, InvalidSpec):
+    if isinstance(error, InvalidSpec | BadModelFolder):
         return Ended(outcome="failed", reason="user_error", error=told)
     if isinstance(error, TrainingDiverged):
         return Ended(outcome="failed", reason="diverged", error=told)
@@ -221,15 +240,6 @@ def failure(error: Exception) -> Ended:
         error=f"{type(error).__name__}: {error}",
         retry=True,
         healthy=False,
-    )
-
-
-def is_out_of_memory(error: Exception) -> bool:
-    """Whether torch or Python could not get memory; on the CPU torch says so in words only."""
-    names = {kind.__name__ for kind in type(error).__mro__}
-    return bool(names & OUT_OF_MEMORY_NAMES) or (
-        isinstance(error, RuntimeError)
-        and any(words in str(error).lower() for words in OUT_OF_MEMORY_WORDS)
     )
 
 

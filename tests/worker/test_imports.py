@@ -1,0 +1,84 @@
+"""Imports at the worker: where it finds the folder, and what becomes of a job when it cannot."""
+
+from collections.abc import Callable
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from pydantic import TypeAdapter
+from sqlalchemy.orm import Session, sessionmaker
+from tests.folders import WEIGHTS, a_model_folder
+from tests.making import a_principal
+from tests.worker.conftest import Control, Processes, Watched
+
+from adaptlab.spec import AnySpec, JobSpec
+from adaptlab_services import jobs
+from adaptlab_services.model_folders import ModelRoots
+
+SPECS: TypeAdapter[AnySpec] = TypeAdapter(JobSpec)
+IMPORT = {"kind": "import", "name": "llama", "folder": "models/llama"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return a_model_folder(tmp_path / "root" / "llama")
+
+
+@pytest.fixture
+def import_job(sessions: sessionmaker[Session], folder: Path) -> UUID:
+    """An import that waits for a worker."""
+    with sessions.begin() as session:
+        spec = SPECS.validate_python(IMPORT)
+        roots = ModelRoots({"models": folder.parent})
+        return jobs.create(session, a_principal(session), spec, roots=roots).job.id
+
+
+def _nothing(folder: Path) -> None:
+    """All stays as it was."""
+
+
+def _gone(folder: Path) -> None:
+    folder.rename(folder.with_name("moved"))
+
+
+def _linked_out(folder: Path) -> None:
+    outside = folder.parent.parent / WEIGHTS
+    (folder / WEIGHTS).rename(outside)
+    (folder / WEIGHTS).symlink_to(outside)
+
+
+@pytest.mark.parametrize(
+    ("change", "roots", "told"),
+    [
+        (_nothing, "", "no model root named 'models'; there are: (none)"),
+        (_nothing, "others=/srv", "no model root named 'models'; there are: others"),
+        (_gone, None, "no folder 'models/llama' that can be read"),
+        (_linked_out, None, f"'{WEIGHTS}' leads out of its model root"),
+    ],
+)
+def test_a_worker_that_cannot_reach_the_folder_fails_the_job_and_says_why(
+    processes: Processes,
+    watched: Watched,
+    folder: Path,
+    import_job: UUID,
+    change: Callable[[Path], None],
+    roots: str | None,
+    told: str,
+) -> None:
+    change(folder)
+    given = f"models={folder.parent}" if roots is None else roots
+    processes.worker(ADAPTLAB_MODEL_ROOTS=given)
+    job = watched.wait_for_state(import_job, "failed", "succeeded")
+    assert (job.state, job.reason, job.attempt) == ("failed", "system_error", 1)
+    assert told in (job.error or "")
+    assert str(folder.parent) not in (job.error or "")
+
+
+def test_the_trainer_is_given_the_folder_and_not_the_roots(
+    processes: Processes, control: Control, watched: Watched, folder: Path, import_job: UUID
+) -> None:
+    processes.worker("folder", ADAPTLAB_MODEL_ROOTS=f"models={folder.parent}")
+    watched.wait_for_state(import_job, "succeeded")
+    given, environment = control.read("folder").split("\n")
+    assert given == str(folder.resolve())
+    assert environment == ""
