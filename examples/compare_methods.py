@@ -40,7 +40,11 @@ def main(base_model: str, task: str, budget: int) -> None:
         scores = {}
         for name, job in jobs.items():
             if client.jobs.wait(job.id).succeeded:
-                found = client.jobs.evaluations(job.id)
+                found = [
+                    e
+                    for e in client.jobs.evaluations(job.id, attached=True)
+                    if e.task == job.resolved_spec["task"]
+                ]
                 scores[name] = seed_interval([e.correct for e in found], [e.total for e in found])
         for name, score in sorted(scores.items(), key=lambda entry: -entry[1].mean):
             used = jobs[name].budget

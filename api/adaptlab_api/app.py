@@ -24,10 +24,12 @@ from adaptlab_api.routes.base_models import base_models_router
 from adaptlab_api.routes.budgets import budgets_router
 from adaptlab_api.routes.catalogue import catalogue_router
 from adaptlab_api.routes.checkpoints import checkpoints_router
+from adaptlab_api.routes.comparisons import comparisons_router
 from adaptlab_api.routes.events import events_router
 from adaptlab_api.routes.jobs import jobs_router
 from adaptlab_api.routes.results import results_router
 from adaptlab_api.routes.server import description_router, health_router, server_router
+from adaptlab_api.routes.studies import studies_router
 from adaptlab_api.state import Resources
 from adaptlab_db.session import close, session_factory
 from adaptlab_services import events
@@ -88,6 +90,8 @@ def api_router() -> APIRouter:
         base_models_router(),
         catalogue_router(),
         budgets_router(),
+        studies_router(),
+        comparisons_router(),
         server_router(),
     ):
         api.include_router(router)

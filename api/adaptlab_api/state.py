@@ -6,6 +6,7 @@ from fastapi import FastAPI, Request
 from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab_api.feed import Feed
+from adaptlab_services.model_folders import ModelRoots
 from adaptlab_services.settings import Settings
 
 
@@ -16,6 +17,11 @@ class Resources:
     settings: Settings
     sessions: sessionmaker[Session]
     feed: Feed
+
+    @property
+    def model_roots(self) -> ModelRoots:
+        """Where model folders may lie."""
+        return ModelRoots(self.settings.model_roots)
 
 
 def resources_of(app: FastAPI) -> Resources:

@@ -14,17 +14,34 @@ if TYPE_CHECKING:
     from adaptlab_client.answers import BudgetAnswer as BudgetAnswer
     from adaptlab_client.answers import Checkpoint as Checkpoint
     from adaptlab_client.answers import Curve as Curve
+    from adaptlab_client.answers import Estimate as Estimate
     from adaptlab_client.answers import Evaluation as Evaluation
     from adaptlab_client.answers import HeadSummary as HeadSummary
     from adaptlab_client.answers import Job as Job
     from adaptlab_client.answers import JobEvent as JobEvent
     from adaptlab_client.answers import MethodEntry as MethodEntry
+    from adaptlab_client.answers import PlannedBase as PlannedBase
+    from adaptlab_client.answers import PlannedCell as PlannedCell
+    from adaptlab_client.answers import PlannedJob as PlannedJob
     from adaptlab_client.answers import PlugIn as PlugIn
     from adaptlab_client.answers import Preview as Preview
     from adaptlab_client.answers import Progress as Progress
     from adaptlab_client.answers import Replicate as Replicate
+    from adaptlab_client.answers import SkippedCell as SkippedCell
     from adaptlab_client.answers import Solved as Solved
+    from adaptlab_client.answers import Study as Study
+    from adaptlab_client.answers import StudyBase as StudyBase
+    from adaptlab_client.answers import StudyCell as StudyCell
+    from adaptlab_client.answers import StudyJob as StudyJob
+    from adaptlab_client.answers import StudyPreview as StudyPreview
+    from adaptlab_client.answers import Usage as Usage
     from adaptlab_client.client import Client as Client
+    from adaptlab_client.comparison_answers import Comparison as Comparison
+    from adaptlab_client.comparison_answers import Diagnosis as Diagnosis
+    from adaptlab_client.comparison_answers import JobComparison as JobComparison
+    from adaptlab_client.comparison_answers import StudyComparison as StudyComparison
+    from adaptlab_client.comparison_answers import TableComparison as TableComparison
+    from adaptlab_client.comparison_answers import Verdict as Verdict
     from adaptlab_client.connection import Retries as Retries
     from adaptlab_client.errors import ApiError as ApiError
     from adaptlab_client.errors import Conflict as Conflict
@@ -48,17 +65,24 @@ _HOMES = {
     "BudgetAnswer": "answers",
     "Checkpoint": "answers",
     "Client": "client",
+    "Comparison": "comparison_answers",
     "Conflict": "errors",
     "Curve": "answers",
+    "Diagnosis": "comparison_answers",
     "DigestMismatch": "errors",
+    "Estimate": "answers",
     "Evaluation": "answers",
     "HeadSummary": "answers",
     "InvalidRequest": "errors",
     "Job": "answers",
+    "JobComparison": "comparison_answers",
     "JobEvent": "answers",
     "MethodEntry": "answers",
     "NoServer": "errors",
     "NotFound": "errors",
+    "PlannedBase": "answers",
+    "PlannedCell": "answers",
+    "PlannedJob": "answers",
     "PlugIn": "answers",
     "Preview": "answers",
     "Progress": "answers",
@@ -66,10 +90,20 @@ _HOMES = {
     "Retries": "connection",
     "ServerUnavailable": "errors",
     "ServerUnreachable": "errors",
+    "SkippedCell": "answers",
     "Solved": "answers",
+    "Study": "answers",
+    "StudyBase": "answers",
+    "StudyCell": "answers",
+    "StudyComparison": "comparison_answers",
+    "StudyJob": "answers",
+    "StudyPreview": "answers",
+    "TableComparison": "comparison_answers",
     "TooLarge": "errors",
     "Unauthorised": "errors",
     "UnexpectedAnswer": "errors",
+    "Usage": "answers",
+    "Verdict": "comparison_answers",
     "WaitTimedOut": "errors",
 }
 
@@ -82,17 +116,24 @@ __all__ = [
     "BudgetAnswer",
     "Checkpoint",
     "Client",
+    "Comparison",
     "Conflict",
     "Curve",
+    "Diagnosis",
     "DigestMismatch",
+    "Estimate",
     "Evaluation",
     "HeadSummary",
     "InvalidRequest",
     "Job",
+    "JobComparison",
     "JobEvent",
     "MethodEntry",
     "NoServer",
     "NotFound",
+    "PlannedBase",
+    "PlannedCell",
+    "PlannedJob",
     "PlugIn",
     "Preview",
     "Progress",
@@ -100,10 +141,20 @@ __all__ = [
     "Retries",
     "ServerUnavailable",
     "ServerUnreachable",
+    "SkippedCell",
     "Solved",
+    "Study",
+    "StudyBase",
+    "StudyCell",
+    "StudyComparison",
+    "StudyJob",
+    "StudyPreview",
+    "TableComparison",
     "TooLarge",
     "Unauthorised",
     "UnexpectedAnswer",
+    "Usage",
+    "Verdict",
     "WaitTimedOut",
 ]
 

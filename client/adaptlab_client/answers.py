@@ -103,13 +103,28 @@ class Job(Answer):
         return self.terminal and self.state == "succeeded"
 
 
+class Estimate(Answer):
+    """What a run will take; `basis` says how similar the `runs` are from which it is known."""
+
+    seconds: float
+    memory_bytes: int
+    basis: str
+    runs: int = 0
+    explanation: str = ""
+
+
 class Preview(Answer):
-    """What a job would be, without making it."""
+    """What a job would be, without making it.
+
+    `base_estimate` is of an inline base model that would have to be made first.
+    """
 
     kind: str
     resolved_spec: Document
     budget: Budget
     spec_digest: str
+    estimate: Estimate | None = None
+    base_estimate: Estimate | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -140,16 +155,30 @@ class Curve(Answer):
 
 
 class Replicate(Answer):
-    """One seed and trial: how it ended, and whether its seed uses it."""
+    """One seed and trial: how it ended after how many `steps`, and whether its seed uses it."""
 
     replicate: int
     seed: int
     trial: int = 0
     learning_rate: float | None = None
+    weight_decay: float | None = None
+    initial_scale: float | None = None
     status: str
     selected: bool = False
     final_loss: float | None = None
     validation_accuracy: float | None = None
+    steps: int | None = None
+
+
+class Usage(Answer):
+    """What a run took; the memory is the process's on a CPU and the tensors' on a GPU."""
+
+    training_seconds: float
+    training_steps: int
+    passes: int = 1
+    evaluation_seconds: float
+    peak_memory_bytes: int
+    base_memory_bytes: int
 
 
 class Attempt(Answer):
@@ -163,16 +192,18 @@ class Attempt(Answer):
     outcome: str | None = None
     reason: str | None = None
     environment: Document | None = None
+    usage: Usage | None = None
 
 
 class Evaluation(Answer):
-    """Exact-match scores of one replicate on one task."""
+    """Exact-match scores of one replicate on one task; the base's own where not `attached`."""
 
     id: int | str | None = None
     replicate: int
     seed: int
     task: Document
     split: str
+    attached: bool = True
     correct: int
     total: int
     accuracy: float
@@ -235,7 +266,7 @@ class BaseModelEntry(Answer):
     ready: bool = False
     digest: str | None = None
     family: Document = Field(default_factory=dict[str, JsonValue])
-    task: Document = Field(default_factory=dict[str, JsonValue])
+    task: Document | None = None
     parameters: int | None = None
     replicates: int | None = None
     job_id: str | None = None
@@ -258,6 +289,7 @@ class MethodEntry(PlugIn):
     formula: str = ""
     first_layer_attention: str | None = None
     size_knob: str | None = None
+    is_reference: bool = False
     default_learning_rate: float | None = None
     learning_rate_range: tuple[float, ...] = ()
 
@@ -275,6 +307,7 @@ class Solved(Answer):
 
     name: str
     feasible: bool
+    fixed_size: bool = False
     method: Document | None = None
     budget: Budget | None = None
     problems: tuple[SolvedFault, ...] = ()
@@ -288,3 +321,119 @@ class BudgetAnswer(Answer):
     base_parameters: int | None = None
     requested: int | None = None
     data: tuple[Solved, ...]
+
+
+class StudyJob(Answer):
+    """A job of a study; `reused` if it was there before, with the seeds that it trains."""
+
+    id: str
+    state: str
+    terminal: bool
+    reason: str | None = None
+    error: str | None = None
+    reused: bool = False
+    seeds: tuple[int, ...] = ()
+    step: int = 0
+    total_steps: int = 0
+
+
+class StudyBase(Answer):
+    """A base model of a study and the job that makes it."""
+
+    name: str
+    job: StudyJob
+
+
+class StudyCell(Answer):
+    """One method at one budget on one task and base model; `missing` where a job of it failed."""
+
+    base_model: str
+    task: str
+    method: str
+    budget: int
+    role: str
+    over_budget: bool = False
+    trainable_parameters: int
+    state: str
+    jobs: tuple[StudyJob, ...] = ()
+
+
+class SkippedCell(Answer):
+    """A method that cannot meet a budget, or that a base model cannot have at any."""
+
+    base_model: str
+    method: str
+    budget: int | None = None
+    problems: tuple[SolvedFault, ...] = ()
+    nearest: tuple[int, ...] = ()
+
+
+class Study(Answer):
+    """A study; `jobs` counts its jobs by state, and lists leave spec and cells out."""
+
+    id: str
+    name: str
+    state: str
+    terminal: bool
+    jobs: dict[str, int] = Field(default_factory=dict[str, int])
+    spec: Document = Field(default_factory=dict[str, JsonValue])
+    base_models: tuple[StudyBase, ...] = ()
+    cells: tuple[StudyCell, ...] = ()
+    skipped: tuple[SkippedCell, ...] = ()
+    owner: str | None = None
+    created_at: datetime | None = None
+    extended_at: datetime | None = None
+    cancelled_at: datetime | None = None
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether every job ended well."""
+        return self.state == "succeeded"
+
+
+class PlannedJob(Answer):
+    """A job that a study would have, or has already if it is `reused`."""
+
+    spec_digest: str
+    resolved_spec: Document
+    budget: Budget
+    replicates: int
+    passes: int
+    reused: str | None = None
+    estimate: Estimate | None = None
+
+
+class PlannedCell(Answer):
+    """One method at one budget of a planned study, with the digests of its jobs."""
+
+    base_model: str
+    task: str
+    method: str
+    budget: int
+    role: str
+    over_budget: bool = False
+    trainable_parameters: int
+    gap: int
+    jobs: tuple[str, ...] = ()
+
+
+class PlannedBase(Answer):
+    """A base model of a planned study; `is_new` if it has to be made first."""
+
+    name: str
+    is_new: bool
+
+
+class StudyPreview(Answer):
+    """What a study would be; `passes` and `seconds` are of what has not been run yet."""
+
+    name: str
+    base_models: tuple[PlannedBase, ...] = ()
+    jobs: tuple[PlannedJob, ...] = ()
+    cells: tuple[PlannedCell, ...] = ()
+    skipped: tuple[SkippedCell, ...] = ()
+    new_jobs: int
+    reused_jobs: int
+    passes: int
+    seconds: float
+    warnings: tuple[str, ...] = ()

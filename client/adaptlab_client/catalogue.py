@@ -7,8 +7,9 @@ from typing import Generic, TypeVar
 from pydantic import JsonValue, TypeAdapter
 
 from adaptlab_client import download
-from adaptlab_client.answers import BaseModelEntry, BudgetAnswer, Checkpoint, Page, PlugIn
+from adaptlab_client.answers import BaseModelEntry, BudgetAnswer, Checkpoint, Job, Page, PlugIn
 from adaptlab_client.connection import Connection, Request, path_of
+from adaptlab_client.jobs import Jobs
 
 P = TypeVar("P", bound=PlugIn)
 Choice = str | Mapping[str, object]
@@ -34,8 +35,9 @@ class Catalogue(Generic[P]):
 class BaseModels:
     """The base models that can be adapted, or will be."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, jobs: Jobs) -> None:
         self._connection = connection
+        self._jobs = jobs
 
     def list(self) -> Iterator[BaseModelEntry]:
         """All of them, page by page."""
@@ -51,6 +53,15 @@ class BaseModels:
     def get(self, name: str) -> BaseModelEntry:
         """One of them; raises `NotFound`."""
         return self._connection.ask(Request("GET", path_of("base-models", name)), BaseModelEntry)
+
+    def import_folder(self, name: str, folder: str, **members: object) -> Job:
+        """Start the job that makes the model in a folder of the server a base model called `name`.
+
+        `folder` is `ALIAS/SUB/PATH` below one of the server's model roots; `members` are further
+        members of the spec, such as `resources` and `labels`. Raises `InvalidRequest` that says
+        what is wrong with the folder.
+        """
+        return self._jobs.submit({"kind": "import", "name": name, "folder": folder, **members})
 
 
 class Budgets:

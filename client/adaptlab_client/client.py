@@ -7,9 +7,11 @@ import httpx
 
 from adaptlab_client.answers import Answer, MethodEntry, PlugIn
 from adaptlab_client.catalogue import BaseModels, Budgets, Catalogue, Checkpoints
+from adaptlab_client.comparisons import Comparisons
 from adaptlab_client.connection import Connection, Request, Retries, path_of
 from adaptlab_client.discovery import discover
 from adaptlab_client.jobs import Jobs
+from adaptlab_client.studies import Studies
 
 
 class Client:
@@ -42,12 +44,14 @@ class Client:
             transport=transport,
         )
         self.jobs = Jobs(self._connection)
-        self.base_models = BaseModels(self._connection)
+        self.base_models = BaseModels(self._connection, self.jobs)
         self.methods = Catalogue(self._connection, "methods", MethodEntry)
         self.tasks = Catalogue(self._connection, "tasks", PlugIn)
         self.families = Catalogue(self._connection, "families", PlugIn)
         self.budgets = Budgets(self._connection)
         self.checkpoints = Checkpoints(self._connection)
+        self.studies = Studies(self._connection)
+        self.comparisons = Comparisons(self._connection)
 
     @property
     def url(self) -> str:

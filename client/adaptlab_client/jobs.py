@@ -11,7 +11,7 @@ import httpx
 from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 
 from adaptlab.errors import InvalidSpec, Problem
-from adaptlab.spec import AdaptSpec, PretrainSpec
+from adaptlab.spec import AnySpec
 from adaptlab_client import download, event_stream
 from adaptlab_client.answers import (
     Attempt,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-Spec = Mapping[str, object] | PretrainSpec | AdaptSpec
+Spec = Mapping[str, object] | AnySpec
 LONG_POLL = 25.0
 PROGRESS_POLL = 1.0
 PATIENCE = 300.0
@@ -198,9 +198,14 @@ class Jobs:
         request = Request("GET", path_of("jobs", job_id, "attempts"))
         return self._connection.ask(request, Results[Attempt]).data
 
-    def evaluations(self, job_id: str) -> tuple[Evaluation, ...]:
-        """The scores of every chosen replicate on every evaluated task."""
-        request = Request("GET", path_of("jobs", job_id, "evaluations"))
+    def evaluations(self, job_id: str, *, attached: bool | None = None) -> tuple[Evaluation, ...]:
+        """The scores of every chosen replicate on every evaluated task.
+
+        `attached=True` leaves out the scores of the base model on its own, `attached=False` all
+        others; without it both come.
+        """
+        query = {"attached": attached}
+        request = Request("GET", path_of("jobs", job_id, "evaluations"), query=query)
         return self._connection.ask(request, Results[Evaluation]).data
 
     def attention(

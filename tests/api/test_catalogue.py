@@ -34,6 +34,27 @@ def test_a_method_tells_its_size_and_its_claim(api: TestClient) -> None:
     assert "length" in prefix["knobs"]["properties"]
 
 
+def test_a_task_made_of_others_says_how_they_are_named_and_is_taken_as_it_says(
+    api: TestClient,
+) -> None:
+    schema = api.get("/v1/tasks/mixture").json()["knobs"]["properties"]["tasks"]
+    assert {kind["type"] for kind in schema["items"]["anyOf"]} == {"string", "object"}
+    document = a_pretrain_document(task={"name": "mixture", "tasks": schema["default"]})
+    job = api.post("/v1/jobs?validate_only=true", json=document)
+    assert job.status_code == 200, job.text
+    resolved = job.json()["resolved_spec"]["task"]
+    assert [task["name"] for task in resolved["tasks"]] == [t["name"] for t in schema["default"]]
+    again = api.post("/v1/jobs?validate_only=true", json={**document, "task": resolved})
+    assert again.json()["resolved_spec"] == job.json()["resolved_spec"]
+    answers = solved(api, family=FAMILY, task=resolved, budget=960, methods=["prefix_tuning"])
+    assert answers["prefix_tuning"]["method"]["length"] == 10
+    document["task"]["tasks"] = ["copy", {"name": "copy", "length": 3}]
+    refused = api.post("/v1/jobs?validate_only=true", json=document)
+    assert refused.status_code == 422
+    (fault, *_) = refused.json()["errors"]
+    assert (fault["pointer"], fault["nearest"]) == ("/task/tasks/1/length", [10])
+
+
 def solved(api: TestClient, **question: Any) -> dict[str, dict[str, Any]]:
     answer = api.post("/v1/budgets/solve", json=question)
     assert answer.status_code == 200, answer.text

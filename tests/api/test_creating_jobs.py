@@ -142,6 +142,9 @@ def test_a_preview_stores_nothing_and_says_what_would_be_stored(
     said = preview.json()
     assert said["object"] == "job.preview"
     assert said["budget"]["trainable_parameters"] == 16
+    assert (said["estimate"]["basis"], said["estimate"]["runs"]) == ("default", 0)
+    assert said["estimate"]["seconds"] > 0
+    assert said["base_estimate"] is None
     assert said["warnings"] == [
         "No live worker serves the queue 'cpu'; the job would wait until one does."
     ]

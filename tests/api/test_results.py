@@ -112,12 +112,20 @@ def test_replicates_and_attempts(
     ended = results.ReplicatesDecided(
         replicates=(a_replicate(0), a_replicate(1, status="diverged", final_loss=None))
     )
-    ledger.record(claim, [started, ended])
+    usage = results.Usage(
+        training_seconds=12.5,
+        training_steps=4,
+        evaluation_seconds=0.75,
+        peak_memory_bytes=400_000_000,
+        base_memory_bytes=300_000_000,
+    )
+    ledger.record(claim, [started, ended, results.Finished(usage=usage)])
     first, second = data(api, f"{job}/replicates")
     assert (first["status"], first["final_loss"]) == ("completed", 0.25)
     assert (second["status"], second["final_loss"]) == ("diverged", None)
     (attempt,) = data(api, f"{job}/attempts")
     assert attempt["environment"]["torch_version"] == "2.13.0"
+    assert attempt["usage"] == usage.model_dump()
     assert (attempt["attempt"], attempt["host"], attempt["outcome"]) == (1, "laptop", None)
 
 
@@ -135,6 +143,32 @@ def test_scores_and_the_outcome_of_every_item(
     assert api.get(score["links"]["outcomes"], headers=BYTES).content == packed.tobytes()
     other = score["links"]["outcomes"].replace(str(claim.job_id), str(UUID(int=0)))
     assert api.get(other).status_code == 404
+
+
+def test_scores_say_whether_the_adaptation_was_attached_and_can_be_asked_for_by_it(
+    api: TestClient, job: str, ledger: DatabaseLedger, claim: Claim
+) -> None:
+    own = {"name": "sort_ascending", "length": 3, "alphabet": 4, "few_distinct": True}
+    scores = [
+        an_evaluation(0, attached=False, correct=0, outcomes="0000"),
+        an_evaluation(0),
+        an_evaluation(0, task=own, attached=False, correct=16, outcomes="ffff"),
+        an_evaluation(0, task=own, correct=4, outcomes="f000"),
+    ]
+    ledger.record(claim, [results.Evaluated(evaluation=score) for score in scores])
+    told = [
+        (s["task"]["name"], s["attached"], s["correct"]) for s in data(api, f"{job}/evaluations")
+    ]
+    assert told == [
+        ("sort_ascending", True, 4),
+        ("sort_ascending", False, 16),
+        ("sort_descending", True, 12),
+        ("sort_descending", False, 0),
+    ]
+    for attached in (True, False):
+        asked = data(api, f"{job}/evaluations", attached=attached)
+        assert [s["correct"] for s in asked] == [score[2] for score in told if score[1] is attached]
+    assert api.get(f"{job}/evaluations", params={"attached": "perhaps"}).status_code == 422
 
 
 def record_map(

@@ -197,6 +197,8 @@ def record_results(
             results.ReplicatesDecided(replicates=(a_replicate(0), a_replicate(1))),
             results.Evaluated(evaluation=an_evaluation(0)),
             results.Evaluated(evaluation=an_evaluation(1, correct=8, outcomes="ff00")),
+            results.Evaluated(evaluation=an_evaluation(0, attached=False, correct=0)),
+            results.Evaluated(evaluation=an_evaluation(1, attached=False, correct=4)),
             results.AttentionCaptured(attention=an_attention_map(0), path=files[0]),
             results.CheckpointWritten(checkpoint=a_checkpoint(0), path=files[1]),
         ],
@@ -212,7 +214,13 @@ def test_results_come_back(
     (curve,) = client.jobs.metrics(job_id, names=["loss"])
     assert curve.points() == metric_points()
     assert client.jobs.metrics(job_id, names=["nothing"]) == ()
-    assert [e.accuracy for e in client.jobs.evaluations(job_id)] == [0.75, 0.5]
+    scores = client.jobs.evaluations(job_id)
+    assert [(e.accuracy, e.attached) for e in scores] == [
+        (0.75, True), (0.5, True), (0.0, False), (0.25, False),
+    ]  # fmt: skip
+    for attached in (True, False):
+        asked = client.jobs.evaluations(job_id, attached=attached)
+        assert asked == tuple(e for e in scores if e.attached is attached)
     assert [r.status for r in client.jobs.replicates(job_id)] == ["completed"] * 2
     assert [a.outcome for a in client.jobs.attempts(job_id)] == ["succeeded"]
     (recorded,) = client.jobs.attention(job_id, layer=0, head=0)

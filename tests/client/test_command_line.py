@@ -79,6 +79,9 @@ def test_validation_shows_what_would_run_and_keeps_nothing(invoke: Invoke, base:
     done = invoke("jobs", "submit", "-", "--validate-only", given=SPEC)
     assert done.exit_code == 0
     assert "prefix_tuning" in done.stdout
+    assert "run time" in done.stdout
+    assert "MiB" in done.stdout
+    assert "Guessed: no run" in done.stdout
     assert invoke("jobs", "list", "--state", "queued", "-o", "id").stdout == ""
 
 
@@ -174,10 +177,11 @@ def test_tables_name_what_there_is(invoke: Invoke, base: None) -> None:
         ("methods", "full_finetuning"),
         ("tasks", "sort_ascending"),
         ("families", "minigpt"),
-        ("base-models", "tiny-sort"),
+        ("base-models list", "tiny-sort"),
     ):
-        assert expected in invoke(command).stdout
-        assert expected in invoke(command, "-o", "id").stdout.split()
+        assert expected in invoke(*command.split()).stdout
+        assert expected in invoke(*command.split(), "-o", "id").stdout.split()
+    assert json.loads(invoke("base-models", "show", "tiny-sort").stdout)["ready"]
     assert json.loads(invoke("methods", "lora").stdout)["size_knob"] == "rank"
 
 
@@ -202,9 +206,22 @@ def test_results_are_shown_drawn_and_fetched(
     tmp_path: Path,
 ) -> None:
     job, _ = a_finished_job(client, sessions, tmp_path)
-    shown = invoke("jobs", "show", job).stdout
-    assert "62.5 %" in shown
-    assert "sort_descending" in shown
+    shown = invoke("jobs", "show", job).stdout.splitlines()[-1].split()
+    # 12 and 8 of 16 items with the adaptation; 0 and 4 of 16, in the same seeds, without it.
+    assert shown[:5] == ["sort_descending", "test", "2", "62.5", "%"]
+    assert " ".join(shown[-6:]) == "12.5 % +50.0 (+25.0 to +75.0)"
+    listed = invoke("jobs", "evaluations", job).stdout.splitlines()[1:]
+    assert [line.split()[1:] for line in listed] == [
+        [str(seed), "sort_descending", "test", adaptation, str(correct), "16", share, "%"]
+        for seed, adaptation, correct, share in (
+            (0, "attached", 12, "75.0"),
+            (1, "attached", 8, "50.0"),
+            (0, "detached", 0, "0.0"),
+            (1, "detached", 4, "25.0"),
+        )
+    ]
+    alone = json.loads(invoke("jobs", "evaluations", job, "--detached", "-o", "json").stdout)
+    assert [score["correct"] for score in alone] == [0, 4]
     assert "relative deviation" in invoke("attention", job).stdout
     picture = tmp_path / "attention.png"
     assert invoke("attention", job, "--png", str(picture)).exit_code == 0

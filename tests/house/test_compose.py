@@ -86,7 +86,16 @@ def test_the_migration_is_the_step_that_adaptlab_up_takes(compose: dict[str, Any
     assert (python, option, service["command"]) == ("python", "-m", [])
     assert "__main__" in Path(str(getattr(find_spec(module), "origin", ""))).read_text()
     # The token that it makes has to land where the API's container shows it to the operator.
-    assert service["volumes"] == compose["services"]["api"]["volumes"]
+    assert set(service["volumes"]) <= set(compose["services"]["api"]["volumes"])
+
+
+def test_the_api_and_the_workers_see_the_same_models_and_cannot_change_them(
+    compose: dict[str, Any],
+) -> None:
+    roots = compose["x-settings"]["ADAPTLAB_MODEL_ROOTS"]
+    assert roots.endswith("models=/models}")
+    for name in ("api", "worker", "worker-gpu"):
+        assert "models:/models:ro" in compose["services"][name]["volumes"]
 
 
 @pytest.mark.parametrize("service", [name for name in OURS if name != "migrate"])

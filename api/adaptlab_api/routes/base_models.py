@@ -1,4 +1,4 @@
-"""`/v1/base-models`: names for the weights that pretraining jobs make."""
+"""`/v1/base-models`: names for the weights that jobs make or bring in."""
 
 from typing import Annotated
 

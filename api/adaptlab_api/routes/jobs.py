@@ -102,8 +102,10 @@ def create_job(
     """Create a job, or with `validate_only` say what would be created."""
     spec = valid(_SPEC, body)
     if validate_only:
-        return json_answer(jobs.preview(session, spec))
-    created = jobs.create(session, who, spec, idempotency_key=idempotency_key)
+        return json_answer(jobs.preview(session, spec, roots=opened.model_roots))
+    created = jobs.create(
+        session, who, spec, idempotency_key=idempotency_key, roots=opened.model_roots
+    )
     headers = {"Location": created.job.links.self}
     if created.replayed:
         headers["Idempotency-Replayed"] = "true"

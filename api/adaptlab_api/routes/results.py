@@ -32,6 +32,13 @@ OfReplicates = Annotated[
 MaxPoints = Annotated[
     int, Query(ge=2, le=LARGEST_CURVE, description="Thin a curve with more points than this.")
 ]
+OfAttached = Annotated[
+    bool | None,
+    Query(
+        description="Only scores with the adaptation attached (true), or only those of the base "
+        "model on its own (false)."
+    ),
+]
 
 
 class OutcomeList(Value):
@@ -90,9 +97,9 @@ def get_attempts(job_id: JobId, session: SessionDep) -> Response:
     return json_answer(results.attempts(session, job_id))
 
 
-def get_evaluations(job_id: JobId, session: SessionDep) -> Response:
-    """Get the scores of a job."""
-    return json_answer(results.evaluations(session, job_id))
+def get_evaluations(job_id: JobId, session: SessionDep, attached: OfAttached = None) -> Response:
+    """Get the scores of a job, and of its base model on the same items."""
+    return json_answer(results.evaluations(session, job_id, attached))
 
 
 def get_outcomes(

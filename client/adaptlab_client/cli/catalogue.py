@@ -1,4 +1,4 @@
-"""`adaptlab methods`, `tasks`, `families`, `base-models` and `budgets solve`."""
+"""`adaptlab methods`, `tasks`, `families` and `budgets solve`."""
 
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -57,28 +57,6 @@ def families(
     with open_client(context) as client:
         found = client.families.list() if name is None else (client.families.get(name),)
     _print_plug_ins(found, name is not None, output)
-
-
-def base_models(
-    context: typer.Context, name: NameArgument = None, output: OutputOption = Output.TABLE
-) -> None:
-    """Show the base models on the server."""
-    with open_client(context) as client:
-        if name is not None:
-            found = client.base_models.get(name)
-            print_value(found, Output.JSON if output is Output.TABLE else output, "name")
-            return
-        entries = [*client.base_models.list()]
-    if output is not Output.TABLE:
-        print_values(entries, output, "name")
-        return
-    titles = ("name", "state", "family", "task", "parameters", "replicates", "job")
-    rows = [
-        (e.name, e.state, e.family.get("name"), e.task.get("name"), e.parameters, e.replicates,
-         e.job_id)
-        for e in entries
-    ]  # fmt: skip
-    print_table(titles, rows)
 
 
 def solve(
@@ -149,15 +127,23 @@ def _print_solutions(solutions: "tuple[Solved, ...]") -> None:
         rows.append(
             [
                 entry.name,
-                "yes" if entry.feasible else "no",
+                _fit(entry),
                 budget.trainable_parameters if budget else None,
                 budget.gap if budget else None,
+                budget.stored_bytes if budget else None,
                 budget.extra_context_tokens if budget else None,
                 json_text(entry.method) if entry.method else _hint(entry),
             ]
         )
-    titles = ("method", "fits", "trainable", "unused", "extra tokens", "configuration")
+    titles = (
+        "method", "fits", "trainable", "unused", "stored bytes", "extra tokens", "configuration",
+    )  # fmt: skip
     print_table(titles, rows)
+
+
+def _fit(entry: "Solved") -> str:
+    """Whether it fits; a size that no budget sets is told apart."""
+    return ("yes" if entry.feasible else "no") + (", fixed size" if entry.fixed_size else "")
 
 
 def _hint(entry: "Solved") -> str:

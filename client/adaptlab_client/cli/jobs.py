@@ -1,6 +1,8 @@
-"""`adaptlab jobs`: submit, list, show, wait, cancel."""
+"""`adaptlab jobs`: submit, list, show, their scores, wait, cancel."""
 
+import json
 from collections.abc import Sequence
+from datetime import timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,13 +20,20 @@ from adaptlab_client.cli.terminal import (
 )
 
 if TYPE_CHECKING:
-    from adaptlab_client.answers import Evaluation, Job
+    from adaptlab.scores import ScoreChange
+    from adaptlab.statistics import Interval
+    from adaptlab_client.answers import Estimate, Evaluation, Job
     from adaptlab_client.client import Client
 
 TimeoutOption = Annotated[
     float | None, typer.Option(min=0, help="Seconds to wait at most; then the exit code is 124.")
 ]
 COLUMNS = ("id", "state", "kind", "base model", "task", "method", "trainable", "progress", "reason")
+
+SCORE_COLUMNS = (
+    "task", "split", "seeds", "accuracy", "95 % interval", "base alone", "change in points",
+)  # fmt: skip
+EVALUATION_COLUMNS = ("id", "seed", "task", "split", "adaptation", "correct", "total", "accuracy")
 
 
 def submit(
@@ -56,11 +65,11 @@ def submit(
             return
         job = client.jobs.submit(spec, idempotency_key=idempotency_key)
         if not wait:
-            _print_one(job, output)
+            print_job(job, output)
             return
         if output is Output.ID:
             print_value(job, output)  # at once, for a script that is stopped while it waits
-        _wait_for(client, [job.id], timeout, any_of=False, output=output, printed=True)
+        wait_for(client, [job.id], timeout, any_of=False, output=output, printed=True)
 
 
 def list_jobs(
@@ -85,7 +94,7 @@ def list_jobs(
         )
         jobs = islice(found, limit or None)
         if output is Output.TABLE:
-            print_table(COLUMNS, [_row(job) for job in jobs])
+            print_table(COLUMNS, [row_of(job) for job in jobs])
         else:
             print_values(jobs, output)
 
@@ -101,7 +110,28 @@ def show(context: typer.Context, job: JobArgument, output: OutputOption = Output
         evaluations = client.jobs.evaluations(job)
         if evaluations:
             print()
-            print_table(("task", "seeds", "accuracy", "95 % interval"), _scores(evaluations))
+            print_table(SCORE_COLUMNS, _scores(evaluations))
+
+
+def evaluations(
+    context: typer.Context,
+    job: JobArgument,
+    attached: Annotated[
+        bool | None,
+        typer.Option(
+            "--attached/--detached",
+            help="Only scores with the adaptation, or only those of the base model alone.",
+        ),
+    ] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """List the scores of a job: every seed on every task, and its base model on the same items."""
+    with open_client(context) as client:
+        found = client.jobs.evaluations(job, attached=attached)
+    if output is Output.TABLE:
+        print_table(EVALUATION_COLUMNS, _evaluation_rows(found))
+    else:
+        print_values(found, output)
 
 
 def wait(
@@ -115,7 +145,7 @@ def wait(
 ) -> None:
     """Wait for jobs to end; the exit code is 0 when they succeeded, 1 when one did not."""
     with open_client(context) as client:
-        _wait_for(client, jobs, timeout, any_of=any_of, output=output, printed=False)
+        wait_for(client, jobs, timeout, any_of=any_of, output=output, printed=False)
 
 
 def cancel(context: typer.Context, jobs: JobsArgument, output: OutputOption = Output.TABLE) -> None:
@@ -123,7 +153,7 @@ def cancel(context: typer.Context, jobs: JobsArgument, output: OutputOption = Ou
     with open_client(context) as client:
         cancelled = [client.jobs.cancel(job) for job in jobs]
     if output is Output.TABLE:
-        print_table(COLUMNS, [_row(job) for job in cancelled])
+        print_table(COLUMNS, [row_of(job) for job in cancelled])
     else:
         print_values(cancelled, output)
 
@@ -139,6 +169,7 @@ def application() -> typer.Typer:
         ("submit", submit),
         ("list", list_jobs),
         ("show", show),
+        ("evaluations", evaluations),
         ("wait", wait),
         ("cancel", cancel),
     ):
@@ -146,7 +177,7 @@ def application() -> typer.Typer:
     return app
 
 
-def _wait_for(
+def wait_for(
     client: "Client",
     job_ids: Sequence[str],
     timeout: float | None,
@@ -166,7 +197,7 @@ def _wait_for(
             if any_of:
                 break
     if output is Output.TABLE:
-        print_table(COLUMNS, [_row(job) for job in ended])
+        print_table(COLUMNS, [row_of(job) for job in ended])
     elif output is not Output.ID or not printed:
         print_values(ended, output)
     unsuccessful = [job for job in ended if not job.succeeded]
@@ -195,18 +226,32 @@ def _preview(client: "Client", spec: dict[str, object], output: Output) -> None:
         ("training", preview.resolved_spec.get("training")),
         ("seeds", preview.resolved_spec.get("seeds")),
         ("spec digest", preview.spec_digest),
+        *_estimate_rows("", preview.estimate),
+        *_estimate_rows("base model's ", preview.base_estimate),
     ]
     print_table(("field", "value"), rows)
 
 
-def _print_one(job: "Job", output: Output) -> None:
+def _estimate_rows(whose: str, estimate: "Estimate | None") -> list[tuple[str, object]]:
+    if estimate is None:
+        return []
+    return [
+        (f"{whose}run time", f"about {timedelta(seconds=round(estimate.seconds))} (h:mm:ss)"),
+        (f"{whose}memory", f"about {estimate.memory_bytes / 2**20:,.0f} MiB"),
+        (f"{whose}estimate", estimate.explanation),
+    ]
+
+
+def print_job(job: "Job", output: Output) -> None:
+    """Print one job as asked."""
     if output is Output.TABLE:
-        print_table(COLUMNS, [_row(job)])
+        print_table(COLUMNS, [row_of(job)])
     else:
         print_value(job, output)
 
 
-def _row(job: "Job") -> list[object]:
+def row_of(job: "Job") -> list[object]:
+    """The cells of `COLUMNS` for one job."""
     trainable = job.budget.trainable_parameters if job.budget else None
     base = job.base_model or job.name
     progress = f"{job.progress.step}/{job.progress.total}" if job.progress.total else ""
@@ -216,7 +261,7 @@ def _row(job: "Job") -> list[object]:
 
 
 def _facts(job: "Job") -> list[tuple[str, object]]:
-    titles = zip(COLUMNS, _row(job), strict=True)
+    titles = zip(COLUMNS, row_of(job), strict=True)
     more: list[tuple[str, object]] = [
         ("error", job.error),
         ("attempt", job.attempt),
@@ -233,16 +278,51 @@ def _facts(job: "Job") -> list[tuple[str, object]]:
 
 
 def _scores(evaluations: Sequence["Evaluation"]) -> list[list[object]]:
-    from adaptlab.statistics import seed_interval
+    """One row a task and split; beside test scores, those of the base model alone."""
+    from adaptlab.scores import mean_accuracy, score_changes, task_labels
 
+    labels = task_labels([e.task for e in evaluations])
+    changes = {json.dumps(change.task): change for change in score_changes(evaluations)}
+    places: dict[tuple[str, str], list[Evaluation]] = {}
+    for label, one in zip(labels, evaluations, strict=True):
+        if one.attached:
+            places.setdefault((label, one.split), []).append(one)
     rows: list[list[object]] = []
-    for task in dict.fromkeys((e.task_name, e.split) for e in evaluations):
-        found = [e for e in evaluations if (e.task_name, e.split) == task]
-        scores = seed_interval([e.correct for e in found], [e.total for e in found])
-        note = " (over items only)" if scores.over_items_only else ""
-        interval = f"{100 * scores.low:.1f} – {100 * scores.high:.1f} %{note}"
-        rows.append([task[0], scores.seeds, f"{100 * scores.mean:.1f} %", interval])
+    for (label, split), found in places.items():
+        accuracy = mean_accuracy(found)
+        change = changes.get(json.dumps(found[0].task)) if split == "test" else None
+        rows.append(
+            [
+                *(label, split, accuracy.seeds, f"{100 * accuracy.mean:.1f} %"),
+                _interval(accuracy),
+                "" if change is None else f"{100 * change.before.mean:.1f} %",
+                "" if change is None else _points(change),
+            ]
+        )
     return rows
+
+
+def _interval(accuracy: "Interval") -> str:
+    note = " (over items only)" if accuracy.over_items_only else ""
+    return f"{100 * accuracy.low:.1f} – {100 * accuracy.high:.1f} %{note}"
+
+
+def _points(change: "ScoreChange") -> str:
+    """The mean change over seeds, and the smallest and largest where there are several."""
+    mean, low, high = (f"{100 * share:+.1f}" for share in (change.mean, change.low, change.high))
+    return mean if change.seeds == 1 else f"{mean} ({low} to {high})"
+
+
+def _evaluation_rows(evaluations: Sequence["Evaluation"]) -> list[list[object]]:
+    from adaptlab.scores import task_labels
+
+    return [
+        [
+            *(e.id, e.seed, label, e.split, "attached" if e.attached else "detached"),
+            *(e.correct, e.total, f"{100 * e.accuracy:.1f} %"),
+        ]
+        for label, e in zip(task_labels([e.task for e in evaluations]), evaluations, strict=True)
+    ]
 
 
 def _why(job: "Job") -> str:

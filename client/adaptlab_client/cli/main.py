@@ -67,7 +67,15 @@ def leave(error: Exception) -> NoReturn:
 
 def application() -> typer.Typer:
     """The whole command line; commands of other packages join when they are asked for."""
-    from adaptlab_client.cli import attention, catalogue, checkpoints, jobs
+    from adaptlab_client.cli import (
+        attention,
+        base_models,
+        catalogue,
+        checkpoints,
+        compare,
+        jobs,
+        studies,
+    )
 
     app = typer.Typer(
         name="adaptlab",
@@ -84,13 +92,15 @@ def application() -> typer.Typer:
     )
     app.callback()(_root)
     app.add_typer(jobs.application(), name="jobs")
+    app.add_typer(studies.application(), name="studies")
     app.add_typer(catalogue.budgets_application(), name="budgets")
+    app.add_typer(base_models.application(), name="base-models")
     app.add_typer(checkpoints.application(), name="checkpoints")
+    app.command("compare")(compare.compare)
     app.command("attention")(attention.attention)
     app.command("methods")(catalogue.methods)
     app.command("tasks")(catalogue.tasks)
     app.command("families")(catalogue.families)
-    app.command("base-models")(catalogue.base_models)
     return app
 
 

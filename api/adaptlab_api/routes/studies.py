@@ -1,0 +1,203 @@
+"""`/v1/studies`: create, list, look at, extend, clone and cancel."""
+
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, BackgroundTasks, Path, Query, Request
+from pydantic import TypeAdapter
+from starlette.responses import Response
+
+from adaptlab.study import StudyChanges, StudyExtension, StudySpec
+from adaptlab_api.answers import json_answer, tagged_answer
+from adaptlab_api.dependencies import BodyDep, ResourcesDep, SessionDep, SubmitterDep, valid
+from adaptlab_api.describing import WITH_BODY, Described, failures, json_body, succeeds
+from adaptlab_api.routes.jobs import FilterText, Key, OnlyValidate, PageSize, PageToken
+from adaptlab_api.state import Resources
+from adaptlab_services import doorbell, jobs, studies
+from adaptlab_services.job_views import JobView
+from adaptlab_services.jobs import Order
+from adaptlab_services.paging import DEFAULT_PAGE_SIZE, Page
+from adaptlab_services.studies import Changed, Rules
+from adaptlab_services.study_previews import StudyPreview
+from adaptlab_services.study_views import StudySummary, StudyView
+
+Studied = Annotated[str, Path(max_length=63, description="The id or the name of a study.")]
+OfJob = Annotated[
+    UUID | None, Query(alias="job", description="Only studies that this job belongs to.")
+]
+
+_SPEC = TypeAdapter(StudySpec)
+_EXTENSION = TypeAdapter(StudyExtension)
+_CHANGES = TypeAdapter(StudyChanges)
+
+
+def studies_router() -> APIRouter:
+    """The routes of studies."""
+    router = APIRouter(prefix="/studies", tags=["studies"])
+    add = router.add_api_route
+    add(
+        "",
+        create_study,
+        methods=["POST"],
+        status_code=201,
+        response_model=StudyView,
+        openapi_extra=json_body("StudySpec"),
+        responses=_created() | failures(409, *WITH_BODY),
+    )
+    add("", list_studies, response_model=Page[StudySummary], responses=failures())
+    add(
+        "/{study}",
+        get_study,
+        response_model=StudyView,
+        responses=succeeds(304, "The study has not changed.") | failures(404),
+    )
+    add("/{study}/jobs", list_study_jobs, response_model=Page[JobView], responses=failures(404))
+    add(
+        "/{study}/cancel",
+        cancel_study,
+        methods=["POST"],
+        response_model=StudyView,
+        responses=failures(404),
+    )
+    add(
+        "/{study}/extend",
+        extend_study,
+        methods=["POST"],
+        response_model=StudyView | StudyPreview,
+        openapi_extra=json_body("StudyExtension"),
+        responses=failures(404, 409, *WITH_BODY),
+    )
+    add(
+        "/{study}/clone",
+        clone_study,
+        methods=["POST"],
+        status_code=201,
+        response_model=StudyView,
+        openapi_extra=json_body("StudyChanges"),
+        responses=_created() | failures(404, 409, *WITH_BODY),
+    )
+    return router
+
+
+def create_study(
+    body: BodyDep,
+    session: SessionDep,
+    who: SubmitterDep,
+    opened: ResourcesDep,
+    background: BackgroundTasks,
+    validate_only: OnlyValidate = False,
+    idempotency_key: Key = None,
+) -> Response:
+    """Create a study with its jobs, or with `validate_only` say what would be created."""
+    spec = valid(_SPEC, body)
+    if validate_only:
+        return json_answer(studies.preview(session, spec, _rules(opened)))
+    made = studies.create(session, who, spec, _rules(opened), idempotency_key=idempotency_key)
+    return _answer(made, opened, background, status=201)
+
+
+def list_studies(
+    session: SessionDep,
+    job_id: OfJob = None,
+    page_size: PageSize = DEFAULT_PAGE_SIZE,
+    page_token: PageToken = None,
+) -> Response:
+    """List studies, newest first."""
+    found = studies.page(session, job_id=job_id, page_size=page_size, page_token=page_token)
+    return json_answer(found)
+
+
+def get_study(study: Studied, session: SessionDep, request: Request) -> Response:
+    """Look at one study, cell by cell."""
+    return tagged_answer(studies.get(session, study), request.headers)
+
+
+def list_study_jobs(
+    study: Studied,
+    session: SessionDep,
+    filter_text: FilterText = "",
+    order_by: Order = "-created_at",
+    page_size: PageSize = DEFAULT_PAGE_SIZE,
+    page_token: PageToken = None,
+) -> Response:
+    """List the jobs of a study, those that make its base models included."""
+    found = jobs.page(
+        session,
+        filter_text=filter_text,
+        study=studies.get(session, study).id,
+        order_by=order_by,
+        page_size=page_size,
+        page_token=page_token,
+    )
+    return json_answer(found)
+
+
+def cancel_study(study: Studied, session: SessionDep, who: SubmitterDep) -> Response:
+    """Cancel a study, and its jobs that no other study wants."""
+    return json_answer(studies.cancel(session, who, study).study)
+
+
+def extend_study(
+    study: Studied,
+    body: BodyDep,
+    session: SessionDep,
+    who: SubmitterDep,
+    opened: ResourcesDep,
+    background: BackgroundTasks,
+    validate_only: OnlyValidate = False,
+) -> Response:
+    """Add seeds, methods, budgets, tasks or base models, and run again what has failed.
+
+    The same request sent again changes nothing.
+    """
+    extension = valid(_EXTENSION, body)
+    if validate_only:
+        return json_answer(studies.preview_extension(session, study, extension, _rules(opened)))
+    made = studies.extend(session, who, study, extension, _rules(opened))
+    return _answer(made, opened, background, status=200)
+
+
+def clone_study(
+    study: Studied,
+    body: BodyDep,
+    session: SessionDep,
+    who: SubmitterDep,
+    opened: ResourcesDep,
+    background: BackgroundTasks,
+    validate_only: OnlyValidate = False,
+    idempotency_key: Key = None,
+) -> Response:
+    """Create a study like another one but for the members given; what has been run is reused."""
+    spec = studies.cloned(session, study, valid(_CHANGES, body))
+    if validate_only:
+        return json_answer(studies.preview(session, spec, _rules(opened)))
+    made = studies.create(session, who, spec, _rules(opened), idempotency_key=idempotency_key)
+    return _answer(made, opened, background, status=201)
+
+
+def _rules(opened: Resources) -> Rules:
+    return Rules(most_jobs=opened.settings.max_study_jobs, roots=opened.model_roots)
+
+
+def _answer(
+    made: Changed, opened: Resources, background: BackgroundTasks, *, status: int
+) -> Response:
+    headers = {"Location": made.study.links.self} if status == 201 else {}
+    if made.replayed:
+        headers["Idempotency-Replayed"] = "true"
+    if made.queues:
+        # After the answer, and so after the commit, as for a single job.
+        background.add_task(doorbell.ring, opened.settings.broker_url, made.queues)
+    return tagged_answer(made.study, status=200 if made.replayed else status, headers=headers)
+
+
+def _created() -> Described:
+    headers = {
+        "Location": {"description": "The address of the study.", "schema": {"type": "string"}},
+        "ETag": {"description": "Of this representation.", "schema": {"type": "string"}},
+    }
+    earlier = "A preview, or an earlier answer."
+    return {
+        201: {"description": "The new study.", "headers": headers},
+        200: {"model": StudyPreview | StudyView, "description": earlier},
+    }

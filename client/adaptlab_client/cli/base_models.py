@@ -1,0 +1,78 @@
+"""`adaptlab base-models`: list, show, import."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from adaptlab_client.cli.jobs import TimeoutOption, print_job, wait_for
+from adaptlab_client.cli.session import OutputOption, open_client
+from adaptlab_client.cli.terminal import Output, print_table, print_value, print_values
+
+if TYPE_CHECKING:
+    from adaptlab_client.answers import BaseModelEntry
+
+COLUMNS = ("name", "state", "family", "task", "parameters", "replicates", "job")
+NameArgument = Annotated[str, typer.Argument(help="Name of a base model.")]
+
+
+def list_base_models(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
+    """List the base models on the server."""
+    with open_client(context) as client:
+        entries = [*client.base_models.list()]
+    if output is not Output.TABLE:
+        print_values(entries, output, "name")
+        return
+    print_table(COLUMNS, [_row(entry) for entry in entries])
+
+
+def show(context: typer.Context, name: NameArgument, output: OutputOption = Output.TABLE) -> None:
+    """Show one base model in full."""
+    with open_client(context) as client:
+        found = client.base_models.get(name)
+    print_value(found, Output.JSON if output is Output.TABLE else output, "name")
+
+
+def import_model(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="What it is called from now on.")],
+    folder: Annotated[
+        str, typer.Argument(metavar="ALIAS/PATH", help="A model folder below a root of the server.")
+    ],
+    queue: Annotated[str | None, typer.Option(help="The queue whose workers read it.")] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Stay until it has ended; exit as `jobs wait` does.")
+    ] = False,
+    timeout: TimeoutOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Make a published model, in a folder on the server, a base model."""
+    members: dict[str, object] = {} if queue is None else {"resources": {"queue": queue}}
+    with open_client(context) as client:
+        job = client.base_models.import_folder(name, folder, **members)
+        if not wait:
+            print_job(job, output)
+            return
+        if output is Output.ID:
+            print_value(job, output)  # at once, for a script that is stopped while it waits
+        wait_for(client, [job.id], timeout, any_of=False, output=output, printed=True)
+
+
+def application() -> typer.Typer:
+    """The commands below `adaptlab base-models`."""
+    app = typer.Typer(
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        help="The models that jobs adapt: list, show, import.",
+    )
+    app.command("list")(list_base_models)
+    app.command("show")(show)
+    app.command("import")(import_model)
+    return app
+
+
+def _row(entry: "BaseModelEntry") -> list[object]:
+    task = entry.task.get("name") if entry.task else None
+    return [
+        entry.name, entry.state, entry.family.get("name"), task, entry.parameters,
+        entry.replicates, entry.job_id,
+    ]  # fmt: skip

@@ -1,0 +1,204 @@
+"""`adaptlab compare`: warnings first, then scores, verdicts, diagnoses and budget curves."""
+
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from adaptlab_client.cli.exits import UsageFault
+from adaptlab_client.cli.session import open_client
+from adaptlab_client.cli.terminal import Output, one_line, print_table, print_value, say
+
+if TYPE_CHECKING:
+    from adaptlab_client.client import Client
+    from adaptlab_client.comparison_answers import (
+        Candidate,
+        Comparison,
+        ComparisonCell,
+        ComparisonRow,
+        Interval,
+        JobComparison,
+        TableComparison,
+    )
+
+COLUMNS = ("method", "parameters", "score", "interval", "ranks", "best", "seeds", "trials")
+FORGOTTEN = ("method", "task of the base", "before", "after", "change", "over seeds")
+
+
+class ComparisonOutput(StrEnum):
+    """How a comparison is printed."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+
+
+ComparedArgument = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="STUDY|JOB…", help="Id or name of a study, or identities of jobs."),
+]
+StudyOption = Annotated[str | None, typer.Option(help="Id or name of a study.")]
+LevelOption = Annotated[float | None, typer.Option(help="Confidence level; else 0.95.")]
+MarginOption = Annotated[
+    float | None, typer.Option(help="Share of items below which methods are alike; else 0.01.")
+]
+PairsOption = Annotated[
+    bool,
+    typer.Option("--all-pairs", help="Show the verdicts on pairs of which none could be best."),
+]
+CompareOutput = Annotated[
+    ComparisonOutput, typer.Option("--output", "-o", help="What stdout gets.")
+]
+
+
+def compare(
+    context: typer.Context,
+    compared: ComparedArgument = None,
+    study: StudyOption = None,
+    level: LevelOption = None,
+    margin: MarginOption = None,
+    all_pairs: PairsOption = False,
+    output: CompareOutput = ComparisonOutput.TABLE,
+) -> None:
+    """Compare the methods of a study, or of two and more jobs, and say what can be said."""
+    named, jobs = _what(compared or [], study)
+    with open_client(context) as client:
+        if output is ComparisonOutput.CSV:
+            text = client.comparisons.csv(study=named, jobs=jobs, level=level, margin=margin)
+            print(text, end="")
+            return
+        found = _fetched(client, named, jobs, level, margin)
+    if output is ComparisonOutput.JSON:
+        print_value(found, Output.JSON)
+        return
+    _print(found, all_pairs=all_pairs)
+
+
+def _what(compared: list[str], study: str | None) -> tuple[str | None, list[str]]:
+    """One name alone is a study's; more are jobs."""
+    if study is not None and compared:
+        raise UsageFault("Give either --study or jobs.")
+    if study is None and not compared:
+        raise UsageFault("Name a study, or two and more jobs.")
+    if study is None and len(compared) == 1:
+        return compared[0], []
+    return study, compared
+
+
+def _fetched(
+    client: "Client", study: str | None, jobs: list[str], level: float | None, margin: float | None
+) -> "JobComparison":
+    if study is None:
+        return client.comparisons.jobs(jobs, level=level, margin=margin)
+    return client.comparisons.study(study, level=level, margin=margin)
+
+
+def _print(found: "JobComparison", *, all_pairs: bool) -> None:
+    for warning in found.warnings:
+        print(one_line(f"Warning ({warning.task} on {warning.base_model}): {warning.text}"))
+    for table in found.tables:
+        print(one_line(f"\n{table.task} on {table.base_model}".strip()))
+        if table.comparison is None:
+            print("Nothing is scored yet.")
+        else:
+            _print_cells(table.comparison, all_pairs=all_pairs)
+            _print_unseen(table.comparison)
+            _print_lines("Over budgets", _curve_lines(table.comparison))
+        _print_lines("Diagnosis", (one.diagnosis.text for one in table.diagnoses))
+        _print_forgetting(table)
+        left_out = (one.text for one in table.missing if one.state == "skipped")
+        _print_lines("Left out", left_out)
+    if not found.tables:
+        say("There is nothing to compare: the study has no cell.")
+
+
+def _print_cells(comparison: "Comparison", *, all_pairs: bool) -> None:
+    for cell in comparison.cells:
+        print()
+        title = "without a budget" if cell.budget is None else f"budget {cell.budget:,}"
+        print(f"{title}, {comparison.level:.0%} intervals; * could be best")
+        print_table(COLUMNS, [_row(row) for row in cell.rows])
+        _print_lines("Verdicts", _verdict_lines(comparison, cell, all_pairs))
+
+
+def _print_unseen(comparison: "Comparison") -> None:
+    rate = comparison.unseen_failure_rate
+    if rate is not None and not comparison.voided:
+        seeds = f"{comparison.seeds} seed{'' if comparison.seeds == 1 else 's'}"
+        print(f"\nIntervals know of no failure that no seed showed: up to {rate:.0%} of seeds may")
+        print(f"fail where the {seeds} at hand all succeed.")
+
+
+def _row(row: "ComparisonRow") -> list[object]:
+    ranks = str(row.rank.low)
+    if row.rank.high > row.rank.low:
+        ranks += f" to {row.rank.high}"
+    parameters = "" if row.parameters is None else f"{row.parameters:,}"
+    best = "*" if row.could_be_best else ""
+    score = f"{100 * row.score.mean:.1f} %"
+    return [row.method, parameters, score, _limits(row.score), ranks, best, row.score.seeds,
+            row.trials]  # fmt: skip
+
+
+def _limits(score: "Interval") -> str:
+    return f"{100 * score.low:.1f} to {100 * score.high:.1f}"
+
+
+def _verdict_lines(
+    comparison: "Comparison", cell: "ComparisonCell", all_pairs: bool
+) -> Iterator[str]:
+    if comparison.voided:
+        yield "none: the jobs answer different questions; see the warnings above the table."
+        return
+    best = set(cell.best)
+    shown = [one for one in cell.verdicts if all_pairs or best & {one.pair.first, one.pair.second}]
+    for verdict in shown:
+        yield verdict.text
+    if further := len(cell.verdicts) - len(shown):
+        yield f"{further} further pairs, of which none could be best: --all-pairs shows them."
+
+
+def _curve_lines(comparison: "Comparison") -> Iterator[str]:
+    if comparison.voided:
+        return
+    for one in comparison.crossings:
+        ends = [f"{end:,.0f}" if end else "no end" for end in (one.low, one.high)]
+        sure = "" if one.told else "; not told from chance"
+        yield (
+            f"{one.higher_after} overtakes {one.higher_before} at a budget of about "
+            f"{one.budget:,.0f} ({comparison.level:.0%} interval {' to '.join(ends)}{sure})."
+        )
+    if (cheapest := comparison.cheapest) is not None:
+        near = f"within {100 * cheapest.margin:g} points of {cheapest.reference}"
+        yield f"Cheapest that is shown to be {near}: {_candidate(cheapest.shown)}."
+        yield f"Cheapest that may be {near}: {_candidate(cheapest.possible)}."
+
+
+def _candidate(one: "Candidate | None") -> str:
+    if one is None:
+        return "none"
+    return (
+        f"{one.method} with {one.parameters:,} parameters (difference "
+        f"{100 * one.difference:+.1f} points, {100 * one.low:+.1f} to {100 * one.high:+.1f})"
+    )
+
+
+def _print_forgetting(table: "TableComparison") -> None:
+    rows = [
+        [one.label, change.task.get("name"), f"{100 * change.before.mean:.1f} %",
+         f"{100 * change.after.mean:.1f} %", f"{100 * change.mean:+.1f}",
+         f"{100 * change.low:+.1f} to {100 * change.high:+.1f}"]
+        for one in table.forgetting
+        for change in one.changes
+    ]  # fmt: skip
+    if rows:
+        print("\nForgetting")
+        print_table(FORGOTTEN, rows)
+
+
+def _print_lines(title: str, lines: Iterator[str]) -> None:
+    for number, line in enumerate(lines):
+        if number == 0:
+            print(f"\n{title}")
+        print(f"- {one_line(line)}")

@@ -1,0 +1,257 @@
+"""`adaptlab studies`: create, list, show, wait, extend, clone, cancel, and list their jobs."""
+
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from adaptlab_client.cli.exits import ExitCode, UsageFault
+from adaptlab_client.cli.jobs import COLUMNS as JOB_COLUMNS
+from adaptlab_client.cli.jobs import TimeoutOption, row_of
+from adaptlab_client.cli.session import OutputOption, open_client
+from adaptlab_client.cli.specs import Settings, read_spec
+from adaptlab_client.cli.terminal import Output, print_table, print_value, print_values, say
+
+if TYPE_CHECKING:
+    from adaptlab_client.answers import SkippedCell, Study, StudyPreview
+    from adaptlab_client.client import Client
+
+StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="Id or name of a study.")]
+FileArgument = Annotated[
+    str | None, typer.Argument(help="In YAML or JSON; `-` reads stdin.", metavar="[FILE]")
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="PATH=VALUE", help="Lay one value over the file."),
+]
+ValidateOption = Annotated[
+    bool, typer.Option("--validate-only", help="Check and show what would run; keep nothing.")
+]
+WaitOption = Annotated[
+    bool, typer.Option("--wait", help="Stay until it has ended; exit as `studies wait` does.")
+]
+KeyOption = Annotated[
+    str | None, typer.Option(help="The same key and spec make one study, however often sent.")
+]
+COLUMNS = ("id", "name", "state", "jobs", "owner", "created")
+CELLS = ("base model", "task", "budget", "method", "trainable", "role", "state", "seeds", "why")
+PLANNED = ("base model", "task", "budget", "method", "trainable", "unused", "role", "jobs")
+
+
+def create(
+    context: typer.Context,
+    file: FileArgument = None,
+    settings: SetOption = None,
+    idempotency_key: KeyOption = None,
+    validate_only: ValidateOption = False,
+    wait: WaitOption = False,
+    timeout: TimeoutOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Make a study from a spec, with all its jobs."""
+    spec = read_spec(file, settings or ())
+    with open_client(context) as client:
+        if validate_only:
+            _print_preview(client.studies.preview(spec), output)
+            return
+        made = client.studies.create(spec, idempotency_key=idempotency_key)
+        _print_or_wait(client, made, wait=wait, timeout=timeout, output=output)
+
+
+def list_studies(
+    context: typer.Context,
+    job: Annotated[str | None, typer.Option(help="Only studies that this job is in.")] = None,
+    limit: Annotated[int, typer.Option(min=0, help="Studies to show; 0 shows all.")] = 50,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """List studies, the newest first."""
+    with open_client(context) as client:
+        found = islice(
+            client.studies.list(job=job, page_size=min(limit or 200, 200)), limit or None
+        )
+        if output is Output.TABLE:
+            print_table(COLUMNS, [_row(study) for study in found])
+        else:
+            print_values(found, output)
+
+
+def show(context: typer.Context, study: StudyArgument, output: OutputOption = Output.TABLE) -> None:
+    """Show one study, cell by cell."""
+    with open_client(context) as client:
+        _print(client.studies.get(study), output)
+
+
+def list_jobs(
+    context: typer.Context,
+    study: StudyArgument,
+    filter_text: Annotated[
+        str | None, typer.Option("--filter", help="Such as: state = failed OR method = lora")
+    ] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """List the jobs of a study, those that make its base models included."""
+    with open_client(context) as client:
+        found = client.studies.jobs(study, filter=filter_text)
+        if output is Output.TABLE:
+            print_table(JOB_COLUMNS, [row_of(job) for job in found])
+        else:
+            print_values(found, output)
+
+
+def wait(
+    context: typer.Context,
+    study: StudyArgument,
+    timeout: TimeoutOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Wait for a study to end; the exit code is 0 when all its jobs succeeded, else 1."""
+    with open_client(context) as client:
+        _wait_for(client, study, timeout, output)
+
+
+def cancel(
+    context: typer.Context, study: StudyArgument, output: OutputOption = Output.TABLE
+) -> None:
+    """Cancel a study, with the jobs that no other study wants."""
+    with open_client(context) as client:
+        _print(client.studies.cancel(study), output)
+
+
+def extend(
+    context: typer.Context,
+    study: StudyArgument,
+    file: FileArgument = None,
+    settings: SetOption = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds in all.")] = None,
+    method: Annotated[list[str] | None, typer.Option(help="A further method; repeatable.")] = None,
+    budget: Annotated[list[int] | None, typer.Option(help="A further budget; repeatable.")] = None,
+    validate_only: ValidateOption = False,
+    wait: WaitOption = False,
+    timeout: TimeoutOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Add seeds, methods, budgets, tasks or base models; with nothing, run again what failed."""
+    given = read_spec(file, settings or ()) if file is not None or settings else {}
+    options = {"seeds": seeds, "methods": method, "budgets": budget}
+    extension = given | {name: value for name, value in options.items() if value}
+    with open_client(context) as client:
+        if validate_only:
+            _print_preview(client.studies.preview_extension(study, extension), output)
+            return
+        made = client.studies.extend(study, extension)
+        _print_or_wait(client, made, wait=wait, timeout=timeout, output=output)
+
+
+def clone(
+    context: typer.Context,
+    study: StudyArgument,
+    name: Annotated[str, typer.Argument(help="The name of the new study.")],
+    settings: SetOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Make a study like another one; `--set` changes members, and what has been run is reused."""
+    changes: Settings = read_spec(None, settings) if settings else {}
+    with open_client(context) as client:
+        _print(client.studies.clone(study, changes | {"name": name}), output)
+
+
+def application() -> typer.Typer:
+    """The commands below `adaptlab studies`."""
+    app = typer.Typer(
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        help="Many jobs for one question, with matched budgets and effort.",
+    )
+    for name, command in (
+        ("create", create),
+        ("list", list_studies),
+        ("show", show),
+        ("jobs", list_jobs),
+        ("wait", wait),
+        ("cancel", cancel),
+        ("extend", extend),
+        ("clone", clone),
+    ):
+        app.command(name)(command)
+    return app
+
+
+def _print_or_wait(
+    client: "Client", made: "Study", *, wait: bool, timeout: float | None, output: Output
+) -> None:
+    if not wait:
+        _print(made, output)
+        return
+    say(f"{made.name} {made.id}: {_counts(made)}")
+    _wait_for(client, made.id, timeout, output)
+
+
+def _wait_for(client: "Client", study: str, timeout: float | None, output: Output) -> None:
+    told: list[str] = []
+
+    def tell(found: "Study") -> None:
+        if told[-1:] != [_counts(found)]:
+            told.append(_counts(found))
+            say(f"{found.name}: {told[-1]}")
+
+    ended = client.studies.wait(study, timeout=timeout, on_progress=tell)
+    _print(ended, output)
+    if not ended.succeeded:
+        say(f"{ended.name} is {ended.state}; `adaptlab studies extend {ended.name}` runs again.")
+        raise typer.Exit(ExitCode.JOB_FAILED)
+
+
+def _print(study: "Study", output: Output) -> None:
+    if output is not Output.TABLE:
+        print_value(study, output)
+        return
+    print_table(COLUMNS, [_row(study)])
+    print()
+    rows = [
+        [c.base_model, c.task, c.budget, c.method, c.trainable_parameters,
+         "over budget" if c.over_budget else c.role, c.state,
+         " + ".join(str(len(job.seeds)) for job in c.jobs),
+         "; ".join(job.reason for job in c.jobs if job.reason)]
+        for c in study.cells
+    ]  # fmt: skip
+    print_table(CELLS, rows)
+    _say_skipped(study.skipped)
+
+
+def _print_preview(preview: "StudyPreview", output: Output) -> None:
+    for warning in preview.warnings:
+        say(f"warning: {warning}")
+    if output is Output.ID:
+        raise UsageFault("--validate-only makes no study, so there is no id to print.")
+    if output is not Output.TABLE:
+        print_value(preview, output)
+        return
+    there = {job.spec_digest for job in preview.jobs if job.reused}
+    rows = [
+        [c.base_model, c.task, c.budget, c.method, c.trainable_parameters, c.gap,
+         "over budget" if c.over_budget else c.role,
+         ", ".join("reused" if digest in there else "new" for digest in c.jobs)]
+        for c in preview.cells
+    ]  # fmt: skip
+    print_table(PLANNED, rows)
+    _say_skipped(preview.skipped)
+    new = [base.name for base in preview.base_models if base.is_new]
+    say(
+        f"{preview.new_jobs} new jobs and {preview.reused_jobs} that are there, "
+        f"{len(new)} base models to make, {preview.passes} passes, "
+        f"about {preview.seconds / 60:.1f} minutes one after the other"
+    )
+
+
+def _say_skipped(skipped: "tuple[SkippedCell, ...]") -> None:
+    for cell in skipped:
+        place = cell.base_model if cell.budget is None else f"{cell.base_model} at {cell.budget}"
+        say(f"{cell.method} is left out on {place}: {' '.join(p.detail for p in cell.problems)}")
+
+
+def _row(study: "Study") -> list[object]:
+    return [study.id, study.name, study.state, _counts(study), study.owner, study.created_at]
+
+
+def _counts(study: "Study") -> str:
+    return ", ".join(f"{count} {state}" for state, count in study.jobs.items())

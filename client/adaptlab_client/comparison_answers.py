@@ -1,0 +1,313 @@
+"""Comparisons as the server answers them, and as rows for tables and data frames."""
+
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
+from adaptlab_client.answers import Answer
+
+Cell = str | int | float | bool | None
+
+
+class Interval(Answer):
+    """A mean and how far it can be off, at confidence `level`."""
+
+    mean: float
+    low: float
+    high: float
+    level: float = 0.95
+    seeds: int = 1
+
+
+class RankInterval(Answer):
+    """The ranks that a method can have in its cell; 1 is the best."""
+
+    low: int
+    high: int
+
+
+class ComparisonRow(Answer):
+    """One method in a cell."""
+
+    method: str
+    label: str
+    budget: int | None = None
+    parameters: int | None = None
+    trials: int | None = None
+    items: int
+    score: Interval
+    rank: RankInterval
+    could_be_best: bool
+
+
+class Pair(Answer):
+    """How much higher `first` scores than `second`, as a share of items."""
+
+    first: str
+    second: str
+    difference: float
+    low: float
+    high: float
+    p_value: float | None = None
+    seeds: int
+    items: int
+
+
+class Verdict(Answer):
+    """What is found of the first of a pair against the second; `text` says it with its numbers."""
+
+    pair: Pair
+    finding: str
+    reason: str
+    corrected_p: float | None = None
+    more_seeds: int | None = None
+    text: str
+
+
+class ComparisonCell(Answer):
+    """The methods at one budget; `best` names all that could be."""
+
+    budget: int | None = None
+    rows: tuple[ComparisonRow, ...] = ()
+    best: tuple[str, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
+
+
+class CurvePoint(Answer):
+    """A method's score at one budget."""
+
+    budget: int
+    parameters: int | None = None
+    score: Interval
+
+
+class BudgetCurve(Answer):
+    """The scores of one method by rising budget."""
+
+    method: str
+    points: tuple[CurvePoint, ...] = ()
+
+
+class Crossing(Answer):
+    """The budget at which two methods change places; an end is None where no budget limits it."""
+
+    higher_before: str
+    higher_after: str
+    budget: float
+    low: float | None = None
+    high: float | None = None
+    told: bool
+
+
+class Candidate(Answer):
+    """A row held against the reference."""
+
+    method: str
+    budget: int | None = None
+    parameters: int
+    difference: float
+    low: float
+    high: float
+
+
+class Cheapest(Answer):
+    """The cheapest method within the margin of the reference: shown to be, and possibly."""
+
+    reference: str
+    margin: float
+    shown: Candidate | None = None
+    possible: Candidate | None = None
+
+
+class Comparison(Answer):
+    """What the scores on one task say; `voided` where jobs answer different questions.
+
+    `unseen_failure_rate` is the share of failing seeds that so few seeds may all have missed.
+    """
+
+    task: str
+    level: float
+    margin: float
+    comparisons: int = 0
+    seeds: int = 0
+    unseen_failure_rate: float | None = None
+    voided: bool = False
+    cells: tuple[ComparisonCell, ...] = ()
+    curves: tuple[BudgetCurve, ...] = ()
+    crossings: tuple[Crossing, ...] = ()
+    cheapest: Cheapest | None = None
+
+
+class Diagnosis(Answer):
+    """Why a method fails, as far as measurements tell."""
+
+    method: str
+    cause: str
+    text: str
+    reasons: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+
+
+class MethodDiagnosis(Answer):
+    """The diagnosis of one row."""
+
+    method: str
+    label: str
+    budget: int | None = None
+    diagnosis: Diagnosis
+
+
+class MissingScores(Answer):
+    """Scores that a table lacks, and why."""
+
+    method: str
+    budget: int | None = None
+    state: str
+    reason: str | None = None
+    seeds: tuple[int, ...] = ()
+    job: str | None = None
+    text: str
+
+
+class TriedTrial(Answer):
+    """One trial over all seeds: how many chose it, and its means on validation and in training."""
+
+    trial: int
+    learning_rate: float
+    weight_decay: float = 0.0
+    initial_scale: float = 1.0
+    seeds: int
+    chosen: int
+    diverged: int
+    eliminated: int = 0
+    validation_accuracy: float | None = None
+    final_loss: float | None = None
+
+
+class ComparedMethod(Answer):
+    """What stands behind a row: its jobs and the effort spent on it."""
+
+    method: str
+    label: str
+    budget: int | None = None
+    role: str
+    parameters: int
+    jobs: tuple[str, ...] = ()
+    seeds: tuple[int, ...] = ()
+    steps: int
+    batch_size: int = 0
+    trials: int
+    trained_steps: int | None = None
+    sweep: tuple[TriedTrial, ...] = ()
+
+
+class ScoreChange(Answer):
+    """What adapting did to the accuracy on one task."""
+
+    task: dict[str, Any]  # a task's configuration
+    before: Interval
+    after: Interval
+    mean: float
+    low: float
+    high: float
+
+
+class MethodForgetting(Answer):
+    """What one row did to the tasks of its base model."""
+
+    method: str
+    label: str
+    budget: int | None = None
+    changes: tuple[ScoreChange, ...] = ()
+
+
+class TableWarning(Answer):
+    """What a reader must know before a table."""
+
+    base_model: str
+    task: str
+    kind: str
+    text: str
+    methods: tuple[str, ...] = ()
+
+
+class TableComparison(Answer):
+    """The methods on one task and base model; without scores there is no comparison."""
+
+    base_model: str
+    task: str
+    comparison: Comparison | None = None
+    diagnoses: tuple[MethodDiagnosis, ...] = ()
+    missing: tuple[MissingScores, ...] = ()
+    forgetting: tuple[MethodForgetting, ...] = ()
+    methods: tuple[ComparedMethod, ...] = ()
+
+
+class JobComparison(Answer):
+    """Jobs held against each other; read `warnings` before the tables."""
+
+    warnings: tuple[TableWarning, ...] = ()
+    level: float
+    margin: float
+    tables: tuple[TableComparison, ...] = ()
+
+    def rows(self) -> Iterator[dict[str, Cell]]:
+        """One row for every method of every cell, with the names of the server's CSV."""
+        for table in self.tables:
+            if table.comparison is not None:
+                steps = {one.label: one.steps for one in table.methods}
+                for cell in table.comparison.cells:
+                    for row in cell.rows:
+                        yield _row(table, table.comparison, cell, row, steps.get(row.label))
+
+    def to_pandas(self) -> Any:  # a pandas.DataFrame; pandas need not be installed
+        """The rows as a data frame; raises `ImportError` where pandas is not installed."""
+        try:
+            pandas = import_module("pandas")
+        except ImportError as error:
+            detail = "to_pandas needs pandas; `pip install pandas`, or take rows() as they are."
+            raise ImportError(detail) from error
+        return pandas.DataFrame([*self.rows()])
+
+
+class StudyName(Answer):
+    """Which study was compared; unless it is `terminal`, more scores will come."""
+
+    id: str
+    name: str
+    state: str
+    terminal: bool
+
+
+class StudyComparison(JobComparison):
+    """All tables of a study."""
+
+    study: StudyName
+
+
+def _row(
+    table: TableComparison,
+    comparison: Comparison,
+    cell: ComparisonCell,
+    row: ComparisonRow,
+    steps: int | None,
+) -> dict[str, Cell]:
+    return {
+        "base_model": table.base_model,
+        "task": table.task,
+        "budget": cell.budget,
+        "method": row.method,
+        "parameters": row.parameters,
+        "score": row.score.mean,
+        "low": row.score.low,
+        "high": row.score.high,
+        "level": row.score.level,
+        "rank_low": row.rank.low,
+        "rank_high": row.rank.high,
+        "could_be_best": row.could_be_best,
+        "seeds": row.score.seeds,
+        "items": row.items,
+        "trials": row.trials,
+        "steps": steps,
+        "voided": comparison.voided,
+    }

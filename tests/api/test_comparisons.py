@@ -1,0 +1,133 @@
+"""Comparisons over HTTP: JSON and CSV, what is refused, and who may look."""
+
+import csv
+import io
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy.orm import Session, sessionmaker
+from tests.comparing import Run, a_measured_job, a_measured_study, as_known, run_all
+from tests.making import a_base_model, a_token
+
+Sessions = sessionmaker[Session]
+PLACE = "/v1/studies/small/comparison"
+
+
+@pytest.fixture
+def study(api: TestClient, sessions: Sessions) -> str:
+    """A study that has been measured; its address."""
+    with sessions.begin() as session:
+        a_base_model(session)
+    answer = api.post("/v1/studies", json=a_measured_study())
+    assert answer.status_code == 201, answer.text
+    run_all(sessions, as_known)
+    return answer.json()["links"]["comparison"]
+
+
+def test_a_study_is_compared(api: TestClient, study: str) -> None:
+    answer = api.get(study)
+    assert answer.status_code == 200, answer.text
+    found = answer.json()
+    assert found["study"]["name"] == "small"
+    assert (found["warnings"], found["level"], found["margin"]) == ([], 0.95, 0.01)
+    (table,) = found["tables"]
+    cell = table["comparison"]["cells"][1]
+    assert cell["best"] == ["full_finetuning", "lora at 64"]
+    assert cell["rows"][3]["score"]["mean"] == 1.0
+    assert {d["diagnosis"]["cause"] for d in table["diagnoses"]} == {"reach", "none"}
+    # By its name it is the same, and nobody has to load it twice.
+    assert api.get(PLACE).json() == found
+    known = {"If-None-Match": answer.headers["etag"]}
+    assert api.get(study, headers=known).status_code == 304
+
+
+def test_level_and_margin_are_asked_for(api: TestClient, study: str) -> None:
+    found = api.get(study, params={"level": 0.8, "margin": 0.05}).json()
+    assert found["tables"][0]["comparison"]["level"] == 0.8
+    assert found["tables"][0]["comparison"]["margin"] == 0.05
+    for wrong in ({"level": 1}, {"margin": -0.1}, {"format": "xlsx"}, {"levl": 0.9}):
+        answer = api.get(study, params=wrong)
+        assert (answer.status_code, next(iter(wrong)) in answer.text) == (422, True)
+
+
+@pytest.mark.parametrize(
+    ("headers", "params"), [({"Accept": "text/csv"}, {}), ({}, {"format": "csv"})]
+)
+def test_a_comparison_is_a_table(
+    api: TestClient, study: str, headers: dict[str, str], params: dict[str, str]
+) -> None:
+    answer = api.get(study, headers=headers, params=params)
+    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
+    lines = [*csv.DictReader(io.StringIO(answer.text))]
+    assert [(one["budget"], one["method"], one["score"]) for one in lines] == [
+        ("32", "frozen", "0.0"),
+        ("32", "full_finetuning", "1.0"),
+        ("32", "prefix_tuning", "0.01"),
+        ("32", "lora", "0.75"),
+        ("64", "frozen", "0.0"),
+        ("64", "full_finetuning", "1.0"),
+        ("64", "prefix_tuning", "0.01"),
+        ("64", "lora", "1.0"),
+    ]
+    lora = lines[3]
+    assert (lora["could_be_best"], lora["rank_low"], lora["seeds"]) == ("false", "2", "3")
+    assert (lora["trials"], lora["steps"], lora["items"], lora["voided"]) == (
+        "3", "20", "400", "false",
+    )  # fmt: skip
+    assert float(lora["low"]) < 0.75 < float(lora["high"])
+
+
+def test_missing_scores_and_warnings_are_in_the_table(api: TestClient, sessions: Sessions) -> None:
+    with sessions.begin() as session:
+        a_base_model(session)
+    methods = ["frozen", {"name": "lora", "label": "=HYPERLINK(1)"}]
+    spec = a_measured_study(methods=methods, budgets=[64], seeds=2)
+    api.post("/v1/studies", json=spec)
+    (empty,) = api.get(PLACE).json()["tables"]
+    assert empty["comparison"] is None
+    assert [one["state"] for one in empty["missing"]] == ["queued", "queued"]
+    run_all(sessions, lambda s: Run(fails=(s.method or {})["name"] == "lora"))
+    frozen, lora = csv.DictReader(io.StringIO(api.get(PLACE, params={"format": "csv"}).text))
+    assert (frozen["state"], frozen["warnings"]) == ("scored", "few_seeds")
+    assert (lora["state"], lora["score"], lora["warnings"]) == ("failed", "", "missing")
+    # What a spreadsheet would compute is a text.
+    assert lora["method"] == "'=HYPERLINK(1)"
+    assert "diverged" in lora["text"]
+
+
+def test_jobs_are_compared(api: TestClient, sessions: Sessions) -> None:
+    with sessions.begin() as session:
+        base = a_base_model(session)
+    asked = ({"method": "lora", "budget": 64}, {"method": "frozen", "budget": {}, "tuning": {}})
+    made = [api.post("/v1/jobs", json=a_measured_job(**one)).json()["id"] for one in asked]
+    run_all(sessions, as_known)
+    answer = api.get("/v1/comparison", params={"job": made})
+    assert answer.status_code == 200, answer.text
+    (table,) = answer.json()["tables"]
+    assert [row["label"] for row in table["comparison"]["cells"][0]["rows"]] == [
+        "lora at 64", "frozen",
+    ]  # fmt: skip
+    assert "study" not in answer.json()
+    refused = api.get("/v1/comparison", params={"job": [str(base)]})
+    assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "/query/job")
+    assert api.get("/v1/comparison", params={"job": ["x"]}).status_code == 422
+    assert api.get("/v1/comparison").status_code == 422
+    nobody = "00000000-0000-4000-8000-000000000000"
+    assert api.get("/v1/comparison", params={"job": [nobody]}).status_code == 404
+
+
+def test_readers_may_look_and_nobody_else(
+    anonymous: TestClient, sessions: Sessions, study: str
+) -> None:
+    def asked(token: str) -> int:
+        return anonymous.get(study, headers={"Authorization": f"Bearer {token}"}).status_code
+
+    with sessions.begin() as session:
+        reader = a_token(session, "eve", ["read"])
+        worker = a_token(session, "slurm", ["worker"])
+    assert (asked(reader), asked(worker), asked("al_no")) == (200, 403, 401)
+
+
+def test_an_unknown_study_is_not_found(api: TestClient) -> None:
+    answer = api.get("/v1/studies/nobody/comparison")
+    assert (answer.status_code, answer.json()["type"].endswith("not-found")) == (404, True)

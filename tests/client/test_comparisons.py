@@ -1,0 +1,139 @@
+"""Comparisons from Python and from the command line, against the real API."""
+
+import csv
+import io
+import json
+import sys
+
+import pytest
+from sqlalchemy.orm import Session, sessionmaker
+from tests.client.conftest import Invoke
+from tests.comparing import Run, a_measured_job, a_measured_study, as_known, run_all
+from tests.making import BASE, a_base_model
+
+from adaptlab_client import Client, InvalidRequest, NotFound
+
+Sessions = sessionmaker[Session]
+
+
+@pytest.fixture
+def base(sessions: Sessions) -> None:
+    """A base model that can be adapted."""
+    with sessions.begin() as session:
+        a_base_model(session)
+
+
+@pytest.fixture
+def study(client: Client, sessions: Sessions, base: None) -> str:
+    """The name of a study that has been measured."""
+    methods = ["frozen", "full_finetuning", "prefix_tuning", "lora", "attention_bias"]
+    client.studies.create(a_measured_study(methods=methods))
+    run_all(sessions, as_known)
+    return "small"
+
+
+def test_a_comparison_from_python(client: Client, study: str) -> None:
+    found = client.studies.comparison(study)
+    assert (found.study.name, found.study.terminal, found.warnings) == ("small", True, ())
+    (table,) = found.tables
+    assert table.comparison is not None
+    small, large = table.comparison.cells
+    assert (small.best, large.best) == (("full_finetuning",), ("full_finetuning", "lora at 64"))
+    findings = {(v.pair.first, v.pair.second): v.finding for v in small.verdicts}
+    assert findings["full_finetuning", "lora at 32"] == "better"
+    assert {one.diagnosis.cause for one in table.diagnoses if one.method == "prefix_tuning"} == {
+        "reach"
+    }
+    assert client.studies.comparison(study, level=0.8, margin=0.05).margin == 0.05
+    with pytest.raises(NotFound):
+        client.studies.comparison("nobody")
+    with pytest.raises(InvalidRequest, match="/query/level"):
+        client.studies.comparison(study, level=2)
+
+
+def test_rows_are_those_of_the_servers_table(client: Client, study: str) -> None:
+    rows = [*client.studies.comparison(study).rows()]
+    lines = [*csv.DictReader(io.StringIO(client.comparisons.csv(study=study)))]
+    assert len(rows) == len(lines) == 10
+    for row, line in zip(rows, lines, strict=True):
+        assert set(line) - set(row) == {"state", "warnings", "text"}
+        told = {name: str(value).lower() for name, value in row.items()}
+        assert told == {name: line[name].lower() for name in row}
+
+
+def test_rows_become_a_data_frame(client: Client, study: str) -> None:
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    frame = client.studies.comparison(study).to_pandas()
+    assert isinstance(frame, pandas.DataFrame)
+    assert frame[frame.method == "lora"].score.tolist() == [0.75, 1.0]
+
+
+def test_without_pandas_it_is_said_what_to_do(
+    client: Client, study: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match="pip install pandas"):
+        client.studies.comparison(study).to_pandas()
+
+
+def test_jobs_are_compared(client: Client, invoke: Invoke, sessions: Sessions, base: None) -> None:
+    first = client.jobs.submit(a_measured_job(method="lora", budget=64)).id
+    shorter = {"steps": 10, "batch_size": 4}
+    second = client.jobs.submit(a_measured_job(method="ia3", budget=64, training=shorter)).id
+    run_all(sessions, as_known)
+    found = client.comparisons.jobs([first, second])
+    assert [warning.kind for warning in found.warnings] == ["not_comparable"]
+    told = invoke("compare", first, second)
+    assert told.exit_code == 0, told.output
+    lines = told.stdout.splitlines()
+    assert lines[0].startswith("Warning (sort_descending on tiny-sort): /training/steps differs")
+    assert "none: the jobs answer different questions" in told.stdout
+    assert "better than" not in told.stdout
+    table = invoke("compare", first, second, "-o", "csv").stdout
+    assert [one["voided"] for one in csv.DictReader(io.StringIO(table))] == ["true", "true"]
+
+
+def test_a_comparison_at_the_command_line(invoke: Invoke, study: str) -> None:
+    told = invoke("compare", study)
+    assert told.exit_code == 0, told.output
+    for text in (
+        f"sort_descending(length=3, alphabet=4) on {BASE}",
+        "budget 32, 95% intervals; * could be best",
+        "full_finetuning is better than lora at 32 by 25.0 points",
+        "full_finetuning and lora at 64 cannot be told apart",
+        "Cheapest that is shown to be within 1 points of full_finetuning: lora with 64 parameters",
+        "prefix_tuning at 32 does not reach the task",
+        "Forgetting",
+        "up to 63% of seeds may",
+    ):
+        assert text in told.stdout, text
+    (row,) = [line.split() for line in told.stdout.splitlines() if line.startswith("lora  ")][:1]
+    assert row[:4] == ["lora", "32", "75.0", "%"]
+    assert row[-2:] == ["3", "3"]
+    assert json.loads(invoke("compare", "--study", study, "-o", "json").stdout)["study"]
+    assert invoke("compare", study, "-o", "csv").stdout.startswith("base_model,task,budget,")
+    hidden = "further pairs, of which none could be best"
+    worst = "frozen and prefix_tuning at 32 cannot be told apart"
+    assert (hidden in told.stdout, worst in told.stdout) == (True, False)
+    everything = invoke("compare", study, "--all-pairs").stdout
+    assert (hidden in everything, worst in everything) == (False, True)
+    assert "80% intervals" in invoke("compare", study, "--level", "0.8").stdout
+
+
+def test_what_is_missing_stands_above_the_table(
+    invoke: Invoke, client: Client, sessions: Sessions, base: None
+) -> None:
+    client.studies.create(a_measured_study(budgets=[16, 64]))
+    assert "Nothing is scored yet." in invoke("compare", "small").stdout
+    run_all(sessions, lambda s: Run(fails=(s.method or {})["name"] == "prefix_tuning", right=200))
+    told = invoke("compare", "small").stdout
+    assert told.startswith("Warning (sort_descending(length=3, alphabet=4) on tiny-sort): Scores ")
+    assert "prefix_tuning at 64 failed (diverged): The loss is not finite." in told
+    assert "lora at 16 was left out" in told
+
+
+def test_what_makes_no_sense_is_refused(invoke: Invoke, study: str) -> None:
+    assert invoke("compare").exit_code == 2
+    assert invoke("compare", "--study", study, "a-job").exit_code == 2
+    assert invoke("compare", "nobody").exit_code == 5
+    assert invoke("compare", study, "--margin", "7").exit_code == 2

@@ -1,0 +1,134 @@
+"""Studies from Python and from the command line, against the real API."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from sqlalchemy.orm import Session, sessionmaker
+from tests.client.conftest import Invoke
+from tests.making import (
+    a_base_model,
+    a_ledger,
+    a_pretrain_document,
+    a_study_document,
+    a_study_spec,
+    an_environment,
+)
+
+from adaptlab.results import Started
+from adaptlab.study import StudyExtension
+from adaptlab_client import Client, Conflict, InvalidRequest, NotFound, WaitTimedOut
+
+Sessions = sessionmaker[Session]
+SPEC = yaml.safe_dump(a_study_document())
+
+
+@pytest.fixture
+def base(sessions: Sessions) -> None:
+    """A base model that can be adapted."""
+    with sessions.begin() as session:
+        a_base_model(session)
+
+
+def finish(sessions: Sessions, *, well: bool = True) -> None:
+    """End every job that can be claimed."""
+    ledger = a_ledger(sessions)
+    worker = ledger.register_worker("laptop", 4711, ["cpu"])
+    while (claim := ledger.claim(worker, ["cpu"])) is not None:
+        if well:
+            ledger.record(claim, [Started(environment=an_environment(), replicates=1)])
+            ledger.finish(claim)
+        else:
+            ledger.fail(claim, "diverged", "not finite", retry=False)
+
+
+def test_a_study_from_python(client: Client, sessions: Sessions, base: None) -> None:
+    preview = client.studies.preview(a_study_spec())
+    assert (preview.new_jobs, preview.passes, len(preview.cells)) == (6, 6, 8)
+    assert preview.jobs[0].estimate is not None
+    study = client.studies.create(a_study_spec())
+    assert client.studies.get("small") == study == client.studies.get(study.id)
+    with pytest.raises(Conflict):
+        client.studies.create(a_study_document())
+    with pytest.raises(WaitTimedOut):
+        client.studies.wait("small", timeout=0.1)
+    finish(sessions)
+    seen: list[str] = []
+    ended = client.studies.wait("small", on_progress=lambda found: seen.append(found.state))
+    assert (ended.succeeded, seen) == (True, ["succeeded"])
+    longer = client.studies.extend("small", StudyExtension(seeds=3))
+    assert longer.jobs == {"queued": 6, "succeeded": 7}
+    assert client.studies.preview_extension("small", {"budgets": [128]}).new_jobs == 2
+    assert len([*client.studies.jobs("small", filter="state = queued", page_size=2)]) == 6
+    clone = client.studies.clone("small", {"name": "other", "seeds": 2})
+    assert clone.jobs == {"succeeded": 7}
+    assert [study.name for study in client.studies.list(page_size=1)] == ["other", "small"]
+    job = longer.cells[-1].jobs[-1]
+    assert [study.name for study in client.studies.list(job=job.id)] == ["small"]
+    assert client.studies.cancel("small").state == "cancelled"
+    with pytest.raises(NotFound):
+        client.studies.get("no/body")
+
+
+def test_a_key_makes_one_study(client: Client, base: None) -> None:
+    first = client.studies.create(a_study_document(), idempotency_key="slurm-1")
+    assert client.studies.create(a_study_document(), idempotency_key="slurm-1") == first
+
+
+def test_faults_are_pointed_to(client: Client, base: None) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        client.studies.create(a_study_document(methods=["lora", "lorra"]))
+    assert "/methods/1/name" in str(caught.value)
+
+
+def test_a_study_from_the_command_line(
+    invoke: Invoke, sessions: Sessions, base: None, tmp_path: Path
+) -> None:
+    file = tmp_path / "study.yaml"
+    file.write_text(SPEC)
+    planned = invoke("studies", "create", str(file), "--validate-only", "--set", "budgets=[16,64]")
+    assert planned.exit_code == 0, planned.output
+    assert "full_finetuning" in planned.stdout
+    assert "over budget" in planned.stdout
+    assert "5 new jobs and 0 that are there" in planned.stderr
+    assert "lora is left out on tiny-sort at 16" in planned.stderr
+    made = invoke("studies", "create", "-", "-o", "id", given=SPEC)
+    assert made.exit_code == 0, made.output
+    assert made.stdout == invoke("studies", "list", "-o", "id").stdout
+    assert "6 queued, 1 succeeded" in invoke("studies", "list").stdout
+    shown = invoke("studies", "show", "small")
+    assert "prefix_tuning" in shown.stdout
+    assert len(invoke("studies", "jobs", "small", "-o", "id").stdout.split()) == 7
+    assert len(invoke("jobs", "list", "--filter", "study = small", "-o", "id").stdout.split()) == 7
+    assert invoke("studies", "wait", "small", "--timeout", "0").exit_code == 124
+    finish(sessions)
+    assert invoke("studies", "wait", "small").exit_code == 0
+    more = invoke(
+        *("studies", "extend", "small", "--seeds", "3", "--method", "ia3", "--budget", "128"),
+        *("-o", "json"),
+    )
+    # The third seed of six jobs; prefix and LoRA at 128 and IA3 with all three.
+    assert json.loads(more.stdout)["jobs"] == {"queued": 6 + 2 + 1, "succeeded": 7}
+    cloned = invoke("studies", "clone", "small", "other", "--set", "methods=[lora]", "-o", "json")
+    assert json.loads(cloned.stdout)["name"] == "other"
+    assert invoke("studies", "cancel", "small", "-o", "jsonl").exit_code == 0
+
+
+def test_exit_codes_say_how_it_went(invoke: Invoke, sessions: Sessions) -> None:
+    spec = yaml.safe_dump(a_study_document(base_models=[a_pretrain_document()]))
+    assert invoke("studies", "create", "-", given=spec).exit_code == 0
+    finish(sessions, well=False)
+    ended = invoke("studies", "wait", "small")
+    assert (ended.exit_code, "base_model_failed" in ended.stdout) == (1, True)
+    assert "studies extend small" in ended.stderr
+    again = invoke("studies", "extend", "small", "-o", "json")
+    assert json.loads(again.stdout)["jobs"] == {"queued": 1, "waiting": 6}
+    assert invoke("studies", "show", "nobody").exit_code == 5
+    taken = invoke("studies", "create", "-", given=spec)
+    assert taken.exit_code == 2
+    none = yaml.safe_dump(a_study_document(name="b", methods=["lora"], budgets=[5]))
+    assert invoke("studies", "create", "-", given=none).exit_code == 3
+    some = yaml.safe_dump(a_study_document(name="c"))
+    no_id = invoke("studies", "create", "-", "--validate-only", "-o", "id", given=some)
+    assert (no_id.exit_code, "no study" in no_id.stderr) == (2, True)
