@@ -137,6 +137,14 @@ def test_trained_well_and_tested_badly_is_generalisation():
     assert "at most 2.0%" in diagnosis.text
 
 
+def test_a_middling_loss_is_neither_reach_nor_generalisation():
+    # 0.35 nats a token are 3.5 an answer of ten tokens: one in thirty likely, also in training.
+    diagnosis = found(subject={"trials": trials(0.35, 0.27), "test_accuracy": 0.22})
+    assert diagnosis.cause == "undecided"
+    # The reference's 0.02, and half of its likelihood spread over ten tokens.
+    assert f"with 0.35, and above the {0.02 + math.log(2) / 10:.2f}" in diagnosis.text
+
+
 def test_a_method_that_learned_the_task_needs_no_diagnosis():
     diagnosis = found(subject={"test_accuracy": 0.93})
     assert diagnosis.cause == "none"

@@ -1,67 +1,13 @@
 """The pages as a person meets them: in a real browser, against a real server."""
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, Request, ViewportSize, expect
+from playwright.sync_api import Browser, ViewportSize, expect
 from tests.pages.made_up import ADAPTATION, PRETRAINING, MadeUpWorker, some_jobs
-
-from adaptlab_services.job_views import JobView
+from tests.pages.visitors import HOSTILE, NARROW, WIDE, Visitor
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
-
-HOSTILE = "<script>document.title='owned'</script><img src=x onerror=alert(1)> \u202eRTL 😀"
-WIDE: ViewportSize = {"width": 1280, "height": 900}
-NARROW: ViewportSize = {"width": 400, "height": 800}
-
-
-@dataclass
-class Visitor:
-    """A person at a browser, and everything that went wrong behind their back."""
-
-    page: Page
-    server: str
-    token: str
-    faults: list[str] = field(default_factory=list)
-
-    def sign_in(self, path: str = "/") -> None:
-        self.page.goto(self.server + path)
-        self.page.get_by_label("Access token").fill(self.token)
-        self.page.get_by_role("button", name="Sign in").click()
-        self.page.wait_for_url(self.server + path)
-
-    def open_job(self, job: JobView) -> None:
-        self.page.goto(f"{self.server}/jobs/{job.id}")
-
-    def note_console(self, message: ConsoleMessage) -> None:
-        if message.type in ("error", "warning"):
-            self.faults.append(f"console {message.type}: {message.text}")
-
-    def note_dialog(self, dialog: Dialog) -> None:
-        self.faults.append(f"a dialog opened: {dialog.message}")
-        dialog.dismiss()
-
-    def note_request(self, request: Request) -> None:
-        if not request.url.startswith(self.server):
-            self.faults.append(f"request to another site: {request.url}")
-
-
-@pytest.fixture
-def visitor(browser: Browser, server: str, token: str) -> Iterator[Visitor]:
-    context = browser.new_context(viewport=WIDE)
-    page = context.new_page()
-    page.set_default_timeout(15_000)
-    expect.set_options(timeout=15_000)
-    made = Visitor(page, server, token)
-    page.on("console", made.note_console)
-    page.on("pageerror", lambda error: made.faults.append(f"script error: {error}"))
-    page.on("request", made.note_request)
-    page.on("dialog", made.note_dialog)
-    yield made
-    context.close()
-    assert made.faults == []
 
 
 def test_signing_in_leads_where_one_wanted_to_go_and_out_again(visitor: Visitor):
@@ -139,6 +85,32 @@ def test_attention_is_chosen_by_layer_and_head(visitor: Visitor, worker: MadeUpW
     expect(chart).to_have_attribute("data-drawn", "2")
     assert chart.inner_html() != before
     expect(visitor.page.locator("#attention tbody tr").first).to_contain_text("3.1×10⁻⁸")
+
+
+def test_a_job_shows_what_was_forgotten(visitor: Visitor, worker: MadeUpWorker):
+    base = worker.complete(PRETRAINING, 0.99)
+    job = worker.complete(ADAPTATION, 0.6, 0.95)
+    visitor.sign_in()
+    visitor.open_job(job)
+    own, learned = visitor.page.locator("#forgetting tbody tr").all()
+    # Seeds 0, 1 and 2: 991, 989, 987 of 1000 before and 600, 593, 586 after, and the other task
+    # 2, 0, 0 before and 950, 943, 936 after.
+    expect(own).to_contain_text("sort ascending the base's own")
+    for text in (
+        "98.9\xa0%",
+        "59.3\xa0%",
+        "\N{MINUS SIGN}39.6",
+        "\N{MINUS SIGN}40.1 to \N{MINUS SIGN}39.1",
+    ):
+        expect(own).to_contain_text(text)
+    for text in ("sort descending", "0.1\xa0%", "94.3\xa0%", "+94.2", "+93.6 to +94.8"):
+        expect(learned).to_contain_text(text)
+    expect(learned).not_to_contain_text("own")
+    # What stands elsewhere on the page is of the adapted model alone.
+    expect(visitor.page.locator(".facts")).to_contain_text("59.3")
+    expect(visitor.page.locator("#scores tbody tr").first).to_have_text("060.0\xa0%95.0\xa0%")
+    visitor.open_job(base)
+    expect(visitor.page.locator("#forgetting")).to_have_count(0)
 
 
 def test_a_failed_job_says_why(visitor: Visitor, worker: MadeUpWorker):

@@ -4,7 +4,7 @@ import pytest
 
 from adaptlab.results import ReplicateResult
 from adaptlab_api.pages import formats
-from adaptlab_api.pages.scores import score_table, task_labels
+from adaptlab_api.pages.scores import score_table
 from adaptlab_services.results import EvaluationLinks, EvaluationView
 
 
@@ -37,6 +37,12 @@ def test_a_duration_has_its_two_largest_units(seconds: float, text: str):
     assert formats.duration(seconds) == text
 
 
+def test_a_change_has_its_sign_and_is_nothing_only_when_it_is():
+    changes = (0.123, -0.04, 0.0003, -0.00004, 0.0)
+    texts = ["+12.3", "\N{MINUS SIGN}4.0", "+0.03", "\N{MINUS SIGN}0.004", "0.0"]
+    assert [formats.points(change) for change in changes] == texts
+
+
 def test_a_tiny_number_does_not_look_like_zero():
     assert formats.scientific(3.1e-8) == "3.1×10⁻⁸"
     assert formats.scientific(0.0) == "0.000"
@@ -52,11 +58,6 @@ def test_sizes_times_and_names():
     assert formats.one_line({"a": 1, "nested": {"b": 2}, "text": "x"}) == "a: 1, text: x"
 
 
-def test_tasks_of_one_name_are_told_apart_by_their_knobs():
-    tasks = [{"name": "add", "k": 1, "length": 10}, {"name": "add", "k": 2, "length": 10}]
-    assert task_labels([*tasks, {"name": "sort"}]) == ["add (k = 1)", "add (k = 2)", "sort"]
-
-
 def test_scores_stand_side_by_side():
     scored = [evaluation(r, task, c) for r, task, c in ((0, "a", 8), (0, "b", 2), (1, "a", 10))]
     table = score_table(scored, [result(0), result(1)])
@@ -66,13 +67,20 @@ def test_scores_stand_side_by_side():
     assert table.columns[1].accuracy.over_items_only
 
 
-def evaluation(replicate: int, task: str, correct: int) -> EvaluationView:
+def test_scores_of_the_base_alone_are_in_no_mean():
+    scored = [evaluation(0, "a", 8), evaluation(0, "a", 2, attached=False)]
+    (column,) = score_table(scored, [result(0)]).columns
+    assert column.accuracy.mean == pytest.approx(0.8)
+
+
+def evaluation(replicate: int, task: str, correct: int, *, attached: bool = True) -> EvaluationView:
     return EvaluationView(
         id=replicate,
         replicate=replicate,
         seed=replicate,
         task={"name": task},
         split="test",
+        attached=attached,
         correct=correct,
         total=10,
         accuracy=correct / 10,

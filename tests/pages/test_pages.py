@@ -127,6 +127,15 @@ def test_every_page_forbids_inline_and_foreign_scripts(signed_in: TestClient, wo
         assert "onclick" not in answer.text
 
 
+def test_a_job_shows_what_each_attempt_took(signed_in: TestClient, worker: MadeUpWorker):
+    job = worker.complete(PRETRAINING, 0.9)
+    page = signed_in.get(f"/jobs/{job.id}").text
+    attempts = page.partition('id="attempts"')[2].partition("</section>")[0]
+    assert "Peak memory" in attempts
+    for figure in ("1 min 23 s", "4.2 s", "1.2 GiB"):
+        assert figure in attempts
+
+
 def test_a_job_that_does_not_exist_is_a_page_too(signed_in: TestClient):
     for name in ("no", "00000000-0000-0000-0000-000000000000", quote("<script>")):
         answer = signed_in.get(f"/jobs/{name}")

@@ -19,16 +19,24 @@ def stack() -> Iterator[Stack]:
     """A stack in a folder with a space in its name, with short leases."""
     with tempfile.TemporaryDirectory(prefix="adaptlab whole ") as folder:
         Path(folder).chmod(0o755)
+        (Path(folder) / "models").mkdir()
         short = {
             "ADAPTLAB_LEASE_SECONDS": "4",
             "ADAPTLAB_HEARTBEAT_SECONDS": "1",
             "ADAPTLAB_REAP_SECONDS": "1",
             "ADAPTLAB_SAVE_SECONDS": "0.5",
+            "ADAPTLAB_MODEL_ROOTS": f"models={folder}/models",
             "ADAPTLAB_DATABASE_URL": None,
             "ADAPTLAB_BROKER_URL": None,
         }
         with Stack.start(Path(folder) / "data", environment=short) as running:
             yield running
+
+
+@pytest.fixture(scope="session")
+def model_root(stack: Stack) -> Path:
+    """The folder that the stack knows as the model root `models`."""
+    return stack.data_dir.parent / "models"
 
 
 @pytest.fixture(scope="session")

@@ -52,8 +52,13 @@ def run(arguments: list[str], folder: Path) -> str:
 
 def test_the_python_example(folder: Path):
     printed = run([sys.executable, "-c", block("python")], folder).splitlines()
-    assert printed[0].startswith("0 sort_descending 0.")
-    assert printed[1] == "[0.0]"
+    names = [
+        f"0 sort_{order} {model}"
+        for order in ("ascending", "descending")
+        for model in ("adapted", "base alone")
+    ]
+    assert [line.rsplit(" ", 1)[0] for line in printed[:4]] == names
+    assert printed[4] == "[0.0]"
 
 
 def test_the_curl_example(folder: Path, stack: Stack):

@@ -49,12 +49,21 @@ def adapted(client: Client, base: Job) -> Job:
     return client.jobs.wait(client.jobs.submit(ADAPT).id, timeout=100)
 
 
-def test_results_maps_and_checkpoints_come_back(client: Client, adapted: Job, tmp_path: Path):
+def test_results_maps_and_checkpoints_come_back(
+    client: Client, base: Job, adapted: Job, tmp_path: Path
+):
     assert adapted.succeeded, adapted.error
     assert adapted.budget is not None
     assert (adapted.budget.requested, adapted.budget.trainable_parameters) == (40, 32)
     evaluations = client.jobs.evaluations(adapted.id)
-    assert [(e.seed, e.total) for e in evaluations] == [(0, 100), (1, 100)]
+    assert [(e.task_name, e.attached, e.seed, e.total) for e in evaluations] == [
+        (str(task["name"]), attached, seed, 100)
+        for task in (SMALL_TASK, OTHER_TASK)
+        for attached in (True, False)
+        for seed in (0, 1)
+    ]
+    detached = client.jobs.evaluations(adapted.id, attached=False)[:2]
+    assert [e.correct for e in detached] == [e.correct for e in client.jobs.evaluations(base.id)]
     curves = client.jobs.metrics(adapted.id)
     names = ("train_loss", "validation_accuracy", "validation_loss")
     assert {(c.name, c.replicate) for c in curves} == {(n, r) for n in names for r in (0, 1)}
@@ -135,7 +144,7 @@ def test_a_job_outlives_its_worker_and_finishes_once(
     assert done.succeeded, done.error
     assert done.attempt == 2
     assert [a.outcome for a in client.jobs.attempts(job.id)][-1] == "succeeded"
-    assert len(client.jobs.evaluations(job.id)) == 2
+    assert len(client.jobs.evaluations(job.id)) == 8, "2 seeds, 2 tasks, attached and detached"
     assert len(client.jobs.checkpoints(job.id)) == 2
     assert "goes on after step" in stack.log("worker"), "it did not start from the first step"
     steps = client.jobs.metrics(job.id, names=["train_loss"], replicates=[0])[0].steps

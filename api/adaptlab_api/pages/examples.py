@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from collections.abc import Mapping
 
 FIRST_JOB = {
     "kind": "pretrain",
@@ -14,11 +15,32 @@ FIRST_JOB = {
 }
 
 
+FIRST_STUDY = {
+    "name": "first-study",
+    "base_models": ["sort-asc-1l"],
+    "tasks": ["sort_descending"],
+    "methods": ["frozen", "full_finetuning", "lora", "prefix_tuning"],
+    "budgets": [512, 4096],
+    "seeds": 3,
+    "tuning": {"trials": 4},
+    "training": {"steps": 2000},
+}
+
+
 def first_job(server: str) -> str:
     """The command that submits a first job to the server at this address."""
-    body = json.dumps(FIRST_JOB, indent=2)
+    return _posted(f"{server}/v1/jobs", FIRST_JOB)
+
+
+def first_study(server: str) -> str:
+    """The command that creates a first study of the base model that the first job makes."""
+    return _posted(f"{server}/v1/studies", FIRST_STUDY)
+
+
+def _posted(address: str, document: Mapping[str, object]) -> str:
+    body = json.dumps(document, indent=2)
     return (
-        f"curl {shlex.quote(server + '/v1/jobs')} \\\n"
+        f"curl {shlex.quote(address)} \\\n"
         '  -H "Authorization: Bearer $(cat .adaptlab/token)" \\\n'
         "  -H 'Content-Type: application/json' \\\n"
         f"  -d {shlex.quote(body)}"

@@ -32,6 +32,15 @@ def percent(value: float | None) -> str:
     return f"{rounded:.1f}\N{NO-BREAK SPACE}%"
 
 
+def points(change: float) -> str:
+    """A change of a fraction in percentage points, with its sign: +12.3, +0.03, 0.0."""
+    if change == 0:
+        return "0.0"
+    shown = 100 * change
+    text = f"{shown:+.1f}" if abs(shown) >= 0.1 else f"{shown:+.2g}"
+    return text.replace("-", "\N{MINUS SIGN}")
+
+
 def share(progress: Progress) -> str:
     """How much of the training is done: 42 %, never 100 % before the last step."""
     step, total = progress.step, progress.total
@@ -57,6 +66,13 @@ def scientific(value: float | None) -> str:
     mantissa, exponent = f"{value:.1e}".split("e")
     digits = str(int(exponent)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
     return f"{mantissa}\N{MULTIPLICATION SIGN}10{digits}"
+
+
+def probability(value: float | None) -> str:
+    """A p-value: two significant digits, and no more than three zeros: 0.034, < 0.0001."""
+    if value is None:
+        return NOTHING
+    return f"{value:.2g}" if value >= 0.0001 else "< 0.0001"
 
 
 def duration(seconds: float | None) -> str:
@@ -142,10 +158,12 @@ def page_filters() -> dict[str, Callable[..., object]]:
     return {
         "integer": integer,
         "percent": percent,
+        "points": points,
         "share": share,
         "significant": significant,
         "fixed": fixed,
         "scientific": scientific,
+        "probability": probability,
         "duration": duration,
         "until": until,
         "bytes": size,

@@ -19,6 +19,7 @@ PAGE_SIZE = 50
 LONGEST_TRAIL = 12
 TRAIL_SEPARATOR = "."
 ACTIVE_SECONDS, IDLE_SECONDS = 2, 10
+MAKING_TITLES = {"pretrain": "Pretraining", "import": "Import of"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +114,14 @@ def job_list(
 
 def job_title(job: JobView) -> str:
     """What a job is, in words."""
-    if job.kind == "pretrain":
-        return f"Pretraining {job.name}"
+    if job.kind in MAKING_TITLES:
+        return f"{MAKING_TITLES[job.kind]} {job.name}"
     return f"{method_title(job.method)} on {words(job.task)}"
 
 
 def short_title(job: JobView) -> str:
     """The same beside a column that names the task."""
-    return job_title(job) if job.kind == "pretrain" else method_title(job.method)
+    return job_title(job) if job.kind in MAKING_TITLES else method_title(job.method)
 
 
 def running_seconds(job: JobView, now: datetime) -> float | None:

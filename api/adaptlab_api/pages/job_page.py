@@ -1,16 +1,19 @@
 """One job's page: what was asked for, how far it is, what came of it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from adaptlab.spec import ResolvedSpec
+from adaptlab.halving import rung_steps, stages
+from adaptlab.results import ReplicateResult
+from adaptlab.spec import EarlyStopping, ResolvedSpec, ResolvedTraining
 from adaptlab_api.pages.attention_view import attention_view
-from adaptlab_api.pages.formats import integer, pretty, significant, words
+from adaptlab_api.pages.formats import NOTHING, integer, pretty, significant, words
 from adaptlab_api.pages.job_list import ACTIVE_SECONDS, job_title, running_seconds, unserved_queues
-from adaptlab_api.pages.scores import score_table
+from adaptlab_api.pages.scores import forgetting_rows, score_table
+from adaptlab_api.pages.study_page import studies_of_job
 from adaptlab_services import attention, checkpoints, events, jobs, results
 
 MOST_EVENTS = 500
@@ -23,6 +26,7 @@ def job_page(session: Session, job_id: UUID, now: datetime) -> dict[str, object]
     maps = attention.maps(session, job_id).data
     view = attention_view(maps)
     spec = job.resolved_spec
+    evaluations = results.evaluations(session, job_id).data
     return {
         "job": job,
         "title": job_title(job),
@@ -31,8 +35,13 @@ def job_page(session: Session, job_id: UUID, now: datetime) -> dict[str, object]
         "unserved": unserved_queues(session, [job]),
         "seeds": len(spec.seeds),
         "trials": len(spec.training.learning_rates),
-        "scores": score_table(results.evaluations(session, job_id).data, tried),
+        "scores": score_table(evaluations, tried),
+        "forgetting": forgetting_rows(evaluations, spec),
         "tried": tried,
+        "trained_steps": sum(one.steps for one in tried),
+        "rungs": rungs(spec, tried),
+        "decays_vary": _vary(spec, "weight_decay"),
+        "scales_vary": _vary(spec, "initial_scale"),
         "maps": maps,
         "attention": view,
         "deviation": view.deviation if view else None,
@@ -41,6 +50,7 @@ def job_page(session: Session, job_id: UUID, now: datetime) -> dict[str, object]
         "spec_json": pretty(job.spec),
         "attempts": results.attempts(session, job_id).data,
         "events": _latest_events(session, job_id),
+        "studies": studies_of_job(session, job_id),
         "checkpoints": checkpoints.of_job(session, job_id).data,
         "poll": None if job.terminal else ACTIVE_SECONDS,
     }
@@ -53,27 +63,86 @@ def _latest_events(session: Session, job_id: UUID) -> tuple[events.EventView, ..
 
 def spec_facts(spec: ResolvedSpec) -> list[tuple[str, str]]:
     """The lines of the table that says what a job will do, in plain words."""
-    training = spec.training
-    rates = ", ".join(significant(rate) for rate in training.learning_rates)
+    folder = spec.model_folder
+    source = "trained from scratch" if folder is None else f"from the folder {folder.folder}"
     facts = [
         ("Kind", words(spec.kind)),
-        ("Method", _configuration(spec.method) if spec.method else "–"),
-        ("Task", _configuration(spec.task)),
-        ("Base model", spec.base_model or "trained from scratch"),
+        ("Method", _configuration(spec.method) if spec.method else NOTHING),
+        ("Task", _configuration(spec.task) if spec.task else NOTHING),
+        ("Base model", spec.base_model or source),
         ("Family", _configuration(spec.family)),
-        ("Steps × batch", f"{integer(training.steps)} × {integer(training.batch_size)}"),
-        ("Learning rate", rates if len(training.learning_rates) == 1 else f"one of {rates}"),
-        ("Schedule", f"{training.schedule}, {training.warmup_fraction:.0%} warm-up"),
-        ("Weight decay", significant(training.weight_decay)),
-        ("Gradient clip", significant(training.gradient_clip)),
-        ("Precision", training.precision),
+        *(() if spec.task is None else _training_facts(spec)),
         ("Seeds", ", ".join(str(seed) for seed in spec.seeds)),
-        ("Evaluated on", "; ".join(_configuration(task) for task in spec.evaluation_tasks)),
+        ("Evaluated on", "; ".join(map(_configuration, spec.evaluation_tasks)) or NOTHING),
         ("Test items", integer(spec.evaluation_samples)),
     ]
+    if spec.base_tasks:
+        own = "; ".join(_configuration(task) for task in spec.base_tasks)
+        facts.append(("Base pretrained on", own))
     if spec.base_replicates:
         facts.append(("Base replicates", ", ".join(str(one) for one in spec.base_replicates)))
     return facts
+
+
+def _training_facts(spec: ResolvedSpec) -> list[tuple[str, str]]:
+    training = spec.training
+    facts = [
+        ("Steps × batch", f"{integer(training.steps)} × {integer(training.batch_size)}"),
+        ("Learning rate", _tried(trial.learning_rate for trial in training.trials)),
+        ("Schedule", f"{training.schedule}, {training.warmup_fraction:.0%} warm-up"),
+        ("Weight decay", _tried(trial.weight_decay for trial in training.trials)),
+        ("Gradient clip", significant(training.gradient_clip)),
+        ("Precision", training.precision),
+    ]
+    if _vary(spec, "initial_scale"):
+        facts.append(("Initial scale", _tried(trial.initial_scale for trial in training.trials)))
+    if len(training.trials) > 1:
+        facts.append(("Trial kept", _CHOICES[spec.selection]))
+    if training.halving is not None:
+        facts.append(("Successive halving", _halving(training)))
+    if training.accumulation > 1:
+        facts.append(("Batch goes through in", f"{training.accumulation} parts"))
+    if (rule := training.early_stopping) is not None:
+        facts.append(("Early stopping", _stopping(rule)))
+    return facts
+
+
+_CHOICES = {"per_seed": "best of each seed", "pooled": "best on average over the seeds"}
+
+
+def _stopping(rule: EarlyStopping) -> str:
+    """When a replicate stops, in plain words."""
+    better = f" by {significant(rule.min_delta)}" if rule.min_delta else ""
+    return f"after {rule.patience} validations without a lower loss{better}; the best is kept"
+
+
+def _halving(training: ResolvedTraining) -> str:
+    """How many trials go on after which steps, in plain words."""
+    first, *others = stages(training)
+    later = ", ".join(f"{one.trials} after step {integer(one.first)}" for one in others)
+    return f"{first.trials} trials, at most {later}"
+
+
+def rungs(spec: ResolvedSpec, tried: Sequence[ReplicateResult]) -> str:
+    """How many replicates went on at each rung of successive halving; empty without any."""
+    said: list[str] = []
+    for step in rung_steps(spec.training.steps, spec.training.halving):
+        on = sum(one.steps > step for one in tried)
+        lost = sum(one.status == "eliminated" and one.steps == step for one in tried)
+        if lost:
+            said.append(f"{on} of {on + lost} after step {integer(step)}")
+    return f"Replicates that went on: {'; '.join(said)}." if said else ""
+
+
+def _vary(spec: ResolvedSpec, knob: str) -> bool:
+    """Whether the trials differ in a knob."""
+    return len({getattr(trial, knob) for trial in spec.training.trials}) > 1
+
+
+def _tried(values: Iterable[float]) -> str:
+    """The values of a knob over the trials, each once."""
+    shown = list(dict.fromkeys(significant(value) for value in values))
+    return shown[0] if len(shown) == 1 else f"one of {', '.join(shown)}"
 
 
 def _configuration(plug_in: Mapping[str, object]) -> str:

@@ -60,3 +60,10 @@ class Renderer:
         shown = {"poll": None, "here": None, "principal": None, "assets": self.assets, **values}
         text = self.environment.get_template(template).render(shown)
         return HTMLResponse(text, status, {**PAGE_HEADERS, **(headers or {})})
+
+    def fault(
+        self, status: int, heading: str, detail: str, values: Mapping[str, object]
+    ) -> HTMLResponse:
+        """A page that says what went wrong."""
+        shown = {**values, "heading": heading, "detail": detail}
+        return self.page("fault.html", shown, status)

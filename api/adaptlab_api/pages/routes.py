@@ -1,6 +1,5 @@
 """The routes of the dashboard; they parse, call services and render."""
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated
 from uuid import UUID
@@ -10,15 +9,17 @@ from fastapi.responses import JSONResponse, RedirectResponse, Response
 
 from adaptlab.charts import Chart, Theme
 from adaptlab.errors import InvalidSpec
-from adaptlab_api.dependencies import SessionDep, SubmitterDep, reader
+from adaptlab_api.dependencies import SessionDep, SubmitterDep
 from adaptlab_api.pages.assets import load_assets
 from adaptlab_api.pages.chart_data import Look, attention_chart, curves_chart
 from adaptlab_api.pages.examples import first_job
 from adaptlab_api.pages.job_list import JobFilters, Place, job_list
 from adaptlab_api.pages.job_page import job_page
+from adaptlab_api.pages.parameters import Number, ReaderDep, server_address
 from adaptlab_api.pages.rendering import Renderer
 from adaptlab_api.pages.signing_in import sign_in_routes
 from adaptlab_api.pages.static_files import add_static_routes
+from adaptlab_api.pages.study_routes import compare_routes, study_routes
 from adaptlab_services import base_models, catalogue, jobs
 from adaptlab_services.errors import NotFound
 from adaptlab_services.tokens import Principal
@@ -29,9 +30,6 @@ NO_JOB = "No job has this id. It may be mistyped, or the job may be on another s
 NO_LIST = "This address asks for something that the list does not know."
 NOTHING_DRAWN = 204
 
-ReaderDep = Annotated[Principal, Depends(reader)]
-Number = Annotated[int, Query(ge=0, lt=2**31)]
-
 
 def pages_router() -> APIRouter:
     """Every page; nothing of it is part of the API's description."""
@@ -41,6 +39,8 @@ def pages_router() -> APIRouter:
     router.include_router(_list_routes(renderer))
     router.include_router(_job_routes(renderer))
     router.include_router(_chart_routes())
+    router.include_router(study_routes(renderer))
+    router.include_router(compare_routes(renderer))
     return router
 
 
@@ -61,10 +61,6 @@ def _look(theme: Theme = "light", columns: Annotated[int, Query(ge=1, le=3)] = 3
     return Look(theme, columns)
 
 
-def _server(request: Request) -> str:
-    return str(request.base_url).rstrip("/")
-
-
 def _list_routes(renderer: Renderer) -> APIRouter:
     router = APIRouter()
 
@@ -80,8 +76,8 @@ def _list_routes(renderer: Renderer) -> APIRouter:
         try:
             content = job_list(session, filters, place, datetime.now(UTC))
         except InvalidSpec as fault:
-            return _fault(renderer, 400, NO_LIST, f"{fault}", shown)
-        example = first_job(_server(request))
+            return renderer.fault(400, NO_LIST, f"{fault}", shown)
+        example = first_job(server_address(request))
         return renderer.page("jobs.html", {**shown, **content, "example": example})
 
     @router.get("/base-models")
@@ -92,13 +88,13 @@ def _list_routes(renderer: Renderer) -> APIRouter:
         try:
             page = base_models.page(session, BASE_MODELS_PAGE, page_token or None)
         except InvalidSpec as fault:
-            return _fault(renderer, 400, NO_LIST, f"{fault}", shown)
+            return renderer.fault(400, NO_LIST, f"{fault}", shown)
         following = page.next_page_token
         values = {
             **shown,
             "models": page.data,
             "following": following and f"/base-models?page_token={following}",
-            "example": first_job(_server(request)),
+            "example": first_job(server_address(request)),
             "poll": None if page_token else BASE_MODELS_POLL,
         }
         return renderer.page("base-models.html", values)
@@ -167,10 +163,4 @@ def _drawn(chart: Chart | None) -> Response:
 
 
 def _no_job(renderer: Renderer, principal: Principal) -> Response:
-    return _fault(renderer, 404, "There is no such job", NO_JOB, {"principal": principal})
-
-
-def _fault(
-    renderer: Renderer, status: int, heading: str, detail: str, shown: Mapping[str, object]
-) -> Response:
-    return renderer.page("fault.html", {**shown, "heading": heading, "detail": detail}, status)
+    return renderer.fault(404, "There is no such job", NO_JOB, {"principal": principal})

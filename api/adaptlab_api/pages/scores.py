@@ -1,13 +1,13 @@
-"""The evaluations of a job as a table: one row a seed, one column a task."""
+"""The evaluations of a job as tables: one row a seed, and before beside after for every task."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from adaptlab.results import ReplicateResult
-from adaptlab.statistics import Interval, seed_interval
+from adaptlab.scores import SHOWN_SPLIT, ScoreChange, mean_accuracy, score_changes, task_labels
+from adaptlab.spec import ResolvedSpec
+from adaptlab.statistics import Interval
 from adaptlab_services.results import EvaluationView
-
-SHOWN_SPLIT = "test"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +36,20 @@ class ScoreTable:
     total: int
 
 
+@dataclass(frozen=True, slots=True)
+class ForgettingRow:
+    """One task before and after; `is_own` says that the base was pretrained on it."""
+
+    task: str
+    is_own: bool
+    change: ScoreChange
+
+
 def score_table(
     evaluations: Sequence[EvaluationView], replicates: Sequence[ReplicateResult]
 ) -> ScoreTable:
-    """Put evaluations side by side, tasks in the order in which they were asked for."""
-    scored = [one for one in evaluations if one.split == SHOWN_SPLIT]
+    """Put evaluations side by side, without those of the base model on its own."""
+    scored = [one for one in evaluations if one.split == SHOWN_SPLIT and one.attached]
     labels = task_labels([one.task for one in scored])
     cells = {(one.replicate, label): one for one, label in zip(scored, labels, strict=True)}
     tasks = tuple(dict.fromkeys(labels))
@@ -48,7 +57,9 @@ def score_table(
     seeds = {one.replicate: one.seed for one in scored}
     return ScoreTable(
         columns=tuple(
-            ScoreColumn(task, _interval([one for (_, name), one in cells.items() if name == task]))
+            ScoreColumn(
+                task, mean_accuracy([one for (_, name), one in cells.items() if name == task])
+            )
             for task in tasks
         ),
         rows=tuple(
@@ -59,23 +70,17 @@ def score_table(
     )
 
 
-def task_labels(tasks: Sequence[Mapping[str, object]]) -> list[str]:
-    """The names of tasks, with the knobs in which tasks of one name differ: `add (k = 2)`."""
-    return [_label(task, tasks) for task in tasks]
-
-
-def _label(task: Mapping[str, object], tasks: Sequence[Mapping[str, object]]) -> str:
-    namesakes = [other for other in tasks if other["name"] == task["name"]]
-    knobs = [
-        f"{knob} = {value}"
-        for knob, value in task.items()
-        if any(other.get(knob) != value for other in namesakes)
+def forgetting_rows(
+    evaluations: Sequence[EvaluationView], spec: ResolvedSpec
+) -> tuple[ForgettingRow, ...]:
+    """Every task scored both ways, those that the base was pretrained on first."""
+    changes = score_changes(evaluations)
+    labels = task_labels([change.task for change in changes])
+    rows = [
+        ForgettingRow(label, change.task in spec.base_tasks, change)
+        for label, change in zip(labels, changes, strict=True)
     ]
-    return f"{task['name']} ({', '.join(knobs)})" if knobs else str(task["name"])
-
-
-def _interval(scored: Sequence[EvaluationView]) -> Interval:
-    return seed_interval([one.correct for one in scored], [one.total for one in scored])
+    return tuple(sorted(rows, key=lambda row: not row.is_own))
 
 
 def _accuracies(

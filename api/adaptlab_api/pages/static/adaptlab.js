@@ -51,6 +51,19 @@
     return focused.matches("a[href]") ? `a[href="${CSS.escape(focused.getAttribute("href"))}"]` : null;
   }
 
+  // A chart whose source is the same shows the same: its drawing moves over.
+  function keepCharts(old, fresh) {
+    for (const chart of fresh.querySelectorAll(".chart[data-source]")) {
+      const before = old.querySelector(`#${CSS.escape(chart.id)}`);
+      if (before?.dataset.source === chart.dataset.source) chart.replaceWith(before);
+    }
+  }
+
+  function keepChoices(old, fresh) {
+    const chosen = new Set([...old.querySelectorAll("input[type=checkbox]:checked")].map((box) => box.value));
+    for (const box of fresh.querySelectorAll("input[type=checkbox]")) box.checked = chosen.has(box.value);
+  }
+
   function take(page) {
     for (const fresh of page.querySelectorAll("[data-live]")) {
       if (known.get(fresh.id) === fresh.outerHTML) continue;
@@ -62,6 +75,8 @@
       const opened = [...old.querySelectorAll("details")].map((details) => details.open);
       const adopted = document.adoptNode(fresh);
       adopted.querySelectorAll("details").forEach((details, index) => { details.open = opened[index] ?? false; });
+      keepCharts(old, adopted);
+      keepChoices(old, adopted);
       old.replaceWith(adopted);
       begin(adopted);
       adopted.querySelectorAll(".scroll, .timeline").forEach((box, index) => {
@@ -171,20 +186,42 @@
     return Math.max(1, Math.min(3, Math.floor(chart.clientWidth / MAP_WIDTH)));
   }
 
+  async function ask(address) {
+    const response = await fetch(address, { headers: { Accept: "application/json" } });
+    if (response.status === 204 || response.status === 404) return "";
+    if (!response.ok) throw new Error(`the server answered ${response.status}`);
+    return response.text();
+  }
+
+  // A source that ends in `#NAME` is an object of charts of which this is one; it is asked for
+  // once, as its address changes with what it holds.
+  const together = new Map();
+
+  async function askPart(address) {
+    const name = decodeURIComponent(address.hash.slice(1));
+    address.hash = "";
+    const key = address.href;
+    if (!together.has(key)) {
+      const answer = ask(address).then((text) => (text ? JSON.parse(text) : {}));
+      answer.catch(() => together.delete(key));
+      together.set(key, answer);
+    }
+    const chart = (await together.get(key))[name];
+    return chart === undefined ? "" : JSON.stringify(chart);
+  }
+
   async function showChart(chart) {
     const source = chart.dataset.source;
     try {
       const address = new URL(source, location.href);
       address.searchParams.set("theme", dark.matches ? "dark" : "light");
       if (!chart.classList.contains("wide")) address.searchParams.set("columns", columnsOf(chart));
-      const response = await fetch(address, { headers: { Accept: "application/json" } });
-      const text = await response.text();
+      const text = await (address.hash ? askPart(address) : ask(address));
       if (chart.dataset.source !== source) return; // another selection was made meanwhile
-      if (response.status === 204 || response.status === 404) {
+      if (!text) {
         if (!drawn.has(chart)) say(chart, chart.dataset.empty ?? "Nothing recorded yet.");
         return;
       }
-      if (!response.ok) throw new Error(`the server answered ${response.status}`);
       if (drawn.get(chart) === text) return;
       await draw(chart, text);
       drawn.set(chart, text);
@@ -193,8 +230,21 @@
     }
   }
 
+  // Of a page with many charts, only those are drawn that somebody comes near.
+  const near = new IntersectionObserver((entries) => {
+    for (const { isIntersecting, target } of entries) {
+      if (!isIntersecting) continue;
+      near.unobserve(target);
+      showChart(target);
+    }
+  }, { rootMargin: "600px" });
+
+  const isOneOfMany = (chart) => chart.dataset.source.includes("#");
+
   function showCharts(selector) {
-    for (const chart of document.querySelectorAll(selector)) showChart(chart);
+    for (const chart of document.querySelectorAll(selector)) {
+      if (drawn.has(chart) || !isOneOfMany(chart)) showChart(chart);
+    }
   }
 
   // Charts with a fixed width of their own need no redrawing.
@@ -227,7 +277,9 @@
       form.addEventListener("change", () => form.requestSubmit());
     }
     for (const chart of root.querySelectorAll(".chart[data-source]")) {
-      if (!drawn.has(chart)) showChart(chart);
+      if (drawn.has(chart)) continue;
+      if (isOneOfMany(chart)) near.observe(chart);
+      else showChart(chart);
     }
     for (const form of root.querySelectorAll("form[data-selects]")) followSelection(form);
   }

@@ -1,0 +1,246 @@
+"""A comparison as its page shows it: warnings, then every table budget by budget, never sorted."""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from adaptlab.charts import better_first
+from adaptlab.comparison import Comparison, ComparisonCell, ComparisonRow
+from adaptlab.scores import ScoreChange, task_labels
+from adaptlab.statistics import PairedDifference
+from adaptlab.verdict import Verdict
+from adaptlab_services.comparison_views import (
+    ComparedMethod,
+    JobComparison,
+    MethodDiagnosis,
+    MissingScores,
+    TableComparison,
+    TableWarning,
+)
+
+WARNING_TITLES = {
+    "not_comparable": "Not comparable: these scores answer different questions",
+    "unequal_effort": "Unequal effort: some methods were tuned harder than others",
+    "missing": "Scores are missing",
+    "missing_seeds": "Seeds are missing",
+    "few_seeds": "Few seeds",
+    "few_items": "Few test items",
+    "unpaired": "Some pairs cannot be compared",
+}
+NOT_COMING = ("succeeded", "failed", "cancelled")
+"""States of jobs whose scores will not come by themselves."""
+FINDING_TITLES = {
+    "better": "Better or worse",
+    "cannot_be_told_apart": "Cannot be told apart",
+    "needs_more_seeds": "Needs more seeds",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class WarningView:
+    """All warnings of one kind before a table."""
+
+    kind: str
+    title: str
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RowView:
+    """A method at a budget; `gap` is what it leaves of it, None for a reference or no budget."""
+
+    row: ComparisonRow
+    behind: ComparedMethod
+    gap: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TiedRows:
+    """The methods that can have the same ranks: which of them is ahead is not known."""
+
+    low: int
+    high: int
+    could_be_best: bool
+    rows: tuple[RowView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PairView:
+    """Two methods, the better one first where they were told apart."""
+
+    first: str
+    second: str
+    pair: PairedDifference
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class FindingView:
+    """The pairs of which the same is found."""
+
+    finding: str
+    title: str
+    pairs: tuple[PairView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetView:
+    """The methods at one budget; `swept` says that some chose among learning rates."""
+
+    number: int
+    budget: int | None
+    ties: tuple[TiedRows, ...]
+    findings: tuple[FindingView, ...]
+    swept: bool
+
+    @property
+    def pairs(self) -> int:
+        """How many pairs there is a verdict of."""
+        return sum(len(finding.pairs) for finding in self.findings)
+
+
+@dataclass(frozen=True, slots=True)
+class ForgettingTable:
+    """What each method did to the base model's own tasks; None where it was not scored."""
+
+    tasks: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[ScoreChange | None, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TableView:
+    """One task and base model; `version` changes with whatever its charts show.
+
+    Of the scores that jobs lack, `missing` will not come by themselves. What was skipped is told
+    with the study, not with its tables.
+    """
+
+    number: int
+    version: str
+    base_model: str
+    task: str
+    comparison: Comparison | None
+    warnings: tuple[WarningView, ...]
+    notes: tuple[str, ...]
+    budgets: tuple[BudgetView, ...]
+    failed: tuple[MethodDiagnosis, ...]
+    learned: tuple[MethodDiagnosis, ...]
+    missing: tuple[MissingScores, ...]
+    to_come: tuple[MissingScores, ...]
+    forgetting: ForgettingTable | None
+    has_curves: bool
+
+
+def table_views(found: JobComparison) -> tuple[TableView, ...]:
+    """All tables of a comparison."""
+    return tuple(_table(number, table, found) for number, table in enumerate(found.tables))
+
+
+def compared_methods(found: JobComparison) -> tuple[str, ...]:
+    """Every method of the page, in one order: what decides its colour in all charts."""
+    return tuple(dict.fromkeys(one.method for table in found.tables for one in table.methods))
+
+
+def ordered_rows(cell: ComparisonCell) -> tuple[ComparisonRow, ...]:
+    """Those that could be best first, then by possible ranks, then by name; never by score."""
+    return tuple(sorted(cell.rows, key=_place))
+
+
+def _place(row: ComparisonRow) -> tuple[bool, int, int, str]:
+    return not row.could_be_best, row.rank.low, row.rank.high, row.method
+
+
+def _table(number: int, table: TableComparison, found: JobComparison) -> TableView:
+    comparison = table.comparison
+    ours = [w for w in found.warnings if (w.base_model, w.task) == (table.base_model, table.task)]
+    colours, sweeps = compared_methods(found), [one.sweep for one in table.methods]
+    differences = comparison.differences if comparison else ()
+    lacking = [one for one in table.missing if one.state != "skipped"]
+    return TableView(
+        number=number,
+        version=hashlib.sha256(f"{comparison}{sweeps}{colours}".encode()).hexdigest()[:12],
+        base_model=table.base_model,
+        task=table.task,
+        comparison=comparison,
+        warnings=tuple(_warnings(ours, table)),
+        notes=tuple(one.text for one in differences if one.weight == "note"),
+        budgets=tuple(_budgets(table, comparison)) if comparison else (),
+        failed=tuple(one for one in table.diagnoses if one.diagnosis.cause != "none"),
+        learned=tuple(one for one in table.diagnoses if one.diagnosis.cause == "none"),
+        missing=tuple(one for one in lacking if one.state in NOT_COMING),
+        to_come=tuple(one for one in lacking if one.state not in NOT_COMING),
+        forgetting=_forgetting(table),
+        has_curves=bool(comparison) and len(comparison.cells) > 1 and bool(comparison.curves),
+    )
+
+
+def _warnings(warnings: Sequence[TableWarning], table: TableComparison) -> Iterator[WarningView]:
+    """One notice a kind; what is missing is counted here and listed below the tables."""
+    for kind in dict.fromkeys(one.kind for one in warnings):
+        texts = tuple(one.text for one in warnings if one.kind == kind)
+        if kind == "missing":
+            lacking = [one for one in table.missing if one.state != "skipped"]
+            names = ", ".join(dict.fromkeys(one.method for one in lacking))
+            texts = (f"This table is not complete. It lacks scores of {names}; see below.",)
+        yield WarningView(kind, WARNING_TITLES[kind], texts)
+
+
+def _budgets(table: TableComparison, comparison: Comparison) -> Iterator[BudgetView]:
+    behind = {one.label: one for one in table.methods}
+    for number, cell in enumerate(comparison.cells):
+        labels = {row.label for row in cell.rows}
+        yield BudgetView(
+            number=number,
+            budget=cell.budget,
+            ties=tuple(_ties(cell, behind)),
+            findings=tuple(_findings(cell)),
+            swept=any(len(behind[label].sweep) > 1 for label in labels),
+        )
+
+
+def _ties(cell: ComparisonCell, behind: Mapping[str, ComparedMethod]) -> Iterator[TiedRows]:
+    groups: dict[tuple[bool, int, int], list[RowView]] = {}
+    for row in ordered_rows(cell):
+        one = behind[row.label]
+        limit = cell.budget if one.role == "method" else None
+        gap = None if limit is None else limit - one.parameters
+        place = (row.could_be_best, row.rank.low, row.rank.high)
+        groups.setdefault(place, []).append(RowView(row, one, gap))
+    for (best, low, high), rows in groups.items():
+        yield TiedRows(low, high, best, tuple(rows))
+
+
+def _findings(cell: ComparisonCell) -> Iterator[FindingView]:
+    names = {row.label: row.method for row in cell.rows}
+    for finding, title in FINDING_TITLES.items():
+        pairs = tuple(
+            PairView(names[pair.first], names[pair.second], pair, one)
+            for one in cell.verdicts
+            if one.finding.replace("worse", "better") == finding
+            for pair in (better_first(one),)
+        )
+        if pairs:
+            yield FindingView(finding, title, pairs)
+
+
+def _forgetting(table: TableComparison) -> ForgettingTable | None:
+    if not table.forgetting:
+        return None
+    tasks = [*_distinct(change.task for one in table.forgetting for change in one.changes)]
+    rows = tuple(
+        (one.label, tuple(_change_on(task, one.changes) for task in tasks))
+        for one in table.forgetting
+    )
+    return ForgettingTable(tuple(task_labels(tasks)), rows)
+
+
+def _distinct(tasks: Iterable[dict[str, object]]) -> Iterator[dict[str, object]]:
+    seen: list[dict[str, object]] = []
+    for task in tasks:
+        if task not in seen:
+            seen.append(task)
+            yield task
+
+
+def _change_on(task: dict[str, object], changes: Sequence[ScoreChange]) -> ScoreChange | None:
+    return next((change for change in changes if change.task == task), None)

@@ -1,0 +1,134 @@
+"""The routes of the pages that compare: studies, and jobs chosen by hand."""
+
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi.responses import JSONResponse, RedirectResponse, Response
+
+from adaptlab.charts import Theme
+from adaptlab.errors import InvalidSpec
+from adaptlab_api.dependencies import SessionDep, SubmitterDep
+from adaptlab_api.pages.compare_page import compare_page, compared
+from adaptlab_api.pages.comparison_charts import table_charts
+from adaptlab_api.pages.examples import first_study
+from adaptlab_api.pages.parameters import Number, ReaderDep, server_address
+from adaptlab_api.pages.rendering import Renderer
+from adaptlab_api.pages.study_page import study_list, study_page
+from adaptlab_services import comparisons, studies
+from adaptlab_services.comparison_views import JobComparison
+from adaptlab_services.errors import NotFound
+from adaptlab_services.tokens import Principal
+
+HERE = "/studies"
+NO_STUDY = "No study has this name or id. It may be mistyped, or the study may be elsewhere."
+NO_JOB = "One of these jobs is not on this server. Choose the jobs again from the list."
+NO_LIST = "This address asks for something that the list does not know."
+
+
+def study_routes(renderer: Renderer) -> APIRouter:
+    """The list of studies, one study, and its charts."""
+    router = APIRouter(prefix=HERE)
+
+    @router.get("")
+    def studies_page(
+        request: Request, session: SessionDep, principal: ReaderDep, page_token: str = ""
+    ) -> Response:
+        shown: dict[str, object] = {"principal": principal, "here": HERE}
+        try:
+            content = study_list(session, page_token or None)
+        except InvalidSpec as fault:
+            return renderer.fault(400, NO_LIST, f"{fault}", shown)
+        example = first_study(server_address(request))
+        return renderer.page("studies.html", {**shown, **content, "example": example})
+
+    @router.get("/{study}")
+    def one_study(study: str, session: SessionDep, principal: ReaderDep) -> Response:
+        try:
+            content = study_page(session, study)
+        except NotFound:
+            return _no_study(renderer, principal)
+        return renderer.page("study.html", {"principal": principal, "here": HERE, **content})
+
+    @router.post("/{study}/cancel")
+    def cancel_study(study: str, session: SessionDep, principal: SubmitterDep) -> Response:
+        try:
+            changed = studies.cancel(session, principal, study)
+        except NotFound:
+            return _no_study(renderer, principal)
+        return RedirectResponse(f"{HERE}/{changed.study.name}", 303)
+
+    @router.get("/{study}/charts")
+    def study_charts(
+        study: str,
+        session: SessionDep,
+        _: ReaderDep,
+        table: Number = 0,
+        theme: Theme = "light",
+    ) -> Response:
+        try:
+            found = comparisons.of_study(session, study)
+        except NotFound:
+            return Response(status_code=404)
+        return _drawn(found, table, theme)
+
+    return router
+
+
+def compare_routes(renderer: Renderer) -> APIRouter:
+    """Any jobs side by side, and their charts."""
+    router = APIRouter(prefix="/compare")
+
+    @router.get("")
+    def compare(
+        session: SessionDep,
+        principal: ReaderDep,
+        chosen: Annotated[tuple[UUID, ...] | None, Depends(_chosen)],
+    ) -> Response:
+        shown: dict[str, object] = {"principal": principal}
+        try:
+            if chosen is None:
+                return renderer.fault(404, "There is no such job", NO_JOB, shown)
+            content = compare_page(session, chosen)
+        except NotFound:
+            return renderer.fault(404, "There is no such job", NO_JOB, shown)
+        except InvalidSpec as fault:
+            return renderer.fault(400, "These jobs cannot be compared", f"{fault}", shown)
+        return renderer.page("compare.html", {**shown, **content})
+
+    @router.get("/charts")
+    def compare_charts(
+        session: SessionDep,
+        _: ReaderDep,
+        chosen: Annotated[tuple[UUID, ...] | None, Depends(_chosen)],
+        table: Number = 0,
+        theme: Theme = "light",
+    ) -> Response:
+        try:
+            found = compared(session, chosen or ())
+        except (NotFound, InvalidSpec):
+            return Response(status_code=404)
+        return _drawn(found, table, theme)
+
+    return router
+
+
+def _chosen(job: Annotated[tuple[str, ...], Query()] = ()) -> tuple[UUID, ...] | None:
+    """The jobs in the address; None if one of them cannot be a job."""
+    try:
+        return tuple(UUID(one) for one in job)
+    except ValueError:
+        return None
+
+
+def _no_study(renderer: Renderer, principal: Principal) -> Response:
+    shown: dict[str, object] = {"principal": principal, "here": HERE}
+    return renderer.fault(404, "There is no such study", NO_STUDY, shown)
+
+
+def _drawn(found: JobComparison, table: int, theme: Theme) -> Response:
+    """All charts of one table by name; no content where nothing is scored."""
+    charts = table_charts(found, table, theme)
+    if charts is None:
+        return Response(status_code=204)
+    return JSONResponse(charts, headers={"Cache-Control": "no-store"})

@@ -1,0 +1,34 @@
+"""Charts as Vega-Lite specifications: the same for the dashboard, the demo and PNG files.
+
+A specification is plain JSON without expressions of our own, so that a page can show it through
+Vega's interpreter, without `eval`. Names of tasks, methods and tokens only ever appear as data.
+"""
+
+from adaptlab.charts.budgets import score_against_budget
+from adaptlab.charts.curves import AxisScale, learning_curves
+from adaptlab.charts.differences import better_first, pairwise_differences
+from adaptlab.charts.frame import SCHEMA, VEGA_LITE, Chart, Json, Theme
+from adaptlab.charts.heat_maps import AttentionPattern, attention_patterns
+from adaptlab.charts.pictures import png, svg
+from adaptlab.charts.ranks import possible_ranks
+from adaptlab.charts.sweeps import SweepPoint, rate_sweeps
+
+__all__ = [
+    "SCHEMA",
+    "VEGA_LITE",
+    "AttentionPattern",
+    "AxisScale",
+    "Chart",
+    "Json",
+    "SweepPoint",
+    "Theme",
+    "attention_patterns",
+    "better_first",
+    "learning_curves",
+    "pairwise_differences",
+    "png",
+    "possible_ranks",
+    "rate_sweeps",
+    "score_against_budget",
+    "svg",
+]

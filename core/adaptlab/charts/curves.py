@@ -1,0 +1,110 @@
+"""A metric over the training steps."""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from adaptlab.charts.frame import PALETTES, Chart, Json, Palette, Theme, frame
+from adaptlab.results import MetricPoint
+
+AxisScale = Literal["linear", "log"]
+
+
+def learning_curves(
+    curves: Mapping[str, Sequence[MetricPoint]],
+    *,
+    title: str = "",
+    scale: AxisScale = "linear",
+    theme: Theme = "light",
+    width: int = 560,
+    height: int = 300,
+) -> Chart:
+    """One metric over the training steps: replicates as thin lines, the mean of each label thick.
+
+    Args:
+        curves: points of one metric, by the label they appear under (a method, a job).
+        title: what stands above the chart.
+        scale: of the value axis; points that a log axis cannot show are left out.
+        theme: light or dark.
+        width: of the plot, in pixels.
+        height: of the plot, in pixels.
+
+    Raises `ValueError` for points of several metrics. Where a loss was not finite, the line of
+    its replicate ends and the mean is over the others.
+    """
+    palette = PALETTES[theme]
+    names = sorted({point.name for points in curves.values() for point in points})
+    if len(names) > 1:
+        raise ValueError(f"One chart shows one metric, not {', '.join(names)}.")
+    quantity = names[0].replace("_", " ") if names else "value"
+    rows: list[Json] = [
+        {"label": label, "replicate": point.replicate, "step": point.step, "value": point.value}
+        for label, points in curves.items()
+        for point in points
+        if point.value is not None and (scale == "linear" or point.value > 0)
+    ]
+    shared = _curve_encoding(list(curves), quantity, scale, palette)
+    return {
+        **frame(title, palette),
+        "width": width,
+        "height": height,
+        "description": f"{quantity.capitalize()} over training steps: {', '.join(curves)}.",
+        "data": {"values": rows},
+        "encoding": shared,
+        "layer": _curve_layers(quantity, shared["y"]),
+    }
+
+
+def _curve_encoding(labels: list[str], quantity: str, scale: AxisScale, palette: Palette) -> Chart:
+    colours: list[Json] = [palette.lines[i % len(palette.lines)] for i in range(len(labels))]
+    domain: list[Json] = list(labels)
+    value_axis: Chart = {"grid": True, "gridOpacity": 0.4, "tickCount": 6}
+    legend: Chart = {"title": None, "orient": "top", "columns": 3, "symbolOpacity": 1}
+    legend["symbolStrokeWidth"] = 3
+    return {
+        "x": {
+            "field": "step",
+            "type": "quantitative",
+            "title": "training step",
+            "axis": {"grid": False, "tickCount": 6},
+        },
+        "y": {
+            "field": "value",
+            "type": "quantitative",
+            "title": quantity,
+            "scale": {"type": scale, "zero": False},
+            "axis": value_axis,
+        },
+        "color": {
+            "field": "label",
+            "type": "nominal",
+            "scale": {"domain": domain, "range": colours},
+            "legend": legend if len(labels) > 1 else None,
+        },
+    }
+
+
+def _curve_layers(quantity: str, value_axis: Json) -> list[Json]:
+    assert isinstance(value_axis, dict)
+    return [
+        {
+            "mark": {"type": "line", "strokeWidth": 1, "opacity": 0.35},
+            "encoding": {"detail": {"field": "replicate", "type": "nominal"}},
+        },
+        {
+            "mark": {"type": "line", "strokeWidth": 2.5},
+            "encoding": {
+                "y": {**value_axis, "aggregate": "mean"},
+                "tooltip": [
+                    {"field": "label", "type": "nominal"},
+                    {"field": "step", "type": "quantitative"},
+                    {
+                        "field": "value",
+                        "aggregate": "mean",
+                        "type": "quantitative",
+                        "format": ".4g",
+                        "title": f"mean {quantity}",
+                    },
+                ],
+            },
+        },
+    ]

@@ -1,0 +1,86 @@
+"""The ranks that each method of a cell can have, as bars."""
+
+from collections.abc import Iterator, Sequence
+
+from adaptlab.charts.frame import PALETTES, Chart, Json, Theme, frame
+from adaptlab.charts.method_marks import method_colour
+from adaptlab.comparison import ComparisonRow
+
+ROW = 26  # pixels a method
+LONGEST_NAME = 130  # pixels
+
+
+def possible_ranks(
+    rows: Sequence[ComparisonRow],
+    *,
+    methods: Sequence[str] = (),
+    title: str = "",
+    theme: Theme = "light",
+    width: int = 560,
+) -> Chart:
+    """A bar from the best to the worst rank that the data leave to each method.
+
+    Args:
+        rows: of one cell, in the order in which they are to stand.
+        methods: every method of the page in its order, which decides colours.
+        title: what stands above the chart.
+        theme: light or dark.
+        width: of the plot, in pixels.
+
+    Raises `ValueError` for no rows.
+    """
+    if not rows:
+        raise ValueError("There is no method to rank.")
+    palette = PALETTES[theme]
+    names = [row.method for row in rows]
+    colour: Chart = {**method_colour(methods or names, names, palette), "legend": None}
+    ranks: list[Json] = [*range(1, len(rows) + 1)]
+    limits: list[Json] = [0.6, len(rows) + 0.4]
+    x: Chart = {
+        "field": "low",
+        "type": "quantitative",
+        "title": "rank, 1 is the best",
+        "scale": {"domain": limits, "nice": False},
+        "axis": {"values": ranks, "format": "d", "gridOpacity": 0.4, "labelOverlap": "greedy"},
+    }
+    order: list[Json] = list(names)
+    y: Chart = {
+        "field": "method",
+        "type": "nominal",
+        "title": None,
+        "scale": {"domain": order},
+        "axis": {"labelLimit": LONGEST_NAME, "ticks": False, "domain": False},
+    }
+    shared: Chart = {"x": x, "y": y, "color": colour, "tooltip": _tooltip()}
+    values: list[Json] = [*_values(rows)]
+    dot: Chart = {"type": "point", "filled": True, "size": 110, "opacity": 1}
+    return {
+        **frame(title, palette),
+        "width": width,
+        "height": ROW * len(rows),
+        "description": f"Possible ranks of {', '.join(names)}.",
+        "data": {"values": values},
+        "layer": [
+            {
+                "mark": {"type": "rule", "strokeWidth": 9, "strokeCap": "round", "opacity": 0.45},
+                "encoding": {**shared, "x2": {"field": "high"}},
+            },
+            {"mark": dot, "encoding": shared},
+            {"mark": dot, "encoding": {**shared, "x": {**x, "field": "high"}}},
+        ],
+    }
+
+
+def _values(rows: Sequence[ComparisonRow]) -> Iterator[Chart]:
+    for row in rows:
+        best = "could be best" if row.could_be_best else "not the best"
+        yield {"method": row.method, "low": row.rank.low, "high": row.rank.high, "best": best}
+
+
+def _tooltip() -> list[Json]:
+    return [
+        {"field": "method", "type": "nominal"},
+        {"field": "low", "type": "quantitative", "title": "best rank"},
+        {"field": "high", "type": "quantitative", "title": "worst rank"},
+        {"field": "best", "type": "nominal", "title": "verdict"},
+    ]

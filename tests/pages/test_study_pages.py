@@ -1,0 +1,351 @@
+"""The pages of studies and of chosen jobs over HTTP: what they say, and in which order."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from html import unescape
+from urllib.parse import quote
+from uuid import UUID, uuid4
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy import Engine, event
+from sqlalchemy.orm import Session, sessionmaker
+from tests.comparing import Run, a_measured_job, run_all
+from tests.making import an_adapt_spec
+from tests.pages.made_up_studies import a_base, a_study, failing, ordinary, run_some
+from tests.pages.visitors import HOSTILE
+
+from adaptlab.spec import ResolvedSpec
+from adaptlab_api.app import create_app
+from adaptlab_services import jobs, studies, tokens
+from adaptlab_services.settings import Settings
+from adaptlab_services.study_views import StudyView
+from adaptlab_services.tokens import Principal
+
+Sessions = sessionmaker[Session]
+PAGE = {"Accept": "text/html"}
+HERE = {"Sec-Fetch-Site": "same-origin"}
+
+
+@pytest.fixture
+def client(settings: Settings) -> Iterator[TestClient]:
+    with TestClient(create_app(settings), follow_redirects=False, headers=PAGE) as made:
+        yield made
+
+
+@pytest.fixture
+def signed_in(client: TestClient, token: str) -> TestClient:
+    answer = client.post("/login", data={"token": token, "next": "/"}, headers=HERE)
+    assert answer.status_code == 303
+    return client
+
+
+@pytest.fixture
+def admin(sessions: Sessions, token: str) -> Principal:
+    """The admin, on a server that has the base model of the studies."""
+    a_base(sessions)
+    with sessions.begin() as session:
+        return tokens.authenticate(session, token)
+
+
+def text_of(page: str) -> str:
+    """What one reads: without tags, spaces drawn together."""
+    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", " ", page)))
+
+
+def section(page: str, identity: str) -> str:
+    """From the element of this id to the next section, as text."""
+    return text_of("<" + page.partition(f'id="{identity}"')[2].partition("</section>")[0])
+
+
+def rows_of(page: str, identity: str) -> list[str]:
+    table = page.partition(f'id="{identity}"')[2].partition("</table>")[0]
+    return [text_of(row).strip() for row in table.split("<tr>")[2:]]
+
+
+def jobs_of(study: StudyView, *methods: str) -> list[UUID]:
+    return [
+        job.id
+        for method in methods
+        for cell in study.cells
+        if (cell.method, cell.budget) == (method, 64)
+        for job in cell.jobs
+    ]
+
+
+def compare_address(*job_ids: UUID) -> str:
+    return "/compare?" + "&".join(f"job={one}" for one in job_ids)
+
+
+def test_without_a_session_these_pages_lead_to_the_login(client: TestClient) -> None:
+    for path in ("/studies", "/studies/x", "/studies/x/charts", "/compare", "/compare/charts"):
+        answer = client.get(path)
+        assert answer.status_code == 303
+        assert answer.headers["Location"].startswith("/login")
+
+
+def test_an_empty_server_tells_how_to_make_the_first_study(signed_in: TestClient) -> None:
+    page = signed_in.get("/studies").text
+    assert "No studies yet" in page
+    assert "/v1/studies" in page
+    assert "No jobs chosen" in signed_in.get("/compare").text
+
+
+def test_the_list_says_how_far_each_study_is(
+    signed_in: TestClient, sessions: Sessions, admin: Principal
+) -> None:
+    a_study(sessions, admin, name="done")
+    run_all(sessions, ordinary)
+    a_study(sessions, admin, name="holes", seeds=2)
+    run_all(sessions, failing("lora"))
+    a_study(sessions, admin, name="live", seeds=4)
+    run_some(sessions, 2)
+    page = signed_in.get("/studies").text
+    live, holes, done = (text_of(row) for row in page.split("<tr>")[2:])
+    # Two references and four methods at two budgets, and the job of the base model.
+    assert "succeeded done 11 of 11" in done
+    assert "incomplete holes 11 of 11" in holes
+    assert "9 succeeded , 2 failed" in holes
+    assert "running live 1 of 11" in live
+    assert "2 running , 8 queued , 1 succeeded" in live
+    assert 'data-poll="5"' in page
+
+
+def test_a_study_shows_ties_and_never_sorts_by_score(
+    signed_in: TestClient, sessions: Sessions, admin: Principal
+) -> None:
+    a_study(sessions, admin, name="done")
+    run_all(sessions, ordinary)
+    page = signed_in.get("/studies/done").text
+    small = rows_of(page, "table-0-0")
+    large = rows_of(page, "table-0-1")
+    # At 64 three can be best: the adapter's 77.5 % stands before 99 % because of its name.
+    assert [row.split()[:5] for row in large[:1]] == [["1", "to", "3", "tied", "adapter"]]
+    assert [re.search(r"(\S+) could be best", row) is not None for row in large] == [
+        *(True, True, True),
+        *(False, False, False),
+    ]
+    names = [re.search(r"adapter|frozen|full_finetuning|lora|prefix\w+|soft\w+", r) for r in large]
+    assert [found[0] for found in names if found] == [
+        *("adapter", "full_finetuning", "lora"),
+        *("frozen", "prefix_tuning", "soft_prompt"),
+    ]
+    assert "77.5 %" in large[0].replace("\xa0", " ")
+    assert "7 unused 3 trials × 3 seeds" in next(row for row in small if "adapter" in row)
+    assert "reference" in next(row for row in small if "full_finetuning" in row)
+    assert re.search(r'<td class="rank" rowspan="3">4 to 6<small>tied</small>', page)
+
+
+def test_verdicts_are_grouped_and_name_the_better_one_first(
+    signed_in: TestClient, sessions: Sessions, admin: Principal
+) -> None:
+    a_study(sessions, admin, name="done")
+    run_all(sessions, ordinary)
+    page = signed_in.get("/studies/done").text
+    verdicts = text_of(page.partition('id="table-0-1-verdicts"')[2].partition("</table>")[0])
+    told, _, rest = verdicts.partition("Cannot be told apart")
+    alike, _, more = rest.partition("Needs more seeds")
+    assert "lora is better than prefix_tuning" in told
+    assert "prefix_tuning is better than" not in told
+    assert "frozen and prefix_tuning" in alike
+    assert re.search(r"full_finetuning and lora about \d+ more seed", more)
+    assert "is better than" not in more
+
+
+def test_diagnoses_say_that_they_come_from_measurements_and_cite_them(
+    signed_in: TestClient, sessions: Sessions, admin: Principal
+) -> None:
+    a_study(sessions, admin, name="done")
+    run_all(sessions, ordinary)
+    page = signed_in.get("/studies/done").text
+    diagnosis = text_of(page.partition("diagnosed from measurements, not proved")[2])
+    assert "reach prefix_tuning at 32 does not reach the task" in diagnosis
+    assert "prefix_tuning at 32 has 1.2% of the test items right" in diagnosis
+    assert "moved by at most 1.0e-13" in diagnosis
+    assert "Diagnosis from measurements, not a proof." in diagnosis
+    assert "have learned the task: lora at 32" in diagnosis
+    forgotten = text_of(page.partition(">Forgetting<")[2].partition("</table>")[0])
+    assert "full_finetuning \N{MINUS SIGN}90.0" in forgotten
+
+
+def test_warnings_stand_above_the_table(
+    signed_in: TestClient, sessions: Sessions, admin: Principal
+) -> None:
+    study = a_study(sessions, admin, name="holes", seeds=2, budgets=[16, 64])
+    run_all(sessions, of_two_versions)
+    page = signed_in.get("/studies/holes").text
+    above, _, below = page.partition('class="scores"')
+    assert "Not comparable" in above
+    assert "/environment/code_version" in above or "code version" in above.replace("_", " ")
+    assert "Few seeds" in above
+    assert "Scores are missing" in above
+    assert 'class="notice bad"' in above
+    lacking = text_of(below.partition("Not in the table")[2].partition("</section>")[0])
+    assert "lora at 64 failed (diverged): The loss is not finite." in lacking
+    left_out = text_of(below.partition(">Left out<")[2].partition("</table>")[0])
+    assert re.search(r"adapter tiny-sort 16 .* 25", left_out)
+    assert re.search(r"lora tiny-sort 16 .* 32", left_out)
+    assert str(jobs_of(study, "lora")[0]) in page
+
+
+def of_two_versions(spec: ResolvedSpec) -> Run:
+    run = failing("lora")(spec)
+    newer = (spec.method or {}).get("name") == "soft_prompt"
+    return Run(right=run.right, code_version="0.2.0") if newer else run
+
+
+def test_unequal_effort_is_a_warning(
+    signed_in: TestClient, sessions: Sessions, admin: Principal
+) -> None:
+    three = submit(sessions, admin, method="lora", budget=64)
+    one = submit(sessions, admin, method="prefix_tuning", budget=64, tuning={"trials": 1})
+    run_all(sessions, ordinary)
+    page = signed_in.get(compare_address(three, one)).text
+    assert "Unequal effort" in page.partition('class="scores"')[0]
+    # Nothing was swept by one of them, and the other's sweep is shown.
+    assert 'id="table-0-0-sweeps"' in page
+
+
+def submit(sessions: Sessions, who: Principal, **changes: object) -> UUID:
+    spec = an_adapt_spec(**a_measured_job(**changes))
+    with sessions.begin() as session:
+        return jobs.create(session, who, spec).job.id
+
+
+def test_a_study_without_scores_says_what_is_to_come(
+    signed_in: TestClient, sessions: Sessions, admin: Principal
+) -> None:
+    a_study(sessions, admin, name="live")
+    run_some(sessions, 1)
+    page = signed_in.get("/studies/live").text
+    assert "No score yet" in page
+    assert "Still to come: frozen (running)" in text_of(page)
+    assert 'data-poll="4"' in page
+    assert signed_in.get("/studies/live/charts").status_code == 204
+
+
+def test_a_study_leads_to_its_jobs_and_its_base_model_and_they_back(
+    signed_in: TestClient, sessions: Sessions, admin: Principal
+) -> None:
+    study = a_study(sessions, admin, name="live")
+    page = signed_in.get(f"/studies/{study.id}").text
+    (job,) = jobs_of(study, "lora")
+    assert f'href="/jobs/{job}"' in page
+    assert f'href="/jobs/{study.base_models[0].job.id}"' in page
+    assert 'href="/studies/live"' in signed_in.get(f"/jobs/{job}").text
+
+
+def test_jobs_are_chosen_in_the_list_and_compared(
+    signed_in: TestClient, sessions: Sessions, admin: Principal
+) -> None:
+    study = a_study(sessions, admin, name="done")
+    run_all(sessions, ordinary)
+    listed = signed_in.get("/").text
+    chosen = jobs_of(study, "lora", "prefix_tuning")
+    for one in chosen:
+        assert f'form="compare" name="job" value="{one}"' in listed
+    assert str(study.base_models[0].job.id) not in re.findall(r'name="job" value="(.*?)"', listed)
+    page = signed_in.get(compare_address(*chosen)).text
+    assert [row.split()[1] for row in rows_of(page, "table-0-0")] == ["lora", "prefix_tuning"]
+    assert "lora is better than prefix_tuning" in text_of(page)
+
+
+def test_what_is_not_there_is_a_page(signed_in: TestClient, admin: Principal) -> None:
+    for name in ("nope", str(uuid4()), quote("<script>"), "UPPER", "x" * 200):
+        answer = signed_in.get(f"/studies/{name}")
+        assert answer.status_code == 404, name
+        assert "There is no such study" in answer.text
+        assert "<script>" not in answer.text
+        assert signed_in.get(f"/studies/{name}/charts").status_code == 404
+    for job in ("nope", str(uuid4()), quote("<script>")):
+        answer = signed_in.get(f"/compare?job={job}")
+        assert answer.status_code == 404
+        assert "There is no such job" in answer.text
+    assert signed_in.get("/studies?page_token=zzz").status_code == 400
+
+
+def test_what_cannot_be_compared_is_a_page(
+    signed_in: TestClient, sessions: Sessions, admin: Principal
+) -> None:
+    study = a_study(sessions, admin, name="live")
+    answer = signed_in.get(compare_address(study.base_models[0].job.id))
+    assert answer.status_code == 400
+    assert "name jobs that adapt one" in answer.text
+    answer = signed_in.get(compare_address(*(uuid4() for _ in range(201))))
+    assert answer.status_code == 400
+    assert "name at most 200" in answer.text
+
+
+def test_another_site_cannot_cancel_a_study(
+    signed_in: TestClient, sessions: Sessions, admin: Principal
+) -> None:
+    study = a_study(sessions, admin, name="live")
+    path = f"/studies/{study.id}/cancel"
+    assert signed_in.post(path, headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
+    assert signed_in.post(path, headers=HERE).headers["Location"] == "/studies/live"
+    with sessions.begin() as session:
+        assert studies.get(session, "live").state == "cancelled"
+    assert signed_in.post("/studies/nope/cancel", headers=HERE).status_code == 404
+
+
+def test_charts_of_a_page_share_their_colours_and_are_there_by_name(
+    signed_in: TestClient, sessions: Sessions, admin: Principal
+) -> None:
+    a_study(sessions, admin, name="done")
+    run_all(sessions, ordinary)
+    page = signed_in.get("/studies/done").text
+    (address,) = set(re.findall(r'data-source="(/studies/[^"#]+)#', unescape(page)))
+    charts = signed_in.get(address, params={"theme": "dark"}).json()
+    named = re.findall(r'data-source="/studies/[^"#]+#([^"]+)"', page)
+    assert sorted(charts) == sorted(named)
+    assert len(named) == 1 + 3 * 2  # the curves; ranks, sweeps and differences at two budgets
+    domains = [
+        charts["curves"]["encoding"]["color"]["scale"],
+        charts["0-sweeps"]["encoding"]["color"]["scale"],
+        charts["1-ranks"]["layer"][0]["encoding"]["color"]["scale"],
+    ]
+    assert domains[0] == domains[1] == domains[2]
+    assert signed_in.get("/studies/done/charts?table=1").status_code == 204
+    assert signed_in.get("/studies/done/charts?table=-1").status_code == 422
+
+
+def test_hostile_names_of_methods_are_text(
+    signed_in: TestClient, sessions: Sessions, admin: Principal
+) -> None:
+    methods = ["frozen", {"name": "lora", "label": HOSTILE}, "prefix_tuning"]
+    a_study(sessions, admin, name="done", methods=methods, labels={"note": HOSTILE})
+    run_all(sessions, ordinary)
+    page = signed_in.get("/studies/done").text
+    assert "<script>document" not in page
+    assert "<img" not in page
+    assert "&lt;script&gt;document" in page
+    assert "style=" not in page
+    assert "unsafe" not in signed_in.get("/studies/done").headers["Content-Security-Policy"]
+
+
+def test_a_study_takes_few_queries_however_many_cells_it_has(
+    signed_in: TestClient, sessions: Sessions, admin: Principal
+) -> None:
+    a_study(sessions, admin, name="small", budgets=[64])
+    a_study(sessions, admin, name="large", budgets=[64, 96, 128, 160])
+    run_all(sessions, ordinary)
+    with counted_statements() as statements:
+        assert signed_in.get("/studies/small").status_code == 200
+        few = len(statements)
+        assert signed_in.get("/studies/large").status_code == 200
+    assert len(statements) == 2 * few
+    assert few < 25
+
+
+@contextmanager
+def counted_statements() -> Iterator[list[str]]:
+    """What is sent to any database meanwhile."""
+    sent: list[str] = []
+
+    def note(*arguments: object) -> None:
+        sent.append(str(arguments[2]))
+
+    event.listen(Engine, "before_cursor_execute", note)
+    yield sent
+    event.remove(Engine, "before_cursor_execute", note)

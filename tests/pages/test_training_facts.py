@@ -1,0 +1,75 @@
+"""What a job's page says of its trials and of how it is trained."""
+
+import pytest
+from tests.making import a_replicate
+
+from adaptlab.resolve import BaseModelFacts, resolve
+from adaptlab.spec import AdaptSpec, PretrainSpec, ResolvedSpec
+from adaptlab_api.pages.job_page import rungs, spec_facts
+
+BASE = PretrainSpec.model_validate(
+    {"name": "base", "family": "minigpt", "task": {"name": "sort_ascending"}}
+)
+
+
+def facts(**changes: object) -> dict[str, str]:
+    return dict(spec_facts(resolved(**changes)))
+
+
+def resolved(**changes: object) -> ResolvedSpec:
+    base = BaseModelFacts(
+        name="base", digest="0" * 64, family=resolve(BASE, None).family, task=None, replicates=2
+    )
+    spec = {
+        "base_model": "base",
+        "task": "sort_descending",
+        "method": {"name": "lora", "rank": 1},
+        **changes,
+    }
+    return resolve(AdaptSpec.model_validate(spec), base)
+
+
+def test_what_varies_over_the_trials_is_listed():
+    tuning = {"learning_rates": [0.01, 0.1], "initial_scales": [1, 2], "selection": "pooled"}
+    found = facts(tuning=tuning)
+    assert found["Learning rate"] == "one of 0.01, 0.1"
+    assert found["Initial scale"] == "one of 1, 2"
+    assert found["Trial kept"] == "best on average over the seeds"
+    assert "one of" not in found["Weight decay"]
+
+
+def test_a_plain_training_says_nothing_of_what_it_does_not_do():
+    assert not {"Initial scale", "Trial kept", "Early stopping", "Batch goes through in"} & set(
+        facts()
+    )
+
+
+@pytest.mark.parametrize(
+    ("rule", "text"),
+    [
+        ({"patience": 4}, "after 4 validations without a lower loss; the best is kept"),
+        (
+            {"patience": 2, "min_delta": 0.01},
+            "after 2 validations without a lower loss by 0.01; the best is kept",
+        ),
+    ],
+)
+def test_early_stopping_and_parts_are_in_plain_words(rule: dict[str, object], text: str):
+    found = facts(training={"early_stopping": rule, "accumulation": 4})
+    assert found["Early stopping"] == text
+    assert found["Batch goes through in"] == "4 parts"
+
+
+def test_halving_says_who_is_to_go_on_and_who_did():
+    halved = resolved(
+        training={"steps": 400}, tuning={"trials": 8, "halving": {"rungs": 2}}, seeds=1
+    )
+    said = dict(spec_facts(halved))["Successive halving"]
+    assert said == "8 trials, at most 4 after step 100, 2 after step 200"
+    ends = [("diverged", 7)] + [("eliminated", 100)] * 3 + [("eliminated", 200)] * 2
+    ends += [("completed", 400)] * 2
+    tried = [a_replicate(n, status=status, steps=steps) for n, (status, steps) in enumerate(ends)]
+    assert rungs(halved, tried) == (
+        "Replicates that went on: 4 of 7 after step 100; 2 of 4 after step 200."
+    )
+    assert rungs(resolved(), tried) == ""

@@ -1,0 +1,42 @@
+"""Who looks at the pages in a browser, in which windows, and what they must never meet."""
+
+from dataclasses import dataclass, field
+
+from playwright.sync_api import ConsoleMessage, Dialog, Page, Request, ViewportSize
+
+from adaptlab_services.job_views import JobView
+
+HOSTILE = "<script>document.title='owned'</script><img src=x onerror=alert(1)> \u202eRTL 😀"
+WIDE: ViewportSize = {"width": 1280, "height": 900}
+NARROW: ViewportSize = {"width": 400, "height": 800}
+
+
+@dataclass
+class Visitor:
+    """A person at a browser, and everything that went wrong behind their back."""
+
+    page: Page
+    server: str
+    token: str
+    faults: list[str] = field(default_factory=list)
+
+    def sign_in(self, path: str = "/") -> None:
+        self.page.goto(self.server + path)
+        self.page.get_by_label("Access token").fill(self.token)
+        self.page.get_by_role("button", name="Sign in").click()
+        self.page.wait_for_url(self.server + path)
+
+    def open_job(self, job: JobView) -> None:
+        self.page.goto(f"{self.server}/jobs/{job.id}")
+
+    def note_console(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            self.faults.append(f"console {message.type}: {message.text}")
+
+    def note_dialog(self, dialog: Dialog) -> None:
+        self.faults.append(f"a dialog opened: {dialog.message}")
+        dialog.dismiss()
+
+    def note_request(self, request: Request) -> None:
+        if not request.url.startswith(self.server):
+            self.faults.append(f"request to another site: {request.url}")

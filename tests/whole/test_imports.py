@@ -1,0 +1,90 @@
+"""A model of one's own: from a folder, by a real import, to an adapter that is downloaded."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+from tests.folders import QUERY, WEIGHTS, a_model_folder
+from tests.whole.conftest import command
+
+from adaptlab_client import Client, InvalidRequest, Job
+from adaptlab_stack.stack import Stack
+
+TASK = {"name": "sort_descending", "length": 3, "alphabet": 5}
+ADAPT = {
+    "kind": "adapt",
+    "base_model": "tiny-llama",
+    "task": TASK,
+    "method": {"name": "lora", "rank": 2},
+    "training": {"steps": 10, "batch_size": 8},
+    "evaluation": {"samples": 50},
+    "capture": {"attention": {"samples": 1}},
+}
+
+
+@pytest.fixture(scope="module")
+def folder(model_root: Path) -> Path:
+    return a_model_folder(model_root / "tiny" / "llama")
+
+
+@pytest.fixture(scope="module")
+def imported(client: Client, folder: Path) -> Job:
+    job = client.base_models.import_folder(
+        "tiny-llama", "models/tiny/llama", evaluation={"tasks": [TASK], "samples": 50}
+    )
+    return client.jobs.wait(job.id, timeout=100)
+
+
+def test_an_imported_model_is_a_base_model(
+    client: Client, imported: Job, folder: Path, tmp_path: Path
+) -> None:
+    assert imported.succeeded, imported.error
+    assert client.base_models.get("tiny-llama").ready
+    (scored,) = client.jobs.evaluations(imported.id)
+    assert (scored.task_name, scored.total) == ("sort_descending", 50)
+    (checkpoint,) = client.jobs.checkpoints(imported.id)
+    path = client.checkpoints.download(checkpoint, tmp_path / "base.safetensors")
+    found, given = load_file(path), load_file(folder / WEIGHTS)
+    assert np.array_equal(found["blocks.0.attn.q.weight"], given[QUERY])
+    assert str(folder) not in imported.model_dump_json()
+
+
+def test_it_is_adapted_and_the_adapter_fetched(
+    client: Client, imported: Job, tmp_path: Path
+) -> None:
+    assert imported.succeeded, imported.error
+    job = client.jobs.wait(client.jobs.submit(ADAPT).id, timeout=100)
+    assert job.succeeded, job.error
+    assert {m.source for m in client.jobs.attention(job.id)} == {"base", "adapted"}
+    (checkpoint,) = client.jobs.checkpoints(job.id)
+    path = client.checkpoints.download(checkpoint, tmp_path / "lora.safetensors")
+    assert job.budget is not None
+    assert sum(t.size for t in load_file(path).values()) == job.budget.trainable_parameters
+
+
+def test_a_link_out_of_the_root_is_refused(
+    client: Client, imported: Job, model_root: Path, tmp_path: Path
+) -> None:
+    outside = a_model_folder(tmp_path / "outside")
+    (model_root / "out").symlink_to(outside)
+    inside = Path(shutil.copytree(model_root / "tiny" / "llama", model_root / "half"))
+    (inside / WEIGHTS).unlink()
+    (inside / WEIGHTS).symlink_to(outside / WEIGHTS)
+    for name in ("out", "half"):
+        with pytest.raises(InvalidRequest, match="leads out of its model root"):
+            client.base_models.import_folder("not-mine", f"models/{name}")
+    assert "not-mine" not in [model.name for model in client.base_models.list()]
+
+
+def test_the_command_line_imports(stack: Stack, imported: Job, model_root: Path) -> None:
+    a_model_folder(model_root / "by-hand", seed=3)
+    done = command(stack, "base-models", "import", "by-hand", "models/by-hand", "--wait")
+    assert done.returncode == 0, done.stderr
+    assert "succeeded" in done.stdout
+    listed = command(stack, "base-models", "list", "-o", "id")
+    assert {"by-hand", "tiny-llama"} <= set(listed.stdout.split())
+    refused = command(stack, "base-models", "import", "other", "elsewhere/llama")
+    assert refused.returncode == 2
+    assert "there are: models" in refused.stderr
