@@ -168,7 +168,7 @@ def randomised(make: Callable[[], PreTrainedModel], *, double: bool) -> PreTrain
         return model.double() if double else model
 
 
-def their_output(model: Any, tokens: Tensor, *, double: bool, **options: Any) -> Any:
+def their_output(model: Any, tokens: Tensor | None, *, double: bool, **options: Any) -> Any:
     """What a model of `transformers` or `peft` answers."""
     with torch.no_grad():
         if not double:
