@@ -190,6 +190,12 @@ def _against_reach(evidence: Evidence) -> list[str]:
     moved = subject.first_layer_deviation
     if moved is not None and moved >= PINNED_BELOW:
         found.append(f"relative attention did move, by {moved:.2g} in the first layer")
+    if not_high := [one for one in subject.trials if _loss_of(one) < _high_loss(evidence)]:
+        found.append(
+            f"{len(not_high)} of {len(subject.trials)} trials end below the loss that counts as "
+            f"high, with {_lowest(not_high):.2f}, and above the {_low_loss(evidence):.2f} "
+            "below which training items count as learned"
+        )
     if falling := [one for one in _best_of_seeds(subject) if _still_falls(evidence, one)]:
         one = falling[0]
         found.append(
@@ -246,8 +252,20 @@ def _high_loss(evidence: Evidence) -> float:
     return best + HIGH_FROM * max(0.0, evidence.chance_loss - best)
 
 
+def _low_loss(evidence: Evidence) -> float:
+    """The loss up to which a trial has learned its training items, in nats.
+
+    Their whole answers are then, in the geometric mean, at least half as likely as under the
+    reference. A loss that looks low for one token can still get most answers of ten wrong.
+    """
+    assert evidence.reference is not None
+    tokens = -math.log(evidence.chance_accuracy) / evidence.chance_loss
+    learned = _best_loss(evidence.reference) - math.log(SUCCEEDS_FROM) / tokens
+    return min(learned, _high_loss(evidence))
+
+
 def _is_low(evidence: Evidence, one: TrialEvidence) -> bool:
-    return one.final_loss is not None and one.final_loss < _high_loss(evidence)
+    return one.final_loss is not None and one.final_loss < _low_loss(evidence)
 
 
 def _best_of_seeds(method: MethodEvidence) -> list[TrialEvidence]:
@@ -302,7 +320,7 @@ def _overfitting(evidence: Evidence, trials: Sequence[TrialEvidence]) -> list[st
     return [
         f"{len(trials)} of {len(evidence.subject.trials)} trials train to a loss of "
         f"{_lowest(trials):.2f} to {max(_loss_of(one) for one in trials):.2f} nats (low below "
-        f"{_high_loss(evidence):.2f}){told}",
+        f"{_low_loss(evidence):.2f}){told}",
         _accuracy(evidence.subject),
         _reference(evidence),
     ]

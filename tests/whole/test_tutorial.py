@@ -1,0 +1,103 @@
+"""The commands of the tutorial on studies work as they stand there, on a study made small."""
+
+import csv
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from adaptlab_stack.stack import Stack
+
+ROOT = Path(__file__).parents[2]
+TUTORIAL = (ROOT / "docs/tutorial/a-study.md").read_text()
+STUDIES = sorted((ROOT / "examples/studies").glob("*.yaml"))
+
+
+def commands() -> list[str]:
+    return re.findall(r"```bash\n(.*?)```", TUTORIAL, re.DOTALL)
+
+
+@pytest.fixture
+def folder(stack: Stack, tmp_path: Path) -> Path:
+    """Where a user stands: a repository with `.venv`, examples and a running server."""
+    (tmp_path / ".adaptlab").symlink_to(stack.data_dir)
+    (tmp_path / ".venv").symlink_to(Path(sys.prefix))
+    (tmp_path / "examples/studies").mkdir(parents=True)
+    script = "examples/write_results.py"
+    (tmp_path / script).write_text((ROOT / script).read_text())
+    for study in STUDIES:
+        (tmp_path / "examples/studies" / study.name).write_text(study.read_text())
+    return tmp_path
+
+
+def run(script: str, folder: Path) -> str:
+    known = {k: v for k, v in os.environ.items() if not k.startswith("ADAPTLAB_")}
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script],
+        cwd=folder, env=known, capture_output=True, text=True, check=False, timeout=110,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def shrink(path: Path) -> None:
+    """Few steps, items and methods; the same names, tasks and budgets."""
+    spec = yaml.safe_load(path.read_text())
+    base = spec["base_models"][0]
+    base["training"] |= {"steps": 2}
+    base["evaluation"]["samples"] = 50
+    spec["training"] |= {"steps": 2, "validations": 1}
+    spec |= {
+        "methods": ["frozen", "full_finetuning", "prefix_tuning"],
+        "evaluation": {"samples": 50},
+    }
+    spec["tuning"] = {"trials": 2, "validation_samples": 20}
+    path.write_text(yaml.safe_dump(spec))
+
+
+@pytest.mark.parametrize("study", STUDIES, ids=lambda path: path.stem)
+def test_the_examples_can_be_planned(study: Path, folder: Path):
+    plan = f".venv/bin/adaptlab studies create examples/studies/{study.name} --validate-only"
+    printed = run(plan, folder)
+    assert "left out" not in printed
+    assert re.search(r"1 base models to make, \d+ passes, about \d", printed)
+
+
+def test_the_tutorial_shows_the_study_as_it_is():
+    shown = re.search(r"```yaml\n(.*?)```", TUTORIAL, re.DOTALL)
+    assert shown is not None
+    assert shown[1] == (ROOT / "examples/studies/mixture.yaml").read_text()
+
+
+def test_the_commands_in_their_order(folder: Path):
+    shrink(folder / "examples/studies/mixture.yaml")
+    printed = [run(command, folder) for command in commands()]
+    assert len(printed) == 7
+    plan, made, failed, compared, extension, *_ = printed
+    assert "8 new jobs and 0 that are there, 1 base models to make, 9 passes" in plan
+    assert "9 succeeded" in made
+    assert len(failed.strip().splitlines()) == 1
+    assert "sort_then_add on mixture-1l" in compared
+    assert "8 new jobs and 8 that are there" in extension
+    rows = list(csv.DictReader((folder / "mixture.csv").read_text().splitlines()))
+    assert len(rows) == 2 * 2 * 3
+    page = (folder / "mixture.md").read_text()
+    assert "Seeds 0, 1, 2; steps 2; batch 32; trials a seed 2." in page
+    for row in rows:
+        assert (
+            f"| {row['method']} | {int(row['parameters']):,} | {percent(row['score'])} | " in page
+        )
+    pictures = re.findall(r"\]\((.*?\.svg)\)", page)
+    assert len(pictures) == 2 * (1 + 2)
+    assert all((folder / name).read_text().startswith("<svg") for name in pictures)
+    assert page.startswith("# My results\n")
+    run(".venv/bin/python examples/write_results.py mixture mixture.md", folder)
+    assert (folder / "mixture.md").read_text() == page
+
+
+def percent(share: str) -> str:
+    return f"{100 * float(share):.1f} %"
