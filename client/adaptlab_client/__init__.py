@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from adaptlab_client.answers import StudyCell as StudyCell
     from adaptlab_client.answers import StudyJob as StudyJob
     from adaptlab_client.answers import StudyPreview as StudyPreview
+    from adaptlab_client.answers import TheoryCheck as TheoryCheck
     from adaptlab_client.answers import Usage as Usage
     from adaptlab_client.client import Client as Client
     from adaptlab_client.comparison_answers import Comparison as Comparison
@@ -98,6 +99,7 @@ _HOMES = {
     "StudyComparison": "comparison_answers",
     "StudyJob": "answers",
     "StudyPreview": "answers",
+    "TheoryCheck": "answers",
     "TableComparison": "comparison_answers",
     "TooLarge": "errors",
     "Unauthorised": "errors",
@@ -150,6 +152,7 @@ __all__ = [
     "StudyJob",
     "StudyPreview",
     "TableComparison",
+    "TheoryCheck",
     "TooLarge",
     "Unauthorised",
     "UnexpectedAnswer",

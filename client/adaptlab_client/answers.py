@@ -195,6 +195,23 @@ class Attempt(Answer):
     usage: Usage | None = None
 
 
+class TheoryCheck(Answer):
+    """What one theory check says; `measured` may be `bound` ("at most", "at least") `tolerance`."""
+
+    name: str
+    claim: str
+    measured: float
+    tolerance: float
+    bound: str
+    verdict: str
+    details: Document = Field(default_factory=dict[str, JsonValue])
+
+    @property
+    def holds(self) -> bool:
+        """Whether the claim was borne out."""
+        return self.verdict == "holds"
+
+
 class Evaluation(Answer):
     """Exact-match scores of one replicate on one task; the base's own where not `attached`."""
 

@@ -26,6 +26,7 @@ from adaptlab_client.answers import (
     Preview,
     Replicate,
     Results,
+    TheoryCheck,
 )
 from adaptlab_client.connection import Connection, Request, path_of
 from adaptlab_client.errors import (
@@ -207,6 +208,11 @@ class Jobs:
         query = {"attached": attached}
         request = Request("GET", path_of("jobs", job_id, "evaluations"), query=query)
         return self._connection.ask(request, Results[Evaluation]).data
+
+    def theory(self, job_id: str) -> tuple[TheoryCheck, ...]:
+        """What the theory checks of a job say, in the order in which they were measured."""
+        request = Request("GET", path_of("jobs", job_id, "theory"))
+        return self._connection.ask(request, Results[TheoryCheck]).data
 
     def attention(
         self,

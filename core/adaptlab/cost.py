@@ -347,7 +347,7 @@ def _trained_tensors(
 ) -> dict[str, TensorShape]:
     if method is not None:
         return method.tensors(shape)
-    return {} if spec.kind == "import" else shape.tensors
+    return shape.tensors if spec.kind == "pretrain" else {}
 
 
 def _lengths(task: Task) -> tuple[int, int]:

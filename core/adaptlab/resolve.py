@@ -73,8 +73,8 @@ def resolve_import(spec: ImportSpec, family: Family, folder: ModelFolder) -> Res
         family=family.model_dump(mode="json"),
         task=None,
         method=None,
-        budget=_whole_model(shape),
-        training=_NO_TRAINING,
+        budget=whole_model(shape),
+        training=NO_TRAINING,
         validation_samples=0,
         seeds=(0,),
         base_replicates=(),
@@ -91,6 +91,8 @@ def spec_digest(resolved: ResolvedSpec) -> str:
     comes out the same are one training.
     """
     deciding = resolved.model_dump(mode="json", exclude={"budget"})
+    if not resolved.checks:  # so that jobs from before there were any keep their digests
+        del deciding["checks"]
     canonical = json.dumps(deciding, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()
 
@@ -172,7 +174,7 @@ def _resolve_pretraining(spec: PretrainSpec) -> ResolvedSpec:
         family=family.model_dump(mode="json"),
         task=task.model_dump(mode="json"),
         method=None,
-        budget=_whole_model(shape),
+        budget=whole_model(shape),
         training=_training(spec.training, (_single_trial(spec.training, family),)),
         validation_samples=640,
         seeds=_seeds(spec.seeds),
@@ -222,7 +224,7 @@ def _own_tasks(base: BaseModelFacts) -> tuple[dict[str, object], ...]:
     return tuple(part.model_dump(mode="json") for part in load_task(base.task).parts())
 
 
-_NO_TRAINING = ResolvedTraining(
+NO_TRAINING = ResolvedTraining(
     steps=0,
     batch_size=0,
     trials=(Trial(learning_rate=0, weight_decay=0),),
@@ -231,7 +233,7 @@ _NO_TRAINING = ResolvedTraining(
     gradient_clip=0,
     precision="float32",
 )
-"""Of an import: its one replicate is what stands in the folder."""
+"""Of an import: its one replicate is what stands in the folder. Of theory checks as well."""
 
 
 def _evaluation_tasks(
@@ -336,7 +338,8 @@ def _attention(
     return attention
 
 
-def _whole_model(shape: ModelShape) -> BudgetVector:
+def whole_model(shape: ModelShape) -> BudgetVector:
+    """What a model costs of which everything is trained."""
     tensors = {name: tensor.size for name, tensor in shape.tensors.items()}
     return BudgetVector(
         requested=None,

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from adaptlab.theory_report import Check
 from adaptlab.values import Value
 
 ReplicateStatus = Literal["completed", "stopped", "diverged", "eliminated"]
@@ -204,6 +205,14 @@ class CheckpointWritten(Value):
     path: Path
 
 
+class TheoryChecked(Value):
+    """What one theory check says; `place` counts the reports of a run from 0."""
+
+    event: Literal["theory"] = "theory"
+    place: int = Field(ge=0)
+    check: Check
+
+
 class TrainingSaved(Value):
     """The state of the training after a step, as a safetensors file in the scratch folder."""
 
@@ -221,6 +230,7 @@ Event = Annotated[
     | Evaluated
     | AttentionCaptured
     | CheckpointWritten
+    | TheoryChecked
     | Finished,
     Field(discriminator="event"),
 ]

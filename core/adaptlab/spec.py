@@ -171,6 +171,9 @@ class ResourcesSpec(Value):
     priority: int = Field(default=5, ge=0, le=9)
 
 
+AllChecks = Literal["all"]
+
+
 class PretrainSpec(Value):
     """Train a base model from scratch; it can be used under `name` when it is done."""
 
@@ -244,7 +247,25 @@ class AdaptSpec(Value):
     labels: Labels = Field(default_factory=dict[LabelName, Label])
 
 
-AnySpec = PretrainSpec | ImportSpec | AdaptSpec
+class TheorySpec(Value):
+    """Measure claims of the theory, each with its tolerance and a verdict.
+
+    `checks` are theory checks by name, with their knobs; `all` are those that can be done, which
+    without a `base_model` are the ones that build their own models. Of a base model the first
+    replicate is measured. `seed` draws everything that is random.
+    """
+
+    kind: Literal["theory"] = "theory"
+    checks: Annotated[tuple[NamedChoice, ...], Field(min_length=1, max_length=32)] | AllChecks = (
+        "all"
+    )
+    base_model: Name | None = None
+    seed: Seed = 0
+    resources: ResourcesSpec = ResourcesSpec()
+    labels: Labels = Field(default_factory=dict[LabelName, Label])
+
+
+AnySpec = PretrainSpec | ImportSpec | AdaptSpec | TheorySpec
 JobSpec = Annotated[AnySpec, Field(discriminator="kind")]
 
 
@@ -309,14 +330,17 @@ class ResolvedSpec(Value):
     configurations; `seeds` has one entry a seed, `base_replicates` the replicate of the base that
     each starts from (empty for pretraining). `base_tasks` are what the base was pretrained on,
     scored to see what is forgotten; none where that is not known.
-    An import has a `model_folder` instead of a `task`, and no steps of training.
+    An import has a `model_folder` instead of a `task`, and no steps of training. Theory checks
+    have `checks`, complete plug-in configurations, and no training either; without a base model
+    their family is the one in which they build their own.
     """
 
     spec_version: int = SPEC_VERSION
-    kind: Literal["pretrain", "import", "adapt"]
+    kind: Literal["pretrain", "import", "adapt", "theory"]
     base_model: str | None
     base_digest: str | None
     model_folder: ModelFolder | None = None
+    checks: tuple[dict[str, object], ...] = ()
     family: dict[str, object]
     task: dict[str, object] | None
     method: dict[str, object] | None

@@ -443,6 +443,28 @@ class Checkpoint(Table):
     created_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
 
 
+class TheoryReport(Table):
+    """What one theory check says; `place` is the order in which they were measured."""
+
+    __tablename__ = "theory_reports"
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["job_id", "attempt"], ["attempts.job_id", "attempts.attempt"], ondelete="CASCADE"
+        ),
+    )
+
+    job_id: Mapped[uuid.UUID] = mapped_column(primary_key=True)
+    attempt: Mapped[int] = mapped_column(primary_key=True)
+    place: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str]
+    claim: Mapped[str]
+    measured: Mapped[float]
+    tolerance: Mapped[float]
+    bound: Mapped[str]
+    verdict: Mapped[str]
+    details: Mapped[Json]
+
+
 class TrainingState(Table):
     """The last saved state of a training that has not ended; one a job, the newest."""
 

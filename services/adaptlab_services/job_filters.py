@@ -43,7 +43,7 @@ def job_fields() -> dict[str, Field]:
     return {
         "state": Field(Job.state, allowed=JOB_STATES),
         "reason": Field(Job.reason),
-        "kind": Field(Job.kind, allowed=("pretrain", "import", "adapt")),
+        "kind": Field(Job.kind, allowed=("pretrain", "import", "adapt", "theory")),
         "method": Field(Job.method),
         "task": Field(Job.task),
         "family": Field(Job.family),

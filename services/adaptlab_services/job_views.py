@@ -51,6 +51,7 @@ class JobLinks(Value):
     evaluations: str
     attention: str
     checkpoints: str
+    theory: str
     cancel: str
     base_job: str | None
     studies: str
@@ -185,6 +186,7 @@ def _links(job_id: UUID, base_job_id: UUID | None) -> JobLinks:
         evaluations=f"{place}/evaluations",
         attention=f"{place}/attention",
         checkpoints=f"{place}/checkpoints",
+        theory=f"{place}/theory",
         cancel=f"{place}/cancel",
         base_job=f"/v1/jobs/{base_job_id}" if base_job_id else None,
         studies=f"/v1/studies?job={job_id}",

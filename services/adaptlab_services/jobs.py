@@ -11,7 +11,8 @@ from sqlalchemy.orm import Session
 from adaptlab.budget import BudgetVector
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.resolve import BaseModelFacts, resolve, spec_digest
-from adaptlab.spec import AdaptSpec, AnySpec, BaseSpec, ImportSpec, ResolvedSpec
+from adaptlab.resolve_theory import resolve_theory
+from adaptlab.spec import AdaptSpec, AnySpec, BaseSpec, ImportSpec, ResolvedSpec, TheorySpec
 from adaptlab.values import Value
 from adaptlab_db.tables import TERMINAL_STATES, Job
 from adaptlab_services import base_models, estimates, idempotency, paging, workers
@@ -90,6 +91,8 @@ def preview(session: Session, spec: Spec, *, roots: ModelRoots = NO_ROOTS) -> Pr
     """Run every check of a creation and say what would become of the spec."""
     if isinstance(spec, AdaptSpec):
         resolved = resolve(spec, facts_without_creating(session, spec.base_model, roots))
+    elif isinstance(spec, TheorySpec):
+        resolved = _resolved_theory(session, spec)
     else:
         base_models.check_free(session, spec.name)
         resolved = _resolved_base(spec, roots)
@@ -192,6 +195,8 @@ def _request_stop(session: Session, principal: Principal, job_id: UUID) -> None:
 def _create(
     session: Session, principal: Principal, spec: Spec, roots: ModelRoots
 ) -> tuple[UUID, tuple[str, ...]]:
+    if isinstance(spec, TheorySpec):
+        return _create_theory(session, principal, spec)
     if not isinstance(spec, AdaptSpec):
         job_id = _insert(session, principal, spec, _resolved_base(spec, roots), "queued")
         base_models.register(session, spec.name, job_id)
@@ -203,6 +208,20 @@ def _create(
     state: JobState = "queued" if base_models.is_ready(session, base) else "waiting"
     job_id = _insert(session, principal, spec, resolved, state)
     return job_id, (*queues, *((spec.resources.queue,) if state == "queued" else ()))
+
+
+def _create_theory(
+    session: Session, principal: Principal, spec: TheorySpec
+) -> tuple[UUID, tuple[str, ...]]:
+    resolved, base = _resolved_theory(session, spec), spec.base_model
+    ready = base is None or base_models.is_ready(session, base)
+    job_id = _insert(session, principal, spec, resolved, "queued" if ready else "waiting")
+    return job_id, ((spec.resources.queue,) if ready else ())
+
+
+def _resolved_theory(session: Session, spec: TheorySpec) -> ResolvedSpec:
+    base = spec.base_model
+    return resolve_theory(spec, None if base is None else base_models.facts(session, base))
 
 
 def base_of(

@@ -36,6 +36,7 @@ from adaptlab_db.tables import (
     MetricPoint,
     Replicate,
     Table,
+    TheoryReport,
 )
 from adaptlab_services import training_states
 from adaptlab_services.claims import Claim, held
@@ -73,6 +74,7 @@ def write(
     _write_evaluations(session, claim, _of(events, results.Evaluated))
     for captured in _of(events, results.AttentionCaptured):
         _write_attention(session, claim, captured.attention, artifacts[captured.path])
+    _write_theory(session, claim, _of(events, results.TheoryChecked))
     for saved in _of(events, results.TrainingSaved):
         training_states.save(session, claim, saved.step, artifacts[saved.path])
     for written in _of(events, results.CheckpointWritten):
@@ -119,6 +121,7 @@ def _job_events(events: Sequence[results.Event]) -> list[tuple[str, Json]]:
         ("evaluations", len(_of(events, results.Evaluated))),
         ("attention", len(_of(events, results.AttentionCaptured))),
         ("checkpoints", len(_of(events, results.CheckpointWritten))),
+        ("theory", len(_of(events, results.TheoryChecked))),
     )
     return news + [(kind, {"count": count}) for kind, count in counted if count]
 
@@ -242,6 +245,16 @@ def _write_checkpoint(
 ) -> None:
     row = _of_claim(claim) | checkpoint.model_dump(mode="json") | {"artifact_sha256": sha256}
     session.execute(_replacing_rows(Checkpoint, [row], ("replicate", "kind")))
+
+
+def _write_theory(session: Session, claim: Claim, checked: Sequence[results.TheoryChecked]) -> None:
+    last = {one.place: one.check for one in checked}
+    rows: list[Row] = [
+        _of_claim(claim) | {"place": place} | check.model_dump(mode="json")
+        for place, check in last.items()
+    ]
+    if rows:
+        session.execute(_replacing_rows(TheoryReport, rows, ()))
 
 
 def _replacing_rows(table: type[Table], rows: Sequence[Row], unique: Sequence[str]) -> Insert:

@@ -8,8 +8,18 @@ from sqlalchemy import ColumnElement, Select, func, select
 from sqlalchemy.orm import Session
 
 from adaptlab.results import ReplicateResult, Usage
+from adaptlab.theory_report import Check
 from adaptlab.values import Value
-from adaptlab_db.tables import Attempt, Evaluation, ItemOutcome, Job, MetricPoint, Replicate, Worker
+from adaptlab_db.tables import (
+    Attempt,
+    Evaluation,
+    ItemOutcome,
+    Job,
+    MetricPoint,
+    Replicate,
+    TheoryReport,
+    Worker,
+)
 from adaptlab_services.errors import NotFound
 from adaptlab_services.moments import Moment
 
@@ -90,6 +100,13 @@ class Evaluations(Value):
     """The scores of one attempt."""
 
     data: tuple[EvaluationView, ...]
+    attempt: int
+
+
+class TheoryChecks(Value):
+    """What the theory checks of one attempt say, in the order in which they were measured."""
+
+    data: tuple[Check, ...]
     attempt: int
 
 
@@ -243,6 +260,21 @@ def outcomes(session: Session, job_id: UUID, evaluation_id: int) -> Outcomes:
     if row is None:
         raise NotFound("evaluation", evaluation_id)
     return Outcomes(evaluation_id=row.id, total=row.total, bits=row.bits)
+
+
+def theory(session: Session, job_id: UUID) -> TheoryChecks:
+    """What the theory checks of the latest attempt say; none for a job of another kind."""
+    attempt = latest_attempt(session, job_id)
+    rows = session.execute(
+        select(TheoryReport)
+        .where(TheoryReport.job_id == job_id, TheoryReport.attempt == attempt)
+        .order_by(TheoryReport.place)
+    ).scalars()
+    fields = tuple(Check.model_fields)
+    data = tuple(
+        Check.model_validate({name: getattr(row, name) for name in fields}) for row in rows
+    )
+    return TheoryChecks(data=data, attempt=attempt)
 
 
 def _finite(value: float | None) -> float | None:

@@ -24,6 +24,7 @@ WARNING_TITLES = {
     "missing": "Scores are missing",
     "missing_seeds": "Seeds are missing",
     "few_seeds": "Few seeds",
+    "shared_bases": "Seeds share base models",
     "few_items": "Few test items",
     "unpaired": "Some pairs cannot be compared",
 }

@@ -116,12 +116,21 @@ def job_title(job: JobView) -> str:
     """What a job is, in words."""
     if job.kind in MAKING_TITLES:
         return f"{MAKING_TITLES[job.kind]} {job.name}"
+    if job.kind == "theory":
+        return theory_title(job)
     return f"{method_title(job.method)} on {words(job.task)}"
+
+
+def theory_title(job: JobView) -> str:
+    """Which theory checks a job makes, and of what."""
+    names = ", ".join(str(check["name"]) for check in job.resolved_spec.checks)
+    of = f" of {job.base_model}" if job.base_model else ""
+    return f"Theory checks{of}: {names}"
 
 
 def short_title(job: JobView) -> str:
     """The same beside a column that names the task."""
-    return job_title(job) if job.kind in MAKING_TITLES else method_title(job.method)
+    return method_title(job.method) if job.kind == "adapt" else job_title(job)
 
 
 def running_seconds(job: JobView, now: datetime) -> float | None:

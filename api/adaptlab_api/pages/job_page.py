@@ -48,6 +48,7 @@ def job_page(session: Session, job_id: UUID, now: datetime) -> dict[str, object]
         "facts": spec_facts(spec),
         "resolved_json": pretty(spec),
         "spec_json": pretty(job.spec),
+        "theory": results.theory(session, job_id).data,
         "attempts": results.attempts(session, job_id).data,
         "events": _latest_events(session, job_id),
         "studies": studies_of_job(session, job_id),
@@ -65,6 +66,8 @@ def spec_facts(spec: ResolvedSpec) -> list[tuple[str, str]]:
     """The lines of the table that says what a job will do, in plain words."""
     folder = spec.model_folder
     source = "trained from scratch" if folder is None else f"from the folder {folder.folder}"
+    if spec.checks:
+        return _theory_facts(spec)
     facts = [
         ("Kind", words(spec.kind)),
         ("Method", _configuration(spec.method) if spec.method else NOTHING),
@@ -82,6 +85,15 @@ def spec_facts(spec: ResolvedSpec) -> list[tuple[str, str]]:
     if spec.base_replicates:
         facts.append(("Base replicates", ", ".join(str(one) for one in spec.base_replicates)))
     return facts
+
+
+def _theory_facts(spec: ResolvedSpec) -> list[tuple[str, str]]:
+    return [
+        ("Kind", words(spec.kind)),
+        ("Checks", "; ".join(map(_configuration, spec.checks))),
+        ("Base model", spec.base_model or "built by the checks"),
+        ("Seed", str(spec.seeds[0])),
+    ]
 
 
 def _training_facts(spec: ResolvedSpec) -> list[tuple[str, str]]:

@@ -18,6 +18,7 @@ from adaptlab_services.results import (
     Curves,
     Evaluations,
     Replicates,
+    TheoryChecks,
 )
 
 PACKED = "application/octet-stream"
@@ -71,6 +72,7 @@ def results_router() -> APIRouter:
     router.add_api_route(
         "/checkpoints", get_checkpoints, response_model=Checkpoints, responses=found
     )
+    router.add_api_route("/theory", get_theory, response_model=TheoryChecks, responses=found)
     return router
 
 
@@ -118,3 +120,8 @@ def get_outcomes(
 def get_checkpoints(job_id: JobId, session: SessionDep) -> Response:
     """Get the checkpoints of a job."""
     return json_answer(checkpoints.of_job(session, job_id))
+
+
+def get_theory(job_id: JobId, session: SessionDep) -> Response:
+    """Get what the theory checks of a job say."""
+    return json_answer(results.theory(session, job_id))

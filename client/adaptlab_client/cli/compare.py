@@ -170,7 +170,8 @@ def _curve_lines(comparison: "Comparison") -> Iterator[str]:
             f"{one.budget:,.0f} ({comparison.level:.0%} interval {' to '.join(ends)}{sure})."
         )
     if (cheapest := comparison.cheapest) is not None:
-        near = f"within {100 * cheapest.margin:g} points of {cheapest.reference}"
+        margin = f"{100 * cheapest.margin:g}"
+        near = f"within {margin} point{'s' if margin != '1' else ''} of {cheapest.reference}"
         yield f"Cheapest that is shown to be {near}: {_candidate(cheapest.shown)}."
         yield f"Cheapest that may be {near}: {_candidate(cheapest.possible)}."
 
@@ -185,15 +186,17 @@ def _candidate(one: "Candidate | None") -> str:
 
 
 def _print_forgetting(table: "TableComparison") -> None:
+    from adaptlab.scores import task_labels
+
+    changes = [(one.label, change) for one in table.forgetting for change in one.changes]
+    labels = task_labels([change.task for _, change in changes])
     rows = [
-        [one.label, change.task.get("name"), f"{100 * change.before.mean:.1f} %",
-         f"{100 * change.after.mean:.1f} %", f"{100 * change.mean:+.1f}",
-         f"{100 * change.low:+.1f} to {100 * change.high:+.1f}"]
-        for one in table.forgetting
-        for change in one.changes
+        [method, task, f"{100 * change.before.mean:.1f} %", f"{100 * change.after.mean:.1f} %",
+         f"{100 * change.mean:+.1f}", f"{100 * change.low:+.1f} to {100 * change.high:+.1f}"]
+        for (method, change), task in zip(changes, labels, strict=True)
     ]  # fmt: skip
     if rows:
-        print("\nForgetting")
+        print("\nThe base's own tasks, before and after")
         print_table(FORGOTTEN, rows)
 
 

@@ -75,6 +75,7 @@ def application() -> typer.Typer:
         compare,
         jobs,
         studies,
+        theory,
     )
 
     app = typer.Typer(
@@ -96,6 +97,7 @@ def application() -> typer.Typer:
     app.add_typer(catalogue.budgets_application(), name="budgets")
     app.add_typer(base_models.application(), name="base-models")
     app.add_typer(checkpoints.application(), name="checkpoints")
+    app.add_typer(theory.application(), name="theory")
     app.command("compare")(compare.compare)
     app.command("attention")(attention.attention)
     app.command("methods")(catalogue.methods)

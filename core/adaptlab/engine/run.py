@@ -31,6 +31,7 @@ from adaptlab.results import (
     Started,
 )
 from adaptlab.spec import ResolvedSpec
+from adaptlab.theory.runner import run_checks
 
 
 def run(
@@ -47,7 +48,8 @@ def run(
 ) -> None:
     """Train, choose a trial for every seed, evaluate, record attention, write checkpoints.
 
-    An import takes the weights in `folder` as they are, instead of training any. `bases` are the
+    An import takes the weights in `folder` as they are, instead of training any; theory checks
+    train nothing and run on the CPU, in the precision that each of them states. `bases` are the
     checkpoint files of the base model's replicates, in replicate order; files are written below
     `scratch`. With `resume`, a saved state of the same spec, training goes on after its last step,
     and everything comes out as it would have without the break. With a `clock`, which tells
@@ -56,15 +58,23 @@ def run(
     `TrainingDiverged`, `TrainingStopped`, `OutOfMemory`, `BadCheckpoint`, `BadModelFolder` or
     `InvalidSpec`; what was measured until then has been reported.
     """
-    plan = make_plan(spec, device)
+    plan = make_plan(spec, "cpu" if spec.checks else device)
     meter = None if clock is None else Meter(plan.device, clock)
     observer.emit(Started(environment=_environment(plan), replicates=plan.replicates))
+    if spec.checks:
+        run_checks(plan, bases, observer)
+        _finish(meter, observer)
+        return
     if spec.model_folder is not None:
         model, chosen = _imported(plan, folder, observer)
     else:
         limit = memory_limit(plan.device, memory_bytes)
         model, chosen = _trained(plan, bases, scratch, observer, resume, meter, limit)
     _report(plan, model, chosen, scratch, observer)
+    _finish(meter, observer)
+
+
+def _finish(meter: Meter | None, observer: Observer) -> None:
     if meter is not None:
         observer.emit(Finished(usage=meter.usage()))
 

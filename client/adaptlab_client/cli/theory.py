@@ -1,0 +1,83 @@
+"""`adaptlab theory`: run, show."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from adaptlab_client.cli.exits import ExitCode
+from adaptlab_client.cli.jobs import TimeoutOption, print_job, wait_for
+from adaptlab_client.cli.session import OutputOption, open_client
+from adaptlab_client.cli.terminal import Output, print_table, print_value, print_values
+
+if TYPE_CHECKING:
+    from adaptlab_client import Client
+
+COLUMNS = ("check", "claim", "measured", "tolerance", "verdict")
+ChecksArgument = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="CHECK", help="Which checks; none means all that can be done."),
+]
+
+
+def run(
+    context: typer.Context,
+    checks: ChecksArgument = None,
+    base: Annotated[str | None, typer.Option(help="The base model that is measured.")] = None,
+    seed: Annotated[int, typer.Option(help="Draws all that is random.")] = 0,
+    queue: Annotated[str | None, typer.Option(help="The queue whose workers measure.")] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Stay until it has ended; exit 1 if a claim fails.")
+    ] = False,
+    timeout: TimeoutOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Measure claims of the theory as a job."""
+    spec: dict[str, object] = {"kind": "theory", "checks": checks or "all", "seed": seed}
+    spec |= {} if base is None else {"base_model": base}
+    spec |= {} if queue is None else {"resources": {"queue": queue}}
+    with open_client(context) as client:
+        job = client.jobs.submit(spec)
+        if not wait:
+            print_job(job, output)
+            return
+        if output is Output.ID:
+            print_value(job, output)  # at once, for a script that is stopped while it waits
+        wait_for(client, [job.id], timeout, any_of=False, output=Output.ID, printed=True)
+        _print(client, job.id, output)
+
+
+def show(
+    context: typer.Context,
+    job: Annotated[str, typer.Argument(help="Id of a job of theory checks.")],
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show what the theory checks of a job say."""
+    with open_client(context) as client:
+        _print(client, job, output)
+
+
+def application() -> typer.Typer:
+    """The commands below `adaptlab theory`."""
+    app = typer.Typer(
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        help="Claims of the theory, measured: run, show.",
+    )
+    app.command("run")(run)
+    app.command("show")(show)
+    return app
+
+
+def _print(client: "Client", job_id: str, output: Output) -> None:
+    """Print the reports; leave with the code of a failed job where a claim fails."""
+    found = client.jobs.theory(job_id)
+    if output is Output.TABLE:
+        rows = [
+            (c.name, c.claim, f"{c.measured:.3g}", f"{c.bound} {c.tolerance:.3g}", c.verdict)
+            for c in found
+        ]
+        print_table(COLUMNS, rows)
+    elif output is not Output.ID:
+        print_values(found, output, "name")
+    if not all(check.holds for check in found):
+        raise typer.Exit(ExitCode.JOB_FAILED)

@@ -1,0 +1,1 @@
+"""How the theory checks are done, one file each, by the name of the declaration."""

@@ -1,0 +1,50 @@
+"""Theorem 1: one virtual token decides a sequence of N tokens, any of the V^N."""
+
+import torch
+from torch import Tensor
+
+from adaptlab.theory.constructions.blocks import (
+    Matrices,
+    assembled,
+    attention,
+    beside,
+    eye,
+    ones,
+    picked_sum,
+    zeros,
+)
+from adaptlab.theory.constructions.construction import Construction
+
+SHARPNESS = 50.0
+
+
+def unconditional(vocabulary: int, length: int, sharpness: float = SHARPNESS) -> Construction:
+    """One attention layer of two heads and an MLP N → N → 1 → V (paper, theorem 1).
+
+    At position i + 1 one head says e_i, where it is, and the other s = (Y_1, …, Y_N)/V, what the
+    first position holds; of their sum the MLP keeps s_i. The embedding is zero: tokens say
+    nothing. The engine answers at positions of tokens only, so one token that says nothing stands
+    behind the virtual one, and position i + 1 answers Y_i; there are N + 1 positions.
+    """
+    places = length + 1
+    code = beside(zeros(places, length), eye(places))
+    shifted = beside(zeros(length, length + 1), eye(length))
+    where = Matrices(code, code, shifted)
+    first = Matrices(
+        beside(zeros(1, length), ones(1, places)),
+        beside(zeros(1, length), eye(places)[:1]),
+        beside(eye(length), zeros(length, places)),
+    )
+    base = assembled(
+        zeros(vocabulary, length),
+        [attention(where, first), *picked_sum(length)],
+        virtual=1,
+        context=length,
+        sharpness=sharpness,
+    )
+
+    def prompt(tables: Tensor) -> Tensor:
+        codes = eye(places)[0].expand(len(tables), 1, -1)
+        return torch.cat([tables.double() / vocabulary, codes], -1)
+
+    return Construction(base, vocabulary, torch.zeros(1, 1).long(), length, prompt)

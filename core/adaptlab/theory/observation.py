@@ -1,0 +1,191 @@
+"""What every attention layer of a base model gathers, seen from outside through hooks."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from adaptlab.engine import grouped
+from adaptlab.engine.attachments import (
+    NOTHING_ATTACHED,
+    Attachments,
+    MixHook,
+    OutputHook,
+    merged,
+)
+from adaptlab.engine.capture import Recorder
+from adaptlab.engine.counter import normal, stream
+from adaptlab.engine.model import Model
+from adaptlab.engine.plugins import ENGINE_FAMILIES, ENGINE_METHODS
+from adaptlab.errors import AdaptlabError
+from adaptlab.family import Family
+from adaptlab.method import Method
+from adaptlab.shapes import TensorShape
+
+
+@dataclass(frozen=True)
+class FrozenBase:
+    """A base model: a resolved family and its weights [G, ...] in float64."""
+
+    family: Family
+    weights: Mapping[str, Tensor]
+
+    @classmethod
+    def of(cls, family: Family, weights: Mapping[str, Tensor]) -> Self:
+        """The same weights in float64."""
+        return cls(family, {name: tensor.detach().double() for name, tensor in weights.items()})
+
+    @property
+    def groups(self) -> int:
+        """G, the number of bases."""
+        return max(len(tensor) for tensor in self.weights.values())
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """The names of the attention sublayers in forward order, such as `blocks.0.attn`."""
+        sites = self.family.shape().layer_sites("attention_input")
+        return tuple(site.name.removesuffix(".input") for site in sites)
+
+
+def exact(model: Model) -> tuple[FrozenBase, Attachments]:
+    """The base of an adapted model and what is attached to it, both in float64."""
+    trained = {name: tensor.detach().double() for name, tensor in model.trained.items()}
+    base = FrozenBase.of(model.plan.family, model.base)
+    attached = replace(model, base=base.weights, trained=trained).attachments
+    replicates = max((len(tensor) for tensor in trained.values()), default=1)
+    return base, replace(attached, replicates=replicates)
+
+
+def random_base(family: Family, seed: int, spread: float = 0.3) -> FrozenBase:
+    """A base whose every weight is drawn from N(0, spread²), so that all of it matters."""
+    return FrozenBase(family, _drawn(family.shape().tensors, seed, spread))
+
+
+def random_attachments(
+    base: FrozenBase, method: Method, seed: int, spread: float = 1.0
+) -> Attachments:
+    """A method on a base with every trainable tensor drawn from N(0, spread²); one replicate."""
+    shape = base.family.shape()
+    tensors = _drawn(method.tensors(shape), seed, spread)
+    device = next(iter(base.weights.values())).device
+    placed = {name: tensor.to(device) for name, tensor in tensors.items()}
+    return ENGINE_METHODS.get(method.name)(method, shape, placed)
+
+
+def _drawn(shapes: Mapping[str, TensorShape], seed: int, spread: float) -> dict[str, Tensor]:
+    return {
+        name: spread
+        * normal(
+            torch.tensor(stream(f"theory/{name}")), torch.tensor(seed), torch.arange(shape.size)
+        ).view(1, *shape.shape)
+        for name, shape in shapes.items()
+    }
+
+
+@dataclass(frozen=True)
+class Attention:
+    """What one layer's attention did at the content positions, in every head.
+
+    `source` [R, B, T, C] is what it made queries, keys and values of; `virtual` the same of each
+    kind of learned rows and virtual tokens, [R, B or 1, P, C]. `queries` [R, B, T, H·k] and `keys`
+    [R, B, T, K·k] are those of the content before any rotation. `pattern` [R, B, H, T, P+T] is
+    the softmax over all keys, `relative` [R, B, H, T, T] that over content, and `gathered`
+    [R, B, H, T, D] the sum of values before W_O.
+    """
+
+    name: str
+    source: Tensor
+    virtual: tuple[Tensor, ...]
+    queries: Tensor
+    keys: Tensor
+    pattern: Tensor
+    relative: Tensor
+    gathered: Tensor
+
+    @property
+    def heads(self) -> int:
+        """H, the number of query heads."""
+        return self.pattern.shape[2]
+
+    @property
+    def learned(self) -> int:
+        """P, the number of keys before the content."""
+        return self.pattern.shape[-1] - self.relative.shape[-1]
+
+
+@torch.no_grad()
+def observe(
+    base: FrozenBase, tokens: Tensor, attached: Attachments = NOTHING_ATTACHED
+) -> tuple[Attention, ...]:
+    """What every attention layer does with tokens [R, B, T], first layer first.
+
+    Raises `AdaptlabError` for a base without attention.
+    """
+    if not base.layers:
+        raise AdaptlabError(
+            f"This {base.family.name} has 0 attention layers and the check needs 1 or more; "
+            "take a base model with attention."
+        )
+    rows = max(len(tokens), base.groups, attached.replicates)
+    listener, recorder = _Listener(base.layers), Recorder()
+    both = replace(
+        merged([attached, listener.attachments()]),
+        replicates=rows,
+        answer_start=attached.answer_start,
+    )
+    forward = ENGINE_FAMILIES.get(base.family.name)
+    lifted = grouped.lifted(tokens, rows)
+    forward(base.family, base.weights, lifted, both, slice(None), recorder)
+    patterns = zip(base.layers, recorder.patterns, recorder.relative, strict=True)
+    return tuple(listener.attention(name, full, own) for name, full, own in patterns)
+
+
+class _Listener:
+    """Hears what goes into and comes out of the parts of attention, and changes none of it."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self.names = names
+        self.heard: dict[str, list[tuple[Tensor, Tensor]]] = defaultdict(list)
+        self.gathered: dict[str, Tensor] = {}
+
+    def attachments(self) -> Attachments:
+        """Hooks on queries, keys, values and on what is gathered."""
+        sites = [f"{name}.{part}" for name in self.names for part in "qkv"]
+        return Attachments(
+            outputs={site: self._output(site) for site in sites},
+            mixes={f"{name}.mix": self._mix(name) for name in self.names},
+        )
+
+    def attention(self, name: str, pattern: Tensor, relative: Tensor) -> Attention:
+        """What was heard of one layer, with its recorded patterns."""
+        source, queries = self.heard[f"{name}.q"][-1]  # virtual tokens, where there are, go first
+        values = [x for x, _ in self.heard[f"{name}.v"]]
+        keys = [y for x, y in self.heard[f"{name}.k"] if torch.equal(x, source)]
+        gathered = self.gathered[name].unflatten(-1, (pattern.shape[2], -1)).transpose(2, 3)
+        return Attention(
+            name=name,
+            source=source,
+            virtual=tuple(x for x in values if not torch.equal(x, source)),
+            queries=queries,
+            keys=keys[0],
+            pattern=grouped.lifted(pattern, len(gathered)),
+            relative=grouped.lifted(relative, len(gathered)),
+            gathered=gathered,
+        )
+
+    def _output(self, site: str) -> OutputHook:
+        def hear(x: Tensor, y: Tensor) -> Tensor:
+            self.heard[site].append((x, y))
+            return y
+
+        return hear
+
+    def _mix(self, name: str) -> MixHook:
+        def hear(gathered: Tensor, rows: slice) -> Tensor:
+            self.gathered[name] = gathered
+            return gathered
+
+        return hear

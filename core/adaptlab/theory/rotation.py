@@ -1,0 +1,240 @@
+"""What a shift, a mixture with one vector and a matrix can do where a rotation is wanted.
+
+Inputs x lie on the unit sphere, the wanted outputs are R x. Points come in antipodal pairs whose
+second moment is I/d exactly, so that what holds for the uniform law holds for them without error.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from adaptlab.engine.counter import normal, stream
+from adaptlab.errors import AdaptlabError
+from adaptlab.theory.check import Check
+from adaptlab.theory.equations import ROUNDING
+
+SHORT_OF_ROTATION = 0.01
+"""The least mean squared error that a mixture must leave to count as short of the rotation."""
+
+SEARCHED = 1e-3
+"""How far a search may stay behind what a formula reaches, relative to it."""
+
+RADII = (0.0, 0.5, 1.0, 2.0, 5.0, 1e4)
+"""Lengths of the vectors μ from which the search starts."""
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """The best α_i μ + (1 - α_i) x_i with 0 ≤ α_i ≤ 1 that was found, and its `error`.
+
+    `mean_alpha` is the mean α_i.
+    """
+
+    mu: Tensor
+    error: float
+    mean_alpha: float
+
+
+def sphere_points(dimensions: int, frames: int, seed: int) -> Tensor:
+    """Points [2·frames·d, d]: the axes of random orthonormal frames and their negatives."""
+    shape = (frames, dimensions, dimensions)
+    axes = torch.linalg.qr(_normal("frames", seed, shape))[0].flatten(0, 1)
+    return torch.cat([axes, -axes])
+
+
+def plane_rotation(dimensions: int, angles: Sequence[float], seed: int) -> Tensor:
+    """A rotation R [d, d] by one angle in radians in each of some orthogonal random planes."""
+    if 2 * len(angles) > dimensions:
+        raise AdaptlabError(
+            f"{len(angles)} planes do not fit in {dimensions} dimensions; give at most "
+            f"{dimensions // 2} angles."
+        )
+    turned = torch.eye(dimensions, dtype=torch.float64)
+    for plane, angle in enumerate(torch.tensor(angles, dtype=torch.float64)):
+        rows = slice(2 * plane, 2 * plane + 2)
+        cosine, sine = angle.cos(), angle.sin()
+        turned[rows, rows] = torch.stack([cosine, -sine, sine, cosine]).view(2, 2)
+    basis = torch.linalg.qr(_normal("basis", seed, (dimensions, dimensions)))[0]
+    return basis @ turned @ basis.T
+
+
+def rotation_on_a_sphere(
+    rotation: Tensor, points: Tensor, seed: int = 0, shortfall: float = SHORT_OF_ROTATION
+) -> tuple[Check, ...]:
+    """What reaches R x, for R = `rotation` [d, d] and antipodal `points` [N, d] (review of ICLR).
+
+    `shortfall` is the mean squared error that a mixture must leave at least.
+    """
+    return (
+        _keeps_the_sphere(rotation, points),
+        _shifts_leave_the_sphere(points, seed),
+        best_shift(rotation, points),
+        best_matrix(rotation, points),
+        *_mixture_checks(rotation, points, seed, shortfall),
+    )
+
+
+def best_shift(rotation: Tensor, points: Tensor) -> Check:
+    """The least-squares shift v of x + v ≈ R x against 2 (1 - tr R / d), reached by v = 0."""
+    wanted, ones = points @ rotation.T - points, torch.ones_like(points[:, :1])
+    shift = torch.linalg.lstsq(ones, wanted).solution  # 1, d
+    error = _mean_square(wanted - shift)
+    formula = 2 * (1 - float(rotation.trace()) / len(rotation))
+    return Check.at_most(
+        "rotation.best-shift",
+        "The best constant vector added to all points is 0 and leaves the error 2 (1 - tr R / d).",
+        max(abs(error - formula), float(shift.norm())),
+        ROUNDING,
+        error=error,
+        formula=formula,
+    )
+
+
+def best_matrix(rotation: Tensor, points: Tensor) -> Check:
+    """The matrix update ΔW of (I + ΔW) x ≈ R x, and updates of every lower rank.
+
+    Of rank r the best leaves Σ_{k>r} σ_k² / d, with the singular values σ of R - I (Eckart, Young
+    1936): nothing from rank(R - I) on.
+    """
+    wanted = points @ rotation.T
+    update = torch.linalg.lstsq(points, wanted - points).solution.T  # d, d
+    u, sizes, v = torch.linalg.svd(update)
+    errors = [
+        _mean_square(wanted - points - points @ ((u[:, :r] * sizes[:r]) @ v[:r]).T)
+        for r in range(len(sizes) + 1)
+    ]
+    squares = torch.linalg.svdvals(rotation - torch.eye(len(rotation)).to(rotation)).square()
+    formula = [float(squares[r:].sum()) / len(rotation) for r in range(len(sizes) + 1)]
+    return Check.at_most(
+        "rotation.best-matrix",
+        "A matrix update reaches the rotation exactly, with rank(R - I), and lower ranks do not.",
+        max(errors[-1], *(abs(a - b) for a, b in zip(errors, formula, strict=True))),
+        ROUNDING,
+        error=errors[-1],
+        needed_rank=int((squares.sqrt() > 1e-9).sum()),
+        error_by_rank=tuple(errors),
+    )
+
+
+def best_mixture(rotation: Tensor, points: Tensor, seed: int = 0) -> Mixture:
+    """The best vector μ with the best α_i for every point, by search from many starts.
+
+    For a given μ the best α_i is ⟨R x - x, μ - x⟩ / ‖μ - x‖², cut off at 0 and 1. No attention
+    can do better, since it cannot choose every α_i on its own.
+    """
+    wanted = points @ rotation.T
+    drawn = _normal("mixture", seed, (3, len(rotation)))
+    leading = torch.linalg.svd(rotation - torch.eye(len(rotation)).to(rotation))[0][:, :1].T
+    directions = torch.nn.functional.normalize(torch.cat([drawn, leading]), dim=-1)
+    starts = [radius * direction for radius in RADII for direction in directions]
+    found = [_descended(start, points, wanted) for start in starts]
+    mu = min(found, key=lambda each: _mixture_error(each, points, wanted).item())
+    alphas = _best_alphas(mu, points, wanted)
+    error = _mixture_error(mu, points, wanted)
+    return Mixture(mu, float(error), float(alphas.mean()))
+
+
+def far_mixture_error(rotation: Tensor) -> float:
+    """The error of a mixture with μ = r u for r → ∞ and the best direction u.
+
+    Then α_i μ is any a_i u with a_i ≥ 0. Half of all points gain, those with ⟨R x - x, u⟩ > 0, so
+    the error is (Σ_k σ_k² - σ_1² / 2) / d, with the singular values σ of R - I.
+    """
+    squares = torch.linalg.svdvals(rotation - torch.eye(len(rotation)).to(rotation)).square()
+    return float(squares.sum() - squares[0] / 2) / len(rotation)
+
+
+def _mixture_checks(
+    rotation: Tensor, points: Tensor, seed: int, shortfall: float
+) -> tuple[Check, Check]:
+    best = best_mixture(rotation, points, seed)
+    far = far_mixture_error(rotation)
+    centre = float(_mixture_error(torch.zeros_like(rotation[0]), points, points @ rotation.T))
+    details = {
+        "error": best.error,
+        "far_error": far,
+        "centre_error": centre,
+        "length_of_mu": float(best.mu.norm()),
+        "mean_alpha": best.mean_alpha,
+    }
+    short = Check.at_least(
+        "rotation.mixture-falls-short",
+        "Equation 7 cannot rotate: the best α_i μ + (1 - α_i) x_i leaves an error.",
+        best.error,
+        shortfall,
+        **details,
+    )
+    known = Check.at_most(
+        "rotation.mixture-search",
+        "The search for the best mixture does no worse than μ far away or at the centre.",
+        max(0.0, best.error - min(far, centre)),
+        max(ROUNDING, SEARCHED * min(far, centre)),
+        **details,
+    )
+    return short, known
+
+
+def _keeps_the_sphere(rotation: Tensor, points: Tensor) -> Check:
+    lengths = (points @ rotation.T).square().sum(-1)
+    return Check.at_most(
+        "rotation.keeps-the-sphere",
+        "A rotation keeps points on the sphere.",
+        float((lengths - 1).abs().max()),
+        ROUNDING,
+        points=len(points),
+        dimensions=len(rotation),
+    )
+
+
+def _shifts_leave_the_sphere(points: Tensor, seed: int) -> Check:
+    """‖x + v‖² - 1 is ‖v‖² ± 2 x·v for an antipodal pair: one of the two is off by ‖v‖² or more."""
+    shifts = _normal("shifts", seed, (64, points.shape[1]))
+    squares = shifts.square().sum(-1)
+    off = ((points.unsqueeze(0) + shifts.unsqueeze(1)).square().sum(-1) - 1).abs().amax(1)
+    return Check.at_least(
+        "rotation.shifts-leave-the-sphere",
+        "Any vector v ≠ 0 added to all points takes ‖x‖² of one of them away from 1 by ‖v‖².",
+        float((off / squares).min()),
+        1 - ROUNDING,
+        shifts=len(shifts),
+    )
+
+
+def _best_alphas(mu: Tensor, points: Tensor, wanted: Tensor) -> Tensor:
+    """The best α_i of every point, [N, 1]."""
+    towards = mu - points
+    squares = towards.square().sum(-1, keepdim=True).clamp_min(torch.finfo(mu.dtype).tiny)
+    return (((wanted - points) * towards).sum(-1, keepdim=True) / squares).clamp(0, 1)
+
+
+def _mixture_error(mu: Tensor, points: Tensor, wanted: Tensor) -> Tensor:
+    alphas = _best_alphas(mu, points, wanted)
+    return (points + alphas * (mu - points) - wanted).square().sum(-1).mean()
+
+
+def _descended(start: Tensor, points: Tensor, wanted: Tensor) -> Tensor:
+    """The vector μ at which a descent from `start` ends."""
+    mu = start.clone().requires_grad_()
+    optimiser = torch.optim.LBFGS([mu], max_iter=100, line_search_fn="strong_wolfe")
+
+    def closure() -> float:
+        optimiser.zero_grad()
+        error = _mixture_error(mu, points, wanted)
+        error.backward()
+        return error.item()
+
+    optimiser.step(closure)
+    return mu.detach()
+
+
+def _mean_square(x: Tensor) -> float:
+    """The mean over rows of the squared length."""
+    return float(x.square().sum(-1).mean())
+
+
+def _normal(name: str, seed: int, shape: tuple[int, ...]) -> Tensor:
+    count = torch.arange(torch.Size(shape).numel())
+    drawn = normal(torch.tensor(stream(f"theory/rotation/{name}")), torch.tensor(seed), count)
+    return drawn.view(shape)

@@ -1,0 +1,132 @@
+"""The scores of a second attention layer in four terms, where a prefix acts in the first."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from adaptlab.engine import grouped
+from adaptlab.engine.attachments import Attachments
+from adaptlab.errors import AdaptlabError
+from adaptlab.families.formal import AttentionLayer, Formal
+from adaptlab.theory.check import Check
+from adaptlab.theory.equations import ROUNDING
+from adaptlab.theory.observation import Attention, FrozenBase, observe
+from adaptlab.theory.prefix_effect import prefix_effects
+
+TERMS = ("prefix_prefix", "content_prefix", "prefix_content", "content_content")
+"""Query part, key part: α_iα_j μᵀHμ, (1-α_i)α_j t_iᵀHμ, α_i(1-α_j) μᵀHt_j, (1-α_i)(1-α_j)
+t_iᵀHt_j, for one learned row and one head in the first layer."""
+
+
+@dataclass(frozen=True)
+class SecondLayerScores:
+    """The `terms` by name and the `scores` that the model computed; each [R, B, H, T, T].
+
+    `seen` [T, T] tells which keys j a query i may see.
+    """
+
+    terms: Mapping[str, Tensor]
+    scores: Tensor
+    seen: Tensor
+
+
+def second_layer_scores(
+    base: FrozenBase, tokens: Tensor, attached: Attachments
+) -> SecondLayerScores:
+    """The scores T/√k q·k of the second attention layer of a formal base (section 6.1).
+
+    The first layer gives x_i = b_i + c_i, with b_i = Σ_h Σ_m A^h_im W_V^h s_m what its prefix adds
+    and c_i = Σ_h (1 - α^h_i) t^h_i the rescaled content. So x_iᵀ H x_j has four terms, where
+    H = W_Qᵀ W_K of the second layer. With one head in the first, the last is the pretrained score
+    times (1 - α_i)(1 - α_j). Raises `AdaptlabError` unless the two layers follow each
+    other in family `formal`.
+    """
+    second = _second_of_two(base)
+    effect = prefix_effects(base, tokens, attached)[0]
+    added = effect.expected_addition.sum(2)  # R, B, T, C
+    content = ((1 - effect.taken) * effect.content).sum(2)
+    parts = {"prefix": added, "content": content}
+    weights = [base.weights[f"{base.layers[1]}.{part}.weight"] for part in "qk"]
+    terms: dict[str, Tensor] = {}
+    for name in TERMS:
+        queries, keys = (
+            grouped.linear(parts[part], weight, None)
+            for part, weight in zip(name.split("_"), weights, strict=True)
+        )
+        terms[name] = _scores(base, second, queries, keys)
+    seen = observe(base, tokens, attached)[1]
+    scores = _scores(base, second, seen.queries, seen.keys)
+    return SecondLayerScores(terms, scores, _visible(seen))
+
+
+def four_terms(
+    base: FrozenBase, tokens: Tensor, attached: Attachments, tolerance: float = ROUNDING
+) -> Check:
+    """The four terms sum to the second layer's scores, with the size of each.
+
+    Measured is the largest difference relative to the largest score. A size is the root mean
+    square over all pairs that attention sees; `steering` is the same after each row's mean over
+    what it sees is taken away, which the softmax does not notice.
+    """
+    found = second_layer_scores(base, tokens, attached)
+    total = torch.stack(list(found.terms.values())).sum(0)
+    missed = (total - found.scores).abs().max() / found.scores.abs().max()
+    sizes = {f"size_{name}": _size(term, found.seen) for name, term in found.terms.items()}
+    steering = {
+        f"steering_{name}": _size(_centred(term, found.seen), found.seen)
+        for name, term in found.terms.items()
+    }
+    return Check.at_most(
+        "second-layer-four-terms",
+        "Section 6.1: the second layer's scores are the sum of four terms, prefix or rescaled "
+        "content on the side of the query and of the key.",
+        float(missed),
+        tolerance,
+        **sizes,
+        **steering,
+    )
+
+
+def follows_directly(base: FrozenBase) -> bool:
+    """Whether the first two attention layers of a formal base have nothing between them."""
+    if not isinstance(base.family, Formal):
+        return False
+    places = [place for place, _ in base.family.attention_layers()]
+    return len(places) > 1 and places[1] == places[0] + 1
+
+
+def _second_of_two(base: FrozenBase) -> AttentionLayer:
+    if not isinstance(base.family, Formal) or not follows_directly(base):
+        raise AdaptlabError(
+            f"The four terms need two attention layers with nothing between them, which this "
+            f"{base.family.name} lacks; give a `formal` base whose stack has two in a row."
+        )
+    return base.family.attention_layers()[1][1]
+
+
+def _scores(base: FrozenBase, layer: AttentionLayer, queries: Tensor, keys: Tensor) -> Tensor:
+    """T/√k q_i·k_j of every head, [R, B, H, T, T], from [R, B, T, all heads' k]."""
+    assert isinstance(base.family, Formal)
+    sizes = [head.key_size for head in layer.heads]
+    sharpness = base.family.inverse_temperature
+    pairs = zip(sizes, queries.split(sizes, -1), keys.split(sizes, -1), strict=True)
+    return torch.stack(
+        [sharpness * size**-0.5 * (q @ k.transpose(-1, -2)) for size, q, k in pairs], 2
+    )
+
+
+def _visible(seen: Attention) -> Tensor:
+    """Which content keys content queries see, [T, T]: the others have exactly no attention."""
+    return seen.relative.flatten(0, 2).sum(0) > 0
+
+
+def _size(term: Tensor, seen: Tensor) -> float:
+    return float(term[..., seen].square().mean().sqrt())
+
+
+def _centred(term: Tensor, seen: Tensor) -> Tensor:
+    """The term [..., T, T] less each row's mean over the keys that it sees."""
+    means = torch.where(seen, term, 0.0).sum(-1) / seen.sum(-1)
+    return term - means.unsqueeze(-1)

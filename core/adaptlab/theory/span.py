@@ -1,0 +1,149 @@
+"""The subspace in which a prefix can add to what attention gathers, and how much of it is used."""
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from adaptlab.engine.attachments import Attachments
+from adaptlab.errors import AdaptlabError
+from adaptlab.theory.check import Check
+from adaptlab.theory.equations import ROUNDING
+from adaptlab.theory.observation import FrozenBase, observe
+from adaptlab.theory.prefix_effect import PrefixEffect, prefix_effects
+from adaptlab.values import Value
+
+CONCENTRATED = 0.2
+"""Above every layer's mean in the paper, the largest of which is 0.174 (GPT-2, appendix B)."""
+
+
+class SpanUse(Value):
+    """How one head uses the span of its prefix values.
+
+    `singular_values` are those of the added parts, one row a sample and position, largest first
+    and not more of them than the prefix has rows. `effective_rank` is exp of the entropy of
+    the singular values over their sum (Roy, Vetterli, EUSIPCO 2007).
+    """
+
+    replicate: int
+    layer: int
+    head: int
+    singular_values: Annotated[tuple[float, ...], Field(min_length=1)]
+    effective_rank: float
+
+
+def span_use(base: FrozenBase, tokens: Tensor, attached: Attachments) -> tuple[SpanUse, ...]:
+    """How every replicate and head of every layer uses the span, for tokens [R, B, T]."""
+    effects = enumerate(prefix_effects(base, tokens, attached))
+    return tuple(use for layer, effect in effects for use in _uses(effect, layer))
+
+
+def added_part_spans(
+    base: FrozenBase, tokens: Tensor, attached: Attachments, tolerance: float = ROUNDING
+) -> Check:
+    """The added part Σ_m A^pt_im W_V s_m of every head spans at most n_S dimensions (section 4).
+
+    Measured is the largest singular value beyond the n_S-th, relative to the largest of what
+    attention gathered. Raises `AdaptlabError` where a head has no more dimensions than the prefix
+    has rows, so that nothing could contradict the claim.
+    """
+    return span_of(prefix_effects(base, tokens, attached), tolerance)
+
+
+def span_of(effects: Sequence[PrefixEffect], tolerance: float = ROUNDING) -> Check:
+    """The check of the span for the effects of a prefix on all layers, first layer first."""
+    beyond = [_beyond(effect) for effect in effects]
+    uses = [use for i, effect in enumerate(effects) for use in _uses(effect, i)]
+    ranks = [use.effective_rank for use in uses]
+    return Check.at_most(
+        "added-part-spans",
+        "Equation 7: what a prefix of n_S rows adds in a head spans at most n_S dimensions.",
+        max(beyond),
+        tolerance,
+        prefix_length=max(effect.after.learned for effect in effects),
+        effective_ranks=tuple(ranks),
+        mean_effective_rank=sum(ranks) / len(ranks),
+    )
+
+
+def attention_over_prefix(
+    base: FrozenBase, tokens: Tensor, attached: Attachments, most: float = CONCENTRATED
+) -> Check:
+    """How the last token's attention over prefix positions varies over inputs (appendix B).
+
+    It is renormalised to one over the prefix; a position's gap is that between its 99th and 1st
+    percentile over the B samples of tokens [R, B, T]. Measured is the largest over layers of the
+    mean gap over positions, heads and replicates; the paper looks at head l of layer l alone.
+    The claim is an observation on trained prefixes, not a theorem. Raises `AdaptlabError` for
+    a prefix of fewer than two rows.
+    """
+    seen = observe(base, tokens, attached)
+    lengths = {layer.learned for layer in seen}
+    if min(lengths) < 2:
+        raise AdaptlabError(
+            f"The prefix has {min(lengths)} rows in some layer; attention over them can vary only "
+            "between 2 or more: give a longer one."
+        )
+    fractions = [fraction_over_prefix(layer.pattern[..., -1, : layer.learned]) for layer in seen]
+    gaps = [float(percentile_gap(fraction).mean()) for fraction in fractions]
+    largest = [float(fraction.mean((0, 1, 2)).max()) for fraction in fractions]
+    return Check.at_most(
+        "attention-over-prefix",
+        "Appendix B: attention over the prefix positions varies little over inputs.",
+        max(gaps),
+        most,
+        samples=tokens.shape[1],
+        mean_gap_by_layer=tuple(gaps),
+        largest_fraction_by_layer=tuple(largest),
+    )
+
+
+def fraction_over_prefix(pattern: Tensor) -> Tensor:
+    """Attention [..., P] on learned positions, renormalised to one over them."""
+    return pattern / pattern.sum(-1, keepdim=True).clamp_min(torch.finfo(pattern.dtype).tiny)
+
+
+def percentile_gap(fractions: Tensor) -> Tensor:
+    """The gap [R, H, P] between the 99th and 1st percentile over samples of [R, B, H, P]."""
+    low, high = (fractions.quantile(q, 1) for q in (0.01, 0.99))
+    return high - low
+
+
+def effective_rank(singular_values: Sequence[float]) -> float:
+    """Exp of the entropy of the values over their sum; 0 where all are 0."""
+    found = torch.tensor(singular_values, dtype=torch.float64)
+    if not float(found.sum()):
+        return 0.0
+    return float(torch.special.entr(found / found.sum()).sum().exp())
+
+
+def _uses(effect: PrefixEffect, layer: int) -> Iterator[SpanUse]:
+    found = torch.linalg.svdvals(_by_head(effect.addition))[..., : max(1, effect.after.learned)]
+    for replicate, heads in enumerate(found.tolist()):
+        for head, values in enumerate(heads):
+            rank = effective_rank(values)
+            yield SpanUse(
+                replicate=replicate,
+                layer=layer,
+                head=head,
+                singular_values=tuple(values),
+                effective_rank=rank,
+            )
+
+
+def _beyond(effect: PrefixEffect) -> float:
+    added, length = _by_head(effect.addition), effect.after.learned
+    if length >= min(added.shape[-2:]):
+        raise AdaptlabError(
+            f"The prefix has {length} rows and what a head gathers {min(added.shape[-2:])} "
+            "dimensions, which it spans whatever is true; give a shorter prefix or more tokens."
+        )
+    whole = torch.linalg.svdvals(_by_head(effect.after.gathered))[..., 0]
+    return float((torch.linalg.svdvals(added)[..., length] / whole).max())
+
+
+def _by_head(x: Tensor) -> Tensor:
+    """What heads gathered [R, B, H, T, D] as one matrix a head, [R, H, B·T, D]."""
+    return x.transpose(1, 2).flatten(2, 3)

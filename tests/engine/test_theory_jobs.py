@@ -1,0 +1,69 @@
+"""Theory checks as a run: every report is told at once, on real models, and a stop is obeyed."""
+
+from pathlib import Path
+
+import pytest
+from tests.engine.making import Remembering
+from tests.making import a_pretrain_document
+
+from adaptlab.engine.run import run
+from adaptlab.errors import TrainingStopped
+from adaptlab.resolve import BaseModelFacts, resolve
+from adaptlab.resolve_theory import resolve_theory
+from adaptlab.results import CheckpointWritten, Finished, TheoryChecked
+from adaptlab.spec import PretrainSpec, TheorySpec
+from adaptlab.theory.plugins import MEASURES
+from adaptlab.theory.theorems import theorems
+from adaptlab.theory_check import THEORY_CHECKS
+
+TASK = {"name": "copy", "length": 4, "alphabet": 5}
+
+
+def test_every_declared_check_can_be_measured():
+    assert MEASURES.names() == THEORY_CHECKS.names()
+
+
+def test_the_theorems_are_reported_one_by_one(tmp_path: Path):
+    spec = resolve_theory(TheorySpec.model_validate({"checks": ["theorems"]}), None)
+    seen = Remembering()
+    run(spec, (), tmp_path, seen, clock=lambda: 0.0)
+    told = seen.of(TheoryChecked)
+    assert [one.place for one in told] == list(range(len(told)))
+    assert tuple(one.check for one in told) == theorems("small").checks
+    (sequences,) = [one.check for one in told if one.check.name == "theorem-1-unconditional"]
+    assert (sequences.measured, sequences.verdict) == (0, "holds")
+    assert sequences.details["completions"] == 4**4 + 3**6
+    assert len(seen.of(Finished)) == 1
+
+
+def test_a_stop_is_obeyed_after_the_report_that_is_being_measured(tmp_path: Path):
+    spec = resolve_theory(TheorySpec.model_validate({"checks": ["theorems"]}), None)
+    seen = Remembering(stop_after=0)
+    with pytest.raises(TrainingStopped, match="between two theory checks"):
+        run(spec, (), tmp_path, seen)
+    assert len(seen.of(TheoryChecked)) == 1
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama"])
+def test_a_trained_base_is_measured(tmp_path: Path, family: str):
+    document = a_pretrain_document(
+        family={"name": family, "layers": 2, "heads": 2, "width": 16}, task=TASK,
+        training={"steps": 20, "batch_size": 16}, seeds=1,
+    )  # fmt: skip
+    pretraining = resolve(PretrainSpec.model_validate(document), None)
+    made = Remembering()
+    run(pretraining, (), tmp_path, made)
+    files = tuple(written.path for written in made.of(CheckpointWritten))
+    base = BaseModelFacts(
+        name="base", digest="0" * 64, family=pretraining.family, task=pretraining.task, replicates=1
+    )
+    capacity = {"name": "capacity", "length": 4, "soft_tokens": 64, "directed_tokens": 8}
+    checks = [{"name": "identities", "lengths": [2]}, {**capacity, "steps": 5}]
+    spec = resolve_theory(TheorySpec.model_validate({"checks": checks, "base_model": "base"}), base)
+    seen = Remembering()
+    run(spec, files, tmp_path, seen)
+    told = {one.check.name: one.check for one in seen.of(TheoryChecked)}
+    capacity_found = told.pop("capacity-of-a-soft-first-token")
+    assert capacity_found.details["random_tried"] == 64
+    assert any(name.endswith("random-2") for name in told)
+    assert {check.verdict for check in told.values()} == {"holds"}, told
