@@ -149,6 +149,10 @@ def _evaluated(
     )
 
 
+ENOUGH_BASES = tuple(b"weights of seed %d" % seed for seed in range(5))
+"""Contents of a base model of which every seed has a replicate of its own."""
+
+
 def a_measured_study(**changes: Any) -> dict[str, Any]:
     """The JSON of a study of which every method has three trials, three seeds and `ITEMS` items."""
     return a_study_document(

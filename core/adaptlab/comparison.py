@@ -25,7 +25,13 @@ FEW_ITEMS = 100
 """Below so many test items the normal quantile that stands for them is too near."""
 
 WarningKind = Literal[
-    "not_comparable", "unequal_effort", "missing_seeds", "few_seeds", "few_items", "unpaired"
+    "not_comparable",
+    "unequal_effort",
+    "missing_seeds",
+    "few_seeds",
+    "shared_bases",
+    "few_items",
+    "unpaired",
 ]
 
 
@@ -238,7 +244,7 @@ def _warnings(
     named = {one.kind for one in found}
     if "unequal_effort" not in named:
         found += _unequal_effort(rows)
-    return (*found, *_missing_seeds(rows), *_few(rows), *_unpaired(rows))
+    return (*found, *_missing_seeds(rows), *_few(rows), *_shared_bases(rows), *_unpaired(rows))
 
 
 def _unequal_effort(rows: Sequence[Scores]) -> list[ComparisonWarning]:
@@ -276,6 +282,23 @@ def _few(rows: Sequence[Scores]) -> list[ComparisonWarning]:
         text = f"There are {items} test items; intervals are promised from {FEW_ITEMS}."
         found.append(ComparisonWarning(kind="few_items", text=text))
     return found
+
+
+def _shared_bases(rows: Sequence[Scores]) -> list[ComparisonWarning]:
+    """Seeds that start from the same weights say less than as many independent ones."""
+    shared = [row for row in rows if len(set(row.bases)) < len(row.bases)]
+    if not shared:
+        return []
+    bases, seeds = len(set(shared[0].bases)), len(shared[0].seeds)
+    text = (
+        f"{seeds} seeds start from {bases} replicates of the base model, so they are not "
+        "independent and intervals are too narrow; pretrain the base with as many seeds."
+    )
+    return [
+        ComparisonWarning(
+            kind="shared_bases", text=text, methods=tuple(row.label for row in shared)
+        )
+    ]
 
 
 def _unpaired(rows: Sequence[Scores]) -> list[ComparisonWarning]:

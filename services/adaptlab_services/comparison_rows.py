@@ -63,6 +63,11 @@ class Row:
             budget=self.budget,
             parameters=self.parameters,
             trials=self.trials,
+            bases={
+                seed: base
+                for job in self.jobs
+                for seed, base in zip(job.spec.seeds, job.spec.base_replicates, strict=True)
+            },
         )
 
 
@@ -92,8 +97,7 @@ def compared_jobs(rows: Sequence[Row]) -> tuple[ComparedJob, ...]:
         for job in row.jobs:
             if job.id in labels or not job.evaluations:
                 continue
-            seeds = ", ".join(str(seed) for seed in job.spec.seeds)
-            label = row.label if len(row.jobs) == 1 else f"{row.label} (seeds {seeds})"
+            label = _part(row, job)
             one = ComparedJob(label=label, spec=job.spec, environment=job.environment)
             labels[job.id] = one
     return tuple(labels.values())
@@ -112,7 +116,7 @@ def missing_scores(row: Row) -> Iterator[MissingScores]:
                 reason=job.reason,
                 seeds=seeds,
                 job=job.id,
-                text=f"{row.label} {_why(job)}.",
+                text=f"{_part(row, job)} {_why(job)}.",
             )
 
 
@@ -128,6 +132,12 @@ def forgetting(row: Row) -> MethodForgetting | None:
     if not changes:
         return None
     return MethodForgetting(method=row.method, label=row.label, budget=row.budget, changes=changes)
+
+
+def _part(row: Row, job: ScoredJob) -> str:
+    """What a job is called: as its row, with its seeds where the row has others as well."""
+    seeds = ", ".join(str(seed) for seed in job.spec.seeds)
+    return row.label if len(row.jobs) == 1 else f"{row.label} (seeds {seeds})"
 
 
 def _why(job: ScoredJob) -> str:

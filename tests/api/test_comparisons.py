@@ -6,7 +6,7 @@ import io
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy.orm import Session, sessionmaker
-from tests.comparing import Run, a_measured_job, a_measured_study, as_known, run_all
+from tests.comparing import ENOUGH_BASES, Run, a_measured_job, a_measured_study, as_known, run_all
 from tests.making import a_base_model, a_token
 
 Sessions = sessionmaker[Session]
@@ -17,7 +17,7 @@ PLACE = "/v1/studies/small/comparison"
 def study(api: TestClient, sessions: Sessions) -> str:
     """A study that has been measured; its address."""
     with sessions.begin() as session:
-        a_base_model(session)
+        a_base_model(session, contents=ENOUGH_BASES)
     answer = api.post("/v1/studies", json=a_measured_study())
     assert answer.status_code == 201, answer.text
     run_all(sessions, as_known)
@@ -79,7 +79,7 @@ def test_a_comparison_is_a_table(
 
 def test_missing_scores_and_warnings_are_in_the_table(api: TestClient, sessions: Sessions) -> None:
     with sessions.begin() as session:
-        a_base_model(session)
+        a_base_model(session, contents=ENOUGH_BASES)
     methods = ["frozen", {"name": "lora", "label": "=HYPERLINK(1)"}]
     spec = a_measured_study(methods=methods, budgets=[64], seeds=2)
     api.post("/v1/studies", json=spec)
@@ -97,7 +97,7 @@ def test_missing_scores_and_warnings_are_in_the_table(api: TestClient, sessions:
 
 def test_jobs_are_compared(api: TestClient, sessions: Sessions) -> None:
     with sessions.begin() as session:
-        base = a_base_model(session)
+        base = a_base_model(session, contents=ENOUGH_BASES)
     asked = ({"method": "lora", "budget": 64}, {"method": "frozen", "budget": {}, "tuning": {}})
     made = [api.post("/v1/jobs", json=a_measured_job(**one)).json()["id"] for one in asked]
     run_all(sessions, as_known)

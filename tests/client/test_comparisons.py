@@ -8,7 +8,7 @@ import sys
 import pytest
 from sqlalchemy.orm import Session, sessionmaker
 from tests.client.conftest import Invoke
-from tests.comparing import Run, a_measured_job, a_measured_study, as_known, run_all
+from tests.comparing import ENOUGH_BASES, Run, a_measured_job, a_measured_study, as_known, run_all
 from tests.making import BASE, a_base_model
 
 from adaptlab_client import Client, InvalidRequest, NotFound
@@ -20,7 +20,7 @@ Sessions = sessionmaker[Session]
 def base(sessions: Sessions) -> None:
     """A base model that can be adapted."""
     with sessions.begin() as session:
-        a_base_model(session)
+        a_base_model(session, contents=ENOUGH_BASES)
 
 
 @pytest.fixture
@@ -101,9 +101,9 @@ def test_a_comparison_at_the_command_line(invoke: Invoke, study: str) -> None:
         "budget 32, 95% intervals; * could be best",
         "full_finetuning is better than lora at 32 by 25.0 points",
         "full_finetuning and lora at 64 cannot be told apart",
-        "Cheapest that is shown to be within 1 points of full_finetuning: lora with 64 parameters",
+        "Cheapest that is shown to be within 1 point of full_finetuning: lora with 64 parameters",
         "prefix_tuning at 32 does not reach the task",
-        "Forgetting",
+        "The base's own tasks, before and after",
         "up to 63% of seeds may",
     ):
         assert text in told.stdout, text

@@ -44,6 +44,16 @@ def test_every_budget_is_a_cell_with_the_methods_that_take_none_beside():
     assert found.unseen_failure_rate == pytest.approx(1 - 0.05**0.25)
 
 
+def test_seeds_that_share_a_base_are_said_not_to_be_independent():
+    row = around(0.5, "lora", 1)
+    apart = row.model_copy(update={"bases": tuple(range(len(row.seeds)))})
+    shared = row.model_copy(update={"bases": tuple(seed % 3 for seed in range(len(row.seeds)))})
+    assert compare("add", [apart]).warnings == ()
+    (said,) = compare("add", [shared]).warnings
+    assert (said.kind, said.methods) == ("shared_bases", ("lora",))
+    assert f"{len(row.seeds)} seeds start from 3 replicates" in said.text
+
+
 def test_it_survives_json():
     found = compare("sort_descending", a_table(), reference="full_finetuning")
     assert Comparison.model_validate_json(found.model_dump_json()) == found

@@ -5,7 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy.orm import Session, sessionmaker
-from tests.comparing import Run, a_measured_study_spec, run_all
+from tests.comparing import ENOUGH_BASES, Run, a_measured_study_spec, run_all
 from tests.making import a_base_model, a_ledger
 
 from adaptlab.spec import ResolvedSpec
@@ -21,7 +21,7 @@ METHODS = ("frozen", "full_finetuning", "adapter", "lora", "prefix_tuning", "sof
 def a_base(sessions: Sessions) -> None:
     """The small base model that all these studies adapt."""
     with sessions.begin() as session:
-        a_base_model(session)
+        a_base_model(session, contents=ENOUGH_BASES)
 
 
 def a_study(sessions: Sessions, who: Principal, **changes: Any) -> StudyView:

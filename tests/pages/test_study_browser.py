@@ -5,7 +5,7 @@ from playwright.sync_api import ViewportSize, expect
 from sqlalchemy.orm import Session, sessionmaker
 from tests.comparing import run_all
 from tests.pages.made_up_studies import METHODS, a_base, a_study, failing, ordinary
-from tests.pages.visitors import HOSTILE, NARROW, WIDE, Visitor
+from tests.pages.visitors import HOSTILE_LABEL, NARROW, WIDE, Visitor
 
 from adaptlab.study import StudyExtension
 from adaptlab_services import studies, tokens
@@ -29,7 +29,7 @@ def admin(sessions: Sessions, token: str) -> Principal:
 def test_every_chart_is_drawn_and_nothing_overflows(
     visitor: Visitor, sessions: Sessions, admin: Principal, viewport: ViewportSize, scheme: str
 ) -> None:
-    hostile = {"name": "lora", "alpha": 3, "label": HOSTILE}
+    hostile = {"name": "lora", "alpha": 3, "label": HOSTILE_LABEL}
     study = a_study(sessions, admin, name="done", methods=[*METHODS, hostile, "bitfit"])
     run_all(sessions, failing("adapter"))
     visitor.page.set_viewport_size(viewport)

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.comparing import Run, a_measured_job, run_all
 from tests.making import an_adapt_spec
 from tests.pages.made_up_studies import a_base, a_study, failing, ordinary, run_some
-from tests.pages.visitors import HOSTILE
+from tests.pages.visitors import HOSTILE, HOSTILE_LABEL
 
 from adaptlab.spec import ResolvedSpec
 from adaptlab_api.app import create_app
@@ -313,7 +313,7 @@ def test_charts_of_a_page_share_their_colours_and_are_there_by_name(
 def test_hostile_names_of_methods_are_text(
     signed_in: TestClient, sessions: Sessions, admin: Principal
 ) -> None:
-    methods = ["frozen", {"name": "lora", "label": HOSTILE}, "prefix_tuning"]
+    methods = ["frozen", {"name": "lora", "label": HOSTILE_LABEL}, "prefix_tuning"]
     a_study(sessions, admin, name="done", methods=methods, labels={"note": HOSTILE})
     run_all(sessions, ordinary)
     page = signed_in.get("/studies/done").text

@@ -7,6 +7,8 @@ from playwright.sync_api import ConsoleMessage, Dialog, Page, Request, ViewportS
 from adaptlab_services.job_views import JobView
 
 HOSTILE = "<script>document.title='owned'</script><img src=x onerror=alert(1)> \u202eRTL 😀"
+HOSTILE_LABEL = HOSTILE.replace("\u202e", "")
+"""What a label of a method may still be: no control characters."""
 WIDE: ViewportSize = {"width": 1280, "height": 900}
 NARROW: ViewportSize = {"width": 400, "height": 800}
 

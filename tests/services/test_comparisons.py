@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.orm import Session, sessionmaker
 from tests.comparing import (
+    ENOUGH_BASES,
     ITEMS,
     Run,
     a_measured_job,
@@ -45,7 +46,7 @@ METHODS = ("frozen", "full_finetuning", "prefix_tuning", "lora")
 def ada(sessions: Sessions) -> Principal:
     """Somebody who studies a base model of two replicates."""
     with sessions.begin() as session:
-        a_base_model(session)
+        a_base_model(session, contents=ENOUGH_BASES)
         return a_principal(session)
 
 
@@ -300,6 +301,7 @@ def test_later_seeds_join_their_row(sessions: Sessions, ada: Principal) -> None:
     extend(sessions, ada, seeds=5)
     table = only_table(compared(sessions))
     assert [(m.method, m.seeds, m.state) for m in table.missing] == [("lora", (3, 4), "queued")]
+    assert [m.text for m in table.missing] == ["lora at 64 (seeds 3, 4) is queued."]
     run_all(sessions, lambda spec: Run(right=200, shift=10))
     table = only_table(compared(sessions))
     assert table.comparison is not None

@@ -1,6 +1,6 @@
 """The outcomes of one method: which of the shared test items each of its seeds got right."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Self
 
 import numpy as np
@@ -21,7 +21,8 @@ class Scores(Value):
     `outcomes` has one entry a seed, bits packed as by `numpy.packbits` and written as hexadecimal,
     as in `results.Evaluation`. `budget` is what was asked for, None for a method that takes no
     budget and so stands beside every one; `parameters` is what was trained; `trials` is the number
-    of tuning trials a seed had.
+    of tuning trials a seed had. `bases` says for each seed which replicate of the base model it
+    starts from, where that is known: seeds of one base are not independent.
     """
 
     method: str
@@ -31,6 +32,7 @@ class Scores(Value):
     seeds: Annotated[tuple[int, ...], Field(min_length=1)]
     items: Annotated[int, Field(ge=1)]
     outcomes: tuple[str, ...]
+    bases: tuple[int, ...] = ()
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -42,6 +44,8 @@ class Scores(Value):
                 f"{self.method} has {len(self.seeds)} seeds and {len(self.outcomes)} rows of "
                 "outcomes; give one row a seed."
             )
+        if self.bases and len(self.bases) != len(self.seeds):
+            raise ValueError(f"{self.method} has {len(self.bases)} bases; give one a seed.")
         digits = 2 * ((self.items + 7) // 8)
         for seed, packed in zip(self.seeds, self.outcomes, strict=True):
             if len(packed) != digits:
@@ -72,8 +76,9 @@ def scores_of(
     budget: int | None = None,
     parameters: int | None = None,
     trials: int | None = None,
+    bases: Mapping[int, int] | None = None,
 ) -> Scores:
-    """The scores of a method from its evaluations on one task, one a seed.
+    """The scores of a method from its evaluations on one task, one a seed; `bases` are by seed.
 
     Raises `ValueError` for none, and for evaluations of unequal numbers of items.
     """
@@ -91,4 +96,5 @@ def scores_of(
         seeds=tuple(one.seed for one in ordered),
         items=totals.pop(),
         outcomes=tuple(one.outcomes for one in ordered),
+        bases=tuple(bases[one.seed] for one in ordered) if bases else (),
     )
