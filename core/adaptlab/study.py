@@ -28,6 +28,8 @@ from adaptlab.values import AUTO, Auto, Name, Value
 
 T = TypeVar("T")
 
+SHOWABLE = r"^[^\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]+$"
+"""No control characters: terminals obey them where a CSV is printed."""
 MOST_BASE_MODELS = MOST_TASKS = 16
 MOST_METHODS = 64
 MOST_BUDGETS = 32
@@ -39,7 +41,7 @@ class StudyMethod(Choice):
     `label` is its name in the comparison; without it, the method's name and the given knobs are.
     """
 
-    label: Annotated[str, Field(min_length=1, max_length=120)] | None = None
+    label: Annotated[str, Field(max_length=120, pattern=SHOWABLE)] | None = None
 
     def choice(self) -> Choice:
         """What a job is asked for."""

@@ -11,11 +11,11 @@ from adaptlab.values import Value
 Role = Literal["method", "reference"]
 
 
-class Cell(Value):
-    """One method at one budget, on one task and base model, and the job that answers it.
+class PlacedMethod(Value):
+    """One method at one budget on one task and base model.
 
-    `budget` is the limit in trainable parameters, `gap` what is left of it. A reference stands at
-    every budget, also where it is over it.
+    `budget` is the limit in trainable parameters. A reference stands at every budget, also where
+    it is over it.
     """
 
     base_model: str
@@ -25,6 +25,11 @@ class Cell(Value):
     role: Role
     over_budget: bool
     trainable_parameters: int
+
+
+class Cell(PlacedMethod):
+    """A place of a plan and the job that answers it; `gap` is what is left of the budget."""
+
     gap: int
     digest: str
 

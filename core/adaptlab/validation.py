@@ -14,13 +14,16 @@ def validation_problems(
     """One problem for each place in `given` that does not validate.
 
     The names of union members, which pydantic puts into a fault's location, are left out, and
-    the complaints of several members about one place become one.
+    the complaints of several members about one place become one. A list is not called too short
+    when it is so only because entries at fault were not counted.
     """
     details: dict[str, list[str]] = {}
     codes: dict[str, str] = {}
     allowed: dict[str, tuple[str, ...]] = {}
-    for fault in faults:
-        place = pointer + _pointer(fault["loc"], given, fault["type"])
+    placed = [(pointer + _pointer(f["loc"], given, f["type"]), f) for f in faults]
+    for place, fault in placed:
+        if fault["type"] == "too_short" and any(p.startswith(f"{place}/") for p, _ in placed):
+            continue
         details.setdefault(place, []).append(fault["msg"])
         codes.setdefault(place, fault["type"])
         allowed[place] = allowed.get(place, ()) + _allowed(fault)

@@ -92,6 +92,7 @@ def create(
         earlier = idempotency.answered(session, principal.user_id, idempotency_key, digest)
         if earlier is not None:
             return Changed(get(session, str(earlier)), replayed=True, queues=())
+    study_jobs.one_at_a_time(session)
     study_id = _insert(session, principal, spec)
     queues = _run(session, principal, study_id, spec, rules)
     if idempotency_key is not None:
@@ -112,6 +113,7 @@ def extend(
 
     Raises `Conflict` for a study that was cancelled.
     """
+    study_jobs.one_at_a_time(session)
     row = _locked(session, study)
     before = _spec(row)
     spec = extended(before, extension)
@@ -183,6 +185,7 @@ def cancel(session: Session, principal: Principal, study: str) -> Changed:
 
     Jobs that somebody asked for by themselves go on. Repeating the call changes nothing.
     """
+    study_jobs.one_at_a_time(session)
     row = _locked(session, study, even_cancelled=True)
     if row.cancelled_at is None:
         row.cancelled_at = func.clock_timestamp()

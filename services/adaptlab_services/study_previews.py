@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from adaptlab.budget import BudgetVector
 from adaptlab.spec import ResolvedSpec
-from adaptlab.study_plan import PlannedJob, Role, SkippedCell, StudyPlan
+from adaptlab.study_plan import PlacedMethod, PlannedJob, SkippedCell, StudyPlan
 from adaptlab.values import Value
 from adaptlab_services.estimates import Estimate, estimate
 from adaptlab_services.study_jobs import Assignment, Known
@@ -26,19 +26,12 @@ class PlannedJobView(Value):
     estimate: Estimate | None
 
 
-class PlannedCell(Value):
+class PlannedCell(PlacedMethod):
     """One method at one budget on one task and base model, and the digests of its jobs.
 
     `gap` is what the method leaves of the budget, below zero for a reference that is over it.
     """
 
-    base_model: str
-    task: str
-    method: str
-    budget: int
-    role: Role
-    over_budget: bool
-    trainable_parameters: int
     gap: int
     jobs: tuple[str, ...]
 

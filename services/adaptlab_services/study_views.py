@@ -7,7 +7,7 @@ from uuid import UUID
 from sqlalchemy import Row, func, select
 from sqlalchemy.orm import Session
 
-from adaptlab.study_plan import Role, SkippedCell
+from adaptlab.study_plan import PlacedMethod, SkippedCell
 from adaptlab.values import Value
 from adaptlab_db.tables import TERMINAL_STATES, Job, Study, StudyJob
 from adaptlab_services.moments import Moment
@@ -69,20 +69,13 @@ class StudyBase(Value):
     job: StudyJobView
 
 
-class StudyCell(Value):
+class StudyCell(PlacedMethod):
     """One method at one budget on one task and base model.
 
     It is `missing` when a job of it has ended without success. Seeds that came later are a further
     job; a method that comes out the same at several budgets has the same jobs in each.
     """
 
-    base_model: str
-    task: str
-    method: str
-    budget: int
-    role: Role
-    over_budget: bool
-    trainable_parameters: int
     state: CellState
     jobs: tuple[StudyJobView, ...]
 

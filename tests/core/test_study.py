@@ -6,15 +6,25 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 from tests.making import a_pretrain_spec, a_study_spec, base_facts
 
 from adaptlab.errors import InfeasibleBudget, InvalidSpec
 from adaptlab.method import METHODS
 from adaptlab.resolve import BaseModelFacts, resolve, spec_digest
 from adaptlab.spec import AdaptSpec
-from adaptlab.study import StudyChanges, StudyExtension, StudySpec, base_names, changed, extended
+from adaptlab.study import (
+    StudyChanges,
+    StudyExtension,
+    StudyMethod,
+    StudySpec,
+    base_names,
+    changed,
+    extended,
+)
 from adaptlab.study_expansion import expand
 from adaptlab.study_plan import Cell, PlannedJob, StudyPlan
+from adaptlab.validation import validation_problems
 
 TASK = {"name": "sort_descending", "length": 3, "alphabet": 4}
 
@@ -288,3 +298,31 @@ def test_a_spec_is_short_where_it_can_be():
     )
     assert spec.tasks[0].name == "add"
     assert spec.budgets[0].trainable_parameters == 96
+
+
+@pytest.mark.parametrize(
+    ("given", "pointer"),
+    [
+        ({"budgets": [0]}, "/budgets/0"),
+        ({"base_models": ["No"]}, "/base_models/0"),
+        ({"methods": [{"name": "lora", "label": ""}]}, "/methods/0/label"),
+    ],
+)
+def test_a_list_of_one_faulty_entry_is_not_called_empty(given: dict[str, Any], pointer: str):
+    document = a_study_spec().model_dump(mode="json") | given
+    with pytest.raises(ValidationError) as caught:
+        StudySpec.model_validate_json(json.dumps(document))
+    details = {p.pointer: p.detail for p in validation_problems(caught.value.errors(), document)}
+    assert pointer in details
+    assert not [text for text in details.values() if "at least 1 item" in text]
+
+
+@pytest.mark.parametrize("label", ["\x1b[2J", "a\nb", "\u202eab"])
+def test_a_label_is_text_that_a_terminal_does_not_obey(label: str):
+    with pytest.raises(ValidationError, match="string_pattern_mismatch"):
+        StudyMethod.model_validate({"name": "lora", "label": label})
+
+
+@pytest.mark.parametrize("label", ['größer, 2 × "r"', "=1+1", "<b>"])
+def test_any_other_label_is_kept_as_it_is(label: str):
+    assert StudyMethod.model_validate({"name": "lora", "label": label}).label == label

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from uuid import UUID
 
 import pytest
-from sqlalchemy import event, func, select
+from sqlalchemy import event, func, select, text
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import (
     BASE,
@@ -480,3 +480,26 @@ def test_a_large_study_takes_no_more_statements_than_a_small_one(
     assert study.jobs == {"queued": 192, "succeeded": 1}
     # The driver sends what has many rows in a few parts, not one by one.
     assert len(of_many) <= len(of_few) + 2
+
+
+def test_studies_made_at_once_share_their_jobs(
+    sessions: Sessions, ada: Principal, base: None
+) -> None:
+    with ThreadPoolExecutor() as pool:
+        with sessions.begin() as session:
+            studies.create(session, ada, a_study_spec(name="first"), RULES)
+            second = pool.submit(create, sessions, ada, a_study_spec(name="second"))
+            # Nothing of the first can be seen yet: the second has to wait for its end.
+            while not (second.done() or waits_for_a_lock(sessions)):
+                pass
+            assert not second.done()
+        assert all(job.reused for cell in second.result().cells for job in cell.jobs)
+
+
+def waits_for_a_lock(sessions: Sessions) -> bool:
+    waiting = text(
+        "SELECT count(*) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND wait_event = 'advisory'"
+    )
+    with sessions.begin() as session:
+        return session.execute(waiting).scalar_one() > 0

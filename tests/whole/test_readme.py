@@ -72,7 +72,6 @@ def test_the_curl_example(folder: Path, stack: Stack):
 
 def test_the_commands_that_are_named_exist(folder: Path):
     listed = run([str(folder / ".venv/bin/adaptlab"), "--help"], folder)
-    for name in (
-        "up", "down", "demo", "jobs", "studies", "compare", "budgets", "attention", "worker", "migrate",
-    ):  # fmt: skip
+    named = "up down demo jobs studies compare budgets attention worker migrate"
+    for name in named.split():
         assert re.search(rf"^  {name}\b", listed, re.MULTILINE), name

@@ -1,0 +1,114 @@
+"""A study outlives a crash of everything at once, twice, and every replicate is trained once."""
+
+import signal
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import product
+from pathlib import Path
+
+import psutil
+import pytest
+
+from adaptlab_client import Client
+from adaptlab_stack.stack import Stack
+
+OWN_SERVERS = {
+    "ADAPTLAB_DATABASE_URL": None,
+    "ADAPTLAB_BROKER_URL": None,
+    "ADAPTLAB_LEASE_SECONDS": "3",
+    "ADAPTLAB_HEARTBEAT_SECONDS": "1",
+    "ADAPTLAB_REAP_SECONDS": "1",
+    "ADAPTLAB_SAVE_SECONDS": "0.2",
+}
+TASK = {"name": "sort_ascending", "length": 4, "alphabet": 5}
+TRAINING = {"steps": 300, "batch_size": 8}
+BASE = {
+    "kind": "pretrain",
+    "name": "inline",
+    "family": {"name": "minigpt", "width": 8},
+    "task": TASK,
+    "training": {"steps": 600, "batch_size": 8},
+    "seeds": 2,
+    "evaluation": {"samples": 100},
+}
+STUDY = {
+    "name": "survivor",
+    "base_models": [BASE],
+    "tasks": [{**TASK, "name": "sort_descending"}],
+    "methods": ["frozen", "full_finetuning", "lora"],
+    "budgets": [32, 64],
+    "seeds": 2,
+    "training": TRAINING,
+    "tuning": {"trials": 2},
+    "evaluation": {"samples": 100},
+}
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="adaptlab crash ") as name:
+        Path(name).chmod(0o755)
+        yield Path(name) / "data"
+
+
+def kill_everything(stack: Stack) -> None:
+    """SIGKILL for the supervisor and all below it: worker, trainer, API, Valkey, Postgres."""
+    supervisor = psutil.Process(stack.pid)
+    family = [supervisor, *supervisor.children(recursive=True)]
+    for process in family:
+        process.send_signal(signal.SIGKILL)
+    _, alive = psutil.wait_procs(family, timeout=10)
+    assert not alive
+
+
+def training(client: Client, kind: str) -> bool:
+    """Whether a job of this kind is on its way."""
+    running = client.jobs.list(filter=f"state = running AND kind = {kind}")
+    return any(job.progress.step > 20 for job in running)
+
+
+def assert_nothing_lost_or_doubled(client: Client, study: str) -> None:
+    """Every job succeeded once; every seed and trial was trained and scored once, to the end."""
+    jobs = list(client.studies.jobs(study))
+    wanted = {"frozen": [1], "full_finetuning": [2], "lora": [2, 2], None: [1]}  # trials a seed
+    assert Counter(job.method for job in jobs) == {m: len(t) for m, t in wanted.items()}
+    for job in jobs:
+        assert [event.type for event in client.jobs.events(job.id)].count("succeeded") == 1
+        outcomes = Counter(attempt.outcome for attempt in client.jobs.attempts(job.id))
+        assert outcomes["succeeded"] == 1
+        trials = wanted[job.method][0]
+        trained = Counter((r.seed, r.trial) for r in client.jobs.replicates(job.id))
+        assert trained == dict.fromkeys(product(range(2), range(trials)), 1)
+        scored = Counter((e.seed, e.task_name, e.attached) for e in client.jobs.evaluations(job.id))
+        assert set(scored.values()) == {1}
+        tasks = 1 if job.kind == "pretrain" else 4  # its own and the base's, with and without it
+        assert len(scored) == 2 * tasks
+        for curve in client.jobs.metrics(job.id):
+            assert len(set(curve.steps)) == len(curve.steps), "no step stands there twice"
+    crashed = [job for job in jobs if len(client.jobs.attempts(job.id)) > 1]
+    assert {job.kind for job in crashed} == {"pretrain", "adapt"}, "both crashes hit a running job"
+    (table,) = client.studies.comparison(study).tables
+    assert not table.missing
+    assert table.comparison is not None
+    assert [len(cell.rows) for cell in table.comparison.cells] == [3, 3]
+
+
+def test_a_study_survives_two_crashes_of_everything(
+    folder: Path, eventually: Callable[[Callable[[], bool]], None]
+):
+    with Stack.start(folder, environment=OWN_SERVERS) as stack:
+        with Client(stack.url, stack.token) as client:
+            study = client.studies.create(STUDY)
+            eventually(lambda: training(client, "pretrain"))
+        kill_everything(stack)
+    with Stack.start(folder, environment=OWN_SERVERS) as stack:
+        with Client(stack.url, stack.token) as client:
+            eventually(lambda: training(client, "adapt"))
+        kill_everything(stack)
+    with (
+        Stack.start(folder, environment=OWN_SERVERS) as stack,
+        Client(stack.url, stack.token) as client,
+    ):
+        assert client.studies.wait(study.id, timeout=90).state == "succeeded"
+        assert_nothing_lost_or_doubled(client, study.id)
