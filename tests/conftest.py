@@ -23,8 +23,11 @@ from sqlalchemy.orm import Session, sessionmaker
 # training step took 290 ms instead of 40. Read when torch is loaded, hence before any import.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
+from tests.making import a_ledger
+
 from adaptlab_db.migrate import upgrade
 from adaptlab_db.session import close, normalised_url, session_factory
+from adaptlab_services.leases import DatabaseLedger
 from adaptlab_services.settings import Settings
 from adaptlab_stack.servers import Servers, embedded_servers
 
@@ -78,6 +81,12 @@ def sessions(database_url: str) -> Iterator[sessionmaker[Session]]:
     factory = session_factory(database_url)
     yield factory
     close(factory)
+
+
+@pytest.fixture
+def ledger(sessions: sessionmaker[Session]) -> DatabaseLedger:
+    """A worker's door to jobs and results."""
+    return a_ledger(sessions)
 
 
 @pytest.fixture

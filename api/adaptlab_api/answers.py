@@ -2,13 +2,31 @@
 
 import hashlib
 from collections.abc import Mapping
+from typing import Protocol
 
+from starlette.background import BackgroundTasks
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from adaptlab.values import Value
+from adaptlab_api.state import Resources
+from adaptlab_services import doorbell
 
 NO_STORE = {"Cache-Control": "no-store"}
+
+
+class Change(Protocol):
+    """What a service did: whether it was done before, and the queues that have new work."""
+
+    @property
+    def replayed(self) -> bool:
+        """Whether an idempotency key brought back an earlier answer."""
+        ...
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """The queues to ring after the commit."""
+        ...
 
 
 def json_answer(
@@ -33,3 +51,23 @@ def tagged_answer(
     if asked is not None and etag in asked.get("if-none-match", "").replace("W/", "").split(", "):
         return Response(status_code=304, headers=fixed)
     return Response(content, status, fixed, media_type="application/json")
+
+
+def changed_answer(
+    value: Value,
+    change: Change,
+    opened: Resources,
+    background: BackgroundTasks,
+    *,
+    location: str | None = None,
+) -> Response:
+    """What was changed, or created at `location`; the queues with new work are rung."""
+    headers = {"Location": location} if location else {}
+    if change.replayed:
+        headers["Idempotency-Replayed"] = "true"
+    if change.queues:
+        # After the answer, and so after the commit: a message about a job that is not there yet
+        # would be lost, and a broker that is slow must not make the answer slow.
+        background.add_task(doorbell.ring, opened.settings.broker_url, change.queues)
+    status = 201 if location and not change.replayed else 200
+    return tagged_answer(value, status=status, headers=headers)

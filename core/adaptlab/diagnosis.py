@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from adaptlab.method import METHODS
 from adaptlab.results import ReplicateResult
 from adaptlab.task import Task
 from adaptlab.values import Value
@@ -67,8 +68,8 @@ class Evidence(Value):
     """All that a diagnosis of `subject` may use.
 
     `reference` is a method that may change everything, full fine-tuning as a rule: it shows that
-    the task can be learned. `relaxed` is `attention_bias`, which is free in what a prefix can only
-    approximate; it is given also where it is the subject. `chance_loss` (nats) and
+    the task can be learned. `relaxed` is a method that `relaxes_prefix`, free in what a prefix can
+    only approximate; it is given also where it is the subject. `chance_loss` (nats) and
     `chance_accuracy` are those of uniform guessing.
     """
 
@@ -94,9 +95,14 @@ class Diagnosis(Value):
     missing: tuple[str, ...] = ()
 
 
+def prefix_relaxations() -> tuple[str, ...]:
+    """The methods that are free in what learned positions can only approximate."""
+    return tuple(name for name in METHODS.names() if METHODS.get(name).relaxes_prefix)
+
+
 def chance_loss(task: Task) -> float:
-    """The loss of uniform guessing, in nats an answer token."""
-    return -math.log(task.chance()) / task.target_length()
+    """The loss of uniform guessing, in nats a counted token of the answer."""
+    return task.chance_loss()
 
 
 def trial_evidence(
@@ -170,8 +176,8 @@ def _failure(evidence: Evidence) -> Diagnosis:
 
 
 def _reach_or_undecided(evidence: Evidence) -> Diagnosis:
-    against, missing = _against_reach(evidence), _missing_for_reach(evidence)
-    needed = [one for one in missing if not one.startswith("attention_bias")]
+    against, needed = _against_reach(evidence), _missing_for_reach(evidence)
+    missing = needed if evidence.relaxed else [*needed, _relaxation_missing()]
     reasons = [_accuracy(evidence.subject), _reference(evidence), _losses(evidence)]
     if against or needed:
         return _answer(evidence, "undecided", [*reasons, *against], tuple(missing))
@@ -206,7 +212,7 @@ def _against_reach(evidence: Evidence) -> list[str]:
 
 
 def _missing_for_reach(evidence: Evidence) -> list[str]:
-    """What reach would have to rest on and was not measured."""
+    """What reach has to rest on and was not measured."""
     subject, found = evidence.subject, list[str]()
     rates = [one.learning_rate for one in subject.trials]
     if len(set(rates)) < LEAST_TRIALS or max(rates) < LEAST_RATE_RANGE * min(rates):
@@ -218,9 +224,13 @@ def _missing_for_reach(evidence: Evidence) -> list[str]:
         found.append("the training loss at half of the training, to see that it came to rest")
     if subject.first_layer_deviation is None:
         found.append("captured attention, to see whether it is pinned")
-    if evidence.relaxed is None:
-        found.append("attention_bias, the relaxed method, on the same task")
     return found
+
+
+def _relaxation_missing() -> str:
+    """What would make reach surer; it is concluded without it."""
+    named = "".join(f"{name}, " for name in prefix_relaxations())
+    return f"{named}the relaxed method, on the same task"
 
 
 def _has_learned(evidence: Evidence, accuracy: float) -> bool:

@@ -7,9 +7,15 @@ from uuid import UUID
 from pydantic import ValidationError
 
 from adaptlab.comparison import Comparison
-from adaptlab.diagnosis import Evidence, MethodEvidence, chance_loss, diagnose, trial_evidence
+from adaptlab.diagnosis import (
+    Evidence,
+    MethodEvidence,
+    chance_loss,
+    diagnose,
+    prefix_relaxations,
+    trial_evidence,
+)
 from adaptlab.errors import InvalidSpec
-from adaptlab.method import METHODS
 from adaptlab.resolve import load_task
 from adaptlab.task import Task
 from adaptlab_services.comparison_rows import Row
@@ -28,7 +34,7 @@ def diagnoses(
     task = _task(scored)
     if task is None:
         return
-    relaxations = _relaxations()
+    relaxations = prefix_relaxations()
     relaxed = next((row for row in scored if _method(row) in relaxations), None)
     known: set[tuple[UUID, ...]] = set()
     for row in scored:
@@ -60,11 +66,6 @@ def _task(scored: Sequence[Row]) -> Task | None:
             except (InvalidSpec, ValidationError):
                 return None
     return None
-
-
-def _relaxations() -> frozenset[str]:
-    """The methods that are free in what learned positions can only approximate."""
-    return frozenset(name for name in METHODS.names() if METHODS.get(name).relaxes_prefix)
 
 
 def _method(row: Row) -> str:

@@ -158,44 +158,47 @@ def _table(table: ComparedTable, tables: int, strictness: Strictness) -> TableCo
 def _comparison(
     table: ComparedTable, reference: Row | None, tables: int, strictness: Strictness
 ) -> Comparison | None:
-    scores = [found for row in table.rows if (found := row.scores()) is not None]
+    scores = tuple(found for row in table.rows if (found := row.scores()) is not None)
     if not scores:
         return None
     return _computed(
         table.task,
-        tuple(one.model_dump_json() for one in scores),
+        scores,
         reference.method if reference else None,
         strictness,
         tables,
-        tuple(one.model_dump_json() for one in comparability(compared_jobs(table.rows))),
+        comparability(compared_jobs(table.rows)),
     )
 
 
 @functools.lru_cache(maxsize=MOST_KEPT)
 def _computed(
     task: str,
-    scores: tuple[str, ...],
+    scores: tuple[Scores, ...],
     reference: str | None,
     strictness: Strictness,
     tables: int,
-    differences: tuple[str, ...],
+    differences: tuple[SettingDifference, ...],
 ) -> Comparison:
-    """Kept, because a page and its charts ask for the same; values come as JSON, to be compared."""
+    """Kept, because a page and its charts ask for the same."""
     return compare(
         task,
-        [Scores.model_validate_json(one) for one in scores],
+        scores,
         reference=reference,
         margin=strictness.margin,
         level=strictness.level,
         tables=tables,
-        differences=[SettingDifference.model_validate_json(one) for one in differences],
+        differences=differences,
     )
 
 
 def _reference(rows: Sequence[Row]) -> Row | None:
-    """The scored reference that trains the most: what can be learned, and what it costs."""
+    """The scored reference that trains the most: what can be learned, and what it costs.
+
+    Of two, the one that starts from the base model as all that are measured against it do.
+    """
     scored = [r for r in rows if r.role == "reference" and r.parameters and r.evaluations()]
-    return max(scored, key=lambda row: row.parameters, default=None)
+    return max(scored, key=lambda row: (row.parameters, not row.starts_anew), default=None)
 
 
 def _warnings(tables: Sequence[TableComparison]) -> tuple[TableWarning, ...]:

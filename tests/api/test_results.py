@@ -14,7 +14,6 @@ from tests.making import (
     a_checkpoint,
     a_claim,
     a_job,
-    a_ledger,
     a_replicate,
     a_summary,
     an_attention_map,
@@ -30,12 +29,6 @@ from adaptlab_services.leases import DatabaseLedger
 Sessions = sessionmaker[Session]
 BYTES = {"Accept": "application/octet-stream"}
 CONTENT = bytes(range(256)) * 12_000  # three chunks of 1 MiB, the last one not full
-
-
-@pytest.fixture
-def ledger(sessions: Sessions) -> DatabaseLedger:
-    """A worker's door."""
-    return a_ledger(sessions)
 
 
 @pytest.fixture

@@ -3,14 +3,17 @@
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TypeVar
 
 import torch
 
 from adaptlab.engine.allocate import Trainables, allocate
-from adaptlab.engine.digits import Items, make_items
+from adaptlab.engine.digits import make_items
+from adaptlab.engine.items import Items
 from adaptlab.engine.observer import Command
 from adaptlab.engine.plan import Plan, make_plan
+from adaptlab.engine.run import run
 from adaptlab.families.formal import AttentionLayer, Formal, Head, LinearLayer, ReluLayer
 from adaptlab.families.gpt2 import GPT2
 from adaptlab.families.llama import Llama
@@ -18,10 +21,10 @@ from adaptlab.families.minigpt import MiniGPT
 from adaptlab.family import Family
 from adaptlab.method import METHODS, Method
 from adaptlab.methods.combine import Combine
-from adaptlab.resolve import BaseModelFacts, resolve
-from adaptlab.results import Event, TrainingSaved
+from adaptlab.resolve import BaseModelFacts, resolve, spec_digest
+from adaptlab.results import CheckpointWritten, Event, TrainingSaved
 from adaptlab.shapes import ModelShape
-from adaptlab.spec import AdaptSpec
+from adaptlab.spec import AdaptSpec, PretrainSpec
 
 E = TypeVar("E")
 
@@ -109,6 +112,23 @@ class Remembering:
 
     def of(self, kind: type[E]) -> list[E]:
         return [event for event in self.events if isinstance(event, kind)]
+
+
+def made_base(
+    spec: PretrainSpec, folder: Path, observer: Remembering | None = None
+) -> tuple[BaseModelFacts, tuple[Path, ...]]:
+    """A base model that the engine pretrains into a folder: its facts and its files."""
+    observer = observer or Remembering()
+    resolved = resolve(spec, None)
+    run(resolved, (), folder, observer, "cpu")
+    facts = BaseModelFacts(
+        name=spec.name,
+        digest=spec_digest(resolved),
+        family=resolved.family,
+        task=resolved.task,
+        replicates=len(resolved.seeds),
+    )
+    return facts, tuple(written.path for written in observer.of(CheckpointWritten))
 
 
 def adaptation(
@@ -214,10 +234,7 @@ def perturbed(plan: Plan, tensors: Mapping[str, torch.Tensor]) -> dict[str, torc
 def items(plan: Plan, count: int = 3) -> Items:
     """Some items for every replicate of the plan."""
     found = make_items(plan.task, "train", plan.seeds, 0, count)
-    return Items(
-        found.tokens.repeat_interleave(plan.trials, 0),
-        found.targets.repeat_interleave(plan.trials, 0),
-    )
+    return found.each(lambda tensor: tensor.repeat_interleave(plan.trials, 0))
 
 
 def single(plan: Plan, replicate: int) -> Plan:

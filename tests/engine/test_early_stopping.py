@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
-from tests.engine.making import Remembering
+from tests.engine.making import Remembering, made_base
 from tests.engine.test_training import adapting, pretraining
 from torch import Tensor
 
@@ -18,7 +18,7 @@ from adaptlab.engine.plan import make_plan
 from adaptlab.engine.run import run
 from adaptlab.engine.train import Training
 from adaptlab.errors import TrainingStopped
-from adaptlab.resolve import BaseModelFacts, resolve, spec_digest
+from adaptlab.resolve import resolve
 from adaptlab.results import (
     CheckpointWritten,
     Evaluated,
@@ -47,12 +47,8 @@ def changed(spec: ResolvedSpec, **training: object) -> ResolvedSpec:
 @pytest.fixture(scope="module")
 def spec(tmp_path_factory: pytest.TempPathFactory) -> Asked:
     """Five rates for two seeds in float64, without early stopping, and the base's files."""
-    observer = Remembering()
-    base = resolve(pretraining(training={"steps": 200, "batch_size": 16}), None)
-    run(base, (), tmp_path_factory.mktemp("base"), observer, "cpu")
-    facts = BaseModelFacts(
-        name="tiny", digest=spec_digest(base), family=base.family, task=base.task, replicates=2
-    )
+    base = pretraining(training={"steps": 200, "batch_size": 16})
+    facts, files = made_base(base, tmp_path_factory.mktemp("base"))
     training = {
         "steps": STEPS,
         "batch_size": 8,
@@ -62,7 +58,6 @@ def spec(tmp_path_factory: pytest.TempPathFactory) -> Asked:
     }
     asked = adapting("lora", budget=200, training=training, tuning={"validation_samples": 64})
     trials = tuple(Trial(learning_rate=rate, weight_decay=0.0) for rate in RATES)
-    files = tuple(written.path for written in observer.of(CheckpointWritten))
     return changed(resolve(asked, facts), trials=trials), files
 
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.engine.making import Remembering
+from tests.engine.making import Remembering, made_base
 
 from adaptlab.engine.model import Model
 from adaptlab.engine.run import run
-from adaptlab.resolve import BaseModelFacts, resolve, spec_digest
-from adaptlab.results import CheckpointWritten, Evaluated, Evaluation
+from adaptlab.resolve import BaseModelFacts, resolve
+from adaptlab.results import Evaluated, Evaluation
 from adaptlab.spec import AdaptSpec, PretrainSpec, ResolvedSpec
 from adaptlab.task import Task
 
@@ -41,16 +41,8 @@ def pretrained(attention: str, folder: Path) -> Bases:
             "evaluation": {"tasks": [ASCENDING, DESCENDING], "samples": SAMPLES},
         }
     )
-    resolved, observer = resolve(spec, None), Remembering()
-    run(resolved, (), folder, observer, "cpu")
-    facts = BaseModelFacts(
-        name="base",
-        digest=spec_digest(resolved),
-        family=resolved.family,
-        task=resolved.task,
-        replicates=2,
-    )
-    files = tuple(written.path for written in observer.of(CheckpointWritten))
+    observer = Remembering()
+    facts, files = made_base(spec, folder, observer)
     return facts, files, scores(observer)
 
 

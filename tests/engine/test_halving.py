@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.engine.making import Remembering, adaptation
+from tests.engine.making import Remembering, adaptation, made_base
 from tests.engine.test_early_stopping import Counting, changed, curves, decided, points
 from tests.engine.test_training import adapting, pretraining
 from torch import Tensor
@@ -17,7 +17,7 @@ from adaptlab.engine.halving import losers
 from adaptlab.engine.outcome import TrainingOutcome
 from adaptlab.engine.run import run
 from adaptlab.errors import TrainingDiverged, TrainingStopped
-from adaptlab.resolve import BaseModelFacts, resolve, spec_digest
+from adaptlab.resolve import resolve
 from adaptlab.results import (
     CheckpointWritten,
     Progress,
@@ -37,12 +37,8 @@ Asked = tuple[ResolvedSpec, tuple[Path, ...]]
 @pytest.fixture(scope="module")
 def spec(tmp_path_factory: pytest.TempPathFactory) -> Asked:
     """Eight rates for two seeds in float64, without halving, and the base's files."""
-    observer = Remembering()
-    base = resolve(pretraining(training={"steps": 120, "batch_size": 16}), None)
-    run(base, (), tmp_path_factory.mktemp("base"), observer, "cpu")
-    facts = BaseModelFacts(
-        name="tiny", digest=spec_digest(base), family=base.family, task=base.task, replicates=2
-    )
+    base = pretraining(training={"steps": 120, "batch_size": 16})
+    facts, files = made_base(base, tmp_path_factory.mktemp("base"))
     training = {
         "steps": STEPS,
         "batch_size": 16,
@@ -57,7 +53,6 @@ def spec(tmp_path_factory: pytest.TempPathFactory) -> Asked:
         tuning={"validation_samples": 100},
     )
     trials = tuple(Trial(learning_rate=rate, weight_decay=0.0) for rate in RATES)
-    files = tuple(written.path for written in observer.of(CheckpointWritten))
     return changed(resolve(asked, facts), trials=trials), files
 
 

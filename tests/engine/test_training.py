@@ -9,7 +9,14 @@ import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
-from tests.engine.making import Remembering, adaptation, base_tensors, perturbed, trainables
+from tests.engine.making import (
+    Remembering,
+    adaptation,
+    base_tensors,
+    made_base,
+    perturbed,
+    trainables,
+)
 
 from adaptlab.engine.allocate import Trainables
 from adaptlab.engine.checkpoint import read_bases
@@ -20,7 +27,7 @@ from adaptlab.engine.optim import AdamW, schedule_factor
 from adaptlab.engine.plan import make_plan
 from adaptlab.engine.run import run
 from adaptlab.errors import InvalidSpec, TrainingDiverged, TrainingStopped
-from adaptlab.resolve import BaseModelFacts, resolve, spec_digest
+from adaptlab.resolve import BaseModelFacts, resolve
 from adaptlab.results import (
     AttentionCaptured,
     CheckpointWritten,
@@ -65,17 +72,7 @@ def adapting(method: object, **changes: object) -> AdaptSpec:
 
 @pytest.fixture
 def pretrained(tmp_path: Path) -> tuple[BaseModelFacts, tuple[Path, ...]]:
-    observer = Remembering()
-    resolved = resolve(pretraining(), None)
-    run(resolved, (), tmp_path, observer, device="cpu")
-    facts = BaseModelFacts(
-        name="tiny",
-        digest=spec_digest(resolved),
-        family=resolved.family,
-        task=resolved.task,
-        replicates=2,
-    )
-    return facts, tuple(written.path for written in observer.of(CheckpointWritten))
+    return made_base(pretraining(), tmp_path)
 
 
 def test_one_replicate_moves_as_under_the_library_optimiser():

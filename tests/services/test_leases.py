@@ -34,11 +34,6 @@ Sessions = sessionmaker[Session]
 AGO = func.clock_timestamp() - timedelta(hours=1)
 
 
-@pytest.fixture
-def ledger(sessions: Sessions) -> DatabaseLedger:
-    return a_ledger(sessions)
-
-
 def new_job(sessions: Sessions, **values: object) -> UUID:
     with sessions.begin() as session:
         return a_job(session, **values)  # pyright: ignore[reportArgumentType] - passed on as given

@@ -11,7 +11,6 @@ from tests.making import (
     a_checkpoint,
     a_claim,
     a_job,
-    a_ledger,
     a_replicate,
     a_summary,
     an_attention_map,
@@ -43,11 +42,6 @@ from adaptlab_services.leases import DatabaseLedger, reap
 Sessions = sessionmaker[Session]
 MAP, WEIGHTS = Path("attention-0.npy"), Path("adapter-0.safetensors")
 RESULTS = (Replicate, MetricPoint, Evaluation, ItemOutcome, AttentionMap, AttentionSummary)
-
-
-@pytest.fixture
-def ledger(sessions: Sessions) -> DatabaseLedger:
-    return a_ledger(sessions)
 
 
 @pytest.fixture

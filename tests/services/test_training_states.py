@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 from sqlalchemy.orm import Session, sessionmaker
-from tests.making import a_claim, a_job, a_ledger, metric_points
+from tests.making import a_claim, a_job, metric_points
 
 from adaptlab.results import Metrics, TrainingSaved
 from adaptlab_db.tables import Artifact, Job, MetricPoint, TrainingState
@@ -14,11 +14,6 @@ from adaptlab_services.errors import LeaseLost
 from adaptlab_services.leases import DatabaseLedger
 
 Sessions = sessionmaker[Session]
-
-
-@pytest.fixture
-def ledger(sessions: Sessions) -> DatabaseLedger:
-    return a_ledger(sessions)
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from adaptlab.spec import JobSpec
-from adaptlab_api.answers import json_answer, tagged_answer
+from adaptlab_api.answers import changed_answer, json_answer, tagged_answer
 from adaptlab_api.dependencies import BodyDep, ResourcesDep, SessionDep, SubmitterDep, valid
 from adaptlab_api.describing import WITH_BODY, failures, json_body, succeeds
 from adaptlab_api.state import Resources
-from adaptlab_services import doorbell, events, jobs
+from adaptlab_services import events, jobs
 from adaptlab_services.events import Pulse
 from adaptlab_services.filtering import LONGEST_FILTER
 from adaptlab_services.idempotency import LONGEST_KEY
@@ -106,14 +106,7 @@ def create_job(
     created = jobs.create(
         session, who, spec, idempotency_key=idempotency_key, roots=opened.model_roots
     )
-    headers = {"Location": created.job.links.self}
-    if created.replayed:
-        headers["Idempotency-Replayed"] = "true"
-    if created.queues:
-        # After the answer, and so after the commit: a message about a job that is not there yet
-        # would be lost, and a broker that is slow must not make the answer slow.
-        background.add_task(doorbell.ring, opened.settings.broker_url, created.queues)
-    return tagged_answer(created.job, status=200 if created.replayed else 201, headers=headers)
+    return changed_answer(created.job, created, opened, background, location=created.job.links.self)
 
 
 def list_jobs(

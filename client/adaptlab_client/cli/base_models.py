@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from adaptlab_client.cli.groups import group
 from adaptlab_client.cli.jobs import TimeoutOption, print_job, wait_for
 from adaptlab_client.cli.session import OutputOption, open_client
 from adaptlab_client.cli.terminal import Output, print_table, print_value, print_values
@@ -59,15 +60,14 @@ def import_model(
 
 def application() -> typer.Typer:
     """The commands below `adaptlab base-models`."""
-    app = typer.Typer(
-        no_args_is_help=True,
-        rich_markup_mode=None,
-        help="The models that jobs adapt: list, show, import.",
+    return group(
+        "The models that jobs adapt: list, show, import.",
+        {
+            "list": list_base_models,
+            "show": show,
+            "import": import_model,
+        },
     )
-    app.command("list")(list_base_models)
-    app.command("show")(show)
-    app.command("import")(import_model)
-    return app
 
 
 def _row(entry: "BaseModelEntry") -> list[object]:

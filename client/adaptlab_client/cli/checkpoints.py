@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from adaptlab_client.cli.exits import UsageFault
+from adaptlab_client.cli.groups import group
 from adaptlab_client.cli.session import JobArgument, OutputOption, open_client
 from adaptlab_client.cli.terminal import Output, one_line, print_table, print_values, say
 
@@ -52,9 +53,10 @@ def download(
 
 def application() -> typer.Typer:
     """The commands below `adaptlab checkpoints`."""
-    app = typer.Typer(
-        no_args_is_help=True, rich_markup_mode=None, help="Trained tensors, as safetensors files."
+    return group(
+        "Trained tensors, as safetensors files.",
+        {
+            "list": list_checkpoints,
+            "download": download,
+        },
     )
-    app.command("list")(list_checkpoints)
-    app.command("download")(download)
-    return app

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from adaptlab_client.cli.exits import ExitCode, UsageFault
+from adaptlab_client.cli.groups import group
 from adaptlab_client.cli.session import JobArgument, JobsArgument, OutputOption, open_client
 from adaptlab_client.cli.specs import read_spec
 from adaptlab_client.cli.terminal import (
@@ -160,21 +161,17 @@ def cancel(context: typer.Context, jobs: JobsArgument, output: OutputOption = Ou
 
 def application() -> typer.Typer:
     """The commands below `adaptlab jobs`."""
-    app = typer.Typer(
-        no_args_is_help=True,
-        rich_markup_mode=None,
-        help="Submit jobs, look at them, wait for them.",
+    return group(
+        "Submit jobs, look at them, wait for them.",
+        {
+            "submit": submit,
+            "list": list_jobs,
+            "show": show,
+            "evaluations": evaluations,
+            "wait": wait,
+            "cancel": cancel,
+        },
     )
-    for name, command in (
-        ("submit", submit),
-        ("list", list_jobs),
-        ("show", show),
-        ("evaluations", evaluations),
-        ("wait", wait),
-        ("cancel", cancel),
-    ):
-        app.command(name)(command)
-    return app
 
 
 def wait_for(

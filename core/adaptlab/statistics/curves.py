@@ -37,8 +37,8 @@ class Crossing(Value):
     """Where, between tested budgets, two methods change places.
 
     `budget` is where the difference, drawn straight over the logarithm of the budget, is zero.
-    The interval holds every budget around it at which zero is not excluded (Fieller's rule); an
-    end is None where the tested budgets do not limit it. `higher_before` scores higher below;
+    The interval holds every budget around it at which zero is not excluded (Fieller's rule); one
+    end may be None, where the tested budgets do not limit it. `higher_before` scores higher below;
     `told` says that each of the two is shown to be ahead on its side.
     """
 
@@ -89,6 +89,7 @@ def crossings(
     """Every place where two methods change places, from their rows at the budgets both have.
 
     Over the seeds that all those rows share; nothing is found without two budgets and two seeds.
+    Where the tested budgets limit it on neither side, noise alone would do, and it is left out.
     """
     ours, theirs = _by_budget(first), _by_budget(second)
     budgets = sorted(ours.keys() & theirs.keys())
@@ -161,6 +162,8 @@ def _crossings(
         place = start + here / (here - there)
         before = next((one for one in reversed(told) if one[0] < place), None)
         after = next((one for one in told if one[0] > place), None)
+        if before is None and after is None:
+            continue
         ahead = names if here > 0 else names[::-1]
         found.append(
             Crossing(
