@@ -54,6 +54,10 @@ class BadModelFolder(AdaptlabError):
     """A folder that does not hold exactly one published model of a known family, as safetensors."""
 
 
+class BadDataset(AdaptlabError):
+    """Content that is not the canonical content of the dataset it is said to be."""
+
+
 class OutOfMemory(AdaptlabError, MemoryError):
     """Not even one replicate at a time fits in memory."""
 

@@ -41,8 +41,12 @@ class Method(Value, ABC):
     default_weight_decay: ClassVar[float] = 0.0
     is_reference: ClassVar[bool] = False
     """Whether it is what others are measured against, in a study shown at every budget."""
+    starts_from_base: ClassVar[bool] = True
+    """Whether the base's weights matter to what it becomes; its shape always does."""
     relaxes_prefix: ClassVar[bool] = False
     """Whether it is free in what learned positions approximate, so that they fail where it does."""
+    is_prefix: ClassVar[bool] = False
+    """Whether all that it does is to put learned rows in front of every layer's attention."""
 
     name: PluginName
 
@@ -109,3 +113,8 @@ class Method(Value, ABC):
 
 
 METHODS: Registry[type[Method]] = Registry("method", "adaptlab.methods")
+
+
+def starting_anew() -> tuple[str, ...]:
+    """The methods to which the weights of the base model do not matter."""
+    return tuple(name for name in METHODS.names() if not METHODS.get(name).starts_from_base)

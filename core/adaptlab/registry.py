@@ -2,6 +2,7 @@
 
 import importlib
 import pkgutil
+import threading
 from collections.abc import Callable
 from difflib import get_close_matches
 from importlib.metadata import entry_points
@@ -14,7 +15,7 @@ Plugin = TypeVar("Plugin")
 
 
 class Registry(Generic[T]):
-    """Names of one kind, found in one package and in the entry points `adaptlab.<kind>`.
+    """Names of one kind, found in one package, at any depth, and in the entry points of its name.
 
     A plug-in cannot take a name that is already taken.
     """
@@ -23,7 +24,8 @@ class Registry(Generic[T]):
         self.kind = kind
         self._package = package
         self._entries: dict[str, T] = {}
-        self._discovered = False
+        self._looking = threading.RLock()
+        self._began = self._discovered = False
 
     def register(self, name: str) -> Callable[[Plugin], Plugin]:
         """Make the decorated object, which must be a `T`, available under `name`."""
@@ -57,11 +59,16 @@ class Registry(Generic[T]):
         return self._entries[name]
 
     def _discover(self) -> None:
+        """Import the plug-ins once; other threads wait for all of them."""
         if self._discovered:
             return
-        self._discovered = True
-        package = importlib.import_module(self._package)
-        for module in pkgutil.iter_modules(package.__path__):
-            importlib.import_module(f"{self._package}.{module.name}")
-        for point in entry_points(group=self._package):
-            point.load()
+        with self._looking:
+            if self._began:  # done, or a plug-in that is being imported asks for another
+                return
+            self._began = True
+            package = importlib.import_module(self._package)
+            for module in pkgutil.walk_packages(package.__path__, f"{self._package}."):
+                importlib.import_module(module.name)
+            for point in entry_points(group=self._package):
+                point.load()
+            self._discovered = True

@@ -8,6 +8,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from adaptlab.budget import BudgetVector, budget_vector, solve
+from adaptlab.dataset import NO_DATASETS, DatasetReference, Datasets
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.family import FAMILIES, Family
 from adaptlab.halving import halving_problems
@@ -27,6 +28,7 @@ from adaptlab.spec import (
     TrainingSpec,
     Trial,
 )
+from adaptlab.splits import EVERY_SPLIT, Split
 from adaptlab.task import TASKS, Task
 from adaptlab.trials import resolve_trials, training_problems
 from adaptlab.validation import validation_problems
@@ -48,22 +50,29 @@ class BaseModelFacts(Value):
     replicates: int
 
 
-def resolve(spec: PretrainSpec | AdaptSpec, base: BaseModelFacts | None) -> ResolvedSpec:
+def resolve(
+    spec: PretrainSpec | AdaptSpec,
+    base: BaseModelFacts | None,
+    datasets: Datasets = NO_DATASETS,
+) -> ResolvedSpec:
     """The job that `spec` asks for; raises `InvalidSpec` with pointers into the spec.
 
-    `base` describes the base model of an adaptation and is None for pretraining.
+    `base` describes the base model of an adaptation and is None for pretraining; `datasets` are
+    what tasks may name.
     """
     if isinstance(spec, PretrainSpec):
-        return _resolve_pretraining(spec)
+        return _resolve_pretraining(spec, datasets)
     if base is None:
         raise ValueError("An adaptation is resolved against the facts of its base model.")
-    return _resolve_adaptation(spec, base)
+    return _resolve_adaptation(spec, base, datasets)
 
 
-def resolve_import(spec: ImportSpec, family: Family, folder: ModelFolder) -> ResolvedSpec:
+def resolve_import(
+    spec: ImportSpec, family: Family, folder: ModelFolder, datasets: Datasets = NO_DATASETS
+) -> ResolvedSpec:
     """The import that `spec` asks for, of the model of `family` that was found in `folder`."""
     shape = family.shape()
-    evaluated = _evaluation_tasks(spec, None)
+    evaluated = _evaluation_tasks(spec, None, datasets)
     _check_fits(None, evaluated, shape)
     return ResolvedSpec(
         kind="import",
@@ -90,17 +99,29 @@ def spec_digest(resolved: ResolvedSpec) -> str:
     The budget does not: what it costs follows from the method, and two limits under which a method
     comes out the same are one training.
     """
-    deciding = resolved.model_dump(mode="json", exclude={"budget"})
-    if not resolved.checks:  # so that jobs from before there were any keep their digests
-        del deciding["checks"]
+    jobs = {"__all__": {"job"}}  # equal specs make equal adaptations, whichever job did
+    deciding = resolved.model_dump(mode="json", exclude={"budget": True, "adaptations": jobs})
+    for later in ("checks", "adaptations"):
+        if not deciding[later]:  # so that jobs from before there were any keep their digests
+            del deciding[later]
     canonical = json.dumps(deciding, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
-def resolve_task(choice: Choice, pointer: str) -> Task:
-    """The task that `choice` names, with its knobs checked."""
+def resolve_task(
+    choice: Choice,
+    pointer: str,
+    datasets: Datasets = NO_DATASETS,
+    *,
+    splits: tuple[Split, ...] = EVERY_SPLIT,
+) -> Task:
+    """The task that `choice` names, with its knobs checked and its dataset looked up.
+
+    It has items in all of `splits`.
+    """
     task = configured(TASKS.get(choice.name, f"{pointer}/name"), choice, pointer)
-    if faults := task.problems():
+    task = task.settled(datasets)
+    if faults := task.problems() or task.split_problems(splits):
         raise InvalidSpec(*(replace(fault, pointer=pointer + fault.pointer) for fault in faults))
     return task
 
@@ -134,6 +155,13 @@ def load_task(task: dict[str, object]) -> Task:
     return TASKS.get(str(task["name"])).model_validate(task)
 
 
+def datasets_of(resolved: ResolvedSpec) -> tuple[DatasetReference, ...]:
+    """The uploaded datasets whose content the job's tasks need, each once."""
+    documents = (*(() if resolved.task is None else (resolved.task,)), *resolved.scored_tasks)
+    needed = (one for document in documents for one in load_task(document).datasets())
+    return tuple({one.digest: one for one in needed}.values())
+
+
 def load_method(method: dict[str, object]) -> Method:
     """A method configuration as it was stored."""
     return METHODS.get(str(method["name"])).model_validate_json(json.dumps(method))
@@ -155,9 +183,9 @@ def budget_limit(budget: BudgetSpec, shape: ModelShape) -> int | None:
     return budget.trainable_parameters
 
 
-def _resolve_pretraining(spec: PretrainSpec) -> ResolvedSpec:
-    task = resolve_task(spec.task, "/task")
-    evaluated = _evaluation_tasks(spec, task)
+def _resolve_pretraining(spec: PretrainSpec, datasets: Datasets) -> ResolvedSpec:
+    task = resolve_task(spec.task, "/task", datasets)
+    evaluated = _evaluation_tasks(spec, task, datasets)
     choice = configured(FAMILIES.get(spec.family.name, "/family/name"), spec.family, "/family")
     if faults := choice.problems():
         raise InvalidSpec(*faults)
@@ -185,10 +213,10 @@ def _resolve_pretraining(spec: PretrainSpec) -> ResolvedSpec:
     )
 
 
-def _resolve_adaptation(spec: AdaptSpec, base: BaseModelFacts) -> ResolvedSpec:
+def _resolve_adaptation(spec: AdaptSpec, base: BaseModelFacts, datasets: Datasets) -> ResolvedSpec:
     shape = family_shape(base.family)
-    task = resolve_task(spec.task, "/task")
-    evaluated = _evaluation_tasks(spec, task)
+    task = resolve_task(spec.task, "/task", datasets)
+    evaluated = _evaluation_tasks(spec, task, datasets)
     _check_fits(task, evaluated, shape)
     limit = budget_limit(spec.budget, shape)
     method = solve(resolve_method(spec.method), shape, limit)
@@ -237,11 +265,11 @@ NO_TRAINING = ResolvedTraining(
 
 
 def _evaluation_tasks(
-    spec: PretrainSpec | ImportSpec | AdaptSpec, task: Task | None
+    spec: PretrainSpec | ImportSpec | AdaptSpec, task: Task | None, datasets: Datasets
 ) -> tuple[Task, ...]:
     """The tasks to score, the job's own when none is named, each with its own knobs."""
     chosen = tuple(
-        resolve_task(choice, f"/evaluation/tasks/{index}")
+        resolve_task(choice, f"/evaluation/tasks/{index}", datasets, splits=("test",))
         for index, choice in enumerate(spec.evaluation.tasks)
     )
     return chosen or (() if task is None else (task,))

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from adaptlab.splits import Split
 from adaptlab.theory_report import Check
 from adaptlab.values import Value
 
@@ -12,7 +13,6 @@ ReplicateStatus = Literal["completed", "stopped", "diverged", "eliminated"]
 """Stopped is early stopping: the replicate is as good as one that went on to the last step.
 Eliminated is successive halving: its trial was among the worst and cannot be chosen."""
 AttentionSource = Literal["base", "adapted"]
-Split = Literal["train", "validation", "test"]
 
 
 class Environment(Value):

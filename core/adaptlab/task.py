@@ -1,13 +1,18 @@
 """What a task declares, torch-free: its knobs, lengths, vocabulary and chance level."""
 
+import math
+import sys
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from pydantic import Field
 
+from adaptlab.dataset import DatasetReference, Datasets, WordList
 from adaptlab.errors import Problem
 from adaptlab.registry import Registry
+from adaptlab.splits import Split, enough_length, scarce_splits
 from adaptlab.values import PluginName, Value
 
 
@@ -44,6 +49,18 @@ class Task(Value, ABC):
     def chance(self) -> float:
         """The exact-match accuracy of uniform guessing over the possible answer tokens."""
 
+    def end_token(self) -> int | None:
+        """The token that ends an answer of fewer than `target_length` tokens and fills up the rest.
+
+        Loss and score look at the answer and the first end token, not at the filling. None where
+        all answers are of one length.
+        """
+        return None
+
+    def chance_loss(self) -> float:
+        """The loss of uniform guessing, in nats a counted token of the answer."""
+        return -math.log(self.chance()) / self.target_length()
+
     def sequence_length(self) -> int:
         """Tokens that the model is fed: question and answer without its last token."""
         return self.input_length() + self.target_length() - 1
@@ -56,6 +73,22 @@ class Task(Value, ABC):
         """Faults of the configuration, with pointers below the task."""
         return ()
 
+    def split_problems(self, splits: tuple[Split, ...]) -> tuple[Problem, ...]:
+        """Faults, with pointers below the task, where one of these splits has too few items."""
+        return ()
+
+    def settled(self, datasets: Datasets) -> "Task":
+        """The task with what depends on a dataset decided; a dataset not among these stays open."""
+        return self
+
+    def datasets(self) -> tuple[DatasetReference, ...]:
+        """The datasets whose content it needs to make items."""
+        return ()
+
+    def with_words(self, lists: Mapping[str, WordList]) -> "Task":
+        """The same task with the content of its datasets at hand; `lists` are by digest."""
+        return self
+
 
 @dataclass(frozen=True, slots=True)
 class QuestionLaw:
@@ -63,13 +96,15 @@ class QuestionLaw:
 
     With `few_distinct`, half of the attempts are rejected when they hold more than five distinct
     digits, which makes repeated digits common (paper, section 5). Where questions are not
-    `held_out`, every split draws from all of them.
+    `held_out`, every split draws from all of them. With `listed` they are not drawn digit by digit,
+    but taken from the list that it names: tasks whose laws name one list ask the same questions.
     """
 
     length: int
     alphabet: int
     few_distinct: bool
     held_out: bool = True
+    listed: str | None = None
 
 
 class DigitTask(Task, ABC):
@@ -81,6 +116,10 @@ class DigitTask(Task, ABC):
     @abstractmethod
     def questions(self) -> QuestionLaw:
         """How its questions are drawn."""
+
+    def asker(self) -> "DigitTask":
+        """The task whose questions it asks: itself, unless it is made of others."""
+        return self
 
     @abstractmethod
     def answer_alphabet(self) -> int:
@@ -114,6 +153,20 @@ class PlainTask(DigitTask, ABC):
         """The knobs as they are."""
         return QuestionLaw(self.length, self.alphabet, self.few_distinct)
 
+    def split_problems(self, splits: tuple[Split, ...]) -> tuple[Problem, ...]:
+        """At the length, with the smallest that is enough."""
+        law = self.questions()
+        scarce = scarce_splits(law.length, law.alphabet) if law.held_out else ()
+        if not (lacking := [split for split in splits if split in scarce]):
+            return ()
+        nearest = enough_length(law.alphabet, splits)
+        detail = (
+            f"{self.name} has no {lacking[0]} items, or next to none, among the "
+            f"{law.alphabet**law.length} questions of length {law.length} over {law.alphabet} "
+            f"digits; give it a length of at least {nearest}."
+        )
+        return (Problem("/length", "empty_split", detail, nearest=(nearest,)),)
+
     def answer_alphabet(self) -> int:
         """That of the questions."""
         return self.alphabet
@@ -124,7 +177,16 @@ class PlainTask(DigitTask, ABC):
 
     def chance(self) -> float:
         """Guessing every token of the answer from as many as there are digits."""
-        return float(self.alphabet) ** -self.target_length()
+        return chance_of(self.alphabet, self.target_length())
+
+    def chance_loss(self) -> float:
+        """Guessing from as many tokens as there are digits."""
+        return math.log(self.alphabet)
+
+
+def chance_of(tokens: int, length: int) -> float:
+    """Of guessing so many tokens of an answer rightly; never 0, which a float would round it to."""
+    return max(float(tokens) ** -length, sys.float_info.min)
 
 
 TASKS: Registry[type[Task]] = Registry("task", "adaptlab.tasks")

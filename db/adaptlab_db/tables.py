@@ -29,7 +29,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 JOB_STATES = ("waiting", "queued", "running", "paused", "succeeded", "failed", "cancelled")
 TERMINAL_STATES = ("succeeded", "failed", "cancelled")
 ATTEMPT_OUTCOMES = ("succeeded", "failed", "cancelled", "released", "paused", "lost")
-STUDY_ROLES = ("method", "reference", "base_model")
+STUDY_ROLES = ("method", "reference", "base_model", "check")
 
 Json = dict[str, Any]  # a stored JSON document; typed again where it is read
 
@@ -121,7 +121,11 @@ class ArtifactChunk(Table):
 
 
 class Job(Table):
-    """One job: its spec, its state and its lease. `attempt` is the fencing token."""
+    """One job: its spec, its state and its lease. `attempt` is the fencing token.
+
+    `furthest_step` is the furthest that an earlier attempt got, `error_fingerprint` what the last
+    failed attempt failed with, and `retry_of` the job that this one was made from anew.
+    """
 
     __tablename__ = "jobs"
     __table_args__ = (
@@ -136,6 +140,7 @@ class Job(Table):
         Index("ix_jobs_newest", text("created_at DESC"), text("id DESC")),
         Index("ix_jobs_digest", "spec_digest"),
         Index("ix_jobs_labels", "labels", postgresql_using="gin"),
+        Index("ix_jobs_retry_of", "retry_of", unique=True),
     )  # fmt: skip
 
     id: Mapped[uuid.UUID] = mapped_column(primary_key=True)
@@ -163,6 +168,7 @@ class Job(Table):
     lease_expires_at: Mapped[datetime | None]
     run_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
     cancel_requested_at: Mapped[datetime | None]
+    pause_requested_at: Mapped[datetime | None]
     step: Mapped[int] = mapped_column(server_default="0")
     total_steps: Mapped[int]
     event_sequence: Mapped[int] = mapped_column(server_default="0")
@@ -170,6 +176,9 @@ class Job(Table):
     started_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
     heartbeat_at: Mapped[datetime | None]
+    furthest_step: Mapped[int] = mapped_column(server_default="0")
+    error_fingerprint: Mapped[str | None]
+    retry_of: Mapped[uuid.UUID | None] = mapped_column(ForeignKey("jobs.id"))
 
 
 class BaseModel(Table):
@@ -182,8 +191,30 @@ class BaseModel(Table):
     created_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
 
 
+class Dataset(Table):
+    """Words in three languages that were uploaded; the artifact is their canonical content.
+
+    `lengths` counts triples by the characters of their longest form, and `sources` says which
+    packages they were taken from.
+    """
+
+    __tablename__ = "datasets"
+
+    name: Mapped[str] = mapped_column(primary_key=True)
+    owner_id: Mapped[int] = mapped_column(ForeignKey("users.id"), index=True)
+    artifact_sha256: Mapped[str] = mapped_column(ForeignKey("artifacts.sha256"), index=True)
+    triples: Mapped[int]
+    characters: Mapped[str]
+    lengths: Mapped[list[int]] = mapped_column(ARRAY(Integer))
+    sources: Mapped[list[Any]] = mapped_column(JSONB)
+    created_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
+
+
 class Study(Table):
-    """One study: what was asked for, and what could not be met; its state follows from its jobs."""
+    """One study: what was asked for, and what could not be met; its state follows from its jobs.
+
+    `recipe` is the name and the preset of the recipe that the spec was made from, if any.
+    """
 
     __tablename__ = "studies"
     __table_args__ = (Index("ix_studies_newest", text("created_at DESC"), text("id DESC")),)
@@ -193,6 +224,7 @@ class Study(Table):
     name: Mapped[str] = mapped_column(unique=True)
     spec: Mapped[Json]
     skipped: Mapped[list[Any]] = mapped_column(JSONB)
+    recipe: Mapped[Json | None]
     created_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
     extended_at: Mapped[datetime | None]
     cancelled_at: Mapped[datetime | None]
@@ -201,18 +233,23 @@ class Study(Table):
 class StudyJob(Table):
     """A job in one cell of a study; a job of `base_model` role only has that coordinate.
 
-    `budget` is the limit in trainable parameters that the row of the comparison has; a method of
-    fixed size has one job in many such rows. `reused` marks a job that was there before.
+    A job of `check` role has the label of a theory check and, if it measures adaptations, the
+    method that made them and the cell if they are of one. `budget` is the limit in trainable
+    parameters that the row of the comparison has; a method of fixed size has one job in many such
+    rows. `reused` marks a job that was there before.
     """
 
     __tablename__ = "study_jobs"
     __table_args__ = (
         CheckConstraint(_one_of("role", STUDY_ROLES), name="role"),
         CheckConstraint(
-            "CASE role WHEN 'base_model' THEN num_nonnulls(task, method, budget) = 0 "
+            "CASE role WHEN 'check' THEN num_nonnulls(task, budget) IN (0, 2) "
+            "WHEN 'base_model' THEN num_nonnulls(task, method, budget) = 0 "
             "ELSE num_nonnulls(task, method, budget) = 3 END",
             name="cell",
         ),
+        CheckConstraint("role = 'check' OR base_model IS NOT NULL", name="base_model"),
+        CheckConstraint("(role = 'check') = (theory_check IS NOT NULL)", name="theory_check"),
         Index("ix_study_jobs_cell", "study_id", "base_model", "task", "method", "budget", "job_id",
               unique=True, postgresql_nulls_not_distinct=True),
     )  # fmt: skip
@@ -220,11 +257,12 @@ class StudyJob(Table):
     id: Mapped[int] = mapped_column(BigInteger, Identity(), primary_key=True)
     study_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("studies.id", ondelete="CASCADE"))
     job_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("jobs.id"), index=True)
-    base_model: Mapped[str]
+    base_model: Mapped[str | None]
     task: Mapped[str | None]
     method: Mapped[str | None]
     budget: Mapped[int | None] = mapped_column(BigInteger)
     role: Mapped[str]
+    theory_check: Mapped[str | None]
     over_budget: Mapped[bool] = mapped_column(Boolean)
     reused: Mapped[bool] = mapped_column(Boolean)
 

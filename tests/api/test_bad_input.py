@@ -144,6 +144,10 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "an unknown kind": ({"kind": "adopt"}, "/kind"),
     "an unknown method": ({"method": "lorra"}, "/method/name"),
     "an unknown task": ({"task": {"name": "sort"}}, "/task/name"),
+    "a task too small to have a test": (
+        {"task": {"name": "copy", "length": 1, "alphabet": 2}},
+        "/task/length",
+    ),
     "an unknown knob": ({"method": {"name": "lora", "rnak": 1}}, "/method/rnak"),
     "a wrong knob": ({"method": {"name": "lora", "rank": "7"}}, "/method/rank"),
     "two budgets": ({"budget": {"trainable_parameters": 9, "fraction_of_base": 0.1}}, "/budget"),

@@ -1,9 +1,12 @@
 """Plain solutions of the tasks, one item at a time, that share nothing with the engine."""
 
 import hashlib
+import json
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
+
+from adaptlab.dataset import content_of
 
 WORD = 2**64
 Solution = Callable[[Any, list[int], int], list[int]]
@@ -12,6 +15,19 @@ Solution = Callable[[Any, list[int], int], list[int]]
 def plain_answer(task: Any, digits: list[int], draw: int) -> list[int]:
     """The right answer to one question; `draw` is the item's own random number below 2⁶³."""
     return SOLUTIONS[task.name](task, digits, draw)
+
+
+def plain_counted(task: Any, digits: list[int], draw: int) -> int:
+    """How many tokens of the answer count, from its start: all but what follows an end token."""
+    if task.name == "mixture":
+        return plain_counted(_drawn(task, draw), digits, draw)
+    if task.name == "composition":
+        return plain_counted(task.then, plain_answer(task.first, digits, draw), draw)
+    if task.name == "filter_less_than_first":
+        return 1 + sum(digit < digits[0] for digit in digits)
+    if task.name == "word_translation":
+        return 1 + len(_counterpart(task, digits))
+    return len(plain_answer(task, digits, draw))
 
 
 def plain_draw(split: str, seed: int, index: int) -> int:
@@ -64,8 +80,27 @@ def _lookup(task: Any, digits: list[int], draw: int) -> list[int]:
 
 
 def _mixture(task: Any, digits: list[int], draw: int) -> list[int]:
-    chosen = plain_share(list(task.weights or [1.0] * len(task.tasks)), draw)
-    return plain_answer(task.tasks[chosen], digits, draw)
+    return plain_answer(_drawn(task, draw), digits, draw)
+
+
+def _drawn(task: Any, draw: int) -> Any:
+    return task.tasks[plain_share(list(task.weights or [1.0] * len(task.tasks)), draw)]
+
+
+def _counterpart(task: Any, digits: list[int]) -> str:
+    """The word that answers a spelt one, by the lines of the list's content."""
+    letters = [task.dataset.characters[digit : digit + 1] for digit in digits[:-1]]
+    assert digits[-1] == len(task.dataset.characters)
+    asked = json.dumps("".join(letters), ensure_ascii=False)
+    content = content_of(task.word_list().triples).decode()
+    (line,) = (line for line in content.split("\n") if f'"english":{asked},' in line)
+    found: str = json.loads(line)[task.target.split("_")[0]]
+    return found[::-1] if task.target == "german_reversed" else found
+
+
+def _spelt(task: Any, word: str) -> list[int]:
+    spelt = [task.dataset.characters.index(letter) for letter in word]
+    return spelt + [len(task.dataset.characters) + 1] * (task.longest + 1 - len(word))
 
 
 SOLUTIONS: dict[str, Solution] = {
@@ -83,5 +118,6 @@ SOLUTIONS: dict[str, Solution] = {
     "reverse": lambda task, digits, draw: digits[::-1],
     "sort_ascending": lambda task, digits, draw: sorted(digits),
     "sort_descending": lambda task, digits, draw: sorted(digits, reverse=True),
+    "word_translation": lambda task, digits, draw: _spelt(task, _counterpart(task, digits)),
     "sort_then_add": lambda task, digits, draw: [digit + task.k for digit in sorted(digits)],
 }

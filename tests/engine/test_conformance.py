@@ -100,8 +100,10 @@ def test_the_optimiser_moves_exactly_the_trained_scalars(name: str, family: str,
     # The base has two tokens beyond the alphabet, whose embeddings nothing ever asks for unless
     # they are the head's too; and in the last layer only answer rows are computed, so that the
     # others' strengths stay.
+    unasked = 0 if plan.shape.tied else 2 * base["embed.weight"].shape[-1]
     unused = {
-        "full_finetuning": 0 if plan.shape.tied else 2 * base["embed.weight"].shape[-1],
+        "full_finetuning": unasked,
+        "from_scratch": unasked,
         "attention_bias": plan.shape.heads * target_rows(plan.task).start,
     }
     assert moved == before.numel() - unused.get(name, 0)

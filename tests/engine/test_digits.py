@@ -1,10 +1,21 @@
 """Items of the digit tasks: reproducible, split for ever, sampled by the rule."""
 
+from itertools import product
+
 import pytest
 import torch
 
-from adaptlab.engine.digits import SIXTEENTHS, items_of, make_items, split_of
+from adaptlab.engine.digits import items_of, make_items, split_of
 from adaptlab.errors import InvalidSpec
+from adaptlab.splits import (
+    EVERY_SPLIT,
+    LEAST_SHARE,
+    MANY,
+    SIXTEENTHS,
+    Split,
+    scarce_splits,
+    split_hash,
+)
 from adaptlab.tasks.add import Add
 from adaptlab.tasks.sort_ascending import SortAscending
 
@@ -36,6 +47,42 @@ def test_splits_stay_as_they_were_on_the_first_day():
     # Regenerate (only with a new spec version): split_of(torch.arange(40).view(4, 10) % 8).
     found = split_of(torch.arange(40).view(4, 10) % 8).tolist()
     assert found == GOLDEN_SPLITS
+
+
+def test_the_split_without_torch_is_that_of_the_engine():
+    shapes = ((1, 512), (2, 7), (3, 13), (7, 3), (12, 2))
+    for length, alphabet in shapes:
+        questions = list(product(range(alphabet), repeat=length))
+        assert [split_hash(one) for one in questions] == split_of(torch.tensor(questions)).tolist()
+        long = torch.randint(alphabet, (50, 40 * length))
+        assert [split_hash(one) for one in long.tolist()] == split_of(long).tolist()
+
+
+# The smallest alphabets over which there are more questions of a length than are counted, and a
+# few in between.
+LEAST_MANY = ((2, 65), (2, 101), (3, 17), (4, 9), (5, 6), (6, 5), (7, 4), (8, 3), (9, 3), (13, 2))
+
+
+@pytest.mark.parametrize(("length", "alphabet"), LEAST_MANY)
+def test_of_many_questions_every_split_has_enough(length: int, alphabet: int):
+    assert alphabet**length > MANY
+    parts = split_of(torch.cartesian_prod(*[torch.arange(alphabet)] * length))
+    for wanted in SIXTEENTHS.values():
+        share = ((parts >= wanted.start) & (parts < wanted.stop)).double().mean()
+        assert share > 2 * LEAST_SHARE
+
+
+@pytest.mark.parametrize("split", EVERY_SPLIT)
+def test_what_is_not_scarce_can_be_drawn_and_what_has_nothing_cannot(split: Split):
+    for length, alphabet in ((1, 2), (1, 7), (1, 40), (2, 3), (2, 5), (3, 2), (5, 2), (3, 6)):
+        task = SortAscending(length=length, alphabet=alphabet)
+        questions = torch.tensor(list(product(range(alphabet), repeat=length)))
+        parts, wanted = split_of(questions), SIXTEENTHS[split]
+        there = int(((parts >= wanted.start) & (parts < wanted.stop)).sum())
+        assert (split in scarce_splits(length, alphabet)) == (there < len(questions) / 64)
+        if there:
+            made = make_items(task, split, SEEDS, 0, 300).tokens[..., :length]
+            assert len(made.flatten(0, 1).unique(dim=0)) <= there
 
 
 def test_few_distinct_digits_follow_the_law_of_the_sampling_rule():

@@ -1,12 +1,14 @@
 """What every task promises, over the registry, and what is particular to some."""
 
 import json
+import math
+from itertools import product
 from pathlib import Path
 
 import pytest
 import torch
 from tests.engine.making import Remembering
-from tests.engine.plain_tasks import plain_answer, plain_draw, plain_share
+from tests.engine.plain_tasks import plain_answer, plain_counted, plain_draw, plain_share
 
 from adaptlab.engine.digits import items_of, make_items, split_of, target_rows
 from adaptlab.engine.run import run
@@ -15,6 +17,7 @@ from adaptlab.resolve import resolve, resolve_task
 from adaptlab.results import AttentionCaptured, Evaluated, Split
 from adaptlab.spec import Choice, PretrainSpec
 from adaptlab.task import TASKS, DigitTask
+from adaptlab.tasks.composition import Composition
 from adaptlab.tasks.double_histogram import DoubleHistogram
 from adaptlab.tasks.filter_less_than_first import FilterLessThanFirst
 from adaptlab.tasks.inverse_binary import InverseBinary
@@ -39,6 +42,26 @@ VARIANTS: dict[str, dict[str, object]] = {
             "name": "filter_less_than_first", "alphabet": 11}},
         "then": {"name": "sort_descending", "alphabet": 12, "few_distinct": False},
     },
+    "filtered-or-not": {
+        "name": "mixture", "tasks": ["filter_less_than_first", {"name": "add", "k": 2}],
+    },
+    "filtered-last": {
+        "name": "composition", "first": "sort_descending", "then": "filter_less_than_first",
+    },
+    "few-words": {"name": "word_translation", "words": 300, "longest": 7, "target": "spanish"},
+    "held-out-words": {
+        "name": "word_translation", "words": 900, "target": "german_reversed", "held_out": True,
+    },
+    "languages-mixed": {
+        "name": "mixture",
+        "tasks": [{"name": "word_translation"}, {"name": "word_translation", "target": "spanish"}],
+        "weights": [2, 1],
+    },
+    "words-backwards": {
+        "name": "composition",
+        "first": {"name": "word_translation", "words": 500, "longest": 7},
+        "then": {"name": "reverse", "length": 8, "alphabet": 56},
+    },
     "compositions-mixed": {
         "name": "mixture", "tasks": [{"name": "composition"}, "sort_then_add", "modulo"],
     },
@@ -61,6 +84,24 @@ def test_answers_are_those_of_a_plain_solution(name: str):
             question = items.tokens[row, place, :asked].tolist()
             expected = plain_answer(task, question, plain_draw("test", seed, 20 + place))
             assert items.targets[row, place].tolist() == expected
+
+
+@every_task
+def test_an_answer_counts_up_to_its_first_end_token(name: str):
+    task, seeds = made(name), torch.tensor(SEEDS)
+    items, asked = make_items(task, "train", seeds, 20, 100), task.input_length()
+    counts: list[int] = []
+    for row, seed in enumerate(SEEDS):
+        for place in range(100):
+            question = items.tokens[row, place, :asked].tolist()
+            counts.append(plain_counted(task, question, plain_draw("train", seed, 20 + place)))
+    if items.counted is None:
+        assert set(counts) == {task.target_length()}
+        return
+    places = torch.arange(task.target_length())
+    expected = places < torch.tensor(counts).view(2, 100, 1)
+    assert torch.equal(items.counted, expected)
+    assert 1 <= min(counts) < max(counts)
 
 
 @every_task
@@ -134,6 +175,36 @@ def test_the_vocabulary_holds_a_count_of_ten():
     # The published code has ten tokens, 0 to 9, and fails on ten equal digits.
     assert DoubleHistogram().vocabulary() == 11
     assert DoubleHistogram(length=3).vocabulary() == 10  # digits and their headroom
+
+
+GUESSED = {"double_histogram": 10, "filter_less_than_first": 9, "inverse_binary": 2}
+"""Of how many tokens a guess is one, where it is not one of eight digits."""
+OF_OTHERS = ("mixture", "composition", "word_translation")
+
+
+@pytest.mark.parametrize("name", [n for n in TASKS.names() if n not in OF_OTHERS])
+def test_chance_is_that_of_uniform_guesses(name: str):
+    task, guessed = made(name), GUESSED.get(name, 8)
+    assert task.chance_loss() == pytest.approx(math.log(guessed), rel=1e-12)
+    if task.end_token() is None:
+        assert task.chance() == pytest.approx(guessed ** -task.target_length(), rel=1e-12)
+
+
+def test_chance_is_never_so_small_that_it_is_none():
+    assert 0 < SortAscending(length=512, alphabet=512).chance() < 1e-300
+    assert SortAscending(length=512, alphabet=512).chance_loss() == pytest.approx(math.log(512))
+    assert 0 < DoubleHistogram(length=512).chance() < 1e-300
+
+
+def test_the_chance_of_a_filter_is_that_of_guessing_what_counts():
+    task = FilterLessThanFirst(length=4, alphabet=5)
+    questions = list(product(range(5), repeat=4))
+    guesses = [6.0 ** -plain_counted(task, list(question), 0) for question in questions]
+    assert task.chance() == pytest.approx(sum(guesses) / len(questions), rel=1e-12)
+    assert task.chance_loss() == pytest.approx(math.log(6))
+    assert SortAscending().chance_loss() == pytest.approx(math.log(8))
+    composed = Composition.model_validate({"name": "composition", "then": task})
+    assert (composed.end_token(), composed.chance_loss()) == (5, task.chance_loss())
 
 
 # Mixtures

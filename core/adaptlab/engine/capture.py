@@ -8,8 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from adaptlab.engine.digits import Items, items_of, make_items, target_rows
+from adaptlab.engine.digits import items_of, make_items, target_rows
 from adaptlab.engine.evaluate import ITEM_SEED
+from adaptlab.engine.items import Items
 from adaptlab.engine.model import Model
 from adaptlab.engine.plan import Plan
 from adaptlab.results import AttentionCaptured, AttentionMap, AttentionSource, AttentionSummary
@@ -81,10 +82,7 @@ def _items(plan: Plan, attention: AttentionSpec, replicates: int) -> Items:
         items = items_of(plan.task, inputs.unsqueeze(0))
     else:
         items = make_items(plan.task, "test", seeds, 0, attention.samples)
-    return Items(
-        items.tokens.expand(replicates, -1, -1).contiguous(),
-        items.targets.expand(replicates, -1, -1).contiguous(),
-    )
+    return items.each(lambda tensor: tensor.expand(replicates, -1, -1).contiguous())
 
 
 def _summaries(recorder: Recorder, base: Recorder, row: int) -> Iterator[AttentionSummary]:

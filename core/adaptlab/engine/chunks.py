@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from adaptlab.engine.digits import Items
+from adaptlab.engine.items import Items
 from adaptlab.engine.memory import available_bytes, saved_bytes
 from adaptlab.engine.passes import Pass
 from adaptlab.errors import is_out_of_memory
@@ -38,7 +38,7 @@ def most_at_once(
     if limit is None:
         return None
     size = items.tokens.shape[1] // parts
-    first = Items(items.tokens[:, :size], items.targets[:, :size])
+    first = items.part(slice(size))
     held = (one.trainables.flat, *base.values())
     try:
         each = saved_bytes(lambda: one.losses(first, 0), held)

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from adaptlab.engine.allocate import Trainables
 from adaptlab.engine.chunks import most_at_once
-from adaptlab.engine.digits import Items
 from adaptlab.engine.early_stopping import Patience
+from adaptlab.engine.items import Items
 from adaptlab.engine.optim import AdamW, schedule_factor
 from adaptlab.engine.passes import Pass, arranged, in_passes, passes, seeds_of
 from adaptlab.engine.plan import Plan

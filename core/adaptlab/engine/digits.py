@@ -1,39 +1,26 @@
 """Items of the digit tasks, made on the device from counters, and their stable splits."""
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
 from adaptlab.engine.counter import mixed, random_bits, stream
-from adaptlab.engine.plugins import ENGINE_TASKS
+from adaptlab.engine.items import Items, counted_targets
+from adaptlab.engine.plugins import ENGINE_QUESTIONS, ENGINE_TASKS
 from adaptlab.errors import InvalidSpec, Problem
-from adaptlab.results import Split
+from adaptlab.splits import SIXTEENTHS, Split
 from adaptlab.task import DigitTask, QuestionLaw
 
 FEW = 5  # distinct digits that the sampling rule of the paper never rejects
 ATTEMPTS_AT_ONCE = 4
 ATTEMPTS_LIMIT = 4096
-SIXTEENTHS: dict[Split, range] = {
-    "test": range(4),
-    "validation": range(4, 5),
-    "train": range(5, 16),
-}
-
-
-@dataclass(frozen=True)
-class Items:
-    """Questions with their answers: tokens [S, B, T] that the model is fed, targets [S, B, M]."""
-
-    tokens: Tensor
-    targets: Tensor
 
 
 def make_items(task: DigitTask, split: Split, seeds: Tensor, first: int, count: int) -> Items:
     """Items `first` to `first + count` of a split, for every seed in seeds [S]."""
     index = torch.arange(first, first + count, device=seeds.device).unsqueeze(0)
-    digits = _accepted_digits(task, split, seeds.unsqueeze(1), index)
-    return _answered(task, digits, _draws(split, seeds.unsqueeze(1), index))
+    asked = _accepted_digits if task.questions().listed is None else _listed
+    inputs = asked(task, split, seeds.unsqueeze(1), index)
+    return _answered(task, inputs, _draws(split, seeds.unsqueeze(1), index))
 
 
 def items_of(task: DigitTask, inputs: Tensor) -> Items:
@@ -59,20 +46,43 @@ def answer_to(task: DigitTask, inputs: Tensor, draws: Tensor) -> Tensor:
 
 def split_of(digits: Tensor) -> Tensor:
     """The stable hash of inputs [..., N] modulo 16, which decides their split."""
+    return hash_of(digits) & 15
+
+
+def hash_of(digits: Tensor) -> Tensor:
+    """A stable hash of inputs [..., N] over all of int64; [...]."""
     value = torch.zeros_like(digits[..., 0])
     for position in range(digits.shape[-1]):
         value = mixed(value ^ digits[..., position])
-    return value & 15
+    return value
 
 
 def _answered(task: DigitTask, inputs: Tensor, draws: Tensor) -> Items:
     targets = answer_to(task, inputs, draws)
-    return Items(torch.cat([inputs, targets[..., :-1]], -1), targets)
+    tokens = torch.cat([inputs, targets[..., :-1]], -1)
+    return Items(tokens, targets, counted_targets(task, targets, draws))
 
 
 def _draws(split: Split, seeds: Tensor, index: Tensor) -> Tensor:
     """A random whole number below 2⁶³ for every item, apart from those that make its question."""
     return random_bits(torch.tensor(stream(f"draw/{split}"), device=seeds.device), seeds, index)
+
+
+def _listed(task: DigitTask, split: Split, seeds: Tensor, index: Tensor) -> Tensor:
+    """Questions [S, B, N] of a list: drawn from it for training, else in its order, over again."""
+    asker = task.asker()
+    listed = ENGINE_QUESTIONS.get(asker.name)(asker, seeds.device)
+    if task.questions().held_out:
+        listed = listed[_in_split(listed, split)]
+    if not len(listed):
+        detail = f"None of the {task.questions().listed} is of the {split} split; take more."
+        raise InvalidSpec(Problem("/task", "empty_split", detail))
+    if split == "train":
+        drawn = torch.tensor(stream("listed/train"), device=seeds.device)
+        place = (random_bits(drawn, seeds, index) >> 20) % len(listed)
+    else:
+        place = index.expand(torch.broadcast_shapes(seeds.shape, index.shape)) % len(listed)
+    return listed[place]
 
 
 def _accepted_digits(task: DigitTask, split: Split, seeds: Tensor, index: Tensor) -> Tensor:

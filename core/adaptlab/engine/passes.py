@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from adaptlab.engine.allocate import Trainables, leaves
-from adaptlab.engine.digits import Items
 from adaptlab.engine.dropout import training_step
+from adaptlab.engine.grouped import lifted
+from adaptlab.engine.items import Items
 from adaptlab.engine.loss import mean_losses
 from adaptlab.engine.model import Model
 from adaptlab.engine.plan import Plan
@@ -50,7 +51,7 @@ class Pass:
     def losses(self, items: Items, step: int, first_item: int = 0) -> Tensor:
         """The mean cross-entropy of each replicate at a step, [R]; of items [S, B, ...] of all."""
         at = training_step(self.model.plan, step, first_item, self.replicate_seeds)
-        own = Items(items.tokens[self.cut.seeds], items.targets[self.cut.seeds])
+        own = items.each(lambda tensor: tensor[self.cut.seeds])
         return mean_losses(self.model, own, self.cut.replicates, at)
 
     def gradient(self, items: Items, step: int, parts: int) -> tuple[Tensor, Tensor]:
@@ -63,11 +64,16 @@ class Pass:
         total = torch.zeros(len(gradient), dtype=gradient.dtype, device=gradient.device)
         for first in range(0, parts * size, size):
             span = slice(first, first + size)
-            part = Items(items.tokens[:, span], items.targets[:, span])
-            found = self.losses(part, step, first) / parts
+            found = self.losses(items.part(span), step, first)
+            weight = items.weight(span)
+            found = found / parts if weight is None else found * self._of_own(weight).to(found)
             gradient += self.trainables.gradient(found.sum())
             total += found.detach()
         return gradient, total
+
+    def _of_own(self, values: Tensor) -> Tensor:
+        """Of values [S] of all seeds those of its replicates, [R]."""
+        return lifted(values[self.cut.seeds], self.cut.replicates)
 
 
 def arranged(replicates: Iterable[int], trials: int) -> list[int]:

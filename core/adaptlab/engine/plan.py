@@ -1,10 +1,13 @@
 """What a resolved spec means for the engine: its plug-ins, replicates and tensors."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import torch
 from torch import Tensor
 
+from adaptlab.dataset import WordList
 from adaptlab.errors import AdaptlabError
 from adaptlab.family import Family
 from adaptlab.method import Method
@@ -25,6 +28,8 @@ class Plan:
     method: Method | None
     device: torch.device
     dtype: torch.dtype
+    lists: Mapping[str, WordList] = field(default_factory=dict[str, WordList])
+    """The content of datasets that tasks ask, by digest."""
 
     @property
     def task(self) -> DigitTask:
@@ -85,22 +90,33 @@ class Plan:
 
     def evaluation_tasks(self) -> tuple[DigitTask, ...]:
         """The tasks to score after training, the base's own among them."""
-        return tuple(as_digit_task(load_task(task)) for task in self.spec.scored_tasks)
+        return tuple(_ready_task(task, self.lists) for task in self.spec.scored_tasks)
 
 
-def make_plan(spec: ResolvedSpec, device: str) -> Plan:
-    """The plan of a resolved spec on a device (`auto` takes a GPU where there is one)."""
+def make_plan(
+    spec: ResolvedSpec, device: str, lists: Mapping[str, WordList] = MappingProxyType({})
+) -> Plan:
+    """The plan of a resolved spec on a device (`auto` takes a GPU where there is one).
+
+    `lists` are the words of the datasets that its tasks need, by digest.
+    """
     family = load_family(spec.family)
     chosen = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     return Plan(
         spec=spec,
         family=family,
         shape=family.shape(),
-        own_task=None if spec.task is None else as_digit_task(load_task(spec.task)),
+        own_task=None if spec.task is None else _ready_task(spec.task, lists),
         method=None if spec.method is None else load_method(spec.method),
         device=torch.device(chosen),
         dtype=torch.float64 if spec.training.precision == "float64" else torch.float32,
+        lists=lists,
     )
+
+
+def _ready_task(task: dict[str, object], lists: Mapping[str, WordList]) -> DigitTask:
+    """A stored task of which items can be made."""
+    return as_digit_task(load_task(task).with_words(lists))
 
 
 def as_digit_task(task: Task) -> DigitTask:

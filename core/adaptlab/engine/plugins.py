@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
 from adaptlab.engine.attachments import Attachments
@@ -22,6 +23,16 @@ Answer = Callable[[Any, Tensor, Tensor], Tensor]
 
 A random whole number [...] below 2⁶³ for every item comes with them, for a task whose answer the
 input alone does not decide.
+"""
+
+
+Questions = Callable[[Any, torch.device], Tensor]
+"""From a task and a device to all its questions [W, input_length], which nothing else decides."""
+
+Mask = Callable[[Any, Tensor, Tensor], Tensor | None]
+"""From a task, targets [..., M] and the items' random numbers [...] to the targets that count.
+
+None where all do.
 """
 
 
@@ -63,4 +74,10 @@ ENGINE_FOLDS: Registry[Fold] = Registry("engine fold", "adaptlab.engine.methods"
 """Only of methods that keep less than they train."""
 
 ENGINE_TASKS: Registry[Answer] = Registry("engine task", "adaptlab.engine.tasks")
+ENGINE_QUESTIONS: Registry[Questions] = Registry("engine questions", "adaptlab.engine.tasks")
+"""Only of tasks that take their questions from a list."""
+
+ENGINE_MASKS: Registry[Mask] = Registry("engine mask", "adaptlab.engine.tasks")
+"""Only of tasks in which the end token alone does not tell which targets count."""
+
 ENGINE_FAMILIES: Registry[Forward] = Registry("engine family", "adaptlab.engine.families")

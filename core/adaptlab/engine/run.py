@@ -8,12 +8,14 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from adaptlab.adaptation import AdapterFile
 from adaptlab.code_version import code_version
 from adaptlab.engine.allocate import Trainables, allocate
 from adaptlab.engine.capture import capture_attention
 from adaptlab.engine.checkpoint import read_bases, write_checkpoint
 from adaptlab.engine.choice import decide
 from adaptlab.engine.chunks import memory_limit
+from adaptlab.engine.compiled import are_compiled
 from adaptlab.engine.importing import AS_FOUND, imported_model
 from adaptlab.engine.meter import Clock, Meter
 from adaptlab.engine.model import Model
@@ -21,6 +23,7 @@ from adaptlab.engine.observer import Observer
 from adaptlab.engine.plan import Plan, make_plan
 from adaptlab.engine.scoring import score
 from adaptlab.engine.train import Training
+from adaptlab.engine.word_lists import read_lists
 from adaptlab.errors import TrainingDiverged, TrainingStopped
 from adaptlab.results import (
     Environment,
@@ -43,6 +46,8 @@ def run(
     resume: Path | None = None,
     *,
     folder: Path | None = None,
+    adapters: tuple[AdapterFile, ...] = (),
+    datasets: tuple[Path, ...] = (),
     clock: Clock | None = None,
     memory_bytes: int | None = None,
 ) -> None:
@@ -50,19 +55,21 @@ def run(
 
     An import takes the weights in `folder` as they are, instead of training any; theory checks
     train nothing and run on the CPU, in the precision that each of them states. `bases` are the
-    checkpoint files of the base model's replicates, in replicate order; files are written below
-    `scratch`. With `resume`, a saved state of the same spec, training goes on after its last step,
-    and everything comes out as it would have without the break. With a `clock`, which tells
-    seconds, what the run took is reported last. Replicates that do not fit in `memory_bytes`
-    together are trained part by part; without that limit, in most of what is free. Raises
-    `TrainingDiverged`, `TrainingStopped`, `OutOfMemory`, `BadCheckpoint`, `BadModelFolder` or
-    `InvalidSpec`; what was measured until then has been reported.
+    checkpoint files of the base model's replicates, in replicate order, and `adapters` those of the
+    adaptations that are measured; `datasets` hold the content of those that tasks need; files are
+    written below `scratch`. With `resume`, a saved state
+    of the same spec, training goes on after its last step, and everything comes out as it would
+    have without the break. With a `clock`, which tells seconds, what the run took is reported last.
+    Replicates that do not fit in `memory_bytes` together are trained part by part; without that
+    limit, in most of what is free. Raises `TrainingDiverged`, `TrainingStopped`, `OutOfMemory`,
+    `BadCheckpoint`, `BadModelFolder`, `BadDataset` or `InvalidSpec`; what was measured until then
+    has been reported.
     """
-    plan = make_plan(spec, "cpu" if spec.checks else device)
+    plan = make_plan(spec, "cpu" if spec.checks else device, read_lists(datasets))
     meter = None if clock is None else Meter(plan.device, clock)
     observer.emit(Started(environment=_environment(plan), replicates=plan.replicates))
     if spec.checks:
-        run_checks(plan, bases, observer)
+        run_checks(plan, bases, adapters, observer)
         _finish(meter, observer)
         return
     if spec.model_folder is not None:
@@ -189,7 +196,7 @@ def _environment(plan: Plan) -> Environment:
     return Environment(
         device=str(plan.device),
         precision=plan.spec.training.precision,
-        compiled=False,
+        compiled=are_compiled(plan.dtype, plan.device),
         threads=torch.get_num_threads(),
         torch_version=torch.__version__,
         code_version=code_version(),

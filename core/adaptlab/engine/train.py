@@ -10,10 +10,11 @@ from torch import Tensor
 from adaptlab.engine.allocate import Trainables
 from adaptlab.engine.choice import right_answers
 from adaptlab.engine.descent import Descent
-from adaptlab.engine.digits import Items, make_items
+from adaptlab.engine.digits import make_items
 from adaptlab.engine.dropout import training_step
 from adaptlab.engine.evaluate import validation
 from adaptlab.engine.halving import compared_replicates, losers
+from adaptlab.engine.items import Items
 from adaptlab.engine.loss import mean_losses
 from adaptlab.engine.model import Model
 from adaptlab.engine.observer import Observer
@@ -233,10 +234,8 @@ def batches(plan: Plan, first: int = 0, seeds: Sequence[int] | None = None) -> I
     for step in range(first, training.steps, STEPS_OF_DATA):
         steps = min(STEPS_OF_DATA, training.steps - step)
         items = make_items(plan.task, "train", chosen, step * size, steps * size)
-        for tokens, targets in zip(
-            items.tokens.split(size, 1), items.targets.split(size, 1), strict=True
-        ):
-            yield Items(tokens, targets)
+        for start in range(0, steps * size, size):
+            yield items.part(slice(start, start + size))
 
 
 def losses(plan: Plan, model: Model, items: Items, step: int) -> Tensor:

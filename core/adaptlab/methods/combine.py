@@ -141,11 +141,11 @@ class Combine(Method):
                 yield Problem(pointer, "part_twice", detail)
 
     def _overlaps(self, shape: ModelShape) -> Iterator[Problem]:
-        """Parts that would train copies of the same base tensor, of which one would be idle."""
+        """Parts that would take the place of the same base tensor, of which one would be idle."""
         seen: dict[str, str] = {}
         for index, part in enumerate(self.smallest().parts):
-            tensors = part.tensors(shape).items()
-            copies = [name for name, tensor in tensors if tensor.initialiser.kind == "base"]
+            replaced = shape.tensors.keys() | shape.tied.keys()
+            copies = [name for name in part.tensors(shape) if name in replaced]
             taken = next((name for name in copies if name in seen), None)
             if taken is not None:
                 detail = f"{seen[taken]} trains {taken} already; leave {part.name} out."

@@ -35,6 +35,7 @@ class PrefixTuning(LearnedPositions):
     summary: ClassVar[str] = "Every layer attends to learned positions before the content."
     formula: ClassVar[str] = "tᵢ = αᵢ W_V s + (1 - αᵢ) tᵢ(base), relative attention unchanged"
     reference: ClassVar[str] = "Li, Liang (ACL 2021); Petrov, Torr, Bibi (ICLR 2024), equation 7"
+    is_prefix: ClassVar[bool] = True
 
     name: Literal["prefix_tuning"] = "prefix_tuning"
     side: Literal["input", "key_value"] = "input"

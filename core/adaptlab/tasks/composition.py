@@ -1,13 +1,16 @@
 """One task applied to the answer of another."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import ClassVar, Literal, cast
 
 from pydantic import Field
 
+from adaptlab.dataset import DatasetReference, Datasets, WordList
 from adaptlab.errors import Problem
 from adaptlab.inner_tasks import InnerTask, inner_problems
-from adaptlab.task import TASKS, DigitTask, QuestionLaw
+from adaptlab.splits import Split
+from adaptlab.task import TASKS, DigitTask, QuestionLaw, Task
 
 
 @TASKS.register("composition")
@@ -29,6 +32,27 @@ class Composition(DigitTask):
     def questions(self) -> QuestionLaw:
         return self.first.questions()
 
+    def split_problems(self, splits: tuple[Split, ...]) -> tuple[Problem, ...]:
+        faults = self.first.split_problems(splits)
+        return tuple(replace(fault, pointer=f"/first{fault.pointer}") for fault in faults)
+
+    def asker(self) -> DigitTask:
+        """That of the task that is asked first."""
+        return self.first.asker()
+
+    def settled(self, datasets: Datasets) -> Task:
+        return self._with(lambda task: task.settled(datasets))
+
+    def datasets(self) -> tuple[DatasetReference, ...]:
+        return (*self.first.datasets(), *self.then.datasets())
+
+    def with_words(self, lists: Mapping[str, WordList]) -> Task:
+        return self._with(lambda task: task.with_words(lists))
+
+    def _with(self, change: Callable[[DigitTask], Task]) -> Task:
+        changed = {"first": change(self.first), "then": change(self.then)}
+        return self.model_copy(update=changed)
+
     def answer_alphabet(self) -> int:
         return self.then.answer_alphabet()
 
@@ -39,9 +63,17 @@ class Composition(DigitTask):
     def target_length(self) -> int:
         return self.then.target_length()
 
+    def end_token(self) -> int | None:
+        """That of the task that gives the answer."""
+        return self.then.end_token()
+
     def chance(self) -> float:
         """That of the task that gives the answer."""
         return self.then.chance()
+
+    def chance_loss(self) -> float:
+        """That of the task that gives the answer."""
+        return self.then.chance_loss()
 
     def problems(self) -> tuple[Problem, ...]:
         inner = {"/first": self.first, "/then": self.then}
@@ -50,6 +82,10 @@ class Composition(DigitTask):
     def _misfits(self) -> Iterator[Problem]:
         """Where the answers of `first` are no questions of `then`."""
         given, law = self.first, self.then.questions()
+        if law.listed is not None:
+            detail = f"{self.then.name} is asked {law.listed} only; put it first."
+            yield Problem("/then/name", "asked_from_a_list", detail)
+            return
         length, below = given.target_length(), given.answer_alphabet()
         if law.length != length:
             detail = (

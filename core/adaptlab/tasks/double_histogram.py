@@ -1,8 +1,11 @@
 """How often every digit occurs: a task that no pretrained skill contains."""
 
+import math
 from typing import ClassVar, Literal
 
-from adaptlab.task import TASKS, PlainTask
+from pydantic import Field
+
+from adaptlab.task import TASKS, PlainTask, chance_of
 
 
 @TASKS.register("double_histogram")
@@ -18,10 +21,15 @@ class DoubleHistogram(PlainTask):
     reference: ClassVar[str] = "Petrov, Torr, Bibi (ICLR 2024), section 5.2, H in table 3"
 
     name: Literal["double_histogram"] = "double_histogram"
+    length: int = Field(default=10, ge=2, le=512)  # of one digit the count is always 1
 
     def answer_alphabet(self) -> int:
         return self.length + 1
 
     def chance(self) -> float:
         """Guessing every count from 1 to the length."""
-        return float(self.length) ** -self.length
+        return chance_of(self.length, self.length)
+
+    def chance_loss(self) -> float:
+        """Guessing from the counts from 1 to the length."""
+        return math.log(self.length)

@@ -1,12 +1,15 @@
 """Items of several tasks without a cue to which one is meant."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Annotated, ClassVar, Literal, cast
 
 from pydantic import Field
 
+from adaptlab.dataset import DatasetReference, Datasets, WordList
 from adaptlab.errors import Problem
 from adaptlab.inner_tasks import InnerTask, inner_problems
+from adaptlab.splits import Split
 from adaptlab.task import TASKS, DigitTask, QuestionLaw, Task
 
 FEWEST = 2
@@ -58,6 +61,26 @@ class Mixture(DigitTask):
     def questions(self) -> QuestionLaw:
         return self.tasks[0].questions()
 
+    def split_problems(self, splits: tuple[Split, ...]) -> tuple[Problem, ...]:
+        faults = self.tasks[0].split_problems(splits)
+        return tuple(replace(fault, pointer=f"/tasks/0{fault.pointer}") for fault in faults)
+
+    def asker(self) -> DigitTask:
+        """That of any of its tasks, which all ask the same."""
+        return self.tasks[0].asker()
+
+    def settled(self, datasets: Datasets) -> Task:
+        return self._with(lambda task: task.settled(datasets))
+
+    def datasets(self) -> tuple[DatasetReference, ...]:
+        return tuple(one for task in self.tasks for one in task.datasets())
+
+    def with_words(self, lists: Mapping[str, WordList]) -> Task:
+        return self._with(lambda task: task.with_words(lists))
+
+    def _with(self, change: Callable[[DigitTask], Task]) -> Task:
+        return self.model_copy(update={"tasks": tuple(change(task) for task in self.tasks)})
+
     def answer_alphabet(self) -> int:
         return max(task.answer_alphabet() for task in self.tasks)
 
@@ -68,10 +91,20 @@ class Mixture(DigitTask):
     def target_length(self) -> int:
         return self.tasks[0].target_length()
 
+    def end_token(self) -> int | None:
+        """The one that all tasks have; which targets count, every item's own task says."""
+        ends = {task.end_token() for task in self.tasks}
+        return ends.pop() if len(ends) == 1 else None
+
     def chance(self) -> float:
         """The mean of the tasks' own chances: of guessing with the task of each item known."""
         parts = zip(self.shares(), self.tasks, strict=True)
         return sum(share * task.chance() for share, task in parts)
+
+    def chance_loss(self) -> float:
+        """The mean of the tasks' own, as if their answers were of one length."""
+        parts = zip(self.shares(), self.tasks, strict=True)
+        return sum(share * task.chance_loss() for share, task in parts)
 
     def problems(self) -> tuple[Problem, ...]:
         inner = {f"/tasks/{index}": task for index, task in enumerate(self.tasks)}
@@ -89,7 +122,15 @@ class Mixture(DigitTask):
     def _misfits(self) -> Iterator[Problem]:
         """Tasks that draw or answer unlike the first."""
         wanted = _form(self.tasks[0])
+        listed = self.questions().listed
         for index, task in enumerate(self.tasks):
+            if (other := task.questions().listed) != listed:
+                detail = (
+                    f"{task.name} asks {other or 'drawn digits'}, and {self.tasks[0].name} "
+                    f"{listed or 'drawn digits'}: a mixture asks one question of all its tasks."
+                )
+                yield Problem(f"/tasks/{index}", "tasks_differ", detail)
+                continue
             for knob, value in _form(task).items():
                 if value == wanted[knob]:
                     continue

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from adaptlab.engine.digits import answer_to
-from adaptlab.engine.plugins import ENGINE_TASKS
+from adaptlab.engine.items import counted_targets
+from adaptlab.engine.plugins import ENGINE_MASKS, ENGINE_TASKS
 from adaptlab.tasks.mixture import Mixture
 
 DRAWS = 2**63
@@ -16,8 +17,24 @@ DRAWS = 2**63
 def answer(task: Mixture, inputs: Tensor, draws: Tensor) -> Tensor:
     """The answer of every item's own task."""
     answers = torch.stack([answer_to(part, inputs, draws) for part in task.tasks], -2)
-    chosen = drawn_tasks(task, draws)[..., None, None].expand_as(answers[..., :1, :])
-    return answers.gather(-2, chosen).squeeze(-2)
+    return _of_own(task, answers, draws)
+
+
+@ENGINE_MASKS.register("mixture")
+def counted(task: Mixture, targets: Tensor, draws: Tensor) -> Tensor | None:
+    """Those that every item's own task counts."""
+    masks = [counted_targets(part, targets, draws) for part in task.tasks]
+    if all(mask is None for mask in masks):
+        return None
+    every = torch.ones_like(targets, dtype=torch.bool)
+    each = torch.stack([every if mask is None else mask for mask in masks], -2)
+    return _of_own(task, each, draws)
+
+
+def _of_own(task: Mixture, values: Tensor, draws: Tensor) -> Tensor:
+    """Of the values [..., P, M] of all tasks of a mixture those of every item's own, [..., M]."""
+    chosen = drawn_tasks(task, draws)[..., None, None].expand_as(values[..., :1, :])
+    return values.gather(-2, chosen).squeeze(-2)
 
 
 def drawn_tasks(task: Mixture, draws: Tensor) -> Tensor:

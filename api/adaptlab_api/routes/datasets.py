@@ -1,0 +1,87 @@
+"""`/v1/datasets`: words for tasks to ask."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Request
+from pydantic import TypeAdapter
+from starlette.responses import Response
+
+from adaptlab_api.answers import json_answer
+from adaptlab_api.dependencies import BodyDep, ResourcesDep, SessionDep, SubmitterDep, valid
+from adaptlab_api.describing import WITH_BODY, Described, failures, json_body
+from adaptlab_api.files import file_answer
+from adaptlab_api.routes.files import FILE
+from adaptlab_api.routes.jobs import PageSize, PageToken
+from adaptlab_services import datasets
+from adaptlab_services.datasets import DatasetView, NewDataset
+from adaptlab_services.paging import DEFAULT_PAGE_SIZE, Page
+
+Named = Annotated[str, Path(max_length=63)]
+
+_NEW = TypeAdapter(NewDataset)
+
+
+def datasets_router() -> APIRouter:
+    """The routes of datasets."""
+    router = APIRouter(prefix="/datasets", tags=["datasets"])
+    router.add_api_route(
+        "",
+        upload_dataset,
+        methods=["POST"],
+        status_code=201,
+        response_model=DatasetView,
+        openapi_extra=json_body("NewDataset"),
+        responses=_new_dataset() | failures(409, *WITH_BODY),
+    )
+    router.add_api_route("", list_datasets, response_model=Page[DatasetView], responses=failures())
+    router.add_api_route(
+        "/{name}", get_dataset, response_model=DatasetView, responses=failures(404)
+    )
+    for method in ("GET", "HEAD"):
+        router.add_api_route(
+            "/{name}/content",
+            get_dataset_content,
+            methods=[method],
+            operation_id=f"{method.lower()}_dataset_content",
+            response_class=Response,
+            responses=FILE | failures(404, 416),
+        )
+    return router
+
+
+def upload_dataset(body: BodyDep, session: SessionDep, who: SubmitterDep) -> Response:
+    """Keep words under a name; the same words sent again change nothing."""
+    made = datasets.upload(session, who, valid(_NEW, body))
+    if not made.is_new:
+        return json_answer(made.dataset)
+    headers = {"Location": made.dataset.links.self}
+    return json_answer(made.dataset, status=201, headers=headers)
+
+
+def list_datasets(
+    session: SessionDep, page_size: PageSize = DEFAULT_PAGE_SIZE, page_token: PageToken = None
+) -> Response:
+    """List datasets by name, the generated list among them."""
+    return json_answer(datasets.page(session, page_size, page_token))
+
+
+def get_dataset(name: Named, session: SessionDep) -> Response:
+    """Get what is known of one dataset."""
+    return json_answer(datasets.get(session, name))
+
+
+def get_dataset_content(name: Named, request: Request, opened: ResourcesDep) -> Response:
+    """Get the words of an uploaded dataset, one JSON object a line."""
+    with opened.sessions.begin() as session:
+        file = datasets.content(session, name)
+    return file_answer(opened.sessions, file, request.headers, head=request.method == "HEAD")
+
+
+def _new_dataset() -> Described:
+    headers = {
+        "Location": {"description": "The address of the dataset.", "schema": {"type": "string"}}
+    }
+    return {
+        201: {"description": "The new dataset.", "headers": headers},
+        200: {"model": DatasetView, "description": "The same words were there before."},
+    }

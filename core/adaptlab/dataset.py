@@ -1,0 +1,189 @@
+"""Datasets of words in three languages: what is known of them, and their words, as values.
+
+The content of a dataset is canonical: one JSON object a line, sorted by the English word, which no
+two lines share. Its SHA-256 is the dataset's digest.
+"""
+
+import hashlib
+import json
+import unicodedata
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from types import MappingProxyType
+from typing import Annotated, Literal, NamedTuple
+
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
+from pydantic_core import PydanticCustomError
+
+from adaptlab.errors import BadDataset, InvalidSpec, Problem
+from adaptlab.values import Name, Value
+
+LONGEST_WORD = 48
+FEWEST_TRIPLES = 2
+MOST_TRIPLES = 100_000
+MOST_CHARACTERS = 256
+BETWEEN_LETTERS = " -'.’"
+
+Source = Literal["generated", "imported"]
+
+
+def _checked(word: str) -> str:
+    """A word that a dataset may hold: composed letters, and little between them."""
+    if unicodedata.normalize("NFC", word) != word:
+        raise PydanticCustomError("not_composed", "the word is not in Unicode's form NFC")
+    if any(not (sign.isalpha() or sign in BETWEEN_LETTERS) for sign in word):
+        raise PydanticCustomError(
+            "not_a_word", "a word is of letters, with spaces, hyphens, apostrophes or dots"
+        )
+    if not any(sign.isalpha() for sign in word) or word != " ".join(word.split()):
+        raise PydanticCustomError("not_a_word", "a word has letters and no stray spaces")
+    return word
+
+
+Word = Annotated[str, Field(min_length=1, max_length=LONGEST_WORD), AfterValidator(_checked)]
+
+
+class Triple(NamedTuple):
+    """One word in three languages."""
+
+    english: Word
+    german: Word
+    spanish: Word
+
+    @property
+    def longest(self) -> int:
+        """Characters of its longest form."""
+        return max(map(len, self))
+
+
+class DatasetReference(Value):
+    """Which words exactly a task is about; `characters` are those of all its words, sorted."""
+
+    name: Name
+    digest: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    source: Source
+    characters: Annotated[str, Field(min_length=1, max_length=MOST_CHARACTERS)]
+
+
+class DatasetFacts(DatasetReference):
+    """What is known of a dataset without its words.
+
+    `lengths` counts triples by the characters of their longest form, from one character on.
+    """
+
+    lengths: tuple[int, ...]
+
+    @property
+    def longest(self) -> int:
+        """Characters of its longest word."""
+        return len(self.lengths)
+
+    def triples_up_to(self, longest: int) -> int:
+        """How many triples have no form with more characters."""
+        return sum(self.lengths[:longest])
+
+    def reference(self) -> DatasetReference:
+        """What a resolved task keeps of it."""
+        return DatasetReference(
+            name=self.name, digest=self.digest, source=self.source, characters=self.characters
+        )
+
+
+Datasets = Mapping[str, DatasetFacts]
+"""The datasets that a spec may name, besides the generated list."""
+
+NO_DATASETS: Datasets = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class WordList:
+    """The words of a dataset; lists of one digest are the same."""
+
+    digest: str
+    triples: tuple[Triple, ...] = field(compare=False, repr=False)
+
+    def facts(self, name: str, source: Source) -> DatasetFacts:
+        """What is known of the list under that name."""
+        counts = [0] * max(triple.longest for triple in self.triples)
+        for triple in self.triples:
+            counts[triple.longest - 1] += 1
+        return DatasetFacts(
+            name=name,
+            digest=self.digest,
+            source=source,
+            characters=self.characters,
+            lengths=tuple(counts),
+        )
+
+    @cached_property
+    def characters(self) -> str:
+        """Those of all its words, sorted."""
+        return "".join(sorted({sign for triple in self.triples for sign in "".join(triple)}))
+
+    @cached_property
+    def _shuffled(self) -> tuple[Triple, ...]:
+        def place(triple: Triple) -> bytes:
+            return hashlib.sha256(triple.english.encode()).digest()
+
+        return tuple(sorted(self.triples, key=place))
+
+    def chosen(self, longest: int, words: int) -> tuple[Triple, ...]:
+        """The first `words` triples without a form of more than `longest` characters.
+
+        They come in an order that depends on nothing but the English words.
+        """
+        return tuple(t for t in self._shuffled if t.longest <= longest)[:words]
+
+
+def word_list(triples: Iterable[Triple]) -> WordList:
+    """The list of some triples in any order; raises `InvalidSpec` where they are no dataset."""
+    ordered = tuple(sorted(triples))
+    if faults := tuple(_faults(ordered)):
+        raise InvalidSpec(*faults)
+    return WordList(hashlib.sha256(content_of(ordered)).hexdigest(), ordered)
+
+
+def content_of(triples: Iterable[Triple]) -> bytes:
+    """The canonical content of sorted triples."""
+    lines = (
+        json.dumps(triple._asdict(), ensure_ascii=False, separators=(",", ":"))
+        for triple in triples
+    )
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def read_words(content: bytes, digest: str) -> WordList:
+    """The list with that canonical content; raises `BadDataset` for anything else."""
+    found = hashlib.sha256(content).hexdigest()
+    if found != digest:
+        raise BadDataset(f"The dataset {digest} came with the SHA-256 {found}; fetch it again.")
+    try:
+        line: TypeAdapter[Triple] = TypeAdapter(Triple)
+        lines = content.decode().splitlines()
+        triples = [line.validate_json(text, strict=True) for text in lines]
+        read = word_list(triples)
+    except (ValueError, ValidationError, InvalidSpec) as error:
+        raise BadDataset(f"The dataset {digest} does not hold word triples: {error}") from error
+    if read.digest != digest:
+        raise BadDataset(f"The dataset {digest} is not in canonical form; upload it again.")
+    return read
+
+
+def _faults(ordered: tuple[Triple, ...]) -> Iterable[Problem]:
+    """What keeps sorted triples from being a dataset."""
+    count, pointer = len(ordered), "/triples"
+    if not FEWEST_TRIPLES <= count <= MOST_TRIPLES:
+        detail = f"A dataset has {FEWEST_TRIPLES} to {MOST_TRIPLES:,} triples, not {count:,}."
+        nearest = (FEWEST_TRIPLES if count < FEWEST_TRIPLES else MOST_TRIPLES,)
+        yield Problem(pointer, "wrong_number_of_triples", detail, nearest=nearest)
+    for before, after in pairwise(ordered):
+        if before.english == after.english:
+            detail = f"{after.english!r} is there twice; give every English word one translation."
+            yield Problem(pointer, "word_twice", detail)
+            break
+    signs = {sign for triple in ordered for sign in "".join(triple)}
+    if len(signs) > MOST_CHARACTERS:
+        detail = f"The words have {len(signs)} different characters; at most {MOST_CHARACTERS}."
+        yield Problem(pointer, "too_many_characters", detail, nearest=(MOST_CHARACTERS,))

@@ -1,0 +1,16 @@
+"""From scratch: the trained tensors take the place of the base's, from which nothing is left."""
+
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from adaptlab.engine.attachments import Attachments
+from adaptlab.engine.plugins import ENGINE_METHODS
+from adaptlab.methods.from_scratch import FromScratch
+from adaptlab.shapes import ModelShape
+
+
+@ENGINE_METHODS.register("from_scratch")
+def attach(method: FromScratch, shape: ModelShape, tensors: Mapping[str, Tensor]) -> Attachments:
+    """Replace every base tensor by a trained one."""
+    return Attachments(weights=tensors)

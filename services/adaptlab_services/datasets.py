@@ -1,0 +1,241 @@
+"""Datasets: words that were uploaded, to be asked by tasks, and the generated list."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field
+from sqlalchemy import Select, func, select
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.orm import Session
+
+from adaptlab.dataset import (
+    FEWEST_TRIPLES,
+    MOST_TRIPLES,
+    DatasetFacts,
+    Datasets,
+    Source,
+    Triple,
+    WordList,
+    content_of,
+    word_list,
+)
+from adaptlab.errors import InvalidSpec, Problem
+from adaptlab.generated_words import NAME as GENERATED
+from adaptlab.generated_words import generated_words
+from adaptlab.values import Name, Value
+from adaptlab_db.artifacts import ArtifactStore
+from adaptlab_db.tables import Artifact, Dataset
+from adaptlab_services import paging
+from adaptlab_services.errors import Conflict, NotFound
+from adaptlab_services.moments import Moment
+from adaptlab_services.paging import Cursor, Page
+from adaptlab_services.stored_files import StoredFile
+from adaptlab_services.tokens import Principal
+
+MEDIA_TYPE = "application/jsonl"
+Said = Annotated[str, Field(min_length=1, max_length=128)]
+
+
+class DatasetOrigin(Value):
+    """A package that words were taken from; `sha256` is of the file that was read."""
+
+    package: Said
+    version: Said
+    licence: Said
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+
+
+class NewDataset(Value):
+    """Words to be kept under a name: triples of an English, a German and a Spanish word.
+
+    No English word may come twice. Words are of letters in Unicode's form NFC, with spaces,
+    hyphens, apostrophes or dots between them.
+    """
+
+    name: Name
+    sources: Annotated[tuple[DatasetOrigin, ...], Field(max_length=16)] = ()
+    triples: Annotated[
+        tuple[Triple, ...], Field(min_length=FEWEST_TRIPLES, max_length=MOST_TRIPLES)
+    ]
+
+
+class DatasetLinks(Value):
+    """Where to go from a dataset; the generated list has no content of its own."""
+
+    self: str
+    content: str | None
+
+
+class DatasetView(Value):
+    """What is known of a dataset; `digest` is the SHA-256 of its canonical content.
+
+    `lengths` counts triples by the characters of their longest form, from one character on, and
+    `characters` are those of all words.
+    """
+
+    name: str
+    object: Literal["dataset"] = "dataset"
+    source: Source
+    digest: str
+    size: int
+    triples: int
+    longest: int
+    lengths: tuple[int, ...]
+    characters: str
+    sources: tuple[DatasetOrigin, ...]
+    created_at: Moment | None
+    links: DatasetLinks
+
+
+@dataclass(frozen=True, slots=True)
+class Uploaded:
+    """The answer to an upload; the same words may have been there under that name before."""
+
+    dataset: DatasetView
+    is_new: bool
+
+
+class _Stored(Datasets):
+    """The uploaded datasets, looked up when a task names one."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def __getitem__(self, name: str) -> DatasetFacts:
+        row = self._session.get(Dataset, name)
+        if row is None:
+            raise KeyError(name)
+        return _facts(row)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._session.scalars(select(Dataset.name).order_by(Dataset.name)))
+
+    def __len__(self) -> int:
+        return self._session.scalars(select(func.count()).select_from(Dataset)).one()
+
+
+def known(session: Session) -> Datasets:
+    """The datasets that tasks may name, for as long as the unit of work lasts."""
+    return _Stored(session)
+
+
+def upload(session: Session, principal: Principal, new: NewDataset) -> Uploaded:
+    """Keep words under a name; raises `InvalidSpec`, and `Conflict` for a name of other words."""
+    if new.name == GENERATED:
+        detail = f"{GENERATED!r} is the list that is always there; choose another name."
+        raise InvalidSpec(Problem("/name", "reserved_name", detail))
+    words = word_list(new.triples)
+    is_new = _insert(session, principal, new, words)
+    found = get(session, new.name)
+    if found.digest != words.digest:
+        raise Conflict(
+            f"The dataset {new.name!r} exists already, with other words: its SHA-256 is "
+            f"{found.digest}, that of these {words.digest}. Choose another name."
+        )
+    return Uploaded(found, is_new)
+
+
+def get(session: Session, name: str) -> DatasetView:
+    """One dataset; raises `NotFound`."""
+    if name == GENERATED:
+        return _generated_view()
+    row = session.execute(_rows().where(Dataset.name == name)).one_or_none()
+    if row is None:
+        raise NotFound("dataset", name)
+    return _view(row[0], row[1])
+
+
+def page(session: Session, page_size: int, page_token: str | None = None) -> Page[DatasetView]:
+    """All datasets by name."""
+    after = "" if page_token is None else paging.read(page_token, "datasets").key
+    limit = paging.page_limit(page_size)
+    name = Dataset.name.collate("C")  # as Python sorts
+    rows = session.execute(_rows().where(name > after).order_by(name).limit(limit))
+    views = [_view(row, size) for row, size in rows]
+    if after < GENERATED:
+        views = sorted([*views, _generated_view()], key=lambda view: view.name)[:limit]
+    shown = views[: limit - 1]
+    token = None
+    if len(views) > len(shown):
+        token = paging.written(Cursor(shown[-1].name, ""), "datasets")
+    return Page(data=tuple(shown), next_page_token=token)
+
+
+def content(session: Session, name: str) -> StoredFile:
+    """The canonical content of an uploaded dataset; raises `NotFound`."""
+    found = get(session, name)
+    if found.links.content is None:
+        raise NotFound("content of the dataset", name)
+    return StoredFile(
+        sha256=found.digest, size=found.size, filename=f"{name}.jsonl", media_type=MEDIA_TYPE
+    )
+
+
+def _insert(session: Session, principal: Principal, new: NewDataset, words: WordList) -> bool:
+    """Write the dataset unless its name is taken; whether it was not."""
+    stored = ArtifactStore(session).write([content_of(words.triples)])
+    facts = words.facts(new.name, "imported")
+    row = {
+        "name": new.name,
+        "owner_id": principal.user_id,
+        "artifact_sha256": stored.sha256,
+        "triples": len(words.triples),
+        "characters": facts.characters,
+        "lengths": list(facts.lengths),
+        "sources": [origin.model_dump(mode="json") for origin in new.sources],
+    }
+    made = session.execute(
+        insert(Dataset).values(row).on_conflict_do_nothing().returning(Dataset.name)
+    )
+    return made.one_or_none() is not None
+
+
+def _rows() -> Select[Dataset, int]:
+    return select(Dataset, Artifact.size).join(Artifact, Artifact.sha256 == Dataset.artifact_sha256)
+
+
+def _facts(row: Dataset) -> DatasetFacts:
+    return DatasetFacts(
+        name=row.name,
+        digest=row.artifact_sha256,
+        source="imported",
+        characters=row.characters,
+        lengths=tuple(row.lengths),
+    )
+
+
+def _view(row: Dataset, size: int) -> DatasetView:
+    return DatasetView(
+        name=row.name,
+        source="imported",
+        digest=row.artifact_sha256,
+        size=size,
+        triples=row.triples,
+        longest=len(row.lengths),
+        lengths=tuple(row.lengths),
+        characters=row.characters,
+        sources=tuple(DatasetOrigin.model_validate(origin) for origin in row.sources),
+        created_at=row.created_at,
+        links=DatasetLinks(
+            self=f"/v1/datasets/{row.name}", content=f"/v1/datasets/{row.name}/content"
+        ),
+    )
+
+
+def _generated_view() -> DatasetView:
+    words = generated_words()
+    facts = words.facts(GENERATED, "generated")
+    return DatasetView(
+        name=GENERATED,
+        source="generated",
+        digest=facts.digest,
+        size=len(content_of(words.triples)),
+        triples=len(words.triples),
+        longest=facts.longest,
+        lengths=facts.lengths,
+        characters=facts.characters,
+        sources=(),
+        created_at=None,
+        links=DatasetLinks(self=f"/v1/datasets/{GENERATED}", content=None),
+    )
