@@ -290,6 +290,20 @@ class BaseModelEntry(Answer):
     created_at: datetime | None = None
 
 
+class DatasetEntry(Answer):
+    """Words that tasks may ask; `digest` is the SHA-256 of their canonical content."""
+
+    name: str
+    source: str = "imported"
+    digest: str = ""
+    size: int = 0
+    triples: int = 0
+    longest: int = 0
+    characters: str = ""
+    sources: tuple[Document, ...] = ()
+    created_at: datetime | None = None
+
+
 class PlugIn(Answer):
     """A task or family that the server knows; `knobs` is the JSON schema of its configuration."""
 
@@ -338,119 +352,3 @@ class BudgetAnswer(Answer):
     base_parameters: int | None = None
     requested: int | None = None
     data: tuple[Solved, ...]
-
-
-class StudyJob(Answer):
-    """A job of a study; `reused` if it was there before, with the seeds that it trains."""
-
-    id: str
-    state: str
-    terminal: bool
-    reason: str | None = None
-    error: str | None = None
-    reused: bool = False
-    seeds: tuple[int, ...] = ()
-    step: int = 0
-    total_steps: int = 0
-
-
-class StudyBase(Answer):
-    """A base model of a study and the job that makes it."""
-
-    name: str
-    job: StudyJob
-
-
-class StudyCell(Answer):
-    """One method at one budget on one task and base model; `missing` where a job of it failed."""
-
-    base_model: str
-    task: str
-    method: str
-    budget: int
-    role: str
-    over_budget: bool = False
-    trainable_parameters: int
-    state: str
-    jobs: tuple[StudyJob, ...] = ()
-
-
-class SkippedCell(Answer):
-    """A method that cannot meet a budget, or that a base model cannot have at any."""
-
-    base_model: str
-    method: str
-    budget: int | None = None
-    problems: tuple[SolvedFault, ...] = ()
-    nearest: tuple[int, ...] = ()
-
-
-class Study(Answer):
-    """A study; `jobs` counts its jobs by state, and lists leave spec and cells out."""
-
-    id: str
-    name: str
-    state: str
-    terminal: bool
-    jobs: dict[str, int] = Field(default_factory=dict[str, int])
-    spec: Document = Field(default_factory=dict[str, JsonValue])
-    base_models: tuple[StudyBase, ...] = ()
-    cells: tuple[StudyCell, ...] = ()
-    skipped: tuple[SkippedCell, ...] = ()
-    owner: str | None = None
-    created_at: datetime | None = None
-    extended_at: datetime | None = None
-    cancelled_at: datetime | None = None
-
-    @property
-    def succeeded(self) -> bool:
-        """Whether every job ended well."""
-        return self.state == "succeeded"
-
-
-class PlannedJob(Answer):
-    """A job that a study would have, or has already if it is `reused`."""
-
-    spec_digest: str
-    resolved_spec: Document
-    budget: Budget
-    replicates: int
-    passes: int
-    reused: str | None = None
-    estimate: Estimate | None = None
-
-
-class PlannedCell(Answer):
-    """One method at one budget of a planned study, with the digests of its jobs."""
-
-    base_model: str
-    task: str
-    method: str
-    budget: int
-    role: str
-    over_budget: bool = False
-    trainable_parameters: int
-    gap: int
-    jobs: tuple[str, ...] = ()
-
-
-class PlannedBase(Answer):
-    """A base model of a planned study; `is_new` if it has to be made first."""
-
-    name: str
-    is_new: bool
-
-
-class StudyPreview(Answer):
-    """What a study would be; `passes` and `seconds` are of what has not been run yet."""
-
-    name: str
-    base_models: tuple[PlannedBase, ...] = ()
-    jobs: tuple[PlannedJob, ...] = ()
-    cells: tuple[PlannedCell, ...] = ()
-    skipped: tuple[SkippedCell, ...] = ()
-    new_jobs: int
-    reused_jobs: int
-    passes: int
-    seconds: float
-    warnings: tuple[str, ...] = ()

@@ -9,12 +9,14 @@ from typing import TypeVar
 from pydantic import BaseModel, TypeAdapter
 
 from adaptlab.study import StudyChanges, StudyExtension, StudySpec
-from adaptlab_client.answers import Answer, Document, Job, Page, Study, StudyPreview
+from adaptlab_client.answers import Answer, Document, Job, Page
 from adaptlab_client.comparison_answers import StudyComparison
 from adaptlab_client.comparisons import Comparisons
 from adaptlab_client.connection import Connection, Request, path_of
 from adaptlab_client.errors import ServerUnavailable, ServerUnreachable, WaitTimedOut
 from adaptlab_client.jobs import PATIENCE, document_of
+from adaptlab_client.recipe_answers import RecipeReport
+from adaptlab_client.study_answers import Study, StudyPreview
 
 A = TypeVar("A", bound=Answer)
 StudyBody = Mapping[str, object] | StudySpec | StudyExtension | StudyChanges
@@ -84,6 +86,14 @@ class Studies:
     ) -> StudyComparison:
         """Scores, verdicts and diagnoses as far as there are scores; read the warnings first."""
         return Comparisons(self._connection).study(study, level=level, margin=margin)
+
+    def report(self, study: str) -> RecipeReport:
+        """The paper's tables and claims beside what a recipe's study has measured so far.
+
+        Raises `NotFound`, also for a study that was not made from a recipe.
+        """
+        request = Request("GET", path_of("studies", study, "report"))
+        return self._connection.ask(request, RecipeReport)
 
     def wait(
         self,

@@ -1,27 +1,47 @@
 """From a spec of theory checks to what will run."""
 
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from uuid import UUID
+
+from adaptlab.adaptation import Adaptation
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.families.formal import Formal
-from adaptlab.resolve import NO_TRAINING, BaseModelFacts, configured, load_family, whole_model
+from adaptlab.resolve import (
+    NO_TRAINING,
+    BaseModelFacts,
+    configured,
+    load_family,
+    load_method,
+    load_task,
+    whole_model,
+)
 from adaptlab.spec import ResolvedSpec, TheorySpec
-from adaptlab.theory_check import THEORY_CHECKS, TheoryCheck
+from adaptlab.theory_check import THEORY_CHECKS, Measured, TheoryCheck
 
 BUILT = Formal(vocabulary=4, context=4)
 """Stands for the models that checks build by formula, where there is no base model."""
 
 
-def resolve_theory(spec: TheorySpec, base: BaseModelFacts | None) -> ResolvedSpec:
+def resolve_theory(
+    spec: TheorySpec, base: BaseModelFacts | None, adaptations: Sequence[Adaptation] = ()
+) -> ResolvedSpec:
     """The checks that `spec` asks for, of the base model that `base` describes, if any.
 
-    Raises `InvalidSpec` for a check that there is not, or that cannot be done.
+    `adaptations` are those that the spec names, in its order, and `base` then is the base model
+    that `measured_base` tells. Raises `InvalidSpec` for a check that there is not, or that cannot
+    be done.
     """
+    kept = _kept(spec, base, adaptations)
     family = BUILT if base is None else load_family(base.family)
-    checks = _all(base) if spec.checks == "all" else _chosen(spec, base)
+    checks = _all(base, kept) if spec.checks == "all" else _chosen(spec, base, kept)
     return ResolvedSpec(
         kind="theory",
         base_model=None if base is None else base.name,
         base_digest=None if base is None else base.digest,
         checks=tuple(check.model_dump(mode="json") for check in checks),
+        adaptations=kept,
         family=family.model_dump(mode="json"),
         task=None,
         method=None,
@@ -38,18 +58,73 @@ def resolve_theory(spec: TheorySpec, base: BaseModelFacts | None) -> ResolvedSpe
     )
 
 
+def measured_base(spec: TheorySpec, adaptations: Sequence[Adaptation]) -> str | None:
+    """The name of the base model that is measured: that of the adaptations, where there are any.
+
+    Raises `InvalidSpec` for adaptations of several base models, or of another than the spec names.
+    """
+    names = tuple(dict.fromkeys(one.base_model for one in adaptations))
+    if len(names) > 1:
+        detail = f"The adaptations are of {', '.join(names)}; name those of one base model."
+        raise InvalidSpec(Problem("/adaptation", "several_base_models", detail))
+    if names and spec.base_model not in (None, *names):
+        detail = f"The adaptation is of {names[0]!r}, not of {spec.base_model!r}; leave it out."
+        raise InvalidSpec(Problem("/base_model", "another_base_model", detail, nearest=names))
+    return names[0] if names else spec.base_model
+
+
+def adaptation_of(job: UUID, digest: str, resolved: ResolvedSpec) -> Adaptation:
+    """What is known of the adaptation that the job of a resolved spec makes."""
+    assert resolved.base_model is not None
+    assert resolved.method is not None
+    assert resolved.task is not None
+    return Adaptation(
+        job=job,
+        digest=digest,
+        base_model=resolved.base_model,
+        base_digest=resolved.base_digest,
+        method=load_method(resolved.method).kept().model_dump(mode="json"),
+        task=resolved.task,
+        seeds=resolved.seeds,
+        base_replicates=resolved.base_replicates,
+    )
+
+
 def load_check(check: dict[str, object]) -> TheoryCheck:
     """The configuration of a theory check as it was stored."""
     return THEORY_CHECKS.get(str(check["name"])).model_validate(check)
 
 
-def _all(base: BaseModelFacts | None) -> tuple[TheoryCheck, ...]:
+def load_measured(adaptations: Sequence[Adaptation]) -> tuple[Measured, ...]:
+    """Adaptations with their plug-ins."""
+    return tuple(Measured(one, load_method(one.method), load_task(one.task)) for one in adaptations)
+
+
+def _kept(
+    spec: TheorySpec, base: BaseModelFacts | None, adaptations: Sequence[Adaptation]
+) -> tuple[Adaptation, ...]:
+    """The adaptations with the seeds that are measured of each."""
+    if tuple(one.job for one in adaptations) != spec.adaptations:
+        raise ValueError("Theory checks are resolved against the adaptations that they name.")
+    measured_base(spec, adaptations)
+    for one in adaptations:
+        if base is None or one.base_digest != base.digest:
+            detail = f"The base model {one.base_model!r} of job {one.job} has been made anew since."
+            raise InvalidSpec(Problem("/adaptation", "base_model_replaced", detail))
+    if spec.replicates == "all":
+        return tuple(adaptations)
+    return tuple(one.of_first(spec.replicates) for one in adaptations)
+
+
+def _all(base: BaseModelFacts | None, adaptations: Sequence[Adaptation]) -> tuple[TheoryCheck, ...]:
     """Every check that can be done, with its own defaults."""
     known = [THEORY_CHECKS.get(name)(name=name) for name in THEORY_CHECKS.names()]
-    return tuple(check for check in known if not _faults(check, base))
+    return tuple(check for check in known if not _faults(check, base, adaptations))
 
 
-def _chosen(spec: TheorySpec, base: BaseModelFacts | None) -> tuple[TheoryCheck, ...]:
+def _chosen(
+    spec: TheorySpec, base: BaseModelFacts | None, adaptations: Sequence[Adaptation]
+) -> tuple[TheoryCheck, ...]:
     checks: list[TheoryCheck] = []
     faults: list[Problem] = []
     assert spec.checks != "all"
@@ -57,17 +132,31 @@ def _chosen(spec: TheorySpec, base: BaseModelFacts | None) -> tuple[TheoryCheck,
         pointer = f"/checks/{index}"
         check = configured(THEORY_CHECKS.get(choice.name, f"{pointer}/name"), choice, pointer)
         checks.append(check)
-        faults += _faults(check, base)
+        faults += (_below(pointer, fault) for fault in _faults(check, base, adaptations))
     if faults:
-        raise InvalidSpec(*faults)
+        raise InvalidSpec(*dict.fromkeys(faults))
     return tuple(checks)
 
 
-def _faults(check: TheoryCheck, base: BaseModelFacts | None) -> tuple[Problem, ...]:
+def _below(pointer: str, fault: Problem) -> Problem:
+    """A fault of a check's own knob, where the spec has that check."""
+    return replace(fault, pointer=re.sub(r"^/check(?=/)", pointer, fault.pointer))
+
+
+def _faults(
+    check: TheoryCheck, base: BaseModelFacts | None, adaptations: Sequence[Adaptation]
+) -> tuple[Problem, ...]:
     """Why a check cannot be done."""
+    if check.needs_adaptation and not adaptations:
+        detail = f"The check {check.name!r} measures what was trained; name its job in adaptation."
+        return (Problem("/adaptation", "adaptation_needed", detail),)
     if not check.needs_base:
         return ()
     if base is None:
         detail = f"The check {check.name!r} measures a base model; name one in base_model."
         return (Problem("/base_model", "base_model_needed", detail),)
-    return check.problems(load_family(base.family))
+    family = load_family(base.family)
+    faults = check.problems(family)
+    if faults or not check.needs_adaptation:
+        return faults
+    return check.adaptation_problems(family, load_measured(adaptations))

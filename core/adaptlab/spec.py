@@ -1,9 +1,11 @@
 """The job spec: what a user may ask for, before and after every `auto` is decided."""
 
 from typing import Annotated, Literal
+from uuid import UUID
 
 from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag
 
+from adaptlab.adaptation import Adaptation
 from adaptlab.budget import BudgetVector
 from adaptlab.values import AUTO, Auto, Name, Value
 
@@ -252,7 +254,9 @@ class TheorySpec(Value):
 
     `checks` are theory checks by name, with their knobs; `all` are those that can be done, which
     without a `base_model` are the ones that build their own models. Of a base model the first
-    replicate is measured. `seed` draws everything that is random.
+    replicate is measured. `adaptation` is the id of an adapt job, or several of one base model,
+    which then is the one that is measured; of each the chosen replicates of its first seeds, as
+    many as `replicates`. `seed` draws everything that is random.
     """
 
     kind: Literal["theory"] = "theory"
@@ -260,9 +264,18 @@ class TheorySpec(Value):
         "all"
     )
     base_model: Name | None = None
+    adaptation: UUID | Annotated[tuple[UUID, ...], Field(min_length=1, max_length=16)] | None = None
+    replicates: Annotated[int, Field(ge=1, le=64)] | Literal["all"] = "all"
     seed: Seed = 0
     resources: ResourcesSpec = ResourcesSpec()
     labels: Labels = Field(default_factory=dict[LabelName, Label])
+
+    @property
+    def adaptations(self) -> tuple[UUID, ...]:
+        """The ids of the jobs whose adaptations are measured, each once."""
+        given = self.adaptation
+        several = given if isinstance(given, tuple) else () if given is None else (given,)
+        return tuple(dict.fromkeys(several))
 
 
 AnySpec = PretrainSpec | ImportSpec | AdaptSpec | TheorySpec
@@ -332,7 +345,8 @@ class ResolvedSpec(Value):
     scored to see what is forgotten; none where that is not known.
     An import has a `model_folder` instead of a `task`, and no steps of training. Theory checks
     have `checks`, complete plug-in configurations, and no training either; without a base model
-    their family is the one in which they build their own.
+    their family is the one in which they build their own. `adaptations` are those that they
+    measure, with the seeds that they measure of each.
     """
 
     spec_version: int = SPEC_VERSION
@@ -341,6 +355,7 @@ class ResolvedSpec(Value):
     base_digest: str | None
     model_folder: ModelFolder | None = None
     checks: tuple[dict[str, object], ...] = ()
+    adaptations: tuple[Adaptation, ...] = ()
     family: dict[str, object]
     task: dict[str, object] | None
     method: dict[str, object] | None

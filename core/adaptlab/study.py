@@ -2,9 +2,10 @@
 
 import json
 from dataclasses import replace
-from typing import Annotated, Literal, TypeVar, cast
+from typing import Annotated, Literal, Self, TypeVar, cast
 
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import BeforeValidator, Discriminator, Field, Tag, ValidationError, model_validator
+from pydantic_core import InitErrorDetails
 
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.spec import (
@@ -33,49 +34,122 @@ SHOWABLE = r"^[^\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]
 MOST_BASE_MODELS = MOST_TASKS = 16
 MOST_METHODS = 64
 MOST_BUDGETS = 32
+MOST_CHECKS = 64
+OF_CELLS = ("tasks", "methods", "budgets")
+"""What a study has all of, or none of if it has theory checks alone."""
+
+ShownLabel = Annotated[str, Field(max_length=120, pattern=SHOWABLE)]
+
+
+class TrainingOverrides(TrainingSpec):
+    """Members of the study's training that one method has otherwise; only those given count."""
+
+
+class TuningOverrides(TuningSpec):
+    """Members of the study's tuning that one method has otherwise; only those given count."""
 
 
 class StudyMethod(Choice):
     """A method of a study, with the knobs that are given.
 
     `label` is its name in the comparison; without it, the method's name and the given knobs are.
+    Members given in `training` and `tuning` replace the study's for this method, which the
+    comparison then says. `tasks` and `base_models`, some of the study's, are the only ones on
+    which it runs.
     """
 
-    label: Annotated[str, Field(max_length=120, pattern=SHOWABLE)] | None = None
+    label: ShownLabel | None = None
+    training: TrainingOverrides | None = None
+    tuning: TuningOverrides | None = None
+    tasks: Annotated[tuple[NamedChoice, ...], Field(min_length=1, max_length=MOST_TASKS)] | None = (
+        None
+    )
+    base_models: Annotated[tuple[Name, ...], Field(min_length=1, max_length=MOST_BASE_MODELS)] | (
+        None
+    ) = None
 
     def choice(self) -> Choice:
         """What a job is asked for."""
-        return Choice.model_validate(self.model_dump(exclude={"label"}))
+        return Choice.model_validate(self.model_dump(include={"name"}) | (self.model_extra or {}))
 
 
-def _named(value: object) -> object:
-    return {"name": value} if isinstance(value, str) else value
+class StudyCheck(Choice):
+    """A theory check of a study, with the knobs that are given; one job for whatever it measures.
+
+    One that measures base models measures each of `base_models`, all of the study's by default.
+    One that measures adaptations measures those by the method that is labelled `of`, at every
+    budget at which it comes out different, only on `task` and `base_models` where they are given;
+    each on its own or, with `together`, all of one base model in one job. `replicates` is of how
+    many seeds of each. `label` is its name in the study; without it, the check's name and the
+    given knobs are.
+    """
+
+    label: ShownLabel | None = None
+    base_models: Annotated[tuple[Name, ...], Field(min_length=1, max_length=MOST_BASE_MODELS)] | (
+        None
+    ) = None
+    of: ShownLabel | None = None
+    task: NamedChoice | None = None
+    together: bool = False
+    replicates: Annotated[int, Field(ge=1, le=64)] | Literal["all"] = "all"
+
+    def choice(self) -> Choice:
+        """What a job is asked for."""
+        return Choice.model_validate(self.model_dump(include={"name"}) | (self.model_extra or {}))
 
 
+def _form(value: object) -> str:
+    """A bare name is short for `{name: …}`."""
+    return "short" if isinstance(value, str) else "whole"
+
+
+def _named(name: object) -> object:
+    return {"name": name} if isinstance(name, str) else name
+
+
+# Only the short form goes through a function: what has, strict validation takes for Python's and
+# not for JSON's, in which lists stand for tuples.
 NamedMethod = Annotated[
-    StudyMethod, BeforeValidator(_named, json_schema_input_type=StudyMethod | str)
+    Annotated[StudyMethod, BeforeValidator(_named, json_schema_input_type=str), Tag("short")]
+    | Annotated[StudyMethod, Tag("whole")],
+    Discriminator(_form),
+]
+NamedCheck = Annotated[
+    Annotated[StudyCheck, BeforeValidator(_named, json_schema_input_type=str), Tag("short")]
+    | Annotated[StudyCheck, Tag("whole")],
+    Discriminator(_form),
 ]
 StudyBaseModels = Annotated[tuple[AnyBase, ...], Field(max_length=MOST_BASE_MODELS)]
 StudyTasks = Annotated[tuple[NamedChoice, ...], Field(max_length=MOST_TASKS)]
 StudyMethods = Annotated[tuple[NamedMethod, ...], Field(max_length=MOST_METHODS)]
+AllOrMethods = Annotated[
+    Annotated[Literal["all"], Tag("every")] | Annotated[StudyMethods, Tag("listed")],
+    Discriminator(lambda given: "every" if isinstance(given, str) else "listed"),
+]
 StudyBudgets = Annotated[tuple[Budget, ...], Field(max_length=MOST_BUDGETS)]
+StudyChecks = Annotated[tuple[NamedCheck, ...], Field(max_length=MOST_CHECKS)]
 
 
 class StudySpec(Value):
     """Every method at every budget on every task and base model, with the same effort.
 
     A method that a budget sizes is one job for each budget at which it comes out different. One of
-    fixed size is one job, which stands at every budget that it is within; `frozen` and
-    `full_finetuning` are references and stand at every budget. `methods: all` are all registered
-    methods that the base model has sites for. `seeds`, `training`, `tuning`, `evaluation`,
-    `capture` and `resources` are those of every job.
+    fixed size is one job, which stands at every budget that it is within; `frozen`,
+    `full_finetuning` and `from_scratch` are references and stand at every budget. `methods: all`
+    are all registered methods that the base model has sites for. `seeds`, `training`, `tuning`,
+    `evaluation`, `capture` and `resources` are those of every job.
+
+    `checks` are theory checks, which are jobs of the study too. A study may consist of them alone,
+    and of the base models that they measure; any other has at least one base model, task, method
+    and budget.
     """
 
     name: Name
-    base_models: Annotated[StudyBaseModels, Field(min_length=1)]
-    tasks: Annotated[StudyTasks, Field(min_length=1)]
-    methods: Literal["all"] | Annotated[StudyMethods, Field(min_length=1)]
-    budgets: Annotated[StudyBudgets, Field(min_length=1)]
+    base_models: StudyBaseModels = ()
+    tasks: StudyTasks = ()
+    methods: AllOrMethods = ()
+    budgets: StudyBudgets = ()
+    checks: StudyChecks = ()
     seeds: Seeds | Auto = AUTO
     training: TrainingSpec = TrainingSpec()
     tuning: TuningSpec = TuningSpec()
@@ -83,6 +157,25 @@ class StudySpec(Value):
     capture: CaptureSpec = CaptureSpec()
     resources: ResourcesSpec = ResourcesSpec()
     labels: Labels = Field(default_factory=dict[LabelName, Label])
+
+    @model_validator(mode="after")
+    def _compares_or_checks(self) -> Self:
+        """Raise for what there is none of, as if the member itself were required."""
+        given = [member for member in OF_CELLS if getattr(self, member)]
+        needed = ("base_models", *OF_CELLS) if given or not self.checks else ()
+        empty = [member for member in needed if not getattr(self, member)]
+        if empty:
+            raise ValidationError.from_exception_data(
+                "StudySpec", [_empty(member, self.model_fields_set) for member in empty]
+            )
+        return self
+
+
+def _empty(member: str, given: set[str]) -> InitErrorDetails:
+    if member not in given:
+        return InitErrorDetails(type="missing", loc=(member,), input={})
+    context = {"field_type": "Tuple", "min_length": 1, "actual_length": 0}
+    return InitErrorDetails(type="too_short", loc=(member,), input=(), ctx=context)
 
 
 class StudyExtension(Value):
@@ -96,6 +189,7 @@ class StudyExtension(Value):
     tasks: StudyTasks = ()
     methods: StudyMethods = ()
     budgets: StudyBudgets = ()
+    checks: StudyChecks = ()
     seeds: Seeds | None = None
 
 
@@ -105,8 +199,9 @@ class StudyChanges(Value):
     name: Name
     base_models: StudyBaseModels | None = None
     tasks: StudyTasks | None = None
-    methods: Literal["all"] | StudyMethods | None = None
+    methods: AllOrMethods | None = None
     budgets: StudyBudgets | None = None
+    checks: StudyChecks | None = None
     seeds: Seeds | Auto | None = None
     training: TrainingSpec | None = None
     tuning: TuningSpec | None = None
@@ -137,6 +232,8 @@ def extended(spec: StudySpec, extension: StudyExtension) -> StudySpec:
         given["methods"] = _joined(_listed(spec), extension.methods)
     if extension.budgets:
         given["budgets"] = _joined(spec.budgets, extension.budgets)
+    if extension.checks:
+        given["checks"] = _joined(spec.checks, extension.checks)
     if extension.seeds is not None:
         given["seeds"] = _more_seeds(spec.seeds, extension.seeds)
     return checked(spec.model_copy(update=given))

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Literal
 
 from adaptlab.errors import Problem
-from adaptlab.resolve import spec_digest
-from adaptlab.spec import AdaptSpec, ResolvedSpec
+from adaptlab.resolve import BaseModelFacts, spec_digest
+from adaptlab.spec import AdaptSpec, ResolvedSpec, TheorySpec
 from adaptlab.values import Value
 
 Role = Literal["method", "reference"]
@@ -86,6 +86,24 @@ def seedless_digest(resolved: ResolvedSpec) -> str:
     return spec_digest(resolved.model_copy(update={"seeds": (), "base_replicates": ()}))
 
 
+class PlannedCheck(Value):
+    """A theory check of a study as it will run.
+
+    `base` is the base model that it measures, if any. `cells` are those whose adaptations it
+    measures: all in one job if `together`, else one cell, with one job for each of its jobs.
+    `resolved` is what the check comes to if every cell is one job.
+    """
+
+    label: str
+    pointer: str
+    base: BaseModelFacts | None
+    of: str | None
+    cells: tuple[Cell, ...]
+    together: bool
+    spec: TheorySpec
+    resolved: ResolvedSpec
+
+
 class StudyPlan(Value):
     """All of a study: its cells in order, the jobs by digest, each once, and what was left out."""
 
@@ -93,3 +111,4 @@ class StudyPlan(Value):
     jobs: tuple[PlannedJob, ...]
     cells: tuple[Cell, ...]
     skipped: tuple[SkippedCell, ...]
+    checks: tuple[PlannedCheck, ...] = ()

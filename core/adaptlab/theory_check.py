@@ -1,11 +1,25 @@
-"""What a theory check declares, torch-free: its knobs, and whether it needs a base model."""
+"""What a theory check declares, torch-free: its knobs, and what it needs to measure."""
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import ClassVar
 
+from adaptlab.adaptation import Adaptation
 from adaptlab.errors import Problem
 from adaptlab.family import Family
+from adaptlab.method import Method
 from adaptlab.registry import Registry
+from adaptlab.task import Task
 from adaptlab.values import PluginName, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """An adaptation that is to be measured, with its plug-ins; each has its place in the spec."""
+
+    adaptation: Adaptation
+    method: Method
+    task: Task
 
 
 class TheoryCheck(Value):
@@ -18,6 +32,8 @@ class TheoryCheck(Value):
     summary: ClassVar[str]
     needs_base: ClassVar[bool] = False
     """Whether it measures a base model; the others build what they measure."""
+    needs_adaptation: ClassVar[bool] = False
+    """Whether it measures what jobs have trained, all of it on one base model."""
 
     name: PluginName
 
@@ -25,5 +41,39 @@ class TheoryCheck(Value):
         """Why it cannot measure such a base model, with pointers to `/base_model`."""
         return ()
 
+    def adaptation_problems(
+        self, base: Family, measured: tuple[Measured, ...]
+    ) -> tuple[Problem, ...]:
+        """Why it cannot measure such adaptations of it.
+
+        Pointers are to `/adaptation`, `/base_model`, or the check's own `/check/…`.
+        """
+        return ()
+
 
 THEORY_CHECKS: Registry[type[TheoryCheck]] = Registry("check", "adaptlab.theory_checks")
+
+
+def no_attention(base: Family) -> tuple[Problem, ...]:
+    """The fault of a model without attention."""
+    if base.shape().layers:
+        return ()
+    detail = f"The check is of attention, which this {base.name} does not have."
+    return (Problem("/base_model", "no_attention_to_check", detail),)
+
+
+def no_prefixes(measured: Iterable[Measured]) -> tuple[Problem, ...]:
+    """The fault of methods that are not, or not only, a prefix."""
+    return tuple(
+        Problem(
+            pointer="/adaptation",
+            code="not_a_prefix",
+            detail=(
+                f"The claim is about learned rows in front of every layer's attention and nothing "
+                f"else, and job {one.adaptation.job} trains {one.method.name}; name a job of a "
+                "prefix."
+            ),
+        )
+        for one in measured
+        if not one.method.is_prefix
+    )

@@ -19,7 +19,7 @@ from adaptlab.resolve import (
 from adaptlab.shapes import ModelShape
 from adaptlab.spec import Budget, BudgetSpec, Choice, NamedChoice
 from adaptlab.values import Name, Value
-from adaptlab_services import base_models
+from adaptlab_services import base_models, datasets
 
 
 class BudgetQuestion(Value):
@@ -98,7 +98,7 @@ def _shape(session: Session, question: BudgetQuestion) -> ModelShape:
     if question.task is None:
         detail = "The vocabulary and the context follow from a task: give one."
         raise InvalidSpec(Problem("/task", "missing", detail))
-    task = resolve_task(question.task, "/task")
+    task = resolve_task(question.task, "/task", datasets.known(session))
     return family.resolved(task.vocabulary(), task.sequence_length()).shape()
 
 

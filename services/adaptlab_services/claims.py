@@ -18,6 +18,18 @@ class BaseWeights:
 
 
 @dataclass(frozen=True, slots=True)
+class AdapterWeights:
+    """The trained tensors of one seed of an adaptation that is measured, as an artifact.
+
+    `adaptation` is its place among those of the resolved spec.
+    """
+
+    adaptation: int
+    seed: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
 class SavedTraining:
     """The state of a training after some step, as an artifact."""
 
@@ -31,6 +43,7 @@ class Claim:
 
     Attributes:
         bases: the base model's replicates in order; empty for a job that makes one.
+        adapters: what theory checks measure of adaptations; empty for any other job.
         lease_seconds: how long the lease lasts after the claim and after each heartbeat.
         resume: where an earlier attempt left off; None starts from the first step.
     """
@@ -42,6 +55,7 @@ class Claim:
     bases: tuple[BaseWeights, ...]
     lease_seconds: float
     resume: SavedTraining | None = None
+    adapters: tuple[AdapterWeights, ...] = ()
 
 
 def held(claim: Claim) -> list[ColumnElement[bool]]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from adaptlab.comparability import ComparedJob
+from adaptlab.method import starting_anew
 from adaptlab.results import Evaluation
 from adaptlab.scores import score_changes
 from adaptlab.statistics import Scores, scores_of
@@ -63,12 +64,21 @@ class Row:
             budget=self.budget,
             parameters=self.parameters,
             trials=self.trials,
-            bases={
-                seed: base
-                for job in self.jobs
-                for seed, base in zip(job.spec.seeds, job.spec.base_replicates, strict=True)
-            },
+            bases=None if self.starts_anew else self._bases(),
         )
+
+    @property
+    def starts_anew(self) -> bool:
+        """Whether the weights of its base model do not matter to it."""
+        return any((job.spec.method or {}).get("name") in starting_anew() for job in self.jobs)
+
+    def _bases(self) -> dict[int, int]:
+        """Which replicate of the base model each seed starts from."""
+        return {
+            seed: base
+            for job in self.jobs
+            for seed, base in zip(job.spec.seeds, job.spec.base_replicates, strict=True)
+        }
 
 
 def compared_method(row: Row) -> ComparedMethod:

@@ -4,14 +4,31 @@
 ratio of measured to counted in the latest similar runs makes those right for this installation.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import asdict, dataclass, fields
+from itertools import groupby
 from statistics import median
 from typing import Any, Literal, Self
 
 from pydantic import ValidationError
-from sqlalchemy import ColumnElement, Row, select, true
+from sqlalchemy import (
+    Boolean,
+    ColumnElement,
+    Integer,
+    Select,
+    TableValuedAlias,
+    Text,
+    cast,
+    column,
+    func,
+    literal,
+    select,
+    true,
+)
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
+from sqlalchemy.sql.base import ReadOnlyColumnCollection
 
 from adaptlab.cost import Load, Work, work
 from adaptlab.errors import AdaptlabError
@@ -79,7 +96,7 @@ class _Run:
     idle_bytes: int
 
     @classmethod
-    def of(cls, row: Row[Any, Any, Any, Any, Any]) -> Self:
+    def of(cls, row: Sequence[Any]) -> Self:
         """From what is stored of an attempt."""
         stored, used, environment, started_at, ended_at = row
         spec, usage = ResolvedSpec.model_validate(stored), Usage.model_validate(used)
@@ -100,11 +117,40 @@ class _Run:
 
 def estimate(session: Session, spec: ResolvedSpec, queue: str) -> Estimate:
     """What a job of this resolved spec will take on this queue."""
+    (found,) = estimate_each(session, [(spec, queue)])
+    return found
+
+
+def estimate_each(
+    session: Session, asked: Sequence[tuple[ResolvedSpec, str]]
+) -> tuple[Estimate, ...]:
+    """What each job will take, by resolved spec and queue; more of them cost no more queries."""
+    known: dict[_Likeness, list[_Run]] = {}
+    ordered = [_most_similar_first(spec, queue) for spec, queue in asked]
+    for same_basis in zip(*ordered, strict=True):
+        lacking = (
+            like
+            for like, likenesses in zip(same_basis, ordered, strict=True)
+            if not any(known.get(earlier) for earlier in likenesses)
+        )
+        known |= _latest_runs(session, set(lacking))
+    return tuple(
+        _estimate(spec, queue, next((one for one in likenesses if known.get(one)), None), known)
+        for (spec, queue), likenesses in zip(asked, ordered, strict=True)
+    )
+
+
+def _estimate(
+    spec: ResolvedSpec,
+    queue: str,
+    likeness: "_Likeness | None",
+    known: Mapping["_Likeness", Sequence[_Run]],
+) -> Estimate:
     counted = work(spec)
-    for similar in _most_similar_first(spec):
-        if runs := _runs(session, queue, similar):
-            explanation = _explanation(similar.basis, len(runs), spec, queue)
-            return _from_runs(counted, similar.basis, runs, explanation)
+    if likeness is not None:
+        runs = known[likeness]
+        explanation = _explanation(likeness.basis, len(runs), spec, queue)
+        return _from_runs(counted, likeness.basis, runs, explanation)
     rates = GPU if "gpu" in queue else CPU
     seconds = rates.seconds(counted.training) + rates.seconds(counted.evaluation)
     return Estimate(
@@ -149,54 +195,116 @@ def _from_runs(counted: Work, basis: Basis, runs: Sequence[_Run], explanation: s
 
 
 @dataclass(frozen=True)
-class _Similar:
-    """Which runs count: the newest jobs of which `among` holds are looked at, `which` decides.
-
-    The first asks indexed columns only, so that a long history costs no more than a short one.
-    """
+class _Likeness:
+    """What counting runs have in common with a job; what `basis` does not ask for is left empty."""
 
     basis: Basis
-    among: ColumnElement[bool]
-    which: ColumnElement[bool]
+    queue: str
+    trains: bool
+    family: str = ""
+    kind: str = ""
+    task: str | None = ""
+    method: str | None = ""
+    configuration: str = ""
+    precision: str = ""
 
 
-def _most_similar_first(spec: ResolvedSpec) -> Iterator[_Similar]:
-    task = None if spec.task is None else str(spec.task["name"])
-    method = None if spec.method is None else str(spec.method["name"])
-    family = Job.family == str(spec.family["name"])
-    configured = Job.resolved_spec["family"] == spec.family
-    precision = Job.resolved_spec["training"]["precision"].astext == spec.training.precision
-    columns = (Job.kind == spec.kind) & (Job.task == task) & (Job.method == method)  # or IS NULL
-    yield _Similar("kind", columns, family & configured & precision)
-    trains = (Job.total_steps > 0) == (spec.training.steps > 0)
-    yield _Similar("family", true(), family & trains)
-    yield _Similar("any", true(), trains)
+def _most_similar_first(spec: ResolvedSpec, queue: str) -> tuple[_Likeness, ...]:
+    family, trains = str(spec.family["name"]), spec.training.steps > 0
+    kind = _Likeness(
+        basis="kind",
+        queue=queue,
+        trains=trains,
+        family=family,
+        kind=spec.kind,
+        task=None if spec.task is None else str(spec.task["name"]),
+        method=None if spec.method is None else str(spec.method["name"]),
+        configuration=json.dumps(spec.family, sort_keys=True),
+        precision=spec.training.precision,
+    )
+    return kind, _Likeness("family", queue, trains, family), _Likeness("any", queue, trains)
 
 
-def _runs(session: Session, queue: str, similar: _Similar) -> list[_Run]:
+def _latest_runs(session: Session, asked: Set[_Likeness]) -> dict[_Likeness, list[_Run]]:
     """The latest measured runs of such jobs, on the device of the very latest."""
+    found: dict[_Likeness, list[_Run]] = {}
+    shapes: dict[tuple[Basis, bool, bool], list[_Likeness]] = {}
+    for one in asked:  # a comparison with NULL would keep an index from being used
+        shapes.setdefault((one.basis, one.task is None, one.method is None), []).append(one)
+    for alike in shapes.values():
+        rows = session.execute(_latest(alike)).all()
+        for place, group in groupby(rows, key=lambda row: row.place):
+            runs = list(_readable([row[1:] for row in group]))
+            found[alike[place]] = [run for run in runs if run.device == runs[0].device]
+    return found
+
+
+def _latest(alike: Sequence[_Likeness]) -> Select[Any]:
+    """The latest runs for each of these, with its place; all are of one basis.
+
+    For each, at most `LATEST_JOBS` are looked at closely, found by indexed columns alone. Measured
+    with 72 jobs: 8 queries for 221, 0.15 to 0.27 s for 0.67 to 1.27 s; but 1.1 s for 1.0 s after
+    25,000 jobs of another method, since Postgres plans this without knowing which method it is.
+    """
+    asked = _table_of(alike)
+    among, which = _conditions(alike[0], asked.c)
     newest = (Job.created_at.desc(), Job.id.desc())
-    among = select(Job.id).where(similar.among).order_by(*newest).limit(LATEST_JOBS).subquery()
-    rows = session.execute(
-        select(
-            Job.resolved_spec,
-            Attempt.usage,
-            Attempt.environment,
-            Attempt.started_at,
-            Attempt.ended_at,
-        )
-        .join(among, among.c.id == Job.id)
+    jobs = select(Job.id).where(*among).order_by(*newest).limit(LATEST_JOBS)
+    found = jobs.correlate(asked).lateral("found")
+    measured = (Job.resolved_spec, Attempt.usage, Attempt.environment)
+    runs = (
+        select(*measured, Attempt.started_at, Attempt.ended_at, Job.created_at, Job.id)
+        .join(found, found.c.id == Job.id)
         .join(Attempt, (Attempt.job_id == Job.id) & (Attempt.attempt == Job.attempt))
-        .where(Job.state == "succeeded", Job.queue == queue, similar.which)
+        .where(Job.state == "succeeded", Job.queue == asked.c.queue, *which)
         .where(Attempt.usage.is_not(None), Attempt.ended_at.is_not(None))
         .order_by(*newest)
         .limit(LATEST_RUNS)
-    ).all()
-    runs = list(_readable(rows))
-    return [run for run in runs if run.device == runs[0].device]
+        .correlate(asked)
+        .lateral("runs")
+    )
+    in_order = (asked.c.place, runs.c.created_at.desc(), runs.c.id.desc())
+    told = (runs.c[name] for name in _MEASURED)
+    return select(asked.c.place, *told).join_from(asked, runs, true()).order_by(*in_order)
 
 
-def _readable(rows: Sequence[Row[Any, Any, Any, Any, Any]]) -> Iterator[_Run]:
+def _table_of(alike: Sequence[_Likeness]) -> TableValuedAlias:
+    """A row for each, with its place, in one parameter: the statement is always the same."""
+    rows = [{"place": place} | asdict(one) for place, one in enumerate(alike)]
+    texts = (column(one.name, Text) for one in fields(_Likeness) if one.name != "trains")
+    return (
+        func.jsonb_to_recordset(literal(rows, JSONB))
+        .table_valued(column("place", Integer), column("trains", Boolean), *texts)
+        .render_derived("asked", with_types=True)
+    )
+
+
+_MEASURED = ("resolved_spec", "usage", "environment", "started_at", "ended_at")
+_Conditions = tuple[ColumnElement[bool], ...]
+
+
+def _conditions(
+    one: _Likeness, asked: ReadOnlyColumnCollection[str, Any]
+) -> tuple[_Conditions, _Conditions]:
+    """Which jobs are looked at, on indexed columns, and which of these count."""
+    trains = (Job.total_steps > 0) == asked.trains
+    if one.basis == "any":
+        return (), (trains,)
+    if one.basis == "family":
+        return (), (trains, Job.family == asked.family)
+    among = (
+        Job.kind == asked.kind,
+        Job.task.is_(None) if one.task is None else Job.task == asked.task,
+        Job.method.is_(None) if one.method is None else Job.method == asked.method,
+    )
+    return among, (
+        Job.family == asked.family,
+        Job.resolved_spec["family"] == cast(asked.configuration, JSONB),
+        Job.resolved_spec["training"]["precision"].astext == asked.precision,
+    )
+
+
+def _readable(rows: Sequence[Sequence[Any]]) -> Iterator[_Run]:
     """The runs whose specs today's plug-ins still understand."""
     for row in rows:
         try:

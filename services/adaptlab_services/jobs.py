@@ -11,11 +11,19 @@ from sqlalchemy.orm import Session
 from adaptlab.budget import BudgetVector
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.resolve import BaseModelFacts, resolve, spec_digest
-from adaptlab.resolve_theory import resolve_theory
+from adaptlab.resolve_theory import measured_base, resolve_theory
 from adaptlab.spec import AdaptSpec, AnySpec, BaseSpec, ImportSpec, ResolvedSpec, TheorySpec
 from adaptlab.values import Value
 from adaptlab_db.tables import TERMINAL_STATES, Job
-from adaptlab_services import base_models, estimates, idempotency, paging, workers
+from adaptlab_services import (
+    adaptations,
+    base_models,
+    datasets,
+    estimates,
+    idempotency,
+    paging,
+    workers,
+)
 from adaptlab_services.errors import Conflict, NotFound
 from adaptlab_services.estimates import Estimate
 from adaptlab_services.job_filters import in_study, job_condition
@@ -90,12 +98,13 @@ def create(
 def preview(session: Session, spec: Spec, *, roots: ModelRoots = NO_ROOTS) -> Preview:
     """Run every check of a creation and say what would become of the spec."""
     if isinstance(spec, AdaptSpec):
-        resolved = resolve(spec, facts_without_creating(session, spec.base_model, roots))
+        base = facts_without_creating(session, spec.base_model, roots)
+        resolved = resolve(spec, base, datasets.known(session))
     elif isinstance(spec, TheorySpec):
         resolved = _resolved_theory(session, spec)
     else:
         base_models.check_free(session, spec.name)
-        resolved = _resolved_base(spec, roots)
+        resolved = resolved_base(session, spec, roots)
     digest = spec_digest(resolved)
     estimate = estimates.estimate(session, resolved, spec.resources.queue)
     return Preview(
@@ -198,13 +207,13 @@ def _create(
     if isinstance(spec, TheorySpec):
         return _create_theory(session, principal, spec)
     if not isinstance(spec, AdaptSpec):
-        job_id = _insert(session, principal, spec, _resolved_base(spec, roots), "queued")
+        job_id = _insert(session, principal, spec, resolved_base(session, spec, roots), "queued")
         base_models.register(session, spec.name, job_id)
         return job_id, (spec.resources.queue,)
     base, queues = spec.base_model, ()
     if not isinstance(base, str):
         base, queues = base_of(session, principal, base, roots)
-    resolved = resolve(spec, base_models.facts(session, base))
+    resolved = resolve(spec, base_models.facts(session, base), datasets.known(session))
     state: JobState = "queued" if base_models.is_ready(session, base) else "waiting"
     job_id = _insert(session, principal, spec, resolved, state)
     return job_id, (*queues, *((spec.resources.queue,) if state == "queued" else ()))
@@ -213,22 +222,26 @@ def _create(
 def _create_theory(
     session: Session, principal: Principal, spec: TheorySpec
 ) -> tuple[UUID, tuple[str, ...]]:
-    resolved, base = _resolved_theory(session, spec), spec.base_model
+    resolved = _resolved_theory(session, spec)
+    base = resolved.base_model
     ready = base is None or base_models.is_ready(session, base)
+    ready = ready and adaptations.are_ready(session, spec.adaptations)
     job_id = _insert(session, principal, spec, resolved, "queued" if ready else "waiting")
     return job_id, ((spec.resources.queue,) if ready else ())
 
 
 def _resolved_theory(session: Session, spec: TheorySpec) -> ResolvedSpec:
-    base = spec.base_model
-    return resolve_theory(spec, None if base is None else base_models.facts(session, base))
+    measured = adaptations.facts(session, spec.adaptations)
+    base = measured_base(spec, measured)
+    known = None if base is None else base_models.facts(session, base)
+    return resolve_theory(spec, known, measured)
 
 
 def base_of(
     session: Session, principal: Principal, spec: BaseSpec, roots: ModelRoots = NO_ROOTS
 ) -> tuple[str, tuple[str, ...]]:
     """The name of the inline base model, and the queue in which its job now waits, if new."""
-    resolved = _resolved_inline(spec, roots)
+    resolved = _resolved_inline(session, spec, roots)
     digest = spec_digest(resolved)
     if (known := base_models.equal_to(session, digest, spec.name)) is not None:
         return known, ()
@@ -250,7 +263,7 @@ def facts_without_creating(
     """What is known of a base model, by name or given inline, which is not made here."""
     if isinstance(base, str):
         return base_models.facts(session, base)
-    resolved = _resolved_inline(base, roots)
+    resolved = _resolved_inline(session, base, roots)
     digest = spec_digest(resolved)
     if (known := base_models.equal_to(session, digest, base.name)) is not None:
         return base_models.facts(session, known)
@@ -262,19 +275,23 @@ def _base_estimate(session: Session, spec: Spec, roots: ModelRoots) -> Estimate 
     """What an inline base model takes that nobody has made yet."""
     if not isinstance(spec, AdaptSpec) or isinstance(spec.base_model, str):
         return None
-    base, resolved = spec.base_model, _resolved_inline(spec.base_model, roots)
+    base, resolved = spec.base_model, _resolved_inline(session, spec.base_model, roots)
     if base_models.equal_to(session, spec_digest(resolved), base.name) is not None:
         return None
     return estimates.estimate(session, resolved, base.resources.queue)
 
 
-def _resolved_base(spec: BaseSpec, roots: ModelRoots) -> ResolvedSpec:
-    return resolved_import(spec, roots) if isinstance(spec, ImportSpec) else resolve(spec, None)
+def resolved_base(session: Session, spec: BaseSpec, roots: ModelRoots) -> ResolvedSpec:
+    """The job that makes a base model, as it will run; raises `InvalidSpec`."""
+    known = datasets.known(session)
+    if isinstance(spec, ImportSpec):
+        return resolved_import(spec, roots, known)
+    return resolve(spec, None, known)
 
 
-def _resolved_inline(spec: BaseSpec, roots: ModelRoots) -> ResolvedSpec:
+def _resolved_inline(session: Session, spec: BaseSpec, roots: ModelRoots) -> ResolvedSpec:
     try:
-        return _resolved_base(spec, roots)
+        return resolved_base(session, spec, roots)
     except InvalidSpec as error:
         inside = (
             Problem(f"/base_model{p.pointer}", p.code, p.detail, p.allowed, p.nearest)

@@ -22,7 +22,7 @@ from adaptlab.results import Event
 from adaptlab.spec import ResolvedSpec
 from adaptlab_db.artifacts import ArtifactStore, StoredArtifact, streamed
 from adaptlab_db.tables import Attempt, BaseModel, Checkpoint, Job
-from adaptlab_services import recording, training_states, workers
+from adaptlab_services import adaptations, recording, training_states, workers
 from adaptlab_services.claims import BaseWeights, Claim, held
 from adaptlab_services.errors import LeaseLost, LedgerUnreachable
 from adaptlab_services.transitions import (
@@ -329,14 +329,16 @@ def _claim_of(session: Session, taken: Moved, lease_seconds: float) -> Claim:
     job = session.execute(
         select(Job.resolved_spec, Job.max_seconds, Job.base_model).where(Job.id == taken.job_id)
     ).one()
+    resolved = ResolvedSpec.model_validate(job.resolved_spec)
     return Claim(
         job_id=taken.job_id,
         attempt=taken.attempt,
-        resolved_spec=ResolvedSpec.model_validate(job.resolved_spec),
+        resolved_spec=resolved,
         max_seconds=job.max_seconds,
         bases=() if job.base_model is None else _bases(session, job.base_model),
         lease_seconds=lease_seconds,
         resume=training_states.take_over(session, taken.job_id, taken.attempt),
+        adapters=tuple(adaptations.weights(session, resolved)),
     )
 
 

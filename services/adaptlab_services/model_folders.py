@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
+from adaptlab.dataset import NO_DATASETS, Datasets
 from adaptlab.errors import BadModelFolder, InvalidSpec, Problem
 from adaptlab.model_folder import check_folder, fingerprint
 from adaptlab.resolve import resolve_import
@@ -58,14 +59,17 @@ class ModelRoots:
 NO_ROOTS = ModelRoots({})
 
 
-def resolved_import(spec: ImportSpec, roots: ModelRoots) -> ResolvedSpec:
+def resolved_import(
+    spec: ImportSpec, roots: ModelRoots, datasets: Datasets = NO_DATASETS
+) -> ResolvedSpec:
     """The import as it will run; raises `InvalidSpec` for a folder that cannot be imported."""
     try:
         checked = check_folder(roots.locate(spec.folder))
         files = fingerprint(checked)
     except BadModelFolder as error:
         raise InvalidSpec(Problem(POINTER, "bad_model_folder", str(error))) from error
-    return resolve_import(spec, checked.family, ModelFolder(folder=spec.folder, files=files))
+    found = ModelFolder(folder=spec.folder, files=files)
+    return resolve_import(spec, checked.family, found, datasets)
 
 
 def _check_steps(steps: list[str]) -> None:

@@ -8,13 +8,14 @@ from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Select, exists, func, select, tuple_, update
+from sqlalchemy import ColumnElement, Select, func, null, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy.orm import Session
 
 from adaptlab.errors import InvalidSpec
-from adaptlab.resolve import BaseModelFacts, resolve
-from adaptlab.spec import BaseSpec, ImportSpec
+from adaptlab.recipe import RecipeRef
+from adaptlab.resolve import BaseModelFacts
+from adaptlab.spec import BaseSpec
 from adaptlab.study import (
     StudyChanges,
     StudyExtension,
@@ -25,13 +26,22 @@ from adaptlab.study import (
     extended,
 )
 from adaptlab.study_expansion import expand
+from adaptlab.values import Value
 from adaptlab_db.tables import BaseModel, Job, Study, StudyJob, User
-from adaptlab_services import base_models, idempotency, jobs, paging, study_jobs
+from adaptlab_services import (
+    base_models,
+    datasets,
+    idempotency,
+    jobs,
+    paging,
+    study_checks,
+    study_jobs,
+)
 from adaptlab_services.errors import Conflict, NotFound
 from adaptlab_services.estimates import Estimate, estimate
-from adaptlab_services.model_folders import NO_ROOTS, ModelRoots, resolved_import
+from adaptlab_services.model_folders import NO_ROOTS, ModelRoots
 from adaptlab_services.paging import Cursor, Page
-from adaptlab_services.study_jobs import LIVE
+from adaptlab_services.study_cancelling import stop_jobs
 from adaptlab_services.study_previews import StudyPreview, study_preview
 from adaptlab_services.study_views import (
     StudySummary,
@@ -41,11 +51,8 @@ from adaptlab_services.study_views import (
     study_view,
 )
 from adaptlab_services.tokens import Principal
-from adaptlab_services.transitions import Change, move, queues_to_ring
 
 DEFAULT_MOST_JOBS = 500
-HELD = ("waiting", "queued", "paused")
-CANCELLED = Change("cancelled", "cancelled_by_user")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,19 +88,23 @@ def create(
     rules: Rules,
     *,
     idempotency_key: str | None = None,
+    recipe: RecipeRef | None = None,
+    asked: Value | None = None,
 ) -> Changed:
     """Store a study, its jobs that nobody has run, and those of base models that are not there.
 
+    `recipe` is the one that the spec was made from, if any, and `asked` is then the request to
+    which the key belongs.
     Raises `InvalidSpec` for a study that cannot be run as it is, `Conflict` for a taken name and
     `IdempotencyMismatch` for a key that was used with another request.
     """
-    digest = idempotency.request_digest(spec)
+    digest = idempotency.request_digest(asked or spec)
     if idempotency_key is not None:
         earlier = idempotency.answered(session, principal.user_id, idempotency_key, digest)
         if earlier is not None:
             return Changed(get(session, str(earlier)), replayed=True, queues=())
     study_jobs.one_at_a_time(session)
-    study_id = _insert(session, principal, spec)
+    study_id = _insert(session, principal, spec, recipe)
     queues = _run(session, principal, study_id, spec, rules)
     if idempotency_key is not None:
         idempotency.remember(session, principal.user_id, idempotency_key, digest, study_id=study_id)
@@ -190,14 +201,14 @@ def cancel(session: Session, principal: Principal, study: str) -> Changed:
     if row.cancelled_at is None:
         row.cancelled_at = func.clock_timestamp()
         session.flush()
-    queues = _stop(session, principal, _only_for(session, row.id, adaptations=True))
-    # What waited for a base model is cancelled by now, and the model has to be of use to others.
-    queues += _stop(session, principal, _only_for(session, row.id, adaptations=False))
+    queues = stop_jobs(session, principal, row.id)
     session.refresh(row)
     return Changed(get(session, str(row.id)), replayed=False, queues=queues)
 
 
-def _insert(session: Session, principal: Principal, spec: StudySpec) -> UUID:
+def _insert(
+    session: Session, principal: Principal, spec: StudySpec, recipe: RecipeRef | None
+) -> UUID:
     study_id = uuid.uuid4()
     written = session.execute(
         insert(Study)
@@ -207,6 +218,7 @@ def _insert(session: Session, principal: Principal, spec: StudySpec) -> UUID:
             name=spec.name,
             spec=spec.model_dump(mode="json", exclude_unset=True),
             skipped=[],
+            recipe=null() if recipe is None else recipe.model_dump(mode="json"),
         )
         .on_conflict_do_nothing(index_elements=[Study.name])
         .returning(Study.id)
@@ -222,7 +234,7 @@ def _run(
     """Make the jobs that the study lacks; returns the queues in which there is new work."""
     base_names(spec)
     bases = _made_bases(session, principal, spec, rules.roots)
-    plan = expand(spec, bases.facts, rules.most_jobs)
+    plan = expand(spec, bases.facts, rules.most_jobs, datasets.known(session))
     session.execute(
         update(Study)
         .where(Study.id == study_id)
@@ -234,8 +246,10 @@ def _run(
     states: dict[str, Literal["waiting", "queued"]] = {
         name: "queued" if is_ready else "waiting" for name, is_ready in ready.items()
     }
-    queues = study_jobs.write(session, principal, study_id, assignment, states)
-    return tuple(dict.fromkeys((*bases.queues, *queues)))
+    written = study_jobs.write(session, principal, study_id, assignment, states)
+    checks = study_checks.assigned(session, plan, assignment, written.jobs, study_id)
+    queues = study_checks.write(session, principal, study_id, checks, ready)
+    return tuple(dict.fromkeys((*bases.queues, *written.queues, *queues)))
 
 
 def _made_bases(
@@ -283,14 +297,16 @@ def _preview(
     session: Session, spec: StudySpec, rules: Rules, study_id: UUID | None
 ) -> StudyPreview:
     base_names(spec)
-    plan = expand(spec, _looked_up_bases(session, spec, rules.roots), rules.most_jobs)
+    bases = _looked_up_bases(session, spec, rules.roots)
+    plan = expand(spec, bases, rules.most_jobs, datasets.known(session))
     assignment = study_jobs.assigned(session, plan, study_id)
+    checks = study_checks.assigned(session, plan, assignment, {}, study_id)
     made = _unmade(session, spec, plan.base_models)
-    queues = {job.spec.resources.queue for job in assignment.new}
+    queues = {job.spec.resources.queue for job in (*assignment.new, *checks.new)}
     queues |= {base.resources.queue for base in made}
     warnings = jobs.queue_warnings(session, queues)
     estimated = {base.name: _estimate(session, base, rules.roots) for base in made}
-    return study_preview(session, spec.name, plan, assignment, estimated, warnings)
+    return study_preview(session, spec.name, plan, assignment, checks, estimated, warnings)
 
 
 def _unmade(session: Session, spec: StudySpec, names: Sequence[str]) -> tuple[BaseSpec, ...]:
@@ -303,52 +319,8 @@ def _unmade(session: Session, spec: StudySpec, names: Sequence[str]) -> tuple[Ba
 
 
 def _estimate(session: Session, base: BaseSpec, roots: ModelRoots) -> Estimate:
-    is_import = isinstance(base, ImportSpec)
-    resolved = resolved_import(base, roots) if is_import else resolve(base, None)
+    resolved = jobs.resolved_base(session, base, roots)
     return estimate(session, resolved, base.resources.queue)
-
-
-def _only_for(session: Session, study_id: UUID, *, adaptations: bool) -> tuple[UUID, ...]:
-    """The live jobs of a study that were made for studies, all of which are cancelled by now.
-
-    Of the jobs that make base models, those which no other job waits for.
-    """
-    mine, other = aliased(StudyJob), aliased(StudyJob)
-    made_for_a_study = exists().where(other.job_id == Job.id, other.reused.is_(False))
-    wanted = exists().where(
-        other.job_id == Job.id, other.study_id == Study.id, Study.cancelled_at.is_(None)
-    )
-    query = (
-        select(Job.id)
-        .where(
-            exists().where(mine.job_id == Job.id, mine.study_id == study_id),
-            Job.state.in_((*LIVE, "paused")),
-            made_for_a_study,
-            ~wanted,
-        )
-        .order_by(Job.id)
-        .with_for_update()
-    )
-    if adaptations:
-        return tuple(session.scalars(query.where(Job.kind == "adapt")))
-    waiting = aliased(Job)
-    awaited = exists().where(
-        BaseModel.job_id == Job.id,
-        waiting.base_model == BaseModel.name,
-        waiting.state.in_((*LIVE, "paused")),
-    )
-    return tuple(session.scalars(query.where(Job.kind != "adapt", ~awaited)))
-
-
-def _stop(session: Session, principal: Principal, job_ids: Sequence[UUID]) -> tuple[str, ...]:
-    """Cancel jobs at once, or ask the workers that run them to stop."""
-    change = replace(CANCELLED, data={"by": principal.name})
-    moved = move(session, [Job.id.in_(job_ids), Job.state.in_(HELD)], change)
-    ended = {job.job_id for job in moved}
-    for job_id in job_ids:
-        if job_id not in ended:
-            jobs.cancel(session, principal, job_id)
-    return queues_to_ring(moved)
 
 
 def _row(session: Session, study: str) -> Study:

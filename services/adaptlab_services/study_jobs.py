@@ -1,11 +1,11 @@
 """The jobs of a study: which its plan lacks, which are there already, and how they are linked."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 from uuid import UUID
 
-from sqlalchemy import and_, delete, exists, func, or_, select, text
+from sqlalchemy import ColumnElement, and_, delete, exists, func, or_, select, text
 from sqlalchemy.dialects.postgresql import distinct_on, insert
 from sqlalchemy.orm import Session
 
@@ -18,6 +18,7 @@ from adaptlab_services.job_rows import NewJob, insert_jobs
 from adaptlab_services.tokens import Principal
 
 LIVE = ("waiting", "queued", "running")
+IN_CELLS = ("method", "reference")
 # Any number will do that nothing else on the server takes an advisory lock on.
 ONE_AT_A_TIME = 7_240_017
 LONGEST_WAIT = "20s"
@@ -52,6 +53,14 @@ class Assignment:
         return tuple(job for digest, job in self.needed.items() if digest not in self.found)
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The jobs behind the digests of an assignment, and the queues that have new work."""
+
+    jobs: Mapping[str, UUID]
+    queues: tuple[str, ...]
+
+
 def one_at_a_time(session: Session) -> None:
     """Let nobody else give studies jobs, or take them, until this unit of work ends.
 
@@ -83,7 +92,8 @@ def assigned(session: Session, plan: StudyPlan, study_id: UUID | None = None) ->
             rest = job.with_seeds(wanted)
             needed[rest.digest] = rest
             links.append((cell, rest.digest))
-    return Assignment(needed, _found(session, needed), tuple(links))
+    queues = {job.spec.resources.queue for job in needed.values()}
+    return Assignment(needed, equal_jobs(session, needed, queues), tuple(links))
 
 
 def write(
@@ -92,8 +102,8 @@ def write(
     study_id: UUID,
     assignment: Assignment,
     states: Mapping[str, Literal["waiting", "queued"]],
-) -> tuple[str, ...]:
-    """Make the jobs that are new and link all of them; returns the queues that have new work.
+) -> Written:
+    """Make the jobs that are new and link all of them.
 
     `states` says for each base model whether a job of it has to wait. Links to jobs that were
     given up, or that the study does not ask for any more, go.
@@ -108,13 +118,14 @@ def write(
     session.execute(
         delete(StudyJob).where(
             StudyJob.study_id == study_id,
-            StudyJob.role != "base_model",
+            StudyJob.role.in_(IN_CELLS),
             StudyJob.job_id.not_in(kept),
         )
     )
     if rows:
         session.execute(insert(StudyJob).on_conflict_do_nothing(), rows)
-    return tuple(sorted({job.spec.resources.queue for job in new if job.state == "queued"}))
+    queues = sorted({job.spec.resources.queue for job in new if job.state == "queued"})
+    return Written({**assignment.found, **ids}, tuple(queues))
 
 
 def write_bases(
@@ -143,7 +154,39 @@ def write_bases(
             StudyJob.job_id.not_in(kept),
         )
     )
-    session.execute(insert(StudyJob).on_conflict_do_nothing(), rows)
+    if rows:
+        session.execute(insert(StudyJob).on_conflict_do_nothing(), rows)
+
+
+def equal_jobs(
+    session: Session, digests: Collection[str], queues: Collection[str]
+) -> Mapping[str, UUID]:
+    """Jobs of these digests that wait or run in one of `queues`, or succeeded with this code.
+
+    What another version of the code computed would void the comparison.
+    """
+    coming = and_(Job.state.in_(LIVE), Job.cancel_requested_at.is_(None), Job.queue.in_(queues))
+    same_code = exists().where(
+        Attempt.job_id == Job.id,
+        Attempt.attempt == Job.attempt,
+        Attempt.environment["code_version"].astext == code_version(),
+    )
+    done = and_(Job.state == "succeeded", same_code)
+    rows = session.execute(
+        select(Job.spec_digest, Job.id)
+        .where(Job.spec_digest.in_(digests), or_(done, coming))
+        .order_by((Job.state == "succeeded").desc(), Job.created_at, Job.id)
+    )
+    found: dict[str, UUID] = {}
+    for digest, job_id in rows:
+        found.setdefault(digest, job_id)
+    return found
+
+
+def goes_on() -> ColumnElement[bool]:
+    """A job of a study that it can go on with."""
+    ended_well = or_(Job.state == "succeeded", Job.cancel_requested_at.is_(None))
+    return and_(Job.state.not_in(GIVEN_UP), ended_well)
 
 
 def _present(session: Session, study_id: UUID | None) -> Mapping[str, tuple[Known, ...]]:
@@ -156,9 +199,8 @@ def _present(session: Session, study_id: UUID | None) -> Mapping[str, tuple[Know
         .join(StudyJob, StudyJob.job_id == Job.id)
         .where(
             StudyJob.study_id == study_id,
-            StudyJob.role != "base_model",
-            Job.state.not_in(GIVEN_UP),
-            or_(Job.state == "succeeded", Job.cancel_requested_at.is_(None)),
+            StudyJob.role.in_(IN_CELLS),
+            goes_on(),
         )
         .order_by(Job.created_at, Job.id)
     ).all()
@@ -168,30 +210,6 @@ def _present(session: Session, study_id: UUID | None) -> Mapping[str, tuple[Know
         known = Known(job_id, resolved.seeds, reused)
         present.setdefault(seedless_digest(resolved), []).append(known)
     return {digest: tuple(known) for digest, known in present.items()}
-
-
-def _found(session: Session, needed: Mapping[str, PlannedJob]) -> Mapping[str, UUID]:
-    """Jobs of these digests that wait or run where these would, or have succeeded with this code.
-
-    What another version of the code computed would void the comparison.
-    """
-    queues = {job.spec.resources.queue for job in needed.values()}
-    coming = and_(Job.state.in_(LIVE), Job.cancel_requested_at.is_(None), Job.queue.in_(queues))
-    same_code = exists().where(
-        Attempt.job_id == Job.id,
-        Attempt.attempt == Job.attempt,
-        Attempt.environment["code_version"].astext == code_version(),
-    )
-    done = and_(Job.state == "succeeded", same_code)
-    rows = session.execute(
-        select(Job.spec_digest, Job.id)
-        .where(Job.spec_digest.in_(needed), or_(done, coming))
-        .order_by((Job.state == "succeeded").desc(), Job.created_at, Job.id)
-    )
-    found: dict[str, UUID] = {}
-    for digest, job_id in rows:
-        found.setdefault(digest, job_id)
-    return found
 
 
 def _link(

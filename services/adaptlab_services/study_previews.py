@@ -1,6 +1,7 @@
 """What a study would be, before anything is stored: jobs, cells, passes and time."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 from uuid import UUID
 
@@ -10,7 +11,8 @@ from adaptlab.budget import BudgetVector
 from adaptlab.spec import ResolvedSpec
 from adaptlab.study_plan import PlacedMethod, PlannedJob, SkippedCell, StudyPlan
 from adaptlab.values import Value
-from adaptlab_services.estimates import Estimate, estimate
+from adaptlab_services.estimates import Estimate, estimate_each
+from adaptlab_services.study_checks import CheckAssignment, CheckJob
 from adaptlab_services.study_jobs import Assignment, Known
 
 
@@ -36,6 +38,21 @@ class PlannedCell(PlacedMethod):
     jobs: tuple[str, ...]
 
 
+class PlannedCheckView(Value):
+    """A job of a theory check of a planned study, and the digest of that job.
+
+    `method` is whose adaptations it measures, None if it measures none; `task` and `budget` are
+    theirs if they are of one cell.
+    """
+
+    label: str
+    base_model: str | None
+    task: str | None
+    method: str | None
+    budget: int | None
+    job: str
+
+
 class PlannedBase(Value):
     """A base model of a planned study; `is_new` if it has to be made first."""
 
@@ -56,6 +73,7 @@ class StudyPreview(Value):
     base_models: tuple[PlannedBase, ...]
     jobs: tuple[PlannedJobView, ...]
     cells: tuple[PlannedCell, ...]
+    checks: tuple[PlannedCheckView, ...]
     skipped: tuple[SkippedCell, ...]
     new_jobs: int
     reused_jobs: int
@@ -64,16 +82,30 @@ class StudyPreview(Value):
     warnings: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """A job as it would be, whatever its kind."""
+
+    digest: str
+    resolved: ResolvedSpec
+    queue: str
+    replicates: int
+    passes: int
+    reused: UUID | None
+
+
 def study_preview(
     session: Session,
     name: str,
     plan: StudyPlan,
     assignment: Assignment,
+    checks: CheckAssignment,
     made: Mapping[str, Estimate],
     warnings: tuple[str, ...],
 ) -> StudyPreview:
     """The preview of a plan; `made` are the base models that would be made for it."""
-    jobs, cells = _planned(session, plan, assignment)
+    planned, cells = _planned(plan, assignment)
+    jobs = _views(session, [*planned, *_checking(checks)])
     new = [job for job in jobs if job.reused is None]
     estimates = [*made.values(), *(job.estimate for job in new if job.estimate is not None)]
     return StudyPreview(
@@ -81,6 +113,7 @@ def study_preview(
         base_models=tuple(PlannedBase(name=n, is_new=n in made) for n in plan.base_models),
         jobs=jobs,
         cells=cells,
+        checks=tuple(_check_view(job) for job in checks.jobs),
         skipped=plan.skipped,
         new_jobs=len(new),
         reused_jobs=len(jobs) - len(new),
@@ -99,15 +132,14 @@ def _guesses(estimates: Sequence[Estimate]) -> tuple[str, ...]:
 
 
 def _planned(
-    session: Session, plan: StudyPlan, assignment: Assignment
-) -> tuple[tuple[PlannedJobView, ...], tuple[PlannedCell, ...]]:
+    plan: StudyPlan, assignment: Assignment
+) -> tuple[Collection[_Planned], tuple[PlannedCell, ...]]:
     whole = {job.digest: job for job in plan.jobs}
-    jobs: dict[str, PlannedJobView] = {}
+    jobs: dict[str, _Planned] = {}
     places: dict[tuple[str, str, str, int], list[str]] = {}
     for cell, which in assignment.links:
         job, reused = _job(whole[cell.digest], which, assignment)
-        if job.digest not in jobs:
-            jobs[job.digest] = _view(session, job, reused)
+        jobs.setdefault(job.digest, _adapting(job, reused))
         place = (cell.base_model, cell.task, cell.method, cell.budget)
         places.setdefault(place, []).append(job.digest)
     cells = tuple(
@@ -117,7 +149,7 @@ def _planned(
         )
         for cell in plan.cells
     )
-    return tuple(jobs.values()), cells
+    return jobs.values(), cells
 
 
 def _job(
@@ -130,13 +162,43 @@ def _job(
     return assignment.needed[which], assignment.found.get(which)
 
 
-def _view(session: Session, job: PlannedJob, reused: UUID | None) -> PlannedJobView:
-    return PlannedJobView(
-        spec_digest=job.digest,
-        resolved_spec=job.resolved,
-        budget=job.resolved.budget,
-        replicates=job.replicates,
-        passes=job.passes,
-        reused=reused,
-        estimate=None if reused else estimate(session, job.resolved, job.spec.resources.queue),
+def _adapting(job: PlannedJob, reused: UUID | None) -> _Planned:
+    queue = job.spec.resources.queue
+    return _Planned(job.digest, job.resolved, queue, job.replicates, job.passes, reused)
+
+
+def _checking(checks: CheckAssignment) -> Iterator[_Planned]:
+    """The jobs of the checks, each once; nothing is trained in them."""
+    for job in {job.digest: job for job in checks.jobs}.values():
+        reused = checks.reused(job.digest)
+        yield _Planned(job.digest, job.resolved, job.spec.resources.queue, 1, 0, reused)
+
+
+def _check_view(job: CheckJob) -> PlannedCheckView:
+    base, cell = job.check.base, job.cell
+    return PlannedCheckView(
+        label=job.check.label,
+        base_model=None if base is None else base.name,
+        task=None if cell is None else cell.task,
+        method=job.check.of,
+        budget=None if cell is None else cell.budget,
+        job=job.digest,
+    )
+
+
+def _views(session: Session, jobs: Sequence[_Planned]) -> tuple[PlannedJobView, ...]:
+    """The jobs, of which those that are not reused are estimated all at once."""
+    new = [(job.resolved, job.queue) for job in jobs if job.reused is None]
+    estimates = iter(estimate_each(session, new))
+    return tuple(
+        PlannedJobView(
+            spec_digest=job.digest,
+            resolved_spec=job.resolved,
+            budget=job.resolved.budget,
+            replicates=job.replicates,
+            passes=job.passes,
+            reused=job.reused,
+            estimate=next(estimates) if job.reused is None else None,
+        )
+        for job in jobs
     )

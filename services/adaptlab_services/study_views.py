@@ -7,10 +7,14 @@ from uuid import UUID
 from sqlalchemy import Row, func, select
 from sqlalchemy.orm import Session
 
+from adaptlab.recipe import RecipeRef
 from adaptlab.study_plan import PlacedMethod, SkippedCell
+from adaptlab.theory_report import Check, Finding
 from adaptlab.values import Value
 from adaptlab_db.tables import TERMINAL_STATES, Job, Study, StudyJob
 from adaptlab_services.moments import Moment
+from adaptlab_services.study_jobs import IN_CELLS
+from adaptlab_services.theory_reports import reports_of
 
 JsonObject = dict[str, object]
 StudyState = Literal["running", "succeeded", "incomplete", "cancelled"]
@@ -42,6 +46,7 @@ class StudySummary(Value):
     terminal: bool
     jobs: dict[str, int]
     owner: str
+    recipe: RecipeRef | None
     created_at: Moment
     extended_at: Moment | None
     cancelled_at: Moment | None
@@ -80,12 +85,30 @@ class StudyCell(PlacedMethod):
     jobs: tuple[StudyJobView, ...]
 
 
+class StudyCheckView(Value):
+    """A job of a theory check of a study: what it measures, and what it found.
+
+    `method` is whose adaptations it measures, None if it measures none; `task` and `budget` are
+    theirs if they are of one cell. `verdict` is `holds` if every claim does, and None until then.
+    """
+
+    label: str
+    base_model: str | None
+    task: str | None
+    method: str | None
+    budget: int | None
+    job: StudyJobView
+    verdict: Finding | None
+    reports: tuple[Check, ...]
+
+
 class StudyView(StudySummary):
-    """A study: its spec as it is now, its cells, and the methods that fit nowhere."""
+    """A study: its spec as it is now, its cells, its checks, and the methods that fit nowhere."""
 
     spec: JsonObject
     base_models: tuple[StudyBase, ...]
     cells: tuple[StudyCell, ...]
+    checks: tuple[StudyCheckView, ...]
     skipped: tuple[SkippedCell, ...]
 
 
@@ -98,9 +121,12 @@ def study_view(session: Session, study: Study, owner: str) -> StudyView:
         **dict(summary),
         spec=study.spec,
         base_models=tuple(
-            StudyBase(name=row.base_model, job=_job(row)) for row in rows if row.task is None
+            StudyBase(name=row.base_model, job=_job(row))
+            for row in rows
+            if row.role == "base_model"
         ),
-        cells=tuple(_cells(row for row in rows if row.task is not None)),
+        cells=tuple(_cells(row for row in rows if row.role in IN_CELLS)),
+        checks=_checks(session, [row for row in rows if row.role == "check"]),
         skipped=tuple(SkippedCell.model_validate(cell) for cell in study.skipped),
     )
 
@@ -120,6 +146,7 @@ def study_summary(study: Study, owner: str, counts: dict[str, int]) -> StudySumm
         terminal=state != "running",
         jobs=counts,
         owner=owner,
+        recipe=None if study.recipe is None else RecipeRef.model_validate(study.recipe),
         created_at=study.created_at,
         extended_at=study.extended_at,
         cancelled_at=study.cancelled_at,
@@ -152,6 +179,7 @@ def _rows(session: Session, study_id: UUID) -> Sequence[Row[*tuple[Any, ...]]]:
             StudyJob.method,
             StudyJob.budget,
             StudyJob.role,
+            StudyJob.theory_check,
             StudyJob.over_budget,
             StudyJob.reused,
             Job.id,
@@ -206,6 +234,29 @@ def _cells(rows: Iterable[Row[*tuple[Any, ...]]]) -> Iterator[StudyCell]:
             else "running",
             jobs=tuple(_job(row) for row in found),
         )
+
+
+def _checks(session: Session, rows: Sequence[Row[*tuple[Any, ...]]]) -> tuple[StudyCheckView, ...]:
+    reports = reports_of(session, {row.id for row in rows if row.state == "succeeded"})
+    return tuple(
+        StudyCheckView(
+            label=row.theory_check,
+            base_model=row.base_model,
+            task=row.task,
+            method=row.method,
+            budget=row.budget,
+            job=_job(row),
+            verdict=_verdict(reports.get(row.id, ())),
+            reports=reports.get(row.id, ()),
+        )
+        for row in rows
+    )
+
+
+def _verdict(reports: Sequence[Check]) -> Finding | None:
+    if not reports:
+        return None
+    return "holds" if all(report.verdict == "holds" for report in reports) else "fails"
 
 
 def _links(study_id: UUID) -> StudyLinks:

@@ -16,8 +16,8 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, func, insert, select, update
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from adaptlab_db.tables import TERMINAL_STATES, Attempt, BaseModel, Job, JobEvent, Json
-from adaptlab_services import training_states
+from adaptlab_db.tables import TERMINAL_STATES, Attempt, Job, JobEvent, Json
+from adaptlab_services import awaiting, training_states
 
 JobState = Literal["waiting", "queued", "running", "paused", "succeeded", "failed", "cancelled"]
 Outcome = Literal["succeeded", "failed", "cancelled", "released", "paused", "lost"]
@@ -31,12 +31,14 @@ Reason = Literal[
     "worker_lost",
     "system_error",
     "base_model_failed",
+    "adaptation_failed",
     "cancelled_by_user",
 ]
 Changes = Mapping[InstrumentedAttribute[Any], Any]  # values or SQL expressions of any column type
 
 LONGEST_ERROR = 20_000
-MAKE_BASE_MODELS = ("pretrain", "import")  # kinds of jobs that others may wait for
+MAKE_BASE_MODELS = ("pretrain", "import")
+AWAITED = (*MAKE_BASE_MODELS, "adapt")  # kinds of jobs that others may wait for
 _OUTCOME_OF: Mapping[JobState, Outcome] = {
     "succeeded": "succeeded",
     "failed": "failed",
@@ -80,6 +82,18 @@ class Change:
     def outcome_of_attempt(self) -> Outcome:
         """How an attempt ends that was running when the change was made."""
         return self.outcome or _OUTCOME_OF[self.to]
+
+
+NO_BASE_MODEL = Change(
+    "failed",
+    "base_model_failed",
+    "The job that makes the base model failed or was cancelled; see that job.",
+)
+NO_ADAPTATION = Change(
+    "failed",
+    "adaptation_failed",
+    "A job whose adaptation is measured failed or was cancelled; see resolved_spec.adaptations.",
+)
 
 
 def transition(
@@ -130,9 +144,9 @@ def move(
         _close_attempts(session, moved, change)
     if change.to in TERMINAL_STATES:
         training_states.forget(session, [job.job_id for job in moved])
-    bases = [job.job_id for job in moved if job.kind in MAKE_BASE_MODELS]
-    if bases and change.to in TERMINAL_STATES:
-        return (*moved, *settle_waiting(session, bases))
+    awaited = [job.job_id for job in moved if job.kind in AWAITED]
+    if awaited and change.to in TERMINAL_STATES:
+        return (*moved, *settle_waiting(session, awaited))
     return moved
 
 
@@ -155,23 +169,25 @@ def append_event(
     return sequence
 
 
-def settle_waiting(session: Session, base_jobs: Sequence[UUID] | None = None) -> tuple[Moved, ...]:
-    """Queue the jobs whose base model is ready, and fail those whose base model is not coming.
+def settle_waiting(session: Session, ended: Sequence[UUID] | None = None) -> tuple[Moved, ...]:
+    """Queue jobs whose base model and adaptations are there, fail those for which one is lost.
 
     Args:
         session: the caller's unit of work.
-        base_jobs: only jobs that wait for the base models of these; None for all.
+        ended: only jobs that wait for what these make; None for all.
 
     Returns:
         The jobs that moved.
     """
-    ready = move(session, _waits_for(("succeeded",), base_jobs), Change("queued"))
-    failure = Change(
-        "failed",
-        "base_model_failed",
-        "The job that makes the base model failed or was cancelled; see that job.",
-    )
-    return (*ready, *move(session, _waits_for(("failed", "cancelled"), base_jobs), failure))
+    waits = [Job.state == "waiting"]
+    if ended is not None:  # most jobs that end are waited for by nobody, which one look shows
+        waiting = session.scalars(select(Job.id).where(*waits, awaiting.waits_for(ended))).all()
+        if not waiting:
+            return ()
+        waits.append(Job.id.in_(waiting))
+    ready = move(session, [*waits, awaiting.has_all()], Change("queued"))
+    no_base = move(session, [*waits, awaiting.lacks_base_model()], NO_BASE_MODEL)
+    return (*ready, *no_base, *move(session, [*waits, awaiting.lacks_adaptation()], NO_ADAPTATION))
 
 
 def queues_to_ring(moved: Iterable[Moved]) -> tuple[str, ...]:
@@ -185,20 +201,6 @@ def storable(text: str | None) -> str | None:
         return None
     clean = text.replace("\x00", "\N{REPLACEMENT CHARACTER}")
     return clean.encode("utf-8", "replace").decode()[-LONGEST_ERROR:]
-
-
-def _waits_for(
-    base_states: Sequence[JobState], base_jobs: Sequence[UUID] | None
-) -> list[ColumnElement[bool]]:
-    base = Job.__table__.alias("base")
-    names = (
-        select(BaseModel.name)
-        .join(base, base.c.id == BaseModel.job_id)
-        .where(base.c.state.in_(base_states))
-    )
-    if base_jobs is not None:
-        names = names.where(base.c.id.in_(base_jobs))
-    return [Job.state == "waiting", Job.base_model.in_(names)]
 
 
 def _update_jobs(

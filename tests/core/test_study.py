@@ -30,7 +30,9 @@ TASK = {"name": "sort_descending", "length": 3, "alphabet": 4}
 
 
 def planned(*bases: BaseModelFacts, most_jobs: int = 500, **changes: Any) -> StudyPlan:
-    return expand(a_study_spec(**changes), bases or (base_facts(),), most_jobs)
+    bases = bases or (base_facts(),)
+    document = {"base_models": [base.name for base in bases]} | changes
+    return expand(a_study_spec(**document), bases, most_jobs)
 
 
 def problem(*bases: BaseModelFacts, most_jobs: int = 500, **changes: Any) -> tuple[str, str]:

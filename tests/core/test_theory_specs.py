@@ -1,16 +1,18 @@
 """Specs of theory checks: what they become, and what is refused with a pointer."""
 
+from collections.abc import Sequence
 from typing import Any
+from uuid import UUID
 
 import pytest
 from pydantic import TypeAdapter, ValidationError
-from tests.making import a_pretrain_spec, a_resolved_spec, base_facts
+from tests.making import a_pretrain_spec, a_resolved_spec, an_adapt_spec, base_facts
 
+from adaptlab.adaptation import Adaptation
 from adaptlab.errors import InvalidSpec
-from adaptlab.resolve import BaseModelFacts, spec_digest
-from adaptlab.resolve_theory import resolve_theory
+from adaptlab.resolve import BaseModelFacts, resolve, spec_digest
+from adaptlab.resolve_theory import adaptation_of, measured_base, resolve_theory
 from adaptlab.spec import AnySpec, JobSpec, ResolvedSpec, TheorySpec
-from adaptlab.theory_check import THEORY_CHECKS
 
 SPECS: TypeAdapter[AnySpec] = TypeAdapter(JobSpec)
 GPT2 = base_facts(a_pretrain_spec(family={"name": "gpt2", "layers": 1, "heads": 2, "width": 8}))
@@ -18,19 +20,33 @@ GPT2 = base_facts(a_pretrain_spec(family={"name": "gpt2", "layers": 1, "heads": 
 FILLS_IN = {"name": "minigpt", "layers": 1, "heads": 1, "width": 8, "attention": "bidirectional"}
 
 
-def resolved(base: BaseModelFacts | None = None, **changes: Any) -> ResolvedSpec:
+def resolved(
+    base: BaseModelFacts | None = None, adaptations: Sequence[Adaptation] = (), **changes: Any
+) -> ResolvedSpec:
+    if adaptations:
+        changes["adaptation"] = [one.job for one in adaptations]
     spec = SPECS.validate_python({"kind": "theory", **changes})
     assert isinstance(spec, TheorySpec)
-    return resolve_theory(spec, base)
+    return resolve_theory(spec, base, adaptations)
+
+
+def adapted(
+    base: BaseModelFacts = GPT2, job: int = 1, digest: str = "1" * 64, **changes: Any
+) -> Adaptation:
+    method = {"name": "prefix_tuning", "length": 2}
+    spec = an_adapt_spec(**{"base_model": base.name, "method": method, "budget": {}} | changes)
+    return adaptation_of(UUID(int=job), digest, resolve(spec, base))
 
 
 def names(spec: ResolvedSpec) -> list[object]:
     return [check["name"] for check in spec.checks]
 
 
-def problems(base: BaseModelFacts | None = None, **changes: Any) -> list[tuple[str, str]]:
+def problems(
+    base: BaseModelFacts | None = None, adaptations: Sequence[Adaptation] = (), **changes: Any
+) -> list[tuple[str, str]]:
     with pytest.raises(InvalidSpec) as caught:
-        resolved(base, **changes)
+        resolved(base, adaptations, **changes)
     return [(p.pointer, p.code) for p in caught.value.problems]
 
 
@@ -40,7 +56,7 @@ def test_all_is_every_check_that_can_be_done():
     assert (alone.base_model, alone.base_replicates, alone.base_digest) == (None, (), None)
     assert (alone.budget.trainable_parameters, alone.training.steps, alone.task) == (0, 0, None)
     of_gpt2 = resolved(GPT2.model_copy(update={"replicates": 3}), checks="all")
-    assert set(names(of_gpt2)) == set(THEORY_CHECKS.names()) - {"capacity"}, "context below 10"
+    assert set(names(of_gpt2)) == {"identities", "rotation", "theorems"}, "context below 10"
     assert (of_gpt2.base_model, of_gpt2.base_replicates) == (GPT2.name, (0,))
 
 
@@ -51,6 +67,92 @@ def test_knobs_are_kept_and_defaults_filled_in():
         {"name": "theorems", "effort": "small"},
     )
     assert chosen.seeds == (5,)
+
+
+def test_all_of_an_adaptation_are_those_that_can_measure_it():
+    of_prefix = resolved(GPT2, [adapted(seeds=1)])
+    measuring = {"relative_attention", "prefix_attention", "span"}
+    assert set(names(of_prefix)) == {"identities", "rotation", "theorems"} | measuring
+    several = resolved(GPT2, [adapted(seeds=1), adapted(job=2, seeds=1)])
+    assert set(names(several)) == set(names(of_prefix)) | {"clusters"}
+    lora = adapted(method={"name": "lora", "rank": 1}, seeds=1)
+    assert set(names(resolved(GPT2, [lora]))) & measuring == {"relative_attention"}
+
+
+def test_an_adaptation_brings_its_base_model_and_is_pinned_by_its_digest():
+    one = adapted(seeds=[3, 1, 2])
+    spec = resolved(GPT2, [one], checks=["span"])
+    assert (spec.base_model, spec.base_digest) == (GPT2.name, GPT2.digest)
+    assert spec.adaptations == (one,)
+    assert (one.seeds, one.base_replicates) == ((3, 1, 2), (0, 1, 0))
+    first = resolved(GPT2, [one], checks=["span"], replicates=2)
+    assert (first.adaptations[0].seeds, first.adaptations[0].base_replicates) == ((3, 1), (0, 1))
+    other_job = resolved(GPT2, [adapted(job=9, seeds=[3, 1, 2])], checks=["span"])
+    assert spec_digest(other_job) == spec_digest(spec), "an equal job makes an equal adaptation"
+    others = [first, resolved(GPT2, [adapted(digest="2" * 64, seeds=[3, 1, 2])], checks=["span"])]
+    assert len({spec_digest(found) for found in (spec, *others)}) == 3
+
+
+def test_a_network_that_made_a_prefix_is_not_looked_for():
+    network = {"name": "prefix_tuning", "length": 2, "reparameterisation": {"hidden": 3}}
+    assert adapted(method=network).method["reparameterisation"] is None
+
+
+def test_an_adaptation_and_a_base_model_must_agree():
+    one = adapted()
+    same = TheorySpec(adaptation=one.job, base_model=GPT2.name)
+    assert measured_base(same, [one]) == GPT2.name
+    assert problems(GPT2, [one], base_model="another") == [("/base_model", "another_base_model")]
+    elsewhere = one.model_copy(update={"base_model": "another", "job": UUID(int=2)})
+    assert problems(GPT2, [one, elsewhere]) == [("/adaptation", "several_base_models")]
+    anew = GPT2.model_copy(update={"digest": "3" * 64})
+    assert problems(anew, [one]) == [("/adaptation", "base_model_replaced")]
+
+
+@pytest.mark.parametrize(
+    ("check", "changes", "fault"),
+    [
+        ("span", {"method": {"name": "lora", "rank": 1}}, ("/adaptation", "not_a_prefix")),
+        ("span", {"method": {"name": "soft_prompt", "length": 2}}, ("/adaptation", "not_a_prefix")),
+        (
+            "span",
+            {"method": {"name": "prefix_tuning", "length": 4}},
+            ("/adaptation", "prefix_too_long"),
+        ),
+        (
+            "prefix_attention",
+            {"method": {"name": "prefix_tuning", "length": 1}},
+            ("/adaptation", "too_few_learned_positions"),
+        ),
+        ("second_layer", {}, ("/base_model", "layers_do_not_follow")),
+        ("clusters", {"seeds": [0, 1]}, ("/adaptation", "too_few_prefixes")),
+        (
+            "clusters",
+            {"method": {"name": "lora", "rank": 1}, "base_replicates": [0, 0]},
+            ("/adaptation", "not_learned_positions"),
+        ),
+        ({"name": "clusters", "layer": 1}, {}, ("/base_model", "no_such_layer")),
+        (
+            {"name": "clusters", "samples": 19},
+            {"base_replicates": [0, 0]},
+            ("/checks/0/samples", "too_few_samples"),
+        ),
+    ],
+)
+def test_what_cannot_be_measured_of_an_adaptation_is_refused(
+    check: object, changes: dict[str, Any], fault: tuple[str, str]
+):
+    assert problems(GPT2, [adapted(**changes)], checks=[check]) == [fault]
+
+
+def test_clusters_need_questions_of_one_length():
+    longer = {"name": "sort_descending", "length": 2, "alphabet": 4}
+    several = [adapted(), adapted(job=2, task=longer)]
+    assert problems(GPT2, several, checks=["clusters"]) == [("/adaptation", "unequal_questions")]
+
+
+def test_a_check_of_an_adaptation_needs_one():
+    assert problems(GPT2, checks=["span"]) == [("/adaptation", "adaptation_needed")]
 
 
 def test_what_cannot_be_done_is_refused_with_a_pointer():

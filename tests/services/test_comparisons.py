@@ -469,3 +469,25 @@ def test_more_jobs_are_not_more_statements(sessions: Sessions, ada: Principal) -
     with counted_statements(sessions) as many:
         compared(sessions)
     assert len(many) == len(few) <= 10
+
+
+def test_a_control_without_the_base_is_no_measure_and_has_seeds_of_its_own(
+    sessions: Sessions, ada: Principal
+) -> None:
+    create(sessions, ada, methods=["from_scratch", "full_finetuning", "lora"], seeds=6)
+    run_all(sessions, as_known)
+    found = compared(sessions)
+    table = only_table(found)
+    assert {one.method: one.role for one in table.methods} == {
+        "from_scratch": "reference",
+        "full_finetuning": "reference",
+        "lora": "method",
+    }
+    assert table.comparison is not None
+    assert table.comparison.cheapest is not None
+    assert table.comparison.cheapest.reference == "full_finetuning"
+    (shared,) = [one for one in found.warnings if one.kind == "shared_bases"]  # five for six seeds
+    assert "full_finetuning" in shared.methods
+    assert "from_scratch" not in shared.methods
+    # It trains and has learned half, of a task that full fine-tuning has learned.
+    assert "from_scratch" in {one.method for one in table.diagnoses}

@@ -5,7 +5,7 @@ from itertools import permutations
 from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import event, select
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import (
     a_base_model,
@@ -24,7 +24,7 @@ from adaptlab.results import Usage
 from adaptlab.spec import AdaptSpec, ResolvedSpec
 from adaptlab_db.tables import Attempt
 from adaptlab_services import jobs
-from adaptlab_services.estimates import CPU, Estimate, estimate
+from adaptlab_services.estimates import CPU, Estimate, estimate, estimate_each
 
 Sessions = sessionmaker[Session]
 OVERHEAD = 2.0
@@ -134,6 +134,33 @@ def test_without_a_run_of_the_kind_the_family_decides_and_then_anything(
         assert asked(session, lora()).basis == "family"
         assert asked(session, prefix).basis == "kind"
         assert asked(session, elsewhere).basis == "default"
+
+
+def test_many_jobs_are_estimated_as_each_alone_and_with_no_more_queries(
+    sessions: Sessions,
+) -> None:
+    prefix = lora(method={"name": "prefix_tuning", "length": 2})
+    specs = [
+        prefix,
+        lora(1000),
+        lora(3000),
+        lora(1000, method="ia3"),
+        lora(resources={"queue": "far"}),
+    ]
+    with sessions.begin() as session:
+        measured(session, lora(1000), 20.0)
+        measured(session, lora(1000, method="ia3"), 50.0)
+        alone = [asked(session, spec) for spec in specs]
+        statements: list[str] = []
+        event.listen(
+            session.get_bind(), "before_cursor_execute", lambda *of: statements.append(of[2])
+        )
+        together = estimate_each(
+            session, [(a_resolved_spec(one), one.resources.queue) for one in specs * 10]
+        )
+    assert [one.basis for one in together[:5]] == ["family", "kind", "kind", "kind", "default"]
+    assert together == (*alone,) * 10
+    assert len(statements) <= 3, "one for each way of being alike"
 
 
 def test_a_run_in_another_precision_is_of_another_kind(sessions: Sessions) -> None:

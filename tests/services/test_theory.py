@@ -1,17 +1,29 @@
 """Jobs of theory checks: who waits for what, and that reports are written once, under the fence."""
 
+from pathlib import Path
 from typing import Any
+from uuid import UUID, uuid4
 
 import pytest
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session, sessionmaker
-from tests.making import a_claim, a_ledger, a_pretrain_document, a_principal
+from tests.making import (
+    a_base_model,
+    a_checkpoint,
+    a_claim,
+    a_job,
+    a_ledger,
+    a_pretrain_document,
+    a_principal,
+    an_adapt_document,
+)
 
 from adaptlab.errors import InvalidSpec
-from adaptlab.results import TheoryChecked
+from adaptlab.results import CheckpointWritten, TheoryChecked
 from adaptlab.spec import AnySpec, JobSpec
 from adaptlab.theory_report import Check
 from adaptlab_services import events, jobs, results
+from adaptlab_services.claims import AdapterWeights
 from adaptlab_services.errors import LeaseLost
 from adaptlab_services.job_views import JobView
 
@@ -82,3 +94,64 @@ def test_a_report_after_the_lease_is_refused(sessions: Sessions) -> None:
         ledger.record(claim, told(GOOD), {})
     with sessions.begin() as session:
         assert results.theory(session, job.id).data == ()
+
+
+def measuring(*adaptations: UUID, **changes: Any) -> dict[str, Any]:
+    return {"kind": "theory", "checks": ["relative_attention"], "adaptation": adaptations} | changes
+
+
+def refused(sessions: Sessions, document: dict[str, Any]) -> list[tuple[str, str]]:
+    with pytest.raises(InvalidSpec) as caught:
+        create(sessions, document)
+    return [(problem.pointer, problem.code) for problem in caught.value.problems]
+
+
+def test_an_adaptation_is_waited_for_and_its_chosen_tensors_come_with_the_claim(
+    sessions: Sessions,
+) -> None:
+    with sessions.begin() as session:
+        a_base_model(session)
+    adapted = create(sessions, an_adapt_document(seeds=3, tuning={"trials": 2}))
+    ledger = a_ledger(sessions)
+    claim = a_claim(ledger)
+    waiting = create(sessions, measuring(adapted.id))
+    assert (waiting.state, waiting.base_model) == ("waiting", adapted.base_model)
+    (known,) = waiting.resolved_spec.adaptations
+    assert (known.job, known.digest, known.seeds) == (adapted.id, adapted.spec_digest, (0, 1, 2))
+    files = {Path(f"{seed}"): ledger.put_artifact(claim, [b"%d" % seed]).sha256 for seed in (0, 2)}
+    written = [
+        CheckpointWritten(
+            checkpoint=a_checkpoint(replicate=2 * int(p.name), seed=int(p.name)), path=p
+        )
+        for p in files
+    ]
+    ledger.record(claim, written, files)  # seed 1 diverged
+    assert ledger.finish(claim) == ("cpu",)
+    measures = a_claim(ledger)
+    assert measures.job_id == waiting.id
+    assert [base.replicate for base in measures.bases] == [0, 1]
+    sha256 = list(files.values())
+    assert measures.adapters == (AdapterWeights(0, 0, sha256[0]), AdapterWeights(0, 2, sha256[1]))
+    create(sessions, measuring(adapted.id, replicates=2))
+    assert a_claim(ledger).adapters == (AdapterWeights(0, 0, sha256[0]),), "of seeds 0 and 1"
+
+
+def test_one_that_is_there_is_not_waited_for(sessions: Sessions) -> None:
+    with sessions.begin() as session:
+        a_base_model(session)
+        done = a_job(session, state="succeeded")
+        running = a_job(session, state="running")
+    assert create(sessions, measuring(done, replicates=1)).state == "queued"
+    assert create(sessions, measuring(done, running)).state == "waiting"
+
+
+def test_what_is_no_adaptation_is_refused(sessions: Sessions) -> None:
+    with sessions.begin() as session:
+        base = a_base_model(session)
+        lost = [a_job(session, state=state) for state in ("failed", "cancelled")]
+        done = a_job(session, state="succeeded")
+    assert refused(sessions, measuring(uuid4())) == [("/adaptation", "unknown_job")]
+    assert refused(sessions, measuring(base)) == [("/adaptation", "not_an_adaptation")]
+    assert refused(sessions, measuring(*lost)) == [("/adaptation", "adaptation_failed")] * 2
+    another = refused(sessions, measuring(done, base_model="another"))
+    assert another == [("/base_model", "another_base_model")]

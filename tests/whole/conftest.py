@@ -24,6 +24,7 @@ def stack() -> Iterator[Stack]:
             "ADAPTLAB_LEASE_SECONDS": "4",
             "ADAPTLAB_HEARTBEAT_SECONDS": "1",
             "ADAPTLAB_REAP_SECONDS": "1",
+            "ADAPTLAB_REAPER_ARM_SECONDS": "2",
             "ADAPTLAB_SAVE_SECONDS": "0.5",
             "ADAPTLAB_MODEL_ROOTS": f"models={folder}/models",
             "ADAPTLAB_DATABASE_URL": None,

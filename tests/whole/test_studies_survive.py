@@ -19,6 +19,7 @@ OWN_SERVERS = {
     "ADAPTLAB_LEASE_SECONDS": "3",
     "ADAPTLAB_HEARTBEAT_SECONDS": "1",
     "ADAPTLAB_REAP_SECONDS": "1",
+    "ADAPTLAB_REAPER_ARM_SECONDS": "2",
     "ADAPTLAB_SAVE_SECONDS": "0.2",
 }
 TASK = {"name": "sort_ascending", "length": 4, "alphabet": 5}

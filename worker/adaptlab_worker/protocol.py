@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
+from adaptlab.adaptation import AdapterFile
 from adaptlab.results import Event
 from adaptlab.spec import ResolvedSpec
 from adaptlab.values import Value
@@ -22,7 +23,8 @@ FailureReason = Literal["user_error", "diverged", "out_of_memory", "system_error
 class RunRequest(Value):
     """Carry out one attempt.
 
-    `bases` are the base model's replicates, in order; `resume` is the saved state to go on from,
+    `bases` are the base model's replicates, in order, `adapters` what theory checks measure of
+    adaptations, and `datasets` the words that tasks ask; `resume` is the saved state to go on from,
     `save_seconds` the time between two saved states. `folder` is where an import finds its model.
     `memory_bytes` is what the run may hold; None leaves it to what is free.
     """
@@ -31,6 +33,8 @@ class RunRequest(Value):
     run: str
     resolved: ResolvedSpec
     bases: tuple[Path, ...]
+    adapters: tuple[AdapterFile, ...] = ()
+    datasets: tuple[Path, ...] = ()
     scratch: Path
     resume: Path | None = None
     folder: Path | None = None

@@ -19,8 +19,11 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias, cast
 
+from adaptlab.adaptation import AdapterFile
 from adaptlab.engine.allocator import keep_freed_memory, return_freed_memory
+from adaptlab.engine.compiled import compile_kernels
 from adaptlab.errors import (
+    BadDataset,
     BadModelFolder,
     InvalidSpec,
     TrainingDiverged,
@@ -44,6 +47,7 @@ from adaptlab_worker.warm_up import tiny_run
 
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 PROGRESS_SECONDS = 0.1
+COMPILE = "ADAPTLAB_COMPILE"
 
 
 class Runner(Protocol):
@@ -58,6 +62,8 @@ class Runner(Protocol):
         *,
         resume: Path | None = None,
         folder: Path | None = None,
+        adapters: tuple[AdapterFile, ...] = (),
+        datasets: tuple[Path, ...] = (),
         clock: Callable[[], float] | None = None,
         memory_bytes: int | None = None,
     ) -> None:
@@ -169,6 +175,8 @@ def main(arguments: list[str]) -> None:
     runner = load_runner(named[0] if named else ENGINE)
     keep_freed_memory()
     if not named:
+        if os.environ.get(COMPILE) != "off":
+            compile_kernels()
         warm_up(runner)
     pipe.send_bytes(frame_of(Ready()))
     while True:
@@ -213,6 +221,8 @@ def carry_out(runner: Runner, request: RunRequest, observer: PipeObserver) -> En
             observer,
             resume=request.resume,
             folder=request.folder,
+            adapters=request.adapters,
+            datasets=request.datasets,
             clock=time.perf_counter,
             memory_bytes=request.memory_bytes,
         )
@@ -229,6 +239,8 @@ def failure(error: Exception) -> Ended:
     told = str(error) or type(error).__name__
     if isinstance(error, InvalidSpec | BadModelFolder):
         return Ended(outcome="failed", reason="user_error", error=told)
+    if isinstance(error, BadDataset):
+        return Ended(outcome="failed", reason="system_error", error=told)
     if isinstance(error, TrainingDiverged):
         return Ended(outcome="failed", reason="diverged", error=told)
     if is_out_of_memory(error):

@@ -162,9 +162,6 @@ def trainer_environment(given: Mapping[str, str], options: TrainerOptions) -> di
     # ran, 24 to 100-650 ms; threads that sleep took 35 to 45 ms whatever else ran. A machine that
     # trains and does nothing else gains by OMP_WAIT_POLICY=ACTIVE in the worker's environment.
     kept.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    # Threads that spin while they wait take the cores from everything else on the machine: with two
-    # busy cores a step took seven times as long.
-    kept.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     if options.threads is not None:
         kept.setdefault("OMP_NUM_THREADS", str(options.threads))
     return kept

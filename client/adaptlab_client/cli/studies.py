@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from adaptlab_client.cli.exits import ExitCode, UsageFault
+from adaptlab_client.cli.groups import group
 from adaptlab_client.cli.jobs import COLUMNS as JOB_COLUMNS
 from adaptlab_client.cli.jobs import TimeoutOption, row_of
 from adaptlab_client.cli.session import OutputOption, open_client
@@ -13,8 +14,14 @@ from adaptlab_client.cli.specs import Settings, read_spec
 from adaptlab_client.cli.terminal import Output, print_table, print_value, print_values, say
 
 if TYPE_CHECKING:
-    from adaptlab_client.answers import SkippedCell, Study, StudyPreview
     from adaptlab_client.client import Client
+    from adaptlab_client.study_answers import (
+        PlannedCheck,
+        SkippedCell,
+        Study,
+        StudyCheck,
+        StudyPreview,
+    )
 
 StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="Id or name of a study.")]
 FileArgument = Annotated[
@@ -35,6 +42,8 @@ KeyOption = Annotated[
 ]
 COLUMNS = ("id", "name", "state", "jobs", "owner", "created")
 CELLS = ("base model", "task", "budget", "method", "trainable", "role", "state", "seeds", "why")
+CHECKS = ("check", "base model", "of", "task", "budget", "state", "claims", "verdict", "why")
+PLANNED_CHECKS = ("check", "base model", "of", "task", "budget", "job")
 PLANNED = ("base model", "task", "budget", "method", "trainable", "unused", "role", "jobs")
 
 
@@ -52,7 +61,7 @@ def create(
     spec = read_spec(file, settings or ())
     with open_client(context) as client:
         if validate_only:
-            _print_preview(client.studies.preview(spec), output)
+            print_preview(client.studies.preview(spec), output)
             return
         made = client.studies.create(spec, idempotency_key=idempotency_key)
         _print_or_wait(client, made, wait=wait, timeout=timeout, output=output)
@@ -136,7 +145,7 @@ def extend(
     extension = given | {name: value for name, value in options.items() if value}
     with open_client(context) as client:
         if validate_only:
-            _print_preview(client.studies.preview_extension(study, extension), output)
+            print_preview(client.studies.preview_extension(study, extension), output)
             return
         made = client.studies.extend(study, extension)
         _print_or_wait(client, made, wait=wait, timeout=timeout, output=output)
@@ -157,23 +166,19 @@ def clone(
 
 def application() -> typer.Typer:
     """The commands below `adaptlab studies`."""
-    app = typer.Typer(
-        no_args_is_help=True,
-        rich_markup_mode=None,
-        help="Many jobs for one question, with matched budgets and effort.",
+    return group(
+        "Many jobs for one question, with matched budgets and effort.",
+        {
+            "create": create,
+            "list": list_studies,
+            "show": show,
+            "jobs": list_jobs,
+            "wait": wait,
+            "cancel": cancel,
+            "extend": extend,
+            "clone": clone,
+        },
     )
-    for name, command in (
-        ("create", create),
-        ("list", list_studies),
-        ("show", show),
-        ("jobs", list_jobs),
-        ("wait", wait),
-        ("cancel", cancel),
-        ("extend", extend),
-        ("clone", clone),
-    ):
-        app.command(name)(command)
-    return app
 
 
 def _print_or_wait(
@@ -182,11 +187,18 @@ def _print_or_wait(
     if not wait:
         _print(made, output)
         return
-    say(f"{made.name} {made.id}: {_counts(made)}")
+    say_made(made)
     _wait_for(client, made.id, timeout, output)
 
 
 def _wait_for(client: "Client", study: str, timeout: float | None, output: Output) -> None:
+    ended = followed(client, study, timeout)
+    _print(ended, output)
+    leave_unless_succeeded(ended)
+
+
+def followed(client: "Client", study: str, timeout: float | None) -> "Study":
+    """The study when all its jobs have ended; meanwhile stderr hears how far they are."""
     told: list[str] = []
 
     def tell(found: "Study") -> None:
@@ -194,11 +206,19 @@ def _wait_for(client: "Client", study: str, timeout: float | None, output: Outpu
             told.append(_counts(found))
             say(f"{found.name}: {told[-1]}")
 
-    ended = client.studies.wait(study, timeout=timeout, on_progress=tell)
-    _print(ended, output)
+    return client.studies.wait(study, timeout=timeout, on_progress=tell)
+
+
+def leave_unless_succeeded(ended: "Study") -> None:
+    """Exit as a study with jobs that failed or were cancelled does."""
     if not ended.succeeded:
         say(f"{ended.name} is {ended.state}; `adaptlab studies extend {ended.name}` runs again.")
         raise typer.Exit(ExitCode.JOB_FAILED)
+
+
+def say_made(made: "Study") -> None:
+    """Say on stderr what a study is called and what it has to do."""
+    say(f"{made.name} {made.id}: {_counts(made)}")
 
 
 def _print(study: "Study", output: Output) -> None:
@@ -206,6 +226,19 @@ def _print(study: "Study", output: Output) -> None:
         print_value(study, output)
         return
     print_table(COLUMNS, [_row(study)])
+    if study.cells or not study.checks:
+        _print_cells(study)
+    if study.checks:
+        print()
+        rows = [
+            [*_check(c), c.job.state, len(c.reports) or None, c.verdict, c.job.reason]
+            for c in study.checks
+        ]
+        print_table(CHECKS, rows)
+    _say_skipped(study.skipped)
+
+
+def _print_cells(study: "Study") -> None:
     print()
     rows = [
         [c.base_model, c.task, c.budget, c.method, c.trainable_parameters,
@@ -215,10 +248,10 @@ def _print(study: "Study", output: Output) -> None:
         for c in study.cells
     ]  # fmt: skip
     print_table(CELLS, rows)
-    _say_skipped(study.skipped)
 
 
-def _print_preview(preview: "StudyPreview", output: Output) -> None:
+def print_preview(preview: "StudyPreview", output: Output) -> None:
+    """Print what a study would be; how many jobs and minutes goes to stderr."""
     for warning in preview.warnings:
         say(f"warning: {warning}")
     if output is Output.ID:
@@ -233,7 +266,12 @@ def _print_preview(preview: "StudyPreview", output: Output) -> None:
          ", ".join("reused" if digest in there else "new" for digest in c.jobs)]
         for c in preview.cells
     ]  # fmt: skip
-    print_table(PLANNED, rows)
+    if rows or not preview.checks:
+        print_table(PLANNED, rows)
+    if preview.checks:
+        print()
+        checks = [[*_check(c), "reused" if c.job in there else "new"] for c in preview.checks]
+        print_table(PLANNED_CHECKS, checks)
     _say_skipped(preview.skipped)
     new = [base.name for base in preview.base_models if base.is_new]
     say(
@@ -241,6 +279,10 @@ def _print_preview(preview: "StudyPreview", output: Output) -> None:
         f"{len(new)} base models to make, {preview.passes} passes, "
         f"about {preview.seconds / 60:.1f} minutes one after the other"
     )
+
+
+def _check(check: "StudyCheck | PlannedCheck") -> list[object]:
+    return [check.label, check.base_model, check.method, check.task, check.budget]
 
 
 def _say_skipped(skipped: "tuple[SkippedCell, ...]") -> None:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from adaptlab_client.cli.exits import ExitCode
+from adaptlab_client.cli.groups import group
 from adaptlab_client.cli.jobs import TimeoutOption, print_job, wait_for
 from adaptlab_client.cli.session import OutputOption, open_client
 from adaptlab_client.cli.terminal import Output, print_table, print_value, print_values
@@ -23,6 +24,13 @@ def run(
     context: typer.Context,
     checks: ChecksArgument = None,
     base: Annotated[str | None, typer.Option(help="The base model that is measured.")] = None,
+    adaptation: Annotated[
+        list[str] | None,
+        typer.Option(help="The id of an adapt job that is measured; may be given several times."),
+    ] = None,
+    replicates: Annotated[
+        int | None, typer.Option(help="Of how many seeds of each adaptation; all without it.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Draws all that is random.")] = 0,
     queue: Annotated[str | None, typer.Option(help="The queue whose workers measure.")] = None,
     wait: Annotated[
@@ -34,6 +42,8 @@ def run(
     """Measure claims of the theory as a job."""
     spec: dict[str, object] = {"kind": "theory", "checks": checks or "all", "seed": seed}
     spec |= {} if base is None else {"base_model": base}
+    spec |= {} if not adaptation else {"adaptation": _one_or_several(adaptation)}
+    spec |= {} if replicates is None else {"replicates": replicates}
     spec |= {} if queue is None else {"resources": {"queue": queue}}
     with open_client(context) as client:
         job = client.jobs.submit(spec)
@@ -58,14 +68,17 @@ def show(
 
 def application() -> typer.Typer:
     """The commands below `adaptlab theory`."""
-    app = typer.Typer(
-        no_args_is_help=True,
-        rich_markup_mode=None,
-        help="Claims of the theory, measured: run, show.",
+    return group(
+        "Claims of the theory, measured: run, show.",
+        {
+            "run": run,
+            "show": show,
+        },
     )
-    app.command("run")(run)
-    app.command("show")(show)
-    return app
+
+
+def _one_or_several(given: list[str]) -> object:
+    return given[0] if len(given) == 1 else given
 
 
 def _print(client: "Client", job_id: str, output: Output) -> None:

@@ -124,6 +124,11 @@ class Formal(Family):
         layers = enumerate(self.stack)
         return tuple((i, layer) for i, layer in layers if isinstance(layer, AttentionLayer))
 
+    def attends_twice(self) -> bool:
+        """Whether nothing stands between the first two attention layers."""
+        places = [place for place, _ in self.attention_layers()]
+        return len(places) > 1 and places[1] == places[0] + 1
+
     def codes(self) -> int:
         """The number of position codes."""
         assert isinstance(self.context, int)

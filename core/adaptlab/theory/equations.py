@@ -1,13 +1,14 @@
 """Equations 6 and 7 of the paper, on any base model, and an update that breaks equation 6."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from torch import Tensor
 
 from adaptlab.engine.attachments import Attachments
 from adaptlab.theory.attention import largest_deviation
-from adaptlab.theory.check import Check
+from adaptlab.theory.check import Check, Detail
 from adaptlab.theory.observation import FrozenBase
 from adaptlab.theory.prefix_effect import PrefixEffect, prefix_effects
 
@@ -17,15 +18,26 @@ ROUNDING = 1e-12
 BROKEN = 1e-6
 """The least by which an update of queries must move attention: a million times the rounding."""
 
+NO_DETAILS: Mapping[str, Detail] = MappingProxyType({})
+
 
 @dataclass(frozen=True)
-class _Deviation:
+class Deviation:
     """How far one layer is from each equation, and the least and most that the prefix takes."""
 
     sixth: float
     seventh: float
     least_taken: float
     most_taken: float
+
+    def worst(self, other: "Deviation") -> "Deviation":
+        """How far the layer is in the worse of two observations."""
+        return Deviation(
+            sixth=max(self.sixth, other.sixth),
+            seventh=max(self.seventh, other.seventh),
+            least_taken=min(self.least_taken, other.least_taken),
+            most_taken=max(self.most_taken, other.most_taken),
+        )
 
 
 def equations_6_and_7(
@@ -43,9 +55,19 @@ def equations_6_and_7(
 
 def equations_of(effects: Sequence[PrefixEffect], tolerance: float = ROUNDING) -> tuple[Check, ...]:
     """Both equations for the effects of a prefix on all layers, first layer first."""
-    each = [_deviation(effect) for effect in effects]
-    deeper = _checks("deeper-layers", "in every deeper layer", each[1:], tolerance)
-    return (*_checks("first-layer", "in the first layer", each[:1], tolerance), *deeper)
+    return equations_from([deviation(effect) for effect in effects], tolerance)
+
+
+def equations_from(
+    layers: Sequence[Deviation],
+    tolerance: float = ROUNDING,
+    details: Mapping[str, Detail] = NO_DETAILS,
+) -> tuple[Check, ...]:
+    """Both equations from how far every layer is from them, with further details."""
+    return (
+        *_checks("first-layer", "in the first layer", layers[:1], tolerance, details),
+        *_checks("deeper-layers", "in every deeper layer", layers[1:], tolerance, details),
+    )
 
 
 def queries_break_equation_6(
@@ -56,7 +78,7 @@ def queries_break_equation_6(
     Measured is the largest deviation of the layer that moves least; `size` is the least that
     counts.
     """
-    moved = [_deviation(effect).sixth for effect in prefix_effects(base, tokens, updated)]
+    moved = [deviation(effect).sixth for effect in prefix_effects(base, tokens, updated)]
     return Check.at_least(
         "equation-6.queries-updated",
         "Equation 6 does not hold for LoRA on queries: it moves relative attention in every layer.",
@@ -66,14 +88,15 @@ def queries_break_equation_6(
     )
 
 
-def _deviation(effect: PrefixEffect) -> _Deviation:
+def deviation(effect: PrefixEffect) -> Deviation:
+    """How far a layer is from each equation, given what a prefix does to it."""
     before, after, taken = effect.before, effect.after, effect.taken
     content = after.pattern[..., after.learned :]
     scaled = largest_deviation(content, before.relative * (1 - taken))
     # Where the prefix takes everything, only the softmax over content can tell.
     relative = largest_deviation(after.relative, before.relative)
     missed = largest_deviation(effect.addition, effect.expected_addition)
-    return _Deviation(
+    return Deviation(
         sixth=max(float(scaled), float(relative)),
         seventh=float(missed / after.gathered.abs().max()),
         least_taken=float(taken.min()),
@@ -82,7 +105,11 @@ def _deviation(effect: PrefixEffect) -> _Deviation:
 
 
 def _checks(
-    name: str, where: str, each: Sequence[_Deviation], tolerance: float
+    name: str,
+    where: str,
+    each: Sequence[Deviation],
+    tolerance: float,
+    details: Mapping[str, Detail],
 ) -> tuple[Check, ...]:
     """The two checks over some layers; none over none."""
     if not each:
@@ -97,6 +124,7 @@ def _checks(
             layers=len(each),
             least_taken=least,
             most_taken=most,
+            **details,
         ),
         Check.at_most(
             f"equation-7.{name}",
@@ -106,5 +134,6 @@ def _checks(
             layers=len(each),
             least_taken=least,
             most_taken=most,
+            **details,
         ),
     )

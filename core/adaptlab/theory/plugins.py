@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from adaptlab.registry import Registry
-from adaptlab.theory.observation import FrozenBase
+from adaptlab.theory.subject import Subject
 from adaptlab.theory_report import Check
 
 # The declaration's own class is narrower than TheoryCheck; each file names the one it serves.
-Measure = Callable[[Any, FrozenBase | None, int], Iterable[Check]]
-"""From a check, the base model (None where it was declared to need none) and a seed to reports."""
+Measure = Callable[[Any, Subject], Iterable[Check]]
+"""From a check and what is measured to reports."""
 
 MEASURES: Registry[Measure] = Registry("theory measure", "adaptlab.theory.checks")

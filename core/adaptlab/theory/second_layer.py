@@ -10,7 +10,7 @@ from adaptlab.engine import grouped
 from adaptlab.engine.attachments import Attachments
 from adaptlab.errors import AdaptlabError
 from adaptlab.families.formal import AttentionLayer, Formal
-from adaptlab.theory.check import Check
+from adaptlab.theory.check import Check, Detail
 from adaptlab.theory.equations import ROUNDING
 from adaptlab.theory.observation import Attention, FrozenBase, observe
 from adaptlab.theory.prefix_effect import prefix_effects
@@ -30,6 +30,25 @@ class SecondLayerScores:
     terms: Mapping[str, Tensor]
     scores: Tensor
     seen: Tensor
+
+    @property
+    def missed(self) -> float:
+        """What the terms' sum misses of the scores, relative to the largest."""
+        total = torch.stack(list(self.terms.values())).sum(0)
+        return float((total - self.scores).abs().max() / self.scores.abs().max())
+
+    def sizes(self) -> dict[str, float]:
+        """The `size_…` of every term, a root mean square over all pairs that attention sees.
+
+        `steering_…` is the same after each row's mean over what it sees is taken away, which the
+        softmax does not notice.
+        """
+        sizes = {f"size_{name}": _size(term, self.seen) for name, term in self.terms.items()}
+        steering = {
+            f"steering_{name}": _size(_centred(term, self.seen), self.seen)
+            for name, term in self.terms.items()
+        }
+        return sizes | steering
 
 
 def second_layer_scores(
@@ -66,35 +85,27 @@ def four_terms(
 ) -> Check:
     """The four terms sum to the second layer's scores, with the size of each.
 
-    Measured is the largest difference relative to the largest score. A size is the root mean
-    square over all pairs that attention sees; `steering` is the same after each row's mean over
-    what it sees is taken away, which the softmax does not notice.
+    Measured is the largest difference relative to the largest score.
     """
     found = second_layer_scores(base, tokens, attached)
-    total = torch.stack(list(found.terms.values())).sum(0)
-    missed = (total - found.scores).abs().max() / found.scores.abs().max()
-    sizes = {f"size_{name}": _size(term, found.seen) for name, term in found.terms.items()}
-    steering = {
-        f"steering_{name}": _size(_centred(term, found.seen), found.seen)
-        for name, term in found.terms.items()
-    }
+    return four_terms_of(found.missed, tolerance, **found.sizes())
+
+
+def four_terms_of(missed: float, tolerance: float = ROUNDING, **details: Detail) -> Check:
+    """The check of the four terms, from what their sum misses."""
     return Check.at_most(
         "second-layer-four-terms",
         "Section 6.1: the second layer's scores are the sum of four terms, prefix or rescaled "
         "content on the side of the query and of the key.",
-        float(missed),
+        missed,
         tolerance,
-        **sizes,
-        **steering,
+        **details,
     )
 
 
 def follows_directly(base: FrozenBase) -> bool:
     """Whether the first two attention layers of a formal base have nothing between them."""
-    if not isinstance(base.family, Formal):
-        return False
-    places = [place for place, _ in base.family.attention_layers()]
-    return len(places) > 1 and places[1] == places[0] + 1
+    return isinstance(base.family, Formal) and base.family.attends_twice()
 
 
 def _second_of_two(base: FrozenBase) -> AttentionLayer:

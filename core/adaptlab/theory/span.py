@@ -9,7 +9,7 @@ from torch import Tensor
 
 from adaptlab.engine.attachments import Attachments
 from adaptlab.errors import AdaptlabError
-from adaptlab.theory.check import Check
+from adaptlab.theory.check import Check, Detail
 from adaptlab.theory.equations import ROUNDING
 from adaptlab.theory.observation import FrozenBase, observe
 from adaptlab.theory.prefix_effect import PrefixEffect, prefix_effects
@@ -36,8 +36,7 @@ class SpanUse(Value):
 
 def span_use(base: FrozenBase, tokens: Tensor, attached: Attachments) -> tuple[SpanUse, ...]:
     """How every replicate and head of every layer uses the span, for tokens [R, B, T]."""
-    effects = enumerate(prefix_effects(base, tokens, attached))
-    return tuple(use for layer, effect in effects for use in _uses(effect, layer))
+    return uses_of(prefix_effects(base, tokens, attached))
 
 
 def added_part_spans(
@@ -54,18 +53,35 @@ def added_part_spans(
 
 def span_of(effects: Sequence[PrefixEffect], tolerance: float = ROUNDING) -> Check:
     """The check of the span for the effects of a prefix on all layers, first layer first."""
-    beyond = [_beyond(effect) for effect in effects]
-    uses = [use for i, effect in enumerate(effects) for use in _uses(effect, i)]
-    ranks = [use.effective_rank for use in uses]
-    return Check.at_most(
-        "added-part-spans",
-        "Equation 7: what a prefix of n_S rows adds in a head spans at most n_S dimensions.",
-        max(beyond),
+    ranks = [use.effective_rank for use in uses_of(effects)]
+    return spans_at_most(
+        most_beyond(effects),
         tolerance,
         prefix_length=max(effect.after.learned for effect in effects),
         effective_ranks=tuple(ranks),
         mean_effective_rank=sum(ranks) / len(ranks),
     )
+
+
+def spans_at_most(beyond: float, tolerance: float = ROUNDING, **details: Detail) -> Check:
+    """The check of the span, from the largest singular value beyond the n_S-th."""
+    return Check.at_most(
+        "added-part-spans",
+        "Equation 7: what a prefix of n_S rows adds in a head spans at most n_S dimensions.",
+        beyond,
+        tolerance,
+        **details,
+    )
+
+
+def most_beyond(effects: Sequence[PrefixEffect]) -> float:
+    """The largest singular value beyond the n_S-th of any layer, relative to what is gathered."""
+    return max(_beyond(effect) for effect in effects)
+
+
+def uses_of(effects: Sequence[PrefixEffect]) -> tuple[SpanUse, ...]:
+    """How every replicate and head uses the span, for the effects of a prefix on all layers."""
+    return tuple(use for layer, effect in enumerate(effects) for use in _uses(effect, layer))
 
 
 def attention_over_prefix(

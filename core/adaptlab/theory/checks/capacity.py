@@ -4,22 +4,22 @@ from collections.abc import Iterable
 
 from adaptlab.theory.capacity import capacity
 from adaptlab.theory.generation import Base
-from adaptlab.theory.observation import FrozenBase
 from adaptlab.theory.plugins import MEASURES
+from adaptlab.theory.subject import Subject
 from adaptlab.theory_checks.capacity import CapacityCheck
 from adaptlab.theory_report import Check
 
 
 @MEASURES.register("capacity")
-def measure(check: CapacityCheck, base: FrozenBase | None, seed: int) -> Iterable[Check]:
+def measure(check: CapacityCheck, subject: Subject) -> Iterable[Check]:
     """The completions of the base model, in float64."""
-    assert base is not None
+    base = subject.measured_base
     found = capacity(
         Base(base.family, base.weights),
         check.length,
         check.soft_tokens,
         check.directed_tokens,
         check.steps,
-        seed,
+        subject.seed,
     )
     return (found.check,)

@@ -6,8 +6,8 @@ import torch
 
 from adaptlab.engine.counter import random_bits, stream
 from adaptlab.theory.identities import identities
-from adaptlab.theory.observation import FrozenBase
 from adaptlab.theory.plugins import MEASURES
+from adaptlab.theory.subject import Subject
 from adaptlab.theory_checks.identities import Identities
 from adaptlab.theory_report import Check
 
@@ -15,9 +15,9 @@ MOST_TOKENS = 64
 
 
 @MEASURES.register("identities")
-def measure(check: Identities, base: FrozenBase | None, seed: int) -> Iterable[Check]:
+def measure(check: Identities, subject: Subject) -> Iterable[Check]:
     """The identities on random tokens, which they hold for as for any others."""
-    assert base is not None
+    base, seed = subject.measured_base, subject.seed
     shape = base.family.shape()
     length = min(shape.context, MOST_TOKENS)
     cells = torch.arange(check.samples * length)

@@ -3,16 +3,17 @@
 from collections.abc import Iterable
 
 from adaptlab.theory.identities import ANGLES, FRAMES
-from adaptlab.theory.observation import FrozenBase
 from adaptlab.theory.plugins import MEASURES
 from adaptlab.theory.rotation import plane_rotation, rotation_on_a_sphere, sphere_points
+from adaptlab.theory.subject import Subject
 from adaptlab.theory_checks.rotation import Rotation
 from adaptlab.theory_report import Check
 
 
 @MEASURES.register("rotation")
-def measure(check: Rotation, base: FrozenBase | None, seed: int) -> Iterable[Check]:
+def measure(check: Rotation, subject: Subject) -> Iterable[Check]:
     """All that the theory says of one rotation, in as many planes as angles fit."""
+    seed = subject.seed
     angles = ANGLES[: check.dimensions // 2 - 1]
     rotation = plane_rotation(check.dimensions, angles, seed)
     return rotation_on_a_sphere(rotation, sphere_points(check.dimensions, FRAMES, seed), seed)

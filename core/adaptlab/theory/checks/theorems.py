@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable
 
-from adaptlab.theory.observation import FrozenBase
 from adaptlab.theory.plugins import MEASURES
+from adaptlab.theory.subject import Subject
 from adaptlab.theory.theorems import theorem_checks
 from adaptlab.theory_checks.theorems import Theorems
 from adaptlab.theory_report import Check
 
 
 @MEASURES.register("theorems")
-def measure(check: Theorems, base: FrozenBase | None, seed: int) -> Iterable[Check]:
+def measure(check: Theorems, subject: Subject) -> Iterable[Check]:
     """Every construction of the effort asked for."""
-    return theorem_checks(check.effort, seed)
+    return theorem_checks(check.effort, subject.seed)

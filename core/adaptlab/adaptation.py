@@ -1,0 +1,43 @@
+"""What is known of a job's adaptation by those who measure it afterwards."""
+
+from pathlib import Path
+from uuid import UUID
+
+from adaptlab.values import Value
+
+
+class Adaptation(Value):
+    """An adaptation that a job makes: of what, by what, and for which seeds.
+
+    `digest` is that of the job's spec and `method` what is kept of the method; `base_replicates`
+    says for each of `seeds` which replicate of the base it starts from.
+    """
+
+    job: UUID
+    digest: str
+    base_model: str
+    base_digest: str | None
+    method: dict[str, object]
+    task: dict[str, object]
+    seeds: tuple[int, ...]
+    base_replicates: tuple[int, ...]
+
+    def of_first(self, replicates: int) -> "Adaptation":
+        """The same of so many seeds at most."""
+        return self.model_copy(
+            update={
+                "seeds": self.seeds[:replicates],
+                "base_replicates": self.base_replicates[:replicates],
+            }
+        )
+
+
+class AdapterFile(Value):
+    """The trained tensors of one replicate of an adaptation, as a safetensors file.
+
+    `adaptation` is the place of the adaptation among those of the resolved spec.
+    """
+
+    adaptation: int
+    seed: int
+    path: Path

@@ -1,0 +1,226 @@
+"""The theory checks of a study: what each measures, and the jobs that it comes to."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from uuid import UUID
+
+from adaptlab.adaptation import Adaptation
+from adaptlab.dataset import Datasets
+from adaptlab.errors import InvalidSpec, Problem
+from adaptlab.resolve import BaseModelFacts, configured, spec_digest
+from adaptlab.resolve_theory import adaptation_of, resolve_theory
+from adaptlab.spec import TheorySpec
+from adaptlab.study import StudyCheck, StudySpec, base_names
+from adaptlab.study_methods import (
+    StudyEntry,
+    label_of,
+    place_of_base,
+    place_of_task,
+)
+from adaptlab.study_plan import Cell, PlannedCheck, PlannedJob
+from adaptlab.theory_check import THEORY_CHECKS, TheoryCheck
+
+SHARED = ("resources", "labels")
+"""What the job of a check takes from the study."""
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A check of the study: its label, what a job asks for, and where the study has it."""
+
+    pointer: str
+    label: str
+    given: StudyCheck
+    check: TheoryCheck
+    bases: tuple[int, ...]
+    task: int | None
+
+
+def check_jobs(spec: StudySpec, of_methods: Mapping[str, int]) -> int:
+    """How many jobs the checks come to at most; `of_methods` has those of every method."""
+    return sum(
+        of_methods.get(check.of, 1) if check.of else len(check.base_models or spec.base_models) or 1
+        for check in spec.checks
+    )
+
+
+def planned_checks(
+    spec: StudySpec,
+    bases: Sequence[BaseModelFacts],
+    entries: Sequence[StudyEntry],
+    cells: Sequence[Cell],
+    jobs: Mapping[str, PlannedJob],
+    datasets: Datasets,
+) -> tuple[PlannedCheck, ...]:
+    """The checks as they will run; `jobs` are those of the cells, by digest.
+
+    Raises `InvalidSpec` for a check that is there twice, that cannot be done, or that names a
+    method, a task or a base model which the study does not have.
+    """
+    found: dict[str, PlannedCheck] = {}
+    for entry in _entries(spec, [entry.label for entry in entries], datasets):
+        for check in _planned(spec, entry, bases, cells, jobs):
+            same = found.setdefault(spec_digest(check.resolved), check)
+            if same is not check:
+                detail = f"{check.label} measures the same as {same.label}; leave one of them out."
+                raise InvalidSpec(Problem(entry.pointer, "check_twice", detail))
+    return tuple(found.values())
+
+
+def theory_spec(
+    spec: StudySpec, check: StudyCheck, base: str | None, adaptations: Sequence[UUID] = ()
+) -> TheorySpec:
+    """What a job of a check is asked for."""
+    given = {name: getattr(spec, name) for name in SHARED if name in spec.model_fields_set}
+    given |= {"kind": "theory", "checks": (check.choice(),)}
+    if base is not None and not adaptations:
+        given["base_model"] = base
+    if adaptations:
+        given |= measuring(adaptations)
+        if "replicates" in check.model_fields_set:
+            given["replicates"] = check.replicates
+    return TheorySpec.model_validate(given)
+
+
+def measuring(adaptations: Sequence[UUID]) -> dict[str, object]:
+    """The member of a spec that names the adaptations, one alone or several."""
+    return {"adaptation": adaptations[0] if len(adaptations) == 1 else tuple(adaptations)}
+
+
+def _entries(spec: StudySpec, methods: Sequence[str], datasets: Datasets) -> Iterator[_Entry]:
+    """The checks with their knobs checked; raises for one that is there twice."""
+    labels: list[str] = []
+    for index, given in enumerate(spec.checks):
+        entry = _entry(spec, f"/checks/{index}", given, methods, datasets)
+        if entry.label in labels:
+            detail = f"Two checks are labelled {entry.label!r}; give one another label."
+            raise InvalidSpec(Problem(f"{entry.pointer}/label", "label_twice", detail))
+        labels.append(entry.label)
+        yield entry
+
+
+def _entry(
+    spec: StudySpec,
+    pointer: str,
+    given: StudyCheck,
+    methods: Sequence[str],
+    datasets: Datasets,
+) -> _Entry:
+    choice, names = given.choice(), base_names(spec)
+    check = configured(THEORY_CHECKS.get(choice.name, f"{pointer}/name"), choice, pointer)
+    bases = tuple(
+        place_of_base(names, name, f"{pointer}/base_models/{index}")
+        for index, name in enumerate(given.base_models or names)
+    )
+    task = None
+    if given.task is not None:
+        task = place_of_task(spec, given.task, f"{pointer}/task", datasets)
+    if faults := tuple(_faults(pointer, given, check, methods)):
+        raise InvalidSpec(*faults)
+    return _Entry(pointer, given.label or label_of(choice), given, check, bases, task)
+
+
+def _faults(
+    pointer: str, given: StudyCheck, check: TheoryCheck, methods: Sequence[str]
+) -> Iterator[Problem]:
+    """What a check is given that it cannot use, and what it lacks."""
+    name = check.name
+    if check.needs_adaptation:
+        if given.of is None:
+            detail = f"The check {name!r} measures what was trained; give a method's label in `of`."
+            yield Problem(f"{pointer}/of", "adaptation_needed", detail, allowed=tuple(methods))
+        elif given.of not in methods:
+            detail = f"No method of the study is labelled {given.of!r}."
+            near = tuple(get_close_matches(given.of, methods, n=3, cutoff=0.3))
+            yield Problem(f"{pointer}/of", "not_a_method_of_the_study", detail, (*methods,), near)
+        return
+    for member in ("of", "task", "together", "replicates"):
+        if member in given.model_fields_set:
+            detail = f"The check {name!r} measures no adaptation; leave `{member}` out."
+            yield Problem(f"{pointer}/{member}", "measures_no_adaptation", detail)
+    if given.base_models is not None and not check.needs_base:
+        detail = f"The check {name!r} builds what it measures; leave `base_models` out."
+        yield Problem(f"{pointer}/base_models", "measures_no_base", detail)
+
+
+def _planned(
+    spec: StudySpec,
+    entry: _Entry,
+    bases: Sequence[BaseModelFacts],
+    cells: Sequence[Cell],
+    jobs: Mapping[str, PlannedJob],
+) -> Iterator[PlannedCheck]:
+    if not entry.check.needs_base and not entry.check.needs_adaptation:
+        yield _check(spec, entry, None, (), jobs)
+        return
+    found = False
+    for place in entry.bases:
+        base = bases[place]
+        groups = _groups(spec, entry, base, cells) if entry.check.needs_adaptation else ((),)
+        for group in groups:
+            found = True
+            yield _check(spec, entry, base, group, jobs)
+    if not found:
+        what = "adaptation" if entry.check.needs_adaptation else "base model"
+        detail = f"The study has no {what} that this check could measure."
+        raise InvalidSpec(Problem(entry.pointer, "nothing_to_measure", detail))
+
+
+def _groups(
+    spec: StudySpec, entry: _Entry, base: BaseModelFacts, cells: Sequence[Cell]
+) -> tuple[tuple[Cell, ...], ...]:
+    """The cells that are measured by one job each; of those that are the same job, the first."""
+    here = [cell for cell in cells if (cell.base_model, cell.method) == (base.name, entry.given.of)]
+    if entry.task is not None:
+        task = label_of(spec.tasks[entry.task])
+        here = [cell for cell in here if cell.task == task]
+    first = {cell.digest: cell for cell in reversed(here)}
+    different = tuple(cell for cell in here if first[cell.digest] is cell)
+    if entry.given.together:
+        return (different,) if different else ()
+    return tuple((cell,) for cell in different)
+
+
+def _check(
+    spec: StudySpec,
+    entry: _Entry,
+    base: BaseModelFacts | None,
+    cells: tuple[Cell, ...],
+    jobs: Mapping[str, PlannedJob],
+) -> PlannedCheck:
+    made = [as_if_made(jobs[cell.digest]) for cell in cells]
+    name = None if base is None else base.name
+    asked = theory_spec(spec, entry.given, name, [one.job for one in made])
+    try:
+        resolved = resolve_theory(asked, base, made)
+    except InvalidSpec as error:
+        raise InvalidSpec(*(_at(problem, entry, made) for problem in error.problems)) from error
+    return PlannedCheck(
+        label=entry.label,
+        pointer=entry.pointer,
+        base=base,
+        of=entry.given.of,
+        cells=cells,
+        together=entry.given.together,
+        spec=asked,
+        resolved=resolved,
+    )
+
+
+def as_if_made(job: PlannedJob) -> Adaptation:
+    """The adaptation of a job that is not there yet; its id, which decides nothing, is made up."""
+    return adaptation_of(UUID(job.digest[:32]), job.digest, job.resolved)
+
+
+def _at(problem: Problem, entry: _Entry, made: Sequence[Adaptation]) -> Problem:
+    """A fault of the job, where the study has what is at fault and in its words."""
+    detail = problem.detail
+    for one in made:
+        detail = detail.replace(f"job {one.job}", f"{entry.given.of!r} on {one.base_model}")
+    member, *below = problem.pointer.removeprefix("/").split("/")
+    if member == "checks":
+        return replace(problem, detail=detail, pointer="/".join((entry.pointer, *below[1:])))
+    place = {"adaptation": "of", "base_model": "base_models"}.get(member)
+    pointer = entry.pointer if place is None else f"{entry.pointer}/{place}"
+    return replace(problem, detail=detail, pointer=pointer)

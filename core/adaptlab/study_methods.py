@@ -1,0 +1,147 @@
+"""The methods of a study, with their knobs checked, and the places on which each is to run."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import TypeVar
+
+from adaptlab.dataset import Datasets
+from adaptlab.errors import InvalidSpec, Problem
+from adaptlab.method import METHODS, Method
+from adaptlab.resolve import resolve_method, resolve_task
+from adaptlab.spec import Choice, TrainingSpec, TuningSpec
+from adaptlab.study import StudyMethod, StudySpec, base_names
+from adaptlab.study_plan import Role
+from adaptlab.task import Task
+from adaptlab.values import Value
+
+T = TypeVar("T", bound=Value)
+
+
+@dataclass(frozen=True)
+class StudyEntry:
+    """A method of the study: its label, what a job asks for, and the method without a size.
+
+    Attributes:
+        tasks: the places among the study's tasks on which it runs.
+        bases: the places among the study's base models on which it runs.
+        training: the study's with what this method has otherwise.
+        tuning: likewise.
+    """
+
+    pointer: str
+    label: str
+    choice: Choice
+    method: Method
+    tasks: frozenset[int]
+    bases: frozenset[int]
+    given: StudyMethod
+    training: TrainingSpec
+    tuning: TuningSpec
+
+    @property
+    def role(self) -> Role:
+        """Whether it is compared, or stands beside everything that is."""
+        is_fixed = not self.method.size_is_free()
+        return "reference" if self.method.is_reference and is_fixed else "method"
+
+    def same_as(self, other: "StudyEntry") -> bool:
+        """Whether a job of one would be a job of the other."""
+        mine = (self.method, self.training, self.tuning)
+        alike = mine == (other.method, other.training, other.tuning)
+        return alike and bool(self.tasks & other.tasks and self.bases & other.bases)
+
+
+def study_entries(spec: StudySpec, datasets: Datasets) -> tuple[StudyEntry, ...]:
+    """The methods of the study; raises `InvalidSpec` for one that is there twice.
+
+    Also for one that names a task or a base model which the study does not have.
+    """
+    if spec.methods == "all":
+        chosen = tuple(("/methods", StudyMethod(name=name)) for name in METHODS.names())
+    else:
+        chosen = tuple((f"/methods/{index}", entry) for index, entry in enumerate(spec.methods))
+    entries = [_entry(spec, pointer, method, datasets) for pointer, method in chosen]
+    faults: list[Problem] = []
+    for index, entry in enumerate(entries):
+        for earlier in entries[:index]:
+            if entry.same_as(earlier):
+                detail = f"{entry.label} is the same as {earlier.label}; leave one of them out."
+                faults.append(Problem(entry.pointer, "method_twice", detail))
+            elif entry.label == earlier.label:
+                detail = f"Two methods are labelled {entry.label!r}; give one another label."
+                faults.append(Problem(f"{entry.pointer}/label", "label_twice", detail))
+    if faults:
+        raise InvalidSpec(*faults)
+    return tuple(entries)
+
+
+def study_tasks(spec: StudySpec, datasets: Datasets) -> tuple[Task, ...]:
+    """The tasks of the study; raises `InvalidSpec` for one that is there twice."""
+    named = enumerate(spec.tasks)
+    tasks = [resolve_task(task, f"/tasks/{index}", datasets) for index, task in named]
+    for index, task in enumerate(tasks):
+        if task in tasks[:index]:
+            detail = f"{label_of(spec.tasks[index])} is among the tasks already; leave one out."
+            raise InvalidSpec(Problem(f"/tasks/{index}", "task_twice", detail))
+    return tuple(tasks)
+
+
+def label_of(choice: Choice) -> str:
+    """How a choice is called where it stands among others: its name and the knobs given."""
+    knobs = (choice.model_extra or {}).items()
+    given = ", ".join(f"{name}={json.dumps(value)}" for name, value in knobs).replace('"', "")
+    return f"{choice.name}({given})" if given else choice.name
+
+
+def place_of_task(spec: StudySpec, wanted: Choice, pointer: str, datasets: Datasets) -> int:
+    """Which task of the study `wanted` is; raises `InvalidSpec` for one that it does not have."""
+    task, tasks = resolve_task(wanted, pointer, datasets), study_tasks(spec, datasets)
+    if task in tasks:
+        return tasks.index(task)
+    labels = tuple(label_of(choice) for choice in spec.tasks)
+    detail = f"{label_of(wanted)} is none of the study's tasks; give one as it stands there."
+    raise _not_there(Problem(pointer, "not_a_task_of_the_study", detail), label_of(wanted), labels)
+
+
+def place_of_base(bases: Sequence[str], wanted: str, pointer: str) -> int:
+    """Which base model of the study `wanted` is; raises `InvalidSpec` for any other."""
+    if wanted in bases:
+        return bases.index(wanted)
+    detail = f"{wanted!r} is none of the study's base models; name one of them, or add it there."
+    raise _not_there(Problem(pointer, "not_a_base_of_the_study", detail), wanted, bases)
+
+
+def _entry(spec: StudySpec, pointer: str, given: StudyMethod, datasets: Datasets) -> StudyEntry:
+    choice, bases = given.choice(), base_names(spec)
+    on_tasks, on_bases = range(len(spec.tasks)), range(len(bases))
+    if given.tasks is not None:
+        places = enumerate(given.tasks)
+        on_tasks = [place_of_task(spec, t, f"{pointer}/tasks/{i}", datasets) for i, t in places]
+    if given.base_models is not None:
+        named = enumerate(given.base_models)
+        on_bases = [place_of_base(bases, b, f"{pointer}/base_models/{i}") for i, b in named]
+    return StudyEntry(
+        pointer=pointer,
+        label=given.label or label_of(choice),
+        choice=choice,
+        method=resolve_method(choice, pointer),
+        tasks=frozenset(on_tasks),
+        bases=frozenset(on_bases),
+        given=given,
+        training=_with(spec.training, given.training),
+        tuning=_with(spec.tuning, given.tuning),
+    )
+
+
+def _with(whole: T, given: T | None) -> T:
+    """The value with the members that are given replaced."""
+    if given is None:
+        return whole
+    return whole.model_copy(update={name: getattr(given, name) for name in given.model_fields_set})
+
+
+def _not_there(problem: Problem, wanted: str, known: Sequence[str]) -> InvalidSpec:
+    nearest = tuple(get_close_matches(wanted, known, n=3, cutoff=0.3))
+    return InvalidSpec(replace(problem, allowed=tuple(known), nearest=nearest))

@@ -1,0 +1,37 @@
+"""The four terms under a trained prefix as a job's check."""
+
+from collections.abc import Iterable
+from statistics import fmean
+
+from adaptlab.theory.plugins import MEASURES
+from adaptlab.theory.prefix_effect import prefix_effects
+from adaptlab.theory.second_layer import four_terms_of, second_layer_scores
+from adaptlab.theory.subject import Subject
+from adaptlab.theory_checks.second_layer import SecondLayer
+from adaptlab.theory_report import Check
+
+
+@MEASURES.register("second_layer")
+def measure(check: SecondLayer, subject: Subject) -> Iterable[Check]:
+    """One report an adaptation: the worst remainder, and the mean size of every term."""
+    for label, files in subject.by_adaptation():
+        missed: list[float] = []
+        sizes: list[dict[str, float]] = []
+        shares: list[float] = []
+        for file in files:
+            one = subject.load(file)
+            tokens = one.tokens(check.samples)
+            found = second_layer_scores(one.base, tokens, one.attached)
+            missed.append(found.missed)
+            sizes.append(found.sizes())
+            shares.append(float(prefix_effects(one.base, tokens, one.attached)[0].taken.mean()))
+        means = {name: fmean(one[name] for one in sizes) for name in sizes[0]}
+        report = four_terms_of(
+            max(missed),
+            samples=check.samples,
+            replicates=len(files),
+            seeds=tuple(file.seed for file in files),
+            prefix_share=fmean(shares),
+            **means,
+        )
+        yield report.model_copy(update={"name": f"{report.name}{label}"})

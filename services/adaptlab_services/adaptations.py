@@ -1,0 +1,75 @@
+"""Adaptations that theory checks measure: what is known of them, and where their tensors are."""
+
+from collections.abc import Iterator, Sequence
+from uuid import UUID
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from adaptlab.adaptation import Adaptation
+from adaptlab.errors import InvalidSpec, Problem
+from adaptlab.resolve_theory import adaptation_of
+from adaptlab.spec import ResolvedSpec
+from adaptlab_db.tables import Checkpoint, Job
+from adaptlab_services.claims import AdapterWeights
+
+LOST = ("failed", "cancelled")
+
+
+def facts(
+    session: Session, asked: Sequence[UUID], pointer: str = "/adaptation"
+) -> list[Adaptation]:
+    """What is known of the adaptations that jobs make, in the order asked.
+
+    Raises `InvalidSpec` for a job that there is not, that adapts nothing or whose adaptation is
+    not coming. The jobs stay locked until the unit of work ends, so that none can succeed between
+    this look at it and the moment at which a job that waits for it is written.
+    """
+    rows = session.execute(
+        select(Job).where(Job.id.in_(asked)).order_by(Job.id).with_for_update(read=True)
+    ).scalars()
+    found = {job.id: job for job in rows}
+    faults = [fault for one in asked for fault in _faults(one, found.get(one), pointer)]
+    if faults:
+        raise InvalidSpec(*faults)
+    jobs = [found[one] for one in asked]
+    return [
+        adaptation_of(job.id, job.spec_digest, ResolvedSpec.model_validate(job.resolved_spec))
+        for job in jobs
+    ]
+
+
+def are_ready(session: Session, asked: Sequence[UUID]) -> bool:
+    """Whether the trained tensors of all these adaptations are there."""
+    states = session.scalars(select(Job.state).where(Job.id.in_(asked)))
+    return all(state == "succeeded" for state in states)
+
+
+def weights(session: Session, resolved: ResolvedSpec) -> Iterator[AdapterWeights]:
+    """The tensors of the replicates that the checks of a job measure: of every seed the chosen one.
+
+    A seed that could not be trained has none.
+    """
+    for place, one in enumerate(resolved.adaptations):
+        rows = session.execute(
+            select(Checkpoint.seed, Checkpoint.artifact_sha256)
+            .join(Job, (Job.id == Checkpoint.job_id) & (Job.attempt == Checkpoint.attempt))
+            .where(Job.id == one.job, Checkpoint.kind == "adapter")
+            .where(Checkpoint.seed.in_(one.seeds))
+            .order_by(Checkpoint.replicate)
+        )
+        for seed, sha256 in rows:
+            yield AdapterWeights(adaptation=place, seed=seed, sha256=sha256)
+
+
+def _faults(asked: UUID, job: Job | None, pointer: str) -> Iterator[Problem]:
+    if job is None:
+        detail = f"There is no job {asked}; list the jobs of the kind adapt to see those there are."
+        yield Problem(pointer, "unknown_job", detail)
+    elif job.kind != "adapt":
+        detail = f"The job {asked} is of the kind {job.kind}; name one of the kind adapt."
+        yield Problem(pointer, "not_an_adaptation", detail)
+    elif job.state in LOST:
+        how = "has failed" if job.state == "failed" else "was cancelled"
+        detail = f"The job {asked} {how} and left nothing to measure; make it anew."
+        yield Problem(pointer, "adaptation_failed", detail)

@@ -1,0 +1,206 @@
+"""The theory checks of a study as jobs: which there are already, and what each waits for."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from sqlalchemy import delete, insert, select
+from sqlalchemy.orm import Session
+
+from adaptlab.adaptation import Adaptation
+from adaptlab.resolve import spec_digest
+from adaptlab.resolve_theory import adaptation_of, resolve_theory
+from adaptlab.spec import ResolvedSpec, TheorySpec
+from adaptlab.study_checks import as_if_made, measuring
+from adaptlab.study_plan import Cell, PlannedCheck, StudyPlan
+from adaptlab_db.tables import Job, StudyJob
+from adaptlab_services import study_jobs
+from adaptlab_services.job_rows import NewJob, insert_jobs
+from adaptlab_services.study_jobs import Assignment, Known
+from adaptlab_services.tokens import Principal
+
+Place = tuple[str, str, str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckJob:
+    """A job of a check: what it is asked for, and whether the adaptations that it needs are there.
+
+    `cell` is the one whose adaptation it measures, None if it measures none or several.
+    """
+
+    check: PlannedCheck
+    cell: Cell | None
+    spec: TheorySpec
+    resolved: ResolvedSpec
+    digest: str
+    is_ready: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CheckAssignment:
+    """The jobs of a study's checks; `known` are those that the study has, `found` other ones."""
+
+    jobs: tuple[CheckJob, ...]
+    known: Mapping[str, Known]
+    found: Mapping[str, UUID]
+
+    @property
+    def new(self) -> tuple[CheckJob, ...]:
+        """The jobs that have to be made, each once."""
+        there = {**self.known, **self.found}
+        return tuple({job.digest: job for job in self.jobs if job.digest not in there}.values())
+
+    def reused(self, digest: str) -> UUID | None:
+        """The job that is there already."""
+        known = self.known.get(digest)
+        return self.found.get(digest) if known is None else known.job_id
+
+
+@dataclass(frozen=True, slots=True)
+class _Adaptation:
+    """An adaptation of the study, made or yet to be made."""
+
+    facts: Adaptation
+    is_ready: bool
+
+
+def assigned(
+    session: Session,
+    plan: StudyPlan,
+    assignment: Assignment,
+    made: Mapping[str, UUID],
+    study_id: UUID | None = None,
+) -> CheckAssignment:
+    """The jobs of the plan's checks, with the study's own ones, others' and new ones.
+
+    `made` has the jobs behind the digests of `assignment` as far as there are any.
+    """
+    jobs = tuple(_jobs(session, plan, assignment, made)) if plan.checks else ()
+    known = _known(session, study_id)
+    needed = {job.digest for job in jobs} - set(known)
+    queues = {job.spec.resources.queue for job in jobs}
+    return CheckAssignment(jobs, known, study_jobs.equal_jobs(session, needed, queues))
+
+
+def write(
+    session: Session,
+    principal: Principal,
+    study_id: UUID,
+    assignment: CheckAssignment,
+    base_is_ready: Mapping[str, bool],
+) -> tuple[str, ...]:
+    """Make the jobs that are new and link all of them; returns the queues that have new work."""
+    new = [_new(job, base_is_ready) for job in assignment.new]
+    ids = dict(zip((job.digest for job in new), insert_jobs(session, principal, new), strict=True))
+    session.execute(delete(StudyJob).where(StudyJob.study_id == study_id, StudyJob.role == "check"))
+    rows = [_link(study_id, job, assignment, ids) for job in assignment.jobs]
+    if rows:
+        session.execute(insert(StudyJob), rows)
+    return tuple(sorted({job.spec.resources.queue for job in new if job.state == "queued"}))
+
+
+def _jobs(
+    session: Session, plan: StudyPlan, assignment: Assignment, made: Mapping[str, UUID]
+) -> Iterator[CheckJob]:
+    adaptations = _adaptations(session, plan, assignment, made)
+    for check in plan.checks:
+        if not check.cells:
+            yield _job(check, None, ())
+            continue
+        several = [one for cell in check.cells for one in adaptations[_place(cell)]]
+        if check.together:
+            yield _job(check, check.cells[0] if len(check.cells) == 1 else None, several)
+            continue
+        for one in several:
+            yield _job(check, check.cells[0], (one,))
+
+
+def _job(check: PlannedCheck, cell: Cell | None, measured: Sequence[_Adaptation]) -> CheckJob:
+    facts = [one.facts for one in measured]
+    spec, resolved = check.spec, check.resolved
+    if facts:
+        spec = spec.model_copy(update=measuring([one.job for one in facts]))
+        resolved = resolve_theory(spec, check.base, facts)
+    is_ready = all(one.is_ready for one in measured)
+    return CheckJob(check, cell, spec, resolved, spec_digest(resolved), is_ready)
+
+
+def _adaptations(
+    session: Session, plan: StudyPlan, assignment: Assignment, made: Mapping[str, UUID]
+) -> Mapping[Place, list[_Adaptation]]:
+    """The adaptations of every cell that a check measures."""
+    places = {_place(cell) for check in plan.checks for cell in check.cells}
+    links = [(_place(cell), which) for cell, which in assignment.links]
+    wanted = [(place, which) for place, which in links if place in places]
+    there = _stored(session, {i for _, which in wanted if (i := _id(which, assignment, made))})
+    found: dict[Place, list[_Adaptation]] = {place: [] for place in places}
+    for place, which in wanted:
+        job_id = _id(which, assignment, made)
+        if job_id is not None:
+            found[place].append(there[job_id])
+        elif isinstance(which, str):
+            found[place].append(_Adaptation(as_if_made(assignment.needed[which]), is_ready=False))
+    return found
+
+
+def _id(which: str | Known, assignment: Assignment, made: Mapping[str, UUID]) -> UUID | None:
+    if isinstance(which, Known):
+        return which.job_id
+    return made.get(which) or assignment.found.get(which)
+
+
+def _stored(session: Session, job_ids: set[UUID]) -> Mapping[UUID, _Adaptation]:
+    """The adaptations of jobs, locked so that none of them ends before what waits is written."""
+    rows = session.execute(
+        select(Job.id, Job.spec_digest, Job.resolved_spec, Job.state)
+        .where(Job.id.in_(job_ids))
+        .order_by(Job.id)
+        .with_for_update(read=True)
+    )
+    return {
+        job_id: _Adaptation(
+            adaptation_of(job_id, digest, ResolvedSpec.model_validate(stored)),
+            is_ready=state == "succeeded",
+        )
+        for job_id, digest, stored, state in rows
+    }
+
+
+def _known(session: Session, study_id: UUID | None) -> Mapping[str, Known]:
+    """The jobs of the study's checks that it can go on with, by digest."""
+    rows = session.execute(
+        select(Job.spec_digest, Job.id, StudyJob.reused)
+        .join(StudyJob, StudyJob.job_id == Job.id)
+        .where(StudyJob.study_id == study_id, StudyJob.role == "check", study_jobs.goes_on())
+    )
+    return {digest: Known(job_id, (), reused) for digest, job_id, reused in rows}
+
+
+def _new(job: CheckJob, base_is_ready: Mapping[str, bool]) -> NewJob:
+    base = job.check.base
+    is_ready = job.is_ready and (base is None or base_is_ready[base.name])
+    return NewJob(job.spec, job.resolved, job.digest, "queued" if is_ready else "waiting")
+
+
+def _link(
+    study_id: UUID, job: CheckJob, assignment: CheckAssignment, new: Mapping[str, UUID]
+) -> dict[str, object]:
+    known = assignment.known.get(job.digest)
+    base, cell = job.check.base, job.cell
+    return {
+        "study_id": study_id,
+        "job_id": new.get(job.digest) or assignment.reused(job.digest),
+        "base_model": None if base is None else base.name,
+        "task": None if cell is None else cell.task,
+        "method": job.check.of,
+        "budget": None if cell is None else cell.budget,
+        "role": "check",
+        "theory_check": job.check.label,
+        "over_budget": False,
+        "reused": job.digest in assignment.found if known is None else known.reused,
+    }
+
+
+def _place(cell: Cell) -> Place:
+    return cell.base_model, cell.task, cell.method, cell.budget

@@ -1,0 +1,27 @@
+"""What theory checks say, of many jobs at once."""
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from uuid import UUID
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from adaptlab.theory_report import Check
+from adaptlab_db.tables import Job, TheoryReport
+
+
+def reports_of(session: Session, job_ids: Collection[UUID]) -> Mapping[UUID, tuple[Check, ...]]:
+    """The reports of the latest attempt of each job, in the order in which they were measured."""
+    fields = tuple(Check.model_fields)
+    columns = [getattr(TheoryReport, name) for name in fields]
+    rows = session.execute(
+        select(TheoryReport.job_id, *columns)
+        .join(Job, (Job.id == TheoryReport.job_id) & (Job.attempt == TheoryReport.attempt))
+        .where(TheoryReport.job_id.in_(job_ids))
+        .order_by(TheoryReport.job_id, TheoryReport.place)
+    )
+    found: dict[UUID, list[Check]] = defaultdict(list)
+    for job_id, *values in rows:
+        found[job_id].append(Check.model_validate(dict(zip(fields, values, strict=True))))
+    return {job_id: tuple(reports) for job_id, reports in found.items()}

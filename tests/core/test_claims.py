@@ -1,0 +1,333 @@
+"""Verdicts of claims on tables that were made up: each of the four, and what keeps one away."""
+
+from typing import Any
+
+import pytest
+from scipy.stats import binomtest
+from tests.core.measuring import (
+    DOWN,
+    FAILS,
+    UP,
+    a_claim_of,
+    a_recipe,
+    a_row,
+    measured,
+    on_descending,
+    right,
+    trials,
+)
+
+from adaptlab.claim import (
+    AllOf,
+    CheckHolds,
+    Claim,
+    ClaimTest,
+    DeviationAtLeast,
+    DeviationAtMost,
+    EveryTrialAtMost,
+    RowSelector,
+    ScoreAbove,
+    ScoreAtLeast,
+    ScoreAtMost,
+    Wording,
+)
+from adaptlab.claims import ClaimFinding, Decision, claim_verdicts, decide
+from adaptlab.recipe_results import Measured, MeasuredCheck, MeasuredRow, TrialScore
+from adaptlab.theory_report import Check
+
+LEARNS = ScoreAtLeast(row="prefix", column="descending", value=0.5)
+AHEAD = ScoreAbove(row="full", column="descending", other="prefix", by=0.1)
+EVERY = EveryTrialAtMost(row="prefix", value=0.01, trials=8)
+PINNED = DeviationAtMost(row="prefix", value=1e-6)
+MOVES = DeviationAtLeast(row="full", value=0.1)
+HOLDS = Check.at_most("equation-6.random-1", "Equation 6.", 1e-16, 1e-12)
+BREAKS = Check.at_most("equation-6.random-3", "Equation 6.", 0.2, 1e-12)
+
+
+def found(test: ClaimTest, *rows: MeasuredRow) -> Decision:
+    return decide(test, a_recipe(test), measured(*rows))
+
+
+def of_checks(test: CheckHolds, *checks: MeasuredCheck) -> Decision:
+    return decide(test, a_recipe(test), Measured(checks=checks))
+
+
+@pytest.mark.parametrize(
+    ("counts", "finding"),
+    [((0, 0, 0), "reproduced"), ((40, 50, 60), "not_reproduced"), ((3, 4, 5), "undecided")],
+)
+def test_a_score_is_held_against_its_whole_interval(
+    counts: tuple[int, ...], finding: ClaimFinding
+) -> None:
+    """Of 400 items 4 are the 1 % that is claimed: on the edge nothing is decided."""
+    assert found(FAILS, on_descending(*counts)).finding == finding
+
+
+@pytest.mark.parametrize(
+    ("counts", "finding"),
+    [
+        ((398, 400, 399), "reproduced"),
+        ((0, 1, 2), "not_reproduced"),
+        ((10, 200, 390), "undecided"),
+    ],
+)
+def test_a_score_that_is_to_be_large_is_judged_from_the_other_side(
+    counts: tuple[int, ...], finding: ClaimFinding
+) -> None:
+    assert found(LEARNS, on_descending(*counts)).finding == finding
+
+
+def test_the_evidence_names_the_figures_and_the_seeds() -> None:
+    """400 wrong of 400 leave at most 1 - 0.025^(1/400) = 0.92 % (Clopper and Pearson)."""
+    said = found(FAILS, on_descending(0, 0, 0)).evidence
+    assert said == (
+        "Prefix has 0.0 % (95% interval 0.0 % to 0.92 %) right on descending "
+        "(3 seeds, 400 items each); claimed: at most 1.0 %."
+    )
+
+
+@pytest.mark.parametrize("counts", [(0,), (0, 0)])
+def test_one_or_two_seeds_decide_nothing(counts: tuple[int, ...]) -> None:
+    said = found(FAILS, on_descending(*counts))
+    assert said.finding == "undecided"
+    assert "cannot stand for others" in said.evidence
+    assert found(LEARNS, on_descending(*counts)).finding == "undecided"
+
+
+def test_seeds_without_a_score_keep_the_others_from_deciding() -> None:
+    """The two that are missing may be the two that learned it."""
+    row = on_descending(0, 0, 0, seeds=(0, 1, 2, 3, 4), missing=("job 7 failed (diverged)",))
+    said = found(FAILS, row)
+    assert said.finding == "undecided"
+    assert "2 of 5 seeds of prefix are not measured: job 7 failed (diverged)" in said.evidence
+
+
+def test_what_is_not_there_is_not_measured() -> None:
+    absent = found(FAILS)
+    assert (absent.finding, absent.evidence) == (
+        "not_measured",
+        "Prefix is not part of this study.",
+    )
+    waiting = found(FAILS, a_row(missing=("job 7 is queued",)))
+    assert waiting.finding == "not_measured"
+    assert waiting.evidence == "Prefix has no score on descending yet: job 7 is queued."
+
+
+def test_seeds_of_one_base_model_are_said_to_be() -> None:
+    shared = right(0, 0, 0).model_copy(update={"bases": (0, 0, 0)})
+    said = found(FAILS, a_row(scores=((DOWN, shared),)))
+    assert "from 1 trained base only" in said.evidence
+
+
+@pytest.mark.parametrize(
+    ("full", "prefix", "finding"),
+    [
+        ((380, 390, 385), (0, 4, 2), "reproduced"),
+        ((10, 12, 8), (0, 4, 2), "not_reproduced"),
+        ((10, 380, 200), (0, 4, 2), "undecided"),
+    ],
+)
+def test_a_difference_is_judged_by_the_interval_of_pairs(
+    full: tuple[int, ...], prefix: tuple[int, ...], finding: ClaimFinding
+) -> None:
+    said = found(AHEAD, on_descending(*full, method="full"), on_descending(*prefix))
+    assert said.finding == finding
+    assert "3 seeds" in said.evidence
+
+
+def test_rows_of_unlike_items_or_seeds_are_not_compared() -> None:
+    few = a_row("full", scores=((DOWN, right(9, 9, 9, items=10)),))
+    assert found(AHEAD, few, on_descending(0, 0, 0)).finding == "undecided"
+    later = right(390, 390, 390).model_copy(update={"seeds": (7, 8, 9)})
+    said = found(AHEAD, a_row("full", scores=((DOWN, later),)), on_descending(0, 0, 0))
+    assert said.finding == "undecided"
+    assert "no seed in common" in said.evidence
+
+
+def every(*rows: tuple[TrialScore, ...], **changes: Any) -> Decision:
+    ours = tuple(trial for row in rows for trial in row)
+    return found(EVERY, a_row(trials=ours, **changes))
+
+
+def test_every_trial_of_every_seed_is_looked_at() -> None:
+    said = every(trials([[0] * 8, [0, 1, *[0] * 6], [0] * 8]))
+    assert said.finding == "reproduced"
+    assert "the best of 24 trials of prefix over 3 seeds" in said.evidence.lower()
+    assert "(learning rate 0.001, seed 1)" in said.evidence
+
+
+def test_one_trial_of_one_seed_refutes_a_cannot() -> None:
+    """Also where its seed's others, and every other seed, have nothing right."""
+    said = every(trials([[0] * 8, [0] * 7 + [320], [0] * 8]))
+    assert said.finding == "not_reproduced"
+    assert "50.0 %" in said.evidence
+    assert every(trials([[0] * 7 + [320]])).finding == "not_reproduced"
+
+
+def test_the_best_of_many_trials_is_not_taken_for_a_trial() -> None:
+    """14 of 640 exceed 1 % by themselves; the best of 240 trials may well by chance."""
+    alone = binomtest(14, 640).proportion_ci(0.95, method="exact")
+    assert alone.low > 0.01 > binomtest(14, 640).proportion_ci(1 - 0.05 / 240, "exact").low
+    rest = [[0] * 8 for _ in range(29)]
+    assert every(trials([[0] * 7 + [14], *rest]), seeds=tuple(range(30))).finding == "undecided"
+    single = EveryTrialAtMost(row="prefix", value=0.01)
+    assert found(single, a_row(trials=trials([[14]]))).finding == "not_reproduced"
+
+
+def test_a_trial_that_is_not_shown_to_be_small_decides_nothing() -> None:
+    """2 of 640 leave 1.1 %; 2 of 1,280 leave 0.6 %."""
+    assert binomtest(2, 640).proportion_ci(0.95, method="exact").high > 0.01
+    assert every(trials([[0] * 8, [0] * 7 + [2], [0] * 8])).finding == "undecided"
+    enough = trials([[0] * 8, [0] * 7 + [2], [0] * 8], total=1280)
+    assert every(enough).finding == "reproduced"
+
+
+def test_fewer_trials_than_the_claim_is_about_cannot_show_it() -> None:
+    said = every(trials([[0] * 3, [0] * 8, [0] * 8]))
+    assert said.finding == "undecided"
+    assert "3 of the 8 trials" in said.evidence
+    assert every(trials([[0] * 8])).finding == "undecided"
+
+
+def test_trials_that_were_stopped_by_halving_show_nothing() -> None:
+    eliminated = trials([[0] * 8 for _ in range(3)], status="eliminated")
+    said = every(eliminated)
+    assert said.finding == "undecided"
+    assert "24 trials were eliminated" in said.evidence
+
+
+def test_a_trial_that_diverged_has_learned_nothing_and_is_told() -> None:
+    scored = trials([[0] * 7 for _ in range(3)])
+    diverged = trials([[None] for _ in range(3)], status="diverged")
+    said = every(scored, diverged)
+    assert said.finding == "reproduced"
+    assert "3 more diverged" in said.evidence
+    only = tuple(trial for trial in diverged if trial.seed == 2)
+    assert every(trials([[0] * 8, [0] * 8]), only * 8).finding == "undecided"
+
+
+def test_without_any_trial_nothing_is_measured() -> None:
+    assert every().finding == "not_measured"
+    assert every(trials([[None] * 8], status="diverged")).finding == "not_measured"
+
+
+@pytest.mark.parametrize(
+    ("deviations", "finding"),
+    [
+        ({0: 1e-8, 1: 2e-8, 2: 0.0}, "reproduced"),
+        ({0: 1e-8, 1: 0.3, 2: 0.0}, "not_reproduced"),
+        ({0: 0.3}, "not_reproduced"),
+        ({0: 1e-8}, "undecided"),
+        ({}, "not_measured"),
+    ],
+)
+def test_an_identity_is_refuted_by_one_seed(
+    deviations: dict[int, float], finding: ClaimFinding
+) -> None:
+    assert found(PINNED, a_row(deviations=deviations)).finding == finding
+
+
+@pytest.mark.parametrize(
+    ("deviations", "finding"),
+    [
+        ({0: 0.4, 1: 0.5, 2: 0.9}, "reproduced"),
+        ({0: 0.4, 1: 0.0, 2: 0.9}, "undecided"),
+        ({0: 1e-8, 1: 0.0, 2: 0.0}, "not_reproduced"),
+        ({}, "not_measured"),
+    ],
+)
+def test_what_is_said_to_move_must_move_in_every_seed(
+    deviations: dict[int, float], finding: ClaimFinding
+) -> None:
+    assert found(MOVES, a_row("full", deviations=deviations)).finding == finding
+
+
+def test_a_check_holds_if_all_of_its_reports_do() -> None:
+    holds = CheckHolds(check="identities")
+    good = MeasuredCheck(check="identities", label="equations", reports=(HOLDS,))
+    both = MeasuredCheck(check="identities", label="equations", reports=(HOLDS, BREAKS))
+    other = MeasuredCheck(check="capacity", label="capacity", reports=(BREAKS,))
+    assert of_checks(holds, good, other).finding == "reproduced"
+    said = of_checks(holds, both)
+    assert said.finding == "not_reproduced"
+    assert "equation-6.random-3 measured 0.2, at most 1e-12" in said.evidence
+    assert of_checks(holds, other).finding == "not_measured"
+    assert of_checks(CheckHolds(check="equations"), both).finding == "not_reproduced"
+    named = CheckHolds(check="identities", report="equation-6.random-1")
+    assert of_checks(named, both).finding == "reproduced"
+
+
+def test_a_check_of_trained_weights_needs_seeds_too() -> None:
+    holds = CheckHolds(check="span", of=RowSelector(method="prefix"))
+    one = MeasuredCheck(check="span", label="span", of=a_row(), seeds=1, reports=(HOLDS,))
+    three = MeasuredCheck(check="span", label="span", of=a_row(), seeds=3, reports=(HOLDS,))
+    elsewhere = MeasuredCheck(check="span", label="span", of=a_row("full"), reports=(BREAKS,))
+    assert of_checks(holds, one, elsewhere).finding == "undecided"
+    assert of_checks(holds, three, elsewhere).finding == "reproduced"
+
+
+def test_a_check_of_which_a_job_is_missing_is_not_decided() -> None:
+    part = MeasuredCheck(
+        check="span", label="span", reports=(HOLDS,), missing=("job 7 is running, at step 1 of 2",)
+    )
+    assert of_checks(CheckHolds(check="span"), part).finding == "undecided"
+
+
+@pytest.mark.parametrize(
+    ("prefix", "full", "finding"),
+    [
+        ((0, 0, 0), (390, 395, 400), "reproduced"),
+        ((0, 0, 0), (0, 0, 0), "not_reproduced"),
+        ((3, 4, 5), (390, 395, 400), "undecided"),
+        ((3, 4, 5), None, "not_measured"),
+        ((90, 90, 90), None, "not_reproduced"),
+    ],
+)
+def test_of_several_figures_all_are_needed_and_one_refutes(
+    prefix: tuple[int, ...], full: tuple[int, ...] | None, finding: ClaimFinding
+) -> None:
+    both = AllOf(tests=(FAILS, AHEAD))
+    rows = [on_descending(*prefix)]
+    rows += [] if full is None else [on_descending(*full, method="full")]
+    assert found(both, *rows).finding == finding
+
+
+def test_what_is_missing_is_told_once() -> None:
+    said = found(AllOf(tests=(FAILS, LEARNS)), a_row(missing=("job 7 is queued",)))
+    assert said.evidence == "Prefix has no score on descending yet: job 7 is queued."
+
+
+def test_the_two_versions_of_a_claim_are_decided_apart() -> None:
+    """A rate that learned the task refutes "cannot", though it was not the one that is chosen."""
+    claim = Claim(
+        id="fails",
+        arxiv_v1=Wording(text="It cannot.", test=EVERY),
+        iclr=Wording(text="It may not.", test=FAILS),
+    )
+    row = on_descending(0, 0, 0, trials=trials([[0] * 7 + [320], [0] * 8, [0] * 8]))
+    recipe = a_recipe(claims=(claim, a_claim_of(FAILS, "same-in-both")))
+    said = claim_verdicts(recipe, measured(row))
+    assert [(one.claim, one.wording, one.finding) for one in said] == [
+        ("fails", "arxiv_v1", "not_reproduced"),
+        ("fails", "iclr", "reproduced"),
+        ("same-in-both", "iclr", "reproduced"),
+    ]
+
+
+def test_a_column_is_found_by_the_knobs_that_it_names() -> None:
+    longer = {**DOWN, "length": 5}
+    row = a_row(scores=((UP, right(400, 400, 400)), (longer, right(9, 9, 9))))
+    assert found(FAILS, row).finding == "not_measured"
+    row = a_row(scores=((longer, right(400, 400, 400)), (DOWN, right(0, 0, 0))))
+    assert found(FAILS, row).finding == "reproduced"
+
+
+def test_a_row_that_fits_two_results_stands_for_neither() -> None:
+    twice = (on_descending(0, 0, 0, budgets=(32,)), on_descending(0, 0, 0, budgets=(64,)))
+    assert found(FAILS, *twice).finding == "not_measured"
+
+
+def test_more_is_claimed_of_a_score_than_its_mean() -> None:
+    """A mean of 1.0 % below a claimed 1.1 % is no reproduction with seeds that lie far apart."""
+    loose = ScoreAtMost(row="prefix", column="descending", value=0.011)
+    assert found(loose, on_descending(0, 0, 12)).finding == "undecided"

@@ -1,0 +1,228 @@
+"""What recipes ask for against the paper's settings; sizes are counted from its architecture."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+from itertools import chain
+
+import pytest
+from tests.core.test_recipes import planned, pretrained
+
+from adaptlab.claim import CheckHolds, EveryTrialAtMost, ScoreAbove
+from adaptlab.recipe import PRESETS, RECIPES, Preset, Recipe
+from adaptlab.recipe_study import recipe_named
+from adaptlab.resolve import resolve
+from adaptlab.spec import ResolvedSpec
+from adaptlab.study_plan import StudyPlan
+
+PAPER = "petrov2024"
+WIDTH, LAYERS = 256, 4
+BLOCK = 12 * WIDTH**2 + 9 * WIDTH
+"""Matrices of attention (4) and MLP (8), biases (3 + 1 + 4 + 1), without norms."""
+NORMS = 4 * WIDTH
+"""Both norms of a block, scale and shift."""
+RANK_1_OF_MLP = 2 * (WIDTH + 4 * WIDTH)
+RANK_1_OF_OUTPUT = WIDTH + WIDTH
+
+
+@pytest.fixture(params=RECIPES.names())
+def recipe(request: pytest.FixtureRequest) -> Recipe:
+    return recipe_named(request.param)
+
+
+@cache
+def plan_of(name: str, preset: Preset) -> StudyPlan:
+    """Made once for all tests, because hundreds of jobs take seconds to resolve."""
+    return planned(recipe_named(name).study(preset))
+
+
+def jobs_of(name: str, preset: Preset, method: str) -> list[ResolvedSpec]:
+    """What the jobs of one method of a recipe run, on whatever base model and task."""
+    plan = plan_of(f"{PAPER}/{name}", preset)
+    known = {job.digest: job.resolved for job in plan.jobs}
+    return [known[cell.digest] for cell in plan.cells if cell.method == method]
+
+
+def base_of(name: str, place: int = 0) -> ResolvedSpec:
+    spec = recipe_named(f"{PAPER}/{name}").study("faithful")
+    return resolve(pretrained(spec)[place], None)
+
+
+@pytest.mark.parametrize(
+    ("name", "preset", "method", "size"),
+    [
+        ("table-1", "faithful", "prefix-tuning", 96),
+        ("table-2", "faithful", "prefix-tuning", 256),
+        ("table-3", "faithful", "prefix-tuning", LAYERS * 10 * WIDTH),
+        ("table-3", "faithful", "prefix-tuning, trained longer", 10_240),
+        ("table-3", "fair", "LoRA on the MLP alone", LAYERS * RANK_1_OF_MLP),
+        ("lora-vs-prefix", "faithful", "prefix-tuning", LAYERS * 12 * WIDTH),
+        ("lora-vs-prefix", "faithful", "LoRA", LAYERS * (RANK_1_OF_MLP + RANK_1_OF_OUTPUT)),
+        ("lora-vs-prefix", "fair", "LoRA on the MLP alone", 10_240),
+        ("lora-vs-prefix", "fair", "prefix-tuning as large as LoRA on the MLP", 10_240),
+        ("translation", "faithful", "prefix-tuning", 67_584),
+        ("prefix-attention", "faithful", "prefix-tuning", 12 * 10 * 768),
+        ("prefix-plus-lora", "fair", "prefix-tuning", 2 * 10_240),
+        ("prefix-plus-lora", "fair", "LoRA on the MLP alone", 2 * 10_240),
+        ("prefix-plus-lora", "fair", "prefix and LoRA", 2 * 10_240),
+    ],
+)
+def test_trained_parameters_are_the_papers(
+    name: str, preset: Preset, method: str, size: int
+) -> None:
+    found = {job.budget.trainable_parameters for job in jobs_of(name, preset, method)}
+    assert found == {size}
+
+
+def test_sizes_of_the_paper_are_equal_where_it_says_so() -> None:
+    assert LAYERS * (RANK_1_OF_MLP + RANK_1_OF_OUTPUT) == 12_288 == LAYERS * 12 * WIDTH
+    assert LAYERS * RANK_1_OF_MLP == 10_240 == LAYERS * 10 * WIDTH
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_lora_and_prefix_are_equal_in_every_preset(preset: Preset) -> None:
+    pairs = [("LoRA", "prefix-tuning")]
+    if preset != "faithful":
+        pairs.append(("LoRA on the MLP alone", "prefix-tuning as large as LoRA on the MLP"))
+    for lora, prefix in pairs:
+        (one,), (other,) = (jobs_of("lora-vs-prefix", preset, m) for m in (lora, prefix))
+        assert one.budget.trainable_parameters == other.budget.trainable_parameters
+
+
+def test_loras_for_words_has_the_papers_count() -> None:
+    """66,780 at its 55 tokens, and 4 more for every further one."""
+    (job,) = jobs_of("translation", "faithful", "LoRA")
+    tokens = job.family["vocabulary"]
+    assert isinstance(tokens, int)
+    assert job.budget.trainable_parameters == 66_780 + 4 * (tokens - 55)
+
+
+@pytest.mark.parametrize(
+    ("name", "layers", "positions", "norms"),
+    [
+        ("table-2", 1, 20, WIDTH * 2),  # one norm in the block: that before attention is left out
+        ("table-3", LAYERS, 29, LAYERS * NORMS),
+        ("lora-vs-prefix", LAYERS, 31, LAYERS * NORMS),
+    ],
+)
+def test_base_models_are_the_papers(name: str, layers: int, positions: int, norms: int) -> None:
+    """3,169,536 for table 3 and so on, with a head, and with a token more for a count of ten."""
+    base = base_of(name)
+    tokens = 10 if name == "table-2" else 11
+    rest = WIDTH * (2 * tokens + positions) + 2 * WIDTH
+    assert base.budget.trainable_parameters == layers * BLOCK + norms + rest
+    assert base.family["dropout"] == 0.1
+    assert base.family["heads"] == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "method", "steps", "rate"),
+    [
+        ("table-2", "prefix-tuning", 30_000, 5e-5),
+        ("table-3", "prefix-tuning", 20_000, 5e-5),
+        ("table-3", "prefix-tuning, trained longer", 500_000, 5e-5),
+        ("lora-vs-prefix", "prefix-tuning", 100_000, 5e-5),
+        ("lora-vs-prefix", "LoRA", 10_000, 5e-3),
+        ("translation", "prefix-tuning", 100_000, 5e-5),
+        ("translation", "LoRA", 50_000, 1e-3),
+        ("one-layer-table-3", "prefix-tuning", 20_000, 5e-5),
+        ("one-layer-table-3", "prefix-tuning, trained longer", 500_000, 5e-5),
+    ],
+)
+def test_faithful_training_is_the_papers(name: str, method: str, steps: int, rate: float) -> None:
+    for job in jobs_of(name, "faithful", method):
+        training = job.training
+        (trial,) = training.trials
+        assert (training.steps, trial.learning_rate, trial.weight_decay) == (steps, rate, 0.01)
+        assert (training.schedule, training.warmup_fraction) == ("constant", 0)
+        assert (training.batch_size, training.gradient_clip) == (64, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "steps"), [("table-2", 20_000), ("table-3", 40_000), ("translation", 50_000)]
+)
+def test_faithful_pretraining_is_the_papers(name: str, steps: int) -> None:
+    training = base_of(name).training
+    (trial,) = training.trials
+    assert (training.steps, trial.learning_rate, trial.weight_decay) == (steps, 5e-4, 0.1)
+    assert (training.schedule, training.batch_size) == ("constant", 64)
+
+
+@pytest.mark.parametrize("name", ["table-1", "table-2", "table-3", "lora-vs-prefix", "translation"])
+def test_pads_hold_the_place_of_the_prefix(name: str) -> None:
+    for job in jobs_of(name, "faithful", "prefix-tuning"):
+        assert job.method is not None
+        assert job.family["pad_positions"] == job.method["length"]
+        assert job.method["initial_scale"] == 1.0
+
+
+def test_fair_effort_is_eight_rates_or_more_and_equal_steps(recipe: Recipe) -> None:
+    plan = plan_of(recipe.name, "fair")
+    steps: dict[tuple[str, str], set[int]] = defaultdict(set)
+    known = {job.digest: job.resolved.training for job in plan.jobs}
+    for cell in plan.cells:
+        training = known[cell.digest]
+        assert len(set(training.learning_rates)) == 8
+        assert len(training.trials) % 8 == 0
+        steps[cell.base_model, cell.task].add(training.steps)
+    assert all(len(found) == 1 for found in steps.values())
+
+
+@pytest.mark.parametrize("name", ["table-3", "lora-vs-prefix", "translation"])
+def test_fair_presets_have_the_controls_that_the_paper_lacks(name: str) -> None:
+    plan = plan_of(f"{PAPER}/{name}", "fair")
+    assert {
+        "full fine-tuning",
+        "from scratch",
+        "prefix-tuning from 0.02",
+        "prefix-tuning, 3 initial scales",
+    } <= {cell.method for cell in plan.cells}
+
+
+def test_what_a_claim_reads_is_measured_by_some_preset(recipe: Recipe) -> None:
+    for claim in recipe.claims:
+        for wording in claim.wordings().values():
+            tests = getattr(wording.test, "tests", (wording.test,))
+            assert any(all(is_there(recipe, p, one) for one in tests) for p in PRESETS), claim.id
+
+
+def is_there(recipe: Recipe, preset: Preset, test: object) -> bool:
+    spec = recipe.study(preset)
+    if isinstance(test, CheckHolds):
+        return test.check in {check.name for check in spec.checks}
+    methods = spec.methods if isinstance(spec.methods, tuple) else ()
+    labels = {None, *(method.label or method.name for method in methods)}
+    named = [getattr(test, "row")]  # noqa: B009 - every test but that of a check has one
+    named += [test.other] if isinstance(test, ScoreAbove) else []
+    if not {recipe.row(label).of.method for label in named} <= labels:
+        return False
+    return not isinstance(test, EveryTrialAtMost) or has_trials(recipe, preset, test)
+
+
+def has_trials(recipe: Recipe, preset: Preset, test: EveryTrialAtMost) -> bool:
+    """Whether the row has as many trials a seed as the test asks for."""
+    plan = plan_of(recipe.name, preset)
+    method = recipe.row(test.row).of.method
+    known = {job.digest: job.resolved.training.trials for job in plan.jobs}
+    found = [len(known[cell.digest]) for cell in plan.cells if cell.method == method]
+    return min(found) >= test.trials
+
+
+def test_a_name_stands_for_one_base_model() -> None:
+    """Recipes that share a base model share its training; only its seeds may differ."""
+    specs: dict[str, set[str]] = defaultdict(set)
+    for name in RECIPES.names():
+        for base in chain.from_iterable(bases(recipe_named(name))):
+            document = base.model_copy(update={"seeds": 1, "labels": {}, "resources": {}})
+            specs[base.name].add(document.model_dump_json(exclude={"resources"}))
+    assert [name for name, found in specs.items() if len(found) > 1] == []
+
+
+def bases(recipe: Recipe) -> Iterator[list]:
+    return (pretrained(recipe.study(preset)) for preset in PRESETS)
+
+
+def test_notes_say_how_long_it_takes(recipe: Recipe) -> None:
+    for note in recipe.notes.values():
+        assert "TIME" not in note
+        assert any(word in note for word in ("minute", "Seconds", "GPU", "Nothing", "same"))
