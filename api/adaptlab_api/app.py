@@ -25,16 +25,19 @@ from adaptlab_api.routes.budgets import budgets_router
 from adaptlab_api.routes.catalogue import catalogue_router
 from adaptlab_api.routes.checkpoints import checkpoints_router
 from adaptlab_api.routes.comparisons import comparisons_router
+from adaptlab_api.routes.datasets import datasets_router
 from adaptlab_api.routes.events import events_router
 from adaptlab_api.routes.jobs import jobs_router
+from adaptlab_api.routes.recipes import recipes_router
 from adaptlab_api.routes.results import results_router
 from adaptlab_api.routes.server import description_router, health_router, server_router
 from adaptlab_api.routes.studies import studies_router
 from adaptlab_api.state import Resources
-from adaptlab_db.session import close, session_factory
+from adaptlab_db.session import close
 from adaptlab_services import events
 from adaptlab_services.events import Pulse
 from adaptlab_services.settings import Settings
+from adaptlab_services.stores import open_sessions
 
 API_PREFIX = "/v1"
 THREADS = 20
@@ -88,10 +91,12 @@ def api_router() -> APIRouter:
         attention_router(),
         checkpoints_router(),
         base_models_router(),
+        datasets_router(),
         catalogue_router(),
         budgets_router(),
         studies_router(),
         comparisons_router(),
+        recipes_router(),
         server_router(),
     ):
         api.include_router(router)
@@ -102,7 +107,7 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
     @asynccontextmanager
     async def run(app: FastAPI) -> AsyncGenerator[None]:
         to_thread.current_default_thread_limiter().total_tokens = THREADS
-        sessions = session_factory(settings.database_url)
+        sessions = open_sessions(settings)
         feed = Feed(_look(sessions))
         app.state.resources = Resources(settings=settings, sessions=sessions, feed=feed)
         try:

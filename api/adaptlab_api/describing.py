@@ -37,10 +37,11 @@ def succeeds(status: int, description: str, *media_types: str, **headers: str) -
     }
 
 
-def json_body(schema: str) -> dict[str, Any]:
-    """The body of a route that parses its JSON itself, strictly."""
-    reference = {"$ref": f"#/components/schemas/{schema}"}
-    content = {"application/json": {"schema": reference}}
+def json_body(*schemas: str) -> dict[str, Any]:
+    """The body of a route that parses its JSON itself, strictly; it is exactly one of several."""
+    references = [{"$ref": f"#/components/schemas/{schema}"} for schema in schemas]
+    schema = references[0] if len(references) == 1 else {"oneOf": references}
+    content = {"application/json": {"schema": schema}}
     return {"requestBody": {"required": True, "content": content}}
 
 

@@ -13,10 +13,12 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import TypeAdapter
 
+from adaptlab.recipe_study import RecipeRequest
 from adaptlab.spec import JobSpec
 from adaptlab.study import StudyChanges, StudyExtension, StudySpec
 from adaptlab_api.problems import ProblemDocument
 from adaptlab_services.budgets import BudgetQuestion
+from adaptlab_services.datasets import NewDataset
 from adaptlab_services.settings import Settings
 
 FILE_NAME = "openapi.yaml"
@@ -47,7 +49,8 @@ def describe(app: FastAPI) -> Document:
         schemas.pop(leftover, None)
     schemas |= _body_schemas("JobSpec", TypeAdapter(JobSpec))
     schemas |= _body_schemas("BudgetQuestion", TypeAdapter(BudgetQuestion))
-    for body in (StudySpec, StudyExtension, StudyChanges):
+    schemas |= _body_schemas("NewDataset", TypeAdapter(NewDataset))
+    for body in (StudySpec, StudyExtension, StudyChanges, RecipeRequest):
         schemas |= _body_schemas(body.__name__, TypeAdapter(body))
     schemas |= _body_schemas("ProblemDocument", TypeAdapter(ProblemDocument), suffix="")
     document["components"]["schemas"] = dict(sorted(schemas.items()))

@@ -14,26 +14,18 @@ if TYPE_CHECKING:
     from adaptlab_client.answers import BudgetAnswer as BudgetAnswer
     from adaptlab_client.answers import Checkpoint as Checkpoint
     from adaptlab_client.answers import Curve as Curve
+    from adaptlab_client.answers import DatasetEntry as DatasetEntry
     from adaptlab_client.answers import Estimate as Estimate
     from adaptlab_client.answers import Evaluation as Evaluation
     from adaptlab_client.answers import HeadSummary as HeadSummary
     from adaptlab_client.answers import Job as Job
     from adaptlab_client.answers import JobEvent as JobEvent
     from adaptlab_client.answers import MethodEntry as MethodEntry
-    from adaptlab_client.answers import PlannedBase as PlannedBase
-    from adaptlab_client.answers import PlannedCell as PlannedCell
-    from adaptlab_client.answers import PlannedJob as PlannedJob
     from adaptlab_client.answers import PlugIn as PlugIn
     from adaptlab_client.answers import Preview as Preview
     from adaptlab_client.answers import Progress as Progress
     from adaptlab_client.answers import Replicate as Replicate
-    from adaptlab_client.answers import SkippedCell as SkippedCell
     from adaptlab_client.answers import Solved as Solved
-    from adaptlab_client.answers import Study as Study
-    from adaptlab_client.answers import StudyBase as StudyBase
-    from adaptlab_client.answers import StudyCell as StudyCell
-    from adaptlab_client.answers import StudyJob as StudyJob
-    from adaptlab_client.answers import StudyPreview as StudyPreview
     from adaptlab_client.answers import TheoryCheck as TheoryCheck
     from adaptlab_client.answers import Usage as Usage
     from adaptlab_client.client import Client as Client
@@ -56,6 +48,25 @@ if TYPE_CHECKING:
     from adaptlab_client.errors import Unauthorised as Unauthorised
     from adaptlab_client.errors import UnexpectedAnswer as UnexpectedAnswer
     from adaptlab_client.errors import WaitTimedOut as WaitTimedOut
+    from adaptlab_client.recipe_answers import ClaimVerdict as ClaimVerdict
+    from adaptlab_client.recipe_answers import Recipe as Recipe
+    from adaptlab_client.recipe_answers import RecipeReport as RecipeReport
+    from adaptlab_client.recipe_answers import RecipeSummary as RecipeSummary
+    from adaptlab_client.recipe_answers import ReportCell as ReportCell
+    from adaptlab_client.recipe_answers import ReportRow as ReportRow
+    from adaptlab_client.recipe_answers import ReportTable as ReportTable
+    from adaptlab_client.study_answers import PlannedBase as PlannedBase
+    from adaptlab_client.study_answers import PlannedCell as PlannedCell
+    from adaptlab_client.study_answers import PlannedCheck as PlannedCheck
+    from adaptlab_client.study_answers import PlannedJob as PlannedJob
+    from adaptlab_client.study_answers import RecipeRef as RecipeRef
+    from adaptlab_client.study_answers import SkippedCell as SkippedCell
+    from adaptlab_client.study_answers import Study as Study
+    from adaptlab_client.study_answers import StudyBase as StudyBase
+    from adaptlab_client.study_answers import StudyCell as StudyCell
+    from adaptlab_client.study_answers import StudyCheck as StudyCheck
+    from adaptlab_client.study_answers import StudyJob as StudyJob
+    from adaptlab_client.study_answers import StudyPreview as StudyPreview
 
 _HOMES = {
     "ApiError": "errors",
@@ -65,10 +76,12 @@ _HOMES = {
     "Budget": "answers",
     "BudgetAnswer": "answers",
     "Checkpoint": "answers",
+    "ClaimVerdict": "recipe_answers",
     "Client": "client",
     "Comparison": "comparison_answers",
     "Conflict": "errors",
     "Curve": "answers",
+    "DatasetEntry": "answers",
     "Diagnosis": "comparison_answers",
     "DigestMismatch": "errors",
     "Estimate": "answers",
@@ -81,24 +94,33 @@ _HOMES = {
     "MethodEntry": "answers",
     "NoServer": "errors",
     "NotFound": "errors",
-    "PlannedBase": "answers",
-    "PlannedCell": "answers",
-    "PlannedJob": "answers",
+    "PlannedBase": "study_answers",
+    "PlannedCell": "study_answers",
+    "PlannedCheck": "study_answers",
+    "PlannedJob": "study_answers",
     "PlugIn": "answers",
     "Preview": "answers",
     "Progress": "answers",
+    "Recipe": "recipe_answers",
+    "RecipeRef": "study_answers",
+    "RecipeReport": "recipe_answers",
+    "RecipeSummary": "recipe_answers",
     "Replicate": "answers",
+    "ReportCell": "recipe_answers",
+    "ReportRow": "recipe_answers",
+    "ReportTable": "recipe_answers",
     "Retries": "connection",
     "ServerUnavailable": "errors",
     "ServerUnreachable": "errors",
-    "SkippedCell": "answers",
+    "SkippedCell": "study_answers",
     "Solved": "answers",
-    "Study": "answers",
-    "StudyBase": "answers",
-    "StudyCell": "answers",
+    "Study": "study_answers",
+    "StudyBase": "study_answers",
+    "StudyCell": "study_answers",
+    "StudyCheck": "study_answers",
     "StudyComparison": "comparison_answers",
-    "StudyJob": "answers",
-    "StudyPreview": "answers",
+    "StudyJob": "study_answers",
+    "StudyPreview": "study_answers",
     "TheoryCheck": "answers",
     "TableComparison": "comparison_answers",
     "TooLarge": "errors",
@@ -117,10 +139,12 @@ __all__ = [
     "Budget",
     "BudgetAnswer",
     "Checkpoint",
+    "ClaimVerdict",
     "Client",
     "Comparison",
     "Conflict",
     "Curve",
+    "DatasetEntry",
     "Diagnosis",
     "DigestMismatch",
     "Estimate",
@@ -135,11 +159,19 @@ __all__ = [
     "NotFound",
     "PlannedBase",
     "PlannedCell",
+    "PlannedCheck",
     "PlannedJob",
     "PlugIn",
     "Preview",
     "Progress",
+    "Recipe",
+    "RecipeRef",
+    "RecipeReport",
+    "RecipeSummary",
     "Replicate",
+    "ReportCell",
+    "ReportRow",
+    "ReportTable",
     "Retries",
     "ServerUnavailable",
     "ServerUnreachable",
@@ -148,6 +180,7 @@ __all__ = [
     "Study",
     "StudyBase",
     "StudyCell",
+    "StudyCheck",
     "StudyComparison",
     "StudyJob",
     "StudyPreview",

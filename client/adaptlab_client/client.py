@@ -9,8 +9,10 @@ from adaptlab_client.answers import Answer, MethodEntry, PlugIn
 from adaptlab_client.catalogue import BaseModels, Budgets, Catalogue, Checkpoints
 from adaptlab_client.comparisons import Comparisons
 from adaptlab_client.connection import Connection, Request, Retries, path_of
+from adaptlab_client.datasets import Datasets
 from adaptlab_client.discovery import discover
 from adaptlab_client.jobs import Jobs
+from adaptlab_client.recipes import Recipes
 from adaptlab_client.studies import Studies
 
 
@@ -50,7 +52,9 @@ class Client:
         self.families = Catalogue(self._connection, "families", PlugIn)
         self.budgets = Budgets(self._connection)
         self.checkpoints = Checkpoints(self._connection)
+        self.datasets = Datasets(self._connection)
         self.studies = Studies(self._connection)
+        self.recipes = Recipes(self._connection, self.studies)
         self.comparisons = Comparisons(self._connection)
 
     @property

@@ -17,6 +17,17 @@ class NotFound(AdaptlabError):
         self.id = str(id)
 
 
+class NoReport(NotFound):
+    """A study that was made from no recipe has nothing published to be held against."""
+
+    def __init__(self, study: str) -> None:
+        AdaptlabError.__init__(
+            self, f"The study {study!r} was not made from a recipe; see its comparison instead."
+        )
+        self.kind = "report"
+        self.id = study
+
+
 class Conflict(AdaptlabError):
     """The resource's present state does not allow what was asked."""
 
@@ -24,6 +35,18 @@ class Conflict(AdaptlabError):
         super().__init__(detail)
         self.detail = detail
         self.state = state
+
+
+class LimitReached(AdaptlabError):
+    """One person would have more of the queue than the server allows."""
+
+    def __init__(self, wanted: int, most: int) -> None:
+        super().__init__(
+            f"You would have {wanted} jobs waiting or queued, and this server allows {most} at a "
+            "time; wait until some have started, or cancel some."
+        )
+        self.wanted = wanted
+        self.most = most
 
 
 class IdempotencyMismatch(AdaptlabError):

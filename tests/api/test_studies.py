@@ -139,7 +139,23 @@ def test_a_study_is_extended_cloned_and_cancelled(api: TestClient, base: None) -
 @pytest.mark.parametrize(
     ("changes", "pointer", "code"),
     [
-        ({"methods": []}, "/methods", "literal_error"),
+        ({"methods": []}, "/methods", "too_short"),
+        (
+            {"methods": [{"name": "lora", "training": {"steps": 0}}]},
+            "/methods/0/training/steps",
+            "greater_than_equal",
+        ),
+        (
+            {"methods": [{"name": "lora", "base_models": ["tiny-srot"]}]},
+            "/methods/0/base_models/0",
+            "not_a_base_of_the_study",
+        ),
+        ({"checks": ["theorms"]}, "/checks/0/name", "unknown_check"),
+        (
+            {"checks": [{"name": "span", "of": "lorra"}]},
+            "/checks/0/of",
+            "not_a_method_of_the_study",
+        ),
         ({"methods": ["lora", "lorra"]}, "/methods/1/name", "unknown_method"),
         ({"methods": ["lora", {"name": "lora", "rnk": 3}]}, "/methods/1/rnk", "extra_forbidden"),
         (
@@ -191,6 +207,32 @@ def test_a_study_that_makes_no_sense_is_refused_at_the_place(
     found = fault(api.post("/v1/studies", json=a_study_document(**changes)))
     assert (found["pointer"], found["code"]) == (pointer, code)
     assert stored(sessions) == (0, 1)
+
+
+def test_a_study_may_have_checks_and_methods_that_are_trained_otherwise(
+    api: TestClient, base: None
+) -> None:
+    task = a_study_document()["tasks"][0]
+    methods = [
+        {"name": "lora", "training": {"steps": 9}, "tuning": {"learning_rates": [0.1, 0.2]}},
+        {"name": "prefix_tuning", "tasks": [task], "base_models": ["tiny-sort"]},
+    ]
+    checks = [{"name": "relative_attention", "of": "lora", "task": task}, "theorems"]
+    document = a_study_document(methods=methods, budgets=[64], checks=checks)
+    planned = api.post("/v1/studies?validate_only=true", json=document)
+    assert planned.status_code == 200, planned.text
+    assert [check["label"] for check in planned.json()["checks"]] == [
+        "relative_attention", "theorems",
+    ]  # fmt: skip
+    made = api.post("/v1/studies", json=document)
+    assert made.status_code == 201, made.text
+    study = made.json()
+    assert study["spec"]["methods"] == methods
+    assert study["spec"]["checks"] == [checks[0], {"name": "theorems"}]
+    assert [check["job"]["state"] for check in study["checks"]] == ["waiting", "queued"]
+    assert study["recipe"] is None
+    alone = api.post("/v1/studies", json={"name": "theory", "checks": ["theorems"]})
+    assert (alone.status_code, alone.json()["checks"][0]["job"]["reused"]) == (201, True)
 
 
 def test_a_task_that_the_base_model_cannot_have_is_pointed_to(api: TestClient, base: None) -> None:

@@ -132,3 +132,21 @@ def test_exit_codes_say_how_it_went(invoke: Invoke, sessions: Sessions) -> None:
     some = yaml.safe_dump(a_study_document(name="c"))
     no_id = invoke("studies", "create", "-", "--validate-only", "-o", "id", given=some)
     assert (no_id.exit_code, "no study" in no_id.stderr) == (2, True)
+
+
+def test_theory_checks_of_a_study_are_shown(
+    client: Client, invoke: Invoke, sessions: Sessions, base: None
+) -> None:
+    checks = [{"name": "relative_attention", "of": "lora"}, "theorems"]
+    spec = a_study_document(methods=["lora"], budgets=[64], checks=checks)
+    assert [check.label for check in client.studies.preview(spec).checks] == [
+        "relative_attention", "theorems",
+    ]  # fmt: skip
+    planned = invoke("studies", "create", "-", "--validate-only", given=yaml.safe_dump(spec))
+    assert "relative_attention" in planned.stdout
+    study = client.studies.create(spec)
+    assert [check.job.state for check in study.checks] == ["waiting", "queued"]
+    assert study.recipe is None
+    shown = invoke("studies", "show", "small").stdout
+    assert "relative_attention" in shown
+    assert "waiting" in shown

@@ -1,10 +1,11 @@
 """Theory checks from the command line and from Python, against the real API."""
 
 import json
+from uuid import uuid4
 
 from sqlalchemy.orm import Session, sessionmaker
 from tests.client.conftest import Invoke
-from tests.making import a_claim, a_ledger
+from tests.making import BASE, a_base_model, a_claim, a_job, a_ledger
 
 from adaptlab.results import TheoryChecked
 from adaptlab.theory_report import Check
@@ -40,3 +41,22 @@ def test_a_check_without_its_base_model_is_a_fault_of_usage(invoke: Invoke) -> N
     assert refused.exit_code == 2
     assert "base_model" in refused.output
     assert invoke("theory", "run").exit_code == 0
+
+
+def test_adaptations_are_measured(
+    invoke: Invoke, client: Client, sessions: sessionmaker[Session]
+) -> None:
+    with sessions.begin() as session:
+        a_base_model(session)
+        one, other = (str(a_job(session, state="succeeded")) for _ in range(2))
+    options = ["--adaptation", one, "--adaptation", other, "--replicates", "1", "-o", "json"]
+    done = invoke("theory", "run", "relative_attention", *options)
+    assert done.exit_code == 0, done.output
+    job = json.loads(done.stdout)
+    assert (job["spec"]["adaptation"], job["spec"]["replicates"]) == ([one, other], 1)
+    assert job["base_model"] == BASE
+    alone = invoke("theory", "run", "--adaptation", one, "-o", "json")
+    assert json.loads(alone.stdout)["spec"]["adaptation"] == one
+    unknown = invoke("theory", "run", "span", "--adaptation", str(uuid4()))
+    assert unknown.exit_code == 2
+    assert "adaptation" in unknown.output

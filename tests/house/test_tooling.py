@@ -11,7 +11,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 TARGETS = ("setup", "demo", "test", "check", "generate", "bench")
-WITH_TORCH = ("core/adaptlab/engine", "core/adaptlab/theory")
+WITH_TORCH = ("core/adaptlab/engine/", "core/adaptlab/theory/")
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy.orm import Session, sessionmaker
-from tests.making import a_claim, a_ledger, a_principal
+from tests.making import a_base_model, a_claim, a_job, a_ledger, a_principal
 from tests.pages.made_up import SPEC
 
 from adaptlab.results import TheoryChecked
@@ -45,3 +45,13 @@ def test_every_claim_is_shown_with_what_was_measured(
     for row in ("at most 1<", "at least 2<", "<strong>fails</strong>"):
         assert row in shown
     assert "Gradient clip" not in shown
+
+
+def test_what_was_adapted_is_told(client: TestClient, sessions: sessionmaker[Session]) -> None:
+    with sessions.begin() as session:
+        a_base_model(session)
+        adapted = a_job(session, state="succeeded")
+        document = {"kind": "theory", "checks": ["relative_attention"], "adaptation": adapted}
+        job = jobs.create(session, a_principal(session), SPEC.validate_python(document)).job
+    shown = client.get(f"/jobs/{job.id}").text
+    assert f"job {adapted}, seeds 0, 1" in shown

@@ -1,8 +1,9 @@
 """What a job's page says of its trials and of how it is trained."""
 
 import pytest
-from tests.making import a_replicate
+from tests.making import a_pretrain_spec, a_replicate
 
+from adaptlab.generated_words import generated_words
 from adaptlab.resolve import BaseModelFacts, resolve
 from adaptlab.spec import AdaptSpec, PretrainSpec, ResolvedSpec
 from adaptlab_api.pages.job_page import rungs, spec_facts
@@ -73,3 +74,14 @@ def test_halving_says_who_is_to_go_on_and_who_did():
         "Replicates that went on: 4 of 7 after step 100; 2 of 4 after step 200."
     )
     assert rungs(resolved(), tried) == ""
+
+
+def test_a_job_says_which_words_it_asks():
+    task = {"name": "word_translation", "words": 50, "longest": 8}
+    spec = a_pretrain_spec(task=task, evaluation={"tasks": [task], "samples": 50})
+    said = dict(spec_facts(resolve(spec, None)))["Task"]
+    digest = generated_words().digest
+    assert said.startswith(
+        f"word_translation (dataset generated (digest {digest}, source generated"
+    )
+    assert "words 50" in said

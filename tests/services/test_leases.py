@@ -24,7 +24,7 @@ from tests.making import (
 
 from adaptlab_db.session import close, session_factory
 from adaptlab_db.tables import Attempt, Job, JobEvent, Worker
-from adaptlab_services import leases
+from adaptlab_services import lease_ends, leases
 from adaptlab_services.claims import Claim
 from adaptlab_services.errors import LeaseLost, LedgerUnreachable
 from adaptlab_services.leases import DatabaseLedger, queues_with_work, reap
@@ -541,9 +541,9 @@ def test_a_released_job_goes_on_and_the_attempt_does_not_count(
 def test_releases_do_not_raise_the_limit_for_ever(
     sessions: Sessions, ledger: DatabaseLedger
 ) -> None:
-    job_id = new_job(sessions, attempts_max=leases.MOST_ATTEMPTS)
+    job_id = new_job(sessions, attempts_max=lease_ends.MOST_ATTEMPTS)
     ledger.release(a_claim(ledger), "preempted")
-    assert job(sessions, job_id).attempts_max == leases.MOST_ATTEMPTS
+    assert job(sessions, job_id).attempts_max == lease_ends.MOST_ATTEMPTS
 
 
 def test_a_finished_base_model_wakes_the_jobs_that_wait(

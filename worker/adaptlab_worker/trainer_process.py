@@ -2,9 +2,11 @@
 
 import logging
 import os
+import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,10 +23,12 @@ from adaptlab_worker.protocol import (
     MessageReader,
     Ready,
     Request,
+    StillHere,
     frame_of,
 )
 
 LOOK_SECONDS = 0.1
+PULSES_IN_SILENCE = 6
 ALLOWED_GROWTH = 2 * 2**30  # bytes beyond the size when ready; a leak, not a larger model
 SECRET_WORDS = ("TOKEN", "SECRET", "PASSWORD")
 SECRET_PREFIXES = ("ADAPTLAB_", "PG")  # libpq reads PGPASSWORD, PGPASSFILE, PGSERVICE …
@@ -39,11 +43,13 @@ class TrainerOptions:
     Attributes:
         threads: processor threads for torch; None leaves the choice to torch.
         ready_seconds: how long loading torch and warming up may take.
+        silence_seconds: after which a trainer ends that hears nothing from its worker.
         runner: what carries out a run, as `module:function`; None is the engine. For tests.
     """
 
     threads: int | None = None
     ready_seconds: float = 120.0
+    silence_seconds: float = 60.0
     runner: str | None = None
 
 
@@ -70,6 +76,11 @@ class TrainerProcess:
                 env=trainer_environment(os.environ, options),
                 start_new_session=True,
             )
+        self._sending = threading.Lock()
+        self._closed = threading.Event()
+        # A thread of its own: who follows the run may wait for a disk or a database.
+        self._pulse = threading.Thread(target=self._say_still_here, name="pulse", daemon=True)
+        self._pulse.start()
 
     @property
     def pid(self) -> int:
@@ -103,9 +114,10 @@ class TrainerProcess:
             TrainerGone: the process has ended.
         """
         try:
-            self._pipe.send_bytes(frame_of(request))
+            with self._sending:
+                self._pipe.send_bytes(frame_of(request))
         except OSError as error:
-            raise TrainerGone(self._last_words()) from error
+            raise self._gone() from error
 
     def receive(self, seconds: float) -> Message | None:
         """The next message, or None when none came in time.
@@ -118,7 +130,7 @@ class TrainerProcess:
                 return None
             return self._reader.read(self._pipe.recv_bytes(LARGEST_FRAME))
         except (EOFError, OSError) as error:
-            raise TrainerGone(self._last_words()) from error
+            raise self._gone() from error
         except ValidationError as error:
             self.kill()
             raise TrainerGone(f"sent what is no message: {error}") from error
@@ -133,23 +145,36 @@ class TrainerProcess:
 
     def close(self) -> None:
         """Kill the process and give back the pipe."""
+        self._closed.set()
         self.kill()
+        self._pulse.join(timeout=1)
         self._pipe.close()
 
     def has_outgrown(self) -> bool:
         """Whether its memory grew so much over its runs that it should be replaced."""
         return resident_bytes(self.pid) > self._size_when_ready + ALLOWED_GROWTH
 
-    def _last_words(self) -> str:
+    def _say_still_here(self) -> None:
+        frame = frame_of(StillHere())
+        while not self._closed.wait(self._options.silence_seconds / PULSES_IN_SILENCE):
+            with self._sending:
+                try:
+                    # A trainer that reads nothing must not hold up who wants to stop it.
+                    if select.select([], [self._pipe], [], 0)[1]:
+                        self._pipe.send_bytes(frame)
+                except (OSError, ValueError):
+                    return  # it is gone, which whoever follows the run will notice
+
+    def _gone(self) -> TrainerGone:
         """How the process ended; the pipe closes an instant before the process is gone."""
         try:
             status = self._process.wait(timeout=1)
         except subprocess.TimeoutExpired:
             self.kill()
-            return "closed its pipe"
+            return TrainerGone("closed its pipe")
         if status < 0:
-            return f"was killed by {signal.Signals(-status).name}"
-        return f"exited with status {status}"
+            return TrainerGone(f"was killed by {signal.Signals(-status).name}", by_signal=-status)
+        return TrainerGone(f"exited with status {status}")
 
 
 def trainer_environment(given: Mapping[str, str], options: TrainerOptions) -> dict[str, str]:
@@ -183,4 +208,4 @@ def _is_secret(name: str) -> bool:
 def _command(descriptor: int, options: TrainerOptions) -> list[str]:
     named = [options.runner] if options.runner else []
     trainer = ["-m", "adaptlab_worker.trainer", str(descriptor), str(os.getpid())]
-    return [sys.executable, *trainer, *named]
+    return [sys.executable, *trainer, str(options.silence_seconds), *named]

@@ -37,6 +37,16 @@ def first_study(server: str) -> str:
     return _posted(f"{server}/v1/studies", FIRST_STUDY)
 
 
+def recipe_by_request(server: str, name: str, preset: str) -> str:
+    """The command that posts a recipe to the server at this address."""
+    return _posted(f"{server}/v1/studies", {"recipe": name, "preset": preset})
+
+
+def recipe_by_command(name: str, preset: str) -> str:
+    """The command line that runs a recipe and prints its report."""
+    return f"adaptlab recipes run {name} --preset {preset}"
+
+
 def _posted(address: str, document: Mapping[str, object]) -> str:
     body = json.dumps(document, indent=2)
     return (

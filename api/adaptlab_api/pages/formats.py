@@ -32,6 +32,11 @@ def percent(value: float | None) -> str:
     return f"{rounded:.1f}\N{NO-BREAK SPACE}%"
 
 
+def bare_percent(value: float | None) -> str:
+    """As `percent` without the sign, for a table that says what it is in."""
+    return percent(value).rstrip("%").rstrip()
+
+
 def points(change: float) -> str:
     """A change of a fraction in percentage points, with its sign: +12.3, +0.03, 0.0."""
     if change == 0:
@@ -158,6 +163,7 @@ def page_filters() -> dict[str, Callable[..., object]]:
     return {
         "integer": integer,
         "percent": percent,
+        "bare_percent": bare_percent,
         "points": points,
         "share": share,
         "significant": significant,

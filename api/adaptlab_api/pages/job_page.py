@@ -2,10 +2,12 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import cast
 from uuid import UUID
 
 from sqlalchemy.orm import Session
 
+from adaptlab.adaptation import Adaptation
 from adaptlab.halving import rung_steps, stages
 from adaptlab.results import ReplicateResult
 from adaptlab.spec import EarlyStopping, ResolvedSpec, ResolvedTraining
@@ -92,8 +94,14 @@ def _theory_facts(spec: ResolvedSpec) -> list[tuple[str, str]]:
         ("Kind", words(spec.kind)),
         ("Checks", "; ".join(map(_configuration, spec.checks))),
         ("Base model", spec.base_model or "built by the checks"),
+        *(("Adaptation", _measured(one)) for one in spec.adaptations),
         ("Seed", str(spec.seeds[0])),
     ]
+
+
+def _measured(one: Adaptation) -> str:
+    seeds = ", ".join(str(seed) for seed in one.seeds)
+    return f"{_configuration(one.method)}; job {one.job}, seeds {seeds}"
 
 
 def _training_facts(spec: ResolvedSpec) -> list[tuple[str, str]]:
@@ -170,7 +178,11 @@ def _knob(value: object) -> str:
         return "yes" if value else "no"
     if isinstance(value, float):
         return significant(value)
-    return " + ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType] - JSON
+    if isinstance(value, list | tuple):
+        return " + ".join(map(_knob, cast("Sequence[object]", value)))
+    if isinstance(value, dict) and "name" in value:
+        return _configuration(cast("Mapping[str, object]", value))
+    return str(value)  # pyright: ignore[reportUnknownArgumentType] - JSON
 
 
 def _page_of(link: str | None) -> str | None:

@@ -1,27 +1,28 @@
 """The routes of the dashboard; they parse, call services and render."""
 
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Literal
 from uuid import UUID
 
-from fastapi import APIRouter, Depends, FastAPI, Query, Request
+from fastapi import APIRouter, BackgroundTasks, Depends, FastAPI, Query, Request
 from fastapi.responses import JSONResponse, RedirectResponse, Response
 
 from adaptlab.charts import Chart, Theme
 from adaptlab.errors import InvalidSpec
-from adaptlab_api.dependencies import SessionDep, SubmitterDep
+from adaptlab_api.dependencies import ResourcesDep, SessionDep, SubmitterDep
 from adaptlab_api.pages.assets import load_assets
 from adaptlab_api.pages.chart_data import Look, attention_chart, curves_chart
 from adaptlab_api.pages.examples import first_job
 from adaptlab_api.pages.job_list import JobFilters, Place, job_list
 from adaptlab_api.pages.job_page import job_page
 from adaptlab_api.pages.parameters import Number, ReaderDep, server_address
+from adaptlab_api.pages.recipe_routes import recipe_routes
 from adaptlab_api.pages.rendering import Renderer
 from adaptlab_api.pages.signing_in import sign_in_routes
 from adaptlab_api.pages.static_files import add_static_routes
 from adaptlab_api.pages.study_routes import compare_routes, study_routes
-from adaptlab_services import base_models, catalogue, jobs
-from adaptlab_services.errors import NotFound
+from adaptlab_services import base_models, catalogue, doorbell, job_control, jobs
+from adaptlab_services.errors import Conflict, NotFound
 from adaptlab_services.tokens import Principal
 
 BASE_MODELS_PAGE = 100
@@ -41,6 +42,7 @@ def pages_router() -> APIRouter:
     router.include_router(_chart_routes())
     router.include_router(study_routes(renderer))
     router.include_router(compare_routes(renderer))
+    router.include_router(recipe_routes(renderer))
     return router
 
 
@@ -126,7 +128,36 @@ def _job_routes(renderer: Renderer) -> APIRouter:
             return _no_job(renderer, principal)
         return RedirectResponse(f"/jobs/{job_id}", 303)
 
+    _add_control(router, renderer)
     return router
+
+
+def _add_control(router: APIRouter, renderer: Renderer) -> None:
+    """The buttons that pause a job, let it go on, and make it anew."""
+
+    @router.post("/jobs/{job_id}/{verb}")
+    def control_job(  # pyright: ignore[reportUnusedFunction] - the router keeps it
+        job_id: UUID,
+        verb: Literal["pause", "resume", "retry"],
+        session: SessionDep,
+        principal: SubmitterDep,
+        opened: ResourcesDep,
+        background: BackgroundTasks,
+    ) -> Response:
+        most = opened.settings.max_queued_jobs
+        try:
+            if verb == "pause":
+                done = job_control.pause(session, principal, job_id)
+            elif verb == "resume":
+                done = job_control.resume(session, principal, job_id, most_queued=most)
+            else:
+                done = job_control.retry(session, principal, job_id, most_queued=most)
+        except NotFound:
+            return _no_job(renderer, principal)
+        except Conflict:  # somebody was quicker: the page shows how it is now
+            return RedirectResponse(f"/jobs/{job_id}", 303)
+        background.add_task(doorbell.ring, opened.settings.broker_url, done.queues)
+        return RedirectResponse(f"/jobs/{done.job.id}", 303)
 
 
 def _chart_routes() -> APIRouter:

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from adaptlab_api.pages.comparison_view import table_views
 from adaptlab_api.pages.formats import integer, pretty
+from adaptlab_api.pages.recipe_pages import report_of
 from adaptlab_services import comparisons, studies
 from adaptlab_services.comparison_views import ComparedMethod, JobComparison
 from adaptlab_services.study_views import StudyCell, StudyJobView, StudyView
@@ -27,6 +28,14 @@ class JobCounts:
     ended: int
     total: int
     states: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimCounts:
+    """The claims that the theory checks of a study measured, and how many of them hold."""
+
+    holding: int
+    measured: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +81,8 @@ def study_page(session: Session, name: str) -> dict[str, object]:
         "steps": (sum(job.step for job in jobs), sum(job.total_steps for job in jobs)),
         "facts": study_facts(study, found, jobs),
         "grids": cell_grids(study),
+        "claims": claim_counts(study),
+        "report": report_of(session, study),
         "tables": tables,
         "charts": f"/studies/{quote(str(study.id), safe='')}/charts?",
         "level": found.level,
@@ -100,18 +111,29 @@ def study_facts(
     """What was planned, in plain words; every value is one for all methods or named as several."""
     behind = [one for table in found.tables for one in table.methods]
     trained = [one for one in behind if one.parameters]
-    passes = sum(not job.reused for job in jobs)
-    reused = len(jobs) - passes
+    reused = sum(job.reused for job in jobs)
+    checks = {check.job.id for check in study.checks}
+    passes = sum(not job.reused and job.id not in checks for job in jobs)
     seeds = _values(len(one.seeds) for one in behind)
     budgets = dict.fromkeys(cell.budget for cell in study.cells)
+    of_checks = [("Theory checks", integer(len(checks)))] if checks else []
+    if not study.cells:
+        return [*of_checks, ("Jobs reused", integer(reused))]
     return [
         ("Budgets", ", ".join(integer(budget) for budget in budgets)),
         ("Seeds × trials", f"{seeds} × {_values(one.trials for one in trained)}"),
         ("Steps × batch", _steps(trained)),
         ("Cells", integer(len(study.cells))),
+        *of_checks,
         ("Passes of the engine", integer(passes)),
         ("Jobs reused", integer(reused)),
     ]
+
+
+def claim_counts(study: StudyView) -> ClaimCounts:
+    """The claims of all checks of a study."""
+    verdicts = [report.verdict for check in study.checks for report in check.reports]
+    return ClaimCounts(verdicts.count("holds"), len(verdicts))
 
 
 def cell_grids(study: StudyView) -> tuple[CellGrid, ...]:
@@ -142,6 +164,7 @@ def _jobs(study: StudyView) -> tuple[StudyJobView, ...]:
     """Every job once; a reference stands in many cells."""
     found = [base.job for base in study.base_models]
     found += [job for cell in study.cells for job in cell.jobs]
+    found += [check.job for check in study.checks]
     return tuple({job.id: job for job in found}.values())
 
 

@@ -8,16 +8,16 @@ from pydantic import TypeAdapter
 from starlette.responses import Response
 
 from adaptlab.study import StudyChanges, StudyExtension, StudySpec
-from adaptlab_api.answers import json_answer, tagged_answer
+from adaptlab_api.answers import changed_answer, json_answer, tagged_answer
 from adaptlab_api.dependencies import BodyDep, ResourcesDep, SessionDep, SubmitterDep, valid
 from adaptlab_api.describing import WITH_BODY, Described, failures, json_body, succeeds
 from adaptlab_api.routes.jobs import FilterText, Key, OnlyValidate, PageSize, PageToken
 from adaptlab_api.state import Resources
-from adaptlab_services import doorbell, jobs, studies
+from adaptlab_api.study_request import asked_study, study_rules
+from adaptlab_services import jobs, recipe_studies, studies
 from adaptlab_services.job_views import JobView
 from adaptlab_services.jobs import Order
 from adaptlab_services.paging import DEFAULT_PAGE_SIZE, Page
-from adaptlab_services.studies import Changed, Rules
 from adaptlab_services.study_previews import StudyPreview
 from adaptlab_services.study_views import StudySummary, StudyView
 
@@ -26,7 +26,6 @@ OfJob = Annotated[
     UUID | None, Query(alias="job", description="Only studies that this job belongs to.")
 ]
 
-_SPEC = TypeAdapter(StudySpec)
 _EXTENSION = TypeAdapter(StudyExtension)
 _CHANGES = TypeAdapter(StudyChanges)
 
@@ -41,8 +40,8 @@ def studies_router() -> APIRouter:
         methods=["POST"],
         status_code=201,
         response_model=StudyView,
-        openapi_extra=json_body("StudySpec"),
-        responses=_created() | failures(409, *WITH_BODY),
+        openapi_extra=json_body("StudySpec", "RecipeRequest"),
+        responses=_new_study() | failures(409, *WITH_BODY),
     )
     add("", list_studies, response_model=Page[StudySummary], responses=failures())
     add(
@@ -74,7 +73,7 @@ def studies_router() -> APIRouter:
         status_code=201,
         response_model=StudyView,
         openapi_extra=json_body("StudyChanges"),
-        responses=_created() | failures(404, 409, *WITH_BODY),
+        responses=_new_study() | failures(404, 409, *WITH_BODY),
     )
     return router
 
@@ -88,12 +87,19 @@ def create_study(
     validate_only: OnlyValidate = False,
     idempotency_key: Key = None,
 ) -> Response:
-    """Create a study with its jobs, or with `validate_only` say what would be created."""
-    spec = valid(_SPEC, body)
+    """Create a study with its jobs, or with `validate_only` say what would be created.
+
+    The body is the spec of a study, or names a recipe and one of its presets.
+    """
+    asked, rules = asked_study(body), study_rules(opened)
+    if isinstance(asked, StudySpec):
+        if validate_only:
+            return json_answer(studies.preview(session, asked, rules))
+        return _created(session, who, asked, opened, background, idempotency_key)
     if validate_only:
-        return json_answer(studies.preview(session, spec, _rules(opened)))
-    made = studies.create(session, who, spec, _rules(opened), idempotency_key=idempotency_key)
-    return _answer(made, opened, background, status=201)
+        return json_answer(recipe_studies.preview(session, asked, rules))
+    made = recipe_studies.create(session, who, asked, rules, idempotency_key=idempotency_key)
+    return changed_answer(made.study, made, opened, background, location=made.study.links.self)
 
 
 def list_studies(
@@ -152,9 +158,11 @@ def extend_study(
     """
     extension = valid(_EXTENSION, body)
     if validate_only:
-        return json_answer(studies.preview_extension(session, study, extension, _rules(opened)))
-    made = studies.extend(session, who, study, extension, _rules(opened))
-    return _answer(made, opened, background, status=200)
+        return json_answer(
+            studies.preview_extension(session, study, extension, study_rules(opened))
+        )
+    made = studies.extend(session, who, study, extension, study_rules(opened))
+    return changed_answer(made.study, made, opened, background)
 
 
 def clone_study(
@@ -170,28 +178,23 @@ def clone_study(
     """Create a study like another one but for the members given; what has been run is reused."""
     spec = studies.cloned(session, study, valid(_CHANGES, body))
     if validate_only:
-        return json_answer(studies.preview(session, spec, _rules(opened)))
-    made = studies.create(session, who, spec, _rules(opened), idempotency_key=idempotency_key)
-    return _answer(made, opened, background, status=201)
+        return json_answer(studies.preview(session, spec, study_rules(opened)))
+    return _created(session, who, spec, opened, background, idempotency_key)
 
 
-def _rules(opened: Resources) -> Rules:
-    return Rules(most_jobs=opened.settings.max_study_jobs, roots=opened.model_roots)
-
-
-def _answer(
-    made: Changed, opened: Resources, background: BackgroundTasks, *, status: int
+def _created(
+    session: SessionDep,
+    who: SubmitterDep,
+    spec: StudySpec,
+    opened: Resources,
+    background: BackgroundTasks,
+    idempotency_key: str | None,
 ) -> Response:
-    headers = {"Location": made.study.links.self} if status == 201 else {}
-    if made.replayed:
-        headers["Idempotency-Replayed"] = "true"
-    if made.queues:
-        # After the answer, and so after the commit, as for a single job.
-        background.add_task(doorbell.ring, opened.settings.broker_url, made.queues)
-    return tagged_answer(made.study, status=200 if made.replayed else status, headers=headers)
+    made = studies.create(session, who, spec, study_rules(opened), idempotency_key=idempotency_key)
+    return changed_answer(made.study, made, opened, background, location=made.study.links.self)
 
 
-def _created() -> Described:
+def _new_study() -> Described:
     headers = {
         "Location": {"description": "The address of the study.", "schema": {"type": "string"}},
         "ETag": {"description": "Of this representation.", "schema": {"type": "string"}},

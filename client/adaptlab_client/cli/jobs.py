@@ -1,4 +1,4 @@
-"""`adaptlab jobs`: submit, list, show, their scores, wait, cancel."""
+"""`adaptlab jobs`: submit, list, show, their scores, wait, cancel, pause, resume, retry."""
 
 import json
 from collections.abc import Sequence
@@ -152,17 +152,31 @@ def wait(
 def cancel(context: typer.Context, jobs: JobsArgument, output: OutputOption = Output.TABLE) -> None:
     """Cancel jobs; one that is running stops soon after."""
     with open_client(context) as client:
-        cancelled = [client.jobs.cancel(job) for job in jobs]
-    if output is Output.TABLE:
-        print_table(COLUMNS, [row_of(job) for job in cancelled])
-    else:
-        print_values(cancelled, output)
+        _print_all([client.jobs.cancel(job) for job in jobs], output)
+
+
+def pause(context: typer.Context, jobs: JobsArgument, output: OutputOption = Output.TABLE) -> None:
+    """Pause jobs; one that is running stops soon after, with its state saved."""
+    with open_client(context) as client:
+        _print_all([client.jobs.pause(job) for job in jobs], output)
+
+
+def resume(context: typer.Context, jobs: JobsArgument, output: OutputOption = Output.TABLE) -> None:
+    """Let paused jobs go on where they were."""
+    with open_client(context) as client:
+        _print_all([client.jobs.resume(job) for job in jobs], output)
+
+
+def retry(context: typer.Context, jobs: JobsArgument, output: OutputOption = Output.TABLE) -> None:
+    """Make jobs that failed or were cancelled anew, and print the new ones."""
+    with open_client(context) as client:
+        _print_all([client.jobs.retry(job) for job in jobs], output)
 
 
 def application() -> typer.Typer:
     """The commands below `adaptlab jobs`."""
     return group(
-        "Submit jobs, look at them, wait for them.",
+        "Submit jobs, look at them, wait for them, stop them.",
         {
             "submit": submit,
             "list": list_jobs,
@@ -170,6 +184,9 @@ def application() -> typer.Typer:
             "evaluations": evaluations,
             "wait": wait,
             "cancel": cancel,
+            "pause": pause,
+            "resume": resume,
+            "retry": retry,
         },
     )
 
@@ -237,6 +254,13 @@ def _estimate_rows(whose: str, estimate: "Estimate | None") -> list[tuple[str, o
         (f"{whose}memory", f"about {estimate.memory_bytes / 2**20:,.0f} MiB"),
         (f"{whose}estimate", estimate.explanation),
     ]
+
+
+def _print_all(jobs: "Sequence[Job]", output: Output) -> None:
+    if output is Output.TABLE:
+        print_table(COLUMNS, [row_of(job) for job in jobs])
+    else:
+        print_values(jobs, output)
 
 
 def print_job(job: "Job", output: Output) -> None:

@@ -73,7 +73,9 @@ def application() -> typer.Typer:
         catalogue,
         checkpoints,
         compare,
+        datasets,
         jobs,
+        recipes,
         studies,
         theory,
     )
@@ -94,8 +96,10 @@ def application() -> typer.Typer:
     app.callback()(_root)
     app.add_typer(jobs.application(), name="jobs")
     app.add_typer(studies.application(), name="studies")
+    app.add_typer(recipes.application(), name="recipes")
     app.add_typer(catalogue.budgets_application(), name="budgets")
     app.add_typer(base_models.application(), name="base-models")
+    app.add_typer(datasets.application(), name="datasets")
     app.add_typer(checkpoints.application(), name="checkpoints")
     app.add_typer(theory.application(), name="theory")
     app.command("compare")(compare.compare)

@@ -1,0 +1,66 @@
+"""The routes of the pages of recipes: the list, one recipe, and the button that runs a preset."""
+
+from urllib.parse import quote
+
+from fastapi import APIRouter, BackgroundTasks, Request
+from fastapi.responses import RedirectResponse, Response
+
+from adaptlab.errors import InvalidSpec
+from adaptlab.recipe import Preset
+from adaptlab.recipe_study import RecipeRequest
+from adaptlab_api.dependencies import ResourcesDep, SessionDep, SubmitterDep
+from adaptlab_api.pages.parameters import ReaderDep, server_address
+from adaptlab_api.pages.recipe_pages import recipe_list, recipe_page
+from adaptlab_api.pages.rendering import Renderer
+from adaptlab_api.study_request import study_rules
+from adaptlab_services import doorbell, recipe_studies
+from adaptlab_services.errors import LimitReached, NotFound
+
+HERE = "/recipes"
+CANNOT_RUN = "This recipe cannot be run here"
+NO_RECIPE = "No recipe has this name. It may be mistyped, or belong to a plug-in that is not here."
+
+
+def recipe_routes(renderer: Renderer) -> APIRouter:
+    """The list of recipes, one recipe, and running it."""
+    router = APIRouter(prefix=HERE)
+
+    @router.get("")
+    def recipes_page(principal: ReaderDep) -> Response:
+        return renderer.page(
+            "recipes.html", {"principal": principal, "here": HERE, **recipe_list()}
+        )
+
+    @router.get("/{name:path}")
+    def one_recipe(name: str, request: Request, principal: ReaderDep) -> Response:
+        shown: dict[str, object] = {"principal": principal, "here": HERE}
+        try:
+            content = recipe_page(name, server_address(request))
+        except NotFound:
+            return renderer.fault(404, "There is no such recipe", NO_RECIPE, shown)
+        return renderer.page("recipe.html", {**shown, **content})
+
+    @router.post("/{name:path}/run/{preset}")
+    def run_recipe(
+        name: str,
+        preset: Preset,
+        session: SessionDep,
+        principal: SubmitterDep,
+        opened: ResourcesDep,
+        background: BackgroundTasks,
+    ) -> Response:
+        shown: dict[str, object] = {"principal": principal, "here": HERE}
+        asked = RecipeRequest(recipe=name, preset=preset)
+        try:
+            # What was written before a refusal must go, though the page about it is an answer.
+            with session.begin_nested():
+                made = recipe_studies.create(session, principal, asked, study_rules(opened))
+        except InvalidSpec as fault:
+            return renderer.fault(422, CANNOT_RUN, f"{fault}", shown)
+        except LimitReached as fault:
+            return renderer.fault(429, CANNOT_RUN, f"{fault}", shown)
+        # After the answer, and so after the commit.
+        background.add_task(doorbell.ring, opened.settings.broker_url, made.queues)
+        return RedirectResponse(f"/studies/{quote(made.study.name, safe='')}", 303)
+
+    return router

@@ -1,0 +1,57 @@
+"""`/v1/recipes` and `/v1/studies/{study}/report`: what can be repeated, and what came of it."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Request
+from starlette.responses import Response
+
+from adaptlab_api.answers import tagged_answer
+from adaptlab_api.dependencies import SessionDep
+from adaptlab_api.describing import failures, succeeds
+from adaptlab_api.routes.studies import Studied
+from adaptlab_services import recipes
+from adaptlab_services.recipes import Recipes, RecipeView, StudyReport
+
+Named = Annotated[
+    str, Path(max_length=120, description="The name of a recipe; its slash may stand as it is.")
+]
+
+
+def recipes_router() -> APIRouter:
+    """The routes of recipes and of the reports of their studies."""
+    router = APIRouter(tags=["recipes"])
+    unchanged = succeeds(304, "The answer has not changed.")
+    router.add_api_route(
+        "/recipes", list_recipes, response_model=Recipes, responses=unchanged | failures()
+    )
+    router.add_api_route(
+        "/recipes/{name:path}",
+        get_recipe,
+        response_model=RecipeView,
+        responses=unchanged | failures(404),
+    )
+    router.add_api_route(
+        "/studies/{study}/report",
+        get_study_report,
+        response_model=StudyReport,
+        responses=unchanged | failures(404, 409),
+    )
+    return router
+
+
+def list_recipes(request: Request) -> Response:
+    """List the recipes: studies that repeat a table of a paper, by name."""
+    return tagged_answer(recipes.listed(), request.headers)
+
+
+def get_recipe(name: Named, request: Request) -> Response:
+    """Get a recipe: the paper's tables and claims, and the study and notes of every preset."""
+    return tagged_answer(recipes.get(name), request.headers)
+
+
+def get_study_report(study: Studied, session: SessionDep, request: Request) -> Response:
+    """Get the paper's tables beside what a study has measured so far, and what became of claims.
+
+    A study that was not made from a recipe has no report.
+    """
+    return tagged_answer(recipes.report(session, study), request.headers)

@@ -1,0 +1,51 @@
+"""What a request for a study asks, a whole spec or a recipe by name, and what it may."""
+
+from collections.abc import Mapping
+from typing import cast
+
+from pydantic import TypeAdapter
+
+from adaptlab.errors import InvalidSpec, Problem
+from adaptlab.recipe_study import RecipeRequest
+from adaptlab.study import StudySpec
+from adaptlab_api import strict_json
+from adaptlab_api.dependencies import valid
+from adaptlab_api.state import Resources
+from adaptlab_services.studies import Rules
+
+ONLY_OF_RECIPES = RecipeRequest.model_fields.keys() - StudySpec.model_fields.keys()
+ONLY_OF_SPECS = StudySpec.model_fields.keys() - RecipeRequest.model_fields.keys()
+
+_SPEC = TypeAdapter(StudySpec)
+_RECIPE = TypeAdapter(RecipeRequest)
+
+
+def asked_study(body: bytes) -> StudySpec | RecipeRequest:
+    """What a body asks for; raises `Refused` or `InvalidSpec`, also for one that asks for both."""
+    document: object = strict_json.parse(body)
+    named: set[str] = set()
+    if isinstance(document, Mapping):
+        named |= cast("Mapping[str, object]", document).keys()
+    if not named & ONLY_OF_RECIPES:
+        return valid(_SPEC, body)
+    if both := sorted(named & ONLY_OF_SPECS):
+        raise InvalidSpec(*(_of_a_spec(member) for member in both))
+    return valid(_RECIPE, body)
+
+
+def study_rules(opened: Resources) -> Rules:
+    """What this server allows a study."""
+    return Rules(
+        most_jobs=opened.settings.max_study_jobs,
+        roots=opened.model_roots,
+        most_queued=opened.settings.max_queued_jobs,
+    )
+
+
+def _of_a_spec(member: str) -> Problem:
+    detail = (
+        f"{member!r} belongs to the spec of a study and the body names a recipe, which has its "
+        "own; leave out the one or the other. To change a recipe, take the spec of its preset from "
+        "GET /v1/recipes/NAME and post that."
+    )
+    return Problem(f"/{member}", "recipe_and_spec", detail)

@@ -1,0 +1,190 @@
+"""`adaptlab recipes`: list, show, run, and report what came of it."""
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from adaptlab_client.cli.exits import UsageFault
+from adaptlab_client.cli.groups import group
+from adaptlab_client.cli.jobs import TimeoutOption
+from adaptlab_client.cli.session import OutputOption, open_client
+from adaptlab_client.cli.studies import (
+    KeyOption,
+    StudyArgument,
+    ValidateOption,
+    followed,
+    leave_unless_succeeded,
+    print_preview,
+    say_made,
+)
+from adaptlab_client.cli.terminal import (
+    Output,
+    print_table,
+    print_value,
+    print_values,
+    say,
+)
+
+if TYPE_CHECKING:
+    from adaptlab_client.client import Client
+    from adaptlab_client.recipe_answers import Recipe, RecipeReport
+
+COLUMNS = ("recipe", "presets", "question")
+
+
+class ReportOutput(StrEnum):
+    """How a report is printed."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+    MARKDOWN = "markdown"
+
+
+RecipeArgument = Annotated[
+    str, typer.Argument(metavar="RECIPE", help="Name of a recipe, such as petrov2024/table-1.")
+]
+PresetOption = Annotated[
+    str, typer.Option(help="quick: minutes on two cores; faithful: as published; fair: for all.")
+]
+ReportOutputOption = Annotated[
+    ReportOutput,
+    typer.Option("--output", "-o", help="What stdout gets; csv has the scores and no claims."),
+]
+
+
+def list_recipes(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
+    """List the recipes, each a study that repeats a table of a paper."""
+    with open_client(context) as client:
+        found = client.recipes.list()
+    if output is Output.TABLE:
+        print_table(COLUMNS, [[one.name, ", ".join(one.presets), one.question] for one in found])
+    else:
+        print_values(found, output, identity="name")
+
+
+def show(
+    context: typer.Context, recipe: RecipeArgument, output: OutputOption = Output.TABLE
+) -> None:
+    """Show one recipe: what is published, what is claimed, and its presets."""
+    with open_client(context) as client:
+        found = client.recipes.get(recipe)
+    if output is Output.TABLE:
+        _print(found)
+    else:
+        print_value(found, output, identity="name")
+
+
+def run(
+    context: typer.Context,
+    recipe: RecipeArgument,
+    preset: PresetOption = "quick",
+    seeds: Annotated[int | None, typer.Option(min=1, help="How many; else the preset's.")] = None,
+    name: Annotated[str | None, typer.Option(help="Of the study; else after the recipe.")] = None,
+    queue: Annotated[str | None, typer.Option(help="The queue whose workers run it.")] = None,
+    idempotency_key: KeyOption = None,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Do not stay until it has ended.")
+    ] = False,
+    validate_only: ValidateOption = False,
+    timeout: TimeoutOption = None,
+    output: ReportOutputOption = ReportOutput.TABLE,
+) -> None:
+    """Make the study of a recipe, wait for it, and report; exits with 1 if a job failed."""
+    resources = None if queue is None else {"queue": queue}
+    with open_client(context) as client:
+        if validate_only:
+            preview = client.recipes.preview(
+                recipe, preset=preset, seeds=seeds, name=name, resources=resources
+            )
+            print_preview(preview, _of_a_preview(output))
+            return
+        made = client.recipes.run(
+            recipe,
+            preset=preset,
+            seeds=seeds,
+            name=name,
+            resources=resources,
+            idempotency_key=idempotency_key,
+        )
+        if detach:
+            print(made.name)
+            say(f"`adaptlab recipes report {made.name}` shows what it has measured.")
+            return
+        say_made(made)
+        ended = followed(client, made.id, timeout)
+        _print_report(client, made.id, output)
+        leave_unless_succeeded(ended)
+
+
+def report(
+    context: typer.Context, study: StudyArgument, output: ReportOutputOption = ReportOutput.TABLE
+) -> None:
+    """Hold a recipe's study against the paper, however far it has come."""
+    with open_client(context) as client:
+        _print_report(client, study, output)
+
+
+def application() -> typer.Typer:
+    """The commands below `adaptlab recipes`."""
+    return group(
+        "Studies that repeat a paper's tables and decide its claims.",
+        {"list": list_recipes, "show": show, "run": run, "report": report},
+    )
+
+
+def _print_report(client: "Client", study: str, output: ReportOutput) -> None:
+    from adaptlab_client.cli.recipe_report import csv_text, print_report
+
+    found = client.studies.report(study)
+    match output:
+        case ReportOutput.TABLE:
+            print_report(found)
+        case ReportOutput.JSON:
+            print_value(found, Output.JSON)
+        case ReportOutput.CSV:
+            print(csv_text(found), end="")
+        case ReportOutput.MARKDOWN:
+            _print_markdown(client, found)
+
+
+def _print_markdown(client: "Client", found: "RecipeReport") -> None:
+    from adaptlab_client.recipe_markdown import markdown, ran
+
+    print(markdown(found, ran(client, found)), end="")
+
+
+def _of_a_preview(output: ReportOutput) -> Output:
+    if output is ReportOutput.JSON:
+        return Output.JSON
+    if output is ReportOutput.TABLE:
+        return Output.TABLE
+    raise UsageFault("--validate-only runs nothing, so there is no report; use table or json.")
+
+
+def _print(recipe: "Recipe") -> None:
+    from adaptlab_client.cli.recipe_report import say_wrapped
+    from adaptlab_client.recipe_text import BOTH, WORDINGS, paper
+
+    say_wrapped(recipe.title)
+    say_wrapped(recipe.question)
+    say_wrapped(recipe.source)
+    for preset in recipe.presets:
+        print()
+        say_wrapped(f"{preset.preset}: {preset.note}")
+    for table in recipe.tables:
+        print()
+        say_wrapped(f"{table.title} ({table.source}), in per cent")
+        published = [row for row in table.rows if row.published]
+        print_table(
+            ["row", *(column.label for column in table.columns)],
+            [[row.label, *map(paper, row.published)] for row in published],
+        )
+    print("\nClaims")
+    for claim in recipe.claims:
+        texts = {"iclr": claim.iclr, **({"arxiv_v1": claim.arxiv_v1} if claim.arxiv_v1 else {})}
+        for version, wording in reversed(texts.items()):
+            named = BOTH if len(texts) == 1 else WORDINGS[version]
+            say_wrapped(f"{claim.id} ({named}): {wording.text}", "  ")
+    say(f"`adaptlab recipes run {recipe.name}` runs it; --output json has the tests and specs.")

@@ -1,0 +1,152 @@
+"""What a paper claims, in its wordings, each with the test that decides it from measurements."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from adaptlab.spec import NamedChoice
+from adaptlab.values import Name, Value
+
+Share = Annotated[float, Field(ge=0, le=1)]
+RowLabel = Annotated[str, Field(min_length=1, max_length=120)]
+ColumnLabel = Annotated[str, Field(min_length=1, max_length=60)]
+
+
+class RowSelector(Value):
+    """Which of a study's results a row of a table stands for.
+
+    `base_model` is the recipe's word for it, None for its first; `method` the label that the study
+    gives the method, None for the base model on its own. `task` is the one that was trained and
+    `budget` the limit in trainable parameters; None is the only one there is.
+    """
+
+    base_model: str | None = None
+    method: str | None = None
+    task: NamedChoice | None = None
+    budget: int | None = None
+
+
+class ScoreAtMost(Value):
+    """The row's mean accuracy over seeds in the column is at most `value`."""
+
+    kind: Literal["score_at_most"] = "score_at_most"
+    row: RowLabel
+    column: ColumnLabel
+    value: Share
+
+
+class ScoreAtLeast(Value):
+    """The row's mean accuracy over seeds in the column is at least `value`."""
+
+    kind: Literal["score_at_least"] = "score_at_least"
+    row: RowLabel
+    column: ColumnLabel
+    value: Share
+
+
+class ScoreAbove(Value):
+    """The row scores higher in the column than another row, by more than `by` (0.01: one point).
+
+    The other row is read in `other_column`, by default in the same one.
+    """
+
+    kind: Literal["score_above"] = "score_above"
+    row: RowLabel
+    column: ColumnLabel
+    other: RowLabel
+    other_column: ColumnLabel | None = None
+    by: Share = 0.0
+
+
+class EveryTrialAtMost(Value):
+    """Every trial of every seed of the row has a validation accuracy of at most `value`.
+
+    On the task that was trained. With fewer than `trials` trials a seed it can be refuted and not
+    reproduced.
+    """
+
+    kind: Literal["every_trial_at_most"] = "every_trial_at_most"
+    row: RowLabel
+    value: Share
+    trials: int = Field(default=1, ge=1)
+
+
+class DeviationAtMost(Value):
+    """Relative attention in the first layer moved by at most `value`, in every head and seed."""
+
+    kind: Literal["deviation_at_most"] = "deviation_at_most"
+    row: RowLabel
+    value: Annotated[float, Field(ge=0)]
+
+
+class DeviationAtLeast(Value):
+    """Relative attention in the first layer moved by at least `value`, in some head of every seed.
+
+    What a theory says is broken must be seen to break.
+    """
+
+    kind: Literal["deviation_at_least"] = "deviation_at_least"
+    row: RowLabel
+    value: Annotated[float, Field(ge=0)]
+
+
+class CheckHolds(Value):
+    """Every report of a theory check of the study holds.
+
+    `check` is the check's name, or its label in the study; with `report` only its reports of that
+    name count, and with `of` only those on that base model or adaptation.
+    """
+
+    kind: Literal["check_holds"] = "check_holds"
+    check: Name
+    report: Name | None = None
+    of: RowSelector | None = None
+
+
+PlainTest = Annotated[
+    ScoreAtMost
+    | ScoreAtLeast
+    | ScoreAbove
+    | EveryTrialAtMost
+    | DeviationAtMost
+    | DeviationAtLeast
+    | CheckHolds,
+    Field(discriminator="kind"),
+]
+
+
+class AllOf(Value):
+    """Every one of several tests: a claim of more than one figure."""
+
+    kind: Literal["all_of"] = "all_of"
+    tests: Annotated[tuple[PlainTest, ...], Field(min_length=2)]
+
+
+ClaimTest = Annotated[PlainTest | AllOf, Field(discriminator="kind")]
+
+WordingName = Literal["arxiv_v1", "iclr"]
+
+
+class Wording(Value):
+    """One version of a claim, in our words, and the test that decides it."""
+
+    text: Annotated[str, Field(min_length=1)]
+    test: ClaimTest
+
+
+class Claim(Value):
+    """A claim of the paper; `arxiv_v1` is None where its first version says the same."""
+
+    id: Name
+    iclr: Wording
+    arxiv_v1: Wording | None = None
+
+    def wordings(self) -> dict[WordingName, Wording]:
+        """The versions that have a verdict of their own, the first published first."""
+        later: dict[WordingName, Wording] = {"iclr": self.iclr}
+        return later if self.arxiv_v1 is None else {"arxiv_v1": self.arxiv_v1, **later}
+
+
+def plain_tests(test: ClaimTest) -> tuple[PlainTest, ...]:
+    """The tests that a claim's test is made of."""
+    return test.tests if isinstance(test, AllOf) else (test,)

@@ -1,0 +1,256 @@
+"""A recipe: a study that repeats a table of a paper, with its figures and claims beside it."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Literal, Self, get_args
+
+from pydantic import Field, model_validator
+
+from adaptlab.claim import (
+    CheckHolds,
+    Claim,
+    ColumnLabel,
+    PlainTest,
+    RowLabel,
+    RowSelector,
+    ScoreAbove,
+    ScoreAtLeast,
+    ScoreAtMost,
+    Share,
+    plain_tests,
+)
+from adaptlab.errors import InvalidSpec, Problem
+from adaptlab.registry import Registry
+from adaptlab.spec import (
+    BaseSpec,
+    Choice,
+    Label,
+    LabelName,
+    Labels,
+    NamedChoice,
+    PretrainSpec,
+    ResourcesSpec,
+    Seeds,
+)
+from adaptlab.study import StudySpec
+from adaptlab.values import AUTO, Name, Value
+
+Preset = Literal["quick", "faithful", "fair"]
+PRESETS: tuple[Preset, ...] = get_args(Preset)
+"""Minutes on two processors; the paper's own settings; equal effort for every method."""
+
+
+class RecipeRef(Value):
+    """The recipe and preset that a study was made from."""
+
+    name: Annotated[str, Field(max_length=120)]
+    preset: Preset
+
+
+class PublishedScore(Value):
+    """A score as the paper has it: mean accuracy and its standard deviation over seeds."""
+
+    mean: Share
+    spread: Share | None = None
+
+
+class TableColumn(Value):
+    """A task that every row is scored on; knobs that are not given are whatever the study has."""
+
+    label: ColumnLabel
+    task: NamedChoice
+
+
+class TableRow(Value):
+    """A row: which results it stands for, and what was published of it, one entry a column.
+
+    Without `published` the paper has no such row: it is a control.
+    """
+
+    label: RowLabel
+    of: RowSelector
+    published: tuple[PublishedScore | None, ...] = ()
+
+
+class PublishedTable(Value):
+    """A table of the paper, with how many seeds its figures are over, None where it is not said."""
+
+    title: str
+    source: str
+    seeds: int | None = None
+    columns: Annotated[tuple[TableColumn, ...], Field(min_length=1)]
+    rows: Annotated[tuple[TableRow, ...], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        for row in self.rows:
+            if row.published and len(row.published) != len(self.columns):
+                raise ValueError(
+                    f"Row {row.label!r} has {len(row.published)} published scores and the table "
+                    f"{len(self.columns)} columns; give one a column, or none."
+                )
+        _refuse_twice("column", (column.label for column in self.columns))
+        return self
+
+
+class Recipe(Value):
+    """A study in presets of rising effort, the tables it is held against, and the claims.
+
+    `base_models` are short words for the base models, in the order in which every preset lists
+    them, of which a preset may leave out the last; selectors of rows use the words, because the
+    models themselves are other ones in every preset. Row labels are unique over all tables: claims
+    name them. `notes` say for each preset what differs from the paper and why, and how long it
+    takes.
+    """
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*/[a-z0-9][a-z0-9-]*$", max_length=120)]
+    title: str
+    question: str
+    source: str
+    base_models: tuple[str, ...] = ()
+    presets: Mapping[Preset, StudySpec]
+    tables: tuple[PublishedTable, ...] = ()
+    claims: Annotated[tuple[Claim, ...], Field(min_length=1)]
+    notes: Mapping[Preset, str]
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        _refuse_twice("row", (row.label for table in self.tables for row in table.rows))
+        _refuse_twice("claim", (claim.id for claim in self.claims))
+        for preset, spec in self.presets.items():
+            if len(spec.base_models) > len(self.base_models):
+                raise ValueError(
+                    f"{self.name} has words for {len(self.base_models)} base models and its "
+                    f"{preset} preset has {len(spec.base_models)}; give each a word."
+                )
+        for selector in self._selectors():
+            if selector.base_model not in (None, *self.base_models):
+                raise ValueError(
+                    f"{self.name} has no base model {selector.base_model!r}, only "
+                    f"{', '.join(self.base_models) or 'none'}."
+                )
+        for test in self.tests():
+            self._check_cells(test)
+        return self
+
+    def tests(self) -> Iterator[PlainTest]:
+        """Every test that some claim rests on."""
+        for claim in self.claims:
+            for wording in claim.wordings().values():
+                yield from plain_tests(wording.test)
+
+    def row(self, label: str) -> TableRow:
+        """The row of that label; raises `ValueError` when there is none."""
+        return self._place(label)[1]
+
+    def column(self, row: str, label: str) -> TableColumn:
+        """The column of that label in the table of the row; raises `ValueError` without one."""
+        table, _ = self._place(row)
+        for column in table.columns:
+            if column.label == label:
+                return column
+        raise ValueError(f"{self.name}: the table of row {row!r} has no column {label!r}.")
+
+    def study(
+        self,
+        preset: Preset,
+        *,
+        name: str | None = None,
+        seeds: Seeds | None = None,
+        resources: ResourcesSpec | None = None,
+        labels: Labels | None = None,
+    ) -> StudySpec:
+        """The study of a preset, to be created.
+
+        `seeds` are also those of base models that have as many as the study: each seed then has a
+        base of its own. One base for all seeds stays one. The jobs are labelled with the recipe
+        and the preset. Raises `InvalidSpec` for a preset that the recipe does not have and for
+        seeds where nothing is trained.
+        """
+        spec = self.preset(preset)
+        own: dict[LabelName, Label] = {"recipe": self.name, "preset": preset}
+        given: dict[str, object] = {"labels": {**spec.labels, **own, **(labels or {})}}
+        given["name"] = name or self.study_name(preset)
+        if seeds is not None and not spec.base_models:
+            detail = f"{self.name} trains nothing, so it has no seeds; leave them out."
+            raise InvalidSpec(Problem("/seeds", "nothing_to_seed", detail))
+        if resources is not None:
+            given["resources"] = resources
+        if seeds is not None:
+            given["seeds"] = seeds
+        if spec.base_models:
+            given["base_models"] = tuple(
+                _rebased(base, seeds if _is_paired(base, spec) else None, resources)
+                for base in spec.base_models
+            )
+        return spec.model_copy(update=given)
+
+    def preset(self, preset: Preset) -> StudySpec:
+        """The study of a preset as it is declared; raises `InvalidSpec` for one not there."""
+        if preset in self.presets:
+            return self.presets[preset]
+        detail = f"{self.name} has no preset {preset!r}."
+        there = tuple(name for name in PRESETS if name in self.presets)
+        raise InvalidSpec(Problem("/preset", "unknown_preset", detail, allowed=there))
+
+    def study_name(self, preset: Preset) -> Name:
+        """What a study of a preset is called unless somebody gives it a name."""
+        return f"{self.name.replace('/', '-')}-{preset}"
+
+    def _place(self, row: str) -> tuple[PublishedTable, TableRow]:
+        for table in self.tables:
+            for one in table.rows:
+                if one.label == row:
+                    return table, one
+        raise ValueError(f"{self.name} has no row {row!r} in any of its tables.")
+
+    def _selectors(self) -> Iterator[RowSelector]:
+        yield from (row.of for table in self.tables for row in table.rows)
+        for test in self.tests():
+            if isinstance(test, CheckHolds) and test.of is not None:
+                yield test.of
+
+    def _check_cells(self, test: PlainTest) -> None:
+        """Raises for a test of a row or column that no table has."""
+        if isinstance(test, CheckHolds):
+            return
+        self.row(test.row)
+        if isinstance(test, ScoreAtMost | ScoreAtLeast | ScoreAbove):
+            self.column(test.row, test.column)
+        if isinstance(test, ScoreAbove):
+            self.column(test.other, test.other_column or test.column)
+
+
+RECIPES: Registry[Callable[[], Recipe]] = Registry("recipe", "adaptlab.recipes")
+"""Functions that make recipes, by name; nothing is made before it is asked for."""
+
+
+def chosen(name: str, **knobs: object) -> Choice:
+    """A plug-in with knobs: `chosen("add", k=2)`."""
+    return Choice.model_validate({"name": name, **knobs})
+
+
+def score(mean: float, spread: float | None = None) -> PublishedScore:
+    """A published score given in per cent, as papers print them."""
+    return PublishedScore(mean=mean / 100, spread=None if spread is None else spread / 100)
+
+
+def _is_paired(base: str | BaseSpec, spec: StudySpec) -> bool:
+    """Whether every seed of the study has a replicate of this base model to itself."""
+    return isinstance(base, PretrainSpec) and spec.seeds in (AUTO, base.seeds)
+
+
+def _rebased(
+    base: str | BaseSpec, seeds: Seeds | None, resources: ResourcesSpec | None
+) -> str | BaseSpec:
+    """The base model with the seeds and the resources that are given; a name stays as it is."""
+    if isinstance(base, str):
+        return base
+    given = {"seeds": seeds, "resources": resources}
+    return base.model_copy(update={name: value for name, value in given.items() if value})
+
+
+def _refuse_twice(kind: str, labels: Iterator[str]) -> None:
+    for label, count in Counter(labels).items():
+        if count > 1:
+            raise ValueError(f"The {kind} {label!r} is there {count} times; label each otherwise.")

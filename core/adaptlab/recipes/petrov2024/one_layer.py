@@ -1,0 +1,84 @@
+"""The models of one layer that several recipes start from, and the same with other attention."""
+
+from typing import Literal
+
+from adaptlab.recipes.petrov2024.settings import (
+    DOWN,
+    GPU,
+    MIXTURE,
+    SKILLS,
+    UP,
+    Members,
+    base,
+    constant,
+)
+
+Attention = Literal["causal", "bidirectional", "none"]
+
+
+def sorting_base(attention: Attention = "causal") -> Members:
+    """Table 1's model, which sorts upwards, in three seeds."""
+    return base(
+        f"petrov2024-sorting-{attention}",
+        {**_sorting(attention), "dropout": 0.1},
+        UP,
+        constant(20_000, 5e-4),
+        seeds=3,
+        scored=(UP, DOWN),
+        resources=GPU,
+    )
+
+
+def quick_sorting_base(attention: Attention = "causal") -> Members:
+    """The same without dropout and in fewer steps at a higher rate."""
+    return base(
+        f"petrov2024-sorting-{attention}-quick",
+        _sorting(attention),
+        UP,
+        {"steps": 800, "batch_size": 32, "learning_rate": 5e-3, "validations": 5},
+        seeds=3,
+        scored=(UP, DOWN),
+        samples=1000,
+    )
+
+
+def skilled_base(attention: Attention = "causal", *, seeds: int = 3) -> Members:
+    """Table 2's model, which has four skills."""
+    return base(
+        f"petrov2024-skilled-{attention}",
+        {**_skilled(256, attention), "dropout": 0.1},
+        MIXTURE,
+        constant(20_000, 5e-4),
+        seeds=seeds,
+        scored=SKILLS,
+        resources=GPU,
+    )
+
+
+def quick_skilled_base(attention: Attention = "causal", *, seeds: int = 3) -> Members:
+    """The same at width 64, without dropout and in fewer steps at a higher rate."""
+    return base(
+        f"petrov2024-skilled-{attention}-quick",
+        _skilled(64, attention),
+        MIXTURE,
+        {"steps": 3000, "batch_size": 32, "learning_rate": 6e-3, "validations": 5},
+        seeds=seeds,
+        scored=SKILLS,
+        samples=1000,
+    )
+
+
+def _sorting(attention: Attention) -> Members:
+    """One head of width 96, and one visible pad in whose place a prefix comes."""
+    return {"layers": 1, "heads": 1, "width": 96, **_reach(attention)}
+
+
+def _skilled(width: int, attention: Attention) -> Members:
+    """Four heads without the norm before attention."""
+    sizes: Members = {"layers": 1, "heads": 4, "width": width}
+    return {**sizes, "attention_norm": False, **_reach(attention)}
+
+
+def _reach(attention: Attention) -> Members:
+    """What positions see; without attention nothing could see a pad."""
+    return {"attention": attention, "pad_positions": 0 if attention == "none" else 1}

@@ -1,0 +1,189 @@
+"""Table 2: a prefix calls up one of the skills that a base model has already."""
+
+from adaptlab.claim import Claim, DeviationAtMost
+from adaptlab.recipe import RECIPES, PublishedTable, Recipe, score
+from adaptlab.recipes.petrov2024.one_layer import quick_skilled_base, skilled_base
+from adaptlab.recipes.petrov2024.settings import (
+    FULL,
+    GPU,
+    INITIAL_SCALES,
+    LORA,
+    PREFIX,
+    PREFIX_RANGE,
+    QUICK_RANGE,
+    RATES,
+    SKILL_LABELS,
+    SKILLS,
+    SMALL_START,
+    SOURCE,
+    STARTS,
+    Members,
+    at_least,
+    at_most,
+    claim,
+    columns,
+    constant,
+    holds,
+    method,
+    prefix,
+    row,
+    study,
+)
+from adaptlab.study import StudySpec
+
+MIXED = "pretrained on four skills"
+CHECKS: tuple[Members, ...] = ({"name": "clusters", "of": PREFIX, "together": True},)
+PUBLISHED = (
+    (score(95, 2), score(0, 0), score(0, 0), score(0, 0)),
+    (score(0, 0), score(90, 3), score(1, 1), score(1, 1)),
+    (score(0, 0), score(1, 3), score(95, 6), score(0, 1)),
+    (score(0, 0), score(0, 0), score(1, 2), score(98, 5)),
+)
+
+
+@RECIPES.register("petrov2024/table-2")
+def table_2() -> Recipe:
+    """One prefix of one position, 256 parameters, for each of four skills."""
+    return Recipe(
+        name="petrov2024/table-2",
+        title="Table 2: a prefix calls up a skill of the base model",
+        question="Does a prefix make a model, trained on four tasks without a cue, do one of them?",
+        source=f"{SOURCE}, table 2",
+        base_models=("skills",),
+        presets={"quick": _quick(), "faithful": _faithful(), "fair": _fair()},
+        tables=(_table(),),
+        claims=_claims(),
+        notes={
+            "quick": "The paper's model at width 64 instead of 256, so a prefix of 64 parameters "
+            "instead of 256; no dropout; 32 items a step; fewer steps at higher rates on a cosine "
+            "schedule. The prefix is tuned over 8 learning rates from 3e-3 to 1. "
+            "About 9 minutes on two cores.",
+            "faithful": "The paper's settings: no norm before attention, dropout while all weights "
+            "are trained, 20,000 steps for the base and 30,000 for a prefix at one constant rate. "
+            "The split of the inputs is a stable hash, and a seed changes neither the split nor "
+            "the test items, as it does in the published code. For a GPU.",
+            "fair": "Equal steps and 8 learning rates for every method, chosen on the validation "
+            "split; the prefix's from 5e-5, the paper's own, to 0.5, and started at 1 and 0.02, "
+            "and, with three times the trials, at whichever of three scales does best. Beside it "
+            "full fine-tuning and LoRA of rank 1. For a GPU.",
+        },
+    )
+
+
+def _table() -> PublishedTable:
+    pretrained = (score(25, 13), score(25, 12), score(24, 11), score(22, 7))
+    prefixes = zip(SKILL_LABELS, SKILLS, PUBLISHED, strict=True)
+    controls = (FULL, LORA, SMALL_START, STARTS)
+    skills = tuple(zip(SKILL_LABELS, SKILLS, strict=True))
+    return PublishedTable(
+        title="Table 2",
+        source=f"{SOURCE}, table 2",
+        seeds=10,
+        columns=columns(SKILL_LABELS, SKILLS),
+        rows=(
+            row(MIXED, *pretrained),
+            *(row(f"prefix for {name}", *cells, of=PREFIX, task=t) for name, t, cells in prefixes),
+            *(row(f"{m} for {name}", of=m, task=task) for m in controls for name, task in skills),
+        ),
+    )
+
+
+def _claims() -> tuple[Claim, ...]:
+    called = [(f"prefix for {name}", name) for name in SKILL_LABELS]
+    return (
+        claim(
+            "prefix-calls-up-a-skill",
+            "A prefix can make the model do any one of the tasks that it was pretrained on.",
+            *(at_least(label, name, 0.8) for label, name in called),
+        ),
+        claim(
+            "other-skills-are-silenced",
+            "With the prefix of one task the model does none of the others.",
+            *(
+                at_most(label, other, 0.05)
+                for label, name in called
+                for other in SKILL_LABELS
+                if other != name
+            ),
+        ),
+        claim(
+            "base-knows-all",
+            "Without a cue the base model answers about a quarter of the items as each task asks.",
+            *(at_least(MIXED, name, 0.05) for name in SKILL_LABELS),
+            *(at_most(MIXED, name, 0.6) for name in SKILL_LABELS),
+        ),
+        claim(
+            "relative-attention-stays",
+            "A prefix leaves relative attention over the content as it is (equation 6).",
+            *(DeviationAtMost(row=label, value=1e-6) for label, _ in called),
+        ),
+        claim(
+            "prefixes-make-clusters",
+            "Attention outputs, which do not tell the tasks apart, fall into one cluster a prefix.",
+            holds("clusters"),
+        ),
+    )
+
+
+def _quick() -> StudySpec:
+    return _study(
+        quick_skilled_base(seeds=10),
+        (prefix(PREFIX, 1),),
+        budget=64,
+        training={"steps": 800, "batch_size": 32, "validations": 5},
+        tuning={"trials": RATES, **QUICK_RANGE},
+        samples=1000,
+    )
+
+
+def _faithful() -> StudySpec:
+    return _study(
+        skilled_base(seeds=10),
+        (prefix(PREFIX, 1),),
+        budget=256,
+        resources=GPU,
+        training=constant(30_000, 5e-5, 0.01),
+    )
+
+
+def _fair() -> StudySpec:
+    wide: Members = {"trials": RATES, "learning_rate_range": PREFIX_RANGE}
+    scales = {**wide, "trials": 3 * RATES, "initial_scales": INITIAL_SCALES}
+    methods = (
+        method(FULL, "full_finetuning"),
+        prefix(PREFIX, 1, tuning=wide),
+        prefix(SMALL_START, 1, start=0.02, tuning=wide),
+        prefix(STARTS, 1, tuning=scales),
+        method(LORA, "lora", rank=1, sites=("q", "v")),
+    )
+    return _study(
+        skilled_base(seeds=10),
+        methods,
+        budget=1024,
+        resources=GPU,
+        training={"steps": 30_000, "batch_size": 64},
+        tuning={"trials": RATES},
+    )
+
+
+def _study(
+    mixed: Members,
+    methods: tuple[Members, ...],
+    *,
+    budget: int,
+    samples: int = 3200,
+    **members: object,
+) -> StudySpec:
+    return study(
+        "petrov2024-table-2",
+        bases=[mixed],
+        tasks=SKILLS,
+        methods=methods,
+        budget=budget,
+        seeds=10,
+        scored=SKILLS,
+        samples=samples,
+        capture={"attention": {"samples": 4}},
+        checks=CHECKS,
+        **members,
+    )

@@ -1,0 +1,67 @@
+"""Theorems 1 and 2 with their generalisations, as models built by formula and run."""
+
+from typing import Literal
+
+from adaptlab.claim import CheckHolds, Claim, Wording
+from adaptlab.recipe import RECIPES, Recipe
+from adaptlab.study import StudySpec
+
+CHECK = "theorems"
+EXHAUSTIVE = "Every case where cases are few, random ones where they are many."
+
+
+@RECIPES.register("petrov2024/theorems")
+def theorems() -> Recipe:
+    """Models whose weights are a formula, on every case where there are few."""
+    return Recipe(
+        name="petrov2024/theorems",
+        title="Theorems 1 and 2: virtual tokens that make a transformer compute any map",
+        question="Do the transformers of the theorems compute what is claimed, when they are run?",
+        source="Petrov, Torr, Bibi (ICLR 2024), section 3 and appendix A",
+        presets={"quick": _study("small"), "faithful": _study("full"), "fair": _study("full")},
+        claims=(
+            _claim(
+                "any-sequence",
+                "theorem-1-unconditional",
+                "One virtual token makes a fixed transformer write any of V^N sequences.",
+            ),
+            _claim(
+                "any-map",
+                "theorem-2-conditional",
+                "One virtual token makes a fixed transformer compute any of V^V maps of a token.",
+            ),
+            _claim(
+                "any-longer-answer",
+                "longer-answers",
+                "With n_Y virtual tokens it maps a token to n_Y tokens in any way.",
+            ),
+            _claim(
+                "any-longer-question",
+                "longer-questions",
+                "One virtual token makes it compute any of V^(V²) maps of two tokens.",
+            ),
+            _claim(
+                "soft-beats-hard",
+                "soft-first-tokens-of-theorem-1",
+                "A soft first token starts V^N completions where a hard one starts a single one.",
+            ),
+        ),
+        notes={
+            "quick": f"{EXHAUSTIVE} Seconds on one core.",
+            "faithful": "The paper's own sizes as well: V=94 with N=20 and n_Y=10, and V=10 for "
+            "questions of two tokens, with 200 random maps each where the paper shows one, and the "
+            "unpacking inside the network, which the paper's notebook does beside it. "
+            "Below two minutes on one core.",
+            "fair": "The same as the faithful preset: nothing is tuned.",
+        },
+    )
+
+
+def _study(effort: Literal["small", "full"]) -> StudySpec:
+    return StudySpec.model_validate(
+        {"name": "petrov2024-theorems", "checks": [{"name": CHECK, "effort": effort}]}
+    )
+
+
+def _claim(name: str, report: str, text: str) -> Claim:
+    return Claim(id=name, iclr=Wording(text=text, test=CheckHolds(check=CHECK, report=report)))

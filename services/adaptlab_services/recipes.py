@@ -1,0 +1,242 @@
+"""Recipes: which there are, the study of one, and what a study of one reports."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from adaptlab.claim import Claim
+from adaptlab.errors import UnknownName
+from adaptlab.recipe import PRESETS, RECIPES, Preset, PublishedTable, Recipe, RecipeRef
+from adaptlab.recipe_report import RecipeReport, recipe_report
+from adaptlab.recipe_study import (
+    RecipeRequest,
+    departures,
+    recipe_named,
+    study_of,
+    with_base_names,
+)
+from adaptlab.resolve import spec_digest
+from adaptlab.spec import PretrainSpec
+from adaptlab.study import StudySpec
+from adaptlab.values import Value
+from adaptlab_db.tables import BaseModel, Job, Study
+from adaptlab_services import base_models, jobs, studies, study_jobs
+from adaptlab_services.comparison_views import StudyName
+from adaptlab_services.errors import Conflict, NoReport, NotFound
+from adaptlab_services.model_folders import NO_ROOTS
+from adaptlab_services.recipe_measurements import measured
+
+JsonObject = dict[str, object]
+
+
+class RecipeLinks(Value):
+    """Where to go from a recipe."""
+
+    self: str
+
+
+class RecipeSummary(Value):
+    """A recipe in a list."""
+
+    name: str
+    title: str
+    question: str
+    source: str
+    presets: tuple[Preset, ...]
+    links: RecipeLinks
+
+
+class Recipes(Value):
+    """All recipes, by name."""
+
+    data: tuple[RecipeSummary, ...]
+
+
+class RecipePreset(Value):
+    """One preset: what differs from the paper and why, and the study that it runs."""
+
+    preset: Preset
+    note: str
+    spec: JsonObject
+
+
+class RecipeView(Value):
+    """A recipe with the tables of the paper, its claims and tests, and the study of each preset."""
+
+    name: str
+    title: str
+    question: str
+    source: str
+    base_models: tuple[str, ...]
+    tables: tuple[PublishedTable, ...]
+    claims: tuple[Claim, ...]
+    presets: tuple[RecipePreset, ...]
+    links: RecipeLinks
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedStudy:
+    """The study that a recipe was asked for, to be created, and what it is to remember."""
+
+    spec: StudySpec
+    recipe: RecipeRef
+
+
+class ReportLinks(Value):
+    """Where to go from a report; effort and what voids a comparison stand in the comparison."""
+
+    self: str
+    study: str
+    comparison: str
+    recipe: str
+
+
+class StudyReport(RecipeReport):
+    """The report of a study of a recipe.
+
+    `departures` are the members of the study's spec that are not what the recipe asks for now.
+    """
+
+    study: StudyName
+    departures: tuple[str, ...]
+    links: ReportLinks
+
+
+def listed() -> Recipes:
+    """Every recipe."""
+    return Recipes(data=tuple(_summary(recipe_named(name)) for name in RECIPES.names()))
+
+
+def get(name: str) -> RecipeView:
+    """One recipe; raises `NotFound`."""
+    recipe = _existing(name)
+    return RecipeView(
+        name=recipe.name,
+        title=recipe.title,
+        question=recipe.question,
+        source=recipe.source,
+        base_models=recipe.base_models,
+        tables=recipe.tables,
+        claims=recipe.claims,
+        presets=tuple(
+            RecipePreset(
+                preset=preset,
+                note=recipe.notes.get(preset, ""),
+                spec=recipe.study(preset).model_dump(mode="json", exclude_unset=True),
+            )
+            for preset in _presets(recipe)
+        ),
+        links=_links(recipe),
+    )
+
+
+def requested(session: Session, request: RecipeRequest) -> RequestedStudy:
+    """The study that a request comes to, with names that are free; nothing is created.
+
+    The study is numbered where its name is taken and none was given, and so are its base models
+    where their names belong to models by other specs; nobody else makes studies until the unit of
+    work ends, so that the names stay free. Raises `InvalidSpec`, and `UnknownName` with the
+    nearest recipes.
+    """
+    spec = study_of(request)
+    study_jobs.one_at_a_time(session)
+    if request.name is None:
+        spec = spec.model_copy(update={"name": _free_study_name(session, spec.name)})
+    spec = with_base_names(spec, _free_base_names(session, spec))
+    return RequestedStudy(spec=spec, recipe=request.reference())
+
+
+def report(session: Session, study: str) -> StudyReport:
+    """What a study of a recipe, by id or name, has measured beside what was published.
+
+    Raises `NotFound` for a study that is not there, `NoReport` for one that was made from no
+    recipe, and `Conflict` for one whose recipe is not there any more.
+    """
+    view = studies.get(session, study)
+    if (reference := view.recipe) is None:
+        raise NoReport(view.name)
+    recipe = _still_there(reference)
+    said = recipe_report(recipe, reference.preset, measured(session, view, recipe))
+    spec = StudySpec.model_validate(view.spec)
+    return StudyReport(
+        **dict(said),
+        study=StudyName(id=view.id, name=view.name, state=view.state, terminal=view.terminal),
+        departures=departures(recipe, reference.preset, spec),
+        links=ReportLinks(
+            self=f"/v1/studies/{view.id}/report",
+            study=f"/v1/studies/{view.id}",
+            comparison=f"/v1/studies/{view.id}/comparison",
+            recipe=f"/v1/recipes/{recipe.name}",
+        ),
+    )
+
+
+def _existing(name: str) -> Recipe:
+    try:
+        return recipe_named(name)
+    except UnknownName as error:
+        raise NotFound("recipe", name) from error
+
+
+def _still_there(reference: RecipeRef) -> Recipe:
+    try:
+        return recipe_named(reference.name)
+    except UnknownName as error:
+        detail = f"The recipe {reference.name!r} that the study was made from is not there."
+        raise Conflict(detail) from error
+
+
+def _summary(recipe: Recipe) -> RecipeSummary:
+    return RecipeSummary(
+        name=recipe.name,
+        title=recipe.title,
+        question=recipe.question,
+        source=recipe.source,
+        presets=_presets(recipe),
+        links=_links(recipe),
+    )
+
+
+def _presets(recipe: Recipe) -> tuple[Preset, ...]:
+    return tuple(preset for preset in PRESETS if preset in recipe.presets)
+
+
+def _links(recipe: Recipe) -> RecipeLinks:
+    return RecipeLinks(self=f"/v1/recipes/{recipe.name}")
+
+
+def _free_study_name(session: Session, name: str) -> str:
+    """The name, or the name with the first number from 2 that no study has."""
+    like = Study.name.startswith(name, autoescape=True)
+    return _numbered(name, set(session.scalars(select(Study.name).where(like))))
+
+
+def _free_base_names(session: Session, spec: StudySpec) -> Mapping[str, str]:
+    """Other names for those inline base models whose names models by other specs have."""
+    return {
+        base.name: free
+        for base in spec.base_models
+        if isinstance(base, PretrainSpec) and (free := _free_base_name(session, base)) != base.name
+    }
+
+
+def _free_base_name(session: Session, base: PretrainSpec) -> str:
+    """The name of an equal model, or the first that is free; a name whose job failed is."""
+    digest = spec_digest(jobs.resolved_base(session, base, NO_ROOTS))
+    equal = base_models.equal_to(session, digest, base.name)
+    if equal is not None:
+        return equal
+    like = BaseModel.name.startswith(base.name, autoescape=True)
+    usable = Job.state.not_in(base_models.GIVEN_UP)
+    query = select(BaseModel.name).join(Job, Job.id == BaseModel.job_id).where(like, usable)
+    return _numbered(base.name, set(session.scalars(query)))
+
+
+def _numbered(name: str, taken: set[str]) -> str:
+    number, free = 1, name
+    while free in taken:
+        number += 1
+        free = f"{name}-{number}"
+    return free

@@ -1,0 +1,172 @@
+"""Recipes from Python and from the command line, against the real API."""
+
+import csv
+import io
+import json
+import re
+
+import pytest
+from sqlalchemy.orm import Session, sessionmaker
+from tests.client.conftest import Invoke
+from tests.making import a_base_model, a_study_document
+from tests.services.test_recipes import Run, as_published, run_all
+
+from adaptlab.spec import ResolvedSpec, ResourcesSpec
+from adaptlab_client import Client, InvalidRequest, NotFound
+from adaptlab_client.comparison_answers import Interval
+from adaptlab_client.recipe_answers import PublishedScore, ReportCell
+from adaptlab_client.recipe_text import beside, percent
+
+Sessions = sessionmaker[Session]
+TABLE_1 = "petrov2024/table-1"
+STUDY = "petrov2024-table-1-quick"
+QUICK = ("recipes", "run", TABLE_1, "--seeds", "3")
+
+
+def one_fails(spec: ResolvedSpec) -> Run:
+    """As published, but for full fine-tuning, whose jobs fail."""
+    is_full = spec.method is not None and spec.method["name"] == "full_finetuning"
+    return Run(fails=True) if is_full else as_published(spec)
+
+
+def words(text: str) -> str:
+    """The text with all white space drawn together."""
+    return re.sub(r"\s+", " ", text)
+
+
+def test_recipes_from_python(client: Client, sessions: Sessions) -> None:
+    assert TABLE_1 in [one.name for one in client.recipes.list()]
+    recipe = client.recipes.get(TABLE_1)
+    assert recipe.tables[0].rows[0].published[0] == PublishedScore(mean=0.91, spread=0.05)
+    assert [one.preset for one in recipe.presets] == ["quick", "faithful", "fair"]
+    preview = client.recipes.preview(TABLE_1, seeds=3)
+    study = client.recipes.run(TABLE_1, seeds=3)
+    assert (study.name, preview.new_jobs) == (STUDY, len(study.cells))
+    assert study.recipe is not None
+    assert (study.recipe.name, study.recipe.preset) == (TABLE_1, "quick")
+    queue = ResourcesSpec(queue="gpu")
+    mine = client.recipes.run(TABLE_1, seeds=[1, 2, 4], name="mine", resources=queue, labels={})
+    assert (mine.name, mine.spec["seeds"], mine.spec["resources"]) == (
+        *("mine", [1, 2, 4], {"queue": "gpu"}),
+    )
+    assert client.studies.report(study.id).claims[0].finding == "not_measured"
+    run_all(sessions, as_published)
+    report = client.studies.report(study.id)
+    assert {one.finding for one in report.claims} == {"reproduced"}
+    cell = report.tables[0].rows[0].cells[0]
+    assert cell.measured is not None
+    # 2,912 of 3,200 items, with each of three seeds.
+    assert (cell.measured.mean, len(cell.seeds)) == (pytest.approx(0.91), 3)
+
+
+def test_a_key_makes_one_study_of_a_recipe(client: Client) -> None:
+    first = client.recipes.run(TABLE_1, seeds=3, idempotency_key="slurm-1")
+    assert client.recipes.run(TABLE_1, seeds=3, idempotency_key="slurm-1") == first
+    assert client.recipes.run(TABLE_1, seeds=3).name == f"{STUDY}-2"
+
+
+def test_what_is_not_there_is_said(client: Client, sessions: Sessions) -> None:
+    with pytest.raises(InvalidRequest, match="nearest: petrov2024/table-1"):
+        client.recipes.run("petrov2024/tabel-1")
+    with pytest.raises(NotFound):
+        client.recipes.get("petrov2024/table-11")
+    with sessions.begin() as session:
+        a_base_model(session)
+    client.studies.create(a_study_document())
+    with pytest.raises(NotFound, match="not made from a recipe"):
+        client.studies.report("small")
+
+
+def test_a_recipe_is_run_and_reported_by_one_command(invoke: Invoke, sessions: Sessions) -> None:
+    assert TABLE_1 in invoke("recipes", "list", "-o", "id").stdout.split()
+    shown = invoke("recipes", "show", TABLE_1)
+    assert "91 ± 5" in shown.stdout
+    assert "prefix-fails (arXiv v1): Prefix-tuning cannot" in shown.stdout
+    planned = invoke(*QUICK, "--validate-only")
+    assert (planned.exit_code, "new jobs" in planned.stderr) == (0, True)
+    detached = invoke(*QUICK, "--detach")
+    assert (detached.exit_code, detached.stdout.strip()) == (0, STUDY)
+    run_all(sessions, as_published)
+    # All jobs are there, so that the second study has ended when it is made.
+    done = invoke(*QUICK, "--name", "again", COLUMNS="120")
+    assert done.exit_code == 0, done.output
+    assert "again" in done.stderr
+    text = words(done.stdout)
+    assert "pretrained on ascending 115,872 1 91 ± 5 | 91 [9" in text
+    assert "REPRODUCED: prefix-fails (arXiv v1) Prefix-tuning cannot learn" in text
+    assert "REPRODUCED: base-sorts-up (both versions)" in text
+    assert "This preset: The paper's model" in text
+    assert "5 further controls are in other presets" in text
+
+
+def test_a_narrow_terminal_gets_three_lines_a_row(invoke: Invoke, sessions: Sessions) -> None:
+    invoke(*QUICK, "--detach")
+    run_all(sessions, as_published)
+    report = invoke("recipes", "report", STUDY, COLUMNS="80")
+    assert max(map(len, report.stdout.splitlines())) <= 80
+    assert "pretrained on ascending paper 91 ± 5 0 ± 0 measured 91 0" in words(report.stdout)
+    narrower = invoke("recipes", "report", STUDY, COLUMNS="64").stdout
+    assert max(map(len, narrower.splitlines())) <= 64
+
+
+def test_a_report_is_a_table_for_programs_and_a_page(invoke: Invoke, sessions: Sessions) -> None:
+    invoke(*QUICK, "--detach")
+    run_all(sessions, as_published)
+    lines = [*csv.DictReader(io.StringIO(invoke("recipes", "report", STUDY, "-o", "csv").stdout))]
+    first = lines[0]
+    assert (first["row"], first["column"]) == ("pretrained on ascending", "ascending")
+    assert (float(first["published_mean"]), float(first["measured_mean"])) == (0.91, 0.91)
+    assert [line["state"] for line in lines if line["row"] == "LoRA"] == ["absent", "absent"]
+    said = json.loads(invoke("recipes", "report", STUDY, "-o", "json").stdout)
+    assert (said["recipe"], len(said["claims"])) == (TABLE_1, 6)
+    page = invoke("recipes", "report", STUDY, "-o", "markdown").stdout
+    assert page.startswith("# Table 1")
+    assert "- 3 seeds: 0, 1, 2." in page
+    assert "| pretrained on ascending | 91 ± 5<br>**91** [9" in page
+    assert "| **reproduced** |" in page
+    assert f"`adaptlab recipes run {TABLE_1} --preset quick --seeds 3`" in page
+    # The machine and the versions that the workers told, and every job.
+    assert "Machine: cpu, float32" in page
+    assert "Versions: adaptlab" in page
+    assert "full_finetuning on sort_descending" in page
+
+
+def test_exit_codes_say_how_a_recipe_went(invoke: Invoke, sessions: Sessions) -> None:
+    late = invoke(*QUICK, "--timeout", "0")
+    assert late.exit_code == 124
+    run_all(sessions, one_fails)
+    failed = invoke("studies", "wait", STUDY)
+    assert failed.exit_code == 1
+    # The report is there whatever became of the jobs, and a claim is no command's failure.
+    report = invoke("recipes", "report", STUDY)
+    assert (report.exit_code, "NOT MEASURED: full-fine-tuning" in report.stdout) == (0, True)
+    assert invoke("recipes", "run", "petrov2024/tabel-1").exit_code == 2
+    assert invoke(*QUICK, "--preset", "quik").exit_code == 2
+    assert invoke("recipes", "show", "petrov2024/tabel-1").exit_code == 5
+    assert invoke("recipes", "report", "nobody").exit_code == 5
+    assert invoke(*QUICK, "--validate-only", "-o", "csv").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [
+        (0.0, "0"),
+        (1.0, "100"),
+        (0.913, "91.3"),
+        (0.9996, "99.96"),
+        (0.0003, "0.03"),
+        (0.99999, "99.999"),
+        (1e-9, "< 0.0001"),
+        (1 - 1e-9, "> 99.9999"),
+    ],
+)
+def test_only_what_is_all_or_nothing_is_written_so(share: float, text: str) -> None:
+    assert percent(share) == text
+
+
+def test_scores_stand_beside_each_other() -> None:
+    published = PublishedScore(mean=0.91, spread=0.05)
+    measured = Interval(mean=0.9996, low=0.999, high=0.99999)
+    cell = ReportCell(column="c", state="measured", published=published, measured=measured)
+    assert beside(cell) == "91 ± 5 | 99.96 [99.9, 100]"
+    assert beside(ReportCell(column="c", state="absent")) == "– | not run"

@@ -1,0 +1,136 @@
+"""Jobs that fail by themselves end soon; bad luck does not use up their attempts."""
+
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+from sqlalchemy import func, select, update
+from sqlalchemy.orm import Session, sessionmaker
+from tests.making import a_claim, a_job, a_pretrain_spec
+
+from adaptlab_db.tables import Attempt, Job
+from adaptlab_services import leases
+from adaptlab_services.leases import DatabaseLedger
+from adaptlab_services.poison import fingerprint
+from adaptlab_services.reaping import reap
+from adaptlab_services.transitions import Reason
+
+Sessions = sessionmaker[Session]
+AGO = func.clock_timestamp() - timedelta(hours=1)
+ERROR = "ValueError: head 3 of /tmp/attempt-7xq/w.npy is empty (0x7f32aa)"
+ALIKE = "ValueError: head 4 of /tmp/attempt-k2f/w.npy is empty (0x7f00bb)"
+
+
+@pytest.fixture
+def job_id(sessions: Sessions) -> UUID:
+    with sessions.begin() as session:
+        return a_job(session, a_pretrain_spec())
+
+
+def job(sessions: Sessions, job_id: UUID) -> Job:
+    with sessions() as session:
+        return session.scalars(select(Job).where(Job.id == job_id)).one()
+
+
+def change(sessions: Sessions, job_id: UUID, **values: object) -> None:
+    with sessions.begin() as session:
+        session.execute(update(Job).where(Job.id == job_id).values(values))
+
+
+class Luck:
+    """Attempts at one job, each of which ends badly."""
+
+    def __init__(self, sessions: Sessions, ledger: DatabaseLedger, job_id: UUID) -> None:
+        self._sessions = sessions
+        self._ledger = ledger
+        self._job_id = job_id
+
+    def fail(self, step: int, error: str, reason: Reason = "system_error") -> Job:
+        claim = a_claim(self._ledger)
+        self._ledger.heartbeat(claim, step)
+        self._ledger.fail(claim, reason, error, retry=True)
+        return self._after()
+
+    def lose(self, step: int) -> Job:
+        self._ledger.heartbeat(a_claim(self._ledger), step)
+        change(self._sessions, self._job_id, lease_expires_at=AGO)
+        with self._sessions.begin() as session:
+            assert reap(session).count == 1
+        return self._after()
+
+    def _after(self) -> Job:
+        found = job(self._sessions, self._job_id)
+        if found.state == "queued":
+            change(self._sessions, self._job_id, run_at=AGO)
+        return found
+
+
+@pytest.fixture
+def luck(sessions: Sessions, ledger: DatabaseLedger, job_id: UUID) -> Luck:
+    return Luck(sessions, ledger, job_id)
+
+
+def test_a_job_that_fails_alike_without_progress_is_not_tried_a_third_time(
+    luck: Luck, sessions: Sessions, job_id: UUID
+) -> None:
+    assert luck.fail(100, ERROR).state == "queued"
+    last = luck.fail(100, ALIKE)
+    assert (last.state, last.reason, last.attempt) == ("failed", "repeated_failure", 2)
+    assert last.error is not None
+    assert ALIKE in last.error
+    with sessions() as session:
+        outcomes = session.scalars(select(Attempt.outcome).where(Attempt.job_id == job_id))
+        assert list(outcomes) == ["failed", "failed"]
+
+
+def test_without_fingerprints_such_a_job_uses_all_its_attempts(
+    luck: Luck, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "fingerprint", lambda *_: None)
+    states = [luck.fail(100, ERROR).state for _ in range(3)]
+    assert states == ["queued", "queued", "failed"]
+
+
+def test_progress_another_error_and_a_kill_from_outside_are_no_repetition(luck: Luck) -> None:
+    assert luck.fail(100, ERROR).state == "queued"
+    assert luck.fail(101, ALIKE).state == "queued", "it got further"
+    last = luck.fail(101, "KeyError: 'w'")
+    assert (last.state, last.reason) == ("failed", "system_error"), "three attempts are spent"
+
+
+def test_who_was_killed_from_outside_twice_is_tried_again(luck: Luck) -> None:
+    states = [luck.fail(0, "The trainer was killed by SIGKILL.", "killed").state for _ in range(3)]
+    assert states == ["queued", "queued", "failed"]
+
+
+def test_attempts_that_got_further_before_their_worker_was_lost_do_not_count(luck: Luck) -> None:
+    for step in range(1, 11):
+        lost = luck.lose(step)
+        assert (lost.state, lost.attempts_max - lost.attempt) == ("queued", 3)
+    states = [luck.lose(10).state for _ in range(3)]
+    assert states == ["queued", "queued", "failed"], "no further than before"
+
+
+def test_no_job_is_tried_more_than_fifty_times(
+    luck: Luck, sessions: Sessions, job_id: UUID
+) -> None:
+    change(sessions, job_id, attempt=0, attempts_max=50)
+    states = [luck.lose(step).state for step in range(1, 51)]
+    assert states == ["queued"] * 49 + ["failed"]
+
+
+@pytest.mark.parametrize(
+    ("error", "other", "is_alike"),
+    [
+        (ERROR, ALIKE, True),
+        (ERROR, "ValueError: tail 3 of /tmp/attempt-7xq/w.npy is empty", False),
+        ("of 41d2c0de99", "of 00ab12cd34", True),
+        ("", "", True),
+    ],
+)
+def test_errors_are_alike_but_for_numbers_identities_and_folders(
+    error: str, other: str, is_alike: bool
+) -> None:
+    found = fingerprint("system_error", error), fingerprint("system_error", other)
+    assert (found[0] == found[1]) is is_alike
+    assert fingerprint("stalled", error) != found[0]
