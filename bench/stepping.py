@@ -5,21 +5,22 @@ from collections.abc import Callable, Mapping
 from torch import Tensor
 
 from adaptlab.engine.allocate import allocate
-from adaptlab.engine.model import Model
 from adaptlab.engine.optim import AdamW
+from adaptlab.engine.passes import passes
 from adaptlab.engine.plan import Plan
-from adaptlab.engine.train import batches, losses
+from adaptlab.engine.train import batches
 
 
 def stepper(plan: Plan, base: Mapping[str, Tensor]) -> Callable[[], None]:
-    """A function that takes one step on all replicates of the plan."""
+    """A function that takes one step on all replicates of the plan, in one pass."""
     trainables = allocate(plan.trained_shapes, plan.replicate_seeds, base, plan.dtype)
-    model = Model(plan, base, trainables.tensors)
+    everyone = range(plan.replicates)
+    (one,) = passes(plan, base, everyone, trainables.flat, trainables.decays, plan.replicates)
     optimiser = AdamW(trainables, plan.replicate_decays, 1.0)
     items = batches(plan)
 
     def step() -> None:
-        total = losses(plan, model, next(items), 0).sum()
-        optimiser.step(trainables.gradient(total), plan.replicate_rates)
+        gradient, _ = one.gradient(next(items), 0, 1)
+        optimiser.step(gradient, plan.replicate_rates)
 
     return step

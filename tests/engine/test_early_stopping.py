@@ -156,8 +156,8 @@ class Counting:
         self.step = 0
         gradient = Trainables.gradient
 
-        def counted(trainables: Trainables, loss: Tensor) -> Tensor:
-            found = gradient(trainables, loss)
+        def counted(trainables: Trainables, loss: Tensor, dtype: torch.dtype | None) -> Tensor:
+            found = gradient(trainables, loss, dtype)
             self.rows[self.step] += len(found)
             return found
 

@@ -18,8 +18,10 @@ from tests.engine.test_training import pretraining
 from adaptlab.engine import grouped
 from adaptlab.engine.allocate import Trainables
 from adaptlab.engine.digits import target_rows
+from adaptlab.engine.loss import mean_losses
 from adaptlab.engine.model import Model
 from adaptlab.engine.optim import AdamW
+from adaptlab.engine.passes import passes
 from adaptlab.engine.run import run
 from adaptlab.resolve import resolve
 from adaptlab.results import ReplicatesDecided, Started
@@ -60,6 +62,28 @@ def test_the_gradient_of_an_embedding_is_summed_in_more_digits():
     grouped.embedding(torch.zeros(1, 1, 1000, dtype=torch.int64), weight).sum().backward()
     assert weight.grad is not None
     assert float(weight.grad[0, 0, 0]) == 1000  # eight digits alone would stop counting at 256
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_a_pass_in_bfloat16_has_the_gradient_of_its_float32_weights(parts: int):
+    plan = adaptation(
+        "full_finetuning",
+        base_replicates=2,
+        training={"precision": "bfloat16", "steps": 4, "batch_size": 4},
+    )
+    owned = trainables(plan, {n: t.float() for n, t in base_tensors(plan).items()})
+    made = items(plan, 4)
+    (one,) = passes(plan, {}, range(2), owned.flat, owned.decays, 2)
+    for _ in range(2):  # what the pass computes with follows the weights
+        owned.flat.mul_(1.25)
+        found, losses = one.gradient(made, 0, parts)
+        expected = mean_losses(Model(plan, {}, owned.tensors), made, 2, None)
+        exact = owned.gradient(expected.sum())
+        assert found.dtype == torch.float32
+        if parts == 1:
+            assert torch.equal(losses, expected.detach())
+            assert torch.equal(found, exact)
+        assert torch.allclose(found, exact, rtol=0.1, atol=0.02 * float(exact.abs().max()))
 
 
 def test_pretraining_in_bfloat16_ends_about_where_float32_does(tmp_path: Path):

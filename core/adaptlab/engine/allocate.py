@@ -27,12 +27,17 @@ class Trainables:
         """What the optimiser moves for one replicate."""
         return self.flat.shape[1]
 
-    def gradient(self, loss: Tensor) -> Tensor:
-        """The gradient [R, N] of a scalar loss, laid out like `flat`."""
+    def gradient(self, loss: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+        """The gradient [R, N] of a scalar loss, laid out like `flat`, in its dtype or another."""
+        found = torch.empty_like(self.flat, dtype=dtype)
         if not self.tensors:
-            return torch.zeros_like(self.flat)
+            return found.zero_()
         parts = torch.autograd.grad(loss, list(self.tensors.values()))
-        return torch.cat([part.reshape(len(self.flat), -1) for part in parts], 1)
+        columns = found.split([part[0].numel() for part in parts], 1)
+        # Each part as it lies, transposed or in fewer digits, in one pass to its place.
+        places = [c.view(part.shape) for c, part in zip(columns, parts, strict=True)]
+        torch._foreach_copy_(places, list(parts))  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
+        return found
 
     def selected(self, replicates: Tensor) -> dict[str, Tensor]:
         """Detached copies of the tensors of some replicates, in the given order."""

@@ -35,6 +35,16 @@ from adaptlab.decoder import Attention
 from adaptlab.engine import grouped, sites
 from adaptlab.engine.activations import gelu
 from adaptlab.engine.attachments import Attachments
+from adaptlab.engine.attention import (
+    EVERY_ROW,
+    KeysValues,
+    Stream,
+    by_group,
+    causal_mask,
+    for_samples,
+    joined,
+    until,
+)
 from adaptlab.engine.dropout import TrainingStep, dropped
 from adaptlab.engine.plugins import Forward, PatternRecorder
 from adaptlab.engine.rotary import Rotary
@@ -42,8 +52,8 @@ from adaptlab.family import Family
 
 F = TypeVar("F", bound=Family)
 
-KeysValues = tuple[Tensor, Tensor]  # each R, B or 1, K heads, positions, D
-EVERY_ROW = slice(None)
+ITEMS_PER_TOKEN = 2
+"""From so many items a token of the vocabulary on, the first layer is worked out once a token."""
 
 Norm = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 """From x [R, ..., C], scale [G, C] and shift [G', C], if the model has one, to normal x."""
@@ -112,22 +122,24 @@ def decode(
     """Logits [R, B, rows, V] for tokens [R, B, T]; see `adaptlab.engine.plugins.Forward`."""
     adapted = {**weights, **attachments.weights}
     adapted.setdefault("unembed.weight", adapted["embed.weight"])  # a tied head
-    replicates, _, length = tokens.shape
-    x = grouped.embedding(tokens, adapted["embed.weight"])
-    if "positions.weight" in adapted:
-        places = adapted["positions.weight"][:, decoder.pads :]
-        x = grouped.plus(x, grouped.positions(places, replicates, length))
     rotary = None
     if decoder.frequencies is not None:
-        before = _longest_learned(attachments)
-        rotary = Rotary.over(-before, length, decoder.frequencies, x)
+        before, embeddings = _longest_learned(attachments), adapted["embed.weight"]
+        rotary = Rotary.over(-before, tokens.shape[2], decoder.frequencies, embeddings)
     model = _Model(decoder, adapted, attachments, recorder, rotary, training)
-    x = model.dropped("embed", x, length, EVERY_ROW)
+    kept = [EVERY_ROW] * (decoder.layers - 1) + [rows]
+    if decoder.attention == "none":
+        x = model.embedded(tokens)
+        for layer, going_on in enumerate(kept):
+            x = model.after_mlp(layer, x[:, :, going_on], x.shape[2], going_on)
+        return model.unembedded(x)
     prompt, late = model.before_content(tokens), model.after_question(tokens)
-    for layer in range(decoder.layers):
-        last = layer == decoder.layers - 1
-        x, prompt, late = model.block(layer, x, prompt, late, rows if last else EVERY_ROW)
-    return model.linear("unembed", model.norm("final_norm", x))
+    content = model.first(tokens, kept[0])
+    x, prompt, late = model.block(0, content, prompt, late)
+    for layer, going_on in list(enumerate(kept))[1:]:
+        content = model.stream(layer, x, 0, going_on)
+        x, prompt, late = model.block(layer, content, prompt, late)
+    return model.unembedded(x)
 
 
 def _longest_learned(attachments: Attachments) -> int:
@@ -138,21 +150,6 @@ def _longest_learned(attachments: Attachments) -> int:
     suffix = max((r.shape[1] for r in attachments.suffixes.values()), default=0)
     direct = max((k.shape[1] for k, _ in attachments.keys_values.values()), default=0)
     return virtual + rows + suffix + direct
-
-
-@dataclass(frozen=True)
-class _Stream:
-    """What passes through one layer: x [R, B, N, C] at the positions from `first` on.
-
-    `source` is x after the norm, `own` its keys and values. `rows` are the positions to go on
-    with, None for virtual tokens, which are neither cut nor recorded.
-    """
-
-    x: Tensor
-    source: Tensor
-    own: KeysValues
-    first: int
-    rows: slice | None
 
 
 @dataclass(frozen=True)
@@ -168,6 +165,35 @@ class _Model:
     def answer_start(self) -> int:
         """The position that produces the first answer token."""
         return self.attachments.answer_start
+
+    def embedded(self, tokens: Tensor) -> Tensor:
+        """The content x [R, B, T, C] of tokens [R, B, T] as the first layer finds it."""
+        replicates, _, length = tokens.shape
+        x = grouped.embedding(tokens, self.weights["embed.weight"])
+        if "positions.weight" in self.weights:
+            places = self.weights["positions.weight"][:, self.decoder.pads :]
+            x = grouped.plus(x, grouped.positions(places, replicates, length))
+        return self.dropped("embed", x, length, EVERY_ROW)
+
+    def unembedded(self, x: Tensor) -> Tensor:
+        """The logits [R, B, Q, V] for what the last layer gave."""
+        return self.linear("unembed", self.norm("final_norm", x))
+
+    def first(self, tokens: Tensor, rows: slice) -> Stream:
+        """The content's stream in the first layer.
+
+        There a position knows nothing but its token: where items outnumber tokens, each token is
+        put at each position once, and the items choose from what came out. Dropout makes every
+        item's own, and who records wants to see every item's.
+        """
+        vocabulary = self.weights["embed.weight"].shape[1]
+        drops = self.training is not None and self.decoder.dropout > 0
+        few = tokens.shape[1] < ITEMS_PER_TOKEN * vocabulary
+        if drops or few or self.recorder is not None:
+            return self.stream(0, self.embedded(tokens), 0, rows)
+        every = torch.arange(vocabulary, device=tokens.device).view(1, -1, 1)
+        of_one = self.embedded(every.expand(-1, -1, tokens.shape[2]))
+        return self.stream(0, of_one, 0, rows).of_tokens(tokens)
 
     def before_content(self, tokens: Tensor) -> Tensor | None:
         """Virtual tokens, or the pads where nothing takes their place; [R, 1 or B, P, C]."""
@@ -188,44 +214,46 @@ class _Model:
         return None if found is None else found.unsqueeze(1).expand(-1, tokens.shape[1], -1, -1)
 
     def block(
-        self, layer: int, x: Tensor, prompt: Tensor | None, late: Tensor | None, rows: slice
+        self, layer: int, content: Stream, prompt: Tensor | None, late: Tensor | None
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """One layer over content x [R, B, T, C] and virtual tokens [R, 1 or B, P, C]."""
-        if self.decoder.attention == "none":
-            return self.after_mlp(layer, x[:, :, rows], x.shape[2], rows), prompt, late
+        """One layer over content and virtual tokens [R, 1 or B, P, C]."""
         both = self.decoder.attention == "bidirectional"
         count = 0 if prompt is None else prompt.shape[2]
         learned, suffix = self.learned_keys_values(layer, count), self.suffix(layer)
-        content = self.stream(layer, x, 0, rows)
         if prompt is not None:
             virtual = self.stream(layer, prompt, -count, None)
-            seen = [*_for_samples(learned, x), content.own] if both else learned
+            seen = [*for_samples(learned, content.x), content.own] if both else learned
             prompt = self.after(layer, virtual, seen)
             learned = [*learned, virtual.own]
         if both or late is not None:
-            learned, suffix = _for_samples(learned, x), _for_samples(suffix, x)
+            learned, suffix = (for_samples(each, content.x) for each in (learned, suffix))
         if late is not None:
             virtual = self.stream(layer, late, self.answer_start + 1 - late.shape[2], None)
-            asked = content.own if both else _until(self.answer_start + 1, content.own)
+            asked = content.own if both else until(self.answer_start + 1, content.own)
             late = self.after(layer, virtual, [*learned, asked])
             suffix = [*suffix, virtual.own]
         learned = [*learned, *suffix]  # of content only the answer sees what comes last
         return self.after(layer, content, learned), prompt, late
 
-    def stream(self, layer: int, x: Tensor, first: int, rows: slice | None) -> _Stream:
+    def stream(self, layer: int, x: Tensor, first: int, rows: slice | None) -> Stream:
         """The stream of x [R, B, N, C] as the layer finds it."""
-        source = self.attention_norm(layer, x)
-        return _Stream(x, source, self.keys_values(layer, source, first), first, rows)
+        source, site = self.attention_norm(layer, x), f"blocks.{layer}.attn"
+        own = self.keys_values(layer, source, first)
+        source = source[:, :, rows or EVERY_ROW]
+        queries = self.by_head(self.linear(f"{site}.q", source))
+        queries = self.turned(queries, first, rows or EVERY_ROW)
+        hooked = source if site in self.attachments.outputs else None
+        x = x[:, :, rows or EVERY_ROW]
+        return Stream(x, hooked, queries * queries.shape[-1] ** -0.5, own, first, rows)
 
-    def after(self, layer: int, stream: _Stream, learned: list[KeysValues]) -> Tensor:
+    def after(self, layer: int, stream: Stream, learned: list[KeysValues]) -> Tensor:
         """The rows of a stream [R, B, Q, C] after attention and MLP."""
-        name, rows = f"blocks.{layer}", stream.rows or EVERY_ROW
-        source = stream.source[:, :, rows]
-        attended = self.linear(f"{name}.attn.o", self.attend(layer, stream, learned))
-        length = 0 if stream.rows is None else stream.x.shape[2]
-        attended = self.dropped(f"{name}.attn", attended, length, rows)
-        x = grouped.plus(stream.x[:, :, rows], self.hooked(f"{name}.attn", source, attended))
-        return self.after_mlp(layer, x, length, rows)
+        name, rows = f"blocks.{layer}.attn", stream.rows or EVERY_ROW
+        attended = self.linear(f"{name}.o", self.attend(layer, stream, learned))
+        attended = self.dropped(name, attended, stream.length, rows)
+        if stream.source is not None:
+            attended = self.hooked(name, stream.source, attended)
+        return self.after_mlp(layer, grouped.plus(stream.x, attended), stream.length, rows)
 
     def after_mlp(self, layer: int, x: Tensor, length: int, rows: slice) -> Tensor:
         """The given rows x [R, B, Q, C] of a stream of `length` positions after the MLP."""
@@ -244,31 +272,28 @@ class _Model:
             return x
         return dropped(x, self.decoder.dropout, self.training, name, length, rows)
 
-    def attend(self, layer: int, stream: _Stream, learned: list[KeysValues]) -> Tensor:
+    def attend(self, layer: int, stream: Stream, learned: list[KeysValues]) -> Tensor:
         """Attention over learned positions and the stream's own; [R, B, Q, H·D]."""
         name, rows = f"blocks.{layer}.attn", stream.rows or EVERY_ROW
-        queries = self.by_head(self.linear(f"{name}.q", stream.source[:, :, rows]))
-        queries = self.turned(queries, stream.first, rows) * (queries.shape[-1] ** -0.5)
-        keys, values = stream.own
-        scores = _by_group(queries, keys.transpose(-1, -2))
+        queries, (keys, values), length = stream.queries, stream.own, stream.length
+        scores = by_group(queries, keys.transpose(-1, -2))
         if self.decoder.attention == "causal":
-            scores = scores + _causal_mask(keys.shape[-2], rows, keys)
-        length = 0 if stream.rows is None else keys.shape[-2]
+            scores = scores + causal_mask(keys.shape[-2], rows, keys)
         if not learned:
             pattern = scores.softmax(-1)
             kept = self.dropped(f"{name}.pattern", pattern, length, rows)
-            mixed = _by_group(kept, values)
+            mixed = by_group(kept, values)
         else:
-            learned_keys = _joined([k for k, _ in learned], -2)
-            learned_values = _joined([v for _, v in learned], -2)
-            learned_scores = _by_group(queries, learned_keys.transpose(-1, -2))  # R, B, H, Q, P
+            learned_keys = joined([k for k, _ in learned], -2)
+            learned_values = joined([v for _, v in learned], -2)
+            learned_scores = by_group(queries, learned_keys.transpose(-1, -2))  # R, B, H, Q, P
             if stream.rows is not None:
                 learned_scores = self.unless_ahead(layer, learned_scores, keys.shape[-2], rows)
-            pattern = _joined([learned_scores, scores], -1).softmax(-1)
+            pattern = joined([learned_scores, scores], -1).softmax(-1)
             kept = self.dropped(f"{name}.pattern", pattern, length, rows)
             count = learned_keys.shape[-2]
-            mixed = _by_group(kept[..., :count], learned_values)
-            mixed = grouped.plus(mixed, _by_group(kept[..., count:], values))
+            mixed = by_group(kept[..., :count], learned_values)
+            mixed = grouped.plus(mixed, by_group(kept[..., count:], values))
         gathered = mixed.transpose(2, 3).flatten(-2)
         if stream.rows is None:
             return gathered
@@ -351,47 +376,3 @@ class _Model:
     def by_key_head(self, x: Tensor) -> Tensor:
         """Split keys or values [R, B, N, K·D] into their heads [R, B, K, N, D]."""
         return x.unflatten(-1, (self.decoder.key_value_heads, -1)).transpose(2, 3)
-
-
-def _for_samples(pairs: list[KeysValues], x: Tensor) -> list[KeysValues]:
-    """Learned keys and values, which all samples share, for every sample of x [R, B, ...]."""
-    sizes = (-1, x.shape[1], -1, -1, -1)
-    return [(keys.expand(sizes), values.expand(sizes)) for keys, values in pairs]
-
-
-def _until(position: int, pair: KeysValues) -> KeysValues:
-    """The keys and values of the positions before the given one."""
-    keys, values = pair
-    return keys[..., :position, :], values[..., :position, :]
-
-
-def _joined(parts: list[Tensor], axis: int) -> Tensor:
-    """The parts [A, ...] one after the other along an axis, for as many replicates as any has."""
-    most = max(len(part) for part in parts)
-    return torch.cat([grouped.lifted(part, most) for part in parts], axis)
-
-
-def _by_group(left: Tensor, right: Tensor) -> Tensor:
-    """The products of left [R, B, H, Q, N] with right [R, B, K, N, M], of K heads that H share.
-
-    Where one side is shared by replicates, theirs stand side by side in one product.
-    """
-    if len(left) > len(right):
-        rows = left.unflatten(0, (len(right), -1)).movedim(1, 3)  # A, B, H, R/A, Q, N
-        found = _by_group(rows.flatten(3, 4), right).unflatten(3, rows.shape[3:5])
-        return found.movedim(3, 1).flatten(0, 1)
-    if len(right) > len(left):
-        columns = right.unflatten(0, (len(left), -1)).movedim(1, -2)  # A, B, K, N, R/A, M
-        found = _by_group(left, columns.flatten(-2)).unflatten(-1, columns.shape[-2:])
-        return found.movedim(-2, 1).flatten(0, 1)
-    heads, groups, count = left.shape[2], right.shape[2], left.shape[3]
-    if heads == groups:
-        return left @ right
-    stacked = left.unflatten(2, (groups, -1)).flatten(3, 4)  # R, B, K, H/K·Q, N
-    return (stacked @ right).unflatten(3, (-1, count)).flatten(2, 3)
-
-
-def _causal_mask(length: int, rows: slice, like: Tensor) -> Tensor:
-    """0 where a query row may look, minus infinity where it may not; [Q, T]."""
-    blocked = torch.full((length, length), -torch.inf, dtype=like.dtype, device=like.device)
-    return blocked.triu(1)[rows]

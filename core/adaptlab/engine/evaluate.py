@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from adaptlab.engine.digits import Items, make_items, target_rows
+from adaptlab.engine.digits import make_items, target_rows
 from adaptlab.engine.grouped import lifted
+from adaptlab.engine.items import Items
 from adaptlab.engine.model import Model
 from adaptlab.results import Split
 from adaptlab.task import DigitTask
@@ -38,8 +39,8 @@ def outcomes(
     Without `attached`, it is the base model on its own that answers.
     """
     parts = [
-        lifted((logits.argmax(-1) == targets).all(-1), replicates)
-        for logits, targets in _answers(model, task, split, samples, replicates, attached)
+        lifted(items.right(logits), replicates)
+        for logits, items in _answers(model, task, split, samples, replicates, attached)
     ]
     return torch.cat(parts, 1)
 
@@ -48,15 +49,22 @@ def outcomes(
 def validation(
     model: Model, task: DigitTask, samples: int, replicates: int
 ) -> tuple[Tensor, Tensor]:
-    """The mean cross-entropy over answer tokens and the accuracy on validation items, [R] each."""
+    """The mean cross-entropy over counted tokens and the accuracy on validation items, [R] each."""
     loss = torch.zeros(replicates, dtype=torch.float64, device=model.plan.device)
     right = torch.zeros_like(loss)
-    for logits, targets in _answers(model, task, "validation", samples, replicates):
-        right += lifted((logits.argmax(-1) == targets).all(-1), replicates).sum(1)
-        wanted = targets.expand(len(logits), -1, -1).flatten()
+    tokens: int | Tensor = 0
+    for logits, items in _answers(model, task, "validation", samples, replicates):
+        right += lifted(items.right(logits), replicates).sum(1)
+        wanted = items.targets.expand(len(logits), -1, -1).flatten()
         found = functional.cross_entropy(logits.flatten(0, 2), wanted, reduction="none")
-        loss += lifted(found.view(len(logits), -1), replicates).sum(1)
-    return loss / (samples * task.target_length()), right / samples
+        found = found.view(len(logits), -1)
+        if items.counted is None:
+            tokens += items.targets.numel()
+        else:
+            tokens += items.counted.sum()
+            found = torch.where(items.counted.flatten(1), found, 0)
+        loss += lifted(found, replicates).sum(1)
+    return loss / tokens, right / samples
 
 
 def _answers(
@@ -66,14 +74,14 @@ def _answers(
     samples: int,
     replicates: int,
     attached: bool = True,
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """Logits [A, B, M, V] and targets [1, B, M] for the items of a split, part by part."""
+) -> Iterator[tuple[Tensor, Items]]:
+    """Logits [A, B, M, V] for the items [1, B, ...] of a split, with these, part by part."""
     at_once = max(1, TOKENS_AT_ONCE // (replicates * task.sequence_length()))
     device = model.plan.device
     for first in range(0, samples, at_once):
         items = _held_out(_Asked(task, split, first, min(at_once, samples - first), device))
         answer = model.logits if attached else model.base_logits
-        yield answer(items.tokens, target_rows(task), task=task), items.targets
+        yield answer(items.tokens, target_rows(task), task=task), items
 
 
 @dataclass(frozen=True)

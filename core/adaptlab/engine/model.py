@@ -12,6 +12,7 @@ from adaptlab.engine.attachments import NOTHING_ATTACHED, Attachments
 from adaptlab.engine.dropout import TrainingStep
 from adaptlab.engine.plan import Plan
 from adaptlab.engine.plugins import ENGINE_FAMILIES, ENGINE_FOLDS, ENGINE_METHODS, PatternRecorder
+from adaptlab.family import Family
 from adaptlab.task import Task
 
 
@@ -100,10 +101,16 @@ class Model:
         forward, family = ENGINE_FAMILIES.get(self.plan.family.name), self.plan.family
         asked = (task or self.plan.task).input_length()
         attached = replace(attachments, answer_start=asked - 1)
-        shown = self._masked(tokens, asked) if family.fills_in() else tokens
-        return forward(family, self.base, shown, attached, rows, recorder, training)
+        seen = shown(family, tokens, asked)
+        return forward(family, self.base, seen, attached, rows, recorder, training)
 
-    def _masked(self, tokens: Tensor, asked: int) -> Tensor:
-        """The tokens with the answer, which follows on `asked` tokens, hidden."""
-        mask = torch.full_like(tokens[..., asked:], self.plan.shape.vocabulary)
-        return torch.cat([tokens[..., :asked], mask], -1)
+
+def shown(family: Family, tokens: Tensor, asked: int) -> Tensor:
+    """What a model is given of tokens [..., T]: without the answer, if it fills that in itself.
+
+    The answer follows on `asked` tokens.
+    """
+    if not family.fills_in():
+        return tokens
+    mask = torch.full_like(tokens[..., asked:], family.shape().vocabulary)
+    return torch.cat([tokens[..., :asked], mask], -1)

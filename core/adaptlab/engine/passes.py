@@ -8,7 +8,8 @@ fit in memory, some trials of one seed.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import groupby
 
 import torch
@@ -52,14 +53,35 @@ class Pass:
         """The mean cross-entropy of each replicate at a step, [R]; of items [S, B, ...] of all."""
         at = training_step(self.model.plan, step, first_item, self.replicate_seeds)
         own = items.each(lambda tensor: tensor[self.cut.seeds])
-        return mean_losses(self.model, own, self.cut.replicates, at)
+        model, low = self._rounded
+        if low is not self.trainables:
+            low.flat.copy_(self.trainables.flat)  # all tensors at once
+        return mean_losses(model, own, self.cut.replicates, at)
+
+    @cached_property
+    def _rounded(self) -> tuple[Model, Trainables]:
+        """Model and trainables in the precision that training computes in.
+
+        They are the pass's own, or copies that every step renews: gradients are taken of these.
+        """
+        plan, flat = self.model.plan, self.trainables.flat
+        if plan.training_dtype == flat.dtype:
+            return self.model, self.trainables
+        copy = torch.empty_like(flat, dtype=plan.training_dtype)
+        tensors = leaves(copy, plan.trained_shapes)
+        model = replace(self.model, trained=tensors).for_training()
+        return model, Trainables(copy, self.trainables.decays, tensors)
+
+    def _slope(self, loss: Tensor) -> Tensor:
+        """The gradient [R, N] of a loss, in the precision of what is trained."""
+        return self._rounded[1].gradient(loss, self.trainables.flat.dtype)
 
     def gradient(self, items: Items, step: int, parts: int) -> tuple[Tensor, Tensor]:
         """The gradient [R, N] and losses [R] of a batch that goes through in equal parts."""
         size = items.tokens.shape[1] // parts
         if parts == 1:
             found = self.losses(items, step)
-            return self.trainables.gradient(found.sum()), found.detach()
+            return self._slope(found.sum()), found.detach()
         gradient = torch.zeros_like(self.trainables.flat)
         total = torch.zeros(len(gradient), dtype=gradient.dtype, device=gradient.device)
         for first in range(0, parts * size, size):
@@ -67,7 +89,7 @@ class Pass:
             found = self.losses(items.part(span), step, first)
             weight = items.weight(span)
             found = found / parts if weight is None else found * self._of_own(weight).to(found)
-            gradient += self.trainables.gradient(found.sum())
+            gradient += self._slope(found.sum())
             total += found.detach()
         return gradient, total
 

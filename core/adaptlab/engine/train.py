@@ -11,11 +11,9 @@ from adaptlab.engine.allocate import Trainables
 from adaptlab.engine.choice import right_answers
 from adaptlab.engine.descent import Descent
 from adaptlab.engine.digits import make_items
-from adaptlab.engine.dropout import training_step
 from adaptlab.engine.evaluate import validation
 from adaptlab.engine.halving import compared_replicates, losers
 from adaptlab.engine.items import Items
-from adaptlab.engine.loss import mean_losses
 from adaptlab.engine.model import Model
 from adaptlab.engine.observer import Observer
 from adaptlab.engine.outcome import TrainingOutcome
@@ -236,8 +234,3 @@ def batches(plan: Plan, first: int = 0, seeds: Sequence[int] | None = None) -> I
         items = make_items(plan.task, "train", chosen, step * size, steps * size)
         for start in range(0, steps * size, size):
             yield items.part(slice(start, start + size))
-
-
-def losses(plan: Plan, model: Model, items: Items, step: int) -> Tensor:
-    """The mean cross-entropy over answer tokens at a step of training, for every replicate, [R]."""
-    return mean_losses(model, items, plan.replicates, training_step(plan, step))

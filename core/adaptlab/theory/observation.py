@@ -161,7 +161,7 @@ class _Listener:
 
     def attention(self, name: str, pattern: Tensor, relative: Tensor) -> Attention:
         """What was heard of one layer, with its recorded patterns."""
-        source, queries = self.heard[f"{name}.q"][-1]  # virtual tokens, where there are, go first
+        source, queries = self.heard[f"{name}.q"][0]  # the content goes before virtual tokens
         values = [x for x, _ in self.heard[f"{name}.v"]]
         keys = [y for x, y in self.heard[f"{name}.k"] if torch.equal(x, source)]
         gathered = self.gathered[name].unflatten(-1, (pattern.shape[2], -1)).transpose(2, 3)

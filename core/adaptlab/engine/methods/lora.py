@@ -25,7 +25,7 @@ def _updated(method: Lora, site: Site, tensors: Mapping[str, Tensor]) -> OutputH
     a, b, scale = tensors[f"{site.name}.a"], tensors[f"{site.name}.b"], method.scale()
 
     def updated(x: Tensor, y: Tensor) -> Tensor:
-        return y + scale * grouped.linear(grouped.linear(x, a, None), b, None)
+        return y + grouped.linear(scale * grouped.linear(x, a, None), b, None)  # r is few
 
     return updated
 

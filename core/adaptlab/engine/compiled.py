@@ -1,0 +1,171 @@
+"""Kernels in C for what torch does in several passes over memory on a CPU.
+
+They are used where somebody asked for them and the machine has a C compiler; results name them as
+`compiled`. Without them everything is computed by torch, to the same accuracy.
+"""
+
+import ctypes
+import platform
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+SOURCE = Path(__file__).with_name("kernels.c")
+COMPILERS = ("cc", "gcc", "clang")
+FLAGS = (
+    "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fopenmp", "-fPIC", "-shared"
+)  # fmt: skip
+WIDE = ("-mprefer-vector-width=512",) if platform.machine() == "x86_64" else ()
+DEFINED = {torch.float32: (), torch.bfloat16: ("-DBFLOAT16",)}
+ROWS_A_BLOCK = 64  # of those whose gradients of a norm's weights are summed at once
+COMPILE_SECONDS = 60
+OPENMP = ("libgomp", "libomp", "libiomp")
+_MAPS = Path("/proc/self/maps")
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """The kernels for numbers of one dtype; all tensors are contiguous and on the CPU."""
+
+    library: ctypes.CDLL
+
+    def gelu(self, x: Tensor) -> Tensor:
+        """GELU in its tanh form of x [...]."""
+        y = torch.empty_like(x)
+        self.library.gelu_forward(_at(x), _at(y), _count(x.numel()), torch.get_num_threads())
+        return y
+
+    def gelu_backward(self, x: Tensor, incoming: Tensor) -> Tensor:
+        """The gradient of x [...] from that of its GELU."""
+        found = torch.empty_like(x)
+        self.library.gelu_backward(
+            _at(x), _at(incoming), _at(found), _count(x.numel()), torch.get_num_threads()
+        )
+        return found
+
+    def norm(
+        self, x: Tensor, weight: Tensor, bias: Tensor | None, epsilon: float
+    ) -> tuple[Tensor, Tensor]:
+        """X [..., C] in G groups normalised, scaled and shifted by [G, C]; and two numbers a row.
+
+        These are the mean and the inverse deviation, [2, rows] in float32.
+        """
+        y, rows = torch.empty_like(x), x.numel() // x.shape[-1]
+        moments = torch.empty(2, rows, dtype=torch.float32)
+        self.library.norm_forward(
+            _at(x), _at(weight), _at(bias), _at(y), _at(moments[0]), _at(moments[1]),
+            *self._sizes(rows, weight), ctypes.c_float(epsilon), torch.get_num_threads(),
+        )  # fmt: skip
+        return y, moments
+
+    def norm_backward(
+        self, x: Tensor, weight: Tensor, incoming: Tensor, moments: Tensor, sums: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """The gradient of x [..., C], and with `sums` those of scale and shift, [G, 2, C]."""
+        found, rows = torch.empty_like(x), x.numel() // x.shape[-1]
+        groups, width = weight.shape
+        blocks = -(-rows // (groups * ROWS_A_BLOCK))
+        parts = torch.empty(groups, blocks, 2, width, dtype=torch.float32) if sums else None
+        self.library.norm_backward(
+            _at(x), _at(weight), _at(incoming), _at(moments[0]), _at(moments[1]), _at(found),
+            _at(parts), *self._sizes(rows, weight), _count(blocks), torch.get_num_threads(),
+        )  # fmt: skip
+        return found, None if parts is None else parts.sum(1)
+
+    def rows_backward(self, incoming: Tensor, taken: Tensor, vocabulary: int) -> Tensor:
+        """The sums [V, C] in float32 of the rows of [N, C] that were taken [N] from each of V."""
+        sums = torch.empty(vocabulary, incoming.shape[-1], dtype=torch.float32)
+        self.library.rows_backward(
+            _at(incoming), _at(taken), _at(sums), _count(taken.numel()), _count(vocabulary),
+            _count(incoming.shape[-1]), torch.get_num_threads(),
+        )  # fmt: skip
+        return sums
+
+    def _sizes(self, rows: int, weight: Tensor) -> tuple[ctypes.c_int64, ...]:
+        groups, width = weight.shape
+        return _count(groups), _count(rows // groups), _count(width)
+
+
+@dataclass
+class _Process:
+    """What this process has compiled, by dtype."""
+
+    kernels: Mapping[torch.dtype, Kernels] = field(default_factory=dict[torch.dtype, Kernels])
+
+
+_PROCESS = _Process()
+
+
+def compile_kernels() -> bool:
+    """Have this process use compiled kernels from now on; says if the machine can make them.
+
+    It takes less than a second. Where there is no compiler, or what it makes does not load beside
+    torch, torch computes everything as before.
+    """
+    compiler = next(filter(None, map(shutil.which, COMPILERS)), None)
+    if compiler is None or not _MAPS.exists():
+        return False
+    try:
+        found = _made(compiler)
+    except (OSError, subprocess.SubprocessError):
+        return False
+    if _thread_pools() != 1:  # a second one would fight with torch's for the processors
+        return False
+    _PROCESS.kernels = found
+    return True
+
+
+def forget_kernels() -> None:
+    """Have torch compute everything again."""
+    _PROCESS.kernels = {}
+
+
+def are_compiled(dtype: torch.dtype, device: torch.device) -> bool:
+    """Whether this process has compiled kernels for what is computed in a dtype on a device."""
+    return device.type == "cpu" and dtype in _PROCESS.kernels
+
+
+def kernels_for(*tensors: Tensor | None) -> Kernels | None:
+    """The kernels for these tensors; None where torch is to compute."""
+    given = [tensor for tensor in tensors if tensor is not None]
+    if any(tensor.device.type != "cpu" or tensor.dtype != given[0].dtype for tensor in given):
+        return None
+    return _PROCESS.kernels.get(given[0].dtype)
+
+
+@lru_cache(maxsize=1)  # a process that is asked again has them already
+def _made(compiler: str) -> Mapping[torch.dtype, Kernels]:
+    with tempfile.TemporaryDirectory(prefix="adaptlab-kernels-") as folder:
+        return {
+            dtype: Kernels(_compiled(compiler, defined, Path(folder) / f"{len(defined)}.so"))
+            for dtype, defined in DEFINED.items()
+        }
+
+
+def _compiled(compiler: str, defined: tuple[str, ...], to: Path) -> ctypes.CDLL:
+    subprocess.run(
+        [compiler, *FLAGS, *WIDE, *defined, "-o", str(to), str(SOURCE)],
+        check=True, capture_output=True, timeout=COMPILE_SECONDS,
+    )  # fmt: skip
+    return ctypes.CDLL(str(to))
+
+
+def _thread_pools() -> int:
+    """How many libraries for threads are loaded in this process."""
+    files = {line.split()[-1] for line in _MAPS.read_text().splitlines() if "/" in line}
+    return sum(Path(file).name.startswith(OPENMP) for file in files)
+
+
+def _at(tensor: Tensor | None) -> ctypes.c_void_p:
+    return ctypes.c_void_p(None if tensor is None else tensor.data_ptr())
+
+
+def _count(number: int) -> ctypes.c_int64:
+    return ctypes.c_int64(number)

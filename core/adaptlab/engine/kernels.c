@@ -1,0 +1,181 @@
+/* Passes over memory that torch makes several of on a CPU, each in one; see compiled.py.
+ *
+ * Everything is computed in float32. Sums are taken in an order that does not depend on the number
+ * of threads. Numbers of bfloat16 are the upper halves of float32.
+ */
+#include <stdint.h>
+#include <string.h>
+
+#define AT_LEAST 16384 /* numbers from which on other threads are woken */
+
+#ifdef BFLOAT16
+typedef uint16_t number;
+
+static inline float load(const number *from) {
+    uint32_t bits = (uint32_t)*from << 16;
+    float value;
+    memcpy(&value, &bits, 4);
+    return value;
+}
+
+static inline void store(number *to, float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, 4);
+    uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16; /* to nearest, ties to even */
+    *to = value == value ? (uint16_t)rounded : 0x7fc0;
+}
+#else
+typedef float number;
+
+static inline float load(const number *from) { return *from; }
+static inline void store(number *to, float value) { *to = value; }
+#endif
+
+/* e^x for |x| <= 87, to about one unit in the last place: 2^n 2^f with |f| <= 1/2, the latter by
+ * Taylor. */
+static inline float exponential(float x) {
+    float n = (x * 1.44269504f + 12582912.0f) - 12582912.0f; /* 3 * 2^22 leaves no fraction */
+    float f = (x - n * 0.693359375f) + n * 2.12194440e-4f;   /* log 2 in two parts */
+    float sum = 1.0f / 5040;
+    sum = sum * f + 1.0f / 720;
+    sum = sum * f + 1.0f / 120;
+    sum = sum * f + 1.0f / 24;
+    sum = sum * f + 1.0f / 6;
+    sum = sum * f + 0.5f;
+    sum = sum * f + 1.0f;
+    sum = sum * f + 1.0f;
+    uint32_t bits = (uint32_t)((int32_t)n + 127) << 23;
+    float power;
+    memcpy(&power, &bits, 4);
+    return sum * power;
+}
+
+#define TWICE_INNER 1.59576912f /* 2 sqrt(2/pi) */
+#define CUBIC 0.044715f
+/* Beyond this GELU is 0 or x to more digits than float32 has. It has to be 0, not nearly so: a
+ * gradient times 10^-33 is so small that processors take a hundred times as long for it, and
+ * compilers work it out for every number and drop it afterwards. */
+#define FAR 9.5f
+
+static inline float bounded(float x) {
+    x = x > FAR ? FAR : x; /* what is no number stays none */
+    return x < -FAR ? -FAR : x;
+}
+
+/* x / (1 + e^-z) with z = 2 sqrt(2/pi) (x + 0.044715 x^3) is GELU in its tanh form. */
+static inline float gelu(float x) {
+    float near = bounded(x);
+    float share = 1.0f / (1.0f + exponential(-TWICE_INNER * (near + CUBIC * near * near * near)));
+    return x > -FAR ? x * share : 0.0f * x;
+}
+
+static inline float gelu_slope(float x) {
+    float near = bounded(x), cube = near * near * near;
+    float e = exponential(-TWICE_INNER * (near + CUBIC * cube));
+    float share = 1.0f / (1.0f + e);
+    float slope = share * (1.0f + TWICE_INNER * (near + 3 * CUBIC * cube) * e * share);
+    return near <= -FAR ? 0.0f : slope;
+}
+
+void gelu_forward(const number *x, number *y, int64_t n, int threads) {
+#pragma omp parallel for simd num_threads(threads) schedule(static) if (n > AT_LEAST)
+    for (int64_t i = 0; i < n; i++) store(y + i, gelu(load(x + i)));
+}
+
+void gelu_backward(const number *x, const number *dy, number *dx, int64_t n, int threads) {
+#pragma omp parallel for simd num_threads(threads) schedule(static) if (n > AT_LEAST)
+    for (int64_t i = 0; i < n; i++)
+        store(dx + i, load(dy + i) * gelu_slope(load(x + i)));
+}
+
+/* y [G, N, C] from x, scale w [G, C] and shift b [G, C] or none; leaves mean and 1/deviation. */
+void norm_forward(const number *x, const number *w, const number *b, number *y, float *mean,
+                  float *inverse, int64_t groups, int64_t rows, int64_t width, float epsilon,
+                  int threads) {
+#pragma omp parallel for num_threads(threads) schedule(static) if (groups * rows * width > AT_LEAST)
+    for (int64_t row = 0; row < groups * rows; row++) {
+        const number *in = x + row * width, *scale = w + row / rows * width;
+        const number *shift = b ? b + row / rows * width : 0;
+        number *out = y + row * width;
+        float sum = 0, squares = 0;
+#pragma omp simd reduction(+:sum)
+        for (int64_t i = 0; i < width; i++) sum += load(in + i);
+        float middle = sum / width;
+#pragma omp simd reduction(+:squares)
+        for (int64_t i = 0; i < width; i++) {
+            float off = load(in + i) - middle;
+            squares += off * off;
+        }
+        float steep = 1.0f / __builtin_sqrtf(squares / width + epsilon);
+        mean[row] = middle;
+        inverse[row] = steep;
+        if (shift) {
+#pragma omp simd
+            for (int64_t i = 0; i < width; i++)
+                store(out + i, (load(in + i) - middle) * steep * load(scale + i) + load(shift + i));
+        } else {
+#pragma omp simd
+            for (int64_t i = 0; i < width; i++)
+                store(out + i, (load(in + i) - middle) * steep * load(scale + i));
+        }
+    }
+}
+
+/* dx, and where sums [G, K, 2, C] are wanted, those of dy x' and dy over each of K blocks. */
+void norm_backward(const number *x, const number *w, const number *dy, const float *mean,
+                   const float *inverse, number *dx, float *sums, int64_t groups, int64_t rows,
+                   int64_t width, int64_t blocks, int threads) {
+#pragma omp parallel for num_threads(threads) schedule(static) if (groups * rows * width > AT_LEAST)
+    for (int64_t block = 0; block < groups * blocks; block++) {
+        int64_t group = block / blocks, part = block % blocks;
+        const number *scale = w + group * width;
+        float *scales = sums ? sums + block * 2 * width : 0, *shifts = scales + width;
+        if (sums) memset(scales, 0, 2 * width * sizeof(float));
+        for (int64_t at = rows * part / blocks; at < rows * (part + 1) / blocks; at++) {
+            int64_t row = group * rows + at;
+            const number *in = x + row * width, *given = dy + row * width;
+            number *out = dx + row * width;
+            float middle = mean[row], steep = inverse[row], first = 0, second = 0;
+#pragma omp simd reduction(+:first,second)
+            for (int64_t i = 0; i < width; i++) {
+                float normal = (load(in + i) - middle) * steep;
+                float scaled = load(given + i) * load(scale + i);
+                first += scaled;
+                second += scaled * normal;
+            }
+            first /= width;
+            second /= width;
+#pragma omp simd
+            for (int64_t i = 0; i < width; i++) {
+                float normal = (load(in + i) - middle) * steep;
+                float scaled = load(given + i) * load(scale + i);
+                store(out + i, steep * (scaled - first - normal * second));
+            }
+            if (!sums) continue;
+#pragma omp simd
+            for (int64_t i = 0; i < width; i++) {
+                float normal = (load(in + i) - middle) * steep;
+                scales[i] += load(given + i) * normal;
+                shifts[i] += load(given + i);
+            }
+        }
+    }
+}
+
+/* Row v of sums [V, C] is the sum of the rows of dy [N, C] that were taken from it. */
+void rows_backward(const number *dy, const int64_t *taken, float *sums, int64_t count,
+                   int64_t vocabulary, int64_t width, int threads) {
+    int64_t parts = count * width > AT_LEAST ? threads : 1;
+#pragma omp parallel for num_threads(threads) schedule(static) if (parts > 1)
+    for (int64_t part = 0; part < parts; part++) {
+        int64_t from = vocabulary * part / parts, stop = vocabulary * (part + 1) / parts;
+        memset(sums + from * width, 0, (stop - from) * width * sizeof(float));
+        for (int64_t at = 0; at < count; at++) {
+            if (taken[at] < from || taken[at] >= stop) continue;
+            float *sum = sums + taken[at] * width;
+            const number *given = dy + at * width;
+#pragma omp simd
+            for (int64_t i = 0; i < width; i++) sum[i] += load(given + i);
+        }
+    }
+}

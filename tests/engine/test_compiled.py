@@ -1,0 +1,207 @@
+"""Compiled kernels against torch in float64, and what becomes of a machine that cannot compile."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from tests.engine.making import (
+    SMALL_OF_EACH,
+    Remembering,
+    adaptation,
+    base_tensors,
+    items,
+    perturbed,
+    trainables,
+)
+from tests.engine.test_resume import spec
+from torch import Tensor
+from torch.nn import functional
+
+from adaptlab.engine import compiled, grouped
+from adaptlab.engine.activations import gelu
+from adaptlab.engine.compiled import compile_kernels, forget_kernels, kernels_for
+from adaptlab.engine.loss import mean_losses
+from adaptlab.engine.model import Model
+from adaptlab.engine.run import run
+from adaptlab.results import CheckpointWritten, Started
+
+DIGITS = {torch.float32: 2.0**-21, torch.bfloat16: 2.0**-8}
+"""The relative error that one result may have: a few roundings of it, or half a step."""
+
+
+@pytest.fixture
+def kernels() -> Iterator[None]:
+    if not any(map(shutil.which, compiled.COMPILERS)) or not Path("/proc/self/maps").exists():
+        pytest.skip("no C compiler, or another system than Linux")
+    assert compile_kernels()
+    yield
+    forget_kernels()
+
+
+def near(found: Tensor, expected: Tensor, scale: float = 1.0) -> bool:
+    """Whether a result is the float64 one to the digits of its dtype, at the size of the largest.
+
+    `scale` says how much larger what it is a difference or sum of may be.
+    """
+    allowed = DIGITS[found.dtype] * scale * expected.abs().max()
+    return bool(((found.double() - expected).abs() <= allowed).all())
+
+
+def drawn(*shapes: tuple[int, ...], dtype: torch.dtype) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(7)
+    return [torch.randn(*shape, generator=generator).to(dtype) for shape in shapes]
+
+
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("dtype", DIGITS)
+def test_gelu_and_its_slope_are_right_at_every_number_of_bfloat16(dtype: torch.dtype):
+    bits = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16)
+    x = bits.view(torch.bfloat16)
+    x = x[x.float().abs() < 1e12].to(dtype).requires_grad_()
+    exact = x.detach().double().requires_grad_()
+    expected = functional.gelu(exact, approximate="tanh")
+    (slope,) = torch.autograd.grad(expected.sum(), exact)
+    found = gelu(x)
+    (found_slope,) = torch.autograd.grad(found, x, torch.ones_like(found))
+    for one, right in ((found, expected.detach()), (found_slope, slope)):
+        assert bool(((one.double() - right).abs() <= 1e-7 + DIGITS[dtype] * right.abs()).all())
+
+
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("dtype", DIGITS)
+def test_what_is_no_number_stays_none(dtype: torch.dtype):
+    x = torch.tensor([float("nan"), 1.0], dtype=dtype, requires_grad=True)
+    found = gelu(x)
+    found.sum().backward()
+    assert x.grad is not None
+    assert found.isnan().tolist() == x.grad.isnan().tolist() == [True, False]
+
+
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("dtype", DIGITS)
+@pytest.mark.parametrize("groups", [1, 2, 6])
+@pytest.mark.parametrize("with_bias", [True, False])
+def test_norm_and_its_gradients_are_those_of_torch(
+    dtype: torch.dtype, groups: int, with_bias: bool
+):
+    x, weight, bias, incoming = drawn(
+        (6, 50, 3, 37), (groups, 37), (groups, 37), (6, 50, 3, 37), dtype=dtype
+    )
+    given = [x, weight, bias] if with_bias else [x, weight]
+    exact = [part.double().requires_grad_() for part in given]
+    expected = grouped.layer_norm(exact[0], exact[1], exact[2] if with_bias else None)
+    slopes = torch.autograd.grad(expected, exact, incoming.double())
+    asking = [part.requires_grad_() for part in given]
+    found = grouped.layer_norm(asking[0], asking[1], asking[2] if with_bias else None)
+    assert type(found.grad_fn).__name__ == "_NormBackward"
+    assert near(found, expected.detach(), 2)
+    for one, right in zip(torch.autograd.grad(found, given, incoming), slopes, strict=True):
+        assert near(one, right, 8)
+
+
+@pytest.mark.usefixtures("kernels")
+def test_gradients_that_nobody_asks_for_are_not_there():
+    x, weight, bias = drawn((2, 3, 5), (1, 5), (1, 5), dtype=torch.float32)
+    bias.requires_grad_()
+    grouped.layer_norm(x, weight, bias).sum().backward()
+    assert (weight.grad, bias.grad.tolist() if bias.grad is not None else []) == (None, [[6.0] * 5])
+
+
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("dtype", DIGITS)
+def test_the_gradient_of_chosen_rows_is_their_sum_whatever_the_threads(dtype: torch.dtype):
+    (incoming,) = drawn((4, 300, 24), dtype=dtype)
+    tokens = torch.arange(1200).view(4, 300) % 7 % 5
+    sums: list[Tensor] = []
+    for threads in (1, 2, 3):
+        torch.set_num_threads(threads)
+        weight = torch.zeros(2, 5, 24, dtype=dtype, requires_grad=True)
+        grouped.embedding(tokens.unsqueeze(-1), weight).backward(incoming.unsqueeze(2))
+        assert weight.grad is not None
+        sums.append(weight.grad)
+    torch.set_num_threads(1)
+    taken = functional.one_hot(tokens.view(2, -1), 5).double()
+    assert near(sums[0], taken.transpose(1, 2) @ incoming.double().view(2, 600, 24), 8)
+    assert torch.equal(sums[0], sums[1])
+    assert torch.equal(sums[0], sums[2])
+
+
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("family", SMALL_OF_EACH)
+def test_losses_and_gradients_are_those_of_the_plain_model(family: str):
+    exact = adaptation("full_finetuning", family=SMALL_OF_EACH[family])
+    start = perturbed(exact, trainables(exact, base_tensors(exact)).tensors)
+    made = items(exact)
+
+    def found(cast: Callable[[Tensor], Tensor], precision: str) -> tuple[Tensor, list[Tensor]]:
+        plan = adaptation(
+            "full_finetuning",
+            family=SMALL_OF_EACH[family],
+            training={"precision": precision, "steps": 4, "batch_size": 3},
+        )
+        trained = {n: cast(t.detach()).clone().requires_grad_() for n, t in start.items()}
+        base = {name: cast(t) for name, t in base_tensors(exact).items()}
+        losses = mean_losses(Model(plan, base, trained), made, plan.replicates, None)
+        return losses, list(torch.autograd.grad(losses.sum(), list(trained.values())))
+
+    expected, gradients = found(Tensor.double, "float64")
+    losses, ours = found(Tensor.float, "float32")
+    assert torch.allclose(losses.double(), expected, rtol=1e-5, atol=0)
+    for one, right in zip(ours, gradients, strict=True):
+        assert torch.allclose(one.double(), right, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.usefixtures("kernels")
+def test_a_compiled_run_says_so_and_repeats_to_the_last_bit(tmp_path: Path):
+    written: list[bytes] = []
+    for name in ("first", "second"):
+        observer = Remembering()
+        (tmp_path / name).mkdir()
+        run(spec(training={"steps": 20, "batch_size": 8}), (), tmp_path / name, observer, "cpu")
+        assert observer.of(Started)[0].environment.compiled
+        written.append(observer.of(CheckpointWritten)[0].path.read_bytes())
+    assert written[0] == written[1]
+
+
+def test_without_being_asked_for_nothing_is_compiled(tmp_path: Path):
+    observer = Remembering()
+    run(spec(training={"steps": 2, "batch_size": 8}), (), tmp_path, observer, "cpu")
+    assert not observer.of(Started)[0].environment.compiled
+
+
+@pytest.mark.parametrize("found", [None, shutil.which("false"), "/no/such/compiler"])
+def test_a_machine_that_cannot_compile_goes_on_with_torch(
+    monkeypatch: pytest.MonkeyPatch, found: str | None
+):
+    monkeypatch.setattr(compiled.shutil, "which", lambda name: found)
+    assert not compile_kernels()
+    assert kernels_for(torch.ones(1)) is None
+
+
+def test_kernels_that_bring_a_thread_pool_of_their_own_are_not_used(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    maps = "00-01 r-xp 00 08:01 1 /a/libgomp.so.1\n00-01 r-xp 00 08:01 2 /b/libgomp-1.so.1\n"
+    monkeypatch.setattr(compiled, "_MAPS", _Maps(maps))
+    assert not compile_kernels()
+
+
+class _Maps:
+    """Stands in for the kernel's list of what a process has loaded."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def exists(self) -> bool:
+        return True
+
+    def read_text(self) -> str:
+        return self._text
+
+
+@pytest.mark.usefixtures("kernels")
+def test_float64_is_left_to_torch():
+    assert kernels_for(torch.ones(1)) is not None
+    assert kernels_for(torch.ones(1, dtype=torch.float64)) is None
