@@ -243,17 +243,20 @@ def _check(test: CheckHolds, recipe: Recipe, measured: Measured) -> Decision:
     shown = failed[0] if failed else reports[0]
     seeds = [one.seeds for one in checks if one.seeds is not None]
     over = f", on {_seeds(min(seeds))} of trained weights" if seeds else ""
-    held = (
-        f"{len(reports) - len(failed)} of {len(reports)} reports" if reports[1:] else "its report"
-    )
     text = (
-        f"check {test.check}: {held} {'holds' if not failed else 'hold'}{over}; "
+        f"check {test.check}: {_held(len(reports), len(failed))}{over}; "
         f"{shown.name} measured {shown.measured:.3g}, {shown.bound} {shown.tolerance:.3g}"
     )
     doubts = [*(_few(min(seeds)) if seeds else ()), *(r for one in checks for r in one.missing)]
     if failed:
         return Decision(finding="not_reproduced", evidence=_sentence(text))
     return _found(text, holds=True, fails=False, doubts=doubts)
+
+
+def _held(reports: int, failed: int) -> str:
+    if reports == 1:
+        return "its report fails" if failed else "its report holds"
+    return f"{reports - failed} of its {reports} reports hold"
 
 
 def _is_meant(test: CheckHolds, recipe: Recipe, one: MeasuredCheck) -> bool:

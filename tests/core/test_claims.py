@@ -250,7 +250,12 @@ def test_a_check_holds_if_all_of_its_reports_do() -> None:
     assert of_checks(holds, good, other).finding == "reproduced"
     said = of_checks(holds, both)
     assert said.finding == "not_reproduced"
-    assert "equation-6.random-3 measured 0.2, at most 1e-12" in said.evidence
+    assert (
+        "1 of its 2 reports hold; equation-6.random-3 measured 0.2, at most 1e-12" in said.evidence
+    )
+    broken = MeasuredCheck(check="identities", label="equations", reports=(BREAKS,))
+    assert "its report fails; " in of_checks(holds, broken).evidence
+    assert "its report holds; " in of_checks(holds, good).evidence
     assert of_checks(holds, other).finding == "not_measured"
     assert of_checks(CheckHolds(check="equations"), both).finding == "not_reproduced"
     named = CheckHolds(check="identities", report="equation-6.random-1")
