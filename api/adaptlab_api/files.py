@@ -8,7 +8,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response, StreamingResponse
 
 from adaptlab_services.errors import RangeNotSatisfiable
-from adaptlab_services.stored_files import StoredFile, stream
+from adaptlab_services.stored_files import StoredFile, require, stream
 
 # The content at an address never changes, but whoever may not see it any more should not.
 CACHE = "private, max-age=31536000, immutable"
@@ -26,7 +26,9 @@ class Span:
 def file_answer(
     sessions: sessionmaker[Session], file: StoredFile, headers: Headers, *, head: bool = False
 ) -> Response:
-    """The answer to GET or HEAD for a stored file; raises `RangeNotSatisfiable`.
+    """The answer to GET or HEAD for a stored file.
+
+    Raises `RangeNotSatisfiable`, and `ArtifactGone` where the bytes are not to be had.
 
     A request for several ranges gets the whole file, as the RFC allows.
     """
@@ -34,6 +36,7 @@ def file_answer(
     fixed = {"ETag": etag, "Cache-Control": CACHE, "Accept-Ranges": "bytes"}
     if _matches(headers.get("if-none-match"), etag):
         return Response(status_code=304, headers=fixed)
+    require(sessions, file)  # once the answer has begun, it is too late for another status
     span = None if head else _asked_span(headers, etag, file.size)
     whole = Span(0, file.size)
     sent = span or whole

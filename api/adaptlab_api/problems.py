@@ -14,9 +14,11 @@ from starlette.responses import Response
 
 from adaptlab.errors import AdaptlabError, InvalidSpec, Problem
 from adaptlab.values import Value
+from adaptlab_db.errors import ArtifactGone, BytesMissing, StoreNotConfigured, StoreUnreachable
 from adaptlab_services.errors import (
     Conflict,
     IdempotencyMismatch,
+    LimitReached,
     NotFound,
     RangeNotSatisfiable,
     Unauthorised,
@@ -73,13 +75,17 @@ CROSS_SITE = Kind("cross-site", "A browser may only do this from the server's ow
 NOT_FOUND = Kind("not-found", "There is no such resource", 404)
 METHOD_NOT_ALLOWED = Kind("method-not-allowed", "The resource does not know this method", 405)
 CONFLICT = Kind("conflict", "The present state does not allow this", 409)
+GONE = Kind("gone", "The content is not there any more", 410)
 TOO_LARGE = Kind("content-too-large", "The body is too large", 413)
 UNSUPPORTED = Kind("unsupported-media-type", "The body must be JSON", 415)
 RANGE = Kind("range-not-satisfiable", "The range lies outside the content", 416)
 INVALID_REQUEST = Kind("invalid-request", "The request has invalid values", 422)
+LIMIT_REACHED = Kind("limit-reached", "You have as many jobs as the server allows", 429)
 KEY_REUSED = Kind("idempotency-key-reused", "The key belongs to another request", 422)
 INTERNAL = Kind("internal-error", "The server failed", 500)
 UNAVAILABLE = Kind("unavailable", "The database cannot be reached", 503)
+DAMAGED = Kind("damaged", "The stored content is damaged", 503)
+STORE_UNAVAILABLE = Kind("store-unavailable", "The store of this content cannot be reached", 503)
 
 OF_STATUS = {
     kind.status: kind
@@ -90,10 +96,12 @@ OF_STATUS = {
         NOT_FOUND,
         METHOD_NOT_ALLOWED,
         CONFLICT,
+        GONE,
         TOO_LARGE,
         UNSUPPORTED,
         RANGE,
         INVALID_REQUEST,
+        LIMIT_REACHED,
         INTERNAL,
         UNAVAILABLE,
     )
@@ -179,6 +187,9 @@ def _refusal(error: AdaptlabError) -> Response | None:
             return problem(NOT_FOUND, str(error))
         case Conflict():
             return problem(CONFLICT, error.detail, state=error.state)
+        case LimitReached():
+            # Without Retry-After: nobody knows when a job of this owner starts.
+            return problem(LIMIT_REACHED, str(error))
         case IdempotencyMismatch():
             fault = Problem("/header/idempotency-key", "idempotency_key_reused", str(error))
             return problem(KEY_REUSED, str(error), faults=(fault,))
@@ -186,6 +197,20 @@ def _refusal(error: AdaptlabError) -> Response | None:
             return unauthorised(str(error))
         case RangeNotSatisfiable():
             return problem(RANGE, str(error), headers={"Content-Range": f"bytes */{error.size}"})
+        case _:
+            return _no_bytes(error)
+
+
+def _no_bytes(error: AdaptlabError) -> Response | None:
+    match error:
+        case ArtifactGone():
+            # 503 without a time: the content comes back once somebody has mended the store.
+            return problem(GONE if error.state == "collected" else DAMAGED, str(error))
+        case BytesMissing():
+            return problem(DAMAGED, str(error))
+        case StoreUnreachable() | StoreNotConfigured():
+            log.error("%s", error)
+            return problem(STORE_UNAVAILABLE, f"The store {error.store} did not answer; try again.")
         case _:
             return None
 

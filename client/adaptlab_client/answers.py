@@ -79,6 +79,8 @@ class Job(Answer):
     attempt: int = 0
     attempts_max: int | None = None
     cancel_requested: bool = False
+    pause_requested: bool = False
+    retry_of: str | None = None
     base_model: str | None = None
     family: str | None = None
     task: str | None = None

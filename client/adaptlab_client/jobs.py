@@ -103,6 +103,18 @@ class Jobs:
         """Cancel; a job that is running stops soon after, one that has ended is returned as is."""
         return self._connection.ask(Request("POST", path_of("jobs", job_id, "cancel")), Job)
 
+    def pause(self, job_id: str) -> Job:
+        """Pause; a job that is running stops soon after with its state saved. Raises `Conflict`."""
+        return self._connection.ask(Request("POST", path_of("jobs", job_id, "pause")), Job)
+
+    def resume(self, job_id: str) -> Job:
+        """Let a paused job go on where it was; one that was not paused is returned as is."""
+        return self._connection.ask(Request("POST", path_of("jobs", job_id, "resume")), Job)
+
+    def retry(self, job_id: str) -> Job:
+        """Make a job that failed or was cancelled anew; the same new job however often called."""
+        return self._connection.ask(Request("POST", path_of("jobs", job_id, "retry")), Job)
+
     def wait(
         self,
         job_id: str,

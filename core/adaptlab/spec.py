@@ -165,12 +165,21 @@ class CaptureSpec(Value):
     attention: AttentionSpec | None = None
 
 
+SelfFence = Literal["ride_through", "strict"]
+
+
 class ResourcesSpec(Value):
-    """Where, how urgently and for how long a job may run."""
+    """Where, how urgently and for how long a job may run.
+
+    With `self_fence: strict` a worker that cannot reach the server stops the run before its lease
+    ends, for jobs that hold something which must not be used by two at a time. Otherwise the run
+    rides an outage through, since whatever a lost run writes is refused.
+    """
 
     queue: Queue = "cpu"
     max_seconds: int = Field(default=3600, ge=1, le=7 * 24 * 3600)
     priority: int = Field(default=5, ge=0, le=9)
+    self_fence: SelfFence = "ride_through"
 
 
 AllChecks = Literal["all"]

@@ -1,18 +1,35 @@
-"""Content-addressed bytes in rows of 1 MiB, streamed both ways, at most one row in memory."""
+"""Content-addressed bytes, streamed both ways, a piece in memory at a time.
+
+The table of artifacts says in which store the bytes lie; see `adaptlab_db.stores`.
+"""
 
 import hashlib
+import tempfile
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import IO
 
-from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy import ColumnElement, delete, event, exists, func, insert, or_, select, update
+from sqlalchemy import ForeignKey as Reference
 from sqlalchemy.dialects.postgresql import insert as upsert
-from sqlalchemy.orm import Session, sessionmaker
+from sqlalchemy.orm import InstrumentedAttribute, Session, sessionmaker
 
-from adaptlab_db.errors import ArtifactNotFound
-from adaptlab_db.tables import Artifact, ArtifactChunk, AttentionMap, Checkpoint, TrainingState
+from adaptlab_db.errors import (
+    ArtifactGone,
+    ArtifactNotFound,
+    BytesMissing,
+    StoreUnreachable,
+)
+from adaptlab_db.stores.postgres import CHUNK_BYTES, PostgresStore, of_equal_size
+from adaptlab_db.stores.store import POSTGRES, Place, Stores
+from adaptlab_db.tables import Artifact, ArtifactChunk, Table
 
-CHUNK_BYTES = 2**20
+__all__ = ["CHUNK_BYTES", "ArtifactStore", "Located", "StoredArtifact", "streamed"]
+
+HELD_BYTES = 2**20
+"""How much of an incoming artifact is held in memory before a file takes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,105 +40,258 @@ class StoredArtifact:
     size: int
 
 
+@dataclass(frozen=True, slots=True)
+class Located:
+    """Where the bytes of an artifact lay when that was looked up; they may have moved since."""
+
+    place: Place
+    size: int
+
+
 class ArtifactStore:
-    """Artifacts in the tables, within the caller's unit of work."""
+    """Artifacts within the caller's unit of work, in the stores that its session knows."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        self._stores = stores_of(session)
 
     def write(self, chunks: Iterable[bytes]) -> StoredArtifact:
         """Store the concatenation of `chunks`, which may be cut anywhere; once for equal content.
 
         Another writer of equal content waits for this unit of work to end. Write one artifact a
-        unit of work, or several in the order of their digests.
+        unit of work, or several in the order of their digests. Content that had been collected or
+        quarantined is there again afterwards.
         """
+        if self._stores.large == POSTGRES:
+            return self._write_rows(chunks)
+        with _set_aside(chunks) as (file, stored):
+            store = self._stores.for_size(stored.size)
+            if store.name == POSTGRES:
+                return self._write_rows(_pieces(file))
+            if not self._touch(stored):
+                # Before the first statement, so that no transaction waits for a slow store.
+                place = store.put(self._session, stored.sha256, _pieces(file))
+                self._adopt(stored, place)
+            return stored
+
+    def discard(self, sha256: str) -> bool:
+        """Delete the bytes if nothing refers to them any more; whether it did."""
+        deleted = self._session.execute(
+            delete(Artifact)
+            .where(Artifact.sha256 == sha256, ~is_referenced())
+            .returning(Artifact.store, Artifact.key, Artifact.state)
+            .execution_options(synchronize_session=False)
+        ).one_or_none()
+        if deleted is None:
+            return False
+        if deleted.state != "collected":
+            self.drop(Place(deleted.store, sha256, deleted.key))
+        return True
+
+    def read(self, sha256: str, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
+        """The bytes from `start` up to `stop`.
+
+        Raises `ArtifactNotFound`, `ArtifactGone` or `StoreNotConfigured` at the first step, and
+        `BytesMissing` or `StoreUnreachable` at any.
+        """
+        located = self.locate(sha256)
+        stop = _end(located.size, start, stop)
+        while start < stop:
+            located, content = self.piece(located, start, stop)
+            start += len(content)
+            yield content
+
+    def piece(self, located: Located, start: int, stop: int) -> tuple[Located, bytes]:
+        """At least one byte from `start` on, and where the artifact was found to lie by then."""
+        place = located.place
+        try:
+            return located, self._stores.named(place.store).read(self._session, place, start, stop)
+        except BytesMissing:
+            now = self.locate(place.sha256)
+            if now.place == place:
+                raise
+        # Moved to another store while it was being read.
+        return now, self._stores.named(now.place.store).read(self._session, now.place, start, stop)
+
+    def locate(self, sha256: str) -> Located:
+        """Where the bytes are; raises `ArtifactNotFound` or `ArtifactGone`."""
+        columns = (Artifact.size, Artifact.store, Artifact.key, Artifact.state, Artifact.reason)
+        row = self._session.execute(select(*columns).where(Artifact.sha256 == sha256)).one_or_none()
+        if row is None:
+            raise ArtifactNotFound(sha256)
+        if row.state != "ready":
+            raise ArtifactGone(sha256, row.state, row.reason or "")
+        return Located(Place(row.store, sha256, row.key), row.size)
+
+    def size(self, sha256: str) -> int:
+        """How many bytes the artifact has; raises `ArtifactNotFound` or `ArtifactGone`."""
+        return self.locate(sha256).size
+
+    def drop(self, place: Place) -> None:
+        """Delete bytes that no artifact has any more; outside the database after the commit."""
+        if place.store == POSTGRES:
+            PostgresStore().delete(self._session, place)
+        else:
+            _drop_after_commit(self._session, place)
+
+    def _write_rows(self, chunks: Iterable[bytes]) -> StoredArtifact:
         staged = f"staged:{uuid.uuid4()}"
         digest, size = hashlib.sha256(), 0
-        for number, content in enumerate(_of_equal_size(chunks)):
+        for number, content in enumerate(of_equal_size(chunks)):
             digest.update(content)
             size += len(content)
             row = {"sha256": staged, "number": number, "content": content}
             self._session.execute(insert(ArtifactChunk), [row])
         stored = StoredArtifact(digest.hexdigest(), size)
-        self._adopt(staged, stored)
-        return stored
-
-    def discard(self, sha256: str) -> bool:
-        """Delete the bytes if nothing refers to them any more; whether it did."""
-        users = (
-            select(table.artifact_sha256).where(table.artifact_sha256 == sha256).exists()
-            for table in (AttentionMap, Checkpoint, TrainingState)
-        )
-        deleted = self._session.execute(
-            delete(Artifact)
-            .where(Artifact.sha256 == sha256, *(~user for user in users))
-            .returning(Artifact.sha256)
-            .execution_options(synchronize_session=False)
-        )
-        return deleted.one_or_none() is not None
-
-    def read(self, sha256: str, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
-        """The bytes from `start` up to `stop`; raises `ArtifactNotFound` at the first step."""
-        stop = _end(self.size(sha256), start, stop)
-        while start < stop:
-            content = self.read_within_chunk(sha256, start, stop)
-            start += len(content)
-            yield content
-
-    def read_within_chunk(self, sha256: str, start: int, stop: int) -> bytes:
-        """The bytes from `start` up to `stop` or the end of the row in which they start."""
-        number, offset = divmod(start, CHUNK_BYTES)
-        length = min(stop - start, CHUNK_BYTES - offset)
-        content = ArtifactChunk.content
-        whole = offset == 0 and length == CHUNK_BYTES
-        # Postgres reads only this part of a value that is stored uncompressed.
-        part = content if whole else func.substring(content, offset + 1, length)
-        query = select(part).where(ArtifactChunk.sha256 == sha256, ArtifactChunk.number == number)
-        found = self._session.scalars(query).one_or_none()
-        if found is None:
-            raise ArtifactNotFound(sha256)
-        return found
-
-    def size(self, sha256: str) -> int:
-        """How many bytes the artifact has; raises `ArtifactNotFound`."""
-        size = self._session.scalars(
-            select(Artifact.size).where(Artifact.sha256 == sha256)
-        ).one_or_none()
-        if size is None:
-            raise ArtifactNotFound(sha256)
-        return size
-
-    def _adopt(self, staged: str, stored: StoredArtifact) -> None:
-        """Give the staged rows their name, or drop them when the content is there already."""
-        is_new = self._session.execute(
-            upsert(Artifact)
-            .values(sha256=stored.sha256, size=stored.size)
-            .on_conflict_do_nothing()
-            .returning(Artifact.sha256)
-        ).one_or_none()
         mine = ArtifactChunk.sha256 == staged
         # Renaming leaves the bytes where they are: they lie outside the row.
         adopt = update(ArtifactChunk).where(mine).values(sha256=stored.sha256)
         drop = delete(ArtifactChunk).where(mine)
+        is_taken = self._adopt(stored, Place(POSTGRES, stored.sha256))
         self._session.execute(
-            adopt if is_new else drop, execution_options={"synchronize_session": False}
+            adopt if is_taken else drop, execution_options={"synchronize_session": False}
         )
+        return stored
+
+    def _touch(self, stored: StoredArtifact) -> bool:
+        """Whether the content is there already; then it is kept from being collected."""
+        # Looked up apart, so that this unit of work does not begin before the bytes are written.
+        with Session(self._session.get_bind()) as apart:
+            ready = (Artifact.sha256 == stored.sha256, Artifact.state == "ready")
+            if apart.scalars(select(Artifact.sha256).where(*ready)).one_or_none() is None:
+                return False
+        touched = self._session.execute(
+            update(Artifact)
+            .where(*ready)
+            .values(last_referenced_at=func.clock_timestamp())
+            .returning(Artifact.sha256)
+            .execution_options(synchronize_session=False)
+        )
+        return touched.one_or_none() is not None
+
+    def _adopt(self, stored: StoredArtifact, place: Place) -> bool:
+        """Make `place` the artifact's own unless it has its bytes elsewhere; whether it did."""
+        there = self._insert_or_lock(stored, place)
+        if there is None:
+            return True
+        before, state = there
+        if state == "ready":
+            if not self._stores.named(place.store).is_transactional:
+                self.drop(place)
+            return False
+        if state == "quarantined":
+            self.drop(before)
+        self._session.execute(
+            update(Artifact)
+            .where(Artifact.sha256 == stored.sha256)
+            .values(store=place.store, key=place.key, state="ready", reason=None)
+            .execution_options(synchronize_session=False)
+        )
+        return True
+
+    def _insert_or_lock(self, stored: StoredArtifact, place: Place) -> tuple[Place, str] | None:
+        """Where the content lay before, and its state; None when it is new."""
+        values = {"size": stored.size, "store": place.store, "key": place.key}
+        # Not `DO NOTHING`: the row found must be locked, and its time moved on, so that it is not
+        # collected between this and the reference that comes next.
+        is_new = Artifact.last_referenced_at == Artifact.created_at
+        row = self._session.execute(
+            upsert(Artifact)
+            .values(
+                sha256=stored.sha256,
+                created_at=func.transaction_timestamp(),
+                last_referenced_at=func.transaction_timestamp(),
+                **values,
+            )
+            .on_conflict_do_update(
+                index_elements=["sha256"],
+                set_={"last_referenced_at": func.clock_timestamp()},
+            )
+            .returning(Artifact.store, Artifact.key, Artifact.state, is_new)
+        ).one()
+        return None if row[3] else (Place(row[0], stored.sha256, row[1]), row[2])
+
+
+def stores_of(session: Session) -> Stores:
+    """The stores that a session was made with; Postgres alone where none were named."""
+    found = session.info.get("stores")
+    return found if isinstance(found, Stores) else Stores({POSTGRES: PostgresStore()})
 
 
 def streamed(
     factory: sessionmaker[Session], sha256: str, start: int = 0, stop: int | None = None
 ) -> Iterator[bytes]:
-    """The bytes of an artifact, each row read in a unit of work of its own.
+    """The bytes of an artifact, each piece read in a unit of work of its own.
 
-    For readers that take their time, such as a client at the end of a slow line: between two rows
-    no connection is held. Raises `ArtifactNotFound` at the first step.
+    For readers that take their time, such as a client at the end of a slow line: between two
+    pieces no connection is held. Raises what `ArtifactStore.read` does.
     """
     with factory() as session:
-        stop = _end(ArtifactStore(session).size(sha256), start, stop)
+        located = ArtifactStore(session).locate(sha256)
+    stop = _end(located.size, start, stop)
     while start < stop:
         with factory() as session:
-            content = ArtifactStore(session).read_within_chunk(sha256, start, stop)
+            located, content = ArtifactStore(session).piece(located, start, stop)
         start += len(content)
+        yield content
+
+
+def references() -> tuple[InstrumentedAttribute[str], ...]:
+    """Every column that may name an artifact, whatever table is added next."""
+    return tuple(
+        getattr(mapper.class_, column.key)
+        for mapper in Table.registry.mappers
+        for column in mapper.columns
+        if mapper.class_ is not ArtifactChunk and any(map(_names_artifact, column.foreign_keys))
+    )
+
+
+def is_referenced() -> ColumnElement[bool]:
+    """Whether anything refers to the artifact in hand."""
+    return or_(*(exists().where(column == Artifact.sha256) for column in references()))
+
+
+def _names_artifact(key: Reference) -> bool:
+    return key.column is Artifact.__table__.c.sha256
+
+
+def _drop_after_commit(session: Session, place: Place) -> None:
+    """Delete the bytes once nothing can bring the artifact back; if it fails, collection does."""
+    store = stores_of(session).known.get(place.store)
+    if store is None:
+        return  # left to a process that knows the store
+    waiting = [place]
+
+    def forget(_: Session) -> None:
+        waiting.clear()
+
+    def delete_bytes(session: Session) -> None:
+        if session.in_nested_transaction():
+            return  # the end of a savepoint, which may still be rolled back
+        while waiting:
+            # What cannot be deleted is found by whoever looks for keys without artifact.
+            with suppress(StoreUnreachable):
+                store.delete(session, waiting.pop())
+
+    event.listen(session, "after_rollback", forget)
+    event.listen(session, "after_commit", delete_bytes)
+
+
+@contextmanager
+def _set_aside(chunks: Iterable[bytes]) -> Generator[tuple[IO[bytes], StoredArtifact]]:
+    """The content in memory or in a nameless file, with its digest and size."""
+    digest, size = hashlib.sha256(), 0
+    with tempfile.SpooledTemporaryFile(HELD_BYTES) as file:
+        for chunk in chunks:
+            digest.update(chunk)
+            size += len(chunk)
+            file.write(chunk)
+        file.seek(0)
+        yield file, StoredArtifact(digest.hexdigest(), size)
+
+
+def _pieces(file: IO[bytes]) -> Iterator[bytes]:
+    while content := file.read(CHUNK_BYTES):
         yield content
 
 
@@ -129,19 +299,3 @@ def _end(size: int, start: int, stop: int | None) -> int:
     if start < 0 or (stop is not None and stop < start):
         raise ValueError(f"The range {start} to {stop} is none; give 0 <= start <= stop.")
     return size if stop is None else min(stop, size)
-
-
-def _of_equal_size(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The same bytes in pieces of `CHUNK_BYTES`, the last one shorter."""
-    held = bytearray()
-    for chunk in chunks:
-        view = memoryview(chunk)
-        while view:
-            taken = view[: CHUNK_BYTES - len(held)]
-            held += taken
-            view = view[len(taken) :]
-            if len(held) == CHUNK_BYTES:
-                yield bytes(held)
-                held.clear()
-    if held:
-        yield bytes(held)

@@ -7,6 +7,8 @@ from sqlalchemy import create_engine as _create_engine
 from sqlalchemy.engine import make_url
 from sqlalchemy.orm import Session, sessionmaker
 
+from adaptlab_db.stores.store import Stores
+
 # A process that is paused inside a transaction holds its row locks, and the reaper skips locked
 # rows: without the first limit a frozen worker keeps its own lease from being taken away.
 # Nothing a server or worker does in one statement takes longer than the second.
@@ -51,14 +53,17 @@ def create_engine(url: str, *, limited: bool = True, pool_size: int = 10) -> Eng
     )
 
 
-def session_factory(database: str | Engine) -> sessionmaker[Session]:
+def session_factory(database: str | Engine, stores: Stores | None = None) -> sessionmaker[Session]:
     """Sessions on a database, given by its URL or by an engine that is already there.
+
+    `stores` are those in which artifacts may lie; Postgres alone if None.
 
     Use `with factory.begin() as session:` for one unit of work. What it loads stays readable
     after the commit.
     """
     engine = create_engine(database) if isinstance(database, str) else database
-    return sessionmaker(engine, expire_on_commit=False)
+    info = {} if stores is None else {"stores": stores}
+    return sessionmaker(engine, expire_on_commit=False, info=info)
 
 
 def close(factory: sessionmaker[Session]) -> None:

@@ -27,6 +27,7 @@ from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 JOB_STATES = ("waiting", "queued", "running", "paused", "succeeded", "failed", "cancelled")
+ARTIFACT_STATES = ("ready", "quarantined", "collected")
 TERMINAL_STATES = ("succeeded", "failed", "cancelled")
 ATTEMPT_OUTCOMES = ("succeeded", "failed", "cancelled", "released", "paused", "lost")
 STUDY_ROLES = ("method", "reference", "base_model", "check")
@@ -96,14 +97,31 @@ class BrowserSession(Table):
 
 
 class Artifact(Table):
-    """A sequence of bytes, named by its SHA-256 (hexadecimal)."""
+    """A sequence of bytes, named by its SHA-256 (hexadecimal).
+
+    `key` names the bytes in a store outside the database. Of what is not `ready`, `reason` says
+    why; of what is `collected`, only this row is left. `checked_at` is when the bytes were last
+    read and found to have the digest.
+    """
 
     __tablename__ = "artifacts"
+    __table_args__ = (
+        CheckConstraint(_one_of("state", ARTIFACT_STATES), name="state"),
+        CheckConstraint("(state = 'ready') = (reason IS NULL)", name="reason"),
+        CheckConstraint("(store = 'postgres') = (key IS NULL)", name="key"),
+        Index("ix_artifacts_key", "store", "key", unique=True,
+              postgresql_where=text("key IS NOT NULL")),
+    )  # fmt: skip
 
     sha256: Mapped[str] = mapped_column(primary_key=True)
     size: Mapped[int] = mapped_column(BigInteger)
     store: Mapped[str] = mapped_column(server_default="postgres")
+    key: Mapped[str | None]
+    state: Mapped[str] = mapped_column(server_default="ready")
+    reason: Mapped[str | None]
     created_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
+    last_referenced_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
+    checked_at: Mapped[datetime | None]
 
 
 class ArtifactChunk(Table):
@@ -431,7 +449,7 @@ class AttentionMap(Table):
     replicate: Mapped[int]
     seed: Mapped[int] = mapped_column(BigInteger)
     source: Mapped[str]
-    artifact_sha256: Mapped[str] = mapped_column(ForeignKey("artifacts.sha256"))
+    artifact_sha256: Mapped[str] = mapped_column(ForeignKey("artifacts.sha256"), index=True)
     shape: Mapped[list[int]] = mapped_column(ARRAY(Integer))
     axes: Mapped[list[str]] = mapped_column(ARRAY(Text))
     learned_positions: Mapped[int]
@@ -475,7 +493,7 @@ class Checkpoint(Table):
     replicate: Mapped[int]
     seed: Mapped[int] = mapped_column(BigInteger)
     kind: Mapped[str]
-    artifact_sha256: Mapped[str] = mapped_column(ForeignKey("artifacts.sha256"))
+    artifact_sha256: Mapped[str] = mapped_column(ForeignKey("artifacts.sha256"), index=True)
     parameters: Mapped[int] = mapped_column(BigInteger)
     tensors: Mapped[Json]
     created_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
@@ -516,5 +534,5 @@ class TrainingState(Table):
     job_id: Mapped[uuid.UUID] = mapped_column(primary_key=True)
     attempt: Mapped[int]
     step: Mapped[int]
-    artifact_sha256: Mapped[str] = mapped_column(ForeignKey("artifacts.sha256"))
+    artifact_sha256: Mapped[str] = mapped_column(ForeignKey("artifacts.sha256"), index=True)
     saved_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())

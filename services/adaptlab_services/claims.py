@@ -46,6 +46,8 @@ class Claim:
         adapters: what theory checks measure of adaptations; empty for any other job.
         lease_seconds: how long the lease lasts after the claim and after each heartbeat.
         resume: where an earlier attempt left off; None starts from the first step.
+        strict: whether the run must have ended before the lease does, because two at a time would
+            do harm; see `resources.self_fence`.
     """
 
     job_id: UUID
@@ -56,6 +58,7 @@ class Claim:
     lease_seconds: float
     resume: SavedTraining | None = None
     adapters: tuple[AdapterWeights, ...] = ()
+    strict: bool = False
 
 
 def held(claim: Claim) -> list[ColumnElement[bool]]:

@@ -49,6 +49,7 @@ def diagnoses(
                 relaxed=None if relaxed is None else _evidence(relaxed),
                 chance_loss=chance_loss(task),
                 chance_accuracy=task.chance(),
+                counted_length=task.counted_length(),
             )
         )
         if found.cause != "none" or not _could_be_best(row, comparison):

@@ -53,6 +53,9 @@ class JobLinks(Value):
     checkpoints: str
     theory: str
     cancel: str
+    pause: str
+    resume: str
+    retry: str
     base_job: str | None
     studies: str
 
@@ -62,7 +65,8 @@ class JobView(Value):
 
     `state` is one of waiting, queued, running, paused, succeeded, failed and cancelled; more may
     be added, so programs ask `terminal`. `spec` is what was asked for, without the defaults,
-    and can be posted again; `resolved_spec` is what every `auto` became.
+    and can be posted again; `resolved_spec` is what every `auto` became. `retry_of` is the job that
+    this one does anew.
     """
 
     id: UUID
@@ -74,6 +78,8 @@ class JobView(Value):
     reason: str | None
     error: str | None
     cancel_requested: bool
+    pause_requested: bool
+    retry_of: UUID | None
     attempt: int
     attempts_max: int
     base_model: str | None
@@ -130,6 +136,8 @@ def job_view(row: JobRow, position: int | None = None) -> JobView:
         reason=job.reason,
         error=job.error,
         cancel_requested=job.cancel_requested_at is not None,
+        pause_requested=job.pause_requested_at is not None,
+        retry_of=job.retry_of,
         attempt=job.attempt,
         attempts_max=job.attempts_max,
         base_model=job.base_model,
@@ -188,6 +196,9 @@ def _links(job_id: UUID, base_job_id: UUID | None) -> JobLinks:
         checkpoints=f"{place}/checkpoints",
         theory=f"{place}/theory",
         cancel=f"{place}/cancel",
+        pause=f"{place}/pause",
+        resume=f"{place}/resume",
+        retry=f"{place}/retry",
         base_job=f"/v1/jobs/{base_job_id}" if base_job_id else None,
         studies=f"/v1/studies?job={job_id}",
     )

@@ -21,6 +21,7 @@ from adaptlab_services import (
     datasets,
     estimates,
     idempotency,
+    limits,
     paging,
     workers,
 )
@@ -78,11 +79,13 @@ def create(
     *,
     idempotency_key: str | None = None,
     roots: ModelRoots = NO_ROOTS,
+    most_queued: int | None = None,
 ) -> Created:
     """Store a job, and the job of an inline base model that nobody has made yet.
 
-    `roots` are where model folders may lie. Raises `InvalidSpec` for a spec that cannot be run,
-    `Conflict` for a taken name and `IdempotencyMismatch` for a key that was used with another spec.
+    `roots` are where model folders may lie, and `most_queued` is how many jobs one owner may have
+    waiting or queued. Raises `InvalidSpec` for a spec that cannot be run, `Conflict` for a taken
+    name, `IdempotencyMismatch` for a key that was used with another spec, and `LimitReached`.
     """
     digest = idempotency.request_digest(spec)
     if idempotency_key is not None:
@@ -92,6 +95,7 @@ def create(
     job_id, queues = _create(session, principal, spec, roots)
     if idempotency_key is not None:
         idempotency.remember(session, principal.user_id, idempotency_key, digest, job_id)
+    limits.check_queued(session, principal, most_queued)
     return Created(get(session, job_id), replayed=False, queues=queues)
 
 

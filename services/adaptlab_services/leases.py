@@ -6,7 +6,6 @@ so that a worker whose clock is wrong does no harm.
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, Protocol
@@ -21,10 +20,14 @@ from sqlalchemy.orm import Session, sessionmaker
 from adaptlab.results import Event
 from adaptlab.spec import ResolvedSpec
 from adaptlab_db.artifacts import ArtifactStore, StoredArtifact, streamed
+from adaptlab_db.errors import StoreUnreachable
 from adaptlab_db.tables import Attempt, BaseModel, Checkpoint, Job
-from adaptlab_services import adaptations, recording, training_states, workers
+from adaptlab_services import adaptations, limits, recording, training_states, workers
 from adaptlab_services.claims import BaseWeights, Claim, held
 from adaptlab_services.errors import LeaseLost, LedgerUnreachable
+from adaptlab_services.lease_ends import CANCELLED, NOT_PAUSING, after_backoff, paused, uncounted
+from adaptlab_services.poison import fingerprint, furthest_step, has_failed_alike
+from adaptlab_services.reaping import ReapedLeases, reap
 from adaptlab_services.transitions import (
     Change,
     Moved,
@@ -32,7 +35,6 @@ from adaptlab_services.transitions import (
     Reason,
     move,
     queues_to_ring,
-    settle_waiting,
 )
 
 __all__ = [
@@ -46,13 +48,8 @@ __all__ = [
     "reap",
 ]
 
-Command = Literal["continue", "stop"]
+Command = Literal["continue", "stop", "pause"]
 
-FIRST_BACKOFF = 2  # seconds after the first failed attempt; doubled with each further one
-LONGEST_BACKOFF = 300
-MOST_ATTEMPTS = 50  # however often a job was released, so that a job that ends its worker ends too
-REAPED_AT_ONCE = 100
-CANCELLED = Change("cancelled", "cancelled_by_user")
 Choice = tuple[tuple[ColumnElement[bool], ...], Change]  # a condition beside the fence
 NO_ARTIFACTS: Mapping[Path, str] = MappingProxyType({})
 
@@ -74,7 +71,10 @@ class Ledger(Protocol):
         ...
 
     def heartbeat(self, claim: Claim, step: int) -> Command:
-        """Renew the lease and report the training step; `stop` when the job was cancelled."""
+        """Renew the lease and report the training step; `stop` when the job was cancelled.
+
+        With `pause` the run is to stop too, with its state saved.
+        """
         ...
 
     def put_artifact(self, claim: Claim, chunks: Iterable[bytes]) -> StoredArtifact:
@@ -107,12 +107,28 @@ class Ledger(Protocol):
         """The run was stopped because the job was cancelled."""
         ...
 
+    def paused(self, claim: Claim) -> tuple[str, ...]:
+        """The run was stopped because the job was paused; it is queued if it was resumed since."""
+        ...
+
 
 class DatabaseLedger:
-    """The ledger of a worker that can reach the database."""
+    """The ledger of a worker that can reach the database.
 
-    def __init__(self, sessions: sessionmaker[Session], lease_seconds: float = 30) -> None:
+    Args:
+        sessions: the database.
+        lease_seconds: how long a lease lasts after the claim and after each heartbeat.
+        most_running: how many jobs of one owner may run at a time; None sets no limit.
+    """
+
+    def __init__(
+        self,
+        sessions: sessionmaker[Session],
+        lease_seconds: float = 30,
+        most_running: int | None = None,
+    ) -> None:
         self._sessions = sessions
+        self._most_running = most_running
         self._lease_seconds = lease_seconds
 
     def register_worker(self, host: str, process_id: int, queues: Sequence[str]) -> UUID:
@@ -144,13 +160,15 @@ class DatabaseLedger:
                     heartbeat_at=func.clock_timestamp(),
                     lease_expires_at=_seconds_from_now(claim.lease_seconds),
                 )
-                .returning(Job.cancel_requested_at, Job.worker_id)
+                .returning(Job.cancel_requested_at, Job.pause_requested_at, Job.worker_id)
                 .execution_options(synchronize_session=False)
             ).one_or_none()
             if row is None:
                 raise LeaseLost(claim.job_id, claim.attempt)
             workers.seen(session, row.worker_id)
-            return "continue" if row.cancel_requested_at is None else "stop"
+            if row.cancel_requested_at is not None:
+                return "stop"
+            return "continue" if row.pause_requested_at is None else "pause"
 
     def put_artifact(self, claim: Claim, chunks: Iterable[bytes]) -> StoredArtifact:
         """See `Ledger`.
@@ -185,26 +203,45 @@ class DatabaseLedger:
         )
 
     def fail(self, claim: Claim, reason: Reason, error: str, *, retry: bool) -> tuple[str, ...]:
-        """See `Ledger`."""
+        """See `Ledger`. A job that fails alike twice without a step of progress is set aside."""
         final: Choice = ((), Change("failed", reason, error))
         if not retry:
             return self._end(claim, final)
-        again = Change("queued", reason, error, "failed", also={Job.run_at: _after_backoff()})
+        found = fingerprint(reason, error)
+        known = {Job.error_fingerprint: found, Job.furthest_step: furthest_step()}
+        is_left = Job.attempt < Job.attempts_max
         return self._end(
             claim,
-            ((Job.cancel_requested_at.is_(None), Job.attempt < Job.attempts_max), again),
             ((Job.cancel_requested_at.is_not(None),), CANCELLED),
+            (
+                (is_left, has_failed_alike(found)),
+                Change("failed", "repeated_failure", _alike(error)),
+            ),
+            (
+                (is_left, Job.pause_requested_at.is_not(None)),
+                Change("paused", reason, error, "failed", also=known | NOT_PAUSING),
+            ),
+            (
+                (is_left,),
+                Change(
+                    "queued", reason, error, "failed", also=known | {Job.run_at: after_backoff()}
+                ),
+            ),
             final,
         )
 
     def release(self, claim: Claim, reason: Reason) -> tuple[str, ...]:
         """See `Ledger`."""
-        allowance = {Job.attempts_max: func.least(Job.attempts_max + 1, MOST_ATTEMPTS)}
         return self._end(
             claim,
-            ((Job.cancel_requested_at.is_(None),), Change("queued", reason, also=allowance)),
-            ((), CANCELLED),
+            ((Job.cancel_requested_at.is_not(None),), CANCELLED),
+            ((Job.pause_requested_at.is_not(None),), paused()),
+            ((), Change("queued", reason, also=uncounted())),
         )
+
+    def paused(self, claim: Claim) -> tuple[str, ...]:
+        """See `Ledger`."""
+        return self.release(claim, "preempted")
 
     def stopped(self, claim: Claim) -> tuple[str, ...]:
         """See `Ledger`."""
@@ -213,6 +250,8 @@ class DatabaseLedger:
     def _end(self, claim: Claim, *choices: Choice) -> tuple[str, ...]:
         """Make the first change whose condition holds; each is guarded by the fence."""
         with self._unit_of_work() as session:
+            # Between two of the changes nobody may ask for something else.
+            session.execute(select(Job.id).where(*held(claim)).with_for_update())
             for condition, change in choices:
                 moved = move(session, [*held(claim), *condition], change)
                 if moved:
@@ -236,7 +275,10 @@ class DatabaseLedger:
             },
             data={"worker": str(worker_id)},
         )
-        moved = move(session, [Job.id == _most_urgent(queues), Job.state == "queued"], change)
+        if self._most_running is not None:
+            limits.claim_in_turn(session)
+        best = _most_urgent(queues, self._most_running)
+        moved = move(session, [Job.id == best, Job.state == "queued"], change)
         if not moved:
             return None
         row = {"job_id": moved[0].job_id, "attempt": moved[0].attempt, "worker_id": worker_id}
@@ -247,47 +289,6 @@ class DatabaseLedger:
     def _unit_of_work(self) -> Generator[Session]:
         with _translated(), self._sessions.begin() as session:
             yield session
-
-
-@dataclass(frozen=True, slots=True)
-class ReapedLeases:
-    """How many leases had ended, and the queues in which there is new work."""
-
-    count: int
-    queues: tuple[str, ...]
-
-
-def reap(session: Session) -> ReapedLeases:
-    """Take back the jobs of workers that are not heard of any more; any number may do so at once.
-
-    A job goes back to its queue until its attempts are spent. Whoever was in the midst of writing
-    to a job is let be; the next round looks again.
-    """
-    expired = session.execute(
-        select(Job.id, Job.attempt, Job.attempts_max, Job.cancel_requested_at)
-        .where(Job.state == "running", Job.lease_expires_at < func.clock_timestamp())
-        .order_by(Job.lease_expires_at)
-        .limit(REAPED_AT_ONCE)
-        .with_for_update(skip_locked=True)
-    ).all()
-    error = "The worker was not heard of before its lease ended; see the attempts of this job."
-    again = Change("queued", "worker_lost", error, "lost", also={Job.run_at: _after_backoff()})
-    spent = Change("failed", "worker_lost", error, "lost")
-    cancelled = Change("cancelled", "cancelled_by_user", outcome="lost")
-    chosen: dict[Change, list[UUID]] = {again: [], spent: [], cancelled: []}
-    for row in expired:
-        may_retry = again if row.attempt < row.attempts_max else spent
-        chosen[may_retry if row.cancel_requested_at is None else cancelled].append(row.id)
-    moved = [
-        job
-        for change, ids in chosen.items()
-        if ids
-        for job in move(session, [Job.id.in_(ids), Job.state == "running"], change)
-    ]
-    # Normally done by whatever ended the base model's job; here for a base model whose state was
-    # decided while the waiting job was being written.
-    moved += settle_waiting(session)
-    return ReapedLeases(len(expired), queues_to_ring(moved))
 
 
 def queues_with_work(session: Session) -> tuple[str, ...]:
@@ -305,7 +306,7 @@ def _eligible() -> tuple[ColumnElement[bool], ...]:
     )
 
 
-def _most_urgent(queues: Sequence[str]) -> ScalarSelect[UUID]:
+def _most_urgent(queues: Sequence[str], most_running: int | None) -> ScalarSelect[UUID]:
     """The job to take next: by priority, then of the owner with the least running, then oldest."""
     owner = Job.__table__.alias("running")
     busy = (
@@ -314,10 +315,11 @@ def _most_urgent(queues: Sequence[str]) -> ScalarSelect[UUID]:
         .group_by(owner.c.owner_id)
         .subquery("busy")
     )
+    may_run = [] if most_running is None else [limits.is_below(busy.c.jobs, most_running)]
     return (
         select(Job.id)
         .outerjoin(busy, busy.c.owner_id == Job.owner_id)
-        .where(Job.queue.in_(queues), *_eligible())
+        .where(Job.queue.in_(queues), *_eligible(), *may_run)
         .order_by(Job.priority.desc(), func.coalesce(busy.c.jobs, 0), Job.created_at, Job.id)
         .limit(1)
         .with_for_update(of=Job, skip_locked=True)
@@ -326,8 +328,11 @@ def _most_urgent(queues: Sequence[str]) -> ScalarSelect[UUID]:
 
 
 def _claim_of(session: Session, taken: Moved, lease_seconds: float) -> Claim:
+    fence = Job.spec[("resources", "self_fence")].astext.label("self_fence")
     job = session.execute(
-        select(Job.resolved_spec, Job.max_seconds, Job.base_model).where(Job.id == taken.job_id)
+        select(Job.resolved_spec, Job.max_seconds, Job.base_model, fence).where(
+            Job.id == taken.job_id
+        )
     ).one()
     resolved = ResolvedSpec.model_validate(job.resolved_spec)
     return Claim(
@@ -339,6 +344,7 @@ def _claim_of(session: Session, taken: Moved, lease_seconds: float) -> Claim:
         lease_seconds=lease_seconds,
         resume=training_states.take_over(session, taken.job_id, taken.attempt),
         adapters=tuple(adaptations.weights(session, resolved)),
+        strict=job.self_fence == "strict",
     )
 
 
@@ -376,10 +382,11 @@ def _seconds_from_now(seconds: float) -> ColumnElement[object]:
     return func.clock_timestamp() + func.make_interval(0, 0, 0, 0, 0, 0, seconds)
 
 
-def _after_backoff() -> ColumnElement[object]:
-    doubled = FIRST_BACKOFF * func.power(2, Job.attempt - 1)
-    seconds = func.least(LONGEST_BACKOFF, doubled)
-    return func.clock_timestamp() + func.make_interval(0, 0, 0, 0, 0, 0, seconds)
+def _alike(error: str) -> str:
+    return (
+        "Two attempts in a row failed alike, the second without getting further than the first, "
+        f"so the job is not tried again; mend the cause and retry it. {error}"
+    )
 
 
 @contextmanager
@@ -387,7 +394,7 @@ def _translated() -> Generator[None]:
     """Say of a database that is away, or a lock not had in time, that it may be tried again."""
     try:
         yield
-    except PoolTimeout as error:
+    except (PoolTimeout, StoreUnreachable) as error:
         raise LedgerUnreachable(str(error)) from error
     except DBAPIError as error:
         if error.connection_invalidated or isinstance(error, OperationalError | InterfaceError):

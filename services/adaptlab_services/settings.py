@@ -8,6 +8,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from adaptlab.spec import Queue
 from adaptlab_db.session import normalised_url
+from adaptlab_db.stores.store import POSTGRES, StoreName
 
 Alias = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
 
@@ -26,10 +27,25 @@ class Settings(BaseSettings):
         save_seconds: between two saved states of a running training.
         memory_bytes: what one run of a worker may hold; None is most of what is free.
         reap_seconds: between two looks for leases that ended.
+        reaper_arm_seconds: for how long a worker must have seen the database without a break before
+            it takes leases back.
+        ride_through_seconds: for how long a run goes on whose worker cannot reach the database.
+        stall_seconds: for how long a run may say nothing, if its steps are quick.
+        stall_steps: for how many of its own median steps a run may say nothing.
         max_body_bytes: the largest request body.
         max_study_jobs: the most jobs that one study may expand to.
+        max_queued_jobs: the most jobs that one owner may have waiting or queued; None is any.
+        max_running_jobs: the most jobs of one owner that run at a time; None is any.
         model_roots: the folders below which jobs may name model folders, by alias; given as
             `alias=/path,alias2=/path2`.
+        artifact_store: where new artifacts of at least `artifact_store_from_bytes` bytes go.
+        artifact_folder: the folder of the store `directory`, the same for all processes.
+        s3_bucket: the bucket of the store `s3`; credentials come from the settings that follow,
+            or else from where Amazon's own programs look for them.
+        attention_days: for how long the attention maps of a job that has ended are kept; None is
+            for good. Jobs with the label `keep` lose nothing.
+        checkpoint_days: the same for checkpoints, but for those of base models, which stay.
+        scrub_days: within which every artifact is read once and held against its digest.
     """
 
     model_config = SettingsConfigDict(env_prefix="ADAPTLAB_", frozen=True, extra="ignore")
@@ -44,9 +60,27 @@ class Settings(BaseSettings):
     save_seconds: float = Field(default=30, gt=0)
     memory_bytes: int | None = Field(default=None, gt=0)
     reap_seconds: float = Field(default=5, gt=0)
+    reaper_arm_seconds: float = Field(default=60, ge=0)
+    ride_through_seconds: float = Field(default=900, ge=0)
+    stall_seconds: float = Field(default=600, gt=0)
+    stall_steps: float = Field(default=20, gt=0)
     max_body_bytes: int = Field(default=2**20, gt=0)
     max_study_jobs: int = Field(default=500, gt=0)
+    max_queued_jobs: int | None = Field(default=None, gt=0)
+    max_running_jobs: int | None = Field(default=None, gt=0)
     model_roots: Annotated[dict[Alias, Path], NoDecode] = Field(default_factory=dict[str, Path])
+    artifact_store: StoreName = POSTGRES
+    artifact_store_from_bytes: int = Field(default=256 * 2**20, ge=0)
+    artifact_folder: Path | None = None
+    s3_bucket: str | None = None
+    s3_prefix: str = ""
+    s3_endpoint: str | None = None
+    s3_region: str = "us-east-1"
+    s3_access_key_id: str | None = None
+    s3_secret_access_key: str | None = Field(default=None, repr=False)
+    attention_days: float | None = Field(default=None, gt=0)
+    checkpoint_days: float | None = Field(default=None, gt=0)
+    scrub_days: float = Field(default=30, gt=0)
 
     @field_validator("database_url")
     @classmethod
@@ -86,4 +120,12 @@ class Settings(BaseSettings):
                 f"A lease of {self.lease_seconds} s ends before a second heartbeat after "
                 f"{self.heartbeat_seconds} s; set ADAPTLAB_HEARTBEAT_SECONDS to at most half."
             )
+        return self
+
+    @model_validator(mode="after")
+    def _store_is_set_up(self) -> Self:
+        if self.artifact_store == "directory" and self.artifact_folder is None:
+            raise ValueError("ADAPTLAB_ARTIFACT_STORE is directory: set ADAPTLAB_ARTIFACT_FOLDER.")
+        if self.artifact_store == "s3" and self.s3_bucket is None:
+            raise ValueError("ADAPTLAB_ARTIFACT_STORE is s3: set ADAPTLAB_S3_BUCKET.")
         return self

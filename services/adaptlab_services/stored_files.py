@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab.values import Value
-from adaptlab_db.artifacts import streamed
+from adaptlab_db.artifacts import ArtifactStore, streamed
 
 
 class StoredFile(Value):
@@ -15,6 +15,16 @@ class StoredFile(Value):
     size: int
     filename: str
     media_type: str
+
+
+def require(sessions: sessionmaker[Session], file: StoredFile) -> None:
+    """Make sure that the bytes are to be had, by reading the first of them.
+
+    Raises what `ArtifactStore.read` does, such as `ArtifactGone` with the reason.
+    """
+    with sessions() as session:
+        for _ in ArtifactStore(session).read(file.sha256, 0, 1):
+            pass
 
 
 def stream(

@@ -33,6 +33,7 @@ from adaptlab_services import (
     datasets,
     idempotency,
     jobs,
+    limits,
     paging,
     study_checks,
     study_jobs,
@@ -57,10 +58,11 @@ DEFAULT_MOST_JOBS = 500
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What the server allows: the jobs of one study, and where model folders may lie."""
+    """What the server allows: jobs of a study, queued jobs of an owner, places of model folders."""
 
     most_jobs: int = DEFAULT_MOST_JOBS
     roots: ModelRoots = NO_ROOTS
+    most_queued: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,7 @@ def create(
     study_jobs.one_at_a_time(session)
     study_id = _insert(session, principal, spec, recipe)
     queues = _run(session, principal, study_id, spec, rules)
+    limits.check_queued(session, principal, rules.most_queued)
     if idempotency_key is not None:
         idempotency.remember(session, principal.user_id, idempotency_key, digest, study_id=study_id)
     return Changed(get(session, str(study_id)), replayed=False, queues=queues)
@@ -135,6 +138,7 @@ def extend(
         queues = _run(session, principal, row.id, spec, rules)
     except InvalidSpec as error:
         raise at_extension(error, before, extension) from error
+    limits.check_queued(session, principal, rules.most_queued)
     return Changed(get(session, str(row.id)), replayed=False, queues=queues)
 
 

@@ -27,12 +27,16 @@ Reason = Literal[
     "diverged",
     "out_of_memory",
     "timeout",
+    "stalled",
+    "killed",
+    "repeated_failure",
     "preempted",
     "worker_lost",
     "system_error",
     "base_model_failed",
     "adaptation_failed",
     "cancelled_by_user",
+    "paused_by_user",
 ]
 Changes = Mapping[InstrumentedAttribute[Any], Any]  # values or SQL expressions of any column type
 

@@ -84,3 +84,7 @@ class StopTimedOut(StackError):
 
 class DemoFailed(StackError):
     """A job of the demo did not succeed."""
+
+
+class BackupFailed(StackError):
+    """A backup could not be made or brought back."""

@@ -1,5 +1,6 @@
 """Closed unless named: every route, every method, whoever asks."""
 
+import re
 from collections.abc import Iterator, Sequence
 
 import pytest
@@ -189,5 +190,6 @@ def test_a_fault_of_the_server_tells_nothing(
 def test_every_route_is_described_or_a_page(api: TestClient) -> None:
     document = api.get("/openapi.json").json()
     for context in iter_route_contexts(api.app.routes):  # type: ignore[attr-defined]
-        if (context.path or "").startswith("/v1"):
-            assert context.path in document["paths"], context.path
+        path = re.sub(r":[a-z]+}", "}", context.path or "")  # a document has no converters
+        if path.startswith("/v1"):
+            assert path in document["paths"], path

@@ -61,6 +61,16 @@ def test_a_job_is_submitted_looked_at_listed_and_cancelled(client: Client, base:
     assert client.jobs.cancel(job.id).terminal
 
 
+def test_a_job_is_paused_resumed_and_made_anew(client: Client, base: None) -> None:
+    job = client.jobs.submit(an_adapt_document())
+    assert client.jobs.pause(job.id).state == "paused"
+    assert client.jobs.resume(job.id).state == "queued"
+    client.jobs.cancel(job.id)
+    anew = client.jobs.retry(job.id)
+    assert (anew.state, anew.retry_of) == ("queued", job.id)
+    assert client.jobs.retry(job.id).id == anew.id
+
+
 def test_a_typed_spec_is_a_spec(client: Client, base: None) -> None:
     assert client.jobs.submit(an_adapt_spec(seeds=1)).kind == "adapt"
     assert [job.kind for job in client.jobs.list(filter="kind = adapt")] == ["adapt"]

@@ -172,6 +172,15 @@ def test_cancelling_is_said_again_without_harm(invoke: Invoke, base: None) -> No
         assert json.loads(done.stdout)["state"] == "cancelled"
 
 
+def test_jobs_are_paused_resumed_and_made_anew(invoke: Invoke, base: None) -> None:
+    job = invoke("jobs", "submit", "-", "-o", "id", given=SPEC).stdout.strip()
+    for verb, state in (("pause", "paused"), ("resume", "queued"), ("cancel", "cancelled")):
+        done = invoke("jobs", verb, job, "-o", "jsonl")
+        assert json.loads(done.stdout)["state"] == state
+    anew = json.loads(invoke("jobs", "retry", job, "-o", "jsonl").stdout)
+    assert (anew["state"], anew["retry_of"]) == ("queued", job)
+
+
 def test_tables_name_what_there_is(invoke: Invoke, base: None) -> None:
     for command, expected in (
         ("methods", "full_finetuning"),

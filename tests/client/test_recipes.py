@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy.orm import Session, sessionmaker
 from tests.client.conftest import Invoke
 from tests.making import a_base_model, a_study_document
-from tests.services.test_recipes import Run, as_published, run_all
+from tests.reproducing import Run, as_published, run_all
 
 from adaptlab.spec import ResolvedSpec, ResourcesSpec
 from adaptlab_client import Client, InvalidRequest, NotFound

@@ -1,16 +1,19 @@
 """Revisions go up and down, agree with the tables, and may be started twice at once."""
 
+import hashlib
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import psycopg
 import pytest
 from sqlalchemy import make_url, text
 from sqlalchemy.orm import Session, sessionmaker
 
+from adaptlab_db.artifacts import ArtifactStore, streamed
 from adaptlab_db.migrate import downgrade, drift, main, upgrade
-from adaptlab_db.session import create_engine
+from adaptlab_db.session import close, create_engine, session_factory
 from adaptlab_db.tables import Table
 
 CATALOGUE = {
@@ -99,3 +102,43 @@ def test_the_command_says_when_no_database_is_named(
     monkeypatch.delenv("ADAPTLAB_DATABASE_URL", raising=False)
     assert main(["--check"]) == 2
     assert "ADAPTLAB_DATABASE_URL" in capsys.readouterr().err
+
+
+def test_artifacts_of_the_revision_before_are_whole_after_it(empty_database_url: str) -> None:
+    """Bytes that an earlier version wrote are read by this one, and by it again on the way back."""
+    upgrade(empty_database_url, "0009")
+    digest = hashlib.sha256(b"content").hexdigest()
+    with written_directly(empty_database_url) as connection:
+        connection.execute("INSERT INTO artifacts (sha256, size) VALUES (%s, 7)", [digest])
+        connection.execute("INSERT INTO artifact_chunks VALUES (%s, 0, 'content')", [digest])
+    upgrade(empty_database_url)
+    sessions = session_factory(empty_database_url)
+    assert b"".join(streamed(sessions, digest)) == b"content"
+    with sessions.begin() as session:
+        ArtifactStore(session).write([b"new"])
+    downgrade(empty_database_url, "0009")
+    with written_directly(empty_database_url) as connection:
+        found = connection.execute("SELECT content FROM artifact_chunks ORDER BY 1").fetchall()
+    assert found == [(b"content",), (b"new",)]
+    close(sessions)
+
+
+def test_what_lies_elsewhere_keeps_the_revision_from_being_taken_back(
+    empty_database_url: str,
+) -> None:
+    upgrade(empty_database_url)
+    with written_directly(empty_database_url) as connection:
+        connection.execute(
+            "INSERT INTO artifacts (sha256, size, store, key) VALUES ('aa', 7, 's3', 'aa/bb')"
+        )
+    with pytest.raises(RuntimeError, match="storage move --to postgres"):
+        downgrade(empty_database_url, "0009")
+    assert drift(empty_database_url) == []
+
+
+@contextmanager
+def written_directly(url: str) -> Iterator[psycopg.Connection]:
+    """A connection without our tables in between, as an earlier version would write."""
+    address = make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+    with psycopg.connect(address) as connection:
+        yield connection

@@ -86,6 +86,17 @@ def test_another_site_cannot_cancel_a_job(signed_in: TestClient, worker: MadeUpW
     assert "cancelled by user" in signed_in.get(f"/jobs/{job.id}").text.lower()
 
 
+def test_a_job_has_the_buttons_that_its_state_allows(signed_in: TestClient, worker: MadeUpWorker):
+    path = f"/jobs/{worker.submit(PRETRAINING).id}"
+    for verb, then in (("pause", "Resume job"), ("resume", "Pause job"), ("cancel", "Retry job")):
+        assert f"{path}/{verb}" in signed_in.get(path).text
+        assert signed_in.post(f"{path}/{verb}", headers=HERE).headers["Location"] == path
+        assert then in signed_in.get(path).text
+    anew = signed_in.post(f"{path}/retry", headers=HERE).headers["Location"]
+    assert anew != path
+    assert f'a retry of <a href="{path}">' in signed_in.get(anew).text
+
+
 @pytest.mark.parametrize(
     ("address", "expected"),
     [

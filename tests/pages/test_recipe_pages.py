@@ -12,7 +12,7 @@ from tests.pages.made_up_studies import a_base, a_study
 from tests.pages.test_study_checks import reader as reader
 from tests.pages.test_study_pages import HERE, PAGE, section
 from tests.pages.visitors import NARROW, WIDE, Visitor
-from tests.services.test_recipes import Run, as_published, run_all
+from tests.reproducing import Run, as_published, run_all
 
 from adaptlab.recipe_study import RecipeRequest
 from adaptlab.spec import ResolvedSpec

@@ -119,6 +119,17 @@ def test_a_pretraining_job_has_no_bases(sessions: Sessions, ledger: DatabaseLedg
     assert a_claim(ledger).bases == ()
 
 
+@pytest.mark.parametrize(
+    ("resources", "strict"),
+    [({}, False), ({"self_fence": "ride_through"}, False), ({"self_fence": "strict"}, True)],
+)
+def test_a_claim_says_whether_the_run_must_end_before_its_lease(
+    sessions: Sessions, ledger: DatabaseLedger, resources: dict[str, str], strict: bool
+) -> None:
+    new_job(sessions, spec=a_pretrain_spec(resources=resources))
+    assert a_claim(ledger).strict is strict
+
+
 def test_a_job_of_another_queue_not_due_or_cancelled_is_left(
     sessions: Sessions, ledger: DatabaseLedger
 ) -> None:

@@ -1,7 +1,10 @@
 """Collecting, scrubbing and moving: nothing that is needed goes, and nobody who reads notices."""
 
 import random
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -12,20 +15,24 @@ from uuid import UUID
 import pytest
 from sqlalchemy import Engine, insert, select, text, update
 from sqlalchemy.orm import Session, sessionmaker
-from tests.making import a_base_model, a_job
+from tests.making import a_base_model, a_claim, a_job, a_ledger
 
+from adaptlab.results import TrainingSaved
 from adaptlab_db.artifacts import CHUNK_BYTES, ArtifactStore, streamed
 from adaptlab_db.errors import ArtifactGone, ArtifactNotFound, StoreUnreachable
-from adaptlab_db.session import session_factory
+from adaptlab_db.migrate import scratch_database, upgrade
+from adaptlab_db.session import close, session_factory
 from adaptlab_db.stores.directory import DirectoryStore
 from adaptlab_db.stores.postgres import PostgresStore
-from adaptlab_db.stores.store import Place, StoreName, Stores
+from adaptlab_db.stores.store import Place, StoreName, Stores, owner_of
 from adaptlab_db.tables import Artifact, Checkpoint
 from adaptlab_services import collecting
 from adaptlab_services.collecting import Collected, Retention, collect
+from adaptlab_services.errors import LedgerUnreachable
 from adaptlab_services.moving_artifacts import move_artifacts
 from adaptlab_services.scrubbing import scrub
 from adaptlab_services.storage_status import status
+from adaptlab_stack.servers import Servers
 
 Sessions = sessionmaker[Session]
 CONTENT = random.Random(5).randbytes(3 * CHUNK_BYTES + 99)
@@ -193,7 +200,8 @@ def test_files_that_no_artifact_has_are_deleted_after_a_day(
     kept = write(known, b"kept")
     with known() as session:  # the process dies before it could write the artifact down
         ArtifactStore(session).write([b"stray"])
-    (folder / "incoming" / ("0" * 32)).write_bytes(b"half")
+        half = owner_of(session) + 24 * "0"
+    (folder / "incoming" / half).write_bytes(b"half")
     (folder / "README").write_text("Not ours, and left alone.")
     assert collect(known) == Collected()
     assert collect(known, strays_after=timedelta(seconds=-1)).strays == 2
@@ -201,6 +209,21 @@ def test_files_that_no_artifact_has_are_deleted_after_a_day(
         [kept, "README"],
         ["README", kept],
     )
+
+
+def test_another_database_may_share_the_folder(
+    in_store: Callable[[StoreName], Sessions], folder: Path, servers: Servers
+) -> None:
+    """Such as one that was restored from a backup, with the same settings."""
+    with scratch_database(servers.database_url) as url:
+        upgrade(url)
+        known = {"postgres": PostgresStore(), "directory": DirectoryStore(folder)}
+        other = session_factory(url, Stores(known, "directory"))
+        sha256 = write(other, b"of the other")
+        (folder / "incoming" / (24 * "0" + "12345678")).write_bytes(b"half of the other")
+        assert collect(in_store("directory"), strays_after=timedelta(seconds=-1)) == Collected()
+        assert read(other, sha256) == b"of the other"
+        close(other)
 
 
 # --- keeping files of jobs for some days ---
@@ -237,6 +260,16 @@ def test_base_models_stay(known: Sessions) -> None:
     with known.begin() as session:
         a_base_model(session, contents=(b"weights",), finished_at=long_ago(10_000))
     assert collect(known, Retention(1, 1)) == Collected()
+
+
+@pytest.mark.parametrize(("state", "left"), [("waiting", True), ("succeeded", False)])
+def test_what_an_unfinished_check_measures_stays(known: Sessions, state: str, left: bool) -> None:
+    a_job_with_file(known, b"content", 100)
+    with known.begin() as session:
+        maker = session.scalars(select(Checkpoint.job_id)).one()
+        measures = {"adaptations": [{"job": str(maker)}]}
+        a_job(session, state=state, kind="theory", resolved_spec=measures)
+    assert collect(known, Retention(1, 1)).expired == int(not left)
 
 
 # --- scrubbing ---
@@ -393,3 +426,77 @@ def test_the_status_counts_by_store_and_state(known: Sessions, folder: Path) -> 
     }
     assert {one.store for one in found.shares} == stores
     assert (found.unreferenced, found.unreferenced_bytes) == (1, len(CONTENT))
+
+
+# --- a worker whose artifacts lie in a directory ---
+
+
+def test_the_state_that_another_takes_the_place_of_leaves_no_file(
+    in_store: Callable[[StoreName], Sessions], folder: Path
+) -> None:
+    known = in_store("directory")
+    ledger = a_ledger(known)
+    with known.begin() as session:
+        a_job(session)
+    claim, path = a_claim(ledger), Path("state")
+    for step in (1, 2):
+        sha256 = ledger.put_artifact(claim, [b"state %d" % step]).sha256
+        ledger.record(claim, [TrainingSaved(step=step, path=path)], {path: sha256})
+        assert [file.name[:64] for file in folder.glob("*/*/*")] == [sha256]
+    ledger.release(claim, "preempted")
+    assert b"".join(ledger.fetch_artifact(sha256)) == b"state 2"
+    ledger.finish(a_claim(ledger))
+    assert list(folder.glob("*/*/*")) == []
+
+
+def test_a_worker_tries_again_when_the_store_is_away(
+    in_store: Callable[[StoreName], Sessions], directory: Fragile
+) -> None:
+    known = in_store("directory")
+    sha256 = write(known, b"content")
+    directory.is_away = True
+    with pytest.raises(LedgerUnreachable, match="it is away"):
+        next(a_ledger(known).fetch_artifact(sha256))
+
+
+# --- crashes ---
+
+WRITER = """
+import random, sys
+from pathlib import Path
+from adaptlab_db.artifacts import ArtifactStore
+from adaptlab_db.session import session_factory
+from adaptlab_db.stores.directory import DirectoryStore
+from adaptlab_db.stores.postgres import PostgresStore
+from adaptlab_db.stores.store import Stores
+
+known = {"postgres": PostgresStore(), "directory": DirectoryStore(Path(sys.argv[3]))}
+sessions = session_factory(sys.argv[1], Stores(known, sys.argv[2]))
+print("ready", flush=True)
+while True:
+    with sessions.begin() as session:
+        ArtifactStore(session).write([random.randbytes(2**20) for _ in range(3)])
+"""
+
+
+@pytest.mark.parametrize("name", ["postgres", "directory"])
+def test_a_writer_that_is_killed_leaves_nothing_damaged(
+    in_store: Callable[[StoreName], Sessions], database_url: str, folder: Path, name: StoreName
+) -> None:
+    known = in_store(name)
+    moments = random.Random(name)
+    for _ in range(3):
+        argv = [sys.executable, "-c", WRITER, database_url, name, str(folder)]
+        with subprocess.Popen(argv, stdout=subprocess.PIPE) as writer:
+            assert writer.stdout is not None
+            assert writer.stdout.readline() == b"ready\n"
+            time.sleep(moments.uniform(0.1, 0.3))  # the moment of the kill, not a wait for anything
+            writer.kill()
+    found = scrub(known)
+    assert found.checked > 0
+    assert found.quarantined == ()
+    collect(known, strays_after=timedelta(seconds=-1))
+    with known() as session:
+        keys = set(session.scalars(select(Artifact.key).where(Artifact.key.is_not(None))))
+    left = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    assert left == keys

@@ -97,6 +97,7 @@ class Processes:
             "ADAPTLAB_LEASE_SECONDS": "4",
             "ADAPTLAB_HEARTBEAT_SECONDS": "0.5",
             "ADAPTLAB_REAP_SECONDS": "0.5",
+            "ADAPTLAB_REAPER_ARM_SECONDS": "1",
             "ADAPTLAB_POLL_SECONDS": "0.5",
             "ADAPTLAB_TOKEN": "al_secret",
         }

@@ -71,6 +71,7 @@ def held(
     _step(spec, observer, 1)
     _wait_for("go", lambda: observer.command() == "stop")
     complete(spec, bases, scratch, observer)
+    _note("done", "yes")
 
 
 def stubborn(
@@ -84,6 +85,20 @@ def stubborn(
     """Does not listen to a stop, and has a child that would outlive it."""
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     _note("child", str(child.pid))
+    _start(spec, observer)
+    _step(spec, observer, 1)
+    _wait_for("go", lambda: False)
+
+
+def hung(
+    spec: ResolvedSpec,
+    bases: tuple[Path, ...],
+    scratch: Path,
+    observer: Observer,
+    resume: Path | None = None,
+    **_: object,
+) -> None:
+    """Gets stuck after its first step, alive and deaf."""
     _start(spec, observer)
     _step(spec, observer, 1)
     _wait_for("go", lambda: False)

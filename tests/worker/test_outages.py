@@ -3,27 +3,30 @@
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session, sessionmaker
-from tests.making import a_job, a_pretrain_spec, a_worker
+from tests.making import a_base_model, a_job, a_pretrain_spec, a_worker, an_adapt_spec
 from tests.worker.conftest import ROOT, Control, Processes, Watched, wait_until
 
-from adaptlab.results import Event, MetricPoint, Metrics, Progress
+from adaptlab.results import Event, MetricPoint, Metrics, Progress, TrainingSaved
 from adaptlab_db import tables
 from adaptlab_services.claims import Claim
 from adaptlab_services.errors import LeaseLost, LedgerUnreachable
 from adaptlab_services.leases import Command, DatabaseLedger, reap
 from adaptlab_worker.attempt import Attempt
+from adaptlab_worker.patience import Patience
 from adaptlab_worker.protocol import Ended
-from adaptlab_worker.recorder import Recorder, without_overtaken
+from adaptlab_worker.recorder import MOST_WAITING, Recorder, without_overtaken
 from adaptlab_worker.scratch import AssetCache
 from adaptlab_worker.trainer_process import TrainerOptions, TrainerProcess
 
 LEASE_SECONDS = 3.0
+DEFAULT = Patience()
 
 
 class Unsteady(DatabaseLedger):
@@ -43,6 +46,10 @@ class Unsteady(DatabaseLedger):
     ) -> None:
         self._check()
         super().record(claim, events, artifacts or {})
+
+    def fetch_artifact(self, sha256: str) -> Iterator[bytes]:
+        self._check()
+        yield from super().fetch_artifact(sha256)
 
     def finish(self, claim: Claim) -> tuple[str, ...]:
         self._check()
@@ -87,7 +94,14 @@ def claim(ledger: Unsteady, sessions: sessionmaker[Session]) -> Claim:
 class Running:
     """An attempt that is carried out in a thread."""
 
-    def __init__(self, ledger: Unsteady, claim: Claim, trainer: TrainerProcess, folder: Path):
+    def __init__(
+        self,
+        ledger: Unsteady,
+        claim: Claim,
+        trainer: TrainerProcess,
+        folder: Path,
+        patience: Patience = DEFAULT,
+    ):
         self.ended: Ended | None = None
         self.rung: list[Sequence[str]] = []
         self.claimed_at = time.monotonic()
@@ -99,6 +113,7 @@ class Running:
             30.0,
             is_draining=lambda: False,
             ring=self.rung.append,
+            patience=patience,
         )
         scratch = folder / "attempt"
         scratch.mkdir()
@@ -113,6 +128,12 @@ class Running:
     def wait(self) -> None:
         self._thread.join(30)
         assert not self._thread.is_alive()
+
+
+def lease_has_ended(sessions: sessionmaker[Session], claim: Claim) -> bool:
+    with sessions.begin() as session:
+        ended = tables.Job.lease_expires_at < func.clock_timestamp()
+        return session.scalars(select(ended).where(tables.Job.id == claim.job_id)).one()
 
 
 def points(sessions: sessionmaker[Session], claim: Claim) -> list[int]:
@@ -141,14 +162,97 @@ def test_a_short_outage_costs_nothing(
     assert points(sessions, claim) == [1, 2, 3, 4]
 
 
-def test_a_trainer_is_stopped_before_the_lease_ends_that_could_not_be_renewed(
+def test_an_outage_while_a_run_begins_costs_no_attempt(
+    ledger: Unsteady,
+    trainer: TrainerProcess,
+    control: Control,
+    sessions: sessionmaker[Session],
+    watched: Watched,
+    tmp_path: Path,
+) -> None:
+    with sessions.begin() as session:
+        a_base_model(session)
+        a_job(session, an_adapt_spec(seeds=1))
+    claim = ledger.claim(a_worker(ledger), ("cpu",))
+    assert claim is not None
+    ledger.cut.set()
+    control.allow()
+    running = Running(ledger, claim, trainer, tmp_path)
+    wait_until(lambda: lease_has_ended(sessions, claim), "the end of the lease")
+    ledger.cut.clear()
+    running.wait()
+    job = watched.job(claim.job_id)
+    assert (job.state, job.attempt) == ("succeeded", 1)
+
+
+def test_an_outage_longer_than_the_lease_is_waited_through(
+    ledger: Unsteady,
+    claim: Claim,
+    trainer: TrainerProcess,
+    control: Control,
+    sessions: sessionmaker[Session],
+    watched: Watched,
+    tmp_path: Path,
+) -> None:
+    running = Running(ledger, claim, trainer, tmp_path)
+    watched.wait_for_step(claim.job_id)
+    ledger.cut.set()
+    wait_until(lambda: lease_has_ended(sessions, claim), "the end of the lease")
+    control.allow()
+    wait_until(lambda: (control.folder / "done").exists(), "the end of the run")
+    assert running.ended is None  # nobody could be told yet
+    ledger.cut.clear()
+    running.wait()
+    assert watched.job(claim.job_id).state == "succeeded"
+    assert points(sessions, claim) == [1, 2, 3, 4]
+
+
+def test_an_outage_is_not_waited_through_for_ever(
     ledger: Unsteady,
     claim: Claim,
     trainer: TrainerProcess,
     watched: Watched,
     tmp_path: Path,
 ) -> None:
+    patience = Patience(ride_through_seconds=LEASE_SECONDS + 1)
+    running = Running(ledger, claim, trainer, tmp_path, patience)
+    watched.wait_for_step(claim.job_id)
+    ledger.cut.set()
+    cut_at = time.monotonic()
+    running.wait()
+    assert LEASE_SECONDS < time.monotonic() - cut_at < LEASE_SECONDS + 2
+    assert running.ended is not None
+    assert running.ended.outcome == "stopped"
+
+
+def test_the_job_of_a_run_that_was_cut_off_is_done_by_another_and_it_stops_when_it_hears_so(
+    ledger: Unsteady,
+    claim: Claim,
+    trainer: TrainerProcess,
+    sessions: sessionmaker[Session],
+    watched: Watched,
+    tmp_path: Path,
+) -> None:
     running = Running(ledger, claim, trainer, tmp_path)
+    watched.wait_for_step(claim.job_id)
+    ledger.cut.set()
+    wait_until(lambda: lease_has_ended(sessions, claim), "the end of the lease")
+    with sessions.begin() as session:
+        assert reap(session).count == 1
+    before = watched.job(claim.job_id).event_sequence
+    ledger.cut.clear()
+    running.wait()
+    assert watched.job(claim.job_id).event_sequence == before
+
+
+def test_a_strict_run_is_stopped_before_the_lease_ends_that_could_not_be_renewed(
+    ledger: Unsteady,
+    claim: Claim,
+    trainer: TrainerProcess,
+    watched: Watched,
+    tmp_path: Path,
+) -> None:
+    running = Running(ledger, replace(claim, strict=True), trainer, tmp_path)
     watched.wait_for_step(claim.job_id)
     ledger.cut.set()
     cut_at = time.monotonic()
@@ -199,6 +303,47 @@ def test_a_recorder_writes_each_event_once_and_in_time(
     assert recorder.join(10)
     assert points(sessions, claim) == list(range(1, 1201))
     assert (recorder.is_lost, recorder.failure) == (False, None)
+
+
+def test_a_recorder_keeps_on_disk_what_memory_should_not_hold(
+    ledger: Unsteady, claim: Claim, sessions: sessionmaker[Session], tmp_path: Path
+) -> None:
+    ledger.cut.set()
+    recorder = Recorder(ledger, claim, tmp_path)
+    recorder.start()
+    steps = range(1, 3 * MOST_WAITING + 1)
+    for start in range(1, len(steps), 100):
+        several = tuple(
+            MetricPoint(replicate=0, name="loss", step=step, value=1.0)
+            for step in range(start, start + 100)
+        )
+        recorder.put(Metrics(points=several))
+        assert not recorder.is_behind, "the run goes on"
+    assert (tmp_path / "spool.jsonl").stat().st_size > 0
+    ledger.cut.clear()
+    recorder.close()
+    assert recorder.join(30)
+    assert points(sessions, claim) == list(steps)
+
+
+def test_of_the_states_that_wait_only_the_last_is_kept(
+    ledger: Unsteady, claim: Claim, sessions: sessionmaker[Session], tmp_path: Path
+) -> None:
+    ledger.cut.set()
+    recorder = Recorder(ledger, claim, tmp_path)
+    recorder.start()
+    recorder.put(Progress(phase="training", step=1, total=9))
+    wait_until(lambda: ledger.refused >= 1, "a batch that cannot be written")
+    for step in (2, 3, 4):
+        path = tmp_path / f"training-{step}.safetensors"
+        path.write_bytes(b"after %d" % step)
+        recorder.put(TrainingSaved(step=step, path=path))
+    assert [path.name for path in tmp_path.glob("training-*")] == ["training-4.safetensors"]
+    ledger.cut.clear()
+    recorder.close()
+    assert recorder.join(30)
+    with sessions.begin() as session:
+        assert list(session.scalars(select(tables.TrainingState.step))) == [4]
 
 
 def test_a_recorder_without_a_lease_drops_what_it_has(

@@ -157,7 +157,7 @@ def test_a_job_of_a_killed_trainer_is_tried_again_by_the_same_worker(
     job = watched.wait_for_state(job_id, "succeeded", "failed")
     assert (job.state, job.attempt) == ("succeeded", 2)
     first, _ = attempts(sessions, job_id)
-    assert (first.outcome, first.reason) == ("failed", "system_error")
+    assert (first.outcome, first.reason) == ("failed", "killed")
     assert first.error is not None
     assert "SIGKILL" in first.error
     assert len(control.trainers()) == 2
@@ -170,7 +170,7 @@ def test_a_job_that_kills_every_trainer_fails_when_its_attempts_are_spent(
     poison = submit(sessions, attempts_max=2)
     processes.worker("killed")
     job = watched.wait_for_state(poison, "failed")
-    assert (job.attempt, job.reason) == (2, "system_error")
+    assert (job.attempt, job.reason) == (2, "killed")
 
 
 def test_a_cancelled_job_stops_soon_and_its_trainer_stays_warm(

@@ -13,10 +13,11 @@ from celery import Celery
 from adaptlab_services.settings import Settings
 
 DOORBELL = "adaptlab.doorbell"
-REAP = "adaptlab.reap"
 SWEEP = "adaptlab.sweep"
+STORAGE = "adaptlab.storage"
 MAINTENANCE_QUEUE = "maintenance"
 SWEEP_SECONDS = 10.0
+STORAGE_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +25,8 @@ class Duties:
     """What the tasks call; beat, which only sends messages, has none."""
 
     ring: Callable[[str], None]
-    reap: Callable[[], None]
     sweep: Callable[[], None]
+    tend_storage: Callable[[], None]
 
 
 def doorbell_queue(queue: str) -> str:
@@ -47,13 +48,13 @@ def _add_tasks(app: Celery, duties: Duties) -> None:
     def doorbell(queue: str) -> None:  # pyright: ignore[reportUnusedFunction] - Celery keeps it
         duties.ring(queue)
 
-    @app.task(name=REAP)
-    def reap() -> None:  # pyright: ignore[reportUnusedFunction] - Celery keeps it
-        duties.reap()
-
     @app.task(name=SWEEP)
     def sweep() -> None:  # pyright: ignore[reportUnusedFunction] - Celery keeps it
         duties.sweep()
+
+    @app.task(name=STORAGE)
+    def storage() -> None:  # pyright: ignore[reportUnusedFunction] - Celery keeps it
+        duties.tend_storage()
 
 
 def _configuration(settings: Settings) -> dict[str, Any]:
@@ -85,8 +86,8 @@ def _configuration(settings: Settings) -> dict[str, Any]:
         # In memory: nothing has to be remembered between two starts, so no file is written.
         "beat_scheduler": "celery.beat:Scheduler",
         "beat_schedule": {
-            "reap": _every(settings.reap_seconds, REAP),
             "sweep": _every(SWEEP_SECONDS, SWEEP),
+            "storage": _every(STORAGE_SECONDS, STORAGE),
         },
     }
 

@@ -1,18 +1,22 @@
 """One attempt at one job: follow the trainer, stop it when it must stop, say how it ended."""
 
 import logging
+import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
+from adaptlab.adaptation import AdapterFile
 from adaptlab.errors import InvalidSpec
+from adaptlab.resolve import datasets_of
 from adaptlab.results import Progress
 from adaptlab_services.errors import LeaseLost, LedgerUnreachable
 from adaptlab_services.leases import Claim, Ledger
 from adaptlab_services.model_folders import NO_ROOTS, ModelRoots
 from adaptlab_worker.errors import TrainerGone
 from adaptlab_worker.heartbeat import Heartbeat
+from adaptlab_worker.patience import Patience, StallTimer
 from adaptlab_worker.protocol import Ended, Ready, RunRequest, StopRequest
 from adaptlab_worker.recorder import Recorder
 from adaptlab_worker.scratch import AssetCache
@@ -21,15 +25,21 @@ from adaptlab_worker.trainer_process import TrainerProcess
 LOOK_SECONDS = 0.05
 AGAIN_SECONDS = 0.2
 # Why a run has to stop, and the seconds that the trainer gets to do so by itself.
-Cause = Literal["lost", "cancelled", "timeout", "released", "unrecorded"]
+Cause = Literal["lost", "cancelled", "paused", "timeout", "stalled", "released", "unrecorded"]
 GRACE: Mapping[Cause, float] = {
     "lost": 1.0,
     "cancelled": 3.0,
+    "paused": 15.0,
     "timeout": 3.0,
+    "stalled": 1.0,
     "released": 1.5,
     "unrecorded": 1.0,
 }
 LONGEST_FENCE = 5.0  # seconds before the end of a lease that could not be renewed
+SAVING: frozenset[Cause] = frozenset({"released", "paused"})
+# Anybody may send these; others, such as SIGSEGV, a process brings upon itself.
+FROM_OUTSIDE = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
+DEFAULT_PATIENCE = Patience()
 STOPPED = Ended(outcome="stopped")
 
 log = logging.getLogger(__name__)
@@ -52,6 +62,7 @@ class Attempt:
         ring: wakes the workers that serve the queues in which the end of this job makes work.
         roots: where model folders may lie.
         memory_bytes: what the run may hold; None leaves it to what is free.
+        patience: how long the run may go on without the ledger, or say nothing.
     """
 
     def __init__(
@@ -65,8 +76,11 @@ class Attempt:
         ring: Callable[[Sequence[str]], None],
         roots: ModelRoots = NO_ROOTS,
         memory_bytes: int | None = None,
+        patience: Patience = DEFAULT_PATIENCE,
     ) -> None:
         self._ledger = ledger
+        self._patience = patience
+        self._stall: StallTimer | None = None
         self._roots = roots
         self._memory_bytes = memory_bytes
         self._claim = claim
@@ -104,6 +118,8 @@ class Attempt:
                     run=self._name,
                     resolved=self._claim.resolved_spec,
                     bases=bases,
+                    adapters=self._fetch_adapters(cache, scratch),
+                    datasets=self._fetch_datasets(cache, scratch),
                     scratch=scratch,
                     resume=self._fetch_state(scratch),
                     folder=self._locate_folder(),
@@ -127,7 +143,25 @@ class Attempt:
         files: list[Path] = []
         for base in sorted(self._claim.bases, key=lambda weights: weights.replicate):
             file = scratch / f"base-{base.replicate}.safetensors"
-            cache.place(base.sha256, self._fetch, file)
+            self._place(cache, base.sha256, file)
+            files.append(file)
+        return tuple(files)
+
+    def _fetch_adapters(self, cache: AssetCache, scratch: Path) -> tuple[AdapterFile, ...]:
+        """The files of the adaptations that are measured."""
+        files: list[AdapterFile] = []
+        for one in self._claim.adapters:
+            file = scratch / f"adapter-{one.adaptation}-{one.seed}.safetensors"
+            self._place(cache, one.sha256, file)
+            files.append(AdapterFile(adaptation=one.adaptation, seed=one.seed, path=file))
+        return tuple(files)
+
+    def _fetch_datasets(self, cache: AssetCache, scratch: Path) -> tuple[Path, ...]:
+        """The files of the datasets that the job's tasks ask; a digest is an artifact's name."""
+        files: list[Path] = []
+        for dataset in datasets_of(self._claim.resolved_spec):
+            file = scratch / f"dataset-{dataset.digest}.jsonl"
+            self._place(cache, dataset.digest, file)
             files.append(file)
         return tuple(files)
 
@@ -137,8 +171,13 @@ class Attempt:
             return None
         log.info("attempt %s goes on after step %d", self._name, self._claim.resume.step)
         file = scratch / "resume.safetensors"
-        with file.open("wb") as target:
-            target.writelines(self._fetch(self._claim.resume.sha256))
+        sha256 = self._claim.resume.sha256
+
+        def write() -> None:
+            with file.open("wb") as target:
+                target.writelines(self._fetch(sha256))
+
+        self._persevere(write)
         return file
 
     def _locate_folder(self) -> Path | None:
@@ -153,11 +192,28 @@ class Attempt:
                 raise _MustStop
             yield chunk
 
+    def _place(self, cache: AssetCache, sha256: str, file: Path) -> None:
+        self._persevere(lambda: cache.place(sha256, self._fetch, file))
+
+    def _persevere(self, fetch: Callable[[], None]) -> None:
+        """Fetch, again and again while the ledger cannot be reached and the attempt may go on."""
+        while True:
+            try:
+                return fetch()
+            except LedgerUnreachable as error:
+                log.warning("attempt %s cannot fetch yet: %s", self._name, error)
+                self._cause = self._why_stop(None)
+                if self._cause is not None:
+                    raise _MustStop from error
+                time.sleep(AGAIN_SECONDS)
+
     def _follow(self, trainer: TrainerProcess, recorder: Recorder) -> Ended:
+        self._stall = StallTimer(self._patience, time.monotonic())
         while True:
             self._guard(trainer, recorder)
             if recorder.is_behind:
                 time.sleep(LOOK_SECONDS)
+                self._stall.hold(time.monotonic())
                 continue
             message = trainer.receive(LOOK_SECONDS)
             if isinstance(message, Ended):
@@ -166,6 +222,7 @@ class Attempt:
                 continue
             if isinstance(message, Progress):
                 self._heartbeat.step = message.step
+            self._stall.heard(message, time.monotonic())
             recorder.put(message)
 
     def _guard(self, trainer: TrainerProcess, recorder: Recorder) -> None:
@@ -175,7 +232,7 @@ class Attempt:
             log.info("attempt %s has to stop: %s", self._name, cause)
             self._kill_at = now + self._grace(cause)
             self._cause = cause
-            trainer.send(StopRequest(run=self._name, save=cause == "released"))
+            trainer.send(StopRequest(run=self._name, save=cause in SAVING))
         elif cause == "lost" and self._cause != "lost":
             self._kill_at = min(self._kill_at, now + self._grace(cause))
             self._cause = cause
@@ -190,17 +247,33 @@ class Attempt:
             return "cancelled"
         if self._is_draining():
             return "released"
+        if self._heartbeat.is_paused:
+            return "paused"
         if now >= self._timeout_at:
             return "timeout"
+        if self._stall is not None and self._stall.is_over(now):
+            return "stalled"
         return "unrecorded" if recorder is not None and recorder.failure else None
 
     def _is_lost(self, recorder: Recorder | None) -> bool:
-        """Whether the lease is gone, or so near its end that the trainer must be stopped first."""
+        """Whether the lease is gone, or nobody has confirmed it for too long."""
         return (
             self._heartbeat.is_lost
             or (recorder is not None and recorder.is_lost)
-            or time.monotonic() >= self._heartbeat.deadline - self._fence
+            or time.monotonic() >= self._may_go_on_until()
         )
+
+    def _may_go_on_until(self) -> float:
+        """When a run must have stopped whose lease cannot be renewed.
+
+        A second copy of a run can change nothing, since every write names its attempt; it only
+        costs computing time. So an outage is waited through, unless the job holds something which
+        two at a time would harm.
+        """
+        at_the_end = self._heartbeat.deadline - self._fence
+        if self._claim.strict:
+            return at_the_end
+        return max(at_the_end, self._heartbeat.reached_at + self._patience.ride_through_seconds)
 
     def _grace(self, cause: Cause) -> float:
         return min(GRACE[cause], self._fence / 2) if cause == "lost" else GRACE[cause]
@@ -209,7 +282,8 @@ class Attempt:
         """The trainer died: because we ended it, or by itself."""
         if self._cause is not None:
             return Ended(outcome="stopped", healthy=False)
-        return _failed(f"The trainer {gone} at step {self._heartbeat.step}.")
+        told = f"The trainer {gone} at step {self._heartbeat.step}."
+        return _killed(told) if gone.by_signal in FROM_OUTSIDE else _failed(told)
 
     def _finish_recording(self, recorder: Recorder) -> None:
         recorder.close()
@@ -247,10 +321,25 @@ class Attempt:
             return ledger.fail(claim, reason, ended.error or reason, retry=ended.retry)
         if self._cause == "released":
             return ledger.release(claim, "preempted")
+        if self._cause == "paused":
+            return ledger.paused(claim)
+        if self._cause == "stalled":
+            return ledger.fail(claim, "stalled", self._stalled(), retry=True)
         if self._cause == "timeout":
             error = f"The job ran for more than its max_seconds of {claim.max_seconds}; raise it."
             return ledger.fail(claim, "timeout", error, retry=False)
         return ledger.fail(claim, "system_error", "The run stopped unasked.", retry=True)
+
+    def _stalled(self) -> str:
+        limit = 0.0 if self._stall is None else self._stall.limit
+        return (
+            f"The run reported nothing for {limit:.0f} s after step {self._heartbeat.step} and was "
+            "ended; if that is normal for it, raise ADAPTLAB_STALL_SECONDS for its worker."
+        )
+
+
+def _killed(error: str) -> Ended:
+    return Ended(outcome="failed", reason="killed", error=error, retry=True, healthy=False)
 
 
 def _misplaced(error: InvalidSpec) -> Ended:

@@ -4,7 +4,14 @@ from adaptlab.errors import AdaptlabError
 
 
 class TrainerGone(AdaptlabError):
-    """The trainer process ended, was killed or does not answer as it should."""
+    """The trainer process ended, was killed or does not answer as it should.
+
+    `by_signal` is the signal that ended it, if one did.
+    """
+
+    def __init__(self, what: str, by_signal: int | None = None) -> None:
+        super().__init__(what)
+        self.by_signal = by_signal
 
 
 class DamagedArtifact(AdaptlabError):

@@ -18,16 +18,20 @@ class Heartbeat:
     Attributes:
         step: the training step to report, set by whoever follows the run.
         is_cancelled: the ledger asked for a stop.
+        is_paused: the ledger asked for a stop with the state saved.
         is_lost: another attempt may hold the job; nothing may be written any more.
         deadline: the monotonic time at which the lease ends unless it is renewed, counted from
             before the request that renewed it, so that the ledger's clock cannot be ahead of it.
+        reached_at: the monotonic time of the last request that was answered.
     """
 
     def __init__(self, ledger: Ledger, claim: Claim, claimed_at: float, interval: float) -> None:
         self.step = 0
         self.is_cancelled = False
+        self.is_paused = False
         self.is_lost = False
         self.deadline = claimed_at + claim.lease_seconds
+        self.reached_at = claimed_at
         self._ledger = ledger
         self._claim = claim
         self._interval = interval
@@ -62,5 +66,7 @@ class Heartbeat:
             return False
         else:
             self.deadline = sent_at + self._claim.lease_seconds
+            self.reached_at = sent_at
             self.is_cancelled = self.is_cancelled or command == "stop"
+            self.is_paused = command == "pause"
         return True

@@ -1,17 +1,14 @@
-"""What any worker does for all: take back leases that ended, and ring again for work left lying."""
+"""What any worker does for all when beat says so: ring again for work that was left lying."""
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
 
 from sqlalchemy.orm import Session, sessionmaker
 
-from adaptlab_services.leases import queues_with_work, reap
+from adaptlab_services.leases import queues_with_work
 
 Ring = Callable[[Sequence[str]], None]
-
-log = logging.getLogger(__name__)
 
 
 class Maintenance:
@@ -36,18 +33,7 @@ class Maintenance:
         self._sessions = sessions
         self._ring = ring
         self._pending = pending
-        self._reaping = Pace(pace)
         self._sweeping = Pace(pace)
-
-    def reap(self) -> None:
-        """Give the jobs of workers that are not heard of any more to others."""
-        if not self._reaping.is_due():
-            return
-        with self._sessions.begin() as session:
-            reaped = reap(session)
-        if reaped.count:
-            log.warning("took back %d leases that ended", reaped.count)
-            self._ring(reaped.queues)
 
     def sweep(self) -> None:
         """Ring for queues with work whose doorbell nobody will hear any more."""

@@ -16,13 +16,14 @@ from celery import Celery, signals
 from celery.exceptions import SecurityWarning
 from sqlalchemy.orm import Session, sessionmaker
 
-from adaptlab_db.session import session_factory
 from adaptlab_services.doorbell import ring
 from adaptlab_services.leases import DatabaseLedger
 from adaptlab_services.model_folders import ModelRoots
 from adaptlab_services.settings import Settings
+from adaptlab_services.stores import open_sessions
 from adaptlab_worker.app import (
     MAINTENANCE_QUEUE,
+    SWEEP_SECONDS,
     Duties,
     celery_app,
     doorbell_queue,
@@ -30,7 +31,10 @@ from adaptlab_worker.app import (
 )
 from adaptlab_worker.launcher import Launcher
 from adaptlab_worker.maintenance import Maintenance
+from adaptlab_worker.patience import Patience
+from adaptlab_worker.reaper import Reaper
 from adaptlab_worker.slot import SlotOptions
+from adaptlab_worker.storage_upkeep import StorageUpkeep
 from adaptlab_worker.trainer_process import TrainerOptions
 
 Ring = Callable[[Sequence[str]], None]
@@ -52,13 +56,15 @@ def run_worker(slots: int, runner: str | None) -> int:
     """
     _set_up_logging()
     settings = Settings()  # pyright: ignore[reportCallIssue] - from the environment
-    sessions = session_factory(settings.database_url)
+    sessions = open_sessions(settings)
     bell = partial(ring, settings.broker_url)
     launcher = _launcher(settings, sessions, bell, slots, runner)
+    reaper = Reaper(sessions, bell, settings.reap_seconds, settings.reaper_arm_seconds)
     _exit_on_early_signals()
     try:
         # First of all: loading torch takes the longest.
         launcher.start()
+        reaper.start()
         return _serve(_app(settings, sessions, bell, launcher), settings.queues, launcher, slots)
     finally:
         launcher.close(DRAIN_SECONDS)
@@ -87,8 +93,11 @@ def _launcher(
         roots=ModelRoots(settings.model_roots),
         memory_bytes=settings.memory_bytes,
         trainer=TrainerOptions(threads=threads, runner=runner),
+        patience=Patience(
+            settings.ride_through_seconds, settings.stall_seconds, settings.stall_steps
+        ),
     )
-    ledger = DatabaseLedger(sessions, settings.lease_seconds)
+    ledger = DatabaseLedger(sessions, settings.lease_seconds, settings.max_running_jobs)
     return Launcher(ledger, options, slots, settings.data_dir / "worker", bell)
 
 
@@ -98,8 +107,12 @@ def _app(
     def pending(queue: str) -> int:
         return pending_doorbells(app, queue)
 
-    maintenance = Maintenance(sessions, bell, pending, pace=settings.reap_seconds / 2)
-    duties = Duties(ring=lambda _: launcher.ring(), reap=maintenance.reap, sweep=maintenance.sweep)
+    maintenance = Maintenance(sessions, bell, pending, pace=SWEEP_SECONDS / 2)
+    duties = Duties(
+        ring=lambda _: launcher.ring(),
+        sweep=maintenance.sweep,
+        tend_storage=StorageUpkeep(sessions, settings).tend,
+    )
     app = celery_app(settings, duties)
     return app
 

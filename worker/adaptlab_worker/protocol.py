@@ -17,7 +17,7 @@ ENGINE = "adaptlab.engine.run:run"
 LARGEST_FRAME = 64 * 2**20  # bytes; tokens and summaries of 64 long inputs are well below it
 
 Outcome = Literal["finished", "failed", "stopped"]
-FailureReason = Literal["user_error", "diverged", "out_of_memory", "system_error"]
+FailureReason = Literal["user_error", "diverged", "out_of_memory", "killed", "system_error"]
 
 
 class RunRequest(Value):
@@ -53,6 +53,12 @@ class StopRequest(Value):
     save: bool = False
 
 
+class StillHere(Value):
+    """The worker lives; it says so from time to time, whether there is a run or not."""
+
+    request: Literal["still_here"] = "still_here"
+
+
 class Ready(Value):
     """The trainer has loaded what it needs and waits for a run."""
 
@@ -73,7 +79,7 @@ class Ended(Value):
     healthy: bool = True
 
 
-Request = Annotated[RunRequest | StopRequest, Field(discriminator="request")]
+Request = Annotated[RunRequest | StopRequest | StillHere, Field(discriminator="request")]
 Message = Annotated[Event | Ready | Ended, Field(discriminator="event")]
 
 

@@ -16,10 +16,12 @@ from adaptlab.results import (
 )
 from adaptlab_services.errors import LeaseLost, LedgerUnreachable
 from adaptlab_services.leases import Claim, Ledger
+from adaptlab_worker.spool import Spool
 
 FLUSH_SECONDS = 0.5
 FLUSH_POINTS = 500
-MOST_WAITING = 20 * FLUSH_POINTS  # beyond this the trainer has to wait
+MOST_WAITING = 20 * FLUSH_POINTS  # in memory; what comes after them waits on the disk
+MOST_AT_ONCE = 2000  # events from the disk
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 2.0
 CHUNK = 2**20  # bytes
@@ -29,6 +31,8 @@ log = logging.getLogger(__name__)
 
 class Recorder:
     """Takes events without delay and writes them soon.
+
+    While the ledger cannot be reached they wait, first in memory and then in the scratch folder.
 
     Attributes:
         is_lost: the ledger said that another attempt may hold the job; the rest is dropped.
@@ -43,6 +47,8 @@ class Recorder:
         self._scratch = scratch
         self._waiting: list[Event] = []
         self._weight = 0
+        self._spool = Spool(scratch / "spool.jsonl")
+        self._saved: TrainingSaved | None = None  # the last state that waits
         self._has_stepped = False
         self._is_urgent = False
         self._is_closing = False
@@ -59,8 +65,7 @@ class Recorder:
     def put(self, event: Event) -> None:
         """Take an event."""
         with self._changed:
-            self._waiting.append(event)
-            self._weight += len(event.points) if isinstance(event, Metrics) else 1
+            self._keep(event)
             if self._is_first_step(event) or self._weight >= FLUSH_POINTS:
                 self._is_urgent = True
                 self._changed.notify()
@@ -68,7 +73,7 @@ class Recorder:
     @property
     def is_behind(self) -> bool:
         """Whether so much waits that no more should be put in for now."""
-        return self._weight >= MOST_WAITING
+        return self._spool.is_full
 
     def close(self) -> None:
         """Write what is left and end; `join` waits for that."""
@@ -86,6 +91,19 @@ class Recorder:
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
+    def _keep(self, event: Event) -> None:
+        if isinstance(event, TrainingSaved):
+            if (
+                self._saved is not None and self._saved.path != event.path
+            ):  # nobody will ask for that file any more
+                self._saved.path.unlink(missing_ok=True)
+            self._saved = event
+        if self._weight < MOST_WAITING and self._spool.is_empty:
+            self._waiting.append(event)
+            self._weight += len(event.points) if isinstance(event, Metrics) else 1
+        else:
+            self._spool.append(event)
+
     def _is_first_step(self, event: Event) -> bool:
         """The first step is what people wait for; it is told at once."""
         if self._has_stepped or not isinstance(event, Progress) or event.step < 1:
@@ -95,18 +113,25 @@ class Recorder:
 
     def _serve(self) -> None:
         is_last = False
-        while not is_last:
+        while not is_last and not self._is_abandoned.is_set():
             batch, is_last = self._next_batch()
-            if batch and not (self.is_lost or self.failure or self._is_abandoned.is_set()):
+            if batch and not (self.is_lost or self.failure):
                 self._write(batch)
+        self._spool.close()
 
     def _next_batch(self) -> tuple[list[Event], bool]:
         with self._changed:
             self._changed.wait_for(lambda: self._is_urgent or self._is_closing, FLUSH_SECONDS)
-            batch, self._waiting = without_overtaken(self._waiting), []
+            if self._waiting:  # which came before anything on the disk
+                batch, self._waiting = self._waiting, []
+            else:
+                batch = self._spool.take(MOST_AT_ONCE)
+            if self._saved in batch:
+                self._saved = None
             self._weight = 0
-            self._is_urgent = False
-            return batch, self._is_closing
+            self._is_urgent = not self._spool.is_empty
+            is_last = self._is_closing and self._spool.is_empty
+            return without_overtaken([e for e in batch if _is_there(e)]), is_last
 
     def _write(self, batch: list[Event]) -> None:
         """Write a batch; one that did not get through is sent again until the lease has ended."""
@@ -145,6 +170,11 @@ class Recorder:
         with path.open("rb") as file:
             while chunk := file.read(CHUNK):
                 yield chunk
+
+
+def _is_there(event: Event) -> bool:
+    """Whether an event still means anything; saved states are overtaken while they wait."""
+    return not isinstance(event, TrainingSaved) or event.path.exists()
 
 
 def without_overtaken(events: Sequence[Event]) -> list[Event]:

@@ -12,6 +12,7 @@ from adaptlab_services.leases import Claim, Ledger
 from adaptlab_services.model_folders import NO_ROOTS, ModelRoots
 from adaptlab_worker.attempt import Attempt
 from adaptlab_worker.errors import TrainerGone
+from adaptlab_worker.patience import Patience
 from adaptlab_worker.scratch import AssetCache, Scratch
 from adaptlab_worker.trainer_process import TrainerOptions, TrainerProcess
 
@@ -30,6 +31,7 @@ class SlotOptions:
         roots: where model folders may lie.
         memory_bytes: what one run may hold; None leaves it to what is free.
         trainer: how trainers are started.
+        patience: how long a run may go on without the ledger, or say nothing.
     """
 
     queues: tuple[str, ...]
@@ -39,6 +41,7 @@ class SlotOptions:
     roots: ModelRoots = NO_ROOTS
     memory_bytes: int | None = None
     trainer: TrainerOptions = field(default_factory=TrainerOptions)
+    patience: Patience = field(default_factory=Patience)
 
 
 class Slot:
@@ -144,6 +147,7 @@ class Slot:
             self._ring,
             self._options.roots,
             self._options.memory_bytes,
+            self._options.patience,
         )
         is_reusable = False
         try:

@@ -1,7 +1,8 @@
 """The trainer: a process of its own that loads torch once and carries out one run after another.
 
-Started as `python -m adaptlab_worker.trainer FD PARENT_PID [RUNNER]`, never imported. It has no
-database and no broker; it may be killed at any moment.
+Started as `python -m adaptlab_worker.trainer FD PARENT_PID SILENCE [RUNNER]`, never imported. It
+has no database and no broker; it may be killed at any moment, and ends by itself when the worker
+has said nothing for SILENCE seconds.
 """
 
 import ctypes
@@ -82,8 +83,9 @@ log = logging.getLogger(__name__)
 class Inbox:
     """The worker's requests, read by a thread so that a stop is seen in the middle of a run."""
 
-    def __init__(self, pipe: Pipe) -> None:
+    def __init__(self, pipe: Pipe, silence: float) -> None:
         self._pipe = pipe
+        self._silence = silence
         self._runs: queue.SimpleQueue[RunRequest] = queue.SimpleQueue()
         self._stop: StopRequest | None = None
 
@@ -103,6 +105,10 @@ class Inbox:
     def _read(self) -> None:
         while True:
             try:
+                if not self._pipe.poll(self._silence):
+                    # Frozen or cut off: what this run goes on to compute would not be wanted.
+                    log.warning("the worker has said nothing for %.0f s; leaving", self._silence)
+                    os._exit(0)
                 frame = self._pipe.recv_bytes(LARGEST_FRAME)
             except (EOFError, OSError):
                 # The worker is gone: nobody could receive what comes next, whatever it is.
@@ -112,7 +118,7 @@ class Inbox:
     def _take(self, request: Request) -> None:
         if isinstance(request, RunRequest):
             self._runs.put(request)
-        else:
+        elif isinstance(request, StopRequest):
             self._stop = request
 
 
@@ -166,11 +172,11 @@ class SilentObserver(PipeObserver):
 
 def main(arguments: list[str]) -> None:
     """Serve runs until the worker goes away."""
-    descriptor, parent, *named = arguments
+    descriptor, parent, silence, *named = arguments
     tie_to_parent(int(parent))
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s trainer: %(message)s")
     pipe: Pipe = Connection(int(descriptor))
-    inbox = Inbox(pipe)
+    inbox = Inbox(pipe, float(silence))
     inbox.start()
     runner = load_runner(named[0] if named else ENGINE)
     keep_freed_memory()

@@ -156,13 +156,15 @@ class TrainerProcess:
 
     def _say_still_here(self) -> None:
         frame = frame_of(StillHere())
+        takes_more = select.poll()
+        takes_more.register(self._pipe, select.POLLOUT)
         while not self._closed.wait(self._options.silence_seconds / PULSES_IN_SILENCE):
             with self._sending:
                 try:
                     # A trainer that reads nothing must not hold up who wants to stop it.
-                    if select.select([], [self._pipe], [], 0)[1]:
+                    if takes_more.poll(0):
                         self._pipe.send_bytes(frame)
-                except (OSError, ValueError):
+                except OSError:
                     return  # it is gone, which whoever follows the run will notice
 
     def _gone(self) -> TrainerGone:

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from adaptlab.charts import AttentionPattern, Chart, Theme, attention_patterns, learning_curves
 from adaptlab.results import MetricPoint
+from adaptlab_db.errors import ArtifactGone
 from adaptlab_services import attention, results
 from adaptlab_services.attention import MapFilter, MapView
 from adaptlab_services.attention_patterns import pattern
@@ -53,7 +54,7 @@ def attention_chart(
     for one in sorted(attention.maps(session, job_id, wanted).data, key=_base_first):
         try:
             weights = pattern(session, one, *place)
-        except IndexError:
+        except (IndexError, ArtifactGone):
             return None
         patterns += _patterns(one, place[0], weights)
     if not patterns:

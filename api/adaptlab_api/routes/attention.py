@@ -30,7 +30,7 @@ def attention_router() -> APIRouter:
             methods=[method],
             operation_id=f"{method.lower()}_map_content",
             response_class=Response,
-            responses=FILE | failures(404, 416),
+            responses=FILE | failures(404, 410, 416),
         )
     return router
 

@@ -26,7 +26,7 @@ def checkpoints_router() -> APIRouter:
             methods=[method],
             operation_id=f"{method.lower()}_checkpoint_content",
             response_class=Response,
-            responses=FILE | failures(404, 416),
+            responses=FILE | failures(404, 410, 416),
         )
     return router
 

@@ -44,7 +44,7 @@ def datasets_router() -> APIRouter:
             methods=[method],
             operation_id=f"{method.lower()}_dataset_content",
             response_class=Response,
-            responses=FILE | failures(404, 416),
+            responses=FILE | failures(404, 410, 416),
         )
     return router
 

@@ -1,4 +1,4 @@
-"""`/v1/jobs`: create, list, look at, wait for and cancel."""
+"""`/v1/jobs`: create, list, look at, wait for, cancel, pause, resume and retry."""
 
 import asyncio
 from typing import Annotated
@@ -14,7 +14,7 @@ from adaptlab_api.answers import changed_answer, json_answer, tagged_answer
 from adaptlab_api.dependencies import BodyDep, ResourcesDep, SessionDep, SubmitterDep, valid
 from adaptlab_api.describing import WITH_BODY, failures, json_body, succeeds
 from adaptlab_api.state import Resources
-from adaptlab_services import events, jobs
+from adaptlab_services import events, job_control, jobs
 from adaptlab_services.events import Pulse
 from adaptlab_services.filtering import LONGEST_FILTER
 from adaptlab_services.idempotency import LONGEST_KEY
@@ -67,7 +67,7 @@ def jobs_router() -> APIRouter:
         responses={
             201: {"description": "The new job.", "headers": _NEW_JOB_HEADERS},
             200: {"model": Preview | JobView, "description": "A preview, or an earlier answer."},
-            **failures(409, *WITH_BODY),
+            **failures(409, 429, *WITH_BODY),
         },
     )
     router.add_api_route("", list_jobs, response_model=Page[JobView], responses=failures())
@@ -87,7 +87,41 @@ def jobs_router() -> APIRouter:
             **failures(404),
         },
     )
+    _add_control(router)
     return router
+
+
+def _add_control(router: APIRouter) -> None:
+    """What people do to a job besides cancelling it."""
+    router.add_api_route(
+        "/{job_id}/pause",
+        pause_job,
+        methods=["POST"],
+        response_model=JobView,
+        responses={
+            202: {"model": JobView, "description": "A worker has been asked to save and stop."},
+            **failures(404, 409),
+        },
+    )
+    router.add_api_route(
+        "/{job_id}/resume",
+        resume_job,
+        methods=["POST"],
+        response_model=JobView,
+        responses=failures(404, 409, 429),
+    )
+    router.add_api_route(
+        "/{job_id}/retry",
+        retry_job,
+        methods=["POST"],
+        status_code=201,
+        response_model=JobView,
+        responses={
+            201: {"description": "The new job.", "headers": _NEW_JOB_HEADERS},
+            200: {"model": JobView, "description": "The job was retried before, as this one."},
+            **failures(404, 409, 429),
+        },
+    )
 
 
 def create_job(
@@ -104,7 +138,12 @@ def create_job(
     if validate_only:
         return json_answer(jobs.preview(session, spec, roots=opened.model_roots))
     created = jobs.create(
-        session, who, spec, idempotency_key=idempotency_key, roots=opened.model_roots
+        session,
+        who,
+        spec,
+        idempotency_key=idempotency_key,
+        roots=opened.model_roots,
+        most_queued=opened.settings.max_queued_jobs,
     )
     return changed_answer(created.job, created, opened, background, location=created.job.links.self)
 
@@ -146,6 +185,38 @@ def cancel_job(job_id: JobId, session: SessionDep, who: SubmitterDep) -> Respons
     """Cancel a job; one that has ended already stays as it is."""
     cancelled = jobs.cancel(session, who, job_id)
     return json_answer(cancelled.job, status=200 if cancelled.decided else 202)
+
+
+def pause_job(job_id: JobId, session: SessionDep, who: SubmitterDep) -> Response:
+    """Pause a queued or running job; a running one stops with its state saved."""
+    paused = job_control.pause(session, who, job_id)
+    return json_answer(paused.job, status=200 if paused.decided else 202)
+
+
+def resume_job(
+    job_id: JobId,
+    session: SessionDep,
+    who: SubmitterDep,
+    opened: ResourcesDep,
+    background: BackgroundTasks,
+) -> Response:
+    """Queue a paused job again; one that was running goes on where its state was saved."""
+    most = opened.settings.max_queued_jobs
+    resumed = job_control.resume(session, who, job_id, most_queued=most)
+    return changed_answer(resumed.job, resumed, opened, background)
+
+
+def retry_job(
+    job_id: JobId,
+    session: SessionDep,
+    who: SubmitterDep,
+    opened: ResourcesDep,
+    background: BackgroundTasks,
+) -> Response:
+    """Make a job that failed or was cancelled anew, in its place in the studies that go on."""
+    most = opened.settings.max_queued_jobs
+    anew = job_control.retry(session, who, job_id, most_queued=most)
+    return changed_answer(anew.job, anew, opened, background, location=anew.job.links.self)
 
 
 def _look(opened: Resources, job_id: UUID) -> tuple[Pulse, JobView]:

@@ -14,9 +14,10 @@ from adaptlab_api.describing import failures, only_failures
 from adaptlab_api.routes.jobs import LONGEST_WAIT
 from adaptlab_api.strict_json import DEEPEST
 from adaptlab_db.tables import JOB_STATES
-from adaptlab_services import catalogue, readiness, workers
+from adaptlab_services import catalogue, readiness, storage_status, workers
 from adaptlab_services.idempotency import KEPT_FOR
 from adaptlab_services.paging import LARGEST_PAGE_SIZE
+from adaptlab_services.storage_status import StorageStatus
 from adaptlab_services.workers import WorkerView
 
 
@@ -61,6 +62,9 @@ def server_router() -> APIRouter:
     router.add_api_route("/workers", list_workers, response_model=Workers, responses=failures())
     router.add_api_route(
         "/capabilities", get_capabilities, response_model=Capabilities, responses=failures()
+    )
+    router.add_api_route(
+        "/storage", get_storage, response_model=StorageStatus, responses=failures()
     )
     return router
 
@@ -108,6 +112,11 @@ def get_capabilities(opened: ResourcesDep) -> Response:
         limits=limits,
     )
     return json_answer(found)
+
+
+def get_storage(session: SessionDep) -> Response:
+    """Get how much is stored, where, and how much of it is damaged or was collected."""
+    return json_answer(storage_status.status(session))
 
 
 def healthz() -> Response:

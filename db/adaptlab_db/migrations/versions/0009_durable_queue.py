@@ -1,0 +1,32 @@
+"""Jobs can be paused and made anew, and remember how far they got and what they failed with."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0009"
+down_revision = "0008"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Add what pausing, making anew and setting poison jobs aside need."""
+    op.add_column("jobs", sa.Column("pause_requested_at", sa.DateTime(timezone=True)))
+    op.add_column(
+        "jobs", sa.Column("furthest_step", sa.Integer(), server_default="0", nullable=False)
+    )
+    op.add_column("jobs", sa.Column("error_fingerprint", sa.Text()))
+    op.add_column("jobs", sa.Column("retry_of", sa.Uuid()))
+    op.create_foreign_key("fk_jobs_retry_of", "jobs", "jobs", ["retry_of"], ["id"])
+    # Of two requests to make a job anew at once, one makes it and the other finds it.
+    op.create_index("ix_jobs_retry_of", "jobs", ["retry_of"], unique=True)
+
+
+def downgrade() -> None:
+    """Jobs keep what they are, and forget what they were made from."""
+    op.drop_index("ix_jobs_retry_of", "jobs")
+    op.drop_constraint("fk_jobs_retry_of", "jobs", type_="foreignkey")
+    op.drop_column("jobs", "retry_of")
+    op.drop_column("jobs", "error_fingerprint")
+    op.drop_column("jobs", "furthest_step")
+    op.drop_column("jobs", "pause_requested_at")

@@ -1,0 +1,123 @@
+"""Bytes as objects of an S3-compatible server.
+
+obstore was weighed against boto3 (untyped), s3fs (asynchronous, for data frames) and minio (one
+request at a time): it is typed, streams in parts, and one wheel without dependencies.
+"""
+
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import obstore
+from obstore.exceptions import BaseError
+from obstore.store import S3Store as Bucket
+from sqlalchemy.orm import Session
+
+from adaptlab_db.errors import BytesMissing, StoreUnreachable
+from adaptlab_db.stores.store import KeptKey, Place, StoreName, new_key, owner_of
+
+if TYPE_CHECKING:
+    from obstore.store import S3Config
+
+PART_BYTES = 8 * 2**20  # at most 10,000 parts an object: 78 GiB
+UPLOADS_AT_ONCE = 2  # each holds a part in memory
+READ_BYTES = 4 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class S3Address:
+    """Where the bucket is; credentials that are None come from the environment or the machine.
+
+    Attributes:
+        endpoint: as `https://host:port`; None is Amazon's own.
+        prefix: what every name in the bucket begins with.
+    """
+
+    bucket: str
+    prefix: str = ""
+    endpoint: str | None = None
+    region: str = "us-east-1"
+    access_key_id: str | None = None
+    secret_access_key: str | None = None
+
+
+class S3Store:
+    """Objects named by digest below a prefix; an object appears when its last part is there."""
+
+    name: StoreName = "s3"
+    is_transactional = False
+
+    def __init__(self, address: S3Address) -> None:
+        self._where = f"{address.endpoint or 's3'}/{address.bucket}"
+        self._bucket = _bucket(address)
+
+    def put(self, session: Session, sha256: str, chunks: Iterable[bytes]) -> Place:
+        """See `Store`."""
+        key = new_key(owner_of(session), sha256)
+        with self._translated():
+            obstore.put(
+                self._bucket,
+                key,
+                (chunk for chunk in chunks if chunk),
+                chunk_size=PART_BYTES,
+                max_concurrency=UPLOADS_AT_ONCE,
+            )
+        return Place(self.name, sha256, key)
+
+    def read(self, session: Session, place: Place, start: int, stop: int) -> bytes:
+        """See `Store`; at most 4 MiB."""
+        end = min(stop, start + READ_BYTES)
+        with self._translated():
+            try:
+                content = obstore.get_range(self._bucket, _key(place), start=start, end=end)
+            except FileNotFoundError:
+                content = b""
+        if not content:
+            raise BytesMissing(self.name, place.sha256)
+        return bytes(content)
+
+    def delete(self, session: Session, place: Place) -> None:
+        """See `Store`."""
+        with self._translated():
+            obstore.delete(self._bucket, _key(place))
+
+    def kept(self) -> Iterator[KeptKey]:
+        """See `Store`; parts of uploads that were broken off are left to a rule of the bucket."""
+        with self._translated():
+            # Its types name tables of arro3, which is not asked for.
+            pages = obstore.list(self._bucket)  # pyright: ignore[reportUnknownMemberType]
+            for page in pages:
+                for found in page:
+                    yield KeptKey(found["path"], found["last_modified"])
+
+    @contextmanager
+    def _translated(self) -> Generator[None]:
+        try:
+            yield
+        except (BaseError, OSError) as error:
+            # obstore's own text repeats the whole request; its first line says what went wrong.
+            raise StoreUnreachable(self.name, self._where, str(error).split("\n")[0]) from error
+
+
+def _key(place: Place) -> str:
+    if place.key is None:
+        raise ValueError(f"Artifact {place.sha256} has no key in the store s3.")
+    return place.key
+
+
+def _bucket(address: S3Address) -> Bucket:
+    given: S3Config = {"region": address.region}
+    if address.endpoint is not None:
+        given["endpoint"] = address.endpoint
+    if address.access_key_id is not None:
+        given["access_key_id"] = address.access_key_id
+    if address.secret_access_key is not None:
+        given["secret_access_key"] = address.secret_access_key
+    return Bucket(
+        address.bucket,
+        prefix=address.prefix or None,
+        config=given,
+        client_options={"allow_http": (address.endpoint or "").startswith("http://")},
+        retry_config={"max_retries": 3},
+    )

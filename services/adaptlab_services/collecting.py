@@ -1,0 +1,214 @@
+"""Letting go of bytes: what nothing refers to, and files of jobs that were kept long enough."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+
+from sqlalchemy import ColumnElement, and_, delete, exists, false, func, or_, select, update
+from sqlalchemy.orm import Session, sessionmaker
+
+from adaptlab_db.artifacts import ArtifactStore, is_referenced, references, stores_of
+from adaptlab_db.errors import StoreUnreachable
+from adaptlab_db.stores.store import POSTGRES, KeptKey, Place, Store, owner_in, owner_of
+from adaptlab_db.tables import (
+    TERMINAL_STATES,
+    Artifact,
+    AttentionMap,
+    BaseModel,
+    Checkpoint,
+    Job,
+)
+from adaptlab_services import awaiting
+
+UNREFERENCED_FOR = timedelta(hours=24)
+"""How long bytes stay that nothing refers to: whoever wrote them may be about to."""
+AT_ONCE = 100
+KEEP = "keep"
+"""The label of jobs whose files are never collected, whatever its value."""
+Collector = Callable[[Session], list[int]]
+UNFINISHED = ("waiting", "queued", "running", "paused")
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """For how many days after the end of a job its files are kept; None is for good."""
+
+    attention_days: float | None = None
+    checkpoint_days: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """How much was let go of.
+
+    Attributes:
+        unreferenced: artifacts that nothing referred to.
+        expired: artifacts of jobs that ended long ago; their rows stay, with the reason.
+        strays: bytes outside the database that no artifact had.
+        size: bytes of the artifacts.
+    """
+
+    unreferenced: int = 0
+    expired: int = 0
+    strays: int = 0
+    size: int = 0
+
+
+def collect(
+    sessions: sessionmaker[Session],
+    retention: Retention = Retention(),
+    unreferenced_for: timedelta = UNREFERENCED_FOR,
+    strays_after: timedelta = UNREFERENCED_FOR,
+) -> Collected:
+    """Let go of everything that may be; any number of processes may do so at once.
+
+    Args:
+        sessions: the database, and the stores.
+        retention: which files of jobs are kept.
+        unreferenced_for: how long artifacts stay that nothing refers to.
+        strays_after: how long bytes outside the database stay that no artifact has; longer than
+            the longest writing takes.
+    """
+    expired = _until_none_is_left(sessions, lambda session: _expire(session, retention))
+    gone = _until_none_is_left(
+        sessions, lambda session: _delete_unreferenced(session, unreferenced_for)
+    )
+    return Collected(
+        unreferenced=len(gone),
+        expired=len(expired),
+        strays=_delete_strays(sessions, strays_after),
+        size=sum(gone) + sum(expired),
+    )
+
+
+def _until_none_is_left(sessions: sessionmaker[Session], collect_some: Collector) -> list[int]:
+    """The sizes of all that were collected, some in a unit of work."""
+    sizes: list[int] = []
+    while True:
+        with sessions.begin() as session:
+            some = collect_some(session)
+        sizes += some
+        if not some:
+            return sizes
+
+
+def _delete_unreferenced(session: Session, older_than: timedelta) -> list[int]:
+    age = func.clock_timestamp() - older_than
+    may_go = and_(Artifact.last_referenced_at < age, ~is_referenced())
+    rows = session.execute(
+        delete(Artifact)
+        # Looked at again now that nobody can refer to them any more: a reference may have been
+        # committed between the look that found them and the lock.
+        .where(Artifact.sha256.in_(_locked(session, may_go)), may_go)
+        .returning(Artifact.sha256, Artifact.size, Artifact.store, Artifact.key)
+        .execution_options(synchronize_session=False)
+    ).all()
+    for row in rows:
+        ArtifactStore(session).drop(Place(row.store, row.sha256, row.key))
+    return [row.size for row in rows]
+
+
+def _expire(session: Session, retention: Retention) -> list[int]:
+    may_go = and_(Artifact.state == "ready", is_referenced(), _only_by_expired(retention))
+    chosen = _locked(session, may_go)
+    places = session.execute(
+        select(Artifact.sha256, Artifact.size, Artifact.store, Artifact.key).where(
+            Artifact.sha256.in_(chosen), may_go
+        )
+    ).all()
+    session.execute(
+        update(Artifact)
+        .where(Artifact.sha256.in_([row.sha256 for row in places]))
+        .values(state="collected", store=POSTGRES, key=None, reason=_reason(retention))
+        .execution_options(synchronize_session=False)
+    )
+    for row in places:
+        ArtifactStore(session).drop(Place(row.store, row.sha256, row.key))
+    return [row.size for row in places]
+
+
+def _locked(session: Session, may_go: ColumnElement[bool]) -> Sequence[str]:
+    """Some artifacts that may go, with locks that keep references from being added."""
+    return session.scalars(
+        select(Artifact.sha256)
+        .where(may_go)
+        .order_by(Artifact.sha256)
+        .limit(AT_ONCE)
+        .with_for_update(skip_locked=True)
+    ).all()
+
+
+def _only_by_expired(retention: Retention) -> ColumnElement[bool]:
+    """Whether every reference to the artifact in hand is from a job that was kept long enough."""
+    limits = {
+        AttentionMap.__tablename__: retention.attention_days,
+        Checkpoint.__tablename__: retention.checkpoint_days,
+    }
+    kept: list[ColumnElement[bool]] = []
+    for column in references():
+        days = limits.get(column.class_.__tablename__)
+        if days is None:
+            kept.append(exists().where(column == Artifact.sha256))
+            continue
+        job = column.class_.job_id == Job.id
+        kept.append(exists().where(column == Artifact.sha256, job, ~_is_expired(days)))
+    return ~or_(false(), *kept)
+
+
+def _is_expired(days: float) -> ColumnElement[bool]:
+    """Whether the files of a job have been kept for long enough and are needed no more."""
+    made_base_models = select(BaseModel.job_id)
+    return and_(
+        Job.state.in_(TERMINAL_STATES),
+        Job.finished_at < func.clock_timestamp() - timedelta(days=days),
+        ~Job.labels.has_key(KEEP),
+        Job.id.not_in(made_base_models),
+        Job.id.not_in(awaiting.measured_by(UNFINISHED)),
+    )
+
+
+def _reason(retention: Retention) -> str:
+    kept = {"attention maps": retention.attention_days, "checkpoints": retention.checkpoint_days}
+    told = " and ".join(f"{what} {days:g}" for what, days in kept.items() if days is not None)
+    return (
+        f"This server keeps files for so many days after the end of a job: {told}. Run the job "
+        f"again to make it anew; jobs with the label {KEEP!r} keep their files."
+    )
+
+
+def _delete_strays(sessions: sessionmaker[Session], older_than: timedelta) -> int:
+    """Delete bytes outside the database that a writing which was broken off left behind.
+
+    Only its own: another database may keep artifacts in the same folder or bucket.
+    """
+    with sessions() as session:
+        known, owner = stores_of(session).known, owner_of(session)
+    before = datetime.now(UTC) - older_than
+    return sum(_delete_strays_of(sessions, store, owner, before) for store in known.values())
+
+
+def _delete_strays_of(
+    sessions: sessionmaker[Session], store: Store, owner: str, before: datetime
+) -> int:
+    mine = (kept for kept in store.kept() if owner_in(kept.key) == owner)
+    old = (kept for kept in mine if kept.modified_at < before)
+    count = 0
+    try:
+        while some := list(islice(old, AT_ONCE)):
+            with sessions() as session:
+                for key in _without_artifact(session, store, some):
+                    # A key is used once, so nobody can take it up again in the meantime.
+                    store.delete(session, Place(store.name, "", key))
+                    count += 1
+    except StoreUnreachable:
+        return count  # the next round goes on
+    return count
+
+
+def _without_artifact(session: Session, store: Store, some: Sequence[KeptKey]) -> Iterator[str]:
+    keys = [kept.key for kept in some]
+    taken = session.scalars(
+        select(Artifact.key).where(Artifact.store == store.name, Artifact.key.in_(keys))
+    )
+    return iter(set(keys) - set(taken))

@@ -1,0 +1,37 @@
+"""What one person may have of the queue at a time."""
+
+from sqlalchemy import ColumnElement, func, select, text
+from sqlalchemy.orm import Session
+
+from adaptlab_db.tables import Job
+from adaptlab_services.errors import LimitReached
+from adaptlab_services.tokens import Principal
+
+HELD = ("waiting", "queued")
+_ONE_AT_A_TIME = text("SELECT pg_advisory_xact_lock(hashtextextended('adaptlab.queued', :owner))")
+_CLAIMS_IN_TURN = text("SELECT pg_advisory_xact_lock(hashtextextended('adaptlab.claims', 0))")
+
+
+def check_queued(session: Session, principal: Principal, most: int | None) -> None:
+    """Refuse what the unit of work has queued if the owner now has more than `most`.
+
+    To be called when everything is written. Whoever comes second waits here until the first has
+    committed, and then counts its jobs too. Raises `LimitReached`.
+    """
+    if most is None:
+        return
+    session.execute(_ONE_AT_A_TIME, {"owner": principal.user_id})
+    mine = select(func.count()).where(Job.owner_id == principal.user_id, Job.state.in_(HELD))
+    queued = session.execute(mine).scalar_one()
+    if queued > most:
+        raise LimitReached(queued, most)
+
+
+def claim_in_turn(session: Session) -> None:
+    """Let no other worker claim until the unit of work ends, so that what runs can be counted."""
+    session.execute(_CLAIMS_IN_TURN)
+
+
+def is_below(running: ColumnElement[int], most: int) -> ColumnElement[bool]:
+    """Whether one more job of an owner may run."""
+    return func.coalesce(running, 0) < most

@@ -1,0 +1,90 @@
+"""The reaper: takes jobs back from workers that are not heard of any more."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+from uuid import UUID
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from adaptlab_db.tables import Job
+from adaptlab_services.lease_ends import (
+    CANCELLED,
+    MOST_ATTEMPTS,
+    after_backoff,
+    paused,
+    uncounted,
+)
+from adaptlab_services.poison import furthest_step
+from adaptlab_services.transitions import Change, move, queues_to_ring, settle_waiting
+
+Fate = Literal["again", "uncounted", "spent", "cancelled", "paused"]
+
+REAPED_AT_ONCE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ReapedLeases:
+    """How many leases had ended, and the queues in which there is new work."""
+
+    count: int
+    queues: tuple[str, ...]
+
+
+def reap(session: Session) -> ReapedLeases:
+    """Take back the jobs of workers that are not heard of any more; any number may do so at once.
+
+    A job goes back to its queue until its attempts are spent. An attempt that got further than any
+    before it does not count: jobs that end their worker make no progress, and a machine that dies
+    under a long run is not the run's fault. Whoever was in the midst of writing to a job is let be;
+    the next round looks again.
+    """
+    expired = session.execute(
+        select(Job)
+        .where(Job.state == "running", Job.lease_expires_at < func.clock_timestamp())
+        .order_by(Job.lease_expires_at)
+        .limit(REAPED_AT_ONCE)
+        .with_for_update(skip_locked=True)
+        .execution_options(populate_existing=True)
+    ).scalars()
+    fates = _fates()
+    chosen: dict[Change, list[UUID]] = {change: [] for change in fates.values()}
+    found = [(job.id, fates[_fate(job)]) for job in expired]
+    for job_id, change in found:
+        chosen[change].append(job_id)
+    moved = [
+        job
+        for change, ids in chosen.items()
+        if ids
+        for job in move(session, [Job.id.in_(ids), Job.state == "running"], change)
+    ]
+    # Normally done by whatever ended the base model's job; here for a base model whose state was
+    # decided while the waiting job was being written.
+    moved += settle_waiting(session)
+    return ReapedLeases(len(found), queues_to_ring(moved))
+
+
+def _fates() -> Mapping[Fate, Change]:
+    """What becomes of jobs whose worker is lost."""
+    error = "The worker was not heard of before its lease ended; see the attempts of this job."
+    at_last = {Job.furthest_step: furthest_step()}
+    return {
+        "again": Change(
+            "queued", "worker_lost", error, "lost", also=at_last | {Job.run_at: after_backoff()}
+        ),
+        "uncounted": Change("queued", "worker_lost", error, "lost", also=uncounted()),
+        "spent": Change("failed", "worker_lost", error, "lost"),
+        "cancelled": replace(CANCELLED, outcome="lost"),
+        "paused": replace(paused(), outcome="lost"),
+    }
+
+
+def _fate(job: Job) -> Fate:
+    if job.cancel_requested_at is not None:
+        return "cancelled"
+    if job.pause_requested_at is not None:
+        return "paused"
+    if job.step > job.furthest_step and job.attempt < MOST_ATTEMPTS:
+        return "uncounted"
+    return "again" if job.attempt < job.attempts_max else "spent"

@@ -1,0 +1,131 @@
+"""Reading what is stored and holding it against its digest, a share at a time."""
+
+import hashlib
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from sqlalchemy import func, select, update
+from sqlalchemy.orm import Session, sessionmaker
+
+from adaptlab_db.artifacts import Located, stores_of
+from adaptlab_db.errors import BytesMissing, StoreNotConfigured, StoreUnreachable
+from adaptlab_db.stores.store import Place
+from adaptlab_db.tables import Artifact
+
+SHARE_BYTES = 2**30
+"""How much one round reads at most; what is left over comes in the next one."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Scrubbed:
+    """What one round found.
+
+    Attributes:
+        checked: artifacts that were read.
+        size: their bytes.
+        quarantined: the digests of those whose bytes are others, or not there.
+        mended: how many had been quarantined before and are whole again.
+    """
+
+    checked: int
+    size: int
+    quarantined: tuple[str, ...]
+    mended: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Due:
+    located: Located
+    state: str
+
+
+def scrub(
+    sessions: sessionmaker[Session],
+    every: timedelta | None = None,
+    most_bytes: int | None = SHARE_BYTES,
+) -> Scrubbed:
+    """Read artifacts, the ones not looked at for longest first, and quarantine what is damaged.
+
+    Args:
+        sessions: the database, and the stores.
+        every: only artifacts that were not read for so long; None reads all, those in quarantine
+            too.
+        most_bytes: where to stop; None is nowhere.
+    """
+    checked, size, mended = 0, 0, 0
+    quarantined: list[str] = []
+    for due in _due(sessions, every):
+        if most_bytes is not None and size >= most_bytes:
+            break
+        try:
+            fault = _fault(sessions, due.located)
+        except (StoreUnreachable, StoreNotConfigured) as error:
+            log.warning("artifact %s was not checked: %s", due.located.place.sha256, error)
+            continue
+        checked, size = checked + 1, size + due.located.size
+        if _note(sessions, due.located.place, fault) and fault is not None:
+            log.error("artifact %s is quarantined: %s", due.located.place.sha256, fault)
+            quarantined.append(due.located.place.sha256)
+        mended += fault is None and due.state == "quarantined"
+    return Scrubbed(checked, size, tuple(quarantined), mended)
+
+
+def _due(sessions: sessionmaker[Session], every: timedelta | None) -> Sequence[_Due]:
+    last_read = func.coalesce(Artifact.checked_at, Artifact.created_at)
+    columns = (Artifact.sha256, Artifact.size, Artifact.store, Artifact.key, Artifact.state)
+    query = select(*columns).where(Artifact.state != "collected").order_by(last_read)
+    if every is not None:
+        late = last_read < func.clock_timestamp() - every
+        query = query.where(Artifact.state == "ready", late)
+    with sessions() as session:
+        rows = session.execute(query).all()
+    return [
+        _Due(Located(Place(row.store, row.sha256, row.key), row.size), row.state) for row in rows
+    ]
+
+
+def _fault(sessions: sessionmaker[Session], located: Located) -> str | None:
+    """What is wrong with the bytes at a place; None if they are the right ones."""
+    digest, start = hashlib.sha256(), 0
+    while start < located.size:
+        with sessions() as session:
+            store = stores_of(session).named(located.place.store)
+            try:
+                content = store.read(session, located.place, start, located.size)
+            except BytesMissing:
+                return f"only {start} of its {located.size} bytes are in the store {store.name}."
+        digest.update(content)
+        start += len(content)
+    if digest.hexdigest() != located.place.sha256:
+        return f"its bytes in the store {located.place.store} have another SHA-256."
+    return None
+
+
+def _note(sessions: sessionmaker[Session], place: Place, fault: str | None) -> bool:
+    """Write down what was found, unless the bytes have been moved or deleted since."""
+    told = fault and (
+        f"When it was read to be checked, {fault} Bring it back from a backup, "
+        "or run the job again."
+    )
+    with sessions.begin() as session:
+        noted = session.execute(
+            update(Artifact)
+            .where(
+                Artifact.sha256 == place.sha256,
+                Artifact.store == place.store,
+                Artifact.key.is_not_distinct_from(place.key),
+                Artifact.state != "collected",
+            )
+            .values(
+                state="ready" if fault is None else "quarantined",
+                reason=told,
+                checked_at=func.clock_timestamp(),
+            )
+            .returning(Artifact.sha256)
+            .execution_options(synchronize_session=False)
+        )
+        return noted.one_or_none() is not None

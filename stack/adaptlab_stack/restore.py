@@ -1,0 +1,166 @@
+"""Bringing a backup back into an empty database."""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+from sqlalchemy import func, select, text, update
+from sqlalchemy.orm import Session, sessionmaker
+
+from adaptlab_db.artifacts import stores_of
+from adaptlab_db.migrate import upgrade
+from adaptlab_db.session import close
+from adaptlab_db.stores.store import POSTGRES
+from adaptlab_db.tables import Artifact, Job, Worker
+from adaptlab_services.lease_ends import uncounted
+from adaptlab_services.settings import Settings
+from adaptlab_services.stores import open_sessions
+from adaptlab_services.transitions import Change, move
+from adaptlab_stack.backup import CONTENTS, DUMP, FORMAT, Backup, artifact_file, run_program
+from adaptlab_stack.errors import BackupFailed
+
+READ_BYTES = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What was brought back.
+
+    Attributes:
+        artifacts: how many have the bytes that their digest names.
+        damaged: the digests of those that have not; they are quarantined.
+        requeued: how many jobs ran when the backup was made, and now wait for a worker.
+    """
+
+    artifacts: int
+    damaged: tuple[str, ...]
+    requeued: int
+
+
+def restore(settings: Settings, folder: Path) -> Restored:
+    """Fill an empty database, and the stores that the settings name, from a backup.
+
+    Broken off, it leaves a database that is not empty: drop it and begin again.
+
+    Raises:
+        BackupFailed: the folder holds no whole backup, the database is not empty, or Postgres
+            refused the dump.
+    """
+    made = _read(folder)
+    sessions = open_sessions(settings)
+    try:
+        _refuse_unless_empty(sessions)
+        run_program(
+            "pg_restore",
+            settings.database_url,
+            *("--no-password", "--no-owner", "--no-privileges"),
+            *("--exit-on-error", "--single-transaction"),
+            str(folder / DUMP),
+        )
+        upgrade(settings.database_url)
+        damaged = _restore_artifacts(sessions, folder, made)
+        with sessions.begin() as session:
+            requeued = _requeue(session)
+            whole = select(func.count()).where(Artifact.state == "ready")
+            return Restored(session.scalars(whole).one(), damaged, requeued)
+    finally:
+        close(sessions)
+
+
+def _read(folder: Path) -> Backup:
+    try:
+        made = Backup.model_validate_json((folder / CONTENTS).read_bytes())
+    except FileNotFoundError as error:
+        raise BackupFailed(f"{folder} holds no whole backup: {CONTENTS} is not there.") from error
+    except ValidationError as error:
+        raise BackupFailed(f"{folder / CONTENTS} cannot be read: {error}") from error
+    if made.format != FORMAT:
+        raise BackupFailed(
+            f"{folder} is of format {made.format}, this version reads {FORMAT}; restore it with "
+            f"adaptlab {made.version}."
+        )
+    return made
+
+
+def _refuse_unless_empty(sessions: sessionmaker[Session]) -> None:
+    tables = "SELECT count(*) FROM information_schema.tables WHERE table_schema = 'public'"
+    with sessions() as session:
+        count = session.scalars(text(tables)).one()
+    if count:
+        raise BackupFailed(
+            f"The database has {count} tables; a backup is restored into an empty one. Name a new "
+            "database by ADAPTLAB_DATABASE_URL, or a new folder by --data-dir."
+        )
+
+
+def _restore_artifacts(
+    sessions: sessionmaker[Session], folder: Path, made: Backup
+) -> tuple[str, ...]:
+    with sessions() as session:
+        ready = select(Artifact.sha256, Artifact.size).where(Artifact.state == "ready")
+        rows = session.execute(ready.order_by(Artifact.sha256)).all()
+    return tuple(
+        row.sha256 for row in rows if not _restore_one(sessions, folder, made, row.sha256, row.size)
+    )
+
+
+def _restore_one(
+    sessions: sessionmaker[Session], folder: Path, made: Backup, sha256: str, size: int
+) -> bool:
+    """Put one artifact into its store; false, and quarantined, where its file is not it."""
+    path = artifact_file(folder, sha256)
+    try:
+        with sessions.begin() as session:
+            store = stores_of(session).for_size(size)
+            place = store.put(session, sha256, _verified(path, sha256))
+            _set(session, sha256, store=place.store, key=place.key, checked_at=func.now())
+    except _NotTheBytes:
+        reason = (
+            f"The backup of {made.made_at:%Y-%m-%d %H:%M} UTC does not have it whole. "
+            "Run the job again to make it anew."
+        )
+        with sessions.begin() as session:
+            _set(session, sha256, store=POSTGRES, key=None, state="quarantined", reason=reason)
+        return False
+    return True
+
+
+class _NotTheBytes(Exception):
+    """A file of a backup has another digest than its name says, or is not there."""
+
+
+def _verified(path: Path, sha256: str) -> Iterator[bytes]:
+    if not path.exists():
+        raise _NotTheBytes
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while content := file.read(READ_BYTES):
+            digest.update(content)
+            yield content
+    if digest.hexdigest() != sha256:
+        raise _NotTheBytes
+
+
+def _set(session: Session, sha256: str, **columns: object) -> None:
+    session.execute(
+        update(Artifact)
+        .where(Artifact.sha256 == sha256)
+        .values(columns)
+        .execution_options(synchronize_session=False)
+    )
+
+
+def _requeue(session: Session) -> int:
+    """Give the jobs that ran to other workers at no cost; those to be stopped are left to reap."""
+    session.execute(
+        update(Worker).where(Worker.stopped_at.is_(None)).values(stopped_at=func.clock_timestamp())
+    )
+    runs = (
+        Job.state == "running",
+        Job.cancel_requested_at.is_(None),
+        Job.pause_requested_at.is_(None),
+    )
+    told = "The database was restored from a backup that was made while the job ran."
+    return len(move(session, runs, Change("queued", "worker_lost", told, "lost", uncounted())))

@@ -1,0 +1,136 @@
+"""The commands `storage`, `backup` and `restore`, for whoever runs the server."""
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from datetime import timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from sqlalchemy.orm import Session, sessionmaker
+
+from adaptlab.errors import AdaptlabError
+from adaptlab_db.session import close
+from adaptlab_services.collecting import Retention, collect
+from adaptlab_services.moving_artifacts import move_artifacts
+from adaptlab_services.scrubbing import SHARE_BYTES, scrub
+from adaptlab_services.settings import Settings
+from adaptlab_services.storage_status import status
+from adaptlab_services.stores import open_sessions
+from adaptlab_stack.backup import back_up
+from adaptlab_stack.cli import DEFAULT_DATA_DIR, DataDir
+from adaptlab_stack.database import reachable_database, settings_for
+from adaptlab_stack.errors import StackError
+from adaptlab_stack.restore import restore as bring_back
+
+Folder = Annotated[Path, typer.Argument(help="The folder of the backup.")]
+
+
+class Action(StrEnum):
+    """What can be done with what is stored."""
+
+    status = "status"
+    scrub = "scrub"
+    collect = "collect"
+    move = "move"
+
+
+def storage(
+    action: Annotated[Action, typer.Argument(help="What to do.")],
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+    to: Annotated[
+        str | None, typer.Option(help="Of move: the store postgres, directory or s3.")
+    ] = None,
+    at_least: Annotated[
+        int, typer.Option(min=0, help="Of move: only artifacts of so many bytes or more.")
+    ] = 0,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Of scrub: all, not only what is due.")
+    ] = False,
+) -> None:
+    """Look at, check, collect or move the bytes that the server keeps."""
+    if action is Action.move and to is None:
+        raise typer.BadParameter("name the store to move to: --to postgres, directory or s3")
+    with _settings(data_dir) as settings, _sessions(settings) as sessions:
+        actions: dict[Action, Callable[[], None]] = {
+            Action.status: lambda: _tell_status(sessions),
+            Action.scrub: lambda: _scrub(sessions, settings, everything=everything),
+            Action.collect: lambda: _collect(sessions, settings),
+            Action.move: lambda: _move(sessions, to or "", at_least),
+        }
+        actions[action]()
+
+
+def backup(folder: Folder, data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
+    """Copy the database and all artifacts to a folder; the server may go on working."""
+    with _settings(data_dir) as settings:
+        made = back_up(settings, folder)
+    typer.echo(f"{made.artifacts} artifacts ({made.bytes} bytes) and the database are in {folder}")
+    for sha256 in made.missing:
+        typer.echo(f"not in it: {sha256}, whose bytes are damaged or deleted", err=True)
+
+
+def restore(folder: Folder, data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
+    """Fill an empty database from a backup, checking every artifact."""
+    with _settings(data_dir) as settings:
+        done = bring_back(settings, folder)
+    typer.echo(f"restored {done.artifacts} artifacts; {done.requeued} jobs wait to be run again")
+    for sha256 in done.damaged:
+        typer.echo(f"not whole in the backup: {sha256}", err=True)
+    if done.damaged:
+        raise typer.Exit(1)
+
+
+def _tell_status(sessions: sessionmaker[Session]) -> None:
+    with sessions() as session:
+        found = status(session)
+    for one in found.shares:
+        oldest = f"{one.least_recently_checked:%Y-%m-%d}" if one.least_recently_checked else "-"
+        typer.echo(
+            f"{one.store:<9} {one.state:<11} {one.artifacts:>7} artifacts {one.bytes:>15} bytes, "
+            f"all checked since {oldest}"
+        )
+    typer.echo(f"unreferenced: {found.unreferenced} artifacts, {found.unreferenced_bytes} bytes")
+
+
+def _scrub(sessions: sessionmaker[Session], settings: Settings, *, everything: bool) -> None:
+    every = None if everything else timedelta(days=settings.scrub_days)
+    found = scrub(sessions, every, None if everything else SHARE_BYTES)
+    typer.echo(f"checked {found.checked} artifacts ({found.size} bytes), mended {found.mended}")
+    for sha256 in found.quarantined:
+        typer.echo(f"quarantined: {sha256}", err=True)
+    if found.quarantined:
+        raise typer.Exit(1)
+
+
+def _collect(sessions: sessionmaker[Session], settings: Settings) -> None:
+    gone = collect(sessions, Retention(settings.attention_days, settings.checkpoint_days))
+    typer.echo(
+        f"collected {gone.unreferenced} unreferenced and {gone.expired} expired artifacts "
+        f"({gone.size} bytes), and {gone.strays} stray files"
+    )
+
+
+def _move(sessions: sessionmaker[Session], to: str, at_least: int) -> None:
+    moved = move_artifacts(sessions, to, at_least)
+    typer.echo(f"moved {moved.count} artifacts ({moved.size} bytes), skipped {moved.skipped}")
+
+
+@contextmanager
+def _settings(data_dir: Path) -> Generator[Settings]:
+    try:
+        with reachable_database(data_dir) as url:
+            yield settings_for(url, data_dir)
+    except (AdaptlabError, StackError) as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(1) from error
+
+
+@contextmanager
+def _sessions(settings: Settings) -> Generator[sessionmaker[Session]]:
+    sessions = open_sessions(settings)
+    try:
+        yield sessions
+    finally:
+        close(sessions)

@@ -1,0 +1,51 @@
+"""A server that speaks the S3 protocol: moto's, as a process of its own.
+
+It keeps everything in memory and checks no signature, so it shows that we speak the protocol, not
+how a store under load behaves.
+"""
+
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from adaptlab_db.stores.s3 import S3Address
+from adaptlab_stack.ports import LOOPBACK, free_port
+
+BUCKET = "laboratory"
+START_SECONDS = 60
+
+
+@contextmanager
+def running_s3_server() -> Generator[S3Address]:
+    """Run the server while the block runs; the address of an empty bucket on it."""
+    port = free_port()
+    endpoint = f"http://{LOOPBACK}:{port}"
+    argv = [sys.executable, "-m", "moto.server", "-H", LOOPBACK, "-p", str(port)]
+    with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        try:
+            _make_bucket(server, f"{endpoint}/{BUCKET}")
+            yield S3Address(
+                bucket=BUCKET,
+                prefix="adaptlab",
+                endpoint=endpoint,
+                access_key_id="tester",
+                secret_access_key="not a secret",
+            )
+        finally:
+            server.kill()
+
+
+def _make_bucket(server: subprocess.Popen[bytes], address: str) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            with urllib.request.urlopen(urllib.request.Request(address, method="PUT"), timeout=5):
+                return
+        except urllib.error.URLError:
+            assert server.poll() is None, f"moto ended with {server.returncode}"
+            assert time.monotonic() < deadline, f"moto did not answer in {START_SECONDS} s"
+            time.sleep(0.05)

@@ -1,0 +1,202 @@
+"""What does not move: a run that got stuck, a worker that fell silent, a database that is away."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection, Pipe
+from pathlib import Path
+from typing import Any
+
+import psutil
+import psycopg
+import pytest
+from sqlalchemy import func, make_url, select
+from sqlalchemy.orm import Session, sessionmaker
+from tests.making import a_job, a_pretrain_spec
+from tests.outages import outage
+from tests.worker.conftest import ROOT, Control, Processes, Watched, wait_until
+
+from adaptlab.results import Metrics, Progress
+from adaptlab_db.tables import Attempt, Job
+from adaptlab_stack.servers import Servers
+from adaptlab_worker.patience import Patience, StallTimer
+from adaptlab_worker.protocol import MessageReader, Ready, StillHere, frame_of
+from adaptlab_worker.spool import Spool
+from adaptlab_worker.trainer_process import TrainerOptions, TrainerProcess
+
+Sessions = sessionmaker[Session]
+QUICK = {"ADAPTLAB_LEASE_SECONDS": "1.5", "ADAPTLAB_HEARTBEAT_SECONDS": "0.3"}
+
+
+def submit(sessions: Sessions, **columns: Any) -> Any:
+    with sessions.begin() as session:
+        return a_job(session, a_pretrain_spec(seeds=1), **columns)
+
+
+def outcomes(sessions: Sessions) -> list[tuple[str | None, str | None]]:
+    with sessions.begin() as session:
+        rows = session.execute(select(Attempt.outcome, Attempt.reason).order_by(Attempt.attempt))
+        return [(row.outcome, row.reason) for row in rows]
+
+
+# --- a run that got stuck -------------------------------------------------------------------------
+
+
+def test_a_run_that_got_stuck_is_ended_and_tried_again(
+    processes: Processes, sessions: Sessions, watched: Watched
+) -> None:
+    job_id = submit(sessions, attempts_max=2)
+    processes.worker("hung", ADAPTLAB_STALL_SECONDS="0.5")
+    job = watched.wait_for_state(job_id, "failed")
+    assert outcomes(sessions) == [("failed", "stalled")] * 2
+    assert "after step 1" in str(job.error)
+    assert "ADAPTLAB_STALL_SECONDS" in str(job.error)
+
+
+def test_without_the_timer_it_would_be_kept_as_long_as_it_lives(
+    processes: Processes, sessions: Sessions, watched: Watched
+) -> None:
+    job_id = submit(sessions, max_seconds=3)
+    processes.worker("hung")
+    assert watched.wait_for_state(job_id, "failed").reason == "timeout"
+
+
+def a_step(step: int) -> Progress:
+    return Progress(phase="training", step=step, total=1000)
+
+
+def test_a_run_of_slow_steps_is_given_twenty_of_them() -> None:
+    timer = StallTimer(Patience(stall_seconds=600, stall_steps=20), now=0)
+    for number in range(1, 10):
+        timer.heard(a_step(2 * number), now=200.0 * number)  # 100 s a step
+    timer.heard(a_step(19), now=200.0 * 9 + 1)  # one that was quick
+    assert timer.limit == pytest.approx(20 * 100)
+    assert not timer.is_over(1801 + 1999)
+    assert timer.is_over(1801 + 2001)
+
+
+def test_a_run_of_quick_steps_is_given_ten_minutes_from_its_last_word() -> None:
+    timer = StallTimer(Patience(), now=0)
+    assert not timer.is_over(599)
+    assert timer.is_over(601), "one that never said anything"
+    for step in range(1, 50):
+        timer.heard(a_step(step), now=step)
+    timer.heard(Metrics(points=()), now=100)
+    assert (timer.is_over(699), timer.is_over(701)) == (False, True)
+    timer.hold(now=5000)  # nobody listened until then
+    assert not timer.is_over(5599)
+
+
+# --- a worker that fell silent --------------------------------------------------------------------
+
+
+@contextmanager
+def a_trainer(control: Control, silence: float) -> Iterator[tuple[Any, "Connection[Any, Any]"]]:
+    ours, theirs = Pipe(duplex=True)
+    module = ["-m", "adaptlab_worker.trainer", str(theirs.fileno()), str(os.getpid())]
+    process = subprocess.Popen(
+        [sys.executable, *module, str(silence), "tests.worker.runners:held"],
+        pass_fds=(theirs.fileno(),),
+        env=os.environ | {"PYTHONPATH": str(ROOT), "RUNNER_CONTROL": str(control.folder)},
+    )
+    theirs.close()
+    try:
+        assert ours.poll(60)
+        assert isinstance(MessageReader().read(ours.recv_bytes()), Ready)
+        yield process, ours
+    finally:
+        process.kill()
+        process.wait()
+        ours.close()
+
+
+def test_a_trainer_ends_by_itself_when_its_worker_falls_silent(control: Control) -> None:
+    with a_trainer(control, silence=0.5) as (process, pipe):
+        for _ in range(10):
+            pipe.send_bytes(frame_of(StillHere()))
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.wait(0.1)
+        assert process.wait(20) == 0  # though the pipe is open, and its parent lives
+
+
+def test_a_trainer_that_waits_for_no_word_would_go_on(control: Control) -> None:
+    with a_trainer(control, silence=3600) as (process, _), pytest.raises(subprocess.TimeoutExpired):
+        process.wait(1.5)
+
+
+def test_a_worker_that_lives_says_so_even_when_it_has_nothing_to_do(
+    control: Control, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("RUNNER_CONTROL", str(control.folder))
+    options = TrainerOptions(runner="tests.worker.runners:held", silence_seconds=1)
+    trainer = TrainerProcess(options)
+    try:
+        assert trainer.await_ready(lambda: False)
+        with pytest.raises(psutil.TimeoutExpired):
+            psutil.Process(trainer.pid).wait(3)
+    finally:
+        trainer.close()
+
+
+# --- a database that is away ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("ride_through", "attempts"), [("900", 1), ("0", 2)])
+def test_an_outage_longer_than_the_lease_costs_a_running_job_nothing(
+    processes: Processes,
+    sessions: Sessions,
+    watched: Watched,
+    control: Control,
+    servers: Servers,
+    ride_through: str,
+    attempts: int,
+) -> None:
+    """The second case is the defence switched off: the run ends, and another has to begin."""
+    job_id = submit(sessions)
+    processes.worker("held", ADAPTLAB_RIDE_THROUGH_SECONDS=ride_through, **QUICK)
+    watched.wait_for_step(job_id)
+    expires = watched.job(job_id).lease_expires_at
+    with outage(servers.database_url, processes.settings.database_url):
+        wait_until(lambda: has_passed(servers, expires), "the end of the lease")
+        control.allow()
+    job = watched.wait_for_state(job_id, "succeeded", "failed")
+    assert (job.state, job.attempt) == ("succeeded", attempts)
+    with sessions.begin() as session:
+        assert session.scalar(select(func.count()).select_from(Job)) == 1
+
+
+def has_passed(servers: Servers, moment: Any) -> bool:
+    """Whether it is two seconds later by the clock of the server, whose other databases are up."""
+    url = make_url(servers.database_url).set(drivername="postgresql")
+    with psycopg.connect(url.render_as_string(hide_password=False)) as connection:
+        row = connection.execute("SELECT clock_timestamp() > %s + interval '2 s'", (moment,))
+        return bool((row.fetchone() or (False,))[0])
+
+
+def test_a_spool_gives_back_what_it_was_given_in_order(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "spool", largest=2000)
+    given = [a_step(step) for step in range(1, 41)]
+    for event in given[:10]:
+        spool.append(event)
+    assert spool.take(4) == given[:4]
+    for event in given[10:]:
+        spool.append(event)
+    assert spool.is_full
+    assert [*spool.take(6), *spool.take(1000)] == given[4:]
+    assert (spool.is_empty, spool.is_full) == (True, False)
+    assert (tmp_path / "spool").stat().st_size == 0
+    spool.close()
+
+
+def test_a_spool_whose_disk_is_full_keeps_what_it_has_and_asks_to_wait() -> None:
+    """/dev/full refuses every write as a full disk does."""
+    spool = Spool(Path("/dev/full"))
+    spool.append(a_step(1))
+    spool.append(a_step(2))
+    assert spool.is_full
+    assert spool.take(10) == [a_step(1), a_step(2)]
+    assert not spool.is_full
+    spool.close()
