@@ -1,0 +1,40 @@
+"""The short form of `python -m tests.chaos`: every fault, with the defence and without it."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.chaos.running import run
+from tests.chaos.scenarios import SCENARIOS, Scenario
+from tests.chaos.world import Lab
+
+JOBS = 26  # with the defence; over 300 in all scenarios together
+JOBS_WITHOUT = 16
+SEED = 1
+
+every_scenario = pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda one: one.name)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """Where processes write; what they logged is shown when the test fails."""
+    folder = tmp_path / "run"
+    yield folder
+    log = folder / "processes.log"
+    print(log.read_text()[-20_000:] if log.exists() else "")
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@every_scenario
+def test_nothing_is_lost_and_nothing_done_twice(scenario: Scenario, lab: Lab, folder: Path):
+    outcome = run(lab, scenario, JOBS, SEED, folder)
+    assert outcome.problems == ()
+    assert outcome.attempts >= outcome.jobs
+
+
+@every_scenario
+def test_without_its_defence_it_is_caught(scenario: Scenario, lab: Lab, folder: Path):
+    outcome = run(lab, scenario, JOBS_WITHOUT, SEED, folder, defended=False)
+    assert outcome.is_caught(scenario), (scenario.defence, outcome.problems)
