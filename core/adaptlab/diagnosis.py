@@ -70,7 +70,8 @@ class Evidence(Value):
     `reference` is a method that may change everything, full fine-tuning as a rule: it shows that
     the task can be learned. `relaxed` is a method that `relaxes_prefix`, free in what a prefix can
     only approximate; it is given also where it is the subject. `chance_loss` (nats) and
-    `chance_accuracy` are those of uniform guessing.
+    `chance_accuracy` are those of uniform guessing; `counted_length` is the mean number of tokens
+    of an answer that a loss is the mean of (`Task.counted_length`).
     """
 
     subject: MethodEvidence
@@ -78,6 +79,7 @@ class Evidence(Value):
     relaxed: MethodEvidence | None = None
     chance_loss: float
     chance_accuracy: float
+    counted_length: float
 
 
 class Diagnosis(Value):
@@ -269,8 +271,8 @@ def _low_loss(evidence: Evidence) -> float:
     reference. A loss that looks low for one token can still get most answers of ten wrong.
     """
     assert evidence.reference is not None
-    tokens = -math.log(evidence.chance_accuracy) / evidence.chance_loss
-    learned = _best_loss(evidence.reference) - math.log(SUCCEEDS_FROM) / tokens
+    of_half = -math.log(SUCCEEDS_FROM) / evidence.counted_length
+    learned = _best_loss(evidence.reference) + of_half
     return min(learned, _high_loss(evidence))
 
 

@@ -1,7 +1,7 @@
 """Which split a question belongs to, for ever: torch-free, as the engine says it on tensors."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Literal
 
@@ -28,6 +28,22 @@ def split_hash(question: Sequence[int]) -> int:
     for digit in question:
         value = _mixed(value ^ digit)
     return value & 15
+
+
+def first_of_splits(questions: Iterable[Sequence[int]]) -> dict[Split, int]:
+    """How many of these questions, from the first on, it takes until each split has one.
+
+    A split that has none of them is left out.
+    """
+    split_of: dict[int, Split] = {
+        value: split for split, part in SIXTEENTHS.items() for value in part
+    }
+    found: dict[Split, int] = {}
+    for count, question in enumerate(questions, start=1):
+        found.setdefault(split_of[split_hash(question)], count)
+        if len(found) == len(SIXTEENTHS):
+            break
+    return found
 
 
 @lru_cache(maxsize=64)

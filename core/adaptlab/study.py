@@ -78,10 +78,10 @@ class StudyCheck(Choice):
 
     One that measures base models measures each of `base_models`, all of the study's by default.
     One that measures adaptations measures those by the method that is labelled `of`, at every
-    budget at which it comes out different, only on `task` and `base_models` where they are given;
-    each on its own or, with `together`, all of one base model in one job. `replicates` is of how
-    many seeds of each. `label` is its name in the study; without it, the check's name and the
-    given knobs are.
+    budget at which it comes out different, only at `budget`, on `task` and on `base_models` where
+    they are given; each on its own or, with `together`, all of one base model in one job.
+    `replicates` is of how many seeds of each. `label` is its name in the study; without it, the
+    check's name and the given knobs are.
     """
 
     label: ShownLabel | None = None
@@ -90,6 +90,7 @@ class StudyCheck(Choice):
     ) = None
     of: ShownLabel | None = None
     task: NamedChoice | None = None
+    budget: Budget | None = None
     together: bool = False
     replicates: Annotated[int, Field(ge=1, le=64)] | Literal["all"] = "all"
 

@@ -8,12 +8,13 @@ from uuid import UUID
 from adaptlab.adaptation import Adaptation
 from adaptlab.dataset import Datasets
 from adaptlab.errors import InvalidSpec, Problem
-from adaptlab.resolve import BaseModelFacts, configured, spec_digest
+from adaptlab.resolve import BaseModelFacts, budget_limit, configured, family_shape, spec_digest
 from adaptlab.resolve_theory import adaptation_of, resolve_theory
 from adaptlab.spec import TheorySpec
 from adaptlab.study import StudyCheck, StudySpec, base_names
 from adaptlab.study_methods import (
     StudyEntry,
+    check_budget,
     label_of,
     place_of_base,
     place_of_task,
@@ -116,6 +117,8 @@ def _entry(
     task = None
     if given.task is not None:
         task = place_of_task(spec, given.task, f"{pointer}/task", datasets)
+    if given.budget is not None:
+        check_budget(spec, given.budget, f"{pointer}/budget")
     if faults := tuple(_faults(pointer, given, check, methods)):
         raise InvalidSpec(*faults)
     return _Entry(pointer, given.label or label_of(choice), given, check, bases, task)
@@ -135,7 +138,7 @@ def _faults(
             near = tuple(get_close_matches(given.of, methods, n=3, cutoff=0.3))
             yield Problem(f"{pointer}/of", "not_a_method_of_the_study", detail, (*methods,), near)
         return
-    for member in ("of", "task", "together", "replicates"):
+    for member in ("of", "task", "budget", "together", "replicates"):
         if member in given.model_fields_set:
             detail = f"The check {name!r} measures no adaptation; leave `{member}` out."
             yield Problem(f"{pointer}/{member}", "measures_no_adaptation", detail)
@@ -175,6 +178,9 @@ def _groups(
     if entry.task is not None:
         task = label_of(spec.tasks[entry.task])
         here = [cell for cell in here if cell.task == task]
+    if entry.given.budget is not None:
+        limit = budget_limit(entry.given.budget, family_shape(base.family))
+        here = [cell for cell in here if cell.budget == limit]
     first = {cell.digest: cell for cell in reversed(here)}
     different = tuple(cell for cell in here if first[cell.digest] is cell)
     if entry.given.together:

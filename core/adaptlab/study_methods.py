@@ -10,7 +10,7 @@ from adaptlab.dataset import Datasets
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.method import METHODS, Method
 from adaptlab.resolve import resolve_method, resolve_task
-from adaptlab.spec import Choice, TrainingSpec, TuningSpec
+from adaptlab.spec import BudgetSpec, Choice, TrainingSpec, TuningSpec
 from adaptlab.study import StudyMethod, StudySpec, base_names
 from adaptlab.study_plan import Role
 from adaptlab.task import Task
@@ -103,6 +103,25 @@ def place_of_task(spec: StudySpec, wanted: Choice, pointer: str, datasets: Datas
     labels = tuple(label_of(choice) for choice in spec.tasks)
     detail = f"{label_of(wanted)} is none of the study's tasks; give one as it stands there."
     raise _not_there(Problem(pointer, "not_a_task_of_the_study", detail), label_of(wanted), labels)
+
+
+def check_budget(spec: StudySpec, wanted: BudgetSpec, pointer: str) -> None:
+    """Raise `InvalidSpec` for a budget that the study does not have; `nearest` is of its kind."""
+    if wanted in spec.budgets:
+        return
+    is_number = wanted.trainable_parameters is not None
+    member = "trainable_parameters" if is_number else "fraction_of_base"
+    asked = getattr(wanted, member) or 0
+    there: list[float] = [b for one in spec.budgets if (b := getattr(one, member)) is not None]
+    near = sorted(there, key=lambda one: abs(one - asked))[:3]
+    of_kind = ", ".join(str(one) for one in there) or "none"
+    detail = (
+        f"{asked} is none of the study's budgets; give one as it stands there, "
+        f"of which in {member}: {of_kind}."
+    )
+    raise InvalidSpec(
+        Problem(pointer, "not_a_budget_of_the_study", detail, tuple(there), tuple(near))
+    )
 
 
 def place_of_base(bases: Sequence[str], wanted: str, pointer: str) -> int:

@@ -61,6 +61,13 @@ class Task(Value, ABC):
         """The loss of uniform guessing, in nats a counted token of the answer."""
         return -math.log(self.chance()) / self.target_length()
 
+    def counted_length(self) -> float:
+        """The mean number of tokens of an answer that count, its end token among them.
+
+        Of questions as `chance` takes them. Times a loss it is the nats that an answer costs.
+        """
+        return self.target_length()
+
     def sequence_length(self) -> int:
         """Tokens that the model is fed: question and answer without its last token."""
         return self.input_length() + self.target_length() - 1

@@ -206,6 +206,23 @@ def test_a_job_on_words_that_are_not_there_says_so(api: TestClient) -> None:
     assert (too_many["pointer"], too_many["nearest"]) == ("/task/words", [3])
 
 
+def test_too_few_words_for_every_split_are_refused_with_the_number_that_is_enough(
+    api: TestClient,
+) -> None:
+    asked = {"dataset": "generated", "held_out": True}
+    answer = api.post("/v1/jobs", json=word_job(words=2, **asked))
+    assert answer.status_code == 422
+    (found,) = answer.json()["errors"]
+    assert (found["pointer"], found["code"]) == ("/task/words", "empty_split")
+    (enough,) = found["nearest"]
+    accepted = api.post("/v1/jobs", json=word_job(words=enough, **asked))
+    assert accepted.status_code == 201, accepted.text
+    # Of an uploaded list the server knows no words here: the job says so as it makes its items.
+    upload(api)
+    few = word_job(dataset="animals", words=2, held_out=True) | {"name": "few"}
+    assert api.post("/v1/jobs", json=few).status_code == 201
+
+
 def test_a_study_and_a_budget_may_ask_uploaded_words(api: TestClient) -> None:
     upload(api)
     task = {"name": "word_translation", "dataset": "animals"}

@@ -16,6 +16,7 @@ from adaptlab.diagnosis import (
     trial_evidence,
 )
 from adaptlab.results import ReplicateResult
+from adaptlab.tasks.filter_less_than_first import FilterLessThanFirst
 from adaptlab.tasks.sort_descending import SortDescending
 
 RATES = (1e-4, 1e-3, 1e-2)
@@ -61,6 +62,7 @@ def found(**changes: Any) -> Diagnosis:
         relaxed=RELAXED,
         chance_loss=CHANCE,
         chance_accuracy=8.0**-10,
+        counted_length=10,
     )
     return diagnose(evidence.model_copy(update=changes))
 
@@ -143,6 +145,23 @@ def test_a_middling_loss_is_neither_reach_nor_generalisation():
     assert diagnosis.cause == "undecided"
     # The reference's 0.02, and half of its likelihood spread over ten tokens.
     assert f"with 0.35, and above the {0.02 + math.log(2) / 10:.2f}" in diagnosis.text
+
+
+def test_a_low_loss_of_short_answers_is_that_of_as_many_tokens_as_count():
+    # Of a filter 4.9 tokens count, though an answer is guessed as often as one of 1.8 would be.
+    task = FilterLessThanFirst()
+    low = 0.02 + math.log(2) / (1 + 9 * 7 / 16)  # of 9 digits each is below the first in 7/16
+    guesses = {
+        "chance_loss": task.chance_loss(),
+        "chance_accuracy": task.chance(),
+        "counted_length": task.counted_length(),
+    }
+    of_loss = {
+        loss: found(subject={"trials": trials(loss, 0.02), "test_accuracy": 0.02}, **guesses)
+        for loss in (low - 0.01, low + 0.01)
+    }
+    assert [one.cause for one in of_loss.values()] == ["generalisation", "undecided"]
+    assert f"(low below {low:.2f})" in of_loss[low - 0.01].text
 
 
 def test_a_method_that_learned_the_task_needs_no_diagnosis():

@@ -156,6 +156,16 @@ def test_pads_hold_the_place_of_the_prefix(name: str) -> None:
         assert job.method["initial_scale"] == 1.0
 
 
+def test_the_papers_sizes_are_for_a_gpu_and_quick_ones_are_not(recipe: Recipe) -> None:
+    for preset in PRESETS:
+        spec = recipe.study(preset)
+        known = pretrained(spec)  # a recipe without any checks constructions, in seconds
+        expected = "gpu" if known and preset != "quick" else "cpu"
+        seconds = 24 * 3600 if expected == "gpu" else 3600
+        for asked in (spec.resources, *(base.resources for base in known)):
+            assert (asked.queue, asked.max_seconds) == (expected, seconds), preset
+
+
 def test_fair_effort_is_eight_rates_or_more_and_equal_steps(recipe: Recipe) -> None:
     plan = plan_of(recipe.name, "fair")
     steps: dict[tuple[str, str], set[int]] = defaultdict(set)

@@ -117,9 +117,40 @@ def test_a_check_of_one_task_leaves_the_others():
     assert [cell.task for cell in check.cells] == ["sort_ascending(length=3, alphabet=4)"]
 
 
+def test_a_check_at_one_budget_leaves_the_others():
+    at_32 = planned(checks=[EQUATION_6 | {"budget": 32}])
+    assert [measured(check) for check in at_32.checks] == [(("prefix_tuning", 32),)]
+    share = {"fraction_of_base": 0.125}
+    at_share = planned(budgets=[32, share], checks=[EQUATION_6 | {"budget": share}])
+    ((method, limit),) = measured(at_share.checks[0])
+    assert (method, limit) == ("prefix_tuning", at_share.cells[-1].budget)
+    assert limit != 32
+
+
+def test_what_only_a_smaller_budget_can_be_asked_is_asked_at_that_one():
+    # One head of 8 dimensions: the 8 rows of a prefix of 64 parameters span it whatever is true.
+    span = {"name": "span", "of": "prefix_tuning"}
+    assert problem(checks=[span]) == ("/checks/0/of", "prefix_too_long")
+    (at_32,) = planned(checks=[span | {"budget": 32}]).checks
+    assert measured(at_32) == (("prefix_tuning", 32),)
+    assert problem(checks=[span | {"budget": 64}]) == ("/checks/0/of", "prefix_too_long")
+
+
+def test_a_budget_that_the_study_does_not_have_is_refused_with_the_nearest():
+    with pytest.raises(InvalidSpec) as caught:
+        planned(checks=[EQUATION_6 | {"budget": 60}])
+    (found,) = caught.value.problems
+    assert (found.pointer, found.code) == ("/checks/0/budget", "not_a_budget_of_the_study")
+    assert (found.allowed, found.nearest) == ((32, 64), (64, 32))
+    with pytest.raises(InvalidSpec) as caught:
+        planned(checks=[EQUATION_6 | {"budget": {"fraction_of_base": 0.5}}])
+    assert "in fraction_of_base: none" in caught.value.problems[0].detail
+
+
 @pytest.mark.parametrize(
     ("check", "pointer", "code"),
     [
+        ({"name": "theorems", "budget": 32}, "/checks/0/budget", "measures_no_adaptation"),
         ({"name": "nothing"}, "/checks/0/name", "unknown_check"),
         ({"name": "theorems", "effort": "much"}, "/checks/0/effort", "literal_error"),
         ({"name": "span"}, "/checks/0/of", "adaptation_needed"),

@@ -104,6 +104,17 @@ def test_an_answer_counts_up_to_its_first_end_token(name: str):
     assert 1 <= min(counts) < max(counts)
 
 
+@pytest.mark.parametrize(
+    "name", [name for name in [*TASKS.names(), *VARIANTS] if name != "filtered-last"]
+)
+def test_the_counted_length_is_the_mean_of_what_counts(name: str):
+    task = made(name)  # but for a filter that is asked sorted digits only: composition says so
+    targets = torch.full((2, 2000), task.target_length())
+    items = make_items(task, "train", torch.tensor(SEEDS), 0, 2000)
+    counts = targets if items.counted is None else items.counted.sum(-1)
+    assert task.counted_length() == pytest.approx(counts.double().mean().item(), rel=0.05)
+
+
 @every_task
 def test_lengths_and_vocabulary_are_as_declared(name: str):
     task = made(name)
@@ -203,6 +214,8 @@ def test_the_chance_of_a_filter_is_that_of_guessing_what_counts():
     assert task.chance() == pytest.approx(sum(guesses) / len(questions), rel=1e-12)
     assert task.chance_loss() == pytest.approx(math.log(6))
     assert SortAscending().chance_loss() == pytest.approx(math.log(8))
+    counted = [plain_counted(task, list(question), 0) for question in questions]
+    assert task.counted_length() == pytest.approx(sum(counted) / len(questions), rel=1e-12)
     composed = Composition.model_validate({"name": "composition", "then": task})
     assert (composed.end_token(), composed.chance_loss()) == (5, task.chance_loss())
 

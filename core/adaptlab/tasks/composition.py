@@ -75,6 +75,10 @@ class Composition(DigitTask):
         """That of the task that gives the answer."""
         return self.then.chance_loss()
 
+    def counted_length(self) -> float:
+        """That of the task that gives the answer, as if it were asked its own questions."""
+        return self.then.counted_length()
+
     def problems(self) -> tuple[Problem, ...]:
         inner = {"/first": self.first, "/then": self.then}
         return inner_problems(inner) or tuple(self._misfits())

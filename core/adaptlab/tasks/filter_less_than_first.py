@@ -37,5 +37,13 @@ class FilterLessThanFirst(PlainTask):
         right = ((1 - first / guessed) ** (self.length - 1) for first in range(self.alphabet))
         return sum(right) / (self.alphabet * guessed)
 
+    def counted_length(self) -> float:
+        """An end token and, of N - 1 digits drawn evenly, each that is below the first.
+
+        Two of A digits are in order in half of the cases in which they differ:
+        1 + (N - 1) · (A - 1) / 2A.
+        """
+        return 1 + (self.length - 1) * (self.alphabet - 1) / (2 * self.alphabet)
+
     def chance_loss(self) -> float:
         return math.log(self.alphabet + 1)

@@ -106,6 +106,11 @@ class Mixture(DigitTask):
         parts = zip(self.shares(), self.tasks, strict=True)
         return sum(share * task.chance_loss() for share, task in parts)
 
+    def counted_length(self) -> float:
+        """The mean of the tasks' own."""
+        parts = zip(self.shares(), self.tasks, strict=True)
+        return sum(share * task.counted_length() for share, task in parts)
+
     def problems(self) -> tuple[Problem, ...]:
         inner = {f"/tasks/{index}": task for index, task in enumerate(self.tasks)}
         return tuple(self._counts()) or inner_problems(inner) or tuple(self._misfits())

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from itertools import islice
 from typing import ClassVar, Literal
 
 from pydantic import Field, PrivateAttr
@@ -17,6 +18,7 @@ from adaptlab.dataset import (
     WordList,
 )
 from adaptlab.errors import BadDataset, Problem
+from adaptlab.splits import Split, first_of_splits
 from adaptlab.task import TASKS, DigitTask, QuestionLaw
 from adaptlab.values import Name
 
@@ -102,6 +104,23 @@ class WordTranslation(DigitTask):
             )
         return words
 
+    def question(self, english: str, characters: str) -> tuple[int, ...]:
+        """The tokens of a word of a list with these `characters`; separator and padding last."""
+        padding = [len(characters) + 1] * (self.asked()[0] - len(english))
+        return (*map(characters.index, english), *padding, len(characters))
+
+    def split_problems(self, splits: tuple[Split, ...]) -> tuple[Problem, ...]:
+        """At the number of words, with the smallest of this list that is enough.
+
+        Of an imported dataset the words are not at hand when a job is asked for; of too few of
+        them, held out, the job fails as it makes its first items.
+        """
+        try:
+            words = self.word_list() if self.held_out else None
+        except BadDataset:
+            return ()
+        return () if words is None else self._empty_split(words, splits)
+
     def questions(self) -> QuestionLaw:
         known = self._known
         longest, words = self.asked()
@@ -130,6 +149,44 @@ class WordTranslation(DigitTask):
     def chance_loss(self) -> float:
         """Guessing every token from characters and end token."""
         return math.log(len(self._known.characters) + 1)
+
+    def counted_length(self) -> float:
+        """A word and its end token, the mean over the list.
+
+        Where the words of an imported dataset are not at hand, `target_length`, which is the most
+        that it can be.
+        """
+        try:
+            words = self.word_list()
+        except BadDataset:
+            return self.target_length()
+        chosen = words.chosen(*self.asked())
+        spanish = self.target == "spanish"
+        letters = sum(len(word.spanish if spanish else word.german) for word in chosen)
+        return 1 + letters / len(chosen)
+
+    def _empty_split(self, words: WordList, splits: tuple[Split, ...]) -> tuple[Problem, ...]:
+        """The first of the splits that has no word, with the nearest knob that gives each one."""
+        longest, count = self.asked()
+        takes = self._first_of_splits(words, longest)
+        lacking = [split for split in splits if takes.get(split, MOST_TRIPLES + 1) > count]
+        if not lacking:
+            return ()
+        none = f"None of the {self.questions().listed} is of the {lacking[0]} split; take"
+        if set(splits) <= takes.keys():
+            more = max(takes[split] for split in splits)
+            return (Problem("/words", "empty_split", f"{none} at least {more}.", nearest=(more,)),)
+        longer = range(longest + 1, LONGEST_WORD + 1)
+        enough = (n for n in longer if set(splits) <= self._first_of_splits(words, n).keys())
+        nearest = tuple(islice(enough, 1))
+        detail = f"{none} words of more characters, or of a longer list."
+        return (Problem("/longest", "empty_split", detail, nearest=nearest),)
+
+    def _first_of_splits(self, words: WordList, longest: int) -> dict[Split, int]:
+        """How many words of up to so many characters it takes until each split has one."""
+        task = self.model_copy(update={"longest": longest})
+        chosen = words.chosen(longest, MOST_TRIPLES)
+        return first_of_splits(task.question(one.english, words.characters) for one in chosen)
 
     @property
     def _places(self) -> int:

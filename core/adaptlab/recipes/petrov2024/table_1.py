@@ -21,6 +21,7 @@ from adaptlab.recipe import (
     chosen,
     score,
 )
+from adaptlab.recipes.petrov2024.settings import GPU
 from adaptlab.study import StudySpec
 
 Members = dict[str, object]
@@ -184,6 +185,7 @@ def _faithful() -> StudySpec:
             _method(FULL, "full_finetuning", training={"weight_decay": 0.1}),
             _prefix(PREFIX, 1.0, training={"steps": 40_000, "weight_decay": 0.01}),
         ],
+        resources=GPU,
     )
 
 
@@ -202,6 +204,7 @@ def _fair() -> StudySpec:
             _method(BIAS, "attention_bias"),
         ],
         budget=384,
+        resources=GPU,
     )
 
 
@@ -211,10 +214,10 @@ def _constant() -> Members:
 
 def _paper_base() -> Members:
     training = {**_constant(), "steps": 20_000, "learning_rate": 5e-4, "weight_decay": 0.1}
-    return _base("petrov2024-ascending", training=training, dropout=0.1)
+    return _base("petrov2024-ascending", training=training, dropout=0.1, resources=GPU)
 
 
-def _base(name: str, *, training: Members, dropout: float = 0.0) -> Members:
+def _base(name: str, *, training: Members, dropout: float = 0.0, **members: object) -> Members:
     """One layer, one head, and one visible pad in whose place the prefix comes."""
     sizes: Members = {"layers": 1, "heads": 1, "width": 96, "pad_positions": 1}
     return {
@@ -224,6 +227,7 @@ def _base(name: str, *, training: Members, dropout: float = 0.0) -> Members:
         "training": training,
         "seeds": 10,
         "evaluation": _evaluation(),
+        **members,
     }
 
 

@@ -1,0 +1,135 @@
+"""Studies of recipes whose jobs are said to have measured what the test gives."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from sqlalchemy.orm import Session, sessionmaker
+from tests.making import (
+    a_checkpoint,
+    a_ledger,
+    a_replicate,
+    a_summary,
+    an_attention_map,
+    an_environment,
+)
+
+from adaptlab import results
+from adaptlab.spec import ResolvedSpec
+from adaptlab.theory_report import Check
+from adaptlab_services.leases import Claim, DatabaseLedger
+
+ITEMS = 3200
+MAP, WEIGHTS = Path("map.npy"), Path("weights.safetensors")
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a job is said to have measured, the same for every seed.
+
+    `right` are the items right by task; the last trial of a seed has `last` of the validation
+    items right, and the others none.
+    """
+
+    right: Mapping[str, int] = field(default_factory=dict[str, int])
+    last: float = 0.0
+    deviation: float | None = None
+    checks: tuple[Check, ...] = ()
+    fails: bool = False
+
+
+def as_published(spec: ResolvedSpec) -> Run:
+    """About what table 1 says, and nothing right at any rate of the prefix."""
+    up, down = "sort_ascending", "sort_descending"
+    if spec.method is None:
+        return Run({up: 2912, down: 0})
+    if spec.method["name"] == "full_finetuning":
+        return Run({up: 0, down: 2720}, deviation=0.9)
+    return Run({up: 0, down: 0}, deviation=3e-8)
+
+
+def run_all(
+    sessions: sessionmaker[Session], run_of: Callable[[ResolvedSpec], Run], most: int = 100
+) -> None:
+    """Claim so many jobs, as they come, and end each as `run_of` says."""
+    ledger = a_ledger(sessions)
+    queues = ["cpu", "gpu"]
+    worker = ledger.register_worker("laptop", 4711, queues)
+    while most and (claim := ledger.claim(worker, queues)) is not None:
+        most -= 1
+        run = run_of(claim.resolved_spec)
+        if run.fails:
+            ledger.fail(claim, "diverged", "The loss is not finite", retry=False)
+            continue
+        write(ledger, claim, run)
+        ledger.finish(claim)
+
+
+def write(ledger: DatabaseLedger, claim: Claim, run: Run) -> None:
+    """Record what a run that came to its end would."""
+    spec = claim.resolved_spec
+    told = (
+        results.TheoryChecked(place=place, check=check) for place, check in enumerate(run.checks)
+    )
+    replicates = tuple(ended(spec, run))
+    started = results.Started(environment=an_environment(), replicates=len(replicates))
+    decided = (results.ReplicatesDecided(replicates=replicates),) if replicates else ()
+    ledger.record(claim, [started, *told, *decided], {})
+    for one in replicates:
+        if one.selected:
+            ledger.record(claim, [*evaluated(spec, one, run)], {})
+            keep(ledger, claim, one, run)
+
+
+def keep(ledger: DatabaseLedger, claim: Claim, one: results.ReplicateResult, run: Run) -> None:
+    """The weights of a base model, and the attention of what was captured."""
+    which = {"replicate": one.replicate, "seed": one.seed}
+    if claim.resolved_spec.kind == "pretrain":
+        sha256 = ledger.put_artifact(claim, [b"weights of seed %d" % one.seed]).sha256
+        checkpoint = a_checkpoint(**which, kind="base_model")
+        written = results.CheckpointWritten(checkpoint=checkpoint, path=WEIGHTS)
+        ledger.record(claim, [written], {WEIGHTS: sha256})
+    if run.deviation is not None:
+        heads = (a_summary(relative_deviation=run.deviation / (1 + one.seed)),)
+        captured = an_attention_map(**which, summaries=heads)
+        sha256 = ledger.put_artifact(claim, [b"a map"]).sha256
+        ledger.record(
+            claim, [results.AttentionCaptured(attention=captured, path=MAP)], {MAP: sha256}
+        )
+
+
+def ended(spec: ResolvedSpec, run: Run) -> Iterator[results.ReplicateResult]:
+    """All trials of all seeds; the first of every seed is chosen."""
+    if spec.kind == "theory":
+        return
+    trials = spec.training.trials
+    for place, seed in enumerate(spec.seeds):
+        for number, trial in enumerate(trials):
+            accuracy = run.last if number == len(trials) - 1 else 0.0
+            yield a_replicate(
+                place * len(trials) + number,
+                seed=seed,
+                trial=number,
+                learning_rate=trial.learning_rate,
+                selected=number == 0,
+                validation_accuracy=accuracy if len(trials) > 1 else None,
+            )
+
+
+def evaluated(
+    spec: ResolvedSpec, one: results.ReplicateResult, run: Run
+) -> Iterator[results.Evaluated]:
+    for task in spec.scored_tasks:
+        right = run.right[str(task["name"])]
+        yield results.Evaluated(
+            evaluation=results.Evaluation(
+                replicate=one.replicate,
+                seed=one.seed,
+                task=task,
+                split="test",
+                correct=right,
+                total=ITEMS,
+                outcomes=np.packbits(np.arange(ITEMS) < right).tobytes().hex(),
+            )
+        )
