@@ -75,10 +75,15 @@ class ArtifactStore:
             return stored
 
     def discard(self, sha256: str) -> bool:
-        """Delete the bytes if nothing refers to them any more; whether it did."""
+        """Delete the bytes if nothing refers to them any more; whether it did.
+
+        Content that was written more than once is left to collection: whoever wrote it last may be
+        about to refer to it.
+        """
+        written_once = Artifact.last_referenced_at == Artifact.created_at
         deleted = self._session.execute(
             delete(Artifact)
-            .where(Artifact.sha256 == sha256, ~is_referenced())
+            .where(Artifact.sha256 == sha256, written_once, ~is_referenced())
             .returning(Artifact.store, Artifact.key, Artifact.state)
             .execution_options(synchronize_session=False)
         ).one_or_none()

@@ -9,7 +9,7 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.orm import Session
 
 from adaptlab_db.artifacts import ArtifactStore
-from adaptlab_db.tables import Job, MetricPoint, TrainingState
+from adaptlab_db.tables import Artifact, Job, MetricPoint, TrainingState
 from adaptlab_services.claims import Claim, SavedTraining
 
 
@@ -30,11 +30,14 @@ def save(session: Session, claim: Claim, step: int, sha256: str) -> None:
 
 
 def take_over(session: Session, job_id: UUID, attempt: int) -> SavedTraining | None:
-    """The state from which a new attempt goes on, with the curves up to there made its own."""
+    """The state from which a new attempt goes on, with the curves up to there made its own.
+
+    None where there is none, or where its bytes are damaged: the attempt then starts anew.
+    """
     state = session.execute(
-        select(TrainingState.attempt, TrainingState.step, TrainingState.artifact_sha256).where(
-            TrainingState.job_id == job_id
-        )
+        select(TrainingState.attempt, TrainingState.step, TrainingState.artifact_sha256)
+        .join(Artifact, Artifact.sha256 == TrainingState.artifact_sha256)
+        .where(TrainingState.job_id == job_id, Artifact.state == "ready")
     ).one_or_none()
     if state is None:
         return None

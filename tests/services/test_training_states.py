@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_claim, a_job, metric_points
 
@@ -93,4 +93,31 @@ def test_a_state_outlives_a_failure_that_is_tried_again(
 ):
     sha256 = save(ledger, claim, 5, b"five")
     ledger.fail(claim, "system_error", "the trainer died", retry=True)
+    assert stored(sessions) == ([sha256], [sha256])
+
+
+def test_a_state_whose_bytes_are_damaged_is_not_gone_on_from(
+    sessions: Sessions, ledger: DatabaseLedger, claim: Claim
+):
+    sha256 = save(ledger, claim, 5, b"five")
+    ledger.release(claim, "preempted")
+    with sessions.begin() as session:
+        damaged = {"state": "quarantined", "reason": "its bytes have another SHA-256."}
+        session.execute(update(Artifact).where(Artifact.sha256 == sha256).values(damaged))
+    assert a_claim(ledger).resume is None, "from the first step rather than not at all"
+    with sessions.begin() as session:
+        assert session.scalar(select(Job.step)) == 0
+
+
+def test_a_state_that_somebody_else_is_about_to_record_is_not_deleted(
+    sessions: Sessions, ledger: DatabaseLedger, claim: Claim
+):
+    save(ledger, claim, 5, b"five")
+    with sessions.begin() as session:
+        a_job(session)
+    equal = a_claim(ledger)
+    path = Path("training-5.safetensors")
+    sha256 = ledger.put_artifact(equal, [b"five"]).sha256
+    ledger.finish(claim)
+    ledger.record(equal, [TrainingSaved(step=5, path=path)], {path: sha256})
     assert stored(sessions) == ([sha256], [sha256])

@@ -8,13 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session, sessionmaker
-from tests.making import a_base_model, a_job, a_pretrain_spec, a_worker, an_adapt_spec
+from tests.making import (
+    a_base_model,
+    a_job,
+    a_pretrain_spec,
+    a_principal,
+    a_worker,
+    an_adapt_spec,
+)
 from tests.worker.conftest import ROOT, Control, Processes, Watched, wait_until
 
 from adaptlab.results import Event, MetricPoint, Metrics, Progress, TrainingSaved
 from adaptlab_db import tables
+from adaptlab_services import jobs
 from adaptlab_services.claims import Claim
 from adaptlab_services.errors import LeaseLost, LedgerUnreachable
 from adaptlab_services.leases import Command, DatabaseLedger, reap
@@ -35,6 +43,7 @@ class Unsteady(DatabaseLedger):
     def __init__(self, sessions: sessionmaker[Session]) -> None:
         super().__init__(sessions, LEASE_SECONDS)
         self.cut = threading.Event()
+        self.is_full = threading.Event()
         self.refused = 0
 
     def heartbeat(self, claim: Claim, step: int) -> Command:
@@ -45,6 +54,9 @@ class Unsteady(DatabaseLedger):
         self, claim: Claim, events: Sequence[Event], artifacts: Mapping[Path, str] | None = None
     ) -> None:
         self._check()
+        if self.is_full.is_set():
+            self.refused += 1
+            raise LedgerUnreachable("the store takes no more")
         super().record(claim, events, artifacts or {})
 
     def fetch_artifact(self, sha256: str) -> Iterator[bytes]:
@@ -324,6 +336,65 @@ def test_a_recorder_keeps_on_disk_what_memory_should_not_hold(
     recorder.close()
     assert recorder.join(30)
     assert points(sessions, claim) == list(steps)
+
+
+def test_results_that_the_disk_does_not_give_back_are_no_success(
+    ledger: Unsteady, claim: Claim, tmp_path: Path
+) -> None:
+    ledger.cut.set()
+    recorder = Recorder(ledger, claim, tmp_path)
+    recorder.start()
+    spool = tmp_path / "spool.jsonl"
+    for step in range(1, 2 * MOST_WAITING):
+        recorder.put(Progress(phase="training", step=step, total=2 * MOST_WAITING))
+    wait_until(spool.exists, "events on the disk")
+    spool.unlink()
+    ledger.cut.clear()
+    recorder.close()
+    assert recorder.join(30)
+    assert recorder.failure is not None
+    assert "FileNotFoundError" in recorder.failure
+
+
+def test_a_run_is_cancelled_though_its_results_cannot_be_stored(
+    ledger: Unsteady,
+    claim: Claim,
+    trainer: TrainerProcess,
+    sessions: sessionmaker[Session],
+    watched: Watched,
+    tmp_path: Path,
+) -> None:
+    ledger.is_full.set()
+    running = Running(ledger, claim, trainer, tmp_path)
+    wait_until(lambda: ledger.refused >= 1, "a refused write")
+    with sessions.begin() as session:
+        jobs.cancel(session, a_principal(session), claim.job_id)
+    running.wait()
+    assert watched.job(claim.job_id).state == "cancelled"
+
+
+def test_a_run_does_not_go_on_from_other_bytes_than_were_saved(
+    ledger: Unsteady,
+    claim: Claim,
+    trainer: TrainerProcess,
+    control: Control,
+    sessions: sessionmaker[Session],
+    watched: Watched,
+    tmp_path: Path,
+) -> None:
+    path = Path("training-1.safetensors")
+    sha256 = ledger.put_artifact(claim, [b"one"]).sha256
+    ledger.record(claim, [TrainingSaved(step=1, path=path)], {path: sha256})
+    ledger.release(claim, "preempted")
+    with sessions.begin() as session:
+        session.execute(update(tables.ArtifactChunk).values(content=b"two"))
+    again = ledger.claim(a_worker(ledger), ("cpu",))
+    assert again is not None
+    control.allow()
+    Running(ledger, again, trainer, tmp_path).wait()
+    job = watched.job(claim.job_id)
+    assert job.state == "queued"
+    assert sha256 in str(job.error)
 
 
 def test_of_the_states_that_wait_only_the_last_is_kept(

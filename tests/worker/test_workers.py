@@ -41,6 +41,7 @@ from adaptlab_services import jobs
 from adaptlab_services.doorbell import ring
 from adaptlab_services.settings import Settings
 from adaptlab_services.tokens import Principal
+from adaptlab_worker.trainer_process import TrainerOptions, trainer_environment
 
 SPEC = a_pretrain_spec(seeds=1)
 
@@ -315,6 +316,12 @@ def test_the_trainer_has_no_key_to_any_door(
     names = control.read("environment").split()
     assert "RUNNER_CONTROL" in names  # it is the trainer's environment that we look at
     assert [n for n in names if n.startswith(("ADAPTLAB", "PG")) or "TOKEN" in n] == []
+
+
+def test_what_is_set_for_trainers_reaches_them() -> None:
+    given = {"ADAPTLAB_COMPILE": "off", "ADAPTLAB_DATABASE_URL": "postgresql://ada:x@localhost/lab"}
+    kept = trainer_environment(given, TrainerOptions())
+    assert [name for name in kept if name in given] == ["ADAPTLAB_COMPILE"]
 
 
 def test_a_ring_wakes_a_worker_that_would_not_have_looked(

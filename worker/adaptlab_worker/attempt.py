@@ -1,5 +1,6 @@
 """One attempt at one job: follow the trainer, stop it when it must stop, say how it ended."""
 
+import hashlib
 import logging
 import signal
 import time
@@ -14,7 +15,7 @@ from adaptlab.results import Progress
 from adaptlab_services.errors import LeaseLost, LedgerUnreachable
 from adaptlab_services.leases import Claim, Ledger
 from adaptlab_services.model_folders import NO_ROOTS, ModelRoots
-from adaptlab_worker.errors import TrainerGone
+from adaptlab_worker.errors import DamagedArtifact, TrainerGone
 from adaptlab_worker.heartbeat import Heartbeat
 from adaptlab_worker.patience import Patience, StallTimer
 from adaptlab_worker.protocol import Ended, Ready, RunRequest, StopRequest
@@ -174,8 +175,13 @@ class Attempt:
         sha256 = self._claim.resume.sha256
 
         def write() -> None:
+            digest = hashlib.sha256()
             with file.open("wb") as target:
-                target.writelines(self._fetch(sha256))
+                for chunk in self._fetch(sha256):
+                    digest.update(chunk)
+                    target.write(chunk)
+            if digest.hexdigest() != sha256:
+                raise DamagedArtifact(f"Artifact {sha256} came with another SHA-256.")
 
         self._persevere(write)
         return file
@@ -286,9 +292,12 @@ class Attempt:
         return _killed(told) if gone.by_signal in FROM_OUTSIDE else _failed(told)
 
     def _finish_recording(self, recorder: Recorder) -> None:
+        """Wait for the last results, of a cancelled job only as long as its trainer was given."""
         recorder.close()
+        until = time.monotonic() + GRACE["cancelled"]
         while not recorder.join(LOOK_SECONDS):
-            if self._is_lost(recorder):
+            is_unwanted = self._heartbeat.is_cancelled and time.monotonic() >= until
+            if is_unwanted or self._is_lost(recorder):
                 recorder.abandon()
 
     def _settle(self, ended: Ended, recorder: Recorder) -> None:

@@ -112,12 +112,21 @@ class Recorder:
         return True
 
     def _serve(self) -> None:
+        try:
+            self._write_all()
+        except Exception as error:
+            # What is lost here must not look like a run that had nothing more to say.
+            log.exception("results of job %s cannot be read back", self._claim.job_id)
+            self.failure = f"{type(error).__name__}: {error}"
+        finally:
+            self._spool.close()
+
+    def _write_all(self) -> None:
         is_last = False
         while not is_last and not self._is_abandoned.is_set():
             batch, is_last = self._next_batch()
             if batch and not (self.is_lost or self.failure):
                 self._write(batch)
-        self._spool.close()
 
     def _next_batch(self) -> tuple[list[Event], bool]:
         with self._changed:

@@ -32,6 +32,7 @@ PULSES_IN_SILENCE = 6
 ALLOWED_GROWTH = 2 * 2**30  # bytes beyond the size when ready; a leak, not a larger model
 SECRET_WORDS = ("TOKEN", "SECRET", "PASSWORD")
 SECRET_PREFIXES = ("ADAPTLAB_", "PG")  # libpq reads PGPASSWORD, PGPASSFILE, PGSERVICE …
+SETTINGS_OF_TRAINERS = frozenset({"ADAPTLAB_COMPILE"})
 
 log = logging.getLogger(__name__)
 
@@ -204,6 +205,8 @@ def resident_bytes(pid: int) -> int:
 
 
 def _is_secret(name: str) -> bool:
+    if name in SETTINGS_OF_TRAINERS:
+        return False
     return name.startswith(SECRET_PREFIXES) or any(word in name.upper() for word in SECRET_WORDS)
 
 
