@@ -11,14 +11,17 @@ COMPARED = 2000  # characters of an error
 # What differs between two attempts that failed alike: folders, identities and numbers.
 _PATH = re.compile(r"(?:/[^\s/'\",;:]+)+")
 _IDENTITY = re.compile(r"\b0x[0-9a-f]+\b|\b[0-9a-f]{8,}\b|\d+")
+# What a worker's own machine was short of: a full disk, or a store that it cannot reach.
+_OF_THE_MACHINE = re.compile(r"\[Errno 28\]|^(?:StoreNotConfigured|StoreUnreachable|BytesMissing):")
 
 
 def fingerprint(reason: str, error: str) -> str | None:
     """The same text for two errors that are alike; None for one that says nothing about the job.
 
-    A process that was killed from outside could have been anybody's.
+    A process that was killed from outside could have been anybody's, and a worker whose disk is
+    full would fail every job alike.
     """
-    if reason == "killed":
+    if reason == "killed" or _OF_THE_MACHINE.search(error):
         return None
     alike = _IDENTITY.sub("#", _PATH.sub("/", error[:COMPARED]))
     return hashlib.sha256(f"{reason}\n{alike}".encode("utf-8", "replace")).hexdigest()

@@ -103,6 +103,18 @@ def test_who_was_killed_from_outside_twice_is_tried_again(luck: Luck) -> None:
     assert states == ["queued", "queued", "failed"]
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        "OSError: [Errno 28] No space left on device: '/scratch/state.safetensors'",
+        "BytesMissing: The store has no bytes of artifact 12ab.",
+    ],
+)
+def test_what_a_machine_is_short_of_is_not_the_fault_of_a_job(luck: Luck, error: str) -> None:
+    states = [luck.fail(0, error).state for _ in range(3)]
+    assert states == ["queued", "queued", "failed"]
+
+
 def test_attempts_that_got_further_before_their_worker_was_lost_do_not_count(luck: Luck) -> None:
     for step in range(1, 11):
         lost = luck.lose(step)
