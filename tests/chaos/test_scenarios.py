@@ -12,6 +12,7 @@ from tests.chaos.world import Lab
 JOBS = 26  # with the defence; over 300 in all scenarios together
 JOBS_WITHOUT = 16
 SEED = 1
+SEEDS_WITHOUT = (1, 2, 3)  # on a busy machine a fault may miss its moment, and then shows nothing
 
 every_scenario = pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda one: one.name)
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -22,8 +23,8 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     """Where processes write; what they logged is shown when the test fails."""
     folder = tmp_path / "run"
     yield folder
-    log = folder / "processes.log"
-    print(log.read_text()[-20_000:] if log.exists() else "")
+    for log in folder.rglob("processes.log"):
+        print(log.read_text()[-20_000:])
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -36,5 +37,10 @@ def test_nothing_is_lost_and_nothing_done_twice(scenario: Scenario, lab: Lab, fo
 
 @every_scenario
 def test_without_its_defence_it_is_caught(scenario: Scenario, lab: Lab, folder: Path):
-    outcome = run(lab, scenario, JOBS_WITHOUT, SEED, folder, defended=False)
-    assert outcome.is_caught(scenario), (scenario.defence, outcome.problems)
+    missed: list[object] = []
+    for seed in SEEDS_WITHOUT:
+        outcome = run(lab, scenario, JOBS_WITHOUT, seed, folder / str(seed), defended=False)
+        if outcome.is_caught(scenario):
+            return
+        missed.append(outcome.problems)
+    pytest.fail(f"{scenario.defence} was off, and nothing showed it: {missed}")
