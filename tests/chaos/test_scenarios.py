@@ -14,6 +14,9 @@ JOBS_WITHOUT = 16
 SEED = 1
 SEEDS_WITHOUT = (1, 2, 3)  # on a busy machine a fault may miss its moment, and then shows nothing
 
+# Their proof is that nothing happens for long; `python -m tests.chaos` waits for it.
+LONG_TO_CATCH = {"broker lost", "trainers hung"}
+
 every_scenario = pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda one: one.name)
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -35,7 +38,11 @@ def test_nothing_is_lost_and_nothing_done_twice(scenario: Scenario, lab: Lab, fo
     assert outcome.attempts >= outcome.jobs
 
 
-@every_scenario
+@pytest.mark.parametrize(
+    "scenario",
+    [one for one in SCENARIOS if one.name not in LONG_TO_CATCH],
+    ids=lambda one: one.name,
+)
 def test_without_its_defence_it_is_caught(scenario: Scenario, lab: Lab, folder: Path):
     missed: list[object] = []
     for seed in SEEDS_WITHOUT:
