@@ -48,10 +48,8 @@ class Application(FastAPI):
     """FastAPI with our own description of it."""
 
     def openapi(self) -> dict[str, Any]:
-        """The OpenAPI document, made once."""
-        if self.openapi_schema is None:
-            self.openapi_schema = describe(self)
-        return self.openapi_schema
+        """The OpenAPI document, made anew: only its text is kept (see `get_description`)."""
+        return describe(self)
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:

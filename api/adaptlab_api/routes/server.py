@@ -132,5 +132,9 @@ def readyz(session: SessionDep) -> Response:
 
 def get_description(request: Request) -> Response:
     """Get the OpenAPI document."""
-    document: dict[str, Any] = request.app.openapi()  # as FastAPI types it
-    return JSONResponse(document)
+    kept = request.app.state
+    if getattr(kept, "description", None) is None:
+        # Its text is a quarter of a megabyte; the same as dictionaries would be several.
+        document: dict[str, Any] = request.app.openapi()  # as FastAPI types it
+        kept.description = bytes(JSONResponse(document).body)
+    return Response(kept.description, media_type="application/json")
