@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from sqlalchemy.orm import Session
-from tests.chaos.runners import LOSS, content_of
+from tests.chaos.runners import content_of
 from tests.making import (
     a_base_model,
     a_checkpoint,
@@ -12,6 +12,7 @@ from tests.making import (
     an_evaluation,
     metric_points,
 )
+from tests.stand_ins import LOSS
 
 from adaptlab.results import (
     CheckpointWritten,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import text
 from sqlalchemy.orm import Session
-from tests.chaos.runners import LOSS
+from tests.stand_ins import LOSS
 
 GRACE_SECONDS = 6.0  # after the end of a lease, until which somebody must have taken the job back
 

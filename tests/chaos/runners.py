@@ -12,26 +12,26 @@ import time
 from pathlib import Path
 from uuid import UUID
 
-from adaptlab.adaptation import AdapterFile
+from tests.stand_ins import (
+    ENVIRONMENT,
+    Observer,
+    checkpoint_of,
+    evaluation_of,
+    loss_at,
+    replicate_of,
+)
+
 from adaptlab.errors import TrainingStopped
 from adaptlab.results import (
-    Checkpoint,
     CheckpointWritten,
-    Environment,
     Evaluated,
-    Evaluation,
-    Event,
-    MetricPoint,
-    Metrics,
     Progress,
-    ReplicateResult,
     ReplicatesDecided,
     Started,
     TrainingSaved,
 )
 from adaptlab.spec import ResolvedSpec
 
-LOSS = "train_loss"
 STEP_SECONDS = 0.02
 # Steps by which a run knows that it is to go wrong.
 KILLS_ITS_TRAINER, KILLS_ITS_WORKER, HANGS = 13, 17, 19
@@ -47,35 +47,28 @@ def content_of(job_id: UUID | str, size: int = 32) -> bytes:
     return (pattern * (size // len(pattern) + 1))[:size]
 
 
-class Observer:
-    """What the trainer gives a run; here for its form."""
-
-    def emit(self, event: Event) -> None: ...
-    def command(self) -> str: ...  # pyright: ignore[reportReturnType] - a form without content
-
-
 def quick(
     spec: ResolvedSpec,
     bases: tuple[Path, ...],
     scratch: Path,
     observer: Observer,
     resume: Path | None = None,
-    folder: Path | None = None,
-    adapters: tuple[AdapterFile, ...] = (),
     **_: object,
 ) -> None:
     """A run of one seed that takes a fiftieth of a second a step."""
     total = spec.training.steps
-    observer.emit(Started(environment=_environment(), replicates=1))
+    observer.emit(Started(environment=ENVIRONMENT, replicates=1))
     _fall_ill(total, scratch)
     for step in range(_first_step(resume), total + 1):
         _obey(observer, scratch, step - 1)
         time.sleep(STEP_SECONDS)  # how a run spends its time, not how it is synchronised
-        observer.emit(Metrics(points=(MetricPoint(replicate=0, name=LOSS, step=step, value=0.5),)))
+        observer.emit(loss_at(step))
         observer.emit(Progress(phase="training", step=step, total=total))
-    observer.emit(ReplicatesDecided(replicates=(_replicate(spec),)))
-    observer.emit(Evaluated(evaluation=_evaluation(spec)))
-    observer.emit(CheckpointWritten(checkpoint=_checkpoint(), path=_write_weights(scratch)))
+    observer.emit(ReplicatesDecided(replicates=(replicate_of(spec),)))
+    observer.emit(Evaluated(evaluation=evaluation_of(spec)))
+    observer.emit(
+        CheckpointWritten(checkpoint=checkpoint_of("adapter"), path=_write_weights(scratch))
+    )
 
 
 def _first_step(resume: Path | None) -> int:
@@ -115,48 +108,3 @@ def _write_weights(scratch: Path) -> Path:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
         file.write(content[size // 2 :])
     return path
-
-
-def _environment() -> Environment:
-    return Environment(
-        device="cpu",
-        precision="float32",
-        compiled=False,
-        threads=1,
-        torch_version="none",
-        code_version="0",
-        python_version="3",
-        platform="test",
-    )
-
-
-def _replicate(spec: ResolvedSpec) -> ReplicateResult:
-    return ReplicateResult(
-        replicate=0,
-        seed=spec.seeds[0],
-        trial=0,
-        learning_rate=0.01,
-        weight_decay=0.0,
-        initial_scale=1.0,
-        status="completed",
-        selected=True,
-        final_loss=0.5,
-        validation_accuracy=None,
-        steps=spec.training.steps,
-    )
-
-
-def _evaluation(spec: ResolvedSpec) -> Evaluation:
-    return Evaluation(
-        replicate=0,
-        seed=spec.seeds[0],
-        task=spec.evaluation_tasks[0],
-        split="test",
-        correct=5,
-        total=8,
-        outcomes="f8",
-    )
-
-
-def _checkpoint() -> Checkpoint:
-    return Checkpoint(replicate=0, seed=0, kind="adapter", parameters=2, tensors={"a": (2,)})

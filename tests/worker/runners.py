@@ -1,7 +1,7 @@
 """Stand-ins for the engine: quick, without torch, and told by files what to do.
 
 The folder RUNNER_CONTROL holds the files: a run writes what it reached there and waits for what a
-test puts there. What they are given besides is for the engine only.
+test puts there.
 """
 
 import hashlib
@@ -11,285 +11,197 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import Protocol
+
+from tests.stand_ins import (
+    ENVIRONMENT,
+    Observer,
+    checkpoint_of,
+    evaluation_of,
+    loss_at,
+    replicate_of,
+)
 
 from adaptlab.errors import InvalidSpec, Problem, TrainingDiverged, TrainingStopped
 from adaptlab.results import (
     AttentionCaptured,
     AttentionMap,
     AttentionSummary,
-    Checkpoint,
     CheckpointWritten,
-    Environment,
     Evaluated,
-    Evaluation,
-    Event,
-    MetricPoint,
-    Metrics,
     Progress,
-    ReplicateResult,
     ReplicatesDecided,
     Started,
 )
 from adaptlab.spec import ResolvedSpec
 
-LOSS = "train_loss"
 DEADLINE = 60.0
 
 
-class Observer(Protocol):
-    def emit(self, event: Event) -> None: ...
-    def command(self) -> str: ...
+@dataclass(frozen=True)
+class Given:
+    """What the trainer gives a run, less what is for the engine only."""
+
+    spec: ResolvedSpec
+    bases: tuple[Path, ...]
+    scratch: Path
+    observer: Observer
+    folder: Path | None
 
 
-def complete(
-    spec: ResolvedSpec,
-    bases: tuple[Path, ...],
-    scratch: Path,
-    observer: Observer,
-    resume: Path | None = None,
-    **_: object,
-) -> None:
+def runner(carry_out: Callable[[Given], None]) -> Callable[..., None]:
+    """A stand-in, called as the trainer calls the engine."""
+
+    @wraps(carry_out)
+    def called(
+        spec: ResolvedSpec,
+        bases: tuple[Path, ...],
+        scratch: Path,
+        observer: Observer,
+        *,
+        folder: Path | None = None,
+        **_: object,
+    ) -> None:
+        carry_out(Given(spec, bases, scratch, observer, folder))
+
+    return called
+
+
+@runner
+def complete(given: Given) -> None:
     """A run that reports everything that the engine reports."""
-    _start(spec, observer)
-    for step in range(1, spec.training.steps + 1):
-        _step(spec, observer, step)
-    _report(spec, bases, scratch, observer)
+    _complete(given)
 
 
-def held(
-    spec: ResolvedSpec,
-    bases: tuple[Path, ...],
-    scratch: Path,
-    observer: Observer,
-    resume: Path | None = None,
-    **_: object,
-) -> None:
+@runner
+def held(given: Given) -> None:
     """Writes its first step and then waits for `go`."""
-    _start(spec, observer)
-    _step(spec, observer, 1)
-    _wait_for("go", lambda: observer.command() == "stop")
-    complete(spec, bases, scratch, observer)
+    _start(given)
+    _step(given, 1)
+    _wait_for("go", lambda: given.observer.command() == "stop")
+    _complete(given)
     _note("done", "yes")
 
 
-def stubborn(
-    spec: ResolvedSpec,
-    bases: tuple[Path, ...],
-    scratch: Path,
-    observer: Observer,
-    resume: Path | None = None,
-    **_: object,
-) -> None:
+@runner
+def stubborn(given: Given) -> None:
     """Does not listen to a stop, and has a child that would outlive it."""
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     _note("child", str(child.pid))
-    _start(spec, observer)
-    _step(spec, observer, 1)
+    _start(given)
+    _step(given, 1)
     _wait_for("go", lambda: False)
 
 
-def hung(
-    spec: ResolvedSpec,
-    bases: tuple[Path, ...],
-    scratch: Path,
-    observer: Observer,
-    resume: Path | None = None,
-    **_: object,
-) -> None:
+@runner
+def hung(given: Given) -> None:
     """Gets stuck after its first step, alive and deaf."""
-    _start(spec, observer)
-    _step(spec, observer, 1)
+    _start(given)
+    _step(given, 1)
     _wait_for("go", lambda: False)
 
 
-def killed_once(
-    spec: ResolvedSpec,
-    bases: tuple[Path, ...],
-    scratch: Path,
-    observer: Observer,
-    resume: Path | None = None,
-    **_: object,
-) -> None:
+@runner
+def killed_once(given: Given) -> None:
     """Is killed at its first step, the first time."""
-    _start(spec, observer)
-    _step(spec, observer, 1)
+    _start(given)
+    _step(given, 1)
     if _note("killed", "yes"):
         os.kill(os.getpid(), signal.SIGKILL)
-    complete(spec, bases, scratch, observer)
+    _complete(given)
 
 
-def killed(
-    spec: ResolvedSpec,
-    bases: tuple[Path, ...],
-    scratch: Path,
-    observer: Observer,
-    resume: Path | None = None,
-    **_: object,
-) -> None:
+@runner
+def killed(given: Given) -> None:
     """Is killed every time."""
-    _start(spec, observer)
+    _start(given)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def broken(
-    spec: ResolvedSpec,
-    bases: tuple[Path, ...],
-    scratch: Path,
-    observer: Observer,
-    resume: Path | None = None,
-    **_: object,
-) -> None:
+@runner
+def broken(given: Given) -> None:
     """Fails for no reason of the user's."""
     raise RuntimeError("a bug at heart")
 
 
-def invalid(
-    spec: ResolvedSpec,
-    bases: tuple[Path, ...],
-    scratch: Path,
-    observer: Observer,
-    resume: Path | None = None,
-    **_: object,
-) -> None:
+@runner
+def invalid(given: Given) -> None:
     """Finds the user's fault late."""
     raise InvalidSpec(Problem(pointer="/task", code="wrong", detail="not like this"))
 
 
-def diverging(
-    spec: ResolvedSpec,
-    bases: tuple[Path, ...],
-    scratch: Path,
-    observer: Observer,
-    resume: Path | None = None,
-    **_: object,
-) -> None:
+@runner
+def diverging(given: Given) -> None:
     """Keeps its curve and gives up."""
-    _start(spec, observer)
-    _step(spec, observer, 1, None)
+    _start(given)
+    _step(given, 1, None)
     raise TrainingDiverged("every replicate diverged at step 1")
 
 
-def hungry(
-    spec: ResolvedSpec,
-    bases: tuple[Path, ...],
-    scratch: Path,
-    observer: Observer,
-    resume: Path | None = None,
-    **_: object,
-) -> None:
+@runner
+def hungry(given: Given) -> None:
     """Cannot get memory, in the words that torch has for it on a CPU."""
     raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory")
 
 
-def outside(
-    spec: ResolvedSpec,
-    bases: tuple[Path, ...],
-    scratch: Path,
-    observer: Observer,
-    resume: Path | None = None,
-    **_: object,
-) -> None:
+@runner
+def outside(given: Given) -> None:
     """Claims that a file elsewhere is its checkpoint."""
-    _start(spec, observer)
-    observer.emit(_checkpoint(Path("/etc/hostname")))
+    _start(given)
+    given.observer.emit(_checkpoint(Path("/etc/hostname")))
 
 
-def environment(
-    spec: ResolvedSpec,
-    bases: tuple[Path, ...],
-    scratch: Path,
-    observer: Observer,
-    resume: Path | None = None,
-    **_: object,
-) -> None:
+@runner
+def environment(given: Given) -> None:
     """Tells the names of its environment variables."""
     _note("environment", "\n".join(os.environ))
-    complete(spec, bases, scratch, observer)
+    _complete(given)
 
 
-def folder(
-    spec: ResolvedSpec,
-    bases: tuple[Path, ...],
-    scratch: Path,
-    observer: Observer,
-    resume: Path | None = None,
-    *,
-    folder: Path | None = None,
-    **_: object,
-) -> None:
+@runner
+def folder(given: Given) -> None:
     """Tells which model folder it is given, and what it could know of the roots besides."""
-    _start(spec, observer)
-    _note("folder", f"{folder}\n{os.environ.get('ADAPTLAB_MODEL_ROOTS', '')}")
+    _start(given)
+    _note("folder", f"{given.folder}\n{os.environ.get('ADAPTLAB_MODEL_ROOTS', '')}")
 
 
-def _start(spec: ResolvedSpec, observer: Observer) -> None:
+def _complete(given: Given) -> None:
+    _start(given)
+    for step in range(1, given.spec.training.steps + 1):
+        _step(given, step)
+    _report(given)
+
+
+def _start(given: Given) -> None:
     _note(f"pid-{os.getpid()}", "")
-    told = Environment(
-        device="cpu",
-        precision="float32",
-        compiled=False,
-        threads=1,
-        torch_version="none",
-        code_version="0",
-        python_version="3",
-        platform="test",
-    )
-    observer.emit(Started(environment=told, replicates=len(spec.seeds)))
+    given.observer.emit(Started(environment=ENVIRONMENT, replicates=len(given.spec.seeds)))
 
 
-def _step(spec: ResolvedSpec, observer: Observer, step: int, loss: float | None = 0.5) -> None:
-    if observer.command() == "stop":
+def _step(given: Given, step: int, loss: float | None = 0.5) -> None:
+    if given.observer.command() == "stop":
         raise TrainingStopped
-    points = (MetricPoint(replicate=0, name=LOSS, step=step, value=loss),)
-    observer.emit(Metrics(points=points))
-    observer.emit(Progress(phase="training", step=step, total=spec.training.steps))
+    given.observer.emit(loss_at(step, loss))
+    total = given.spec.training.steps
+    given.observer.emit(Progress(phase="training", step=step, total=total))
 
 
-def _report(spec: ResolvedSpec, bases: tuple[Path, ...], scratch: Path, observer: Observer) -> None:
-    observer.emit(ReplicatesDecided(replicates=(_replicate(spec),)))
-    checkpoint = scratch / "checkpoint.safetensors"
+def _report(given: Given) -> None:
+    emit = given.observer.emit
+    emit(ReplicatesDecided(replicates=(replicate_of(given.spec),)))
+    checkpoint = given.scratch / "checkpoint.safetensors"
     # What the bases hold decides the content, so that a test sees that they arrived.
-    checkpoint.write_bytes(b"trained on " + b",".join(base.read_bytes() for base in bases))
-    observer.emit(_checkpoint(checkpoint))
-    observer.emit(
-        Evaluated(
-            evaluation=Evaluation(
-                replicate=0,
-                seed=spec.seeds[0],
-                task=spec.evaluation_tasks[0],
-                split="test",
-                correct=5,
-                total=8,
-                outcomes="f8",
-            )
-        )
-    )
-    attention = scratch / "attention.npy"
+    checkpoint.write_bytes(b"trained on " + b",".join(base.read_bytes() for base in given.bases))
+    emit(_checkpoint(checkpoint))
+    emit(Evaluated(evaluation=evaluation_of(given.spec)))
+    attention = given.scratch / "attention.npy"
     attention.write_bytes(hashlib.sha256(b"attention").digest())
-    observer.emit(_attention(spec, attention))
-
-
-def _replicate(spec: ResolvedSpec) -> ReplicateResult:
-    return ReplicateResult(
-        replicate=0,
-        seed=spec.seeds[0],
-        trial=0,
-        learning_rate=spec.training.learning_rates[0],
-        weight_decay=0.0,
-        initial_scale=1.0,
-        status="completed",
-        selected=True,
-        final_loss=0.5,
-        validation_accuracy=None,
-        steps=spec.training.steps,
-    )
+    emit(_attention(given.spec, attention))
 
 
 def _checkpoint(path: Path) -> CheckpointWritten:
-    kind = Checkpoint(replicate=0, seed=0, kind="base_model", parameters=2, tensors={"a": (2,)})
-    return CheckpointWritten(checkpoint=kind, path=path)
+    return CheckpointWritten(checkpoint=checkpoint_of("base_model"), path=path)
 
 
 def _attention(spec: ResolvedSpec, path: Path) -> AttentionCaptured:
