@@ -179,17 +179,20 @@ class _Model:
         """The logits [R, B, Q, V] for what the last layer gave."""
         return self.linear("unembed", self.norm("final_norm", x))
 
+    @property
+    def is_by_item(self) -> bool:
+        """Whether items share nothing: dropout sets them apart, and a recorder sees each."""
+        drops = self.training is not None and self.decoder.dropout > 0
+        return drops or self.recorder is not None
+
     def first(self, tokens: Tensor, rows: slice) -> Stream:
         """The content's stream in the first layer.
 
         There a position knows nothing but its token: where items outnumber tokens, each token is
-        put at each position once, and the items choose from what came out. Dropout makes every
-        item's own, and who records wants to see every item's.
+        put at each position once, and the items choose from what came out.
         """
         vocabulary = self.weights["embed.weight"].shape[1]
-        drops = self.training is not None and self.decoder.dropout > 0
-        few = tokens.shape[1] < ITEMS_PER_TOKEN * vocabulary
-        if drops or few or self.recorder is not None:
+        if self.is_by_item or tokens.shape[1] < ITEMS_PER_TOKEN * vocabulary:
             return self.stream(0, self.embedded(tokens), 0, rows)
         every = torch.arange(vocabulary, device=tokens.device).view(1, -1, 1)
         of_one = self.embedded(every.expand(-1, -1, tokens.shape[2]))

@@ -2,37 +2,17 @@
 
 from adaptlab.claim import Claim
 from adaptlab.recipe import RECIPES, PublishedTable, Recipe, TableRow
+from adaptlab.recipes.petrov2024 import settings as paper
+from adaptlab.recipes.petrov2024.claims import at_least, at_most, claim
 from adaptlab.recipes.petrov2024.one_layer import quick_sorting_base, sorting_base
-from adaptlab.recipes.petrov2024.settings import (
-    DOWN,
-    FULL,
-    GPU,
-    LORA,
-    PREFIX,
-    PREFIX_RANGE,
-    QUICK_RANGE,
-    QUICK_RATES,
-    RATES,
-    SCRATCH,
-    SOURCE,
-    UP,
-    Members,
-    at_least,
-    at_most,
-    claim,
-    columns,
-    method,
-    one_rate,
-    prefix,
-    row,
-    study,
-)
+from adaptlab.recipes.petrov2024.settings import Members
+from adaptlab.recipes.petrov2024.tables import columns, row
 from adaptlab.study import StudySpec
 
+STUDY = "petrov2024-attention-free"
 CAUSAL, BLIND = "with attention", "without attention"
 BIAS = "bias terms"
-METHODS = (FULL, SCRATCH, LORA, BIAS)
-LABELS = ("ascending", "descending")
+METHODS = (paper.FULL, paper.SCRATCH, paper.LORA, BIAS)
 
 
 @RECIPES.register("petrov2024/attention-free")
@@ -42,7 +22,7 @@ def attention_free() -> Recipe:
         name="petrov2024/attention-free",
         title="A model without attention",
         question="What does each method need attention for?",
-        source=f"{SOURCE}: an ablation that a reading of it proposes, not in the paper",
+        source=f"{paper.SOURCE}: an ablation that a reading of it proposes, not in the paper",
         base_models=(CAUSAL, BLIND),
         presets={"quick": _quick(), "faithful": _thorough(), "fair": _thorough()},
         tables=(_table(),),
@@ -52,7 +32,7 @@ def attention_free() -> Recipe:
             "attention sublayer. Prefix-tuning has no place in that one, which the study says by "
             "leaving it out. 4 learning rates, one for full fine-tuning and from scratch. "
             "About 2 minutes on two cores.",
-            "faithful": "The paper has no such run: the same as the fair preset. For a GPU.",
+            "faithful": paper.NO_SUCH_RUN,
             "fair": "Table 1's model and settings for the bases; equal steps and 8 learning rates "
             "for every method, chosen on the validation split. For a GPU.",
         },
@@ -63,10 +43,10 @@ def _table() -> PublishedTable:
     return PublishedTable(
         title="Sorting with and without attention",
         source="not published",
-        columns=columns(LABELS, (UP, DOWN)),
+        columns=columns(paper.ORDERS, paper.SORTS),
         rows=(
             row(f"pretrained {CAUSAL}"),
-            *(_row(label, CAUSAL) for label in (PREFIX, *METHODS)),
+            *(_row(label, CAUSAL) for label in (paper.PREFIX, *METHODS)),
             row(f"pretrained {BLIND}", on=BLIND),
             *(_row(label, BLIND) for label in METHODS),
         ),
@@ -78,7 +58,7 @@ def _row(label: str, on: str) -> TableRow:
 
 
 def _claims() -> tuple[Claim, ...]:
-    up, down = LABELS
+    up, down = paper.ORDERS
     return (
         claim(
             "sorting-needs-attention",
@@ -91,61 +71,55 @@ def _claims() -> tuple[Claim, ...]:
             "with-attention-it-is-learned",
             "Full fine-tuning learns the new order where there is attention.",
             at_least(f"pretrained {CAUSAL}", up, 0.85),
-            at_least(f"{FULL} {CAUSAL}", down, 0.8),
+            at_least(f"{paper.FULL} {CAUSAL}", down, 0.8),
         ),
         claim(
             "prefix-fails",
             "A prefix may not be able to teach the new order where there is attention.",
-            at_most(f"{PREFIX} {CAUSAL}", down, 0.01),
+            at_most(f"{paper.PREFIX} {CAUSAL}", down, 0.01),
         ),
     )
 
 
-def _methods(causal: Members, tuning: Members, full: Members, fresh: Members) -> list[Members]:
-    return [
-        prefix(PREFIX, 1, tuning=tuning, base_models=(causal["name"],)),
-        method(FULL, "full_finetuning", **full),
-        method(SCRATCH, "from_scratch", **fresh),
-        method(LORA, "lora", rank=1, sites=("mlp",)),
-        method(BIAS, "bitfit"),
-    ]
+def _methods(
+    causal: Members, tuning: Members, full: Members, fresh: Members
+) -> tuple[Members, ...]:
+    return (
+        paper.prefix(1, tuning=tuning, base_models=(causal["name"],)),
+        paper.full(**full),
+        paper.scratch(**fresh),
+        paper.method(paper.LORA, "lora", rank=1, sites=("mlp",)),
+        paper.method(BIAS, "bitfit"),
+    )
 
 
 def _quick() -> StudySpec:
     causal, blind = quick_sorting_base(), quick_sorting_base("none")
-    full = one_rate({"steps": 400, "learning_rate": 3e-3})
-    fresh = one_rate({"learning_rate": 5e-3})
-    return _study(
-        [causal, blind],
-        _methods(causal, QUICK_RANGE, full, fresh),
-        training={"steps": 800, "batch_size": 32, "validations": 5},
-        tuning={"trials": QUICK_RATES},
+    single = paper.one_rate({"steps": 400, "learning_rate": 3e-3})
+    fresh = paper.one_rate({"learning_rate": 5e-3})
+    return paper.study(
+        STUDY,
+        bases=(causal, blind),
+        tasks=[paper.DOWN],
+        methods=_methods(causal, paper.QUICK_RANGE, single, fresh),
+        budget=2048,
+        scored=paper.SORTS,
         samples=1000,
+        training=paper.quick_steps(800),
+        tuning={"trials": paper.QUICK_RATES},
     )
 
 
 def _thorough() -> StudySpec:
     causal, blind = sorting_base(), sorting_base("none")
-    return _study(
-        [causal, blind],
-        _methods(causal, {"learning_rate_range": PREFIX_RANGE}, {}, {}),
-        resources=GPU,
-        training={"steps": 20_000, "batch_size": 64},
-        tuning={"trials": RATES},
-    )
-
-
-def _study(
-    bases: list[Members], methods: list[Members], *, samples: int = 3200, **members: object
-) -> StudySpec:
-    return study(
-        "petrov2024-attention-free",
-        bases=bases,
-        tasks=[DOWN],
-        methods=methods,
+    return paper.study(
+        STUDY,
+        bases=(causal, blind),
+        tasks=[paper.DOWN],
+        methods=_methods(causal, paper.WIDE, {}, {}),
         budget=2048,
-        seeds=3,
-        scored=(UP, DOWN),
-        samples=samples,
-        **members,
+        scored=paper.SORTS,
+        resources=paper.GPU,
+        training=paper.equal_steps(20_000),
+        tuning={"trials": paper.RATES},
     )

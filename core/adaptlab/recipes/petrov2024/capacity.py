@@ -2,15 +2,8 @@
 
 from adaptlab.claim import Claim
 from adaptlab.recipe import RECIPES, Recipe
-from adaptlab.recipes.petrov2024.settings import (
-    GPU,
-    SOURCE,
-    Members,
-    claim,
-    holds,
-    quick_skills_base,
-    skills_base,
-)
+from adaptlab.recipes.petrov2024 import settings as paper
+from adaptlab.recipes.petrov2024.claims import claim, holds
 from adaptlab.recipes.petrov2024.words import QUICK_WORDS, german, quick_translator, translator
 from adaptlab.study import StudySpec
 
@@ -27,16 +20,20 @@ def capacity() -> Recipe:
         name="petrov2024/capacity",
         title="Completions of one first token, hard or soft",
         question="How many more completions can a soft token start than a hard one?",
-        source=f"{SOURCE}, section 3 and published notebook",
+        source=f"{paper.SOURCE}, section 3 and published notebook",
         base_models=(DIGITS, WORDS),
         presets={
             "quick": _study(
-                (quick_skills_base(), quick_translator("german", german(**QUICK_WORDS))),
+                (paper.quick_skills_base(), quick_translator("german", german(**QUICK_WORDS))),
                 soft_tokens=2048,
             ),
-            "faithful": _study(_paper_bases(), resources=GPU, soft_tokens=SOFT),
+            "faithful": _study(_paper_bases(), resources=paper.GPU, soft_tokens=SOFT),
             "fair": _study(
-                _paper_bases(), resources=GPU, soft_tokens=SOFT, directed_tokens=4096, steps=500
+                _paper_bases(),
+                resources=paper.GPU,
+                soft_tokens=SOFT,
+                directed_tokens=4096,
+                steps=500,
             ),
         },
         claims=_claims(),
@@ -64,12 +61,12 @@ def _claims() -> tuple[Claim, ...]:
     )
 
 
-def _paper_bases() -> tuple[Members, ...]:
-    return (skills_base(), translator("german", german()))
+def _paper_bases() -> tuple[paper.Members, ...]:
+    return (paper.skills_base(), translator("german", german()))
 
 
 def _study(
-    bases: tuple[Members, ...], resources: Members | None = None, **knobs: object
+    bases: tuple[paper.Members, ...], resources: paper.Members | None = None, **knobs: object
 ) -> StudySpec:
     return StudySpec.model_validate(
         {

@@ -2,40 +2,15 @@
 
 from adaptlab.claim import Claim
 from adaptlab.recipe import RECIPES, PublishedTable, Recipe
-from adaptlab.recipes.petrov2024.settings import (
-    FULL,
-    GPU,
-    MLP_LORA,
-    PREFIX,
-    PREFIX_RANGE,
-    QUICK_RANGE,
-    QUICK_RATES,
-    RATES,
-    SKILL_LABELS,
-    SKILLS,
-    SOURCE,
-    UP_ADD_1,
-    Members,
-    above,
-    at_least,
-    at_most,
-    claim,
-    columns,
-    method,
-    mlp_lora,
-    one_rate,
-    prefix,
-    quick_skills_base,
-    row,
-    shorter,
-    skills_base,
-    study,
-)
+from adaptlab.recipes.petrov2024 import settings as paper
+from adaptlab.recipes.petrov2024.claims import above, at_least, at_most, claim
+from adaptlab.recipes.petrov2024.tables import columns, row
 from adaptlab.study import StudySpec
 
+STUDY = "petrov2024-forgetting"
 BASE, NEW = "pretrained on four skills", "ascending, +1"
-SCORED = (*SKILLS, UP_ADD_1)
-METHODS = (PREFIX, MLP_LORA, FULL)
+SCORED = (*paper.SKILLS, paper.UP_ADD_1)
+METHODS = (paper.PREFIX, paper.MLP_LORA, paper.FULL)
 ROWS = 10
 
 
@@ -46,7 +21,7 @@ def forgetting() -> Recipe:
         name="petrov2024/forgetting",
         title="What is left of old skills",
         question="Does a prefix forget less than LoRA and full fine-tuning?",
-        source=f"{SOURCE}: said in discussion and review, not measured",
+        source=f"{paper.SOURCE}: said in discussion and review, not measured",
         base_models=("skills",),
         presets={"quick": _quick(), "faithful": _thorough(), "fair": _thorough()},
         tables=(_table(),),
@@ -56,7 +31,7 @@ def forgetting() -> Recipe:
             "learning rates each. Scores are with the adaptation attached. Taken off, a prefix and "
             "LoRA leave the base as it was, which every job shows beside its attached scores. "
             "About 7 minutes on two cores.",
-            "faithful": "The paper has no such run: the same as the fair preset. For a GPU.",
+            "faithful": paper.NO_SUCH_RUN,
             "fair": "The paper's four-layer model, equal steps and 8 learning rates for every "
             "method, chosen on the validation split of the new task. For a GPU.",
         },
@@ -67,7 +42,7 @@ def _table() -> PublishedTable:
     return PublishedTable(
         title="Scores after learning to sort and add 1, attached",
         source="not published",
-        columns=columns((*SKILL_LABELS, NEW), SCORED),
+        columns=columns((*paper.SKILL_LABELS, NEW), SCORED),
         rows=(row(BASE), *(row(label, of=label) for label in METHODS)),
     )
 
@@ -78,17 +53,17 @@ def _claims() -> tuple[Claim, ...]:
             "all-forget-while-attached",
             "Not claimed: attached, whatever was learned silences the old skills, as no cue says "
             "which task is meant.",
-            *(at_most(label, skill, 0.05) for label in METHODS for skill in SKILL_LABELS),
+            *(at_most(label, skill, 0.05) for label in METHODS for skill in paper.SKILL_LABELS),
         ),
         claim(
             "prefix-forgets-less-than-lora",
             "A prefix keeps more of the old skills than LoRA (said in review).",
-            *(above(PREFIX, MLP_LORA, skill, 0.01) for skill in SKILL_LABELS),
+            *(above(paper.PREFIX, paper.MLP_LORA, skill, 0.01) for skill in paper.SKILL_LABELS),
         ),
         claim(
             "prefix-forgets-less-than-full-fine-tuning",
             "A prefix keeps more of the old skills than full fine-tuning (said in review).",
-            *(above(PREFIX, FULL, skill, 0.01) for skill in SKILL_LABELS),
+            *(above(paper.PREFIX, paper.FULL, skill, 0.01) for skill in paper.SKILL_LABELS),
         ),
         claim(
             "the-task-was-learned",
@@ -100,51 +75,34 @@ def _claims() -> tuple[Claim, ...]:
 
 
 def _quick() -> StudySpec:
-    return _study(
-        quick_skills_base(),
-        QUICK_RANGE,
-        one_rate({"steps": 800, "learning_rate": 2e-3}),
-        training={"steps": 1600, "batch_size": 32, "validations": 5},
-        tuning={"trials": QUICK_RATES},
-        scored=shorter(SCORED),
+    scored = paper.shorter(SCORED)
+    single = paper.one_rate({"steps": 800, "learning_rate": 2e-3})
+    return paper.study(
+        STUDY,
+        bases=[paper.quick_skills_base()],
+        tasks=[scored[-1]],
+        methods=(
+            paper.prefix(ROWS, tuning=paper.QUICK_RANGE),
+            paper.mlp_lora(),
+            paper.full(**single),
+        ),
         budget=2560,
+        scored=scored,
         samples=1000,
+        training=paper.quick_steps(1600),
+        tuning={"trials": paper.QUICK_RATES},
     )
 
 
 def _thorough() -> StudySpec:
-    return _study(
-        skills_base(),
-        {"learning_rate_range": PREFIX_RANGE},
-        {},
-        resources=GPU,
-        training={"steps": 50_000, "batch_size": 64},
-        tuning={"trials": RATES},
-    )
-
-
-def _study(
-    skilled: Members,
-    range_of_prefix: Members,
-    full: Members,
-    *,
-    scored: tuple[Members, ...] = SCORED,
-    budget: int = 10_240,
-    samples: int = 3200,
-    **members: object,
-) -> StudySpec:
-    return study(
-        "petrov2024-forgetting",
-        bases=[skilled],
-        tasks=[scored[-1]],
-        methods=[
-            prefix(PREFIX, ROWS, tuning=range_of_prefix),
-            mlp_lora(MLP_LORA),
-            method(FULL, "full_finetuning", **full),
-        ],
-        budget=budget,
-        seeds=3,
-        scored=scored,
-        samples=samples,
-        **members,
+    return paper.study(
+        STUDY,
+        bases=[paper.skills_base()],
+        tasks=[SCORED[-1]],
+        methods=(paper.prefix(ROWS, tuning=paper.WIDE), paper.mlp_lora(), paper.full()),
+        budget=10_240,
+        scored=SCORED,
+        resources=paper.GPU,
+        training=paper.equal_steps(50_000),
+        tuning={"trials": paper.RATES},
     )

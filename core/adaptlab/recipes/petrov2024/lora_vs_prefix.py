@@ -1,44 +1,13 @@
 """Rank-1 LoRA against a prefix of the same size, on a task that is new to the base model."""
 
-from adaptlab.claim import Claim, EveryTrialAtMost
+from adaptlab.claim import Claim
 from adaptlab.recipe import RECIPES, PublishedTable, Recipe
-from adaptlab.recipes.petrov2024.settings import (
-    FULL,
-    GPU,
-    HISTOGRAM,
-    INITIAL_SCALES,
-    LORA,
-    MLP_LORA,
-    PREFIX,
-    PREFIX_RANGE,
-    QUICK_FULL,
-    QUICK_RANGE,
-    QUICK_RATES,
-    RATES,
-    SCRATCH,
-    SMALL_START,
-    SOURCE,
-    STARTS,
-    Members,
-    above,
-    at_least,
-    at_most,
-    claim,
-    columns,
-    constant,
-    method,
-    mlp_lora,
-    one_rate,
-    paper_lora,
-    prefix,
-    quick_skills_base,
-    row,
-    shorter,
-    skills_base,
-    study,
-)
+from adaptlab.recipes.petrov2024 import settings as paper
+from adaptlab.recipes.petrov2024.claims import above, at_least, at_most, claim, never
+from adaptlab.recipes.petrov2024.tables import columns, row
 from adaptlab.study import StudySpec
 
+STUDY = "petrov2024-lora-vs-prefix"
 COUNT = "histogram"
 SHORTER = "prefix-tuning as large as LoRA on the MLP"
 ROWS, FEWER = 12, 10
@@ -52,7 +21,7 @@ def lora_vs_prefix() -> Recipe:
         name="petrov2024/lora-vs-prefix",
         title="LoRA against a prefix at equal size, on a new task",
         question="Is it the number of parameters or their place that a prefix fails by?",
-        source=f"{SOURCE}, section 5.2, and the published notebook 04",
+        source=f"{paper.SOURCE}, section 5.2, and the published notebook 04",
         base_models=("skills",),
         presets={"quick": _quick(), "faithful": _faithful(), "fair": _fair()},
         tables=(_table(),),
@@ -77,16 +46,16 @@ def lora_vs_prefix() -> Recipe:
 
 
 def _table() -> PublishedTable:
-    controls = (MLP_LORA, SHORTER, FULL, SCRATCH, SMALL_START, STARTS)
+    controls = (paper.MLP_LORA, SHORTER, paper.FULL, paper.SCRATCH, paper.SMALL_START, paper.STARTS)
     return PublishedTable(
         title="LoRA and prefix at 12,288 parameters",
-        source=f"{SOURCE}, published notebook 04",
+        source=f"{paper.SOURCE}, published notebook 04",
         seeds=1,
-        columns=columns((COUNT,), (HISTOGRAM,)),
+        columns=columns((COUNT,), (paper.HISTOGRAM,)),
         rows=(
             row("pretrained on four skills", 0),
-            row(LORA, 92.38, of=LORA),
-            row(PREFIX, 0.31, of=PREFIX),
+            row(paper.LORA, 92.38, of=paper.LORA),
+            row(paper.PREFIX, 0.31, of=paper.PREFIX),
             *(row(label, of=label) for label in controls),
         ),
     )
@@ -97,97 +66,82 @@ def _claims() -> tuple[Claim, ...]:
         claim(
             "lora-learns",
             "Rank-1 LoRA learns the new task.",
-            at_least(LORA, COUNT, 0.8),
+            at_least(paper.LORA, COUNT, 0.8),
         ),
         claim(
             "prefix-fails",
             "A prefix with as many parameters may not be able to learn it.",
-            at_most(PREFIX, COUNT, 0.05),
-            arxiv_v1=(
+            at_most(paper.PREFIX, COUNT, 0.05),
+            arxiv_v1=never(
                 "A prefix with as many parameters cannot learn it.",
-                (EveryTrialAtMost(row=PREFIX, value=0.05, trials=QUICK_RATES),),
+                paper.PREFIX,
+                0.05,
+                trials=paper.QUICK_RATES,
             ),
         ),
         claim(
             "size-is-not-the-cause",
             "At equal size LoRA learns what a prefix does not.",
-            above(LORA, PREFIX, COUNT, 0.5),
+            above(paper.LORA, paper.PREFIX, COUNT, 0.5),
         ),
         claim(
             "mlp-alone-suffices",
             "LoRA on the MLP alone, as the text has it, learns what a prefix of its size does not.",
-            above(MLP_LORA, SHORTER, COUNT, 0.5),
+            above(paper.MLP_LORA, SHORTER, COUNT, 0.5),
         ),
     )
 
 
 def _quick() -> StudySpec:
-    alone = one_rate({"steps": 2400, "learning_rate": 1e-3})
-    return _study(
-        quick_skills_base(),
-        (
-            paper_lora(LORA),
-            prefix(PREFIX, ROWS, tuning=QUICK_RANGE),
-            mlp_lora(MLP_LORA),
-            prefix(SHORTER, FEWER, tuning=QUICK_RANGE),
-            method(FULL, "full_finetuning", **QUICK_FULL),
-            method(SCRATCH, "from_scratch", **alone),
+    tuned = paper.QUICK_RANGE
+    return paper.study(
+        STUDY,
+        bases=[paper.quick_skills_base()],
+        tasks=paper.shorter([paper.HISTOGRAM]),
+        methods=(
+            paper.paper_lora(),
+            paper.prefix(ROWS, tuning=tuned),
+            paper.mlp_lora(),
+            paper.prefix(FEWER, label=SHORTER, tuning=tuned),
+            paper.full(**paper.QUICK_FULL),
+            paper.scratch(**paper.one_rate({"steps": 2400, "learning_rate": 1e-3})),
         ),
-        training={"steps": 2400, "batch_size": 32, "validations": 5},
-        tuning={"trials": QUICK_RATES, "validation_samples": 1280},
-        tasks=shorter([HISTOGRAM]),
         budget=3072,
         samples=1000,
+        training=paper.quick_steps(2400),
+        tuning=paper.rates(paper.QUICK_RATES),
     )
 
 
 def _faithful() -> StudySpec:
-    return _study(
-        skills_base(pads=ROWS),
-        (paper_lora(LORA), prefix(PREFIX, ROWS, training=constant(100_000, 5e-5, 0.01))),
-        resources=GPU,
-        training=constant(10_000, 5e-3, 0.01),
+    long = paper.constant(100_000, 5e-5, 0.01)
+    return paper.study(
+        STUDY,
+        bases=[paper.skills_base(pads=ROWS)],
+        tasks=[paper.HISTOGRAM],
+        methods=(paper.paper_lora(), paper.prefix(ROWS, training=long)),
+        budget=12_288,
+        resources=paper.GPU,
+        training=paper.constant(10_000, 5e-3, 0.01),
     )
 
 
 def _fair() -> StudySpec:
-    wide: Members = {"learning_rate_range": PREFIX_RANGE}
-    scales = {**wide, "trials": 3 * RATES, "initial_scales": INITIAL_SCALES}
-    return _study(
-        skills_base(pads=ROWS),
-        (
-            paper_lora(LORA),
-            prefix(PREFIX, ROWS, tuning=wide),
-            mlp_lora(MLP_LORA),
-            prefix(SHORTER, FEWER, tuning=wide),
-            prefix(SMALL_START, ROWS, start=0.02, tuning=wide),
-            prefix(STARTS, ROWS, tuning=scales),
-            method(FULL, "full_finetuning"),
-            method(SCRATCH, "from_scratch"),
+    return paper.study(
+        STUDY,
+        bases=[paper.skills_base(pads=ROWS)],
+        tasks=[paper.HISTOGRAM],
+        methods=(
+            paper.paper_lora(),
+            paper.prefix(ROWS, tuning=paper.WIDE),
+            paper.mlp_lora(),
+            paper.prefix(FEWER, label=SHORTER, tuning=paper.WIDE),
+            *paper.other_starts(ROWS),
+            paper.full(),
+            paper.scratch(),
         ),
-        resources=GPU,
-        training={"steps": 20_000, "batch_size": 64},
-        tuning={"trials": RATES, "validation_samples": 1280},
-    )
-
-
-def _study(
-    skilled: Members,
-    methods: tuple[Members, ...],
-    *,
-    tasks: tuple[Members, ...] = (HISTOGRAM,),
-    budget: int = 12_288,
-    samples: int = 3200,
-    **members: object,
-) -> StudySpec:
-    return study(
-        "petrov2024-lora-vs-prefix",
-        bases=[skilled],
-        tasks=tasks,
-        methods=methods,
-        budget=budget,
-        seeds=3,
-        scored=tasks,
-        samples=samples,
-        **members,
+        budget=12_288,
+        resources=paper.GPU,
+        training=paper.equal_steps(20_000),
+        tuning=paper.rates(paper.RATES),
     )

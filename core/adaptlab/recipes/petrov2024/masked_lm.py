@@ -1,41 +1,23 @@
 """A masked model instead of a causal one: every position sees all, and answers are filled in."""
 
-from adaptlab.claim import Claim, DeviationAtMost, EveryTrialAtMost
+from adaptlab.claim import Claim, DeviationAtMost
 from adaptlab.recipe import RECIPES, PublishedTable, Recipe
+from adaptlab.recipes.petrov2024 import settings as paper
+from adaptlab.recipes.petrov2024.claims import above, at_least, at_most, claim, holds, never
 from adaptlab.recipes.petrov2024.one_layer import (
     quick_skilled_base,
     quick_sorting_base,
     skilled_base,
     sorting_base,
 )
-from adaptlab.recipes.petrov2024.settings import (
-    DOWN,
-    FULL,
-    GPU,
-    PREFIX,
-    PREFIX_RANGE,
-    QUICK_RANGE,
-    RATES,
-    SOURCE,
-    UP,
-    Members,
-    above,
-    at_least,
-    at_most,
-    claim,
-    columns,
-    holds,
-    method,
-    one_rate,
-    prefix,
-    row,
-    study,
-)
+from adaptlab.recipes.petrov2024.settings import Members
+from adaptlab.recipes.petrov2024.tables import columns, row
 from adaptlab.study import StudySpec
 
+STUDY = "petrov2024-masked-lm"
 NEW, KNOWN = "ascending", "skills"
-LABELS = ("ascending", "descending")
-UP_LABEL, DOWN_LABEL = LABELS
+UP, DOWN = paper.ORDERS
+CHECKS: tuple[Members, ...] = ({"name": "relative_attention", "of": paper.PREFIX},)
 
 
 @RECIPES.register("petrov2024/masked-lm")
@@ -45,7 +27,7 @@ def masked_lm() -> Recipe:
         name="petrov2024/masked-lm",
         title="Masked instead of causal models",
         question="Do the paper's claims depend on the causal mask?",
-        source=f"{SOURCE}: a check that a reading of it proposes, not in the paper",
+        source=f"{paper.SOURCE}: a check that a reading of it proposes, not in the paper",
         base_models=(NEW, KNOWN),
         presets={"quick": _quick(), "faithful": _thorough(), "fair": _thorough()},
         tables=(_table(),),
@@ -56,7 +38,7 @@ def masked_lm() -> Recipe:
             "without its own first token, nothing tells the second model which task it has begun, "
             "so it hardly has a whole answer right. One prefix row, 8 learning rates; full "
             "fine-tuning has one. About 3 minutes on two cores.",
-            "faithful": "The paper has no such run: the same as the fair preset. For a GPU.",
+            "faithful": paper.NO_SUCH_RUN,
             "fair": "The paper's sizes and settings for the bases; equal steps and 8 learning "
             "rates for both methods, chosen on the validation split. For a GPU.",
         },
@@ -67,42 +49,44 @@ def _table() -> PublishedTable:
     return PublishedTable(
         title="Sorting down with masked models",
         source="not published",
-        columns=columns(LABELS, (UP, DOWN)),
+        columns=columns(paper.ORDERS, paper.SORTS),
         rows=(
             row("pretrained on ascending"),
-            row(f"{FULL}, new task", of=FULL, on=NEW),
-            row(f"{PREFIX}, new task", of=PREFIX, on=NEW),
+            row(f"{paper.FULL}, new task", of=paper.FULL, on=NEW),
+            row(f"{paper.PREFIX}, new task", of=paper.PREFIX, on=NEW),
             row("pretrained on four skills", on=KNOWN),
-            row(f"{FULL}, known skill", of=FULL, on=KNOWN),
-            row(f"{PREFIX}, known skill", of=PREFIX, on=KNOWN),
+            row(f"{paper.FULL}, known skill", of=paper.FULL, on=KNOWN),
+            row(f"{paper.PREFIX}, known skill", of=paper.PREFIX, on=KNOWN),
         ),
     )
 
 
 def _claims() -> tuple[Claim, ...]:
-    new = f"{PREFIX}, new task"
+    new = f"{paper.PREFIX}, new task"
     return (
         claim(
             "masked-base-sorts-up",
             "The masked base model sorts upwards and not downwards.",
-            at_least("pretrained on ascending", UP_LABEL, 0.85),
-            at_most("pretrained on ascending", DOWN_LABEL, 0.01),
+            at_least("pretrained on ascending", UP, 0.85),
+            at_most("pretrained on ascending", DOWN, 0.01),
         ),
         claim(
             "prefix-fails-on-the-new-task",
             "A prefix may not be able to teach it a new pattern of attention, which full "
             "fine-tuning does.",
-            at_most(new, DOWN_LABEL, 0.01),
-            above(f"{FULL}, new task", new, DOWN_LABEL, 0.5),
-            arxiv_v1=(
+            at_most(new, DOWN, 0.01),
+            above(f"{paper.FULL}, new task", new, DOWN, 0.5),
+            arxiv_v1=never(
                 "A prefix cannot teach it a new pattern of attention.",
-                (EveryTrialAtMost(row=new, value=0.01, trials=RATES),),
+                new,
+                0.01,
+                trials=paper.RATES,
             ),
         ),
         claim(
             "prefix-calls-up-a-skill",
             "A prefix makes a masked model do a task that it was pretrained on.",
-            at_least(f"{PREFIX}, known skill", DOWN_LABEL, 0.8),
+            at_least(f"{paper.PREFIX}, known skill", DOWN, 0.8),
         ),
         claim(
             "relative-attention-stays",
@@ -114,50 +98,33 @@ def _claims() -> tuple[Claim, ...]:
 
 
 def _quick() -> StudySpec:
-    bases = [quick_sorting_base("bidirectional"), quick_skilled_base("bidirectional")]
-    return _study(
-        bases,
-        QUICK_RANGE,
-        one_rate({"steps": 400, "learning_rate": 3e-3}),
-        training={"steps": 1200, "batch_size": 32, "validations": 5},
-        tuning={"trials": RATES, "validation_samples": 1280},
+    single = paper.one_rate({"steps": 400, "learning_rate": 3e-3})
+    return paper.study(
+        STUDY,
+        bases=[quick_sorting_base("bidirectional"), quick_skilled_base("bidirectional")],
+        tasks=[paper.DOWN],
+        methods=(paper.prefix(1, tuning=paper.QUICK_RANGE), paper.full(**single)),
+        budget=256,
+        scored=paper.SORTS,
         samples=1000,
+        training=paper.quick_steps(1200),
+        tuning=paper.rates(paper.RATES),
+        capture=paper.PATTERNS,
+        checks=CHECKS,
     )
 
 
 def _thorough() -> StudySpec:
-    bases = [sorting_base("bidirectional"), skilled_base("bidirectional")]
-    return _study(
-        bases,
-        {"learning_rate_range": PREFIX_RANGE},
-        {},
-        resources=GPU,
-        training={"steps": 30_000, "batch_size": 64},
-        tuning={"trials": RATES, "validation_samples": 1280},
-    )
-
-
-def _study(
-    bases: list[Members],
-    range_of_prefix: Members,
-    full: Members,
-    *,
-    samples: int = 3200,
-    **members: object,
-) -> StudySpec:
-    return study(
-        "petrov2024-masked-lm",
-        bases=bases,
-        tasks=[DOWN],
-        methods=[
-            prefix(PREFIX, 1, tuning=range_of_prefix),
-            method(FULL, "full_finetuning", **full),
-        ],
+    return paper.study(
+        STUDY,
+        bases=[sorting_base("bidirectional"), skilled_base("bidirectional")],
+        tasks=[paper.DOWN],
+        methods=(paper.prefix(1, tuning=paper.WIDE), paper.full()),
         budget=256,
-        seeds=3,
-        scored=(UP, DOWN),
-        samples=samples,
-        capture={"attention": {"samples": 4}},
-        checks=({"name": "relative_attention", "of": PREFIX},),
-        **members,
+        scored=paper.SORTS,
+        resources=paper.GPU,
+        training=paper.equal_steps(30_000),
+        tuning=paper.rates(paper.RATES),
+        capture=paper.PATTERNS,
+        checks=CHECKS,
     )

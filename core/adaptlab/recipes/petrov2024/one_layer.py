@@ -3,14 +3,15 @@
 from typing import Literal
 
 from adaptlab.recipes.petrov2024.settings import (
-    DOWN,
     GPU,
     MIXTURE,
     SKILLS,
+    SORTS,
     UP,
     Members,
     base,
     constant,
+    quick_steps,
 )
 
 Attention = Literal["causal", "bidirectional", "none"]
@@ -24,7 +25,7 @@ def sorting_base(attention: Attention = "causal") -> Members:
         UP,
         constant(20_000, 5e-4),
         seeds=3,
-        scored=(UP, DOWN),
+        scored=SORTS,
         resources=GPU,
     )
 
@@ -35,9 +36,9 @@ def quick_sorting_base(attention: Attention = "causal") -> Members:
         f"petrov2024-sorting-{attention}-quick",
         _sorting(attention),
         UP,
-        {"steps": 800, "batch_size": 32, "learning_rate": 5e-3, "validations": 5},
+        quick_steps(800, learning_rate=5e-3),
         seeds=3,
-        scored=(UP, DOWN),
+        scored=SORTS,
         samples=1000,
     )
 
@@ -61,7 +62,7 @@ def quick_skilled_base(attention: Attention = "causal", *, seeds: int = 3) -> Me
         f"petrov2024-skilled-{attention}-quick",
         _skilled(64, attention),
         MIXTURE,
-        {"steps": 3000, "batch_size": 32, "learning_rate": 6e-3, "validations": 5},
+        quick_steps(3000, learning_rate=6e-3),
         seeds=seeds,
         scored=SKILLS,
         samples=1000,

@@ -1,47 +1,17 @@
 """Table 3 with a single layer: the run that a reviewer asked for and that was not reported."""
 
-from adaptlab.claim import Claim, EveryTrialAtMost
+from adaptlab.claim import Claim
 from adaptlab.recipe import RECIPES, PublishedTable, Recipe, TableRow
-from adaptlab.recipes.petrov2024.settings import (
-    FULL,
-    GPU,
-    LONGER,
-    MLP_LORA,
-    NEW,
-    NEW_LABELS,
-    PREFIX,
-    PREFIX_RANGE,
-    QUICK_RANGE,
-    QUICK_RATES,
-    RATES,
-    SCRATCH,
-    SKILL_LABELS,
-    SKILLS,
-    SOURCE,
-    Members,
-    above,
-    at_least,
-    at_most,
-    claim,
-    columns,
-    constant,
-    method,
-    mlp_lora,
-    one_rate,
-    prefix,
-    quick_skills_base,
-    row,
-    shorter,
-    skills_base,
-    study,
-    within,
-)
+from adaptlab.recipes.petrov2024 import settings as paper
+from adaptlab.recipes.petrov2024.claims import above, at_least, claim, no_new_task
+from adaptlab.recipes.petrov2024.settings import Members
+from adaptlab.recipes.petrov2024.table_3 import ROWS, as_published, prefix_for
+from adaptlab.recipes.petrov2024.tables import columns, row, rows_on_new_tasks
 from adaptlab.study import StudySpec
 
 NORMED, PLAIN = "with the norm", "without it"
-COMBINED, UNKNOWN = NEW_LABELS
-LABELS, TASKS = (*SKILL_LABELS, *NEW_LABELS), (*SKILLS, *NEW)
-ROWS = 10
+STUDY = "petrov2024-one-layer-table-3"
+COMBINED, UNKNOWN = paper.NEW_LABELS
 
 
 @RECIPES.register("petrov2024/one-layer-table-3")
@@ -51,9 +21,13 @@ def one_layer_table_3() -> Recipe:
         name="petrov2024/one-layer-table-3",
         title="Table 3 with one layer",
         question="Is it depth that lets a prefix combine skills?",
-        source=f"{SOURCE}: asked for in review, answered by other runs",
+        source=f"{paper.SOURCE}: asked for in review, answered by other runs",
         base_models=(NORMED, PLAIN),
-        presets={"quick": _quick(), "faithful": _faithful(), "fair": _fair()},
+        presets={
+            "quick": _quick(),
+            "faithful": as_published(STUDY, _paper_bases()),
+            "fair": _fair(),
+        },
         tables=(_table(),),
         claims=_claims(),
         notes={
@@ -71,38 +45,26 @@ def one_layer_table_3() -> Recipe:
     )
 
 
-def _label_on(what: str, on: str) -> str:
-    """A row's label, which says the base model where it is not the first."""
-    return what if on == NORMED else f"{what}, {on}"
-
-
 def _table() -> PublishedTable:
     return PublishedTable(
         title="Table 3 with one layer",
         source="not published",
-        columns=columns(LABELS, TASKS),
+        columns=columns(paper.TASK_LABELS, paper.TASKS),
         rows=tuple(one for on in (NORMED, PLAIN) for one in _rows(on)),
     )
 
 
 def _rows(on: str) -> tuple[TableRow, ...]:
-    new = tuple(zip(NEW_LABELS, NEW, strict=True))
+    """Rows of one base model, which labels name where it is not the first."""
+    ending = "" if on == NORMED else f", {on}"
     return (
-        row(_label_on("pretrained on four skills", on), on=on),
+        row(f"pretrained on four skills{ending}", on=on),
         *(
-            row(_label_on(f"prefix for {name}", on), of=_prefix_on(task), on=on, task=task)
-            for name, task in zip(LABELS, TASKS, strict=True)
+            row(f"prefix for {name}{ending}", of=prefix_for(task), on=on, task=task)
+            for name, task in zip(paper.TASK_LABELS, paper.TASKS, strict=True)
         ),
-        *(
-            row(_label_on(f"{label} on {name}", on), of=label, on=on, task=task)
-            for label in (FULL, SCRATCH, MLP_LORA)
-            for name, task in new
-        ),
+        *rows_on_new_tasks((paper.FULL, paper.SCRATCH, paper.MLP_LORA), on, ending),
     )
-
-
-def _prefix_on(task: Members) -> str:
-    return PREFIX if task in SKILLS else LONGER
 
 
 def _claims() -> tuple[Claim, ...]:
@@ -110,7 +72,7 @@ def _claims() -> tuple[Claim, ...]:
         claim(
             "skills-are-called-up",
             "A prefix makes a model of one layer do any one of its tasks.",
-            *(at_least(f"prefix for {name}", name, 0.8) for name in SKILL_LABELS),
+            *(at_least(f"prefix for {name}", name, 0.8) for name in paper.SKILL_LABELS),
         ),
         claim(
             "skills-are-combined",
@@ -121,92 +83,53 @@ def _claims() -> tuple[Claim, ...]:
         claim(
             "one-layer-suffices-for-the-combination",
             "Not claimed: one layer can do the combination, so that a failure is the prefix's.",
-            above(f"{FULL} on {COMBINED}", f"prefix for {COMBINED}", COMBINED, 0.2),
+            above(f"{paper.FULL} on {COMBINED}", f"prefix for {COMBINED}", COMBINED, 0.2),
         ),
-        claim(
-            "new-task-fails",
-            "A prefix may not be able to teach a task that needs a new pattern of attention.",
-            at_most(f"prefix for {UNKNOWN}", UNKNOWN, 0.05),
-            arxiv_v1=(
-                "A prefix cannot teach a task that needs a new pattern of attention.",
-                (EveryTrialAtMost(row=f"prefix for {UNKNOWN}", value=0.05, trials=RATES),),
-            ),
-        ),
+        no_new_task(f"prefix for {UNKNOWN}", UNKNOWN, trials=paper.RATES),
     )
 
 
 def _quick() -> StudySpec:
-    longer: Members = {"steps": 1600}
-    new = within(
-        (
-            prefix(LONGER, ROWS, training=longer, tuning={"trials": RATES, **QUICK_RANGE}),
-            method(FULL, "full_finetuning", **one_rate({"steps": 800, "learning_rate": 2e-3})),
+    known, new = paper.shorter(paper.SKILLS), paper.shorter(paper.NEW)
+    wide: Members = {"trials": paper.RATES, **paper.QUICK_RANGE}
+    single = paper.one_rate({"steps": 800, "learning_rate": 2e-3})
+    return paper.study(
+        STUDY,
+        bases=[paper.quick_skills_base(layers=1, norm=norm) for norm in (True, False)],
+        tasks=(*known, *new),
+        methods=(
+            paper.prefix(ROWS, tuning=paper.QUICK_RANGE, tasks=known),
+            paper.prefix(
+                ROWS, label=paper.LONGER, training={"steps": 1600}, tuning=wide, tasks=new
+            ),
+            paper.full(**single, tasks=new),
         ),
-        tasks=shorter(NEW),
-    )
-    return _study(
-        (quick_skills_base(layers=1), quick_skills_base(layers=1, norm=False)),
-        (prefix(PREFIX, ROWS, tuning=QUICK_RANGE, tasks=shorter(SKILLS)), *new),
-        training={"steps": 800, "batch_size": 32, "validations": 5},
-        tuning={"trials": QUICK_RATES, "validation_samples": 1280},
-        tasks=shorter(TASKS),
         budget=640,
         samples=1000,
-    )
-
-
-def _faithful() -> StudySpec:
-    longer = constant(500_000, 5e-5, 0.01)
-    return _study(
-        _paper_bases(),
-        (prefix(PREFIX, ROWS, tasks=SKILLS), prefix(LONGER, ROWS, training=longer, tasks=NEW)),
-        resources=GPU,
-        training=constant(20_000, 5e-5, 0.01),
+        training=paper.quick_steps(800),
+        tuning=paper.rates(paper.QUICK_RATES),
     )
 
 
 def _fair() -> StudySpec:
-    wide: Members = {"learning_rate_range": PREFIX_RANGE}
-    new = within(
-        (
-            prefix(LONGER, ROWS, tuning=wide),
-            mlp_lora(MLP_LORA),
-            method(FULL, "full_finetuning"),
-            method(SCRATCH, "from_scratch"),
-        ),
-        tasks=NEW,
+    known = paper.prefix(ROWS, tuning=paper.WIDE, training={"steps": 20_000}, tasks=paper.SKILLS)
+    new = (
+        paper.prefix(ROWS, label=paper.LONGER, tuning=paper.WIDE),
+        paper.mlp_lora(),
+        paper.full(),
+        paper.scratch(),
     )
-    known = prefix(PREFIX, ROWS, tuning=wide, training={"steps": 20_000}, tasks=SKILLS)
-    return _study(
-        _paper_bases(),
-        (known, *new),
-        resources=GPU,
-        training={"steps": 100_000, "batch_size": 64},
-        tuning={"trials": RATES, "validation_samples": 1280},
+    return paper.study(
+        STUDY,
+        bases=_paper_bases(),
+        tasks=paper.TASKS,
+        methods=(known, *paper.within(new, tasks=paper.NEW)),
+        budget=10_240,
+        resources=paper.GPU,
+        training=paper.equal_steps(100_000),
+        tuning=paper.rates(paper.RATES),
     )
 
 
-def _paper_bases() -> tuple[Members, ...]:
-    return (skills_base(layers=1), skills_base(layers=1, norm=False))
-
-
-def _study(
-    bases: tuple[Members, ...],
-    methods: tuple[Members, ...],
-    *,
-    tasks: tuple[Members, ...] = TASKS,
-    budget: int = 10_240,
-    samples: int = 3200,
-    **members: object,
-) -> StudySpec:
-    return study(
-        "petrov2024-one-layer-table-3",
-        bases=bases,
-        tasks=tasks,
-        methods=methods,
-        budget=budget,
-        seeds=3,
-        scored=tasks,
-        samples=samples,
-        **members,
-    )
+def _paper_bases() -> list[Members]:
+    return [paper.skills_base(layers=1, norm=norm) for norm in (True, False)]

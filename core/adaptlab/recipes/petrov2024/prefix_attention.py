@@ -2,35 +2,18 @@
 
 from adaptlab.claim import Claim
 from adaptlab.recipe import RECIPES, PublishedTable, Recipe
-from adaptlab.recipes.petrov2024.settings import (
-    DOWN,
-    GPU,
-    MIXTURE,
-    NEW,
-    PREFIX,
-    PREFIX_RANGE,
-    QUICK_RANGE,
-    QUICK_RATES,
-    RATES,
-    SKILLS,
-    SOURCE,
-    Members,
-    at_least,
-    base,
-    claim,
-    columns,
-    constant,
-    holds,
-    prefix,
-    quick_skills_base,
-    row,
-    shorter,
-    skills_base,
-    study,
-)
+from adaptlab.recipes.petrov2024 import settings as paper
+from adaptlab.recipes.petrov2024.claims import at_least, claim, holds
+from adaptlab.recipes.petrov2024.settings import Members
+from adaptlab.recipes.petrov2024.tables import columns, row
 from adaptlab.study import StudySpec
 
-ROWS = 10
+STUDY = "petrov2024-prefix-attention"
+ROWS, BUDGET = 10, 92_160
+CHECKS: tuple[Members, ...] = tuple(
+    {"name": name, "of": paper.PREFIX}
+    for name in ("prefix_attention", "span", "relative_attention")
+)
 PREFIXES = 20
 """Prefixes that the paper trains on one model, from as many seeds."""
 PUBLISHED_GAPS = (
@@ -58,7 +41,7 @@ def prefix_attention() -> Recipe:
         name="petrov2024/prefix-attention",
         title="How much of a prefix's span is used",
         question="Do inputs shift attention among the rows of a longer prefix, or is it one row?",
-        source=f"{SOURCE}, appendix B and published notebook",
+        source=f"{paper.SOURCE}, appendix B and published notebook",
         base_models=("skills",),
         presets={"quick": _quick(), "faithful": _faithful(), "fair": _fair()},
         tables=(_table(),),
@@ -84,8 +67,8 @@ def _table() -> PublishedTable:
     return PublishedTable(
         title="Accuracy of the prefixes that are looked at",
         source="not in the paper: its prefixes are trained on text",
-        columns=columns(("descending",), (DOWN,)),
-        rows=(row("pretrained on four skills"), row(PREFIX, of=PREFIX)),
+        columns=columns(("descending",), (paper.DOWN,)),
+        rows=(row("pretrained on four skills"), row(paper.PREFIX, of=paper.PREFIX)),
     )
 
 
@@ -94,7 +77,7 @@ def _claims() -> tuple[Claim, ...]:
         claim(
             "prefix-is-trained",
             "The prefixes that are looked at do their task.",
-            at_least(PREFIX, "descending", 0.8),
+            at_least(paper.PREFIX, "descending", 0.8),
         ),
         claim(
             "attention-hardly-varies",
@@ -116,70 +99,52 @@ def _claims() -> tuple[Claim, ...]:
 
 
 def _quick() -> StudySpec:
-    return _study(
-        quick_skills_base(),
-        prefix(PREFIX, ROWS),
-        seeds=3,
-        training={"steps": 800, "batch_size": 32, "validations": 5},
-        tuning={"trials": QUICK_RATES, **QUICK_RANGE, "validation_samples": 1280},
-        tasks=shorter([DOWN]),
+    return paper.study(
+        STUDY,
+        bases=[paper.quick_skills_base()],
+        tasks=paper.shorter([paper.DOWN]),
+        methods=[paper.prefix(ROWS)],
         budget=2560,
         samples=1000,
+        training=paper.quick_steps(800),
+        tuning=paper.rates(paper.QUICK_RATES, **paper.QUICK_RANGE),
+        checks=CHECKS,
     )
 
 
 def _faithful() -> StudySpec:
-    sizes: Members = {"layers": 12, "heads": 12, "width": 768, "pad_positions": ROWS}
-    training = constant(20_000, 3e-4)
-    large = base(
+    large = paper.base(
         "petrov2024-skills-gpt2",
-        sizes,
-        MIXTURE,
-        training,
+        {"layers": 12, "heads": 12, "width": 768, "pad_positions": ROWS},
+        paper.MIXTURE,
+        paper.constant(20_000, 3e-4),
         seeds=1,
-        scored=(*SKILLS, *NEW),
-        resources=GPU,
+        scored=paper.TASKS,
+        resources=paper.GPU,
     )
-    return _study(
-        large,
-        prefix(PREFIX, ROWS, start=0.02),
+    return paper.study(
+        STUDY,
+        bases=[large],
+        tasks=[paper.DOWN],
+        methods=[paper.prefix(ROWS, start=0.02)],
+        budget=BUDGET,
         seeds=PREFIXES,
-        resources=GPU,
-        training={**constant(5_000, 1e-2, 0.0), "batch_size": 32},
+        resources=paper.GPU,
+        training={**paper.constant(5_000, 1e-2, 0.0), "batch_size": 32},
+        checks=CHECKS,
     )
 
 
 def _fair() -> StudySpec:
-    return _study(
-        skills_base(),
-        prefix(PREFIX, ROWS),
+    return paper.study(
+        STUDY,
+        bases=[paper.skills_base()],
+        tasks=[paper.DOWN],
+        methods=[paper.prefix(ROWS)],
+        budget=BUDGET,
         seeds=10,
-        resources=GPU,
-        training={"steps": 20_000, "batch_size": 64},
-        tuning={"trials": RATES, "learning_rate_range": PREFIX_RANGE},
-    )
-
-
-def _study(
-    skilled: Members,
-    learned: Members,
-    *,
-    seeds: int,
-    tasks: tuple[Members, ...] = (DOWN,),
-    budget: int = 92_160,
-    samples: int = 3200,
-    **members: object,
-) -> StudySpec:
-    checks = ("prefix_attention", "span", "relative_attention")
-    return study(
-        "petrov2024-prefix-attention",
-        bases=[skilled],
-        tasks=tasks,
-        methods=[learned],
-        budget=budget,
-        seeds=seeds,
-        scored=tasks,
-        samples=samples,
-        checks=tuple({"name": name, "of": PREFIX} for name in checks),
-        **members,
+        resources=paper.GPU,
+        training=paper.equal_steps(20_000),
+        tuning={"trials": paper.RATES, **paper.WIDE},
+        checks=CHECKS,
     )

@@ -2,36 +2,15 @@
 
 from adaptlab.claim import Claim
 from adaptlab.recipe import RECIPES, PublishedTable, Recipe
-from adaptlab.recipes.petrov2024.settings import (
-    FULL,
-    GPU,
-    MLP_LORA,
-    NEW,
-    NEW_LABELS,
-    PREFIX,
-    PREFIX_RANGE,
-    QUICK_FULL,
-    QUICK_RANGE,
-    QUICK_RATES,
-    RATES,
-    SOURCE,
-    Members,
-    above,
-    claim,
-    columns,
-    method,
-    mlp_lora,
-    prefix,
-    quick_skills_base,
-    row,
-    shorter,
-    skills_base,
-    study,
-)
+from adaptlab.recipes.petrov2024 import settings as paper
+from adaptlab.recipes.petrov2024.claims import above, claim
+from adaptlab.recipes.petrov2024.settings import Members
+from adaptlab.recipes.petrov2024.tables import columns, rows_on_new_tasks
 from adaptlab.study import StudySpec
 
+STUDY = "petrov2024-prefix-plus-lora"
 BOTH = "prefix and LoRA"
-COMBINED, UNKNOWN = NEW_LABELS
+COMBINED, UNKNOWN = paper.NEW_LABELS
 ROWS, RANK = 20, 2
 """Of either alone; together they have half of each, and as many parameters."""
 
@@ -43,9 +22,13 @@ def prefix_plus_lora() -> Recipe:
         name="petrov2024/prefix-plus-lora",
         title="A prefix together with LoRA",
         question="Does a prefix add anything to LoRA at the same number of parameters?",
-        source=f"{SOURCE}: a direction that the authors name in review",
+        source=f"{paper.SOURCE}: a direction that the authors name in review",
         base_models=("skills",),
-        presets={"quick": _quick(), "faithful": _thorough(RATES), "fair": _thorough(RATES)},
+        presets={
+            "quick": _quick(),
+            "faithful": _thorough(),
+            "fair": _thorough(),
+        },
         tables=(_table(),),
         claims=_claims(),
         notes={
@@ -61,18 +44,13 @@ def prefix_plus_lora() -> Recipe:
 
 
 def _table() -> PublishedTable:
-    methods = (PREFIX, MLP_LORA, BOTH, FULL)
-    pairs = [(label, name, task) for label in methods for name, task in _tasks()]
+    methods = (paper.PREFIX, paper.MLP_LORA, BOTH, paper.FULL)
     return PublishedTable(
         title="Prefix and LoRA at equal size",
         source="not published",
-        columns=columns(NEW_LABELS, NEW),
-        rows=tuple(row(f"{label} on {name}", of=label, task=task) for label, name, task in pairs),
+        columns=columns(paper.NEW_LABELS, paper.NEW),
+        rows=rows_on_new_tasks(methods),
     )
-
-
-def _tasks() -> tuple[tuple[str, Members], ...]:
-    return tuple(zip(NEW_LABELS, NEW, strict=True))
 
 
 def _claims() -> tuple[Claim, ...]:
@@ -83,14 +61,14 @@ def _claims() -> tuple[Claim, ...]:
                 f"lora-alone-is-better-on-the-{word}",
                 f"Not claimed: on the {word}, all parameters in LoRA score higher than half of "
                 "them in a prefix.",
-                above(f"{MLP_LORA} on {name}", f"{BOTH} on {name}", name, 0.01),
+                above(f"{paper.MLP_LORA} on {name}", f"{BOTH} on {name}", name, 0.01),
             )
             for word, name in words
         ),
         claim(
             "a-prefix-gains-from-lora",
             "Not claimed: half of the parameters in LoRA score higher than all in a prefix.",
-            above(f"{BOTH} on {UNKNOWN}", f"{PREFIX} on {UNKNOWN}", UNKNOWN, 0.01),
+            above(f"{BOTH} on {UNKNOWN}", f"{paper.PREFIX} on {UNKNOWN}", UNKNOWN, 0.01),
         ),
     )
 
@@ -101,52 +79,34 @@ def _methods(range_of_prefix: Members, full: Members) -> tuple[Members, ...]:
         {"name": "lora", "rank": RANK // 2, "sites": ("mlp",)},
     )
     return (
-        prefix(PREFIX, ROWS, tuning=range_of_prefix),
-        mlp_lora(MLP_LORA, RANK),
-        method(BOTH, "combine", parts=parts),
-        method(FULL, "full_finetuning", **full),
+        paper.prefix(ROWS, tuning=range_of_prefix),
+        paper.mlp_lora(RANK),
+        paper.method(BOTH, "combine", parts=parts),
+        paper.full(**full),
     )
 
 
 def _quick() -> StudySpec:
-    return _study(
-        quick_skills_base(),
-        _methods(QUICK_RANGE, QUICK_FULL),
-        training={"steps": 1600, "batch_size": 32, "validations": 5},
-        tuning={"trials": QUICK_RATES},
-        tasks=shorter(NEW),
+    return paper.study(
+        STUDY,
+        bases=[paper.quick_skills_base()],
+        tasks=paper.shorter(paper.NEW),
+        methods=_methods(paper.QUICK_RANGE, paper.QUICK_FULL),
         budget=5120,
         samples=1000,
+        training=paper.quick_steps(1600),
+        tuning={"trials": paper.QUICK_RATES},
     )
 
 
-def _thorough(rates: int) -> StudySpec:
-    return _study(
-        skills_base(),
-        _methods({"learning_rate_range": PREFIX_RANGE}, {}),
-        resources=GPU,
-        training={"steps": 50_000, "batch_size": 64},
-        tuning={"trials": rates},
-    )
-
-
-def _study(
-    skilled: Members,
-    methods: tuple[Members, ...],
-    *,
-    tasks: tuple[Members, ...] = NEW,
-    budget: int = 20_480,
-    samples: int = 3200,
-    **members: object,
-) -> StudySpec:
-    return study(
-        "petrov2024-prefix-plus-lora",
-        bases=[skilled],
-        tasks=tasks,
-        methods=methods,
-        budget=budget,
-        seeds=3,
-        scored=tasks,
-        samples=samples,
-        **members,
+def _thorough() -> StudySpec:
+    return paper.study(
+        STUDY,
+        bases=[paper.skills_base()],
+        tasks=paper.NEW,
+        methods=_methods(paper.WIDE, {}),
+        budget=20_480,
+        resources=paper.GPU,
+        training=paper.equal_steps(50_000),
+        tuning={"trials": paper.RATES},
     )

@@ -2,24 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 
-from adaptlab.claim import (
-    AllOf,
-    CheckHolds,
-    Claim,
-    PlainTest,
-    RowSelector,
-    ScoreAbove,
-    ScoreAtLeast,
-    ScoreAtMost,
-    Wording,
-)
-from adaptlab.recipe import PublishedScore, TableColumn, TableRow, score
-from adaptlab.spec import Choice
 from adaptlab.study import StudySpec
 
 Members = dict[str, object]
 
 SOURCE = "Petrov, Torr, Bibi (ICLR 2024)"
+NO_SUCH_RUN = "The paper has no such run: the same as the fair preset. For a GPU."
+"""The note on the faithful preset where there is nothing to be faithful to."""
 PREFIX, LONGER = "prefix-tuning", "prefix-tuning, trained longer"
 SMALL_START, STARTS = "prefix-tuning from 0.02", "prefix-tuning, 3 initial scales"
 FULL, SCRATCH = "full fine-tuning", "from scratch"
@@ -27,6 +16,7 @@ LORA, MLP_LORA = "LoRA", "LoRA on the MLP alone"
 RATES = 8
 PREFIX_RANGE = [5e-5, 0.5]
 """From the paper's own rate to 10,000 times as much, at which a row of deviation 1 is made anew."""
+WIDE: Members = {"learning_rate_range": PREFIX_RANGE}
 INITIAL_SCALES = [0.02, 0.2, 1.0]
 
 UP: Members = {"name": "sort_ascending"}
@@ -35,9 +25,14 @@ ADD_1: Members = {"name": "add", "k": 1}
 ADD_2: Members = {"name": "add", "k": 2}
 UP_ADD_1: Members = {"name": "sort_then_add", "k": 1}
 HISTOGRAM: Members = {"name": "double_histogram"}
-SKILLS = (UP, DOWN, ADD_1, ADD_2)
+SORTS = (UP, DOWN)
+SKILLS = (*SORTS, ADD_1, ADD_2)
 NEW = (UP_ADD_1, HISTOGRAM)
 MIXTURE: Members = {"name": "mixture", "tasks": SKILLS}
+CONSTANT: Members = {"batch_size": 64, "schedule": "constant", "warmup_fraction": 0.0}
+"""The paper's training: AdamW at one constant rate, 64 items a step, no warm-up."""
+PATTERNS: Members = {"attention": {"samples": 4}}
+"""Four items a job, whose attention is kept to be looked at."""
 GPU: Members = {"queue": "gpu", "max_seconds": 24 * 3600}
 """Where the paper's sizes and steps run; whoever has none may ask for other resources."""
 QUICK_FULL: Members = {
@@ -50,8 +45,10 @@ QUICK_DIGITS: Members = {"length": 8, "alphabet": 6}
 QUICK_RATES = 4
 QUICK_RANGE: Members = {"learning_rate_range": [3e-3, 1.0]}
 """Of prefixes in quick presets, where lower rates would not move them from where they start."""
-SKILL_LABELS = ("ascending", "descending", "+1", "+2")
+ORDERS = ("ascending", "descending")
+SKILL_LABELS = (*ORDERS, "+1", "+2")
 NEW_LABELS = ("ascending, +1", "histogram")
+TASKS, TASK_LABELS = (*SKILLS, *NEW), (*SKILL_LABELS, *NEW_LABELS)
 
 
 def shorter(tasks: Iterable[Members]) -> tuple[Members, ...]:
@@ -60,15 +57,23 @@ def shorter(tasks: Iterable[Members]) -> tuple[Members, ...]:
 
 
 def constant(steps: int, rate: float, decay: float = 0.1) -> Members:
-    """The paper's training: AdamW at one constant rate, 64 items a step, no warm-up."""
-    return {
-        "steps": steps,
-        "batch_size": 64,
-        "learning_rate": rate,
-        "schedule": "constant",
-        "warmup_fraction": 0.0,
-        "weight_decay": decay,
-    }
+    """The paper's training at one constant rate, with its weight decay."""
+    return {**CONSTANT, "steps": steps, "learning_rate": rate, "weight_decay": decay}
+
+
+def quick_steps(steps: int, **given: object) -> Members:
+    """Training in quick presets: 32 items a step, and a choice among five validations."""
+    return {"steps": steps, "batch_size": 32, "validations": 5, **given}
+
+
+def equal_steps(steps: int) -> Members:
+    """Training in fair presets: as many steps for every method, of 64 items as in the paper."""
+    return {"steps": steps, "batch_size": 64}
+
+
+def rates(trials: int, **given: object) -> Members:
+    """As many learning rates for every method, chosen on 1,280 items of the validation split."""
+    return {"trials": trials, "validation_samples": 1280, **given}
 
 
 def one_rate(training: Members) -> Members:
@@ -111,7 +116,7 @@ def skills_base(*, pads: int = 10, layers: int = 4, seeds: int = 3, norm: bool =
         MIXTURE,
         constant(40_000, 5e-4),
         seeds=seeds,
-        scored=(*SKILLS, *NEW),
+        scored=TASKS,
         resources=GPU,
     )
 
@@ -124,7 +129,7 @@ def quick_skills_base(*, layers: int = 4, norm: bool = True) -> Members:
         {"name": "mixture", "tasks": shorter(SKILLS)},
         _quick_training(layers),
         seeds=3,
-        scored=shorter((*SKILLS, *NEW)),
+        scored=shorter(TASKS),
         samples=1000,
     )
 
@@ -133,7 +138,7 @@ def _quick_training(layers: int) -> Members:
     """A single layer needs more steps, and bears a higher rate."""
     deep = layers > 1
     steps, rate = (2000, 3e-3) if deep else (3000, 6e-3)
-    return {"steps": steps, "batch_size": 32, "learning_rate": rate, "validations": 5}
+    return quick_steps(steps, learning_rate=rate)
 
 
 def _four_heads(width: int, layers: int, pads: int, norm: bool) -> Members:
@@ -146,19 +151,43 @@ def method(label: str, name: str, **given: object) -> Members:
     return {"name": name, "label": label, **given}
 
 
-def prefix(label: str, length: int, *, start: float = 1.0, **given: object) -> Members:
+def prefix(length: int, *, label: str = PREFIX, start: float = 1.0, **given: object) -> Members:
     """A prefix in front of every layer, its rows drawn with deviation `start`."""
     return method(label, "prefix_tuning", length=length, initial_scale=start, **given)
 
 
-def mlp_lora(label: str, rank: int = 1, **given: object) -> Members:
+def other_starts(length: int, tuning: Members = WIDE) -> tuple[Members, ...]:
+    """The prefix started at 0.02, and at whichever of three scales does best."""
+    scales = {**tuning, "trials": 3 * RATES, "initial_scales": INITIAL_SCALES}
+    return (
+        prefix(length, label=SMALL_START, start=0.02, tuning=tuning),
+        prefix(length, label=STARTS, tuning=scales),
+    )
+
+
+def mlp_lora(rank: int = 1) -> Members:
     """LoRA of both matrices of every MLP: at rank 1 as large as a prefix of 10 rows."""
-    return method(label, "lora", rank=rank, sites=("mlp",), **given)
+    return method(MLP_LORA, "lora", rank=rank, sites=("mlp",))
 
 
-def paper_lora(label: str, **given: object) -> Members:
+def paper_lora() -> Members:
     """Rank 1 where the published code puts it: on the MLP and on what attention puts out."""
-    return method(label, "lora", rank=1, sites=("mlp", "attn.o"), **given)
+    return method(LORA, "lora", rank=1, sites=("mlp", "attn.o"))
+
+
+def full(**given: object) -> Members:
+    """Full fine-tuning, which says whether a task can be learned at all."""
+    return method(FULL, "full_finetuning", **given)
+
+
+def scratch(**given: object) -> Members:
+    """The same model trained on the new task alone."""
+    return method(SCRATCH, "from_scratch", **given)
+
+
+def within(entries: Iterable[Members], **given: object) -> tuple[Members, ...]:
+    """The same methods, each with further members: the tasks or base models it is kept to."""
+    return tuple({**entry, **given} for entry in entries)
 
 
 def study(
@@ -168,12 +197,12 @@ def study(
     tasks: Sequence[Members],
     methods: Sequence[Members],
     budget: int,
-    seeds: int,
-    scored: Sequence[Members],
+    seeds: int = 3,
+    scored: Sequence[Members] = (),
     samples: int = 3200,
     **members: object,
 ) -> StudySpec:
-    """A study of methods of given sizes, all within one budget."""
+    """A study of methods within one budget, scored on its own tasks unless others are given."""
     return StudySpec.model_validate(
         {
             "name": name,
@@ -182,76 +211,7 @@ def study(
             "methods": tuple(methods),
             "budgets": (budget,),
             "seeds": seeds,
-            "evaluation": {"tasks": tuple(scored), "samples": samples},
+            "evaluation": {"tasks": tuple(scored or tasks), "samples": samples},
             **members,
         }
     )
-
-
-def columns(labels: Iterable[str], tasks: Iterable[Members]) -> tuple[TableColumn, ...]:
-    """The tasks that a table shows every row on."""
-    pairs = zip(labels, tasks, strict=True)
-    return tuple(
-        TableColumn(label=label, task=Choice.model_validate(task)) for label, task in pairs
-    )
-
-
-def row(
-    label: str,
-    *published: PublishedScore | float | None,
-    of: str | None = None,
-    on: str | None = None,
-    task: Members | None = None,
-) -> TableRow:
-    """A row: a method `of` the study trained on `task` from the base `on`; scores in per cent."""
-    chosen = None if task is None else Choice.model_validate(task)
-    return TableRow(
-        label=label,
-        of=RowSelector(base_model=on, method=of, task=chosen),
-        published=tuple(_score(cell) for cell in published),
-    )
-
-
-def _score(cell: PublishedScore | float | None) -> PublishedScore | None:
-    return score(cell) if isinstance(cell, int | float) else cell
-
-
-def claim(
-    name: str,
-    text: str,
-    *tests: PlainTest,
-    arxiv_v1: tuple[str, tuple[PlainTest, ...]] | None = None,
-) -> Claim:
-    """A claim in the wording of ICLR and, where it differs, in that of the first version."""
-    first = None if arxiv_v1 is None else wording(arxiv_v1[0], *arxiv_v1[1])
-    return Claim(id=name, iclr=wording(text, *tests), arxiv_v1=first)
-
-
-def wording(text: str, *tests: PlainTest) -> Wording:
-    """A text with its tests, all of which it needs."""
-    return Wording(text=text, test=tests[0] if len(tests) == 1 else AllOf(tests=tests))
-
-
-def at_least(row: str, column: str, value: float) -> ScoreAtLeast:
-    """The row's mean score is so high."""
-    return ScoreAtLeast(row=row, column=column, value=value)
-
-
-def at_most(row: str, column: str, value: float) -> ScoreAtMost:
-    """The row's mean score is so low."""
-    return ScoreAtMost(row=row, column=column, value=value)
-
-
-def above(row: str, other: str, column: str, by: float) -> ScoreAbove:
-    """The row scores so much more than the other."""
-    return ScoreAbove(row=row, column=column, other=other, by=by)
-
-
-def holds(check: str, report: str | None = None, of: RowSelector | None = None) -> CheckHolds:
-    """A theory check of the study holds."""
-    return CheckHolds(check=check, report=report, of=of)
-
-
-def within(entries: Iterable[Members], **given: object) -> tuple[Members, ...]:
-    """The same methods, each with further members: the tasks or base models it is kept to."""
-    return tuple({**entry, **given} for entry in entries)

@@ -1,37 +1,18 @@
 """Table 1: a task that needs another pattern of attention than the base model has learned."""
 
-from adaptlab.claim import (
-    AllOf,
-    Claim,
-    DeviationAtLeast,
-    DeviationAtMost,
-    EveryTrialAtMost,
-    RowSelector,
-    ScoreAbove,
-    ScoreAtLeast,
-    ScoreAtMost,
-    Wording,
-)
-from adaptlab.recipe import (
-    RECIPES,
-    PublishedTable,
-    Recipe,
-    TableColumn,
-    TableRow,
-    chosen,
-    score,
-)
-from adaptlab.recipes.petrov2024.settings import GPU
+from adaptlab.claim import Claim, DeviationAtLeast, DeviationAtMost
+from adaptlab.recipe import RECIPES, PublishedTable, Recipe, score
+from adaptlab.recipes.petrov2024 import settings as paper
+from adaptlab.recipes.petrov2024.claims import above, at_least, at_most, claim, never
+from adaptlab.recipes.petrov2024.settings import Members
+from adaptlab.recipes.petrov2024.tables import columns, row
 from adaptlab.study import StudySpec
 
-Members = dict[str, object]
-
-UP, DOWN = "ascending", "descending"
-BASE, SCRATCH = "pretrained on ascending", "from scratch"
-FULL, PREFIX, SMALL_PREFIX = "full fine-tuning", "prefix-tuning", "prefix-tuning from 0.02"
-LORA, SOFT, BIAS = "LoRA", "soft prompt", "attention bias"
-RATES = 8
-FIGURE_1 = [2, 6, 0, 1, 4, 6, 3, 0, 1, 2]
+STUDY = "petrov2024-table-1"
+UP, DOWN = paper.ORDERS
+BASE, SOFT, BIAS = "pretrained on ascending", "soft prompt", "attention bias"
+SEEDS = 10
+FIGURE_1: Members = {"attention": {"inputs": [[2, 6, 0, 1, 4, 6, 3, 0, 1, 2]]}}
 """The input whose attention figure 1 shows."""
 
 
@@ -42,7 +23,7 @@ def table_1() -> Recipe:
         name="petrov2024/table-1",
         title="Table 1: a new task that needs a new pattern of attention",
         question="Can a prefix teach a model that sorts upwards to sort downwards?",
-        source="Petrov, Torr, Bibi (ICLR 2024), table 1 and figure 1",
+        source=f"{paper.SOURCE}, table 1 and figure 1",
         base_models=(UP,),
         presets={"quick": _quick(), "faithful": _faithful(), "fair": _fair()},
         tables=(_table(),),
@@ -66,193 +47,140 @@ def table_1() -> Recipe:
 
 
 def _table() -> PublishedTable:
+    controls = (paper.SCRATCH, paper.SMALL_START, paper.LORA, SOFT, BIAS)
     return PublishedTable(
         title="Table 1",
-        source="Petrov, Torr, Bibi (ICLR 2024), table 1",
-        seeds=10,
-        columns=(
-            TableColumn(label=UP, task=chosen("sort_ascending")),
-            TableColumn(label=DOWN, task=chosen("sort_descending")),
-        ),
+        source=f"{paper.SOURCE}, table 1",
+        seeds=SEEDS,
+        columns=columns(paper.ORDERS, paper.SORTS),
         rows=(
-            TableRow(label=BASE, of=RowSelector(), published=(score(91, 5), score(0, 0))),
-            TableRow(
-                label=FULL, of=RowSelector(method=FULL), published=(score(0, 0), score(85, 5))
-            ),
-            TableRow(
-                label=PREFIX, of=RowSelector(method=PREFIX), published=(score(0, 0), score(0, 0))
-            ),
-            *(
-                TableRow(label=label, of=RowSelector(method=label))
-                for label in (SCRATCH, SMALL_PREFIX, LORA, SOFT, BIAS)
-            ),
+            row(BASE, score(91, 5), score(0, 0)),
+            row(paper.FULL, score(0, 0), score(85, 5), of=paper.FULL),
+            row(paper.PREFIX, score(0, 0), score(0, 0), of=paper.PREFIX),
+            *(row(label, of=label) for label in controls),
         ),
     )
 
 
 def _claims() -> tuple[Claim, ...]:
     return (
-        Claim(
-            id="prefix-fails",
-            arxiv_v1=Wording(
-                text="Prefix-tuning cannot learn a task that needs a new pattern of attention.",
-                test=EveryTrialAtMost(row=PREFIX, value=0.01, trials=RATES),
-            ),
-            iclr=Wording(
-                text="Prefix-tuning may not be able to learn a task that needs a new pattern of "
-                "attention, which full fine-tuning learns.",
-                test=AllOf(
-                    tests=(
-                        ScoreAtMost(row=PREFIX, column=DOWN, value=0.01),
-                        ScoreAbove(row=FULL, column=DOWN, other=PREFIX, by=0.5),
-                    )
-                ),
+        claim(
+            "prefix-fails",
+            "Prefix-tuning may not be able to learn a task that needs a new pattern of "
+            "attention, which full fine-tuning learns.",
+            at_most(paper.PREFIX, DOWN, 0.01),
+            above(paper.FULL, paper.PREFIX, DOWN, 0.5),
+            arxiv_v1=never(
+                "Prefix-tuning cannot learn a task that needs a new pattern of attention.",
+                paper.PREFIX,
+                0.01,
+                trials=paper.RATES,
             ),
         ),
-        Claim(
-            id="base-sorts-up",
-            iclr=Wording(
-                text="The base model sorts upwards and does not sort downwards.",
-                test=AllOf(
-                    tests=(
-                        ScoreAtLeast(row=BASE, column=UP, value=0.85),
-                        ScoreAtMost(row=BASE, column=DOWN, value=0.01),
-                    )
-                ),
-            ),
+        claim(
+            "base-sorts-up",
+            "The base model sorts upwards and does not sort downwards.",
+            at_least(BASE, UP, 0.85),
+            at_most(BASE, DOWN, 0.01),
         ),
-        Claim(
-            id="full-fine-tuning-learns",
-            iclr=Wording(
-                text="Full fine-tuning learns to sort downwards.",
-                test=ScoreAtLeast(row=FULL, column=DOWN, value=0.8),
-            ),
+        claim(
+            "full-fine-tuning-learns",
+            "Full fine-tuning learns to sort downwards.",
+            at_least(paper.FULL, DOWN, 0.8),
         ),
-        Claim(
-            id="old-skill-is-lost",
-            iclr=Wording(
-                text="Full fine-tuning and the prefix lose the old skill while they are attached.",
-                test=AllOf(
-                    tests=(
-                        ScoreAtMost(row=FULL, column=UP, value=0.01),
-                        ScoreAtMost(row=PREFIX, column=UP, value=0.01),
-                    )
-                ),
-            ),
+        claim(
+            "old-skill-is-lost",
+            "Full fine-tuning and the prefix lose the old skill while they are attached.",
+            at_most(paper.FULL, UP, 0.01),
+            at_most(paper.PREFIX, UP, 0.01),
         ),
-        Claim(
-            id="relative-attention-stays",
-            iclr=Wording(
-                text="A prefix leaves relative attention over the content as it is (equation 6); "
-                "full fine-tuning changes it.",
-                test=AllOf(
-                    tests=(
-                        DeviationAtMost(row=PREFIX, value=1e-6),
-                        DeviationAtLeast(row=FULL, value=0.1),
-                    )
-                ),
-            ),
+        claim(
+            "relative-attention-stays",
+            "A prefix leaves relative attention over the content as it is (equation 6); "
+            "full fine-tuning changes it.",
+            DeviationAtMost(row=paper.PREFIX, value=1e-6),
+            DeviationAtLeast(row=paper.FULL, value=0.1),
         ),
     )
 
 
 def _quick() -> StudySpec:
-    return _study(
-        bases=[
-            _base(
-                "petrov2024-ascending-quick",
-                training={"steps": 800, "batch_size": 32, "learning_rate": 5e-3, "validations": 5},
-            )
-        ],
-        training={"steps": 400, "batch_size": 32, "validations": 5},
-        methods=[
-            _method(FULL, "full_finetuning", tuning={"learning_rates": [3e-3]}),
-            _prefix(
-                PREFIX,
-                1.0,
-                training={"steps": 1600},
-                tuning={"trials": RATES, "learning_rate_range": [5e-4, 0.5]},
-            ),
-        ],
+    training = paper.quick_steps(800, learning_rate=5e-3)
+    tuning = {"trials": paper.RATES, "learning_rate_range": [5e-4, 0.5]}
+    return paper.study(
+        STUDY,
+        bases=[_base("petrov2024-ascending-quick", training)],
+        tasks=[paper.DOWN],
+        methods=(
+            paper.full(tuning={"learning_rates": [3e-3]}),
+            paper.prefix(1, training={"steps": 1600}, tuning=tuning),
+        ),
+        budget=96,
+        seeds=SEEDS,
+        scored=paper.SORTS,
+        training=paper.quick_steps(400),
+        capture=FIGURE_1,
     )
 
 
 def _faithful() -> StudySpec:
-    return _study(
+    return paper.study(
+        STUDY,
         bases=[_paper_base()],
-        training={**_constant(), "steps": 10_000, "learning_rate": 5e-4},
-        methods=[
-            _method(FULL, "full_finetuning", training={"weight_decay": 0.1}),
-            _prefix(PREFIX, 1.0, training={"steps": 40_000, "weight_decay": 0.01}),
-        ],
-        resources=GPU,
+        tasks=[paper.DOWN],
+        methods=(
+            paper.full(training={"weight_decay": 0.1}),
+            paper.prefix(1, training={"steps": 40_000, "weight_decay": 0.01}),
+        ),
+        budget=96,
+        seeds=SEEDS,
+        scored=paper.SORTS,
+        resources=paper.GPU,
+        training={**paper.CONSTANT, "steps": 10_000, "learning_rate": 5e-4},
+        capture=FIGURE_1,
     )
 
 
 def _fair() -> StudySpec:
-    return _study(
+    return paper.study(
+        STUDY,
         bases=[_paper_base()],
-        training={"steps": 10_000, "batch_size": 64},
-        tuning={"trials": RATES},
-        methods=[
-            _method(FULL, "full_finetuning"),
-            _method(SCRATCH, "from_scratch"),
-            _prefix(PREFIX, 1.0),
-            _prefix(SMALL_PREFIX, 0.02),
-            _method(LORA, "lora"),
-            _method(SOFT, "soft_prompt"),
-            _method(BIAS, "attention_bias"),
-        ],
+        tasks=[paper.DOWN],
+        methods=(
+            paper.full(),
+            paper.scratch(),
+            paper.prefix(1),
+            paper.prefix(1, label=paper.SMALL_START, start=0.02),
+            paper.method(paper.LORA, "lora"),
+            paper.method(SOFT, "soft_prompt"),
+            paper.method(BIAS, "attention_bias"),
+        ),
         budget=384,
-        resources=GPU,
+        seeds=SEEDS,
+        scored=paper.SORTS,
+        resources=paper.GPU,
+        training=paper.equal_steps(10_000),
+        tuning={"trials": paper.RATES},
+        capture=FIGURE_1,
     )
-
-
-def _constant() -> Members:
-    return {"schedule": "constant", "warmup_fraction": 0.0, "batch_size": 64}
 
 
 def _paper_base() -> Members:
-    training = {**_constant(), "steps": 20_000, "learning_rate": 5e-4, "weight_decay": 0.1}
-    return _base("petrov2024-ascending", training=training, dropout=0.1, resources=GPU)
+    training = paper.constant(20_000, 5e-4)
+    return _base("petrov2024-ascending", training, dropout=0.1, resources=paper.GPU)
 
 
-def _base(name: str, *, training: Members, dropout: float = 0.0, **members: object) -> Members:
+def _base(name: str, training: Members, *, dropout: float = 0.0, **members: object) -> Members:
     """One layer, one head, and one visible pad in whose place the prefix comes."""
     sizes: Members = {"layers": 1, "heads": 1, "width": 96, "pad_positions": 1}
     return {
-        "name": name,
-        "family": {"name": "minigpt", **sizes, "dropout": dropout},
-        "task": {"name": "sort_ascending"},
-        "training": training,
-        "seeds": 10,
-        "evaluation": _evaluation(),
+        **paper.base(
+            name,
+            {**sizes, "dropout": dropout},
+            paper.UP,
+            training,
+            seeds=SEEDS,
+            scored=paper.SORTS,
+        ),
         **members,
     }
-
-
-def _study(*, bases: list[Members], budget: int = 96, **members: object) -> StudySpec:
-    return StudySpec.model_validate(
-        {
-            "name": "petrov2024-table-1",
-            "base_models": bases,
-            "tasks": [{"name": "sort_descending"}],
-            "budgets": [{"trainable_parameters": budget}],
-            "seeds": 10,
-            "evaluation": _evaluation(),
-            "capture": {"attention": {"inputs": [FIGURE_1]}},
-            **members,
-        }
-    )
-
-
-def _evaluation() -> Members:
-    return {"tasks": [{"name": "sort_ascending"}, {"name": "sort_descending"}], "samples": 3200}
-
-
-def _prefix(label: str, scale: float, **effort: Members) -> Members:
-    return {**_method(label, "prefix_tuning", **effort), "length": 1, "initial_scale": scale}
-
-
-def _method(label: str, name: str, **effort: Members) -> Members:
-    return {"name": name, "label": label, **effort}

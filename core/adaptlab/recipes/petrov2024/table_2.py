@@ -2,37 +2,16 @@
 
 from adaptlab.claim import Claim, DeviationAtMost
 from adaptlab.recipe import RECIPES, PublishedTable, Recipe, score
+from adaptlab.recipes.petrov2024 import settings as paper
+from adaptlab.recipes.petrov2024.claims import at_least, at_most, claim, holds
 from adaptlab.recipes.petrov2024.one_layer import quick_skilled_base, skilled_base
-from adaptlab.recipes.petrov2024.settings import (
-    FULL,
-    GPU,
-    INITIAL_SCALES,
-    LORA,
-    PREFIX,
-    PREFIX_RANGE,
-    QUICK_RANGE,
-    RATES,
-    SKILL_LABELS,
-    SKILLS,
-    SMALL_START,
-    SOURCE,
-    STARTS,
-    Members,
-    at_least,
-    at_most,
-    claim,
-    columns,
-    constant,
-    holds,
-    method,
-    prefix,
-    row,
-    study,
-)
+from adaptlab.recipes.petrov2024.settings import Members
+from adaptlab.recipes.petrov2024.tables import columns, row
 from adaptlab.study import StudySpec
 
+STUDY = "petrov2024-table-2"
 MIXED = "pretrained on four skills"
-CHECKS: tuple[Members, ...] = ({"name": "clusters", "of": PREFIX, "together": True},)
+CHECKS: tuple[Members, ...] = ({"name": "clusters", "of": paper.PREFIX, "together": True},)
 PUBLISHED = (
     (score(95, 2), score(0, 0), score(0, 0), score(0, 0)),
     (score(0, 0), score(90, 3), score(1, 1), score(1, 1)),
@@ -48,7 +27,7 @@ def table_2() -> Recipe:
         name="petrov2024/table-2",
         title="Table 2: a prefix calls up a skill of the base model",
         question="Does a prefix make a model, trained on four tasks without a cue, do one of them?",
-        source=f"{SOURCE}, table 2",
+        source=f"{paper.SOURCE}, table 2",
         base_models=("skills",),
         presets={"quick": _quick(), "faithful": _faithful(), "fair": _fair()},
         tables=(_table(),),
@@ -72,24 +51,27 @@ def table_2() -> Recipe:
 
 def _table() -> PublishedTable:
     pretrained = (score(25, 13), score(25, 12), score(24, 11), score(22, 7))
-    prefixes = zip(SKILL_LABELS, SKILLS, PUBLISHED, strict=True)
-    controls = (FULL, LORA, SMALL_START, STARTS)
-    skills = tuple(zip(SKILL_LABELS, SKILLS, strict=True))
+    prefixes = zip(paper.SKILL_LABELS, paper.SKILLS, PUBLISHED, strict=True)
+    controls = (paper.FULL, paper.LORA, paper.SMALL_START, paper.STARTS)
+    skills = tuple(zip(paper.SKILL_LABELS, paper.SKILLS, strict=True))
     return PublishedTable(
         title="Table 2",
-        source=f"{SOURCE}, table 2",
+        source=f"{paper.SOURCE}, table 2",
         seeds=10,
-        columns=columns(SKILL_LABELS, SKILLS),
+        columns=columns(paper.SKILL_LABELS, paper.SKILLS),
         rows=(
             row(MIXED, *pretrained),
-            *(row(f"prefix for {name}", *cells, of=PREFIX, task=t) for name, t, cells in prefixes),
+            *(
+                row(f"prefix for {name}", *cells, of=paper.PREFIX, task=t)
+                for name, t, cells in prefixes
+            ),
             *(row(f"{m} for {name}", of=m, task=task) for m in controls for name, task in skills),
         ),
     )
 
 
 def _claims() -> tuple[Claim, ...]:
-    called = [(f"prefix for {name}", name) for name in SKILL_LABELS]
+    called = [(f"prefix for {name}", name) for name in paper.SKILL_LABELS]
     return (
         claim(
             "prefix-calls-up-a-skill",
@@ -102,15 +84,15 @@ def _claims() -> tuple[Claim, ...]:
             *(
                 at_most(label, other, 0.05)
                 for label, name in called
-                for other in SKILL_LABELS
+                for other in paper.SKILL_LABELS
                 if other != name
             ),
         ),
         claim(
             "base-knows-all",
             "Without a cue the base model answers about a quarter of the items as each task asks.",
-            *(at_least(MIXED, name, 0.05) for name in SKILL_LABELS),
-            *(at_most(MIXED, name, 0.6) for name in SKILL_LABELS),
+            *(at_least(MIXED, name, 0.05) for name in paper.SKILL_LABELS),
+            *(at_most(MIXED, name, 0.6) for name in paper.SKILL_LABELS),
         ),
         claim(
             "relative-attention-stays",
@@ -126,64 +108,53 @@ def _claims() -> tuple[Claim, ...]:
 
 
 def _quick() -> StudySpec:
-    return _study(
-        quick_skilled_base(seeds=10),
-        (prefix(PREFIX, 1),),
+    return paper.study(
+        STUDY,
+        bases=[quick_skilled_base(seeds=10)],
+        tasks=paper.SKILLS,
+        methods=[paper.prefix(1)],
         budget=64,
-        training={"steps": 800, "batch_size": 32, "validations": 5},
-        tuning={"trials": RATES, **QUICK_RANGE},
+        seeds=10,
         samples=1000,
+        training=paper.quick_steps(800),
+        tuning={"trials": paper.RATES, **paper.QUICK_RANGE},
+        capture=paper.PATTERNS,
+        checks=CHECKS,
     )
 
 
 def _faithful() -> StudySpec:
-    return _study(
-        skilled_base(seeds=10),
-        (prefix(PREFIX, 1),),
+    return paper.study(
+        STUDY,
+        bases=[skilled_base(seeds=10)],
+        tasks=paper.SKILLS,
+        methods=[paper.prefix(1)],
         budget=256,
-        resources=GPU,
-        training=constant(30_000, 5e-5, 0.01),
+        seeds=10,
+        resources=paper.GPU,
+        training=paper.constant(30_000, 5e-5, 0.01),
+        capture=paper.PATTERNS,
+        checks=CHECKS,
     )
 
 
 def _fair() -> StudySpec:
-    wide: Members = {"trials": RATES, "learning_rate_range": PREFIX_RANGE}
-    scales = {**wide, "trials": 3 * RATES, "initial_scales": INITIAL_SCALES}
-    methods = (
-        method(FULL, "full_finetuning"),
-        prefix(PREFIX, 1, tuning=wide),
-        prefix(SMALL_START, 1, start=0.02, tuning=wide),
-        prefix(STARTS, 1, tuning=scales),
-        method(LORA, "lora", rank=1, sites=("q", "v")),
-    )
-    return _study(
-        skilled_base(seeds=10),
-        methods,
+    wide: Members = {"trials": paper.RATES, **paper.WIDE}
+    return paper.study(
+        STUDY,
+        bases=[skilled_base(seeds=10)],
+        tasks=paper.SKILLS,
+        methods=(
+            paper.full(),
+            paper.prefix(1, tuning=wide),
+            *paper.other_starts(1, wide),
+            paper.method(paper.LORA, "lora", rank=1, sites=("q", "v")),
+        ),
         budget=1024,
-        resources=GPU,
-        training={"steps": 30_000, "batch_size": 64},
-        tuning={"trials": RATES},
-    )
-
-
-def _study(
-    mixed: Members,
-    methods: tuple[Members, ...],
-    *,
-    budget: int,
-    samples: int = 3200,
-    **members: object,
-) -> StudySpec:
-    return study(
-        "petrov2024-table-2",
-        bases=[mixed],
-        tasks=SKILLS,
-        methods=methods,
-        budget=budget,
         seeds=10,
-        scored=SKILLS,
-        samples=samples,
-        capture={"attention": {"samples": 4}},
+        resources=paper.GPU,
+        training=paper.equal_steps(30_000),
+        tuning={"trials": paper.RATES},
+        capture=paper.PATTERNS,
         checks=CHECKS,
-        **members,
     )

@@ -1,50 +1,18 @@
 """Table 3: skills of the base model, a combination of two of them, and a task that is new."""
 
-from adaptlab.claim import Claim, EveryTrialAtMost
-from adaptlab.recipe import RECIPES, PublishedTable, Recipe, TableRow
-from adaptlab.recipes.petrov2024.settings import (
-    FULL,
-    GPU,
-    HISTOGRAM,
-    INITIAL_SCALES,
-    LONGER,
-    MLP_LORA,
-    NEW,
-    NEW_LABELS,
-    PREFIX,
-    PREFIX_RANGE,
-    QUICK_FULL,
-    QUICK_RANGE,
-    QUICK_RATES,
-    RATES,
-    SCRATCH,
-    SKILL_LABELS,
-    SKILLS,
-    SMALL_START,
-    SOURCE,
-    STARTS,
-    Members,
-    at_least,
-    at_most,
-    claim,
-    columns,
-    constant,
-    method,
-    mlp_lora,
-    one_rate,
-    prefix,
-    quick_skills_base,
-    row,
-    shorter,
-    skills_base,
-    study,
-    within,
-)
+from collections.abc import Sequence
+
+from adaptlab.claim import Claim
+from adaptlab.recipe import RECIPES, PublishedTable, Recipe
+from adaptlab.recipes.petrov2024 import settings as paper
+from adaptlab.recipes.petrov2024.claims import at_least, claim, no_new_task
+from adaptlab.recipes.petrov2024.settings import Members
+from adaptlab.recipes.petrov2024.tables import columns, row, rows_on_new_tasks
 from adaptlab.study import StudySpec
 
+STUDY = "petrov2024-table-3"
 BASE = "pretrained on four skills"
-COMBINED, UNKNOWN = NEW_LABELS
-LABELS, TASKS = (*SKILL_LABELS, *NEW_LABELS), (*SKILLS, *NEW)
+COMBINED, UNKNOWN = paper.NEW_LABELS
 ROWS = 10
 """Rows of a prefix; the pads whose place they take were there in pretraining."""
 PUBLISHED = (
@@ -64,9 +32,13 @@ def table_3() -> Recipe:
         name="petrov2024/table-3",
         title="Table 3: known skills, a combination of them, and a new task",
         question="What can a prefix teach a model that has four skills: to combine them, or more?",
-        source=f"{SOURCE}, table 3",
+        source=f"{paper.SOURCE}, table 3",
         base_models=("skills",),
-        presets={"quick": _quick(), "faithful": _faithful(), "fair": _fair()},
+        presets={
+            "quick": _quick(),
+            "faithful": as_published(STUDY, [paper.skills_base()]),
+            "fair": _fair(),
+        },
         tables=(_table(),),
         claims=_claims(),
         notes={
@@ -91,38 +63,43 @@ def table_3() -> Recipe:
     )
 
 
-def table_rows(on: str | None = None, ending: str = "") -> tuple[TableRow, ...]:
-    """The controls of new tasks, from the base model `on`."""
-    controls = (FULL, SCRATCH, MLP_LORA, SMALL_START, STARTS)
-    pairs = [(label, name, task) for label in controls for name, task in _new_tasks()]
-    return tuple(
-        row(f"{label} on {name}{ending}", of=label, on=on, task=task) for label, name, task in pairs
+def prefix_for(task: Members) -> str:
+    """What the study calls the prefix for a task."""
+    return paper.PREFIX if task in paper.SKILLS else paper.LONGER
+
+
+def as_published(name: str, bases: Sequence[Members]) -> StudySpec:
+    """Prefixes as the paper trains them, for new tasks 25 times as long as for known skills."""
+    longer = paper.constant(500_000, 5e-5, 0.01)
+    return paper.study(
+        name,
+        bases=bases,
+        tasks=paper.TASKS,
+        methods=(
+            paper.prefix(ROWS, tasks=paper.SKILLS),
+            paper.prefix(ROWS, label=paper.LONGER, training=longer, tasks=paper.NEW),
+        ),
+        budget=10_240,
+        resources=paper.GPU,
+        training=paper.constant(20_000, 5e-5, 0.01),
     )
 
 
-def prefix_method(task: Members) -> str:
-    """What the study calls the prefix for a task."""
-    return PREFIX if task in SKILLS else LONGER
-
-
-def _new_tasks() -> tuple[tuple[str, Members], ...]:
-    return tuple(zip(NEW_LABELS, NEW, strict=True))
-
-
 def _table() -> PublishedTable:
-    prefixes = zip(LABELS, TASKS, PUBLISHED, strict=True)
+    prefixes = zip(paper.TASK_LABELS, paper.TASKS, PUBLISHED, strict=True)
+    controls = (paper.FULL, paper.SCRATCH, paper.MLP_LORA, paper.SMALL_START, paper.STARTS)
     return PublishedTable(
         title="Table 3",
-        source=f"{SOURCE}, table 3",
+        source=f"{paper.SOURCE}, table 3",
         seeds=3,
-        columns=columns(LABELS, TASKS),
+        columns=columns(paper.TASK_LABELS, paper.TASKS),
         rows=(
             row(BASE, 17, 23, 34, 25, 0, 0),
             *(
-                row(f"prefix for {name}", *cells, of=prefix_method(task), task=task)
+                row(f"prefix for {name}", *cells, of=prefix_for(task), task=task)
                 for name, task, cells in prefixes
             ),
-            *table_rows(),
+            *rows_on_new_tasks(controls),
         ),
     )
 
@@ -132,101 +109,65 @@ def _claims() -> tuple[Claim, ...]:
         claim(
             "skills-are-called-up",
             "A prefix makes the model do any one of the tasks that it was pretrained on.",
-            *(at_least(f"prefix for {name}", name, 0.9) for name in SKILL_LABELS),
+            *(at_least(f"prefix for {name}", name, 0.9) for name in paper.SKILL_LABELS),
         ),
         claim(
             "skills-are-combined",
             "A prefix can teach a task that combines skills of the base model.",
             at_least(f"prefix for {COMBINED}", COMBINED, 0.7),
         ),
-        claim(
-            "new-task-fails",
-            "A prefix may not be able to teach a task that needs a new pattern of attention.",
-            at_most(f"prefix for {UNKNOWN}", UNKNOWN, 0.05),
-            arxiv_v1=(
-                "A prefix cannot teach a task that needs a new pattern of attention.",
-                (EveryTrialAtMost(row=f"prefix for {UNKNOWN}", value=0.05, trials=QUICK_RATES),),
-            ),
-        ),
+        no_new_task(f"prefix for {UNKNOWN}", UNKNOWN, trials=paper.QUICK_RATES),
         claim(
             "new-task-can-be-learned",
             "Not tested in the paper: full fine-tuning teaches this model the new task.",
-            at_least(f"{FULL} on {UNKNOWN}", UNKNOWN, 0.8),
+            at_least(f"{paper.FULL} on {UNKNOWN}", UNKNOWN, 0.8),
         ),
     )
 
 
 def _quick() -> StudySpec:
-    alone = one_rate({"steps": 2400, "learning_rate": 1e-3})
-    new = (
-        prefix(LONGER, ROWS, training={"steps": 2400}, tuning=QUICK_RANGE, tasks=shorter(NEW)),
-        method(FULL, "full_finetuning", **QUICK_FULL, tasks=shorter(NEW)),
-        method(SCRATCH, "from_scratch", **alone, tasks=shorter([HISTOGRAM])),
-    )
-    return _study(
-        quick_skills_base(),
-        (prefix(PREFIX, ROWS, tuning=QUICK_RANGE, tasks=shorter(SKILLS)), *new),
-        tasks=shorter(TASKS),
-        training={"steps": 800, "batch_size": 32, "validations": 5},
-        tuning={"trials": QUICK_RATES, "validation_samples": 1280},
+    known, new = paper.shorter(paper.SKILLS), paper.shorter(paper.NEW)
+    alone = paper.one_rate({"steps": 2400, "learning_rate": 1e-3})
+    return paper.study(
+        STUDY,
+        bases=[paper.quick_skills_base()],
+        tasks=(*known, *new),
+        methods=(
+            paper.prefix(ROWS, tuning=paper.QUICK_RANGE, tasks=known),
+            paper.prefix(
+                ROWS,
+                label=paper.LONGER,
+                training={"steps": 2400},
+                tuning=paper.QUICK_RANGE,
+                tasks=new,
+            ),
+            paper.full(**paper.QUICK_FULL, tasks=new),
+            paper.scratch(**alone, tasks=paper.shorter([paper.HISTOGRAM])),
+        ),
         budget=2560,
         samples=1000,
-    )
-
-
-def _faithful() -> StudySpec:
-    longer = constant(500_000, 5e-5, 0.01)
-    return _study(
-        skills_base(),
-        (
-            prefix(PREFIX, ROWS, tasks=SKILLS),
-            prefix(LONGER, ROWS, training=longer, tasks=NEW),
-        ),
-        resources=GPU,
-        training=constant(20_000, 5e-5, 0.01),
+        training=paper.quick_steps(800),
+        tuning=paper.rates(paper.QUICK_RATES),
     )
 
 
 def _fair() -> StudySpec:
-    wide: Members = {"trials": RATES, "learning_rate_range": PREFIX_RANGE}
-    scales = {**wide, "trials": 3 * RATES, "initial_scales": INITIAL_SCALES}
-    new = within(
-        (
-            prefix(LONGER, ROWS, tuning=wide),
-            prefix(SMALL_START, ROWS, start=0.02, tuning=wide),
-            prefix(STARTS, ROWS, tuning=scales),
-            mlp_lora(MLP_LORA),
-            method(FULL, "full_finetuning"),
-            method(SCRATCH, "from_scratch"),
-        ),
-        tasks=NEW,
+    wide: Members = {"trials": paper.RATES, **paper.WIDE}
+    known = paper.prefix(ROWS, tuning=wide, training={"steps": 20_000}, tasks=paper.SKILLS)
+    new = (
+        paper.prefix(ROWS, label=paper.LONGER, tuning=wide),
+        *paper.other_starts(ROWS, wide),
+        paper.mlp_lora(),
+        paper.full(),
+        paper.scratch(),
     )
-    return _study(
-        skills_base(),
-        (prefix(PREFIX, ROWS, tuning=wide, training={"steps": 20_000}, tasks=SKILLS), *new),
-        resources=GPU,
-        training={"steps": 100_000, "batch_size": 64},
-        tuning={"trials": RATES, "validation_samples": 1280},
-    )
-
-
-def _study(
-    skilled: Members,
-    methods: tuple[Members, ...],
-    *,
-    tasks: tuple[Members, ...] = TASKS,
-    budget: int = 10_240,
-    samples: int = 3200,
-    **members: object,
-) -> StudySpec:
-    return study(
-        "petrov2024-table-3",
-        bases=[skilled],
-        tasks=tasks,
-        methods=methods,
-        budget=budget,
-        seeds=3,
-        scored=tasks,
-        samples=samples,
-        **members,
+    return paper.study(
+        STUDY,
+        bases=[paper.skills_base()],
+        tasks=paper.TASKS,
+        methods=(known, *paper.within(new, tasks=paper.NEW)),
+        budget=10_240,
+        resources=paper.GPU,
+        training=paper.equal_steps(100_000),
+        tuning=paper.rates(paper.RATES),
     )

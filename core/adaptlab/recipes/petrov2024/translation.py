@@ -1,38 +1,18 @@
 """Appendix C: words of a language that the base model has not learned."""
 
-from adaptlab.claim import Claim, EveryTrialAtMost
+from collections.abc import Iterable
+
+from adaptlab.claim import Claim
 from adaptlab.recipe import RECIPES, PublishedTable, Recipe
-from adaptlab.recipes.petrov2024.settings import (
-    FULL,
-    GPU,
-    INITIAL_SCALES,
-    LORA,
-    PREFIX,
-    PREFIX_RANGE,
-    QUICK_RANGE,
-    QUICK_RATES,
-    RATES,
-    SCRATCH,
-    SMALL_START,
-    SOURCE,
-    STARTS,
-    Members,
-    above,
-    at_least,
-    at_most,
-    claim,
-    columns,
-    constant,
-    method,
-    one_rate,
-    prefix,
-    row,
-    study,
-    within,
-)
+from adaptlab.recipes.petrov2024 import settings as paper
+from adaptlab.recipes.petrov2024.claims import above, at_least, at_most, claim, never
+from adaptlab.recipes.petrov2024.settings import Members
+from adaptlab.recipes.petrov2024.tables import columns, row
 from adaptlab.recipes.petrov2024.words import (
+    LANGUAGES,
     QUICK_WORDS,
     ROWS,
+    WORDS,
     either,
     german,
     quick_scored,
@@ -42,8 +22,10 @@ from adaptlab.recipes.petrov2024.words import (
 )
 from adaptlab.study import StudySpec
 
+STUDY = "petrov2024-translation"
 GERMAN, BOTH = "German", "German and Spanish"
 SPANISH = "Spanish"
+BUDGET = 67_584
 SITES = ("attn.q", "attn.v", "attn.o", "mlp", "unembed")
 """The published code's LoRA counts its fused Q, K, V once, as two matrices of width × width do."""
 
@@ -55,7 +37,7 @@ def translation() -> Recipe:
         name="petrov2024/translation",
         title="Words of a new language",
         question="Can a prefix make a model that translates to German translate to Spanish?",
-        source=f"{SOURCE}, appendix C and discussion",
+        source=f"{paper.SOURCE}, appendix C and discussion",
         base_models=(GERMAN, BOTH),
         presets={"quick": _quick(), "faithful": _faithful(), "fair": _fair()},
         tables=(_table(),),
@@ -80,18 +62,18 @@ def translation() -> Recipe:
 
 
 def _table() -> PublishedTable:
-    controls = (FULL, SCRATCH, SMALL_START, STARTS)
+    controls = (paper.FULL, paper.SCRATCH, paper.SMALL_START, paper.STARTS)
     return PublishedTable(
         title="Words remembered",
-        source=f"{SOURCE}, discussion with reviewers: no figure for the prefix, which fails",
-        columns=columns((GERMAN, SPANISH), (german(), spanish())),
+        source=f"{paper.SOURCE}, discussion with reviewers: no figure for the prefix, which fails",
+        columns=columns((GERMAN, SPANISH), LANGUAGES),
         rows=(
             row("pretrained on German"),
-            row(PREFIX, of=PREFIX, on=GERMAN),
-            row(LORA, None, 94, of=LORA, on=GERMAN),
+            row(paper.PREFIX, of=paper.PREFIX, on=GERMAN),
+            row(paper.LORA, None, 94, of=paper.LORA, on=GERMAN),
             *(row(label, of=label, on=GERMAN) for label in controls),
             row("pretrained on both", on=BOTH),
-            row(f"{PREFIX}, Spanish known", of=PREFIX, on=BOTH),
+            row(f"{paper.PREFIX}, Spanish known", of=paper.PREFIX, on=BOTH),
         ),
     )
 
@@ -107,113 +89,86 @@ def _claims() -> tuple[Claim, ...]:
         claim(
             "prefix-fails",
             "A prefix may not be able to teach the words of another language.",
-            at_most(PREFIX, SPANISH, 0.1),
-            arxiv_v1=(
+            at_most(paper.PREFIX, SPANISH, 0.1),
+            arxiv_v1=never(
                 "A prefix cannot teach the words of another language.",
-                (EveryTrialAtMost(row=PREFIX, value=0.1, trials=QUICK_RATES),),
+                paper.PREFIX,
+                0.1,
+                trials=paper.QUICK_RATES,
             ),
         ),
         claim(
             "lora-learns",
             "LoRA of the same size learns them.",
-            at_least(LORA, SPANISH, 0.8),
-            above(LORA, PREFIX, SPANISH, 0.5),
+            at_least(paper.LORA, SPANISH, 0.8),
+            above(paper.LORA, paper.PREFIX, SPANISH, 0.5),
         ),
         claim(
             "prefix-calls-up-a-known-language",
             "Not in the paper for words: where the base model knows Spanish too, a prefix calls it "
             "up.",
-            at_least(f"{PREFIX}, Spanish known", SPANISH, 0.8),
+            at_least(f"{paper.PREFIX}, Spanish known", SPANISH, 0.8),
         ),
     )
 
 
 def _quick() -> StudySpec:
-    bases = (
-        quick_translator("german", german(**QUICK_WORDS)),
-        quick_translator("german-spanish", either(**QUICK_WORDS), steps=3000),
-    )
-    on_german = within(
-        (
-            _lora(4),
-            method(FULL, "full_finetuning", **one_rate({"steps": 1000, "learning_rate": 2e-3})),
-        ),
-        base_models=(bases[0]["name"],),
-    )
-    return _study(
-        bases,
-        spanish(**QUICK_WORDS),
-        (prefix(PREFIX, ROWS, tuning=QUICK_RANGE), *on_german),
+    knows_german = quick_translator("german", german(**QUICK_WORDS))
+    knows_both = quick_translator("german-spanish", either(**QUICK_WORDS), steps=3000)
+    on_german = (_lora(), paper.full(**paper.one_rate({"steps": 1000, "learning_rate": 2e-3})))
+    return paper.study(
+        STUDY,
+        bases=(knows_german, knows_both),
+        tasks=[spanish(**QUICK_WORDS)],
+        methods=(paper.prefix(ROWS, tuning=paper.QUICK_RANGE), *_only(knows_german, on_german)),
         budget=4 * ROWS * 64,
         scored=quick_scored(),
         samples=256,
-        training={"steps": 2400, "batch_size": 32, "validations": 5},
-        tuning={"trials": QUICK_RATES, "validation_samples": 256},
+        training=paper.quick_steps(2400),
+        tuning={"trials": paper.QUICK_RATES, "validation_samples": 256},
     )
 
 
 def _faithful() -> StudySpec:
-    bases = _paper_bases()
-    lora = _lora(4, training=constant(50_000, 1e-3, 0.01), base_models=(bases[0]["name"],))
-    return _study(
-        bases,
-        spanish(),
-        (prefix(PREFIX, ROWS), lora),
-        resources=GPU,
-        training=constant(100_000, 5e-5, 0.01),
+    knows_german, knows_both = _paper_bases()
+    lora = _lora(training=paper.constant(50_000, 1e-3, 0.01))
+    return paper.study(
+        STUDY,
+        bases=(knows_german, knows_both),
+        tasks=[spanish()],
+        methods=(paper.prefix(ROWS), *_only(knows_german, [lora])),
+        budget=BUDGET,
+        scored=LANGUAGES,
+        samples=WORDS,
+        resources=paper.GPU,
+        training=paper.constant(100_000, 5e-5, 0.01),
     )
 
 
 def _fair() -> StudySpec:
-    wide: Members = {"learning_rate_range": PREFIX_RANGE}
-    scales = {**wide, "trials": 3 * RATES, "initial_scales": INITIAL_SCALES}
-    bases = _paper_bases()
-    on_german = within(
-        (
-            _lora(4),
-            prefix(SMALL_START, ROWS, start=0.02, tuning=wide),
-            prefix(STARTS, ROWS, tuning=scales),
-            method(FULL, "full_finetuning"),
-            method(SCRATCH, "from_scratch"),
-        ),
-        base_models=(bases[0]["name"],),
-    )
-    return _study(
-        bases,
-        spanish(),
-        (prefix(PREFIX, ROWS, tuning=wide), *on_german),
-        resources=GPU,
-        training={"steps": 50_000, "batch_size": 64},
-        tuning={"trials": RATES, "validation_samples": 1280},
+    knows_german, knows_both = _paper_bases()
+    on_german = (_lora(), *paper.other_starts(ROWS), paper.full(), paper.scratch())
+    return paper.study(
+        STUDY,
+        bases=(knows_german, knows_both),
+        tasks=[spanish()],
+        methods=(paper.prefix(ROWS, tuning=paper.WIDE), *_only(knows_german, on_german)),
+        budget=BUDGET,
+        scored=LANGUAGES,
+        samples=WORDS,
+        resources=paper.GPU,
+        training=paper.equal_steps(50_000),
+        tuning=paper.rates(paper.RATES),
     )
 
 
-def _lora(rank: int, **given: object) -> Members:
-    return method(LORA, "lora", rank=rank, sites=SITES, **given)
+def _only(base: Members, methods: Iterable[Members]) -> tuple[Members, ...]:
+    return paper.within(methods, base_models=(base["name"],))
 
 
-def _paper_bases() -> tuple[Members, ...]:
-    return (translator("german", german()), translator("german-spanish", either()))
+def _lora(**given: object) -> Members:
+    return paper.method(paper.LORA, "lora", rank=4, sites=SITES, **given)
 
 
-def _study(
-    bases: tuple[Members, ...],
-    task: Members,
-    methods: tuple[Members, ...],
-    *,
-    budget: int = 67_584,
-    scored: tuple[Members, ...] | None = None,
-    samples: int = 4921,
-    **members: object,
-) -> StudySpec:
-    return study(
-        "petrov2024-translation",
-        bases=bases,
-        tasks=[task],
-        methods=methods,
-        budget=budget,
-        seeds=3,
-        scored=scored or (german(), spanish()),
-        samples=samples,
-        **members,
-    )
+def _paper_bases() -> tuple[Members, Members]:
+    return translator("german", german()), translator("german-spanish", either())

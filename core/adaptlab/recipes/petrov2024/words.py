@@ -1,9 +1,10 @@
 """The models that translate words, as in the paper's appendix C."""
 
-from adaptlab.recipes.petrov2024.settings import GPU, Members, base, constant
+from adaptlab.recipes.petrov2024.settings import GPU, Members, base, constant, quick_steps
 
 ROWS = 66
 """Rows of the paper's prefix and pads of its model; 67,584 parameters at its width."""
+WORDS = 4921
 QUICK_PADS = 8
 QUICK_WORDS: Members = {"words": 256, "longest": 8}
 
@@ -23,6 +24,9 @@ def either(**knobs: object) -> Members:
     return {"name": "mixture", "tasks": (german(**knobs), spanish(**knobs))}
 
 
+LANGUAGES = (german(), spanish())
+
+
 def translator(name: str, task: Members) -> Members:
     """The paper's model: four layers of width 256, 50,000 steps."""
     return base(
@@ -31,8 +35,8 @@ def translator(name: str, task: Members) -> Members:
         task,
         constant(50_000, 5e-4),
         seeds=3,
-        scored=(german(), spanish()),
-        samples=4921,
+        scored=LANGUAGES,
+        samples=WORDS,
         resources=GPU,
     )
 
@@ -43,7 +47,7 @@ def quick_translator(name: str, task: Members, *, steps: int = 2000) -> Members:
         f"petrov2024-{name}-quick",
         _sizes(64, QUICK_PADS),
         task,
-        {"steps": steps, "batch_size": 32, "learning_rate": 3e-3, "validations": 5},
+        quick_steps(steps, learning_rate=3e-3),
         seeds=3,
         scored=quick_scored(),
         samples=256,
