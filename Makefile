@@ -14,6 +14,8 @@ EXIT ?=
 DATA_DIR ?=
 PORT ?=
 ARGS ?=
+# Files of tests that run at the same time; most tests wait for a process of their own.
+TEST_PROCESSES ?= 2
 UPGRADE ?=
 # Which build of torch: `auto` looks for a GPU; `none` takes whatever the registry serves first.
 TORCH_BACKEND ?= auto
@@ -34,7 +36,7 @@ demo: setup ## Start everything, run a small real study, leave it running (EXIT=
 		$(if $(PORT),--port $(PORT))
 
 test: setup ## Run the whole test suite (ARGS=… goes to pytest)
-	$(PY) -m pytest $(ARGS)
+	$(PY) -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: lint types imports drift audit ## Lint, types, import contracts, drift of generated files, audit
 

@@ -18,12 +18,7 @@ import pytest
 import redis
 from sqlalchemy import make_url
 from sqlalchemy.orm import Session, sessionmaker
-
-# Threads that wait for each other by spinning starve each other when tests share two cores: a
-# training step took 290 ms instead of 40. Read when torch is loaded, hence before any import.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-
-from tests.making import a_ledger
+from tests.making import a_base_model, a_ledger
 
 from adaptlab_db.migrate import upgrade
 from adaptlab_db.session import close, normalised_url, session_factory
@@ -31,8 +26,31 @@ from adaptlab_services.leases import DatabaseLedger
 from adaptlab_services.settings import Settings
 from adaptlab_stack.servers import Servers, embedded_servers
 
-BROKER_NUMBER = 15
-"""The Valkey database that tests empty; a broker that was given keeps its others untouched."""
+SLOW_FOLDERS = ("chaos", "pages", "stack", "whole", "worker")
+BROKER_NUMBER = 15 - int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+"""The Valkey database that tests empty; a broker that was given keeps its others untouched.
+
+Each process of tests that shares a given broker has its own."""
+
+
+def pytest_configure() -> None:
+    """Set the environment of tests and of servers that they start, before torch reads it."""
+    # Threads that wait for each other by spinning starve each other when tests share two cores: a
+    # training step took 290 ms instead of 40.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    # A test asks as fast as it can; those of the rates set them.
+    for rate in ("READ_RATE", "WRITE_RATE", "WRONG_TOKENS_PER_MINUTE"):
+        os.environ.setdefault(f"ADAPTLAB_{rate}", "100000")
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        # The processes of tests share the cores; each would take all of them.
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
+        # Set to 80 by then; commands under test would make their tables fit.
+        os.environ.pop("COLUMNS", None)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let slow files come first, so that none is begun when everything else is done."""
+    items.sort(key=lambda item: item.path.parent.name not in SLOW_FOLDERS)
 
 
 @pytest.fixture(scope="session")
@@ -87,6 +105,13 @@ def sessions(database_url: str) -> Iterator[sessionmaker[Session]]:
 def ledger(sessions: sessionmaker[Session]) -> DatabaseLedger:
     """A worker's door to jobs and results."""
     return a_ledger(sessions)
+
+
+@pytest.fixture
+def base(sessions: sessionmaker[Session]) -> None:
+    """A trained base model of two replicates."""
+    with sessions.begin() as session:
+        a_base_model(session)
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import hashlib
 import os
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -15,6 +15,7 @@ from adaptlab.values import Value
 from adaptlab_db.artifacts import stores_of
 from adaptlab_db.errors import BytesMissing
 from adaptlab_db.session import close, session_factory
+from adaptlab_db.stores.directory import write_durably
 from adaptlab_db.stores.store import Place
 from adaptlab_db.tables import Artifact
 from adaptlab_services.settings import Settings
@@ -83,16 +84,6 @@ def run_program(name: str, database_url: str, *arguments: str) -> None:
     )
     if done.returncode != 0:
         raise BackupFailed(f"{name} ended with status {done.returncode}: {done.stderr.strip()}")
-
-
-def write_durably(path: Path, chunks: Sequence[bytes] | Iterator[bytes]) -> None:
-    """Write a file that outlives a power cut, readable by its owner only."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        for chunk in chunks:
-            file.write(chunk)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _copy(sessions: sessionmaker[Session], database_url: str, folder: Path) -> Backup:

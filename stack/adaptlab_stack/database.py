@@ -1,6 +1,5 @@
 """The database that a command on this machine works on, running or started for the while."""
 
-import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,7 +8,7 @@ from adaptlab_services.settings import Settings
 from adaptlab_stack.data_directory import DataDirectory
 from adaptlab_stack.postgres import EmbeddedPostgres
 from adaptlab_stack.supervisor import Supervisor
-from adaptlab_stack.up import BROKER_URL, DATABASE_URL
+from adaptlab_stack.up import BROKER_URL, DATABASE_URL, given_address
 from adaptlab_stack.waiting import Polling
 
 NO_BROKER = "redis://127.0.0.1:0"  # these commands send no messages
@@ -24,7 +23,7 @@ def reachable_database(data_dir: Path) -> Generator[str]:
     Raises:
         StackError: the embedded server cannot be started.
     """
-    given = os.environ.get(DATABASE_URL)
+    given = given_address(DATABASE_URL)
     directory = DataDirectory.open(data_dir)
     if given:
         yield given
@@ -45,6 +44,6 @@ def settings_for(database_url: str, data_dir: Path) -> Settings:
     """The settings of a server on this database; the rest is from the environment."""
     return Settings(
         database_url=database_url,
-        broker_url=os.environ.get(BROKER_URL, NO_BROKER),
+        broker_url=given_address(BROKER_URL) or NO_BROKER,
         data_dir=data_dir,
     )

@@ -38,6 +38,16 @@ class PortTaken(StackError):
         )
 
 
+class OpenToOthers(StackError):
+    """An address that others reach, where their tokens would travel in the clear."""
+
+    def __init__(self, host: str) -> None:
+        super().__init__(
+            f"others can reach {host!r}, and their tokens would travel in the clear; put a proxy "
+            "with TLS in front and say --behind-proxy, or leave --host at 127.0.0.1"
+        )
+
+
 class ServerNotFound(StackError):
     """No server program is installed that can be used."""
 

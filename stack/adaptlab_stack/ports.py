@@ -6,28 +6,38 @@ from adaptlab_stack.errors import PortTaken
 
 DEFAULT_API_PORT = 8420
 LOOPBACK = "127.0.0.1"
+BACKLOG = 2048  # connections that wait to be accepted; as uvicorn's
 
 
 def free_port(host: str = LOOPBACK) -> int:
     """A port that nothing listens on at this moment."""
-    return _bind(host, 0)
+    with _bound(host, 0) as probe:
+        return port_of(probe)
 
 
-def api_port(host: str, wanted: int | None) -> int:
-    """The port to serve at: the wanted one, else the default one, else any free one.
+def api_socket(host: str, wanted: int | None) -> socket.socket:
+    """A socket that listens at the wanted port, else at the default one, else at any free one.
+
+    It listens from now on, so that no other server that starts meanwhile gets the same port, and
+    what connects before the API serves, or while it is started again, waits for it.
 
     Raises:
         PortTaken: the wanted port is in use, or this user may not bind it.
     """
     if wanted is not None:
         try:
-            return _bind(host, wanted)
+            return _listening(host, wanted)
         except OSError as error:
             raise PortTaken(host, wanted, error) from error
     try:
-        return _bind(host, DEFAULT_API_PORT)
+        return _listening(host, DEFAULT_API_PORT)
     except OSError:
-        return free_port(host)
+        return _listening(host, 0)
+
+
+def port_of(listening: socket.socket) -> int:
+    """The port that a socket is bound to."""
+    return int(listening.getsockname()[1])
 
 
 def url_of(host: str, port: int) -> str:
@@ -36,10 +46,23 @@ def url_of(host: str, port: int) -> str:
     return f"http://[{reachable}]:{port}" if ":" in reachable else f"http://{reachable}:{port}"
 
 
-def _bind(host: str, port: int) -> int:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        # As uvicorn does: without it a port in TIME_WAIT would look taken.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        probe.bind((host, port))
-        return int(probe.getsockname()[1])
+def _listening(host: str, port: int) -> socket.socket:
+    made = _bound(host, port)
+    try:
+        made.listen(BACKLOG)
+    except OSError:
+        made.close()
+        raise
+    return made
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    made = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    # As uvicorn does: without it a port in TIME_WAIT would look taken.
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        made.bind((host, port))
+    except OSError:
+        made.close()
+        raise
+    return made

@@ -32,6 +32,7 @@ class ProcessSpec:
         stop: signals in turn; SIGKILL to its whole process group ends every list.
         stop_stage: processes of a lower stage are gone before those of a higher are signalled.
         parent_death_signal: what the kernel sends when the supervisor dies, however it dies.
+        sockets: file descriptors of listening sockets that it inherits, by the same numbers.
         start_attempts: how often it may exit before it is first ready.
     """
 
@@ -43,6 +44,7 @@ class ProcessSpec:
     stop: tuple[StopStep, ...] = (StopStep(signal.SIGTERM, 2.5),)
     stop_stage: int = 0
     parent_death_signal: signal.Signals = signal.SIGKILL
+    sockets: tuple[int, ...] = ()
     start_attempts: int = 2
     start_seconds: float = 60.0
     identity: Identity | None = None
@@ -69,6 +71,7 @@ def spawn(spec: ProcessSpec, log: Path) -> subprocess.Popen[bytes]:
             cwd=spec.directory,
             env=dict(spec.environment),
             start_new_session=True,
+            pass_fds=spec.sockets,
             user=plain.user if plain else None,
             group=plain.group if plain else None,
             extra_groups=[] if plain else None,

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import ValidationError
-from sqlalchemy import func, select, text, update
+from sqlalchemy import delete, func, select, text, update
 from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab_db.artifacts import stores_of
 from adaptlab_db.migrate import upgrade
 from adaptlab_db.session import close
 from adaptlab_db.stores.store import POSTGRES
-from adaptlab_db.tables import Artifact, Job, Worker
+from adaptlab_db.tables import Artifact, Job, Upload, Worker
 from adaptlab_services.lease_ends import uncounted
 from adaptlab_services.settings import Settings
 from adaptlab_services.stores import open_sessions
@@ -60,6 +60,8 @@ def restore(settings: Settings, folder: Path) -> Restored:
             str(folder / DUMP),
         )
         upgrade(settings.database_url)
+        with sessions.begin() as session:
+            _forget_places(session)
         damaged = _restore_artifacts(sessions, folder, made)
         with sessions.begin() as session:
             requeued = _requeue(session)
@@ -93,6 +95,20 @@ def _refuse_unless_empty(sessions: sessionmaker[Session]) -> None:
             f"The database has {count} tables; a backup is restored into an empty one. Name a new "
             "database by ADAPTLAB_DATABASE_URL, or a new folder by --data-dir."
         )
+
+
+def _forget_places(session: Session) -> None:
+    """What lay in a store lies there no more, and of open uploads no chunk was copied."""
+    unsynchronised = {"synchronize_session": False}
+    old = update(Artifact).where(Artifact.store != POSTGRES).values(store=POSTGRES, key=None)
+    session.execute(old, execution_options=unsynchronised)
+    half = select(Artifact.sha256).where(Artifact.state == "uploading")
+    session.execute(
+        delete(Upload).where(Upload.artifact_sha256.in_(half)), execution_options=unsynchronised
+    )
+    session.execute(
+        delete(Artifact).where(Artifact.state == "uploading"), execution_options=unsynchronised
+    )
 
 
 def _restore_artifacts(

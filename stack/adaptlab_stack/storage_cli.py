@@ -62,13 +62,27 @@ def storage(
         actions[action]()
 
 
-def backup(folder: Folder, data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
+def backup(
+    folder: Folder,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+    allow_missing: Annotated[
+        bool,
+        typer.Option("--allow-missing", help="Take it for good although artifacts are not in it."),
+    ] = False,
+) -> None:
     """Copy the database and all artifacts to a folder; the server may go on working."""
     with _settings(data_dir) as settings:
         made = back_up(settings, folder)
     typer.echo(f"{made.artifacts} artifacts ({made.bytes} bytes) and the database are in {folder}")
     for sha256 in made.missing:
         typer.echo(f"not in it: {sha256}, whose bytes are damaged or deleted", err=True)
+    if made.missing and not allow_missing:
+        typer.echo(
+            f"error: {len(made.missing)} artifacts are not in the backup; `adaptlab storage scrub "
+            "--all` says what is wrong with them, and --allow-missing lets it be.",
+            err=True,
+        )
+        raise typer.Exit(1)
 
 
 def restore(folder: Folder, data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
@@ -108,7 +122,7 @@ def _collect(sessions: sessionmaker[Session], settings: Settings) -> None:
     gone = collect(sessions, Retention(settings.attention_days, settings.checkpoint_days))
     typer.echo(
         f"collected {gone.unreferenced} unreferenced and {gone.expired} expired artifacts "
-        f"({gone.size} bytes), and {gone.strays} stray files"
+        f"({gone.size} bytes), {gone.uploads} uploads and {gone.strays} stray files"
     )
 
 

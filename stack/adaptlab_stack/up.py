@@ -2,6 +2,7 @@
 
 import http.client
 import os
+import socket
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -9,8 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from adaptlab_api.listening import Listening, UnsafeAddress
+from adaptlab_db.secret_files import SUFFIX, secret
 from adaptlab_stack.data_directory import DataDirectory, Endpoints, StackState
-from adaptlab_stack.ports import api_port, url_of
+from adaptlab_stack.errors import OpenToOthers
+from adaptlab_stack.ports import api_socket, port_of, url_of
 from adaptlab_stack.postgres import EmbeddedPostgres
 from adaptlab_stack.process import ProcessSpec
 from adaptlab_stack.supervisor import StopRequested, Supervisor
@@ -30,11 +34,12 @@ class UpOptions:
     host: str
     port: int | None
     workers: int
+    behind_proxy: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """The commands run beside the servers; `--host` and `--port` are added to the API's."""
+    """The commands run beside the servers; `--host`, `--port` and `--fd` are added to the API's."""
 
     prepare: tuple[str, ...] = (sys.executable, "-m", "adaptlab_stack.prepare")
     api: tuple[str, ...] = (sys.executable, "-m", "adaptlab_api")
@@ -48,6 +53,7 @@ class _Plan:
 
     directory: DataDirectory
     endpoints: Endpoints
+    listening: socket.socket
     servers: tuple[ProcessSpec, ...]
     preparation: ProcessSpec
     applications: tuple[ProcessSpec, ...]
@@ -94,18 +100,20 @@ def _start(plan: _Plan, supervisor: Supervisor, report: Callable[[str], None]) -
 def _stop(plan: _Plan, supervisor: Supervisor, report: Callable[[str], None]) -> None:
     begin = time.monotonic()
     plan.directory.server_file.unlink(missing_ok=True)
+    plan.listening.close()  # from now on to connect is refused instead of waiting
     supervisor.stop()
     plan.directory.withdraw()
     report(f"stopped in {time.monotonic() - begin:.1f} s")
 
 
 def _plan(directory: DataDirectory, options: UpOptions, programs: Programs) -> _Plan:
-    port = api_port(options.host, options.port)
-    database_url, broker_url = os.environ.get(DATABASE_URL), os.environ.get(BROKER_URL)
+    _check_host(options)
+    listening = api_socket(options.host, options.port)
+    database_url, broker_url = given_address(DATABASE_URL), given_address(BROKER_URL)
     postgres = None if database_url else EmbeddedPostgres.prepare(directory)
     valkey = None if broker_url else EmbeddedValkey.prepare(directory)
     endpoints = Endpoints(
-        url=url_of(options.host, port),
+        url=url_of(options.host, port_of(listening)),
         database_url=postgres.url if postgres else str(database_url),
         broker_url=valkey.url if valkey else str(broker_url),
     )
@@ -122,9 +130,12 @@ def _plan(directory: DataDirectory, options: UpOptions, programs: Programs) -> _
     return _Plan(
         directory=directory,
         endpoints=endpoints,
+        listening=listening,
         servers=tuple(server.process() for server in (postgres, valkey) if server),
         preparation=ProcessSpec("prepare", programs.prepare, environment, directory.scratch),
-        applications=_applications(directory, options, programs, environment, port, endpoints.url),
+        applications=_applications(
+            directory, options, programs, environment, listening, endpoints.url
+        ),
         lines=lines,
     )
 
@@ -134,15 +145,16 @@ def _applications(
     options: UpOptions,
     programs: Programs,
     environment: Mapping[str, str],
-    port: int,
+    listening: socket.socket,
     url: str,
 ) -> tuple[ProcessSpec, ...]:
     api = ProcessSpec(
         "api",
-        (*programs.api, "--host", options.host, "--port", str(port)),
+        (*programs.api, *_listening_options(options, listening)),
         environment,
         directory.scratch,
         ready=lambda: _answers(url, "/readyz"),
+        sockets=(listening.fileno(),),
     )
     names = ["worker", *(f"worker-{number}" for number in range(2, options.workers + 1))]
     workers = [
@@ -153,9 +165,29 @@ def _applications(
     return (api, *workers, beat)
 
 
+def _check_host(options: UpOptions) -> None:
+    """Raise `OpenToOthers` before anything starts, where the API would refuse to listen."""
+    try:
+        Listening(options.host, behind_proxy=options.behind_proxy).check()
+    except UnsafeAddress as error:
+        raise OpenToOthers(options.host) from error
+
+
+def _listening_options(options: UpOptions, listening: socket.socket) -> tuple[str, ...]:
+    port, number = port_of(listening), listening.fileno()
+    proxy = ("--behind-proxy",) if options.behind_proxy else ()
+    return "--host", options.host, "--port", str(port), "--fd", str(number), *proxy
+
+
+def given_address(name: str) -> str | None:
+    """The address of a server that is not ours to start, if the environment or a file gives one."""
+    return secret(os.environ, name) or os.environ.get(name)
+
+
 def _environment(endpoints: Endpoints, directory: DataDirectory) -> Mapping[str, str]:
+    files = {f"{name}{SUFFIX}" for name in (DATABASE_URL, BROKER_URL)}  # read here already
     return {
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if name not in files},
         DATABASE_URL: endpoints.database_url,
         BROKER_URL: endpoints.broker_url,
         DATA_DIR: str(directory.root),

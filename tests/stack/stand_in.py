@@ -6,6 +6,7 @@ Run as a script. `up` is what the tests start; the other names are what `up` sta
 import argparse
 import os
 import signal
+import socket
 import subprocess
 import sys
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -63,8 +64,12 @@ def api(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--host")
     parser.add_argument("--port", type=int)
+    parser.add_argument("--fd", type=int)
     given = parser.parse_args(arguments)
-    HTTPServer((given.host, given.port), Answer).serve_forever()
+    server = HTTPServer((given.host, given.port), Answer, bind_and_activate=False)
+    server.socket.close()
+    server.socket = socket.socket(fileno=given.fd)
+    server.serve_forever()
 
 
 def worker(arguments: list[str]) -> None:

@@ -1,5 +1,6 @@
 """A backup made under load comes back whole, and a damaged one says what it lacks."""
 
+import hashlib
 import random
 import threading
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import insert, select, text, update
 from sqlalchemy.orm import Session, sessionmaker
-from tests.making import a_base_model, a_claim, a_job, a_ledger
+from tests.making import a_base_model, a_claim, a_job, a_ledger, a_principal
 from typer import Typer
 from typer.testing import CliRunner
 
@@ -19,8 +20,11 @@ from adaptlab_db.errors import ArtifactGone
 from adaptlab_db.migrate import drift
 from adaptlab_db.session import close
 from adaptlab_db.tables import Artifact, Checkpoint, Job, TrainingState, Worker
+from adaptlab_services import uploads
 from adaptlab_services.settings import Settings
 from adaptlab_services.stores import open_sessions
+from adaptlab_services.upload_chunks import AnnouncedChunk, receiving
+from adaptlab_services.uploads import NewUpload, UploadLimits
 from adaptlab_stack import storage_cli
 from adaptlab_stack.backup import artifact_file, back_up
 from adaptlab_stack.database import reachable_database
@@ -172,6 +176,40 @@ def test_bytes_that_are_damaged_already_are_told(
     assert not artifact_file(folder, bad).exists()
 
 
+def test_what_was_quarantined_is_looked_for_nowhere(
+    sessions: Sessions, source: Settings, target: Settings, restored: Sessions, folder: Path
+) -> None:
+    sha256 = write(sessions, CONTENT)
+    elsewhere = {"store": "directory", "key": "ab/cd/of the old place"}
+    with sessions.begin() as session:
+        gone = update(Artifact).values(state="quarantined", reason="It is damaged.", **elsewhere)
+        session.execute(gone)
+    back_up(source, folder)
+    restore(target, folder)
+    with restored() as session:
+        found = session.scalars(select(Artifact).where(Artifact.sha256 == sha256)).one()
+    assert (found.store, found.key, found.state) == ("postgres", None, "quarantined")
+    assert found.reason == "It is damaged."
+
+
+def test_uploads_that_were_open_are_begun_anew(
+    sessions: Sessions, source: Settings, target: Settings, restored: Sessions, folder: Path
+) -> None:
+    """Their chunks are in no backup, and what says so must not come back either."""
+    with sessions.begin() as session:
+        who = a_principal(session)
+        new = NewUpload(size_bytes=len(CONTENT), sha256=hashlib.sha256(CONTENT).hexdigest())
+        begun = uploads.begin(session, who, new, UploadLimits(2**30, 8)).upload
+    chunk = AnnouncedChunk(begun.id, 0, new.sha256)
+    writing = receiving(sessions, who, chunk)
+    writing.finish([CONTENT[i : i + CHUNK_BYTES] for i in range(0, len(CONTENT), CHUNK_BYTES)])
+    assert back_up(source, folder).missing == ()
+    restore(target, folder)
+    with restored() as session:
+        assert session.scalars(select(Artifact)).all() == []
+        assert uploads.page(session, who).data == ()
+
+
 def test_only_an_empty_database_is_filled(sessions: Sessions, source: Settings, folder: Path):
     sha256 = write(sessions, b"before")
     back_up(source, folder)
@@ -250,6 +288,10 @@ def test_the_commands_work_on_the_database_that_is_named(
     assert "ADAPTLAB_ARTIFACT_FOLDER" in told
     with sessions.begin() as session:
         session.execute(update(Artifact).values(store="postgres", key=None))
+    code, told = run(storage_cli.backup, str(tmp_path / "not whole"), *data)
+    assert (code, f"not in it: {sha256}" in told, "--allow-missing" in told) == (1, True, True)
+    allowed = run(storage_cli.backup, str(tmp_path / "allowed"), "--allow-missing", *data)
+    assert (allowed[0], f"not in it: {sha256}" in allowed[1]) == (0, True)
     code, told = run(storage, "scrub", "--all", *data)
     assert (code, f"quarantined: {sha256}" in told) == (1, True)
 

@@ -20,7 +20,7 @@ import pytest
 import redis
 
 from adaptlab_stack.errors import PortTaken, StartFailed
-from adaptlab_stack.ports import api_port, url_of
+from adaptlab_stack.ports import api_socket, port_of, url_of
 from adaptlab_stack.servers import embedded_servers
 from adaptlab_stack.stack import Stack
 
@@ -189,11 +189,10 @@ def test_a_wanted_port_is_used(tmp_path: Path, stand_in_up: tuple[str, ...]):
 
 
 def test_without_a_wish_there_is_always_a_port():
-    first = api_port("127.0.0.1", None)
-    with socket.create_server(("127.0.0.1", first)):
-        assert api_port("127.0.0.1", None) != first
+    with api_socket("127.0.0.1", None) as first, api_socket("127.0.0.1", None) as second:
+        assert port_of(second) != port_of(first)
         with pytest.raises(PortTaken, match="leave --port out"):
-            api_port("127.0.0.1", first)
+            api_socket("127.0.0.1", port_of(first))
 
 
 def test_addresses_are_those_that_answer_here():
