@@ -1,5 +1,6 @@
 """Every error the core raises; each names the value, the limit and the next step."""
 
+import errno
 from dataclasses import dataclass
 
 
@@ -9,6 +10,7 @@ class Problem:
 
     `pointer` is a JSON pointer (RFC 6901) into the request body, `code` a stable word for
     programs, `allowed` the values that would have been accepted, `nearest` the closest ones.
+    `column` is the character, from 1, at which the text there goes wrong.
     """
 
     pointer: str
@@ -16,6 +18,7 @@ class Problem:
     detail: str
     allowed: tuple[str | int | float, ...] = ()
     nearest: tuple[str | int | float, ...] = ()
+    column: int | None = None
 
 
 class AdaptlabError(Exception):
@@ -46,6 +49,10 @@ class TrainingStopped(AdaptlabError):
     """The observer asked the run to stop before its last step."""
 
 
+class BadWeightsFile(AdaptlabError):
+    """A file that is no whole safetensors file, or one that would cost too much to read."""
+
+
 class BadCheckpoint(AdaptlabError):
     """A checkpoint whose tensors are missing, extra, of another shape or not finite."""
 
@@ -73,3 +80,16 @@ def is_out_of_memory(error: BaseException) -> bool:
         isinstance(error, RuntimeError)
         and any(words in str(error).lower() for words in _OUT_OF_MEMORY_WORDS)
     )
+
+
+_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+def is_disk_full(error: BaseException) -> bool:
+    """Whether a disk, or the share of it that somebody may use, had no room left.
+
+    Safetensors is written in Rust, whose errors give the system's number in words only.
+    """
+    if isinstance(error, OSError):
+        return error.errno in _DISK_FULL
+    return any(f"(os error {number})" in str(error) for number in _DISK_FULL)

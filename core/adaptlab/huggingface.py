@@ -20,7 +20,7 @@ CONFIG = "config.json"
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
 PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".h5", ".msgpack")
-LARGEST_JSON = 2**24  # bytes; the index of the largest models takes a few MB
+LARGEST_JSON = 2**22  # bytes; the index of 10,000 tensors takes a megabyte
 
 
 class PublishedConfig(BaseModel):

@@ -1,16 +1,13 @@
 """A model folder before any weight is loaded: what its headers say, and its fingerprint."""
 
 import hashlib
-import json
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
-from safetensors import SafetensorError, safe_open
-
-from adaptlab.errors import BadModelFolder
+from adaptlab.errors import BadModelFolder, BadWeightsFile
 from adaptlab.huggingface import (
     CONFIG,
     PublishedFamily,
@@ -19,23 +16,16 @@ from adaptlab.huggingface import (
     weight_files,
 )
 from adaptlab.spec import ModelFile
+from adaptlab.weights_file import (
+    LENGTH_BYTES,
+    MOST_TENSORS,
+    WEIGHT_DTYPES,
+    StoredTensor,
+    WeightsFile,
+    read_header,
+)
 
-DTYPES = ("F64", "F32", "F16", "BF16")
-LENGTH_BYTES = 8  # before the header stands its length, little-endian
-LARGEST_HEADER = 10**8  # bytes, as the library has it
 SAMPLE_BYTES = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class StoredTensor:
-    """A tensor under its own name in a file, whose bytes `start` to `stop` it takes."""
-
-    file: Path
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-    start: int
-    stop: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +50,7 @@ def check_folder(folder: Path) -> CheckedFolder:
     with _readable(folder):
         family = read_family(folder)
         files = weight_files(folder)
-    stored = tuple(tensor for path in files for tensor in _tensors(path))
+    stored = _all_tensors(files)
     by_name = _without_prefix(family, stored)
     sources = {
         name: (by_name[source.name], source) for name, source in _wanted(family, by_name).items()
@@ -83,13 +73,16 @@ def fingerprint(checked: CheckedFolder) -> tuple[ModelFile, ...]:
     files = [ModelFile(name=CONFIG, size=len(content), digest=hashlib.sha256(content).hexdigest())]
     for path in sorted({tensor.file for tensor in checked.stored}):
         with _readable(path), path.open("rb") as file:
-            digest = _digest(file, (tensor for tensor in checked.stored if tensor.file == path))
+            digest = _digest(file, [tensor for tensor in checked.stored if tensor.file == path])
             files.append(ModelFile(name=path.name, size=path.stat().st_size, digest=digest))
     return tuple(files)
 
 
-def _digest(file: BinaryIO, tensors: Iterable[StoredTensor]) -> str:
-    digest = hashlib.sha256(_header(file))
+def _digest(file: BinaryIO, tensors: Sequence[StoredTensor]) -> str:
+    # From its length to the first tensor goes the header, which has been checked.
+    file.seek(LENGTH_BYTES)
+    begin = min(tensor.start for tensor in tensors)
+    digest = hashlib.sha256(file.read(begin - LENGTH_BYTES))
     for tensor in sorted(tensors, key=lambda tensor: tensor.start):
         begin = max(tensor.start, (tensor.start + tensor.stop - SAMPLE_BYTES) // 2)
         file.seek(begin)
@@ -97,37 +90,26 @@ def _digest(file: BinaryIO, tensors: Iterable[StoredTensor]) -> str:
     return digest.hexdigest()
 
 
-def _header(file: BinaryIO) -> bytes:
-    """The header of a file that the library has found to be whole."""
-    length = int.from_bytes(file.read(LENGTH_BYTES), "little")
-    return file.read(min(length, LARGEST_HEADER))
-
-
-def _tensors(path: Path) -> list[StoredTensor]:
-    """All tensors of one file, by its header."""
+def _checked_file(path: Path) -> WeightsFile:
+    """One file of weights, by its header."""
     with _readable(path):
         try:
-            # The library checks that header and content fit, and reads nothing of the content.
-            with safe_open(path, framework="np"), path.open("rb") as file:
-                header = _header(file)
-        except SafetensorError as error:
+            return read_header(path)
+        except BadWeightsFile as error:
+            raise BadModelFolder(str(error)) from error
+
+
+def _all_tensors(files: Iterable[Path]) -> tuple[StoredTensor, ...]:
+    """The tensors of all files, which together are no more than one file may hold."""
+    stored: list[StoredTensor] = []
+    for path in files:
+        stored.extend(_checked_file(path).tensors)
+        if len(stored) > MOST_TENSORS:
             raise BadModelFolder(
-                f"{path.name} is not a whole safetensors file: {error}."
-            ) from error
-    described: dict[str, Any] = json.loads(header)  # checked by the library
-    described.pop("__metadata__", None)
-    begin = LENGTH_BYTES + len(header)
-    return [
-        StoredTensor(
-            file=path,
-            name=name,
-            dtype=str(tensor["dtype"]),
-            shape=tuple(tensor["shape"]),
-            start=begin + tensor["data_offsets"][0],
-            stop=begin + tensor["data_offsets"][1],
-        )
-        for name, tensor in described.items()
-    ]
+                f"The files up to {path.name} name {len(stored)} tensors, more than the "
+                f"{MOST_TENSORS} taken."
+            )
+    return tuple(stored)
 
 
 def _without_prefix(
@@ -174,9 +156,9 @@ def _some(names: set[str]) -> str:
 def _check_header(stored: StoredTensor, expected: tuple[int, ...]) -> None:
     if stored.shape != expected:
         raise BadModelFolder(f"{stored.name} is {stored.shape} instead of {expected}.")
-    if stored.dtype not in DTYPES:
+    if stored.dtype not in WEIGHT_DTYPES:
         raise BadModelFolder(
-            f"{stored.name} is stored as {stored.dtype}; give weights in one of {DTYPES}."
+            f"{stored.name} is stored as {stored.dtype}; give weights in one of {WEIGHT_DTYPES}."
         )
 
 

@@ -37,6 +37,10 @@ class TheoryCheck(Value):
 
     name: PluginName
 
+    def tokens(self, base: Family) -> int:
+        """How many tokens pass through models at most, for one adaptation if it measures such."""
+        return 0
+
     def problems(self, base: Family) -> tuple[Problem, ...]:
         """Why it cannot measure such a base model, with pointers to `/base_model`."""
         return ()

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 from tests.core.scoring import drawn
-from tests.making import a_pretrain_document, an_adapt_document
+from tests.making import a_pretrain_document, an_adapt_document, an_environment
 
 from adaptlab.comparability import ComparedJob, comparability
 from adaptlab.comparison import compare
@@ -13,16 +13,7 @@ from adaptlab.resolve import BaseModelFacts, resolve
 from adaptlab.results import Environment
 from adaptlab.spec import AdaptSpec, JobSpec
 
-MACHINE = Environment(
-    device="cpu",
-    precision="float32",
-    compiled=False,
-    threads=2,
-    torch_version="2.12",
-    code_version="abc",
-    python_version="3.11",
-    platform="linux",
-)
+MACHINE = an_environment(threads=2, code_version="abc")
 
 
 def a_job(label: str, environment: Environment | None = MACHINE, **changes: Any) -> ComparedJob:

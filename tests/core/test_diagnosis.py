@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import pytest
+from tests.making import a_replicate
 
 from adaptlab.diagnosis import (
     LABEL,
@@ -15,7 +16,6 @@ from adaptlab.diagnosis import (
     diagnose,
     trial_evidence,
 )
-from adaptlab.results import ReplicateResult
 from adaptlab.tasks.filter_less_than_first import FilterLessThanFirst
 from adaptlab.tasks.sort_descending import SortDescending
 
@@ -182,19 +182,7 @@ def test_nothing_is_decided_where_every_trial_diverged():
 
 
 def test_replicates_become_evidence():
-    one = ReplicateResult(
-        replicate=3,
-        seed=1,
-        trial=0,
-        learning_rate=0.1,
-        weight_decay=0.0,
-        initial_scale=1.0,
-        status="completed",
-        selected=True,
-        final_loss=0.5,
-        validation_accuracy=None,
-        steps=10,
-    )
+    one = a_replicate(3, seed=1, final_loss=0.5)
     lost = one.model_copy(update={"status": "diverged", "replicate": 4, "validation_accuracy": 0.2})
     kept, gone = trial_evidence([one, lost], {3: 0.9}, {3: 0.4})
     assert (kept.final_loss, kept.half_loss, kept.accuracy) == (0.5, 0.9, 0.4)

@@ -1,7 +1,8 @@
 """Trained tensors as safetensors files, one for each selected replicate."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping, Set
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -10,10 +11,11 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from adaptlab.engine.plan import Plan
-from adaptlab.errors import BadCheckpoint
+from adaptlab.errors import BadCheckpoint, BadWeightsFile
 from adaptlab.resolve import spec_digest
 from adaptlab.results import Checkpoint, CheckpointWritten
 from adaptlab.shapes import ModelShape
+from adaptlab.weights_file import WEIGHT_DTYPES, StoredTensor, WeightsFile, read_header
 
 
 def write_checkpoint(
@@ -45,24 +47,51 @@ def write_checkpoint(
 
 
 def read_tensors(path: Path, expected: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]:
-    """The tensors of a checkpoint; raises `BadCheckpoint` unless they are exactly the expected."""
-    try:
+    """The tensors of a checkpoint; raises `BadCheckpoint` unless they are exactly the expected.
+
+    Names, types and shapes are held against the expected ones before any number is read.
+    """
+    with checked_file(path) as header:
+        _check_names(path, {tensor.name for tensor in header.tensors}, expected)
+        for stored in header.tensors:
+            check_stored(path, stored, expected[stored.name])
         with safe_open(path, framework="pt") as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            tensors = {name: file.get_tensor(name) for name in expected}
+    for name, tensor in tensors.items():
+        if not torch.isfinite(tensor).all():
+            raise BadCheckpoint(f"{path.name}: {name} holds values that are not finite.")
+    return tensors
+
+
+@contextmanager
+def checked_file(path: Path) -> Generator[WeightsFile]:
+    """The header of a file of ours, while it is read; raises `BadCheckpoint` for a bad file."""
+    try:
+        yield read_header(path)
+    except BadWeightsFile as error:
+        raise BadCheckpoint(str(error)) from error
     except (SafetensorError, OSError) as error:
         raise BadCheckpoint(f"{path.name} is not a whole safetensors file: {error}.") from error
-    missing, extra = expected.keys() - tensors.keys(), tensors.keys() - expected.keys()
+
+
+def check_stored(path: Path, stored: StoredTensor, shape: tuple[int, ...]) -> None:
+    """Raise `BadCheckpoint` unless a stored tensor is of this shape and holds weights."""
+    if stored.shape != shape:
+        raise BadCheckpoint(f"{path.name}: {stored.name} is {stored.shape} instead of {shape}.")
+    if stored.dtype not in WEIGHT_DTYPES:
+        raise BadCheckpoint(
+            f"{path.name}: {stored.name} is stored as {stored.dtype}, not as one of "
+            f"{WEIGHT_DTYPES}."
+        )
+
+
+def _check_names(path: Path, found: Set[str], expected: Mapping[str, tuple[int, ...]]) -> None:
+    missing, extra = sorted(expected.keys() - found), sorted(found - expected.keys())
     if missing or extra:
         raise BadCheckpoint(
-            f"{path.name} lacks {sorted(missing) or 'nothing'} and has {sorted(extra) or 'nothing'}"
-            " beyond what the model declares."
+            f"{path.name} lacks {missing[:8] or 'nothing'} and has {extra[:8] or 'nothing'} "
+            "beyond what the model declares."
         )
-    for name, tensor in tensors.items():
-        if tuple(tensor.shape) != expected[name]:
-            raise BadCheckpoint(f"{name} is {tuple(tensor.shape)} instead of {expected[name]}.")
-        if not torch.isfinite(tensor).all():
-            raise BadCheckpoint(f"{name} holds values that are not finite.")
-    return tensors
 
 
 def read_bases(

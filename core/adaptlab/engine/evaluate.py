@@ -5,7 +5,7 @@ ranks the right token first at every answer position: one forward pass scores al
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
@@ -88,7 +88,7 @@ def _answers(
 class _Asked:
     """Items `first` to `first + count` of a split of a task, on a device."""
 
-    task: DigitTask = field(hash=False)  # compared, but specs have no hash
+    task: DigitTask
     split: Split
     first: int
     count: int

@@ -46,6 +46,7 @@ def load_checked(checked: CheckedFolder, dtype: torch.dtype = torch.float32) -> 
 
 def _opened(stack: ExitStack, path: Path) -> Any:  # the library's file handles have no types
     try:
+        # Mapped and not read: a tensor's bytes come into memory once, when it is copied.
         return stack.enter_context(safe_open(path, framework="pt"))
     except (SafetensorError, OSError) as error:
         raise BadModelFolder(f"{path.name} was changed while it was read.") from error

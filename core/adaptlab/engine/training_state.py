@@ -8,14 +8,17 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from safetensors import SafetensorError, safe_open
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from adaptlab.engine.checkpoint import check_stored, checked_file
 from adaptlab.engine.outcome import TrainingOutcome
 from adaptlab.engine.plan import Plan
 from adaptlab.errors import BadCheckpoint
 from adaptlab.resolve import spec_digest
+from adaptlab.weights_file import WeightsFile
 
 TENSORS = ("flat", "mean", "square", "window")
 LISTS = ("live", "lowest", "waited")
@@ -58,26 +61,75 @@ def write_state(state: TrainingState, plan: Plan, scratch: Path) -> Path:
     return partial.rename(path)
 
 
+class _Counters(BaseModel):
+    """What a state says beside its tensors; a loss may be infinite or none at all."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+    live: tuple[int, ...]
+    lowest: tuple[float, ...]
+    waited: tuple[int, ...]
+    most: int = Field(ge=1)
+    step: int = Field(ge=1)
+    counted: int = Field(ge=0)
+    outcome: TrainingOutcome
+    spec_digest: str
+
+
 def read_state(path: Path, plan: Plan, scalars: int) -> TrainingState:
-    """A state that `write_state` wrote for the same spec; raises `BadCheckpoint` for any other."""
-    wants_best = plan.spec.training.early_stopping is not None
-    names = (*TENSORS, "best") if wants_best else TENSORS
+    """A state that `write_state` wrote for the same spec; raises `BadCheckpoint` for any other.
+
+    All that it says is checked before a number is read. The numbers may be anything: a replicate
+    that diverged keeps what it diverged to.
+    """
     try:
-        with safe_open(path, framework="pt") as file:
-            tensors = {name: file.get_tensor(name).to(plan.device) for name in names}
-            description = json.loads((file.metadata() or {})["adaptlab"])
-        counters = {name: description[name] for name in ("most", "step", "counted")}
-        lists = {name: tuple(description[name]) for name in LISTS}
-        outcome = TrainingOutcome(**description["outcome"])
-        digest = description["spec_digest"]
-    except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
-        raise BadCheckpoint(f"{path.name} is not a saved training state: {error}.") from error
-    if digest != spec_digest(plan.spec):
-        raise BadCheckpoint(f"{path.name} is the state of a training of another spec.")
-    trained = len(lists["live"])
-    others = {"flat": (plan.replicates, scalars), "window": (trained,)}
-    shapes = {name: others.get(name, (trained, scalars)) for name in names}
-    if any(tensors[name].shape != shapes[name] for name in names):
-        raise BadCheckpoint(f"{path.name} holds tensors of another shape than the spec's.")
+        with checked_file(path) as header:
+            told = _Counters.model_validate_json(header.metadata["adaptlab"])
+            _check_counters(path, told, plan)
+            names = _check_tensors(path, header, told, plan, scalars)
+            with safe_open(path, framework="pt") as file:
+                tensors = {name: file.get_tensor(name).to(plan.device) for name in names}
+    except KeyError as error:
+        raise BadCheckpoint(f"{path.name} is not a saved training state.") from error
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        raise BadCheckpoint(
+            f"{path.name} is not a saved training state: {first['msg']} at {first['loc'][:3]}."
+        ) from error
     best = tensors.pop("best", None)
-    return TrainingState(**tensors, best=best, **lists, **counters, outcome=outcome)
+    counters = {name: getattr(told, name) for name in (*LISTS, "most", "step", "counted")}
+    return TrainingState(**tensors, best=best, **counters, outcome=told.outcome)
+
+
+def _check_counters(path: Path, told: _Counters, plan: Plan) -> None:
+    if told.spec_digest != spec_digest(plan.spec):
+        raise BadCheckpoint(f"{path.name} is the state of a training of another spec.")
+    live, steps = set(told.live), plan.spec.training.steps
+    waiting = len(live) if plan.spec.training.early_stopping is not None else 0
+    sound = (
+        len(live) == len(told.live)
+        and live <= set(range(plan.replicates))
+        and len(told.lowest) == len(told.waited) == waiting
+        and told.counted <= told.step <= steps
+        and all(len(listed) == plan.replicates for listed in vars(told.outcome).values())
+    )
+    if not sound:
+        raise BadCheckpoint(
+            f"{path.name} is not a saved training state of {plan.replicates} replicates and "
+            f"{steps} steps: its counters do not fit."
+        )
+
+
+def _check_tensors(
+    path: Path, header: WeightsFile, told: _Counters, plan: Plan, scalars: int
+) -> tuple[str, ...]:
+    """The names of the tensors, which are there in their shapes and nothing besides."""
+    names = TENSORS if plan.spec.training.early_stopping is None else (*TENSORS, "best")
+    stored = {tensor.name: tensor for tensor in header.tensors}
+    if stored.keys() != set(names):
+        raise BadCheckpoint(f"{path.name} is not a saved training state: it holds {[*stored][:8]}.")
+    trained = len(told.live)
+    others = {"flat": (plan.replicates, scalars), "window": (trained,)}
+    for name in names:
+        check_stored(path, stored[name], others.get(name, (trained, scalars)))
+    return names

@@ -161,7 +161,9 @@ class _Listener:
 
     def attention(self, name: str, pattern: Tensor, relative: Tensor) -> Attention:
         """What was heard of one layer, with its recorded patterns."""
-        source, queries = self.heard[f"{name}.q"][0]  # the content goes before virtual tokens
+        # Families ask for the content's queries before those of virtual tokens, if there are such.
+        source, queries = self.heard[f"{name}.q"][0]
+        assert queries.shape[2] == relative.shape[-1], f"{name} heard other rows before the content"
         values = [x for x, _ in self.heard[f"{name}.v"]]
         keys = [y for x, y in self.heard[f"{name}.k"] if torch.equal(x, source)]
         gathered = self.gathered[name].unflatten(-1, (pattern.shape[2], -1)).transpose(2, 3)

@@ -23,6 +23,11 @@ class CapacityCheck(TheoryCheck):
     directed_tokens: int = Field(default=64, ge=1, le=4096)
     steps: int = Field(default=50, ge=1, le=10_000)
 
+    def tokens(self, base: Family) -> int:
+        """Those of all completions; a directed one takes every step there and back."""
+        started = base.shape().vocabulary + self.soft_tokens + 3 * self.steps * self.directed_tokens
+        return started * self.length
+
     def problems(self, base: Family) -> tuple[Problem, ...]:
         """A model without a causal mask, or with too small a context."""
         if base.fills_in():

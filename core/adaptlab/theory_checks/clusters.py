@@ -34,6 +34,10 @@ class Clusters(TheoryCheck):
     layer: int = Field(default=0, ge=0, le=1023)
     folds: int = Field(default=5, ge=2, le=20)
 
+    def tokens(self, base: Family) -> int:
+        """Those of its samples, if they fill the context."""
+        return self.samples * base.shape().context
+
     def problems(self, base: Family) -> tuple[Problem, ...]:
         """A model without that layer."""
         layers = base.shape().layers

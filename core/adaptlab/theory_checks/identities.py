@@ -25,6 +25,10 @@ class Identities(TheoryCheck):
     lengths: Annotated[tuple[Length, ...], Field(min_length=1, max_length=8)] = (1, 3)
     samples: int = Field(default=8, ge=1, le=256)
 
+    def tokens(self, base: Family) -> int:
+        """Those of its samples, if they fill the context."""
+        return self.samples * base.shape().context
+
     def problems(self, base: Family) -> tuple[Problem, ...]:
         """A model without attention."""
         shape = base.shape()

@@ -27,6 +27,10 @@ class PrefixAttention(TheoryCheck):
     name: Literal["prefix_attention"] = "prefix_attention"
     samples: int = Field(default=256, ge=2, le=4096)
 
+    def tokens(self, base: Family) -> int:
+        """Those of its samples, if they fill the context."""
+        return self.samples * base.shape().context
+
     def problems(self, base: Family) -> tuple[Problem, ...]:
         """A model without attention."""
         return no_attention(base)

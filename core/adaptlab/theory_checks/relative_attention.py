@@ -26,6 +26,10 @@ class RelativeAttention(TheoryCheck):
     name: Literal["relative_attention"] = "relative_attention"
     samples: int = Field(default=16, ge=1, le=256)
 
+    def tokens(self, base: Family) -> int:
+        """Those of its samples, if they fill the context."""
+        return self.samples * base.shape().context
+
     def problems(self, base: Family) -> tuple[Problem, ...]:
         """A model without attention."""
         return no_attention(base)

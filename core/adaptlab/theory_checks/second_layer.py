@@ -26,6 +26,10 @@ class SecondLayer(TheoryCheck):
     name: Literal["second_layer"] = "second_layer"
     samples: int = Field(default=16, ge=1, le=256)
 
+    def tokens(self, base: Family) -> int:
+        """Those of its samples, if they fill the context."""
+        return self.samples * base.shape().context
+
     def problems(self, base: Family) -> tuple[Problem, ...]:
         """A model whose first two attention layers do not follow directly on each other."""
         if isinstance(base, Formal) and base.attends_twice():

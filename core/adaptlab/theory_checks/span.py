@@ -22,6 +22,10 @@ class Span(TheoryCheck):
     name: Literal["span"] = "span"
     samples: int = Field(default=16, ge=1, le=256)
 
+    def tokens(self, base: Family) -> int:
+        """Those of its samples, if they fill the context."""
+        return self.samples * base.shape().context
+
     def problems(self, base: Family) -> tuple[Problem, ...]:
         """A model without attention."""
         return no_attention(base)
