@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from pydantic import TypeAdapter
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.orm import Session, sessionmaker
 
@@ -19,8 +19,19 @@ from adaptlab.resolve import BaseModelFacts, resolve, spec_digest
 from adaptlab.spec import AdaptSpec, AnySpec, JobSpec, PretrainSpec, ResolvedSpec
 from adaptlab.study import StudySpec
 from adaptlab_db.artifacts import ArtifactStore
-from adaptlab_db.tables import Attempt, BaseModel, Checkpoint, Job, Token, User
-from adaptlab_services.leases import Claim, DatabaseLedger
+from adaptlab_db.tables import (
+    Attempt,
+    BaseModel,
+    Checkpoint,
+    Job,
+    Membership,
+    Project,
+    Token,
+    User,
+)
+from adaptlab_services.access import DEFAULT_PROJECT
+from adaptlab_services.claims import Claim
+from adaptlab_services.leases import DatabaseLedger
 from adaptlab_services.tokens import SCOPES, Principal, create_token
 
 BASE = "tiny-sort"
@@ -108,14 +119,34 @@ def a_resolved_spec(spec: PretrainSpec | AdaptSpec | None = None) -> ResolvedSpe
 
 
 def a_user(session: Session, name: str = "ada") -> int:
-    """The id of the user of that name, made if there is none."""
-    session.execute(upsert(User).values(name=name).on_conflict_do_nothing())
+    """The id of the user of that name, made if there is none: an operator of `default`."""
+    new = upsert(User).values(name=name).on_conflict_do_nothing().returning(User.id)
+    if (made := session.scalars(new).one_or_none()) is not None:
+        a_member(session, made)
+        return made
     return session.scalars(select(User.id).where(User.name == name)).one()
 
 
+def a_project(session: Session, name: str = DEFAULT_PROJECT) -> int:
+    """The id of the project of that name, made if there is none."""
+    session.execute(upsert(Project).values(name=name).on_conflict_do_nothing())
+    return session.scalars(select(Project.id).where(Project.name == name)).one()
+
+
+def a_member(
+    session: Session, user_id: int, project: str = DEFAULT_PROJECT, role: str = "operator"
+) -> None:
+    """Make somebody a member of a project, unless they are one already."""
+    row = {"user_id": user_id, "project_id": a_project(session, project), "role": role}
+    session.execute(upsert(Membership).values(row).on_conflict_do_nothing())
+
+
 def a_token(session: Session, name: str = "ada", scopes: Sequence[str] = SCOPES) -> str:
-    """The text of a new token of that user."""
-    return create_token(session, a_user(session, name), "for a test", scopes)
+    """The text of a new token of that user, who is an admin if the token is to be one's."""
+    user_id = a_user(session, name)
+    if "admin" in scopes:
+        session.execute(update(User).where(User.id == user_id).values(is_admin=True))
+    return create_token(session, user_id, "for a test", scopes)
 
 
 def a_principal(session: Session, name: str = "ada", scopes: Sequence[str] = SCOPES) -> Principal:
@@ -123,7 +154,11 @@ def a_principal(session: Session, name: str = "ada", scopes: Sequence[str] = SCO
     a_token(session, name, scopes)
     token_id = session.scalars(select(Token.id).order_by(Token.id.desc()).limit(1)).one()
     return Principal(
-        user_id=a_user(session, name), name=name, token_id=token_id, scopes=tuple(scopes)
+        user_id=a_user(session, name),
+        name=name,
+        token_id=token_id,
+        scopes=tuple(scopes),
+        is_admin="admin" in scopes,
     )
 
 
@@ -133,6 +168,7 @@ def a_job(
     *,
     state: str = "queued",
     owner: str = "ada",
+    project: str = DEFAULT_PROJECT,
     **columns: Any,
 ) -> UUID:
     """The id of a new job in any state, an adaptation unless `spec` says otherwise.
@@ -146,6 +182,7 @@ def a_job(
         **{
             "id": uuid.uuid4(),
             "owner_id": a_user(session, owner),
+            "project_id": a_project(session, project),
             "state": state,
             "kind": spec.kind,
             "base_model": resolved.base_model,
@@ -183,13 +220,14 @@ def a_base_model(
     *,
     state: str = "succeeded",
     owner: str = "ada",
+    project: str = DEFAULT_PROJECT,
     contents: Sequence[bytes] = (b"weights of seed 0", b"weights of seed 1"),
     **columns: Any,
 ) -> UUID:
     """The id of the pretraining job of a base model, with one checkpoint for each of `contents`."""
     spec = a_pretrain_spec(name=name, seeds=len(contents))
-    job_id = a_job(session, spec, state=state, owner=owner, **columns)
-    session.add(BaseModel(name=name, job_id=job_id))
+    job_id = a_job(session, spec, state=state, owner=owner, project=project, **columns)
+    session.add(BaseModel(project_id=a_project(session, project), name=name, job_id=job_id))
     if state == "succeeded":
         for replicate, content in enumerate(contents):
             session.add(_a_base_checkpoint(session, job_id, replicate, content))

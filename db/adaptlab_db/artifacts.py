@@ -21,7 +21,9 @@ from adaptlab_db.errors import (
     ArtifactNotFound,
     BytesMissing,
     StoreUnreachable,
+    WrongBytes,
 )
+from adaptlab_db.staging import staged_bytes
 from adaptlab_db.stores.postgres import CHUNK_BYTES, PostgresStore, of_equal_size
 from adaptlab_db.stores.store import POSTGRES, Place, Stores
 from adaptlab_db.tables import Artifact, ArtifactChunk, Table
@@ -73,6 +75,22 @@ class ArtifactStore:
                 place = store.put(self._session, stored.sha256, _pieces(file))
                 self._adopt(stored, place)
             return stored
+
+    def settle(self, staged: str, announced: StoredArtifact) -> None:
+        """Make the bytes staged under that name the artifact that they were announced to be.
+
+        They go to the store for their size. The caller lets go of the name afterwards, and rolls
+        back when this raises `WrongBytes` or `BytesMissing`.
+        """
+        store = self._stores.for_size(announced.size)
+        pieces = _verified(staged_bytes(self._session, staged, announced.size), announced)
+        if store.name != POSTGRES and not self._touch(announced):
+            place = store.put(self._session, announced.sha256, pieces)
+            self._adopt(announced, place)
+        for _ in pieces:  # read by nobody yet
+            pass
+        if store.name == POSTGRES:
+            self._rename(staged, announced)
 
     def discard(self, sha256: str) -> bool:
         """Delete the bytes if nothing refers to them any more; whether it did.
@@ -148,6 +166,11 @@ class ArtifactStore:
             row = {"sha256": staged, "number": number, "content": content}
             self._session.execute(insert(ArtifactChunk), [row])
         stored = StoredArtifact(digest.hexdigest(), size)
+        self._rename(staged, stored)
+        return stored
+
+    def _rename(self, staged: str, stored: StoredArtifact) -> None:
+        """Make staged rows those of the artifact, or delete them where it has its bytes."""
         mine = ArtifactChunk.sha256 == staged
         # Renaming leaves the bytes where they are: they lie outside the row.
         adopt = update(ArtifactChunk).where(mine).values(sha256=stored.sha256)
@@ -156,7 +179,6 @@ class ArtifactStore:
         self._session.execute(
             adopt if is_taken else drop, execution_options={"synchronize_session": False}
         )
-        return stored
 
     def _touch(self, stored: StoredArtifact) -> bool:
         """Whether the content is there already; then it is kept from being collected."""
@@ -293,6 +315,16 @@ def _set_aside(chunks: Iterable[bytes]) -> Generator[tuple[IO[bytes], StoredArti
             file.write(chunk)
         file.seek(0)
         yield file, StoredArtifact(digest.hexdigest(), size)
+
+
+def _verified(pieces: Iterable[bytes], announced: StoredArtifact) -> Iterator[bytes]:
+    """The same pieces; after the last, `WrongBytes` unless the whole is what was announced."""
+    digest = hashlib.sha256()
+    for content in pieces:
+        digest.update(content)
+        yield content
+    if digest.hexdigest() != announced.sha256:
+        raise WrongBytes(announced.sha256, digest.hexdigest())
 
 
 def _pieces(file: IO[bytes]) -> Iterator[bytes]:

@@ -1,16 +1,30 @@
 """`adaptlab migrate`."""
 
+import os
 from typing import Annotated
 
 import typer
 
 from adaptlab_db.migrate import upgrade
+from adaptlab_db.secret_files import secret
+
+DATABASE_URL = "ADAPTLAB_DATABASE_URL"
+
+
+def _from_file() -> str:
+    """The address that stands in the file that the environment names."""
+    found = secret(os.environ, DATABASE_URL)
+    if found is None:
+        raise typer.BadParameter(f"Set {DATABASE_URL} or {DATABASE_URL}_FILE.")
+    return found
 
 
 def migrate(
     database_url: Annotated[
         str,
-        typer.Option(envvar="ADAPTLAB_DATABASE_URL", show_envvar=True, show_default=False),
+        typer.Option(
+            envvar=DATABASE_URL, show_envvar=True, show_default=False, default_factory=_from_file
+        ),
     ],
     revision: Annotated[str, typer.Option(help="The revision to go up to.")] = "head",
 ) -> None:

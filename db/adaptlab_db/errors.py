@@ -39,6 +39,16 @@ class BytesMissing(AdaptlabError):
         self.sha256 = sha256
 
 
+class WrongBytes(AdaptlabError):
+    """Bytes that are not those that were announced."""
+
+    def __init__(self, announced: str, found: str) -> None:
+        super().__init__(
+            f"The bytes have the SHA-256 {found}, and {announced} was announced; "
+            "send them again, or announce them anew."
+        )
+
+
 class StoreUnreachable(AdaptlabError):
     """A store of bytes did not do what was asked; it may later."""
 

@@ -19,6 +19,7 @@ from sqlalchemy import (
     MetaData,
     Text,
     UniqueConstraint,
+    false,
     func,
     text,
     true,
@@ -27,10 +28,11 @@ from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 JOB_STATES = ("waiting", "queued", "running", "paused", "succeeded", "failed", "cancelled")
-ARTIFACT_STATES = ("ready", "quarantined", "collected")
+ARTIFACT_STATES = ("ready", "quarantined", "collected", "uploading")
 TERMINAL_STATES = ("succeeded", "failed", "cancelled")
 ATTEMPT_OUTCOMES = ("succeeded", "failed", "cancelled", "released", "paused", "lost")
 STUDY_ROLES = ("method", "reference", "base_model", "check")
+PROJECT_ROLES = ("reader", "submitter", "operator", "admin")
 
 Json = dict[str, Any]  # a stored JSON document; typed again where it is read
 
@@ -59,18 +61,70 @@ class Table(DeclarativeBase):
     }
 
 
-class User(Table):
-    """Somebody who owns jobs and tokens."""
+class Project(Table):
+    """What belongs together and is seen by the same people."""
 
-    __tablename__ = "users"
+    __tablename__ = "projects"
 
     id: Mapped[int] = mapped_column(BigInteger, Identity(), primary_key=True)
     name: Mapped[str] = mapped_column(unique=True)
     created_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
 
 
+class User(Table):
+    """Somebody who owns jobs and tokens; `is_admin` of the whole server, not of one project."""
+
+    __tablename__ = "users"
+
+    id: Mapped[int] = mapped_column(BigInteger, Identity(), primary_key=True)
+    name: Mapped[str] = mapped_column(unique=True)
+    created_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
+    is_admin: Mapped[bool] = mapped_column(Boolean, server_default=false())
+    deactivated_at: Mapped[datetime | None]
+
+
+class Membership(Table):
+    """What somebody may do in a project."""
+
+    __tablename__ = "memberships"
+    __table_args__ = (CheckConstraint(_one_of("role", PROJECT_ROLES), name="role"),)
+
+    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), primary_key=True)
+    project_id: Mapped[int] = mapped_column(ForeignKey("projects.id"), primary_key=True, index=True)
+    role: Mapped[str]
+    created_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
+
+
+class AuditEntry(Table):
+    """Who did what from where; a trigger refuses every change to what has been written.
+
+    `actor` is None where nobody could be told, and `object` is what the address or the answer
+    names.
+    """
+
+    __tablename__ = "audit_entries"
+    __table_args__ = (
+        Index("ix_audit_entries_actor_id", "actor", "id"),
+        Index("ix_audit_entries_action_id", "action", "id"),
+        Index("ix_audit_entries_object_id", "object", "id"),
+        Index("ix_audit_entries_at_id", "at", "id"),
+    )
+
+    id: Mapped[int] = mapped_column(BigInteger, Identity(), primary_key=True)
+    at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
+    actor_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
+    actor: Mapped[str | None]
+    token_id: Mapped[int | None] = mapped_column(ForeignKey("tokens.id"))
+    address: Mapped[str | None]
+    action: Mapped[str]
+    object: Mapped[str | None]
+    status: Mapped[int]
+    request_id: Mapped[uuid.UUID]
+    details: Mapped[Json | None]
+
+
 class Token(Table):
-    """A bearer token; only its SHA-256 is kept."""
+    """A bearer token; only its SHA-256 is kept. With a project it opens that one only."""
 
     __tablename__ = "tokens"
 
@@ -83,6 +137,7 @@ class Token(Table):
     expires_at: Mapped[datetime | None]
     revoked_at: Mapped[datetime | None]
     last_used_at: Mapped[datetime | None]
+    project_id: Mapped[int | None] = mapped_column(ForeignKey("projects.id"))
 
 
 class BrowserSession(Table):
@@ -100,8 +155,8 @@ class Artifact(Table):
     """A sequence of bytes, named by its SHA-256 (hexadecimal).
 
     `key` names the bytes in a store outside the database. Of what is not `ready`, `reason` says
-    why; of what is `collected`, only this row is left. `checked_at` is when the bytes were last
-    read and found to have the digest.
+    why; of what is `collected`, only this row is left. What is `uploading` has the name of its
+    upload, no digest. `checked_at` is when the bytes were last read and found to have the digest.
     """
 
     __tablename__ = "artifacts"
@@ -138,6 +193,41 @@ class ArtifactChunk(Table):
     content: Mapped[bytes] = mapped_column(LargeBinary)
 
 
+class Upload(Table):
+    """Bytes that arrive in chunks; `size_bytes` and `sha256` are what their owner announced.
+
+    The artifact is one of state `uploading` until the whole was found to have that digest, and
+    then the one that has it.
+    """
+
+    __tablename__ = "uploads"
+    __table_args__ = (
+        CheckConstraint("size_bytes > 0", name="size_bytes"),
+        Index("ix_uploads_content", "owner_id", "sha256", "size_bytes", unique=True),
+    )
+
+    id: Mapped[uuid.UUID] = mapped_column(primary_key=True)
+    owner_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
+    size_bytes: Mapped[int] = mapped_column(BigInteger)
+    sha256: Mapped[str]
+    artifact_sha256: Mapped[str] = mapped_column(ForeignKey("artifacts.sha256"), index=True)
+    created_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
+    expires_at: Mapped[datetime] = mapped_column(index=True)
+
+
+class UploadChunk(Table):
+    """A chunk of an upload that is there whole; its rows of 1 MiB lie among the artifact's."""
+
+    __tablename__ = "upload_chunks"
+
+    upload_id: Mapped[uuid.UUID] = mapped_column(
+        ForeignKey("uploads.id", ondelete="CASCADE"), primary_key=True
+    )
+    number: Mapped[int] = mapped_column(primary_key=True)
+    size_bytes: Mapped[int]
+    sha256: Mapped[str]
+
+
 class Job(Table):
     """One job: its spec, its state and its lease. `attempt` is the fencing token.
 
@@ -156,13 +246,17 @@ class Job(Table):
         Index("ix_jobs_lease", "lease_expires_at", postgresql_where=text("state = 'running'")),
         Index("ix_jobs_running_owner", "owner_id", postgresql_where=text("state = 'running'")),
         Index("ix_jobs_newest", text("created_at DESC"), text("id DESC")),
+        Index("ix_jobs_project_newest", "project_id", text("created_at DESC"), text("id DESC")),
         Index("ix_jobs_digest", "spec_digest"),
         Index("ix_jobs_labels", "labels", postgresql_using="gin"),
+        Index("ix_jobs_like", "kind", "task", "method", text("created_at DESC"), text("id DESC")),
+        Index("ix_jobs_trainable", "trainable_parameters", "id"),
         Index("ix_jobs_retry_of", "retry_of", unique=True),
     )  # fmt: skip
 
     id: Mapped[uuid.UUID] = mapped_column(primary_key=True)
     owner_id: Mapped[int] = mapped_column(ForeignKey("users.id"), index=True)
+    project_id: Mapped[int] = mapped_column(ForeignKey("projects.id"))
     state: Mapped[str] = mapped_column(index=True)
     reason: Mapped[str | None]
     error: Mapped[str | None]
@@ -197,6 +291,7 @@ class Job(Table):
     furthest_step: Mapped[int] = mapped_column(server_default="0")
     error_fingerprint: Mapped[str | None]
     retry_of: Mapped[uuid.UUID | None] = mapped_column(ForeignKey("jobs.id"))
+    claim_id: Mapped[uuid.UUID | None]
 
 
 class BaseModel(Table):
@@ -204,6 +299,7 @@ class BaseModel(Table):
 
     __tablename__ = "base_models"
 
+    project_id: Mapped[int] = mapped_column(ForeignKey("projects.id"), primary_key=True)
     name: Mapped[str] = mapped_column(primary_key=True)
     job_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("jobs.id"), unique=True)
     created_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
@@ -218,6 +314,7 @@ class Dataset(Table):
 
     __tablename__ = "datasets"
 
+    project_id: Mapped[int] = mapped_column(ForeignKey("projects.id"), primary_key=True)
     name: Mapped[str] = mapped_column(primary_key=True)
     owner_id: Mapped[int] = mapped_column(ForeignKey("users.id"), index=True)
     artifact_sha256: Mapped[str] = mapped_column(ForeignKey("artifacts.sha256"), index=True)
@@ -235,11 +332,15 @@ class Study(Table):
     """
 
     __tablename__ = "studies"
-    __table_args__ = (Index("ix_studies_newest", text("created_at DESC"), text("id DESC")),)
+    __table_args__ = (
+        Index("ix_studies_newest", text("created_at DESC"), text("id DESC")),
+        UniqueConstraint("project_id", "name"),
+    )
 
     id: Mapped[uuid.UUID] = mapped_column(primary_key=True)
     owner_id: Mapped[int] = mapped_column(ForeignKey("users.id"), index=True)
-    name: Mapped[str] = mapped_column(unique=True)
+    project_id: Mapped[int] = mapped_column(ForeignKey("projects.id"))
+    name: Mapped[str]
     spec: Mapped[Json]
     skipped: Mapped[list[Any]] = mapped_column(JSONB)
     recipe: Mapped[Json | None]
@@ -315,7 +416,7 @@ class JobEvent(Table):
 
 
 class Worker(Table):
-    """A worker process that claims jobs."""
+    """A worker process that claims jobs; `unschedulable` says why it takes none now."""
 
     __tablename__ = "workers"
 
@@ -326,6 +427,7 @@ class Worker(Table):
     started_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
     heartbeat_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
     stopped_at: Mapped[datetime | None]
+    unschedulable: Mapped[str | None]
 
 
 class Attempt(Table):
@@ -350,6 +452,7 @@ class Attempt(Table):
     error: Mapped[str | None]
     environment: Mapped[Json | None]
     usage: Mapped[Json | None]
+    claim_id: Mapped[uuid.UUID | None]
 
 
 class Replicate(Table):
@@ -421,6 +524,36 @@ class Evaluation(Table):
     total: Mapped[int]
 
 
+class JobMetric(Table):
+    """One figure of a job that has succeeded, over its seeds, each by the trial chosen for it.
+
+    `seeds` and `values` belong together, and `items` says of how many items a value is a share.
+    `low` and `high` are the limits of the 95 % interval of the mean. All of it follows from what
+    the latest attempt measured, and is kept so that jobs can be looked for by it.
+    """
+
+    __tablename__ = "job_metrics"
+    __table_args__ = (
+        CheckConstraint("cardinality(seeds) = cardinality(values)", name="seeds"),
+        Index("ix_job_metrics_mean", "name", "mean", "job_id"),
+    )
+
+    job_id: Mapped[uuid.UUID] = mapped_column(
+        ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True
+    )
+    name: Mapped[str] = mapped_column(primary_key=True)
+    seeds: Mapped[list[int]] = mapped_column(ARRAY(BigInteger))
+    values: Mapped[list[float]] = mapped_column(ARRAY(Double))
+    items: Mapped[list[int] | None] = mapped_column(ARRAY(Integer))
+    n: Mapped[int]
+    mean: Mapped[float]
+    sd: Mapped[float | None]
+    low: Mapped[float | None]
+    high: Mapped[float | None]
+    min: Mapped[float]
+    max: Mapped[float]
+
+
 class ItemOutcome(Table):
     """Which items of an evaluation were right: packed bits, in item order."""
 
@@ -463,6 +596,9 @@ class AttentionSummary(Table):
     __tablename__ = "attention_summaries"
     __table_args__ = (
         Index("ix_attention_summaries_deviation", "layer", "head", "relative_deviation"),
+        Index("ix_attention_summaries_layer", "layer", "divergence", "map_id", "head"),
+        Index("ix_attention_summaries_divergence", "divergence", "map_id", "layer", "head"),
+        Index("ix_attention_summaries_learned_mass", "learned_mass", "map_id", "layer", "head"),
     )
 
     map_id: Mapped[int] = mapped_column(

@@ -10,7 +10,8 @@ from adaptlab.adaptation import Adaptation
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.resolve_theory import adaptation_of
 from adaptlab.spec import ResolvedSpec
-from adaptlab_db.tables import Checkpoint, Job
+from adaptlab_db.tables import BaseModel, Checkpoint, Job
+from adaptlab_services import access
 from adaptlab_services.claims import AdapterWeights
 
 LOST = ("failed", "cancelled")
@@ -26,7 +27,10 @@ def facts(
     this look at it and the moment at which a job that waits for it is written.
     """
     rows = session.execute(
-        select(Job).where(Job.id.in_(asked)).order_by(Job.id).with_for_update(read=True)
+        select(Job)
+        .where(Job.id.in_(asked), Job.project_id == access.project_of(session))
+        .order_by(Job.id)
+        .with_for_update(read=True)
     ).scalars()
     found = {job.id: job for job in rows}
     faults = [fault for one in asked for fault in _faults(one, found.get(one), pointer)]
@@ -37,6 +41,23 @@ def facts(
         adaptation_of(job.id, job.spec_digest, ResolvedSpec.model_validate(job.resolved_spec))
         for job in jobs
     ]
+
+
+def hold_base_models(session: Session, asked: Sequence[UUID]) -> None:
+    """Lock the jobs that make the base models of these adaptations, until the unit of work ends.
+
+    To be called before the adaptations are locked: whoever ends the job of a base model holds it
+    while the adaptations that wait for it are written. In the other order the two would wait for
+    each other.
+    """
+    names = session.scalars(select(Job.base_model).where(Job.id.in_(asked))).all()
+    session.execute(
+        select(Job.id)
+        .join(BaseModel, BaseModel.job_id == Job.id)
+        .where(BaseModel.name.in_(names))
+        .order_by(Job.id)
+        .with_for_update(read=True, of=Job)
+    )
 
 
 def are_ready(session: Session, asked: Sequence[UUID]) -> bool:

@@ -15,21 +15,21 @@ NOT_THERE = ("waiting", "queued", "running", "paused", *LOST)
 
 def waits_for(ended: Sequence[UUID]) -> ColumnElement[bool]:
     """A job that waits for what one of these jobs makes."""
-    bases = select(BaseModel.name).where(BaseModel.job_id.in_(ended))
+    base = _its_base_model().where(BaseModel.job_id.in_(ended))
     measured = _measured()
     names_one = exists().select_from(measured).where(measured.c.job.in_(ended))
-    return or_(Job.base_model.in_(bases), (Job.kind == "theory") & names_one)
+    return or_(exists(base), (Job.kind == "theory") & names_one)
 
 
 def has_all() -> ColumnElement[bool]:
     """A job for which everything is there."""
-    base = or_(Job.base_model.is_(None), Job.base_model.in_(_base_models(("succeeded",))))
+    base = or_(Job.base_model.is_(None), _base_model_in(("succeeded",)))
     return base & ~_measures_one_of(NOT_THERE)
 
 
 def lacks_base_model() -> ColumnElement[bool]:
     """A job whose base model is not coming."""
-    return Job.base_model.in_(_base_models(LOST))
+    return _base_model_in(LOST)
 
 
 def lacks_adaptation() -> ColumnElement[bool]:
@@ -49,10 +49,16 @@ def measured_by(states: Sequence[str]) -> Select[UUID]:
     )
 
 
-def _base_models(states: Sequence[str]) -> Select[str]:
+def _base_model_in(states: Sequence[str]) -> ColumnElement[bool]:
     maker = aliased(Job)
-    made = select(BaseModel.name).join(maker, maker.id == BaseModel.job_id)
-    return made.where(maker.state.in_(states))
+    made = _its_base_model().join(maker, maker.id == BaseModel.job_id)
+    return exists(made.where(maker.state.in_(states)))
+
+
+def _its_base_model() -> Select[str]:
+    """The base model of a job: that of its name in its project."""
+    named = (BaseModel.name == Job.base_model) & (BaseModel.project_id == Job.project_id)
+    return select(BaseModel.name).where(named).correlate(Job)
 
 
 def _measures_one_of(states: Sequence[str]) -> ColumnElement[bool]:

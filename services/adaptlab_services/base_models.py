@@ -4,7 +4,7 @@ from difflib import get_close_matches
 from typing import Any, Literal
 from uuid import UUID
 
-from sqlalchemy import Row, Select, select, update
+from sqlalchemy import ColumnElement, Row, Select, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
@@ -12,8 +12,8 @@ from adaptlab.errors import InvalidSpec, Problem, UnknownName
 from adaptlab.resolve import BaseModelFacts
 from adaptlab.spec import ResolvedSpec
 from adaptlab.values import Value
-from adaptlab_db.tables import BaseModel, Job
-from adaptlab_services import paging
+from adaptlab_db.tables import BaseModel, Job, Project
+from adaptlab_services import access, paging
 from adaptlab_services.errors import Conflict, NotFound
 from adaptlab_services.moments import Moment
 from adaptlab_services.paging import Cursor, Page
@@ -37,6 +37,7 @@ class BaseModelView(Value):
 
     name: str
     object: Literal["base_model"] = "base_model"
+    project: str
     state: str
     ready: bool
     digest: str
@@ -50,17 +51,26 @@ class BaseModelView(Value):
 
 
 def facts(session: Session, name: str, pointer: str = "/base_model") -> BaseModelFacts:
-    """What resolving an adaptation needs to know; raises `InvalidSpec` for a model of no use.
+    """What resolving an adaptation needs to know; raises `InvalidSpec` for a model of no use."""
+    return facts_and_readiness(session, name, pointer)[0]
 
-    The job that makes it stays locked until the unit of work ends, so that it cannot succeed
-    between this look at it and the moment at which a job that waits for it is written.
+
+def facts_and_readiness(
+    session: Session, name: str, pointer: str = "/base_model"
+) -> tuple[BaseModelFacts, bool]:
+    """`facts`, and whether the weights are there.
+
+    A job that has yet to make it stays locked until the unit of work ends, so that it cannot
+    succeed between this look at it and the moment at which a job that waits for it is written.
     """
-    found = session.execute(
-        select(Job)
+    look = (
+        select(Job.id, Job.state, Job.spec_digest, Job.resolved_spec)
         .join(BaseModel, BaseModel.job_id == Job.id)
-        .where(BaseModel.name == name)
-        .with_for_update(read=True, of=Job)
-    ).scalar_one_or_none()
+        .where(*_named(session, name))
+    )
+    found = session.execute(look).one_or_none()
+    if found is not None and found.state != "succeeded":  # which it would stay
+        found = session.execute(look.with_for_update(read=True, of=Job)).one_or_none()
     if found is None:
         raise _unknown(session, name, pointer)
     if found.state in GIVEN_UP:
@@ -72,12 +82,8 @@ def facts(session: Session, name: str, pointer: str = "/base_model") -> BaseMode
                 "or make it again under the same name.",
             )
         )
-    return job_facts(name, found)
-
-
-def job_facts(name: str, job: Job) -> BaseModelFacts:
-    """The facts of the base model that `job` makes."""
-    return resolved_facts(name, job.spec_digest, ResolvedSpec.model_validate(job.resolved_spec))
+    resolved = ResolvedSpec.model_validate(found.resolved_spec)
+    return resolved_facts(name, found.spec_digest, resolved), found.state == "succeeded"
 
 
 def resolved_facts(name: str, digest: str, resolved: ResolvedSpec) -> BaseModelFacts:
@@ -94,15 +100,19 @@ def resolved_facts(name: str, digest: str, resolved: ResolvedSpec) -> BaseModelF
 def is_ready(session: Session, name: str) -> bool:
     """Whether the weights of a base model are there."""
     state = select(Job.state).join(BaseModel, BaseModel.job_id == Job.id)
-    return session.execute(state.where(BaseModel.name == name)).scalar_one() == "succeeded"
+    return session.execute(state.where(*_named(session, name))).scalar_one() == "succeeded"
 
 
 def equal_to(session: Session, digest: str, preferred: str) -> str | None:
-    """The name of a base model made, or in the making, by an equal spec; `preferred` if it is."""
+    """The name of a base model made, or in the making, by an equal spec; `preferred` if it is.
+
+    Only of the same project: nobody learns from it what others have made.
+    """
     return session.execute(
         select(BaseModel.name)
         .join(Job, Job.id == BaseModel.job_id)
         .where(Job.spec_digest == digest, Job.state.not_in(GIVEN_UP))
+        .where(BaseModel.project_id == access.project_of(session))
         .order_by((BaseModel.name == preferred).desc(), BaseModel.created_at)
         .limit(1)
     ).scalar_one_or_none()
@@ -115,13 +125,14 @@ def register(session: Session, name: str, job_id: UUID) -> None:
     """
     written = session.execute(
         insert(BaseModel)
-        .values(name=name, job_id=job_id)
+        .values(project_id=access.project_of(session), name=name, job_id=job_id)
         .on_conflict_do_nothing()
         .returning(BaseModel.name)
     )
     if written.scalar_one_or_none() is None:
         check_free(session, name)
-        session.execute(update(BaseModel).where(BaseModel.name == name).values(job_id=job_id))
+        taken_over = update(BaseModel).where(*_named(session, name))
+        session.execute(taken_over.values(job_id=job_id))
 
 
 def check_free(session: Session, name: str) -> None:
@@ -129,7 +140,7 @@ def check_free(session: Session, name: str) -> None:
     row = session.execute(
         select(Job.id, Job.state)
         .join(BaseModel, BaseModel.job_id == Job.id)
-        .where(BaseModel.name == name)
+        .where(*_named(session, name))
         .with_for_update(of=BaseModel)
     ).one_or_none()
     if row is not None and row.state not in GIVEN_UP:
@@ -141,8 +152,9 @@ def check_free(session: Session, name: str) -> None:
 
 
 def get(session: Session, name: str) -> BaseModelView:
-    """One base model."""
-    row = session.execute(_rows().where(BaseModel.name == name)).one_or_none()
+    """One base model, of the request's own project if there are several of that name."""
+    rows = session.execute(_rows().where(BaseModel.name == name)).all()
+    row = access.nearest(session, [(found[0].project_id, found) for found in rows])
     if row is None:
         raise NotFound("base model", name)
     return _view(row)
@@ -150,26 +162,42 @@ def get(session: Session, name: str) -> BaseModelView:
 
 def page(session: Session, page_size: int, page_token: str | None = None) -> Page[BaseModelView]:
     """Base models by name."""
-    query = _rows().order_by(BaseModel.name).limit(paging.page_limit(page_size))
+    place = (BaseModel.name, BaseModel.project_id)
+    query = _rows().order_by(*place).limit(paging.page_limit(page_size))
     if page_token is not None:
-        query = query.where(BaseModel.name > paging.read(page_token, "base_models").key)
+        query = query.where(tuple_(*place) > _after(paging.read(page_token, "base_models")))
     rows = session.execute(query).all()
     shown = rows[: paging.page_limit(page_size) - 1]
     token = None
     if len(rows) > len(shown):
-        token = paging.written(Cursor(shown[-1][0].name, ""), "base_models")
+        last = shown[-1][0]
+        token = paging.written(Cursor(last.name, str(last.project_id)), "base_models")
     return Page(data=tuple(_view(row) for row in shown), next_page_token=token)
 
 
-def _rows() -> Select[BaseModel, Job]:
-    return select(BaseModel, Job).join(Job, Job.id == BaseModel.job_id)
+def _named(session: Session, name: str) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    """The base model of that name in the project of the unit of work."""
+    return BaseModel.name == name, BaseModel.project_id == access.project_of(session)
 
 
-def _view(row: Row[BaseModel, Job]) -> BaseModelView:
-    model, job = row
+def _after(cursor: Cursor) -> tuple[str, int]:
+    return cursor.key, cursor.row()
+
+
+def _rows() -> Select[BaseModel, Job, str]:
+    return (
+        select(BaseModel, Job, Project.name)
+        .join(Job, Job.id == BaseModel.job_id)
+        .join(Project, Project.id == BaseModel.project_id)
+    )
+
+
+def _view(row: Row[BaseModel, Job, str]) -> BaseModelView:
+    model, job, project = row
     seeds: list[Any] = job.resolved_spec["seeds"]  # as stored: a JSON array of integers
     return BaseModelView(
         name=model.name,
+        project=project,
         state=job.state,
         ready=job.state == "succeeded",
         digest=job.spec_digest,
@@ -184,7 +212,8 @@ def _view(row: Row[BaseModel, Job]) -> BaseModelView:
 
 
 def _unknown(session: Session, name: str, pointer: str) -> UnknownName:
-    names = session.execute(select(BaseModel.name).order_by(BaseModel.name)).scalars().all()
+    here = BaseModel.project_id == access.project_of(session)
+    names = session.scalars(select(BaseModel.name).where(here).order_by(BaseModel.name)).all()
     return UnknownName(
         Problem(
             pointer=pointer,

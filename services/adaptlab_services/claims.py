@@ -39,9 +39,11 @@ class SavedTraining:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One attempt at a job. `attempt` is the fencing token that every write names.
+    """One attempt at a job. `attempt` and `claim_id` are the fencing token that every write names.
 
     Attributes:
+        claim_id: made for this claim alone; numbers of attempts repeat when the database was
+            restored, or failed over to a copy that lacked the last commits.
         bases: the base model's replicates in order; empty for a job that makes one.
         adapters: what theory checks measure of adaptations; empty for any other job.
         lease_seconds: how long the lease lasts after the claim and after each heartbeat.
@@ -52,6 +54,7 @@ class Claim:
 
     job_id: UUID
     attempt: int
+    claim_id: UUID
     resolved_spec: ResolvedSpec
     max_seconds: int
     bases: tuple[BaseWeights, ...]
@@ -68,4 +71,9 @@ def held(claim: Claim) -> list[ColumnElement[bool]]:
     locks the row, so that nobody can take the job away before the write is committed, and it
     changes no row when somebody has.
     """
-    return [Job.id == claim.job_id, Job.attempt == claim.attempt, Job.state == "running"]
+    return [
+        Job.id == claim.job_id,
+        Job.attempt == claim.attempt,
+        Job.claim_id == claim.claim_id,
+        Job.state == "running",
+    ]

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from itertools import islice
+from itertools import accumulate, islice
 
 from sqlalchemy import ColumnElement, and_, delete, exists, false, func, or_, select, update
 from sqlalchemy.orm import Session, sessionmaker
@@ -19,11 +19,13 @@ from adaptlab_db.tables import (
     Checkpoint,
     Job,
 )
-from adaptlab_services import awaiting
+from adaptlab_services import awaiting, uploads
 
 UNREFERENCED_FOR = timedelta(hours=24)
 """How long bytes stay that nothing refers to: whoever wrote them may be about to."""
 AT_ONCE = 100
+AT_ONCE_BYTES = 2**30
+"""How much one statement deletes at most, unless one artifact alone is larger."""
 KEEP = "keep"
 """The label of jobs whose files are never collected, whatever its value."""
 Collector = Callable[[Session], list[int]]
@@ -47,12 +49,14 @@ class Collected:
         expired: artifacts of jobs that ended long ago; their rows stay, with the reason.
         strays: bytes outside the database that no artifact had.
         size: bytes of the artifacts.
+        uploads: uploads that nobody completed, or used, in time.
     """
 
     unreferenced: int = 0
     expired: int = 0
     strays: int = 0
     size: int = 0
+    uploads: int = 0
 
 
 def collect(
@@ -70,6 +74,7 @@ def collect(
         strays_after: how long bytes outside the database stay that no artifact has; longer than
             the longest writing takes.
     """
+    ended = _until_none_is_left(sessions, uploads.expire)
     expired = _until_none_is_left(sessions, lambda session: _expire(session, retention))
     gone = _until_none_is_left(
         sessions, lambda session: _delete_unreferenced(session, unreferenced_for)
@@ -79,6 +84,7 @@ def collect(
         expired=len(expired),
         strays=_delete_strays(sessions, strays_after),
         size=sum(gone) + sum(expired),
+        uploads=len(ended),
     )
 
 
@@ -130,13 +136,16 @@ def _expire(session: Session, retention: Retention) -> list[int]:
 
 def _locked(session: Session, may_go: ColumnElement[bool]) -> Sequence[str]:
     """Some artifacts that may go, with locks that keep references from being added."""
-    return session.scalars(
-        select(Artifact.sha256)
+    rows = session.execute(
+        select(Artifact.sha256, Artifact.size)
         .where(may_go)
         .order_by(Artifact.sha256)
         .limit(AT_ONCE)
         .with_for_update(skip_locked=True)
     ).all()
+    sums = accumulate(row.size for row in rows)
+    few = sum(1 for size in sums if size <= AT_ONCE_BYTES)
+    return [row.sha256 for row in rows[: max(few, 1)]]
 
 
 def _only_by_expired(retention: Retention) -> ColumnElement[bool]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import Field
-from sqlalchemy import Select, func, select
+from sqlalchemy import Select, select, tuple_
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
@@ -25,8 +25,8 @@ from adaptlab.generated_words import NAME as GENERATED
 from adaptlab.generated_words import generated_words
 from adaptlab.values import Name, Value
 from adaptlab_db.artifacts import ArtifactStore
-from adaptlab_db.tables import Artifact, Dataset
-from adaptlab_services import paging
+from adaptlab_db.tables import Artifact, Dataset, Project
+from adaptlab_services import access, paging
 from adaptlab_services.errors import Conflict, NotFound
 from adaptlab_services.moments import Moment
 from adaptlab_services.paging import Cursor, Page
@@ -71,11 +71,12 @@ class DatasetView(Value):
     """What is known of a dataset; `digest` is the SHA-256 of its canonical content.
 
     `lengths` counts triples by the characters of their longest form, from one character on, and
-    `characters` are those of all words.
+    `characters` are those of all words. The generated list is of no project.
     """
 
     name: str
     object: Literal["dataset"] = "dataset"
+    project: str | None
     source: Source
     digest: str
     size: int
@@ -103,16 +104,20 @@ class _Stored(Datasets):
         self._session = session
 
     def __getitem__(self, name: str) -> DatasetFacts:
-        row = self._session.get(Dataset, name)
+        row = self._session.scalars(self._here().where(Dataset.name == name)).one_or_none()
         if row is None:
             raise KeyError(name)
         return _facts(row)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._session.scalars(select(Dataset.name).order_by(Dataset.name)))
+        return iter([row.name for row in self._session.scalars(self._here())])
 
     def __len__(self) -> int:
-        return self._session.scalars(select(func.count()).select_from(Dataset)).one()
+        return len(list(iter(self)))
+
+    def _here(self) -> Select[Dataset]:
+        project = access.project_of(self._session)
+        return select(Dataset).where(Dataset.project_id == project).order_by(Dataset.name)
 
 
 def known(session: Session) -> Datasets:
@@ -127,7 +132,8 @@ def upload(session: Session, principal: Principal, new: NewDataset) -> Uploaded:
         raise InvalidSpec(Problem("/name", "reserved_name", detail))
     words = word_list(new.triples)
     is_new = _insert(session, principal, new, words)
-    found = get(session, new.name)
+    with access.inside(session, access.to_create(session)):
+        found = get(session, new.name)
     if found.digest != words.digest:
         raise Conflict(
             f"The dataset {new.name!r} exists already, with other words: its SHA-256 is "
@@ -137,29 +143,31 @@ def upload(session: Session, principal: Principal, new: NewDataset) -> Uploaded:
 
 
 def get(session: Session, name: str) -> DatasetView:
-    """One dataset; raises `NotFound`."""
+    """One dataset, of the request's own project if several have that name; raises `NotFound`."""
     if name == GENERATED:
         return _generated_view()
-    row = session.execute(_rows().where(Dataset.name == name)).one_or_none()
+    rows = session.execute(_rows().where(Dataset.name == name)).all()
+    row = access.nearest(session, [(found[0].project_id, found) for found in rows])
     if row is None:
         raise NotFound("dataset", name)
-    return _view(row[0], row[1])
+    return _view(*row)
 
 
 def page(session: Session, page_size: int, page_token: str | None = None) -> Page[DatasetView]:
     """All datasets by name."""
-    after = "" if page_token is None else paging.read(page_token, "datasets").key
+    after = _FIRST if page_token is None else _after(paging.read(page_token, "datasets"))
     limit = paging.page_limit(page_size)
-    name = Dataset.name.collate("C")  # as Python sorts
-    rows = session.execute(_rows().where(name > after).order_by(name).limit(limit))
-    views = [_view(row, size) for row, size in rows]
-    if after < GENERATED:
-        views = sorted([*views, _generated_view()], key=lambda view: view.name)[:limit]
+    place = (Dataset.name.collate("C"), Dataset.project_id)  # as Python sorts
+    query = _rows().where(tuple_(*place) > after).order_by(*place).limit(limit)
+    views = [(row[0].project_id, _view(*row)) for row in session.execute(query)]
+    if after < _GENERATED_PLACE:
+        views = sorted([*views, (0, _generated_view())], key=lambda one: (one[1].name, one[0]))
     shown = views[: limit - 1]
     token = None
     if len(views) > len(shown):
-        token = paging.written(Cursor(shown[-1].name, ""), "datasets")
-    return Page(data=tuple(shown), next_page_token=token)
+        project_id, last = shown[-1]
+        token = paging.written(Cursor(last.name, str(project_id)), "datasets")
+    return Page(data=tuple(view for _, view in shown), next_page_token=token)
 
 
 def content(session: Session, name: str) -> StoredFile:
@@ -178,6 +186,7 @@ def _insert(session: Session, principal: Principal, new: NewDataset, words: Word
     facts = words.facts(new.name, "imported")
     row = {
         "name": new.name,
+        "project_id": access.to_create(session),
         "owner_id": principal.user_id,
         "artifact_sha256": stored.sha256,
         "triples": len(words.triples),
@@ -191,8 +200,20 @@ def _insert(session: Session, principal: Principal, new: NewDataset, words: Word
     return made.one_or_none() is not None
 
 
-def _rows() -> Select[Dataset, int]:
-    return select(Dataset, Artifact.size).join(Artifact, Artifact.sha256 == Dataset.artifact_sha256)
+def _rows() -> Select[Dataset, int, str]:
+    return (
+        select(Dataset, Artifact.size, Project.name)
+        .join(Artifact, Artifact.sha256 == Dataset.artifact_sha256)
+        .join(Project, Project.id == Dataset.project_id)
+    )
+
+
+_FIRST: tuple[str, int] = ("", 0)
+_GENERATED_PLACE: tuple[str, int] = (GENERATED, 0)
+
+
+def _after(cursor: Cursor) -> tuple[str, int]:
+    return cursor.key, cursor.row()
 
 
 def _facts(row: Dataset) -> DatasetFacts:
@@ -205,9 +226,10 @@ def _facts(row: Dataset) -> DatasetFacts:
     )
 
 
-def _view(row: Dataset, size: int) -> DatasetView:
+def _view(row: Dataset, size: int, project: str) -> DatasetView:
     return DatasetView(
         name=row.name,
+        project=project,
         source="imported",
         digest=row.artifact_sha256,
         size=size,
@@ -228,6 +250,7 @@ def _generated_view() -> DatasetView:
     facts = words.facts(GENERATED, "generated")
     return DatasetView(
         name=GENERATED,
+        project=None,
         source="generated",
         digest=facts.digest,
         size=len(content_of(words.triples)),

@@ -42,10 +42,31 @@ class LimitReached(AdaptlabError):
 
     def __init__(self, wanted: int, most: int) -> None:
         super().__init__(
-            f"You would have {wanted} jobs waiting or queued, and this server allows {most} at a "
-            "time; wait until some have started, or cancel some."
+            f"Their owner would have {wanted} jobs waiting or queued, and this server allows "
+            f"{most} at a time; wait until some have started, or cancel some."
         )
         self.wanted = wanted
+        self.most = most
+
+
+class TooManyUploads(LimitReached):
+    """One person would have more uploads at a time than the server allows."""
+
+    def __init__(self, most: int) -> None:
+        AdaptlabError.__init__(
+            self,
+            f"You have {most} uploads, and this server allows no more at a time; delete those that "
+            "were used.",
+        )
+        self.wanted = most + 1
+        self.most = most
+
+
+class UploadTooLarge(AdaptlabError):
+    """An upload, or a chunk of one, with more bytes than it may have."""
+
+    def __init__(self, size: int, most: int) -> None:
+        super().__init__(f"An upload has at most {most} bytes, not {size}; send less.")
         self.most = most
 
 
@@ -58,6 +79,14 @@ class IdempotencyMismatch(AdaptlabError):
             "send the same request again, or a new key."
         )
         self.key = key
+
+
+class Forbidden(AdaptlabError):
+    """Somebody who may see this, and may not do it."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail)
+        self.detail = detail
 
 
 class Unauthorised(AdaptlabError):

@@ -1,28 +1,62 @@
-"""The filter language of lists: `state = queued AND (method IN (lora, soft_prompt) OR …)`.
+"""The filter language: `state = queued AND (method IN (lora, ia3) OR NOT task ~ "sort")`.
 
-    filter     = conjunction { "OR" conjunction }
-    conjunction = term { "AND" term }
-    term       = [ "NOT" ] ( "(" filter ")" | comparison )
-    comparison = field operator value | field "IN" "(" value { "," value } ")"
-    operator   = "=" | "!=" | "<" | "<=" | ">" | ">="
-    value      = a word, a number, a time, or a text in double quotes; `null` for nothing
-
-AND binds tighter than OR, as in SQL. What is compared with what is decided in `job_filters`.
+The grammar is `GRAMMAR`, read by lark; AND binds tighter than OR, as in SQL. What a comparison
+means is decided in `conditions`, and which fields there are in `job_fields` and `attention_fields`.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from functools import cache
+from typing import Literal, cast
+
+# lark does not say of what it is generic, nor what it was made with.
+from lark import (
+    Lark,
+    Token,
+    Transformer,
+    v_args,  # pyright: ignore[reportUnknownVariableType]
+)
+from lark.exceptions import UnexpectedCharacters, UnexpectedToken
 
 from adaptlab.errors import InvalidSpec, Problem
 
 LONGEST_FILTER = 4000
 DEEPEST_FILTER = 32
+MOST_COMPARISONS = 100
+MOST_VALUES = 1000
+"""Of one IN list."""
 
-Operator = Literal["=", "!=", "<", "<=", ">", ">=", "IN"]
-OPERATORS: dict[str, Operator] = {
-    "=": "=", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "IN": "IN",
-}  # fmt: skip
+# A keyword ends where a word does, so that a field may be called NOTES.
+GRAMMAR = r"""
+?start: disjunction
+?disjunction: conjunction (OR conjunction)*
+?conjunction: term (AND term)*
+?term: NOT term -> negation
+     | "(" disjunction ")"
+     | WORD COMPARES value -> comparison
+     | WORD IN "(" values ")" -> membership
+     | WORD NOT IN "(" values ")" -> exclusion
+     | WORD IS NULL -> absence
+     | WORD IS NOT NULL -> presence
+values: value ("," value)*
+value: WORD | TEXT
+
+COMPARES: "<=" | ">=" | "!=" | "!~" | "=" | "<" | ">" | "~"
+AND.2: /AND(?![^\s()=<>!~,"])/
+OR.2: /OR(?![^\s()=<>!~,"])/
+NOT.2: /NOT(?![^\s()=<>!~,"])/
+IN.2: /IN(?![^\s()=<>!~,"])/
+IS.2: /IS(?![^\s()=<>!~,"])/
+NULL.2: /(NULL|null)(?![^\s()=<>!~,"])/
+TEXT: /"([^"\\]|\\["\\])*"/
+WORD: /(?!(AND|OR|NOT|IN|IS)(?![^\s()=<>!~,"]))[^\s()=<>!~,"]+/
+%ignore /\s+/
+"""
+
+Operator = Literal["=", "!=", "<", "<=", ">", ">=", "~", "!~", "IN", "NOT IN"]
+OPERATORS: tuple[Operator, ...] = ("=", "!=", "<", "<=", ">", ">=", "~", "!~", "IN", "NOT IN")
+NULL = "null"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +67,15 @@ class Operand:
     quoted: bool
     position: int
 
+    @property
+    def is_null(self) -> bool:
+        """Whether it stands for nothing."""
+        return not self.quoted and self.text.lower() == NULL
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One field against one value, or several for `IN`."""
+    """One field against one value, or several for `IN`; `IS NULL` is `= null`."""
 
     field: str
     operator: Operator
@@ -55,146 +94,146 @@ class Combination:
 Filter = Comparison | Combination
 
 
-@dataclass(frozen=True, slots=True)
-class _Token:
-    kind: Literal["word", "text", "symbol", "end"]
-    text: str
-    position: int
-
-
-_PATTERN = re.compile(
-    r'\s*(?:(?P<symbol><=|>=|!=|[=<>(),])|"(?P<text>(?:[^"\\]|\\["\\])*)"|(?P<word>[^\s()=<>!,"]+))'
-)
-
-
 def parse(text: str) -> Filter:
     """The meaning of a filter; raises `InvalidSpec` that names the place of the first fault."""
     if len(text) > LONGEST_FILTER:
         raise fault(f"A filter has at most {LONGEST_FILTER} characters; this has {len(text)}.")
-    parser = _Parser(_tokens(text))
-    meaning = parser.disjunction(0)
-    parser.finish()
-    return meaning
+    parser = _grammar().parse_interactive(text)  # pyright: ignore[reportUnknownMemberType]
+    size = _Size()
+    last: Token | None = None
+    try:
+        for token in parser.iter_parse():
+            size = size.with_token(token, last)
+            size.check(_place(token))
+            last = token
+        meaning = parser.feed_eof(last)  # pyright: ignore[reportUnknownMemberType]
+        return cast("Filter", meaning)
+    except UnexpectedCharacters as error:
+        raise _unknown(text, cast("int", error.pos_in_stream)) from error
+    except UnexpectedToken as error:
+        raise _unexpected(error, text, size) from error
 
 
-def fault(detail: str, allowed: tuple[str, ...] = (), nearest: tuple[str, ...] = ()) -> InvalidSpec:
-    """A complaint about the filter of a request."""
-    return InvalidSpec(Problem("/query/filter", "invalid_filter", detail, allowed, nearest))
+def fault(
+    detail: str,
+    position: int | None = None,
+    *,
+    allowed: Sequence[str] = (),
+    nearest: Sequence[str] = (),
+) -> InvalidSpec:
+    """A complaint about the filter of a request; `position` counts characters from 0."""
+    column = None if position is None else position + 1
+    return InvalidSpec(
+        Problem("/query/filter", "invalid_filter", detail, tuple(allowed), tuple(nearest), column)
+    )
 
 
-def _tokens(text: str) -> tuple[_Token, ...]:
-    tokens: list[_Token] = []
-    position, end = 0, len(text.rstrip())
-    while position < end:
-        match = _PATTERN.match(text, position)
-        if match is None:
-            start = position + len(text[position:]) - len(text[position:].lstrip())
-            raise fault(f"Character {start + 1} ({text[start]!r}) begins nothing known.")
-        tokens.append(_token(match))
-        position = match.end()
-    return (*tokens, _Token("end", "the end", end))
+@cache
+def _grammar() -> Lark:
+    return Lark(GRAMMAR, parser="lalr", transformer=_Meaning())
 
 
-def _token(match: re.Match[str]) -> _Token:
-    if (symbol := match["symbol"]) is not None:
-        return _Token("symbol", symbol, match.start("symbol"))
-    if (quoted := match["text"]) is not None:
-        return _Token("text", re.sub(r"\\(.)", r"\1", quoted), match.start("text"))
-    return _Token("word", match["word"], match.start("word"))
+@v_args(inline=True)
+class _Meaning(Transformer[Token, Filter]):
+    """What each rule of the grammar stands for; lark calls these as it reads."""
+
+    def disjunction(self, *terms: Filter | Token) -> Filter:
+        return Combination("OR", tuple(one for one in terms if not isinstance(one, Token)))
+
+    def conjunction(self, *terms: Filter | Token) -> Filter:
+        return Combination("AND", tuple(one for one in terms if not isinstance(one, Token)))
+
+    def negation(self, _: Token, term: Filter) -> Filter:
+        return Combination("NOT", (term,))
+
+    def comparison(self, field: Token, compares: Token, operand: Operand) -> Filter:
+        return _compared(field, cast("Operator", str(compares)), operand)
+
+    def membership(self, field: Token, _: Token, operands: tuple[Operand, ...]) -> Filter:
+        return _compared(field, "IN", *operands)
+
+    def exclusion(self, field: Token, _: Token, __: Token, found: tuple[Operand, ...]) -> Filter:
+        return _compared(field, "NOT IN", *found)
+
+    def absence(self, field: Token, _: Token, null: Token) -> Filter:
+        return _compared(field, "=", Operand(NULL, quoted=False, position=_place(null)))
+
+    def presence(self, field: Token, _: Token, __: Token, null: Token) -> Filter:
+        return _compared(field, "!=", Operand(NULL, quoted=False, position=_place(null)))
+
+    def values(self, *operands: Operand) -> tuple[Operand, ...]:
+        if len(operands) > MOST_VALUES:
+            detail = f"A list has at most {MOST_VALUES} values; this has {len(operands)}."
+            raise fault(detail, operands[MOST_VALUES].position)
+        return operands
+
+    def value(self, token: Token) -> Operand:
+        if token.type == "WORD":
+            return Operand(str(token), quoted=False, position=_place(token))
+        return Operand(re.sub(r"\\(.)", r"\1", token[1:-1]), quoted=True, position=_place(token))
 
 
-class _Parser:
-    """Recursive descent over the tokens; one method a rule of the grammar."""
-
-    def __init__(self, tokens: tuple[_Token, ...]) -> None:
-        self._tokens = tokens
-        self._next = 0
-
-    def disjunction(self, depth: int) -> Filter:
-        return self._joined("OR", depth)
-
-    def finish(self) -> None:
-        if self._here.kind != "end":
-            raise self._unexpected("AND, OR or the end")
-
-    def _joined(self, word: Literal["AND", "OR"], depth: int) -> Filter:
-        terms = [self._operand_of(word, depth)]
-        while self._take_word(word):
-            terms.append(self._operand_of(word, depth))
-        return terms[0] if len(terms) == 1 else Combination(word, tuple(terms))
-
-    def _operand_of(self, word: Literal["AND", "OR"], depth: int) -> Filter:
-        return self._joined("AND", depth) if word == "OR" else self._term(depth)
-
-    def _term(self, depth: int) -> Filter:
-        if depth >= DEEPEST_FILTER:
-            raise fault(f"A filter nests at most {DEEPEST_FILTER} levels deep.")
-        if self._take_word("NOT"):
-            return Combination("NOT", (self._term(depth + 1),))
-        if self._take_symbol("("):
-            inner = self.disjunction(depth + 1)
-            self._expect_symbol(")")
-            return inner
-        return self._comparison()
-
-    def _comparison(self) -> Comparison:
-        field = self._here
-        if field.kind != "word" or field.text in ("AND", "OR", "IN"):
-            raise self._unexpected("a field")
-        self._advance()
-        operator = self._operator()
-        operands = self._list() if operator == "IN" else (self._value(),)
-        return Comparison(field.text, operator, operands, field.position)
-
-    def _operator(self) -> Operator:
-        token = self._here
-        if token.kind == "text" or token.text not in OPERATORS:
-            raise self._unexpected(f"one of {', '.join(OPERATORS)}")
-        self._advance()
-        return OPERATORS[token.text]
-
-    def _list(self) -> tuple[Operand, ...]:
-        self._expect_symbol("(")
-        operands = [self._value()]
-        while self._take_symbol(","):
-            operands.append(self._value())
-        self._expect_symbol(")")
-        return tuple(operands)
-
-    def _value(self) -> Operand:
-        token = self._here
-        if token.kind not in ("word", "text"):
-            raise self._unexpected("a value")
-        self._advance()
-        return Operand(token.text, token.kind == "text", token.position)
-
-    @property
-    def _here(self) -> _Token:
-        return self._tokens[self._next]
-
-    def _advance(self) -> None:
-        self._next += 1
-
-    def _take_word(self, word: str) -> bool:
-        return self._take("word", word)
-
-    def _take_symbol(self, symbol: str) -> bool:
-        return self._take("symbol", symbol)
-
-    def _take(self, kind: str, text: str) -> bool:
-        taken = self._here.kind == kind and self._here.text == text
-        self._next += taken
-        return taken
-
-    def _expect_symbol(self, symbol: str) -> None:
-        if not self._take_symbol(symbol):
-            raise self._unexpected(repr(symbol))
-
-    def _unexpected(self, wanted: str) -> InvalidSpec:
-        here = self._here
-        found = here.text if here.kind == "end" else repr(here.text)
-        hint = " Write AND, OR, NOT and IN in capitals." if here.text in _LOWER_WORDS else ""
-        return fault(f"At character {here.position + 1}, {wanted} is expected, not {found}.{hint}")
+def _compared(field: Token, operator: Operator, *operands: Operand) -> Comparison:
+    return Comparison(str(field), operator, operands, _place(field))
 
 
-_LOWER_WORDS = ("and", "or", "not", "in")
+def _place(token: Token) -> int:
+    return token.start_pos or 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Size:
+    """How deep a filter is where it has been read to, and how many comparisons it has so far."""
+
+    brackets: int = 0
+    negations: int = 0
+    comparisons: int = 0
+    in_list: bool = False
+
+    def with_token(self, token: Token, before: Token | None) -> "_Size":
+        negates = token.type == "NOT" and (before is None or before.type in _BEFORE_A_TERM)
+        return _Size(
+            self.brackets + {"LPAR": 1, "RPAR": -1}.get(token.type, 0),
+            self.negations + 1 if negates else 0,
+            self.comparisons + (token.type in ("COMPARES", "IN", "IS")),
+            token.type == "IN" or (self.in_list and token.type != "RPAR"),
+        )
+
+    def check(self, position: int) -> None:
+        if self.brackets + self.negations > DEEPEST_FILTER:
+            raise fault(f"A filter nests at most {DEEPEST_FILTER} levels deep.", position)
+        if self.comparisons > MOST_COMPARISONS:
+            raise fault(f"A filter has at most {MOST_COMPARISONS} comparisons.", position)
+
+
+_BEFORE_A_TERM = ("NOT", "LPAR", "AND", "OR")
+
+
+def _unknown(text: str, at: int) -> InvalidSpec:
+    quote = " A text needs a second quote." if text[at] == '"' else ""
+    return fault(f"Character {at + 1} ({text[at]!r}) begins nothing known.{quote}", at)
+
+
+def _unexpected(error: UnexpectedToken, text: str, size: _Size) -> InvalidSpec:
+    found = cast("Token", error.token)
+    is_end = found.type == "$END"
+    at = len(text.rstrip()) if is_end else _place(found)
+    named = "the end" if is_end else repr(str(found))
+    hint = ""
+    if str(found) in ("and", "or", "not", "in", "is"):
+        hint = " Write AND, OR, NOT, IN and IS in capitals."
+    wanted = _wanted(frozenset(error.expected), size)
+    return fault(f"At character {at + 1}, {wanted} is expected, not {named}.{hint}", at)
+
+
+def _wanted(expected: frozenset[str], size: _Size) -> str:
+    if "COMPARES" in expected:
+        return f"one of {', '.join(OPERATORS)}, IS NULL"
+    if "WORD" in expected:
+        return "a value" if "TEXT" in expected else "a field"
+    for terminal, named in (("LPAR", "'('"), ("IN", "IN"), ("NULL", "NULL")):
+        if terminal in expected:
+            return named
+    if size.in_list:
+        return "',' or ')'"
+    return "AND, OR or ')'" if size.brackets > 0 else "AND, OR or the end"

@@ -11,15 +11,17 @@ from sqlalchemy.orm import Session
 
 from adaptlab.values import Value
 from adaptlab_db.tables import IdempotencyKey
+from adaptlab_services import access
 from adaptlab_services.errors import IdempotencyMismatch
 
 KEPT_FOR = timedelta(days=7)
 LONGEST_KEY = 255
 
 
-def request_digest(spec: Value) -> str:
-    """The fingerprint that two requests with one key must share: that of what they ask for."""
+def request_digest(session: Session, spec: Value) -> str:
+    """The fingerprint that two requests with one key must share: what they ask for, and where."""
     asked = spec.model_dump(mode="json", exclude_unset=True)
+    asked["project"] = access.project_of(session)
     canonical = json.dumps(asked, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()
 

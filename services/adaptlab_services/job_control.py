@@ -13,14 +13,14 @@ from sqlalchemy.orm import Session
 
 from adaptlab.spec import ResolvedSpec
 from adaptlab_db.tables import TERMINAL_STATES, Job, JobEvent, Study, StudyJob
-from adaptlab_services import adaptations, base_models, jobs, limits, study_jobs
+from adaptlab_services import access, adaptations, base_models, jobs, limits, study_jobs
 from adaptlab_services.errors import Conflict, NotFound
 from adaptlab_services.job_views import JobView
 from adaptlab_services.tokens import Principal
 from adaptlab_services.transitions import MAKE_BASE_MODELS, Change, append_event, move
 
 ASKED_FOR = (
-    "owner_id", "kind", "base_model", "family", "task", "method", "budget_requested",
+    "owner_id", "project_id", "kind", "base_model", "family", "task", "method", "budget_requested",
     "trainable_parameters", "spec", "resolved_spec", "spec_digest", "labels", "queue", "priority",
     "max_seconds", "total_steps",
 )  # fmt: skip
@@ -71,7 +71,7 @@ def resume(
         now = {Job.run_at: func.clock_timestamp(), Job.pause_requested_at: None}
         change = Change("queued", data={"by": principal.name}, also=now)
         move(session, [Job.id == job_id, Job.state == "paused"], change)
-        limits.check_queued(session, principal, most_queued)
+        limits.check_queued(session, job.owner_id, most_queued)  # whoever asks
         queues = (job.queue,)
     elif job.pause_requested_at is not None:
         _note_request(session, job_id, None)
@@ -97,12 +97,13 @@ def retry(
     known = session.scalars(select(Job.id).where(Job.retry_of == job_id)).one_or_none()
     if known is not None:
         return Controlled(jobs.get(session, known), replayed=True)
-    state = _first_state(session, job)
-    anew = _copied(session, principal, job, state)
-    _take_place(session, job_id, anew)
-    if job.kind in MAKE_BASE_MODELS:
-        base_models.register(session, str(job.spec["name"]), anew)
-    limits.check_queued(session, principal, most_queued)
+    with access.inside(session, job.project_id):
+        state = _first_state(session, job)
+        anew = _copied(session, principal, job, state)
+        _take_place(session, job_id, anew)
+        if job.kind in MAKE_BASE_MODELS:
+            base_models.register(session, str(job.spec["name"]), anew)
+    limits.check_queued(session, principal.user_id, most_queued)
     queues = (job.queue,) if state == "queued" else ()
     return Controlled(jobs.get(session, anew), queues=queues)
 
@@ -113,6 +114,7 @@ def _locked(session: Session, job_id: UUID) -> Job:
     if job is None:
         raise NotFound("job", job_id)
     session.expunge(job)  # a picture of the row as it was, whatever becomes of it here
+    access.check_change(session, job.owner_id, job.project_id)
     return job
 
 

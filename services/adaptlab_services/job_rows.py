@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from adaptlab.spec import AnySpec, ResolvedSpec
 from adaptlab_db.tables import Job, JobEvent
+from adaptlab_services import access
 from adaptlab_services.tokens import Principal
 
 
@@ -25,11 +26,15 @@ class NewJob:
 
 
 def insert_jobs(session: Session, principal: Principal, new: Sequence[NewJob]) -> tuple[UUID, ...]:
-    """Write jobs by two statements, however many they are; returns their ids in order."""
+    """Write jobs by two statements, however many they are; returns their ids in order.
+
+    They go into the project of the unit of work. Raises `Forbidden` for who may not submit there.
+    """
     if not new:
         return ()
     ids = tuple(uuid.uuid4() for _ in new)
-    rows = [_row(job_id, principal, job) for job_id, job in zip(ids, new, strict=True)]
+    place = {"owner_id": principal.user_id, "project_id": access.to_create(session)}
+    rows = [place | _row(job_id, job) for job_id, job in zip(ids, new, strict=True)]
     session.execute(insert(Job), rows)
     data = {"by": principal.name}
     events = [
@@ -40,11 +45,10 @@ def insert_jobs(session: Session, principal: Principal, new: Sequence[NewJob]) -
     return ids
 
 
-def _row(job_id: UUID, principal: Principal, job: NewJob) -> dict[str, Any]:  # columns of any type
+def _row(job_id: UUID, job: NewJob) -> dict[str, Any]:  # columns of any type
     spec, resolved = job.spec, job.resolved
     return {
         "id": job_id,
-        "owner_id": principal.user_id,
         "state": job.state,
         "kind": spec.kind,
         "base_model": resolved.base_model,

@@ -10,11 +10,12 @@ from sqlalchemy.orm import Session
 from adaptlab.budget import BudgetVector
 from adaptlab.spec import ResolvedSpec
 from adaptlab.values import Value
-from adaptlab_db.tables import TERMINAL_STATES, Attempt, BaseModel, Job, User, Worker
+from adaptlab_db.tables import TERMINAL_STATES, Attempt, BaseModel, Job, Project, User, Worker
+from adaptlab_db.visibility import ACROSS_PROJECTS
 from adaptlab_services.moments import Moment
 
 JsonObject = dict[str, object]
-JobRow = Row[Job, str, str | None, datetime | None, UUID | None, datetime]
+JobRow = Row[Job, str, str, str | None, datetime | None, UUID | None, datetime]
 
 
 class Progress(Value):
@@ -95,6 +96,7 @@ class JobView(Value):
     queue: QueuePlace
     worker: WorkerReference | None
     owner: str
+    project: str
     labels: dict[str, str]
     created_at: Moment
     started_at: Moment | None
@@ -103,21 +105,26 @@ class JobView(Value):
     links: JobLinks
 
 
-def job_rows() -> Select[Job, str, str | None, datetime | None, UUID | None, datetime]:
+def job_rows() -> Select[Job, str, str, str | None, datetime | None, UUID | None, datetime]:
     """Jobs with all that a view needs beside them; refine it and give the rows to `job_view`."""
     return (
         select(
             Job,
             User.name,
+            Project.name,
             Nullable(Worker.host),
             Attempt.first_step_at,
             Nullable(BaseModel.job_id),
             func.clock_timestamp(),
         )
         .join(User, User.id == Job.owner_id)
+        .join(Project, Project.id == Job.project_id)
         .outerjoin(Worker, Worker.id == Job.worker_id)
         .outerjoin(Attempt, (Attempt.job_id == Job.id) & (Attempt.attempt == Job.attempt))
-        .outerjoin(BaseModel, BaseModel.name == Job.base_model)
+        .outerjoin(
+            BaseModel,
+            (BaseModel.name == Job.base_model) & (BaseModel.project_id == Job.project_id),
+        )
         # A transition in the same unit of work goes past the session's memory of the job.
         .execution_options(populate_existing=True)
     )
@@ -125,7 +132,7 @@ def job_rows() -> Select[Job, str, str | None, datetime | None, UUID | None, dat
 
 def job_view(row: JobRow, position: int | None = None) -> JobView:
     """The view of one row of `job_rows`."""
-    job, owner, host, first_step_at, base_job_id, now = row
+    job, owner, project, host, first_step_at, base_job_id, now = row
     resolved = ResolvedSpec.model_validate(job.resolved_spec)
     return JobView(
         id=job.id,
@@ -152,6 +159,7 @@ def job_view(row: JobRow, position: int | None = None) -> JobView:
         queue=QueuePlace(name=job.queue, priority=job.priority, position=position),
         worker=WorkerReference(id=job.worker_id, host=host) if job.worker_id else None,
         owner=owner,
+        project=project,
         labels=job.labels,
         created_at=job.created_at,
         started_at=job.started_at,
@@ -172,7 +180,7 @@ def queue_position(session: Session, job: Job) -> int | None:
         (Job.priority == job.priority) & (Job.created_at < job.created_at)
     )
     count = select(func.count()).where(Job.state == "queued", Job.queue == job.queue, ahead)
-    return session.execute(count).scalar_one() + 1
+    return session.execute(count, execution_options=ACROSS_PROJECTS).scalar_one() + 1
 
 
 def _progress(job: Job, first_step_at: datetime | None, now: datetime) -> Progress:

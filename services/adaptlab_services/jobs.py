@@ -1,5 +1,6 @@
 """Jobs: create, preview, look at, list and cancel."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
@@ -16,6 +17,7 @@ from adaptlab.spec import AdaptSpec, AnySpec, BaseSpec, ImportSpec, ResolvedSpec
 from adaptlab.values import Value
 from adaptlab_db.tables import TERMINAL_STATES, Job
 from adaptlab_services import (
+    access,
     adaptations,
     base_models,
     datasets,
@@ -23,11 +25,13 @@ from adaptlab_services import (
     idempotency,
     limits,
     paging,
+    sizes,
     workers,
 )
 from adaptlab_services.errors import Conflict, NotFound
 from adaptlab_services.estimates import Estimate
-from adaptlab_services.job_filters import in_study, job_condition
+from adaptlab_services.job_fields import job_joins
+from adaptlab_services.job_filters import in_study, matching
 from adaptlab_services.job_rows import NewJob, insert_jobs
 from adaptlab_services.job_views import JobView, job_rows, job_view, queue_position
 from adaptlab_services.model_folders import NO_ROOTS, ModelRoots, resolved_import
@@ -85,9 +89,11 @@ def create(
 
     `roots` are where model folders may lie, and `most_queued` is how many jobs one owner may have
     waiting or queued. Raises `InvalidSpec` for a spec that cannot be run, `Conflict` for a taken
-    name, `IdempotencyMismatch` for a key that was used with another spec, and `LimitReached`.
+    name, `IdempotencyMismatch` for a key that was used with another spec, `LimitReached`, and
+    `Forbidden` for who may not submit to the project.
     """
-    digest = idempotency.request_digest(spec)
+    access.to_create(session)
+    digest = idempotency.request_digest(session, spec)
     if idempotency_key is not None:
         earlier = idempotency.answered(session, principal.user_id, idempotency_key, digest)
         if earlier is not None:
@@ -95,7 +101,7 @@ def create(
     job_id, queues = _create(session, principal, spec, roots)
     if idempotency_key is not None:
         idempotency.remember(session, principal.user_id, idempotency_key, digest, job_id)
-    limits.check_queued(session, principal, most_queued)
+    limits.check_queued(session, principal.user_id, most_queued)
     return Created(get(session, job_id), replayed=False, queues=queues)
 
 
@@ -103,7 +109,7 @@ def preview(session: Session, spec: Spec, *, roots: ModelRoots = NO_ROOTS) -> Pr
     """Run every check of a creation and say what would become of the spec."""
     if isinstance(spec, AdaptSpec):
         base = facts_without_creating(session, spec.base_model, roots)
-        resolved = resolve(spec, base, datasets.known(session))
+        resolved = sizes.checked(session, resolve(spec, base, datasets.known(session)))
     elif isinstance(spec, TheorySpec):
         resolved = _resolved_theory(session, spec)
     else:
@@ -150,10 +156,9 @@ def page(
     """
     question = ("jobs", filter_text, order_by, *([] if study is None else [str(study)]))
     descending = order_by.startswith("-")
-    query = job_rows().limit(paging.page_limit(page_size))
-    condition = job_condition(filter_text)
-    if condition is not None:
-        query = query.where(condition)
+    # First which jobs, on what indexes know of them; the rest is wide and read for a page only.
+    query = job_joins(select(Job.id, Job.created_at).select_from(Job))
+    query = matching(query, filter_text).limit(paging.page_limit(page_size))
     if study is not None:
         query = query.where(in_study(study))
     if page_token is not None:
@@ -162,26 +167,42 @@ def page(
         query = query.order_by(Job.created_at.desc(), Job.id.desc())
     else:
         query = query.order_by(Job.created_at, Job.id)
-    rows = session.execute(query).all()
-    shown = rows[: paging.page_limit(page_size) - 1]
+    found = session.execute(query).all()
+    shown = found[: paging.page_limit(page_size) - 1]
     token = None
-    if len(rows) > len(shown):
-        last = shown[-1][0]
+    if len(found) > len(shown):
+        last = shown[-1]
         token = paging.written(Cursor(last.created_at.isoformat(), str(last.id)), *question)
-    return Page(data=tuple(job_view(row) for row in shown), next_page_token=token)
+    return Page(data=_views(session, [row.id for row in shown]), next_page_token=token)
+
+
+def _views(session: Session, job_ids: Sequence[UUID]) -> tuple[JobView, ...]:
+    """These jobs, in this order."""
+    rows = session.execute(job_rows().where(Job.id.in_(job_ids)))
+    views = {row[0].id: job_view(row) for row in rows}
+    return tuple(views[job_id] for job_id in job_ids if job_id in views)
 
 
 def cancel(session: Session, principal: Principal, job_id: UUID) -> Cancelled:
     """Cancel a job at once, or ask the worker that runs it to stop.
 
     A job that has ended stays as it is, whatever its end; repeating the call changes nothing.
+    Raises `Forbidden` for who may not, being neither its owner nor an operator.
     """
+    place = select(Job.owner_id, Job.project_id).where(Job.id == job_id)
+    found = session.execute(place).one_or_none()
+    if found is None:
+        raise NotFound("job", job_id)
+    access.check_change(session, found.owner_id, found.project_id)
+    return stop(session, principal, job_id)
+
+
+def stop(session: Session, principal: Principal, job_id: UUID) -> Cancelled:
+    """Cancel a job, or ask its worker to stop, whoever it is of."""
     # The lock decides a race with a worker that claims or finishes: one of the two is first.
     row = session.execute(
         select(Job.state, Job.cancel_requested_at).where(Job.id == job_id).with_for_update()
-    ).one_or_none()
-    if row is None:
-        raise NotFound("job", job_id)
+    ).one()
     if row.state == "running":
         if row.cancel_requested_at is None:
             _request_stop(session, principal, job_id)
@@ -217,8 +238,9 @@ def _create(
     base, queues = spec.base_model, ()
     if not isinstance(base, str):
         base, queues = base_of(session, principal, base, roots)
-    resolved = resolve(spec, base_models.facts(session, base), datasets.known(session))
-    state: JobState = "queued" if base_models.is_ready(session, base) else "waiting"
+    facts, is_ready = base_models.facts_and_readiness(session, base)
+    resolved = sizes.checked(session, resolve(spec, facts, datasets.known(session)))
+    state: JobState = "queued" if is_ready else "waiting"
     job_id = _insert(session, principal, spec, resolved, state)
     return job_id, (*queues, *((spec.resources.queue,) if state == "queued" else ()))
 
@@ -235,10 +257,11 @@ def _create_theory(
 
 
 def _resolved_theory(session: Session, spec: TheorySpec) -> ResolvedSpec:
+    adaptations.hold_base_models(session, spec.adaptations)
     measured = adaptations.facts(session, spec.adaptations)
     base = measured_base(spec, measured)
     known = None if base is None else base_models.facts(session, base)
-    return resolve_theory(spec, known, measured)
+    return sizes.checked(session, resolve_theory(spec, known, measured))
 
 
 def base_of(
@@ -289,8 +312,8 @@ def resolved_base(session: Session, spec: BaseSpec, roots: ModelRoots) -> Resolv
     """The job that makes a base model, as it will run; raises `InvalidSpec`."""
     known = datasets.known(session)
     if isinstance(spec, ImportSpec):
-        return resolved_import(spec, roots, known)
-    return resolve(spec, None, known)
+        return sizes.checked(session, resolved_import(spec, roots, known))
+    return sizes.checked(session, resolve(spec, None, known))
 
 
 def _resolved_inline(session: Session, spec: BaseSpec, roots: ModelRoots) -> ResolvedSpec:
@@ -334,6 +357,7 @@ def _equal_job_warnings(session: Session, digest: str) -> tuple[str, ...]:
     done = session.execute(
         select(Job.id)
         .where(Job.spec_digest == digest, Job.state == "succeeded")
+        .where(Job.project_id == access.project_of(session))
         .order_by(Job.created_at)
         .limit(1)
     ).scalar_one_or_none()

@@ -4,6 +4,7 @@
 so that a worker whose clock is wrong does no harm.
 """
 
+import uuid
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,41 +13,21 @@ from typing import Literal, Protocol
 from uuid import UUID
 
 from pydantic import ValidationError
-from sqlalchemy import ColumnElement, ScalarSelect, func, insert, select, update
+from sqlalchemy import ColumnElement, func, select, update
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab.results import Event
-from adaptlab.spec import ResolvedSpec
 from adaptlab_db.artifacts import ArtifactStore, StoredArtifact, streamed
 from adaptlab_db.errors import StoreUnreachable
-from adaptlab_db.tables import Attempt, BaseModel, Checkpoint, Job
-from adaptlab_services import adaptations, limits, recording, training_states, workers
-from adaptlab_services.claims import BaseWeights, Claim, held
+from adaptlab_db.tables import Attempt, Job
+from adaptlab_services import claiming, recording, workers
+from adaptlab_services.claims import Claim, held
 from adaptlab_services.errors import LeaseLost, LedgerUnreachable
 from adaptlab_services.lease_ends import CANCELLED, NOT_PAUSING, after_backoff, paused, uncounted
 from adaptlab_services.poison import fingerprint, furthest_step, has_failed_alike
-from adaptlab_services.reaping import ReapedLeases, reap
-from adaptlab_services.transitions import (
-    Change,
-    Moved,
-    Outcome,
-    Reason,
-    move,
-    queues_to_ring,
-)
-
-__all__ = [
-    "BaseWeights",
-    "Claim",
-    "Command",
-    "DatabaseLedger",
-    "Ledger",
-    "ReapedLeases",
-    "queues_with_work",
-    "reap",
-]
+from adaptlab_services.transitions import Change, Outcome, Reason, move, queues_to_ring
 
 Command = Literal["continue", "stop", "pause"]
 
@@ -66,8 +47,17 @@ class Ledger(Protocol):
         """Make a worker known; returns its id."""
         ...
 
-    def claim(self, worker_id: UUID, queues: Sequence[str]) -> Claim | None:
-        """Take the most urgent job of these queues; None when there is none."""
+    def claim(
+        self, worker_id: UUID, queues: Sequence[str], claim_id: UUID | None = None
+    ) -> Claim | None:
+        """Take the most urgent job of these queues; None when there is none.
+
+        A claim whose answer was lost is had again by asking for it under the same `claim_id`.
+        """
+        ...
+
+    def stand_back(self, worker_id: UUID, why: str) -> None:
+        """Note that a worker lives but takes no jobs, until it claims again."""
         ...
 
     def heartbeat(self, claim: Claim, step: int) -> Command:
@@ -99,7 +89,7 @@ class Ledger(Protocol):
         """The attempt has failed; with `retry` the job goes back to its queue while it may."""
         ...
 
-    def release(self, claim: Claim, reason: Reason) -> tuple[str, ...]:
+    def release(self, claim: Claim, reason: Reason, error: str | None = None) -> tuple[str, ...]:
         """Give the job back unfinished, through no fault of its own; the attempt does not count."""
         ...
 
@@ -136,18 +126,30 @@ class DatabaseLedger:
         with self._unit_of_work() as session:
             return workers.register(session, host, process_id, queues)
 
-    def claim(self, worker_id: UUID, queues: Sequence[str]) -> Claim | None:
+    def claim(
+        self, worker_id: UUID, queues: Sequence[str], claim_id: UUID | None = None
+    ) -> Claim | None:
         """See `Ledger`. A job whose stored spec cannot be read fails, and the next one is taken."""
+        claim_id, seconds = claim_id or uuid.uuid4(), self._lease_seconds
         while True:
             with self._unit_of_work() as session:
-                taken = self._take(session, worker_id, queues)
-                workers.seen(session, worker_id)
+                workers.looks_for_work(session, worker_id)
+                taken = claiming.taken_before(session, claim_id, seconds)
+                if taken is None:
+                    taken = claiming.take(
+                        session, worker_id, queues, claim_id, seconds, self._most_running
+                    )
                 if taken is None:
                     return None
                 try:
-                    return _claim_of(session, taken, self._lease_seconds)
+                    return claiming.claim_of(session, taken, claim_id, seconds)
                 except ValidationError as error:
-                    move(session, [Job.id == taken.job_id], _unreadable(error))
+                    move(session, [Job.id == taken.job_id], claiming.unreadable(error))
+
+    def stand_back(self, worker_id: UUID, why: str) -> None:
+        """See `Ledger`."""
+        with self._unit_of_work() as session:
+            workers.looks_for_work(session, worker_id, why)
 
     def heartbeat(self, claim: Claim, step: int) -> Command:
         """See `Ledger`."""
@@ -158,7 +160,7 @@ class DatabaseLedger:
                 .values(
                     step=func.greatest(Job.step, step),
                     heartbeat_at=func.clock_timestamp(),
-                    lease_expires_at=_seconds_from_now(claim.lease_seconds),
+                    lease_expires_at=claiming.seconds_from_now(claim.lease_seconds),
                 )
                 .returning(Job.cancel_requested_at, Job.pause_requested_at, Job.worker_id)
                 .execution_options(synchronize_session=False)
@@ -215,7 +217,7 @@ class DatabaseLedger:
             ((Job.cancel_requested_at.is_not(None),), CANCELLED),
             (
                 (is_left, has_failed_alike(found)),
-                Change("failed", "repeated_failure", _alike(error)),
+                Change("failed", _reason_of_two(reason), _alike(error)),
             ),
             (
                 (is_left, Job.pause_requested_at.is_not(None)),
@@ -230,13 +232,13 @@ class DatabaseLedger:
             final,
         )
 
-    def release(self, claim: Claim, reason: Reason) -> tuple[str, ...]:
+    def release(self, claim: Claim, reason: Reason, error: str | None = None) -> tuple[str, ...]:
         """See `Ledger`."""
         return self._end(
             claim,
             ((Job.cancel_requested_at.is_not(None),), CANCELLED),
             ((Job.pause_requested_at.is_not(None),), paused()),
-            ((), Change("queued", reason, also=uncounted())),
+            ((), Change("queued", reason, error, also=uncounted())),
         )
 
     def paused(self, claim: Claim) -> tuple[str, ...]:
@@ -262,107 +264,10 @@ class DatabaseLedger:
             # This worker's own earlier call got through and only its answer was lost.
             return ()
 
-    def _take(self, session: Session, worker_id: UUID, queues: Sequence[str]) -> Moved | None:
-        change = Change(
-            "running",
-            also={
-                Job.attempt: Job.attempt + 1,
-                Job.worker_id: worker_id,
-                Job.lease_expires_at: _seconds_from_now(self._lease_seconds),
-                Job.heartbeat_at: func.clock_timestamp(),
-                Job.started_at: func.coalesce(Job.started_at, func.clock_timestamp()),
-                Job.step: 0,
-            },
-            data={"worker": str(worker_id)},
-        )
-        if self._most_running is not None:
-            limits.claim_in_turn(session)
-        best = _most_urgent(queues, self._most_running)
-        moved = move(session, [Job.id == best, Job.state == "queued"], change)
-        if not moved:
-            return None
-        row = {"job_id": moved[0].job_id, "attempt": moved[0].attempt, "worker_id": worker_id}
-        session.execute(insert(Attempt), [row])
-        return moved[0]
-
     @contextmanager
     def _unit_of_work(self) -> Generator[Session]:
         with _translated(), self._sessions.begin() as session:
             yield session
-
-
-def queues_with_work(session: Session) -> tuple[str, ...]:
-    """The queues in which a job could be claimed now, sorted."""
-    return tuple(
-        session.scalars(select(Job.queue).where(*_eligible()).distinct().order_by(Job.queue))
-    )
-
-
-def _eligible() -> tuple[ColumnElement[bool], ...]:
-    return (
-        Job.state == "queued",
-        Job.run_at <= func.clock_timestamp(),
-        Job.cancel_requested_at.is_(None),
-    )
-
-
-def _most_urgent(queues: Sequence[str], most_running: int | None) -> ScalarSelect[UUID]:
-    """The job to take next: by priority, then of the owner with the least running, then oldest."""
-    owner = Job.__table__.alias("running")
-    busy = (
-        select(owner.c.owner_id, func.count().label("jobs"))
-        .where(owner.c.state == "running")
-        .group_by(owner.c.owner_id)
-        .subquery("busy")
-    )
-    may_run = [] if most_running is None else [limits.is_below(busy.c.jobs, most_running)]
-    return (
-        select(Job.id)
-        .outerjoin(busy, busy.c.owner_id == Job.owner_id)
-        .where(Job.queue.in_(queues), *_eligible(), *may_run)
-        .order_by(Job.priority.desc(), func.coalesce(busy.c.jobs, 0), Job.created_at, Job.id)
-        .limit(1)
-        .with_for_update(of=Job, skip_locked=True)
-        .scalar_subquery()
-    )
-
-
-def _claim_of(session: Session, taken: Moved, lease_seconds: float) -> Claim:
-    fence = Job.spec[("resources", "self_fence")].astext.label("self_fence")
-    job = session.execute(
-        select(Job.resolved_spec, Job.max_seconds, Job.base_model, fence).where(
-            Job.id == taken.job_id
-        )
-    ).one()
-    resolved = ResolvedSpec.model_validate(job.resolved_spec)
-    return Claim(
-        job_id=taken.job_id,
-        attempt=taken.attempt,
-        resolved_spec=resolved,
-        max_seconds=job.max_seconds,
-        bases=() if job.base_model is None else _bases(session, job.base_model),
-        lease_seconds=lease_seconds,
-        resume=training_states.take_over(session, taken.job_id, taken.attempt),
-        adapters=tuple(adaptations.weights(session, resolved)),
-        strict=job.self_fence == "strict",
-    )
-
-
-def _bases(session: Session, name: str) -> tuple[BaseWeights, ...]:
-    """The weights of a base model: the checkpoints of its job's last attempt."""
-    rows = session.execute(
-        select(Checkpoint.replicate, Checkpoint.artifact_sha256)
-        .join(Job, (Job.id == Checkpoint.job_id) & (Job.attempt == Checkpoint.attempt))
-        .join(BaseModel, BaseModel.job_id == Job.id)
-        .where(BaseModel.name == name, Checkpoint.kind == "base_model")
-        .order_by(Checkpoint.replicate)
-    )
-    return tuple(BaseWeights(replicate, sha256) for replicate, sha256 in rows)
-
-
-def _unreadable(error: ValidationError) -> Change:
-    told = f"The stored spec cannot be read by this version; create the job anew. {error}"
-    return Change("failed", "system_error", told)
 
 
 def _has_ended(session: Session, claim: Claim, outcomes: set[Outcome]) -> bool:
@@ -371,6 +276,7 @@ def _has_ended(session: Session, claim: Claim, outcomes: set[Outcome]) -> bool:
             select(Attempt.attempt).where(
                 Attempt.job_id == claim.job_id,
                 Attempt.attempt == claim.attempt,
+                Attempt.claim_id == claim.claim_id,
                 Attempt.outcome.in_(outcomes),
             )
         ).one_or_none()
@@ -378,8 +284,9 @@ def _has_ended(session: Session, claim: Claim, outcomes: set[Outcome]) -> bool:
     )
 
 
-def _seconds_from_now(seconds: float) -> ColumnElement[object]:
-    return func.clock_timestamp() + func.make_interval(0, 0, 0, 0, 0, 0, seconds)
+def _reason_of_two(reason: Reason) -> Reason:
+    """What two failures that are alike come to; of too little memory more can be said than that."""
+    return reason if reason == "out_of_memory" else "repeated_failure"
 
 
 def _alike(error: str) -> str:

@@ -4,15 +4,15 @@ from sqlalchemy import ColumnElement, func, select, text
 from sqlalchemy.orm import Session
 
 from adaptlab_db.tables import Job
+from adaptlab_db.visibility import ACROSS_PROJECTS
 from adaptlab_services.errors import LimitReached
-from adaptlab_services.tokens import Principal
 
 HELD = ("waiting", "queued")
 _ONE_AT_A_TIME = text("SELECT pg_advisory_xact_lock(hashtextextended('adaptlab.queued', :owner))")
 _CLAIMS_IN_TURN = text("SELECT pg_advisory_xact_lock(hashtextextended('adaptlab.claims', 0))")
 
 
-def check_queued(session: Session, principal: Principal, most: int | None) -> None:
+def check_queued(session: Session, owner_id: int, most: int | None) -> None:
     """Refuse what the unit of work has queued if the owner now has more than `most`.
 
     To be called when everything is written. Whoever comes second waits here until the first has
@@ -20,9 +20,9 @@ def check_queued(session: Session, principal: Principal, most: int | None) -> No
     """
     if most is None:
         return
-    session.execute(_ONE_AT_A_TIME, {"owner": principal.user_id})
-    mine = select(func.count()).where(Job.owner_id == principal.user_id, Job.state.in_(HELD))
-    queued = session.execute(mine).scalar_one()
+    session.execute(_ONE_AT_A_TIME, {"owner": owner_id})
+    mine = select(func.count()).where(Job.owner_id == owner_id, Job.state.in_(HELD))
+    queued = session.execute(mine, execution_options=ACROSS_PROJECTS).scalar_one()
     if queued > most:
         raise LimitReached(queued, most)
 

@@ -16,6 +16,8 @@ T = TypeVar("T")
 
 DEFAULT_PAGE_SIZE = 50
 LARGEST_PAGE_SIZE = 200
+LONGEST_NUMBER = 18
+"""Digits that the id of any row has at most; Postgres fails at more than 64 bits."""
 
 
 class Page(Value, Generic[T]):
@@ -31,6 +33,12 @@ class Cursor:
 
     key: str
     id: str
+
+    def row(self) -> int:
+        """The id of a row that is numbered; raises `InvalidSpec` for what numbers none."""
+        if len(self.id) > LONGEST_NUMBER or not self.id.isdecimal():
+            raise bad_token("It was not made for this list.")
+        return int(self.id)
 
 
 def page_limit(page_size: int) -> int:
@@ -52,6 +60,8 @@ def read(token: str, *question: str) -> Cursor:
         fingerprint, key, identity = _CONTENT.validate_json(content)
     except (ValueError, ValidationError, binascii.Error) as error:
         raise bad_token("It was not made by this server.") from error
+    if "\x00" in key + identity:  # a token can be made by anybody, and Postgres has no such text
+        raise bad_token("It was not made by this server.")
     if fingerprint != _fingerprint(question):
         raise bad_token("It belongs to another filter or order.")
     return Cursor(key, identity)

@@ -21,7 +21,7 @@ def fingerprint(reason: str, error: str) -> str | None:
     A process that was killed from outside could have been anybody's, and a worker whose disk is
     full would fail every job alike.
     """
-    if reason == "killed" or _OF_THE_MACHINE.search(error):
+    if reason in ("killed", "disk_full") or _OF_THE_MACHINE.search(error):
         return None
     alike = _IDENTITY.sub("#", _PATH.sub("/", error[:COMPARED]))
     return hashlib.sha256(f"{reason}\n{alike}".encode("utf-8", "replace")).hexdigest()

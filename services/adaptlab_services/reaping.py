@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from typing import Literal
 from uuid import UUID
 
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, exists, func, select
 from sqlalchemy.orm import Session
 
-from adaptlab_db.tables import Job
+from adaptlab_db.tables import Attempt, Job, Worker
 from adaptlab_services.lease_ends import (
     CANCELLED,
     MOST_ATTEMPTS,
@@ -37,20 +37,20 @@ def reap(session: Session) -> ReapedLeases:
 
     A job goes back to its queue until its attempts are spent. An attempt that got further than any
     before it does not count: jobs that end their worker make no progress, and a machine that dies
-    under a long run is not the run's fault. Whoever was in the midst of writing to a job is let be;
-    the next round looks again.
+    under a long run is not the run's fault. Nor does one of which the worker never learned. Whoever
+    was in the midst of writing to a job is let be; the next round looks again.
     """
     expired = session.execute(
-        select(Job)
+        select(Job, _answer_was_lost())
         .where(Job.state == "running", Job.lease_expires_at < func.clock_timestamp())
         .order_by(Job.lease_expires_at)
         .limit(REAPED_AT_ONCE)
-        .with_for_update(skip_locked=True)
+        .with_for_update(of=Job, skip_locked=True)
         .execution_options(populate_existing=True)
-    ).scalars()
+    )
     fates = _fates()
     chosen: dict[Change, list[UUID]] = {change: [] for change in fates.values()}
-    found = [(job.id, fates[_fate(job)]) for job in expired]
+    found = [(job.id, fates[_fate(job, untold)]) for job, untold in expired]
     for job_id, change in found:
         chosen[change].append(job_id)
     moved = [
@@ -80,11 +80,29 @@ def _fates() -> Mapping[Fate, Change]:
     }
 
 
-def _fate(job: Job) -> Fate:
+def _answer_was_lost() -> ColumnElement[bool]:
+    """Whether the worker lived on after the claim, and never said a word about the job.
+
+    Lived on means: was heard of in the second half of the lease. One that died with the job may
+    have been heard of just after the claim.
+    """
+    heard = Worker.heartbeat_at
+    return exists().where(
+        Attempt.job_id == Job.id,
+        Attempt.attempt == Job.attempt,
+        Attempt.environment.is_(None),
+        Worker.id == Job.worker_id,
+        heard > Attempt.started_at,
+        heard - Attempt.started_at > Job.lease_expires_at - heard,
+        Job.heartbeat_at < Attempt.started_at,  # by the claim itself
+    )
+
+
+def _fate(job: Job, untold: bool) -> Fate:
     if job.cancel_requested_at is not None:
         return "cancelled"
     if job.pause_requested_at is not None:
         return "paused"
-    if job.step > job.furthest_step and job.attempt < MOST_ATTEMPTS:
+    if (untold or job.step > job.furthest_step) and job.attempt < MOST_ATTEMPTS:
         return "uncounted"
     return "again" if job.attempt < job.attempts_max else "spent"

@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from adaptlab.recipe import Recipe
@@ -20,9 +19,7 @@ from adaptlab.recipe_results import (
 from adaptlab.results import Evaluation, ReplicateResult
 from adaptlab.statistics import Scores, scores_of
 from adaptlab.study import StudySpec, base_names
-from adaptlab_db import tables
-from adaptlab_db.tables import AttentionMap, AttentionSummary, ItemOutcome, Job
-from adaptlab_services.scored_jobs import FIRST_LAYER, ScoredJob, scored_jobs
+from adaptlab_services.scored_jobs import ScoredJob, adapted_scores, scored_jobs
 from adaptlab_services.study_views import StudyCell, StudyCheckView, StudyView
 
 LONGEST_ERROR = 200
@@ -36,12 +33,10 @@ class _Facts:
 
     Attributes:
         evaluations: of the adapted models, and of base models as trained, on every task.
-        deviations: by seed, how far relative attention moved in the first layer at most.
     """
 
     jobs: Mapping[UUID, ScoredJob]
     evaluations: Mapping[UUID, Sequence[Evaluation]]
-    deviations: Mapping[UUID, Mapping[int, float]]
 
 
 def measured(session: Session, view: StudyView, recipe: Recipe) -> Measured:
@@ -101,7 +96,7 @@ def _row(
     spec = jobs[0].spec
     deviations: dict[int, float] = {}
     for job in reversed(jobs):
-        deviations |= facts.deviations.get(job.id, {})
+        deviations |= {seed: far for seed, far in job.deviations.items() if math.isfinite(far)}
     return MeasuredRow(
         base_model=base,
         method=method,
@@ -218,7 +213,6 @@ def _facts(session: Session, job_ids: Collection[UUID]) -> _Facts:
     return _Facts(
         jobs=jobs,
         evaluations=_evaluations(session, done, chosen),
-        deviations=_deviations(session, done),
     )
 
 
@@ -226,49 +220,8 @@ def _evaluations(
     session: Session, job_ids: Collection[UUID], chosen: Mapping[UUID, set[int]]
 ) -> Mapping[UUID, list[Evaluation]]:
     """The chosen replicates' scores on all tasks, with every outcome."""
-    row = tables.Evaluation
-    columns = (row.job_id, row.replicate, row.seed, row.task, row.correct, row.total)
-    rows = session.execute(
-        select(*columns, ItemOutcome.bits)
-        .join(Job, (Job.id == row.job_id) & (Job.attempt == row.attempt))
-        .join(ItemOutcome, ItemOutcome.evaluation_id == row.id)
-        .where(row.job_id.in_(job_ids), row.split == "test", row.attached)
-        .order_by(row.job_id, row.id)
-    )
-    found: dict[UUID, list[Evaluation]] = defaultdict(list)
-    for job_id, replicate, seed, task, correct, total, bits in rows:
-        if replicate in chosen[job_id]:
-            found[job_id].append(
-                Evaluation(
-                    replicate=replicate,
-                    seed=seed,
-                    task=task,
-                    split="test",
-                    correct=correct,
-                    total=total,
-                    outcomes=bits.hex(),
-                )
-            )
-    return found
-
-
-def _deviations(session: Session, job_ids: Collection[UUID]) -> Mapping[UUID, Mapping[int, float]]:
-    """How far relative attention moved in the first layer, the most of all heads of a seed."""
-    rows = session.execute(
-        select(
-            AttentionMap.job_id, AttentionMap.seed, func.max(AttentionSummary.relative_deviation)
-        )
-        .join(AttentionSummary, AttentionSummary.map_id == AttentionMap.id)
-        .join(Job, (Job.id == AttentionMap.job_id) & (Job.attempt == AttentionMap.attempt))
-        .where(
-            AttentionMap.job_id.in_(job_ids),
-            AttentionMap.source == "adapted",
-            AttentionSummary.layer == FIRST_LAYER,
-        )
-        .group_by(AttentionMap.job_id, AttentionMap.seed)
-    )
-    found: dict[UUID, dict[int, float]] = defaultdict(dict)
-    for job_id, seed, deviation in rows:
-        if math.isfinite(deviation):
-            found[job_id][seed] = deviation
-    return found
+    found = adapted_scores(session, job_ids)
+    return {
+        job_id: [one for one in scores if one.replicate in chosen[job_id]]
+        for job_id, scores in found.items()
+    }

@@ -23,7 +23,7 @@ def create(
     `InvalidSpec` for what cannot be run, and `Conflict` and `IdempotencyMismatch` as studies do.
     """
     if idempotency_key is not None:
-        digest = idempotency.request_digest(request)
+        digest = idempotency.request_digest(session, request)
         earlier = idempotency.answered(session, principal.user_id, idempotency_key, digest)
         if earlier is not None:
             return Changed(studies.get(session, str(earlier)), replayed=True, queues=())

@@ -22,7 +22,7 @@ from adaptlab.spec import PretrainSpec
 from adaptlab.study import StudySpec
 from adaptlab.values import Value
 from adaptlab_db.tables import BaseModel, Job, Study
-from adaptlab_services import base_models, jobs, studies, study_jobs
+from adaptlab_services import access, base_models, jobs, studies, study_jobs
 from adaptlab_services.comparison_views import StudyName
 from adaptlab_services.errors import Conflict, NoReport, NotFound
 from adaptlab_services.model_folders import NO_ROOTS
@@ -210,7 +210,8 @@ def _links(recipe: Recipe) -> RecipeLinks:
 def _free_study_name(session: Session, name: str) -> str:
     """The name, or the name with the first number from 2 that no study has."""
     like = Study.name.startswith(name, autoescape=True)
-    return _numbered(name, set(session.scalars(select(Study.name).where(like))))
+    here = Study.project_id == access.project_of(session)
+    return _numbered(name, set(session.scalars(select(Study.name).where(like, here))))
 
 
 def _free_base_names(session: Session, spec: StudySpec) -> Mapping[str, str]:
@@ -230,7 +231,8 @@ def _free_base_name(session: Session, base: PretrainSpec) -> str:
         return equal
     like = BaseModel.name.startswith(base.name, autoescape=True)
     usable = Job.state.not_in(base_models.GIVEN_UP)
-    query = select(BaseModel.name).join(Job, Job.id == BaseModel.job_id).where(like, usable)
+    here = BaseModel.project_id == access.project_of(session)
+    query = select(BaseModel.name).join(Job, Job.id == BaseModel.job_id).where(like, usable, here)
     return _numbered(base.name, set(session.scalars(query)))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Row, ScalarSelect, func, select
+from sqlalchemy import ColumnElement, Row, ScalarSelect, func, select
 from sqlalchemy.orm import Session
 
 from adaptlab.results import Environment, Evaluation, ReplicateResult
@@ -39,7 +39,8 @@ class ScoredJob:
         evaluations: on the job's own task, adapted, of the chosen replicates, with every outcome.
         base_scores: on the tasks of its base model, with and without the adaptation.
         half_losses: by replicate, the training loss at about half of its steps.
-        first_layer_deviation: the largest `relative_deviation` there, None without a capture.
+        deviations: by seed, the largest `relative_deviation` of all heads of the first layer, as
+            it was captured and so not always finite.
     """
 
     id: UUID
@@ -54,7 +55,13 @@ class ScoredJob:
     half_losses: Mapping[int, float]
     evaluations: tuple[Evaluation, ...]
     base_scores: tuple[TaskScore, ...]
-    first_layer_deviation: float | None
+    deviations: Mapping[int, float]
+
+    @property
+    def first_layer_deviation(self) -> float | None:
+        """The largest of them; None without a capture, and where one is no number."""
+        found = self.deviations.values()
+        return max(found) if found and all(map(math.isfinite, found)) else None
 
 
 def scored_jobs(session: Session, job_ids: Collection[UUID]) -> dict[UUID, ScoredJob]:
@@ -62,7 +69,8 @@ def scored_jobs(session: Session, job_ids: Collection[UUID]) -> dict[UUID, Score
     rows = _jobs(session, job_ids)
     done = [row.id for row in rows if row.state == "succeeded"]
     replicates, halves = _replicates(session, done)
-    evaluations = _evaluations(session, done)
+    own_task = tables.Evaluation.task == Job.resolved_spec["task"]
+    evaluations = adapted_scores(session, done, own_task)
     base_scores = _base_scores(session, done)
     deviations = _deviations(session, done)
     return {
@@ -72,7 +80,7 @@ def scored_jobs(session: Session, job_ids: Collection[UUID]) -> dict[UUID, Score
             half_losses=halves[row.id],
             evaluations=_chosen(evaluations[row.id], replicates[row.id]),
             base_scores=tuple(base_scores[row.id]),
-            first_layer_deviation=deviations.get(row.id),
+            deviations=deviations[row.id],
         )
         for row in rows
     }
@@ -146,21 +154,18 @@ def _half_loss() -> ScalarSelect[float | None]:
     )
 
 
-def _evaluations(session: Session, job_ids: Collection[UUID]) -> Mapping[UUID, list[Evaluation]]:
-    """The adapted models' scores on the tasks that they were trained for."""
+def adapted_scores(
+    session: Session, job_ids: Collection[UUID], *conditions: ColumnElement[bool]
+) -> Mapping[UUID, list[Evaluation]]:
+    """The adapted models' scores on the test split, with every outcome, by job."""
     row = tables.Evaluation
     scores = (row.replicate, row.seed, row.task, row.correct, row.total)
     rows = session.execute(
         select(row.job_id, *scores, ItemOutcome.bits)
         .join(Job, (Job.id == row.job_id) & (Job.attempt == row.attempt))
         .join(ItemOutcome, ItemOutcome.evaluation_id == row.id)
-        .where(
-            row.job_id.in_(job_ids),
-            row.split == "test",
-            row.attached,
-            row.task == Job.resolved_spec["task"],
-        )
-        .order_by(row.job_id, row.replicate)
+        .where(row.job_id.in_(job_ids), row.split == "test", row.attached, *conditions)
+        .order_by(row.job_id, row.replicate, row.id)
     )
     found: dict[UUID, list[Evaluation]] = defaultdict(list)
     for job_id, replicate, seed, task, correct, total, bits in rows:
@@ -198,10 +203,12 @@ def _base_scores(session: Session, job_ids: Collection[UUID]) -> Mapping[UUID, l
     return found
 
 
-def _deviations(session: Session, job_ids: Collection[UUID]) -> Mapping[UUID, float]:
-    """How far relative attention moved in the first layer, over replicates and heads."""
+def _deviations(session: Session, job_ids: Collection[UUID]) -> Mapping[UUID, dict[int, float]]:
+    """How far relative attention moved in the first layer, by seed, over trials and heads."""
     rows = session.execute(
-        select(AttentionMap.job_id, func.max(AttentionSummary.relative_deviation))
+        select(
+            AttentionMap.job_id, AttentionMap.seed, func.max(AttentionSummary.relative_deviation)
+        )
         .join(AttentionSummary, AttentionSummary.map_id == AttentionMap.id)
         .join(Job, (Job.id == AttentionMap.job_id) & (Job.attempt == AttentionMap.attempt))
         .where(
@@ -209,9 +216,12 @@ def _deviations(session: Session, job_ids: Collection[UUID]) -> Mapping[UUID, fl
             AttentionMap.source == "adapted",
             AttentionSummary.layer == FIRST_LAYER,
         )
-        .group_by(AttentionMap.job_id)
+        .group_by(AttentionMap.job_id, AttentionMap.seed)
     )
-    return {job_id: deviation for job_id, deviation in rows if math.isfinite(deviation)}
+    found: dict[UUID, dict[int, float]] = defaultdict(dict)
+    for job_id, seed, deviation in rows:
+        found[job_id][seed] = deviation
+    return found
 
 
 def _chosen(

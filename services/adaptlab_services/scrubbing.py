@@ -2,11 +2,11 @@
 
 import hashlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 
-from sqlalchemy import func, select, update
+from sqlalchemy import func, select, tuple_, update
 from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab_db.artifacts import Located, stores_of
@@ -16,6 +16,9 @@ from adaptlab_db.tables import Artifact
 
 SHARE_BYTES = 2**30
 """How much one round reads at most; what is left over comes in the next one."""
+
+AT_ONCE = 100
+KEPT = ("ready", "quarantined")
 
 log = logging.getLogger(__name__)
 
@@ -67,25 +70,40 @@ def scrub(
             log.warning("artifact %s was not checked: %s", due.located.place.sha256, error)
             continue
         checked, size = checked + 1, size + due.located.size
-        if _note(sessions, due.located.place, fault) and fault is not None:
+        if not _note(sessions, due.located.place, fault):
+            continue
+        if fault is not None:
             log.error("artifact %s is quarantined: %s", due.located.place.sha256, fault)
             quarantined.append(due.located.place.sha256)
         mended += fault is None and due.state == "quarantined"
     return Scrubbed(checked, size, tuple(quarantined), mended)
 
 
-def _due(sessions: sessionmaker[Session], every: timedelta | None) -> Sequence[_Due]:
+def _due(sessions: sessionmaker[Session], every: timedelta | None) -> Iterator[_Due]:
+    """What was not read for longest first, some rows at a time, and none of them twice."""
+    with sessions() as session:
+        began = session.scalars(select(func.clock_timestamp())).one()
     last_read = func.coalesce(Artifact.checked_at, Artifact.created_at)
     columns = (Artifact.sha256, Artifact.size, Artifact.store, Artifact.key, Artifact.state)
-    query = select(*columns).where(Artifact.state != "collected").order_by(last_read)
+    query = (
+        select(*columns, last_read.label("last_read"))
+        .where(Artifact.state.in_(KEPT), last_read < (began if every is None else began - every))
+        .order_by(last_read, Artifact.sha256)
+        .limit(AT_ONCE)
+    )
     if every is not None:
-        late = last_read < func.clock_timestamp() - every
-        query = query.where(Artifact.state == "ready", late)
-    with sessions() as session:
-        rows = session.execute(query).all()
-    return [
-        _Due(Located(Place(row.store, row.sha256, row.key), row.size), row.state) for row in rows
-    ]
+        query = query.where(Artifact.state == "ready")
+    rest = query
+    while True:
+        with sessions() as session:
+            rows = session.execute(rest).all()
+        for row in rows:
+            place = Place(row.store, row.sha256, row.key)
+            yield _Due(Located(place, row.size), row.state)
+        if len(rows) < AT_ONCE:
+            return
+        last = tuple_(rows[-1].last_read, rows[-1].sha256)
+        rest = query.where(tuple_(last_read, Artifact.sha256) > last)
 
 
 def _fault(sessions: sessionmaker[Session], located: Located) -> str | None:

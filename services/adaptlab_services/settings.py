@@ -4,17 +4,26 @@ from pathlib import Path
 from typing import Annotated, Self
 
 from pydantic import Field, field_validator, model_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic_settings import (
+    BaseSettings,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
 
 from adaptlab.spec import Queue
 from adaptlab_db.session import normalised_url
 from adaptlab_db.stores.store import POSTGRES, StoreName
+from adaptlab_services.secret_settings import SecretFiles
 
+PREFIX = "ADAPTLAB_"
 Alias = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
 
 
 class Settings(BaseSettings):
-    """The settings of one server process; URLs hold passwords and are left out of its text.
+    """The settings of one server process; what is secret is left out of its text and its errors.
+
+    The URLs and the keys of S3 may stand in files instead, which ADAPTLAB_…_FILE name.
 
     Attributes:
         database_url: the Postgres database, as `postgresql://user:password@host:port/name`.
@@ -26,6 +35,13 @@ class Settings(BaseSettings):
         poll_seconds: between two looks for work of an idle worker that nobody wakes.
         save_seconds: between two saved states of a running training.
         memory_bytes: what one run of a worker may hold; None is most of what is free.
+        scratch_free_bytes: what must be free on a worker's disk for it to take a job; None is a
+            twentieth of the disk, at most 1 GiB.
+        trainer_user: as whom trainers run: a user's name, `same` as the worker, or `auto`, which
+            is `nobody` where the worker is root and `nobody` can run them.
+        trainer_memory_bytes: beyond which a trainer gets no memory; None is all of the machine's.
+        trainer_environment: environment variables that trainers are given besides the usual ones.
+        sweep_seconds: between two looks of beat for work that nobody rang for.
         reap_seconds: between two looks for leases that ended.
         reaper_arm_seconds: for how long a worker must have seen the database without a break before
             it takes leases back.
@@ -33,6 +49,16 @@ class Settings(BaseSettings):
         stall_seconds: for how long a run may say nothing, if its steps are quick.
         stall_steps: for how many of its own median steps a run may say nothing.
         max_body_bytes: the largest request body.
+        max_upload_bytes: the most bytes that one upload may have.
+        max_uploads: the most uploads that one owner may have at a time, complete or not.
+        read_rate: requests a second that one token may make to look at things; `read_burst` is how
+            many at once.
+        write_rate: the same for requests that change something, with `write_burst`.
+        wrong_tokens_per_minute: tokens from one address that may be wrong before it has to wait.
+        max_model_parameters: the most parameters of a model that is trained or imported.
+        max_batch_tokens: the most tokens in one batch of training of one replicate.
+        max_attention_bytes: the most bytes that the attention maps of one job may take.
+        max_check_tokens: the most tokens that one theory check may pass through models.
         max_study_jobs: the most jobs that one study may expand to.
         max_queued_jobs: the most jobs that one owner may have waiting or queued; None is any.
         max_running_jobs: the most jobs of one owner that run at a time; None is any.
@@ -48,7 +74,9 @@ class Settings(BaseSettings):
         scrub_days: within which every artifact is read once and held against its digest.
     """
 
-    model_config = SettingsConfigDict(env_prefix="ADAPTLAB_", frozen=True, extra="ignore")
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, frozen=True, extra="ignore", hide_input_in_errors=True
+    )
 
     database_url: str = Field(repr=False)
     broker_url: str = Field(repr=False)
@@ -59,13 +87,29 @@ class Settings(BaseSettings):
     poll_seconds: float = Field(default=10, gt=0)
     save_seconds: float = Field(default=30, gt=0)
     memory_bytes: int | None = Field(default=None, gt=0)
+    scratch_free_bytes: int | None = Field(default=None, ge=0)
+    trainer_user: str = Field(default="auto", min_length=1)
+    trainer_memory_bytes: int | None = Field(default=None, ge=2**30)
+    trainer_environment: Annotated[tuple[str, ...], NoDecode] = ()
+    sweep_seconds: float = Field(default=10, gt=0)
     reap_seconds: float = Field(default=5, gt=0)
     reaper_arm_seconds: float = Field(default=60, ge=0)
     ride_through_seconds: float = Field(default=900, ge=0)
     stall_seconds: float = Field(default=600, gt=0)
     stall_steps: float = Field(default=20, gt=0)
     max_body_bytes: int = Field(default=2**20, gt=0)
-    max_study_jobs: int = Field(default=500, gt=0)
+    max_upload_bytes: int = Field(default=2**30, gt=0)
+    max_uploads: int = Field(default=8, gt=0)
+    read_rate: int = Field(default=100, gt=0)
+    read_burst: int = Field(default=200, gt=0)
+    write_rate: int = Field(default=20, gt=0)
+    write_burst: int = Field(default=50, gt=0)
+    wrong_tokens_per_minute: int = Field(default=5, gt=0)
+    max_model_parameters: int = Field(default=10**10, gt=0)
+    max_batch_tokens: int = Field(default=2**20, gt=0)
+    max_attention_bytes: int = Field(default=256 * 2**20, gt=0)
+    max_check_tokens: int = Field(default=2**30, gt=0)
+    max_study_jobs: int = Field(default=1000, gt=0)
     max_queued_jobs: int | None = Field(default=None, gt=0)
     max_running_jobs: int | None = Field(default=None, gt=0)
     model_roots: Annotated[dict[Alias, Path], NoDecode] = Field(default_factory=dict[str, Path])
@@ -76,23 +120,35 @@ class Settings(BaseSettings):
     s3_prefix: str = ""
     s3_endpoint: str | None = None
     s3_region: str = "us-east-1"
-    s3_access_key_id: str | None = None
+    s3_access_key_id: str | None = Field(default=None, repr=False)
     s3_secret_access_key: str | None = Field(default=None, repr=False)
     attention_days: float | None = Field(default=None, gt=0)
     checkpoint_days: float | None = Field(default=None, gt=0)
     scrub_days: float = Field(default=30, gt=0)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """What is given in code, then the environment, then files that the environment names."""
+        return init_settings, env_settings, SecretFiles(settings_cls, PREFIX)
 
     @field_validator("database_url")
     @classmethod
     def _normalise(cls, url: str) -> str:
         return normalised_url(url)
 
-    @field_validator("queues", mode="before")
+    @field_validator("queues", "trainer_environment", mode="before")
     @classmethod
-    def _split(cls, queues: object) -> object:
-        if isinstance(queues, str):
-            return tuple(name.strip() for name in queues.split(",") if name.strip())
-        return queues
+    def _split(cls, names: object) -> object:
+        if isinstance(names, str):
+            return tuple(name.strip() for name in names.split(",") if name.strip())
+        return names
 
     @field_validator("model_roots", mode="before")
     @classmethod

@@ -1,4 +1,4 @@
-"""The stores of bytes that the settings name, and sessions that know them."""
+"""The stores of bytes that the settings name, and sessions that know them and other bounds."""
 
 from sqlalchemy.orm import Session, sessionmaker
 
@@ -7,11 +7,13 @@ from adaptlab_db.stores.directory import DirectoryStore
 from adaptlab_db.stores.postgres import PostgresStore
 from adaptlab_db.stores.store import POSTGRES, Store, Stores
 from adaptlab_services.settings import Settings
+from adaptlab_services.sizes import Sizes, bounded
 
 
 def open_sessions(settings: Settings) -> sessionmaker[Session]:
     """Sessions on the database of a process, in which artifacts lie where the settings say."""
-    return session_factory(settings.database_url, stores(settings))
+    sessions = session_factory(settings.database_url, stores(settings))
+    return bounded(sessions, Sizes.of(settings))
 
 
 def stores(settings: Settings) -> Stores:

@@ -3,6 +3,7 @@
 import json
 import uuid
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
@@ -26,15 +27,18 @@ from adaptlab.study import (
     extended,
 )
 from adaptlab.study_expansion import expand
+from adaptlab.study_plan import StudyPlan
 from adaptlab.values import Value
-from adaptlab_db.tables import BaseModel, Job, Study, StudyJob, User
+from adaptlab_db.tables import BaseModel, Job, Project, Study, StudyJob, User
 from adaptlab_services import (
+    access,
     base_models,
     datasets,
     idempotency,
     jobs,
     limits,
     paging,
+    sizes,
     study_checks,
     study_jobs,
 )
@@ -45,6 +49,7 @@ from adaptlab_services.paging import Cursor, Page
 from adaptlab_services.study_cancelling import stop_jobs
 from adaptlab_services.study_previews import StudyPreview, study_preview
 from adaptlab_services.study_views import (
+    Belonging,
     StudySummary,
     StudyView,
     counted,
@@ -53,7 +58,7 @@ from adaptlab_services.study_views import (
 )
 from adaptlab_services.tokens import Principal
 
-DEFAULT_MOST_JOBS = 500
+DEFAULT_MOST_JOBS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +105,8 @@ def create(
     Raises `InvalidSpec` for a study that cannot be run as it is, `Conflict` for a taken name and
     `IdempotencyMismatch` for a key that was used with another request.
     """
-    digest = idempotency.request_digest(asked or spec)
+    access.to_create(session)
+    digest = idempotency.request_digest(session, asked or spec)
     if idempotency_key is not None:
         earlier = idempotency.answered(session, principal.user_id, idempotency_key, digest)
         if earlier is not None:
@@ -108,7 +114,7 @@ def create(
     study_jobs.one_at_a_time(session)
     study_id = _insert(session, principal, spec, recipe)
     queues = _run(session, principal, study_id, spec, rules)
-    limits.check_queued(session, principal, rules.most_queued)
+    limits.check_queued(session, principal.user_id, rules.most_queued)
     if idempotency_key is not None:
         idempotency.remember(session, principal.user_id, idempotency_key, digest, study_id=study_id)
     return Changed(get(session, str(study_id)), replayed=False, queues=queues)
@@ -129,16 +135,18 @@ def extend(
     """
     study_jobs.one_at_a_time(session)
     row = _locked(session, study)
+    access.check_change(session, row.owner_id, row.project_id)
     before = _spec(row)
     spec = extended(before, extension)
     row.spec = spec.model_dump(mode="json", exclude_unset=True)
     row.extended_at = func.clock_timestamp()
     session.flush()
     try:
-        queues = _run(session, principal, row.id, spec, rules)
+        with access.inside(session, row.project_id):
+            queues = _run(session, principal, row.id, spec, rules)
     except InvalidSpec as error:
         raise at_extension(error, before, extension) from error
-    limits.check_queued(session, principal, rules.most_queued)
+    limits.check_queued(session, principal.user_id, rules.most_queued)
     return Changed(get(session, str(row.id)), replayed=False, queues=queues)
 
 
@@ -149,7 +157,8 @@ def preview_extension(
     row = _locked(session, study)
     spec = _spec(row)
     try:
-        return _preview(session, extended(spec, extension), rules, row.id)
+        with access.inside(session, row.project_id):
+            return _preview(session, extended(spec, extension), rules, row.id)
     except InvalidSpec as error:
         raise at_extension(error, spec, extension) from error
 
@@ -159,11 +168,15 @@ def cloned(session: Session, study: str, changes: StudyChanges) -> StudySpec:
     return changed(_spec(_row(session, study)), changes)
 
 
+def inside_project_of(session: Session, study: str) -> AbstractContextManager[None]:
+    """Let what is made go where a study is: its clone finds the same base models there."""
+    return access.inside(session, _row(session, study).project_id)
+
+
 def get(session: Session, study: str) -> StudyView:
     """One study, by id or name."""
     row = _row(session, study)
-    owner = session.scalars(select(User.name).where(User.id == row.owner_id)).one()
-    return study_view(session, row, owner)
+    return study_view(session, row, _told(session, row))
 
 
 def page(
@@ -175,7 +188,11 @@ def page(
 ) -> Page[StudySummary]:
     """Studies, newest first; with `job_id` those that the job belongs to."""
     question = ("studies", str(job_id))
-    query = select(Study, User.name).join(User, User.id == Study.owner_id)
+    query = (
+        select(Study, User.name, Project.name)
+        .join(User, User.id == Study.owner_id)
+        .join(Project, Project.id == Study.project_id)
+    )
     if job_id is not None:
         belongs = select(StudyJob.study_id).where(StudyJob.job_id == job_id)
         query = query.where(Study.id.in_(belongs))
@@ -188,9 +205,12 @@ def page(
     if len(rows) > len(shown):
         last = shown[-1][0]
         token = paging.written(Cursor(last.created_at.isoformat(), str(last.id)), *question)
-    counts = counted(session, [study.id for study, _ in shown])
+    counts = counted(session, [row[0].id for row in shown])
     return Page(
-        data=tuple(study_summary(study, owner, counts[study.id]) for study, owner in shown),
+        data=tuple(
+            study_summary(study, Belonging(owner, project), counts[study.id])
+            for study, owner, project in shown
+        ),
         next_page_token=token,
     )
 
@@ -202,6 +222,7 @@ def cancel(session: Session, principal: Principal, study: str) -> Changed:
     """
     study_jobs.one_at_a_time(session)
     row = _locked(session, study, even_cancelled=True)
+    access.check_change(session, row.owner_id, row.project_id)
     if row.cancelled_at is None:
         row.cancelled_at = func.clock_timestamp()
         session.flush()
@@ -219,12 +240,13 @@ def _insert(
         .values(
             id=study_id,
             owner_id=principal.user_id,
+            project_id=access.to_create(session),
             name=spec.name,
             spec=spec.model_dump(mode="json", exclude_unset=True),
             skipped=[],
             recipe=null() if recipe is None else recipe.model_dump(mode="json"),
         )
-        .on_conflict_do_nothing(index_elements=[Study.name])
+        .on_conflict_do_nothing(index_elements=[Study.project_id, Study.name])
         .returning(Study.id)
     )
     if written.scalar_one_or_none() is None:
@@ -238,7 +260,7 @@ def _run(
     """Make the jobs that the study lacks; returns the queues in which there is new work."""
     base_names(spec)
     bases = _made_bases(session, principal, spec, rules.roots)
-    plan = expand(spec, bases.facts, rules.most_jobs, datasets.known(session))
+    plan = _plan(session, spec, bases.facts, rules)
     session.execute(
         update(Study)
         .where(Study.id == study_id)
@@ -254,6 +276,15 @@ def _run(
     checks = study_checks.assigned(session, plan, assignment, written.jobs, study_id)
     queues = study_checks.write(session, principal, study_id, checks, ready)
     return tuple(dict.fromkeys((*bases.queues, *written.queues, *queues)))
+
+
+def _plan(
+    session: Session, spec: StudySpec, bases: tuple[BaseModelFacts, ...], rules: Rules
+) -> StudyPlan:
+    """What the study comes to; raises `InvalidSpec` for more or larger jobs than are allowed."""
+    plan = expand(spec, bases, rules.most_jobs, datasets.known(session))
+    sizes.check_each(session, [one.resolved for one in (*plan.jobs, *plan.checks)])
+    return plan
 
 
 def _made_bases(
@@ -302,7 +333,7 @@ def _preview(
 ) -> StudyPreview:
     base_names(spec)
     bases = _looked_up_bases(session, spec, rules.roots)
-    plan = expand(spec, bases, rules.most_jobs, datasets.known(session))
+    plan = _plan(session, spec, bases, rules)
     assignment = study_jobs.assigned(session, plan, study_id)
     checks = study_checks.assigned(session, plan, assignment, {}, study_id)
     made = _unmade(session, spec, plan.base_models)
@@ -317,7 +348,8 @@ def _unmade(session: Session, spec: StudySpec, names: Sequence[str]) -> tuple[Ba
     """The inline base models that nobody makes yet; `names` are those that will be used."""
     query = select(BaseModel.name).join(Job, Job.id == BaseModel.job_id)
     usable = BaseModel.name.in_(names), Job.state.not_in(base_models.GIVEN_UP)
-    known = set(session.scalars(query.where(*usable)))
+    here = BaseModel.project_id == access.project_of(session)
+    known = set(session.scalars(query.where(here, *usable)))
     pairs = zip(spec.base_models, names, strict=True)
     return tuple(b for b, name in pairs if not isinstance(b, str) and name not in known)
 
@@ -341,15 +373,28 @@ def _locked(session: Session, study: str, *, even_cancelled: bool = False) -> St
 
 
 def _one(session: Session, study: str, query: Select[Study]) -> Study:
-    """A study by its id, else by its name; raises `NotFound`."""
+    """A study by its id, else by its name, in the request's own project first."""
     try:
         found = session.execute(query.where(Study.id == UUID(study))).scalar_one_or_none()
     except ValueError:
         found = None
-    found = found or session.execute(query.where(Study.name == study)).scalar_one_or_none()
+    if found is None:
+        named = session.scalars(query.where(Study.name == study)).all()
+        found = access.nearest(session, [(row.project_id, row) for row in named])
     if found is None:
         raise NotFound("study", study)
     return found
+
+
+def _told(session: Session, study: Study) -> Belonging:
+    query = (
+        select(User.name, Project.name)
+        .select_from(Study)
+        .join(User, User.id == Study.owner_id)
+        .join(Project, Project.id == Study.project_id)
+    )
+    owner, project = session.execute(query.where(Study.id == study.id)).one()
+    return Belonging(owner, project)
 
 
 def _spec(study: Study) -> StudySpec:
@@ -357,7 +402,8 @@ def _spec(study: Study) -> StudySpec:
 
 
 def _check_free(session: Session, name: str) -> None:
-    taken = session.scalars(select(Study.id).where(Study.name == name)).one_or_none()
+    here = Study.project_id == access.project_of(session)
+    taken = session.scalars(select(Study.id).where(here, Study.name == name)).one_or_none()
     if taken is not None:
         detail = f"The study {name!r} exists already: {taken}. Extend it, or choose another name."
         raise Conflict(detail)

@@ -51,6 +51,7 @@ def _only_for(session: Session, study_id: UUID, kinds: Sequence[str]) -> tuple[U
     awaited = exists().where(
         BaseModel.job_id == Job.id,
         waiting.base_model == BaseModel.name,
+        waiting.project_id == BaseModel.project_id,
         waiting.state.in_(ACTIVE),
     )
     query = (
@@ -77,5 +78,5 @@ def _stop(session: Session, principal: Principal, job_ids: Sequence[UUID]) -> tu
     ended = {job.job_id for job in moved}
     for job_id in job_ids:
         if job_id not in ended:
-            jobs.cancel(session, principal, job_id)
+            jobs.stop(session, principal, job_id)
     return queues_to_ring(moved)

@@ -12,7 +12,8 @@ from sqlalchemy.orm import Session
 from adaptlab.code_version import code_version
 from adaptlab.spec import ResolvedSpec
 from adaptlab.study_plan import Cell, PlannedJob, StudyPlan, seedless_digest
-from adaptlab_db.tables import Attempt, BaseModel, Job, StudyJob
+from adaptlab_db.tables import Artifact, Attempt, BaseModel, Checkpoint, Job, StudyJob
+from adaptlab_services import access
 from adaptlab_services.base_models import GIVEN_UP
 from adaptlab_services.job_rows import NewJob, insert_jobs
 from adaptlab_services.tokens import Principal
@@ -77,8 +78,10 @@ def assigned(session: Session, plan: StudyPlan, study_id: UUID | None = None) ->
 
     Without `study_id` the study is a new one and has no jobs.
     """
-    present = _present(session, study_id)
     jobs = {job.digest: job for job in plan.jobs}
+    measured = {cell.digest for check in plan.checks for cell in check.cells}
+    present = _present(session, study_id, {jobs[digest].seedless for digest in measured})
+    with_files: set[str] = set()
     needed: dict[str, PlannedJob] = {}
     links: list[tuple[Cell, str | Known]] = []
     for cell in plan.cells:
@@ -91,9 +94,11 @@ def assigned(session: Session, plan: StudyPlan, study_id: UUID | None = None) ->
         if wanted:
             rest = job.with_seeds(wanted)
             needed[rest.digest] = rest
+            with_files |= {rest.digest} if cell.digest in measured else set()
             links.append((cell, rest.digest))
     queues = {job.spec.resources.queue for job in needed.values()}
-    return Assignment(needed, equal_jobs(session, needed, queues), tuple(links))
+    found = equal_jobs(session, needed, queues, with_files)
+    return Assignment(needed, found, tuple(links))
 
 
 def write(
@@ -133,7 +138,9 @@ def write_bases(
 ) -> None:
     """Link the jobs that make the study's base models, `made` for it or not."""
     jobs = session.execute(
-        select(BaseModel.name, BaseModel.job_id).where(BaseModel.name.in_(names))
+        select(BaseModel.name, BaseModel.job_id).where(
+            BaseModel.name.in_(names), BaseModel.project_id == access.project_of(session)
+        )
     )
     rows = [
         {
@@ -159,11 +166,17 @@ def write_bases(
 
 
 def equal_jobs(
-    session: Session, digests: Collection[str], queues: Collection[str]
+    session: Session,
+    digests: Collection[str],
+    queues: Collection[str],
+    with_files: Collection[str] = (),
 ) -> Mapping[str, UUID]:
     """Jobs of these digests that wait or run in one of `queues`, or succeeded with this code.
 
-    What another version of the code computed would void the comparison.
+    Only those of the same project: a study is seen by other people than theirs.
+
+    What another version of the code computed would void the comparison. Of the digests in
+    `with_files` only jobs will do whose checkpoints are still to be had.
     """
     coming = and_(Job.state.in_(LIVE), Job.cancel_requested_at.is_(None), Job.queue.in_(queues))
     same_code = exists().where(
@@ -171,9 +184,11 @@ def equal_jobs(
         Attempt.attempt == Job.attempt,
         Attempt.environment["code_version"].astext == code_version(),
     )
-    done = and_(Job.state == "succeeded", same_code)
+    may_do_without = Job.spec_digest.not_in(with_files)
+    done = and_(Job.state == "succeeded", same_code, or_(may_do_without, ~_has_lost_files()))
     rows = session.execute(
         select(Job.spec_digest, Job.id)
+        .where(Job.project_id == access.project_of(session))
         .where(Job.spec_digest.in_(digests), or_(done, coming))
         .order_by((Job.state == "succeeded").desc(), Job.created_at, Job.id)
     )
@@ -189,12 +204,30 @@ def goes_on() -> ColumnElement[bool]:
     return and_(Job.state.not_in(GIVEN_UP), ended_well)
 
 
-def _present(session: Session, study_id: UUID | None) -> Mapping[str, tuple[Known, ...]]:
-    """The jobs of the study that it can go on with, by the digest that their seeds share."""
+def _has_lost_files() -> ColumnElement[bool]:
+    """A job with a checkpoint that was collected, or found to be damaged."""
+    return exists(
+        select(Checkpoint.id)
+        .join(Artifact, Artifact.sha256 == Checkpoint.artifact_sha256)
+        .where(
+            Checkpoint.job_id == Job.id,
+            Checkpoint.attempt == Job.attempt,
+            Artifact.state != "ready",
+        )
+    )
+
+
+def _present(
+    session: Session, study_id: UUID | None, with_files: Collection[str]
+) -> Mapping[str, tuple[Known, ...]]:
+    """The jobs of the study that it can go on with, by the digest that their seeds share.
+
+    Those of a digest in `with_files` only if their checkpoints are still to be had.
+    """
     if study_id is None:
         return {}
     rows = session.execute(
-        select(Job.id, Job.resolved_spec, StudyJob.reused)
+        select(Job.id, Job.resolved_spec, StudyJob.reused, _has_lost_files())
         .ext(distinct_on(Job.created_at, Job.id))
         .join(StudyJob, StudyJob.job_id == Job.id)
         .where(
@@ -205,10 +238,12 @@ def _present(session: Session, study_id: UUID | None) -> Mapping[str, tuple[Know
         .order_by(Job.created_at, Job.id)
     ).all()
     present: dict[str, list[Known]] = {}
-    for job_id, stored, reused in rows:
+    for job_id, stored, reused, has_lost_files in rows:
         resolved = ResolvedSpec.model_validate(stored)
-        known = Known(job_id, resolved.seeds, reused)
-        present.setdefault(seedless_digest(resolved), []).append(known)
+        seedless = seedless_digest(resolved)
+        if not (has_lost_files and seedless in with_files):
+            known = Known(job_id, resolved.seeds, reused)
+            present.setdefault(seedless, []).append(known)
     return {digest: tuple(known) for digest, known in present.items()}
 
 

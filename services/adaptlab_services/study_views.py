@@ -1,6 +1,7 @@
 """Studies as everybody sees them: what was asked, cell by cell, how far it is, what is missing."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 from uuid import UUID
 
@@ -46,6 +47,7 @@ class StudySummary(Value):
     terminal: bool
     jobs: dict[str, int]
     owner: str
+    project: str
     recipe: RecipeRef | None
     created_at: Moment
     extended_at: Moment | None
@@ -112,11 +114,19 @@ class StudyView(StudySummary):
     skipped: tuple[SkippedCell, ...]
 
 
-def study_view(session: Session, study: Study, owner: str) -> StudyView:
+@dataclass(frozen=True, slots=True)
+class Belonging:
+    """Whose a study is, and in which project: both by name."""
+
+    owner: str
+    project: str
+
+
+def study_view(session: Session, study: Study, belonging: Belonging) -> StudyView:
     """The view of one study."""
     rows = _rows(session, study.id)
     counts = counted(session, [study.id])[study.id]
-    summary = study_summary(study, owner, counts)
+    summary = study_summary(study, belonging, counts)
     return StudyView(
         **dict(summary),
         spec=study.spec,
@@ -131,7 +141,7 @@ def study_view(session: Session, study: Study, owner: str) -> StudyView:
     )
 
 
-def study_summary(study: Study, owner: str, counts: dict[str, int]) -> StudySummary:
+def study_summary(study: Study, belonging: Belonging, counts: dict[str, int]) -> StudySummary:
     """The view of one study in a list."""
     running = any(state not in TERMINAL_STATES for state in counts)
     state: StudyState = "running" if running else "succeeded"
@@ -145,7 +155,8 @@ def study_summary(study: Study, owner: str, counts: dict[str, int]) -> StudySumm
         state=state,
         terminal=state != "running",
         jobs=counts,
-        owner=owner,
+        owner=belonging.owner,
+        project=belonging.project,
         recipe=None if study.recipe is None else RecipeRef.model_validate(study.recipe),
         created_at=study.created_at,
         extended_at=study.extended_at,

@@ -13,8 +13,9 @@ import zlib
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
-from sqlalchemy import ColumnElement, and_, delete, func, insert, or_, select, text, update
+from sqlalchemy import ColumnElement, Row, and_, delete, func, insert, or_, select, text, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.orm import Session
 
@@ -36,12 +37,14 @@ _FORM = re.compile(rf"al_([0-9A-Za-z]{{{_SECRET_LENGTH}}})_([0-9a-z]{{{_CHECK_LE
 
 
 class Principal(Value):
-    """Who is asking, and with which token."""
+    """Who is asking, and with which token; `project_id` is the only one that it opens, if any."""
 
     user_id: int
     name: str
     token_id: int
     scopes: tuple[str, ...]
+    is_admin: bool = False
+    project_id: int | None = None
 
 
 def create_token(
@@ -49,7 +52,8 @@ def create_token(
     user_id: int,
     name: str,
     scopes: Sequence[str] = SCOPES,
-    expires_at: datetime | None = None,
+    expires_at: datetime | ColumnElement[datetime] | None = None,
+    project_id: int | None = None,
 ) -> str:
     """Make a token for a user; this is the only time that its text can be had."""
     made = _new_token()
@@ -59,8 +63,9 @@ def create_token(
         "digest": _digest(made),
         "scopes": list(scopes),
         "expires_at": expires_at,
+        "project_id": project_id,
     }
-    session.execute(insert(Token), [row])
+    session.execute(insert(Token).values(row))
     return made
 
 
@@ -76,7 +81,7 @@ def ensure_admin_token(session: Session, path: Path) -> None:
     session.execute(select(func.pg_advisory_xact_lock(FIRST_START_LOCK)))
     if _holds_valid_token(session, path):
         return
-    admin = _user(session, ADMIN)
+    admin = _admin(session, ADMIN)
     session.execute(
         update(Token)
         .where(Token.user_id == admin, Token.name == FIRST_START, Token.revoked_at.is_(None))
@@ -94,10 +99,14 @@ def authenticate(session: Session, presented: str) -> Principal:
     row = session.execute(query).one_or_none()
     if row is None or not hmac.compare_digest(row.digest, digest):
         raise Unauthorised
-    _record_use(session, row.token_id)
-    return Principal(
-        user_id=row.user_id, name=row.name, token_id=row.token_id, scopes=tuple(row.scopes)
-    )
+    if row.is_unnoted:
+        _record_use(session, row.token_id)
+    return _principal(row)
+
+
+def is_token(presented: str) -> ColumnElement[bool]:
+    """The condition on the row of a token, given its text."""
+    return Token.digest == _digest(presented)
 
 
 def open_browser_session(session: Session, principal: Principal) -> str:
@@ -131,10 +140,9 @@ def authenticate_browser(session: Session, cookie: str) -> Principal:
     row = session.execute(query).one_or_none()
     if row is None or not hmac.compare_digest(row.digest, digest):
         raise Unauthorised
-    _record_use(session, row.token_id)
-    return Principal(
-        user_id=row.user_id, name=row.name, token_id=row.token_id, scopes=tuple(row.scopes)
-    )
+    if row.is_unnoted:
+        _record_use(session, row.token_id)
+    return _principal(row)
 
 
 def close_browser_session(session: Session, cookie: str) -> None:
@@ -142,31 +150,47 @@ def close_browser_session(session: Session, cookie: str) -> None:
     session.execute(delete(BrowserSession).where(BrowserSession.digest == _digest(cookie)))
 
 
+_UNNOTED = or_(
+    Token.last_used_at.is_(None),
+    Token.last_used_at < func.clock_timestamp() - USE_RECORDED_EVERY,
+)
 _PRINCIPAL = (
     Token.id.label("token_id"),
     Token.user_id.label("user_id"),
     User.name.label("name"),
     Token.scopes.label("scopes"),
+    User.is_admin.label("is_admin"),
+    Token.project_id.label("project_id"),
+    _UNNOTED.label("is_unnoted"),
 )
 
 
-def _valid() -> tuple[ColumnElement[bool], ColumnElement[bool]]:
-    """What holds for a token that is neither revoked nor expired, by the database's clock."""
+def _principal(row: Row[*tuple[Any, ...]]) -> Principal:  # Any: the columns of `_PRINCIPAL`
+    return Principal(
+        user_id=row.user_id,
+        name=row.name,
+        token_id=row.token_id,
+        scopes=tuple(row.scopes),
+        is_admin=row.is_admin,
+        project_id=row.project_id,
+    )
+
+
+def _valid() -> tuple[ColumnElement[bool], ...]:
+    """What holds for a token of use: not revoked, not expired, and its user active."""
     return (
+        User.deactivated_at.is_(None),
         Token.revoked_at.is_(None),
+        # By the database's clock, which all servers share.
         or_(Token.expires_at.is_(None), Token.expires_at > func.clock_timestamp()),
     )
 
 
 def _record_use(session: Session, token_id: int) -> None:
-    stale = or_(
-        Token.last_used_at.is_(None),
-        Token.last_used_at < func.clock_timestamp() - USE_RECORDED_EVERY,
-    )
     # Requests of one token must not wait for each other because one of them notes the time.
     unlocked = (
         select(Token.id)
-        .where(and_(Token.id == token_id, stale))
+        .where(and_(Token.id == token_id, _UNNOTED))
         .with_for_update(skip_locked=True)
         .scalar_subquery()
     )
@@ -178,8 +202,13 @@ def _record_use(session: Session, token_id: int) -> None:
     )
 
 
-def _user(session: Session, name: str) -> int:
-    session.execute(upsert(User).values(name=name).on_conflict_do_nothing())
+def _admin(session: Session, name: str) -> int:
+    new = upsert(User).values(name=name, is_admin=True)
+    session.execute(
+        new.on_conflict_do_update(
+            index_elements=[User.name], set_={"is_admin": True, "deactivated_at": None}
+        )
+    )
     return session.scalars(select(User.id).where(User.name == name)).one()
 
 

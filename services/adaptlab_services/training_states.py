@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import delete, func, insert, literal, select, update
+from sqlalchemy import delete, func, literal, select, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.orm import Session
 
@@ -54,7 +54,8 @@ def take_over(session: Session, job_id: UUID, attempt: int) -> SavedTraining | N
         MetricPoint.attempt == state.attempt,
         MetricPoint.step <= state.step,
     )
-    session.execute(insert(MetricPoint).from_select(columns, earlier))
+    copied = upsert(MetricPoint).from_select(columns, earlier)
+    session.execute(copied.on_conflict_do_nothing())  # a claim whose answer was lost did it before
     session.execute(
         update(Job)
         .where(Job.id == job_id)

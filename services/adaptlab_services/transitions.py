@@ -17,7 +17,7 @@ from sqlalchemy import ColumnElement, func, insert, select, update
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from adaptlab_db.tables import TERMINAL_STATES, Attempt, Job, JobEvent, Json
-from adaptlab_services import awaiting, training_states
+from adaptlab_services import awaiting, job_metrics, training_states
 
 JobState = Literal["waiting", "queued", "running", "paused", "succeeded", "failed", "cancelled"]
 Outcome = Literal["succeeded", "failed", "cancelled", "released", "paused", "lost"]
@@ -26,6 +26,7 @@ Reason = Literal[
     "infeasible_budget",
     "diverged",
     "out_of_memory",
+    "disk_full",
     "timeout",
     "stalled",
     "killed",
@@ -148,6 +149,8 @@ def move(
         _close_attempts(session, moved, change)
     if change.to in TERMINAL_STATES:
         training_states.forget(session, [job.job_id for job in moved])
+    if change.to == "succeeded":
+        job_metrics.keep(session, [job.job_id for job in moved])
     awaited = [job.job_id for job in moved if job.kind in AWAITED]
     if awaited and change.to in TERMINAL_STATES:
         return (*moved, *settle_waiting(session, awaited))

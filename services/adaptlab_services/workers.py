@@ -16,7 +16,10 @@ SILENCE = timedelta(seconds=60)
 
 
 class WorkerView(Value):
-    """A worker process; `live` while it was heard of in the last minute."""
+    """A worker process; `live` while it was heard of in the last minute.
+
+    `unschedulable` says why it takes no jobs although it lives; null where it does.
+    """
 
     id: UUID
     host: str
@@ -25,6 +28,7 @@ class WorkerView(Value):
     live: bool
     started_at: datetime
     heartbeat_at: datetime
+    unschedulable: str | None
 
 
 def register(session: Session, host: str, process_id: int, queues: Sequence[str]) -> UUID:
@@ -38,6 +42,12 @@ def register(session: Session, host: str, process_id: int, queues: Sequence[str]
 def seen(session: Session, worker_id: UUID) -> None:
     """Note that a worker was heard of."""
     _set(session, worker_id, {"heartbeat_at": func.clock_timestamp()})
+
+
+def looks_for_work(session: Session, worker_id: UUID, unschedulable: str | None = None) -> None:
+    """Note that a worker was heard of and takes jobs, or why it does not."""
+    now = func.clock_timestamp()
+    _set(session, worker_id, {"heartbeat_at": now, "unschedulable": unschedulable})
 
 
 def stop(session: Session, worker_id: UUID) -> None:
@@ -60,15 +70,17 @@ def recent(session: Session, limit: int = 100) -> tuple[WorkerView, ...]:
             live=is_live,
             started_at=worker.started_at,
             heartbeat_at=worker.heartbeat_at,
+            unschedulable=worker.unschedulable,
         )
         for worker, is_live in rows
     )
 
 
 def live_queues(session: Session) -> tuple[str, ...]:
-    """The queues that some live worker serves, sorted."""
+    """The queues from which some live worker takes jobs, sorted."""
     queue = func.unnest(Worker.queues).label("queue")
-    return tuple(session.scalars(select(queue).where(_is_live()).distinct().order_by(queue)))
+    takes_jobs = _is_live() & Worker.unschedulable.is_(None)
+    return tuple(session.scalars(select(queue).where(takes_jobs).distinct().order_by(queue)))
 
 
 def _is_live() -> ColumnElement[bool]:

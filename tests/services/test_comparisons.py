@@ -1,11 +1,9 @@
 """Comparisons of rows that were made up: verdicts, warnings, causes, and what is missing."""
 
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from uuid import UUID, uuid4
 
 import pytest
-from sqlalchemy import event
 from sqlalchemy.orm import Session, sessionmaker
 from tests.comparing import (
     ENOUGH_BASES,
@@ -26,6 +24,7 @@ from tests.making import (
     a_principal,
     an_adapt_spec,
 )
+from tests.watching import statements
 
 from adaptlab.errors import InvalidSpec
 from adaptlab.spec import ResolvedSpec
@@ -446,27 +445,14 @@ def test_a_method_of_fixed_size_stands_where_it_fits(sessions: Sessions, ada: Pr
     ]
 
 
-@contextmanager
-def counted_statements(sessions: Sessions) -> Generator[list[str]]:
-    statements: list[str] = []
-
-    def note(*sent: str) -> None:
-        statements.append(sent[2])
-
-    engine = sessions.kw["bind"]
-    event.listen(engine, "before_cursor_execute", note)
-    yield statements
-    event.remove(engine, "before_cursor_execute", note)
-
-
 def test_more_jobs_are_not_more_statements(sessions: Sessions, ada: Principal) -> None:
     create(sessions, ada, methods=["lora"], budgets=[64])
     run_all(sessions, as_known)
-    with counted_statements(sessions) as few:
+    with statements(sessions) as few:
         compared(sessions)
     extend(sessions, ada, methods=["ia3", "prefix_tuning", "frozen"], budgets=[96, 128])
     run_all(sessions, as_known)
-    with counted_statements(sessions) as many:
+    with statements(sessions) as many:
         compared(sessions)
     assert len(many) == len(few) <= 10
 

@@ -40,3 +40,19 @@ def test_a_broker_that_does_not_answer_is_given_up_in_two_seconds(
         ring(f"redis://127.0.0.1:{port}/0", ["cpu", "gpu", "third"])
         assert time.monotonic() - started < 2
     assert "workers will poll" in caplog.text
+
+
+def test_a_connection_that_was_cut_does_not_silence_the_next_ring(broker_url: str) -> None:
+    with redis.Redis.from_url(broker_url) as client:
+        before = _connections(client)
+        ring(broker_url, ["cut"])
+        kept = _connections(client) - before
+        for connection in kept:
+            client.client_kill_filter(_id=connection)
+        ring(broker_url, ["cut"])
+        assert client.llen("doorbell.cut") == 2
+        client.delete("doorbell.cut")
+
+
+def _connections(client: "redis.Redis") -> set[str]:
+    return {connection["id"] for connection in client.client_list()}

@@ -5,7 +5,7 @@ from itertools import permutations
 from typing import Any
 
 import pytest
-from sqlalchemy import event, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import (
     a_base_model,
@@ -17,6 +17,7 @@ from tests.making import (
     an_environment,
     base_facts,
 )
+from tests.watching import statements
 
 from adaptlab.cost import work
 from adaptlab.resolve import resolve
@@ -151,16 +152,13 @@ def test_many_jobs_are_estimated_as_each_alone_and_with_no_more_queries(
         measured(session, lora(1000), 20.0)
         measured(session, lora(1000, method="ia3"), 50.0)
         alone = [asked(session, spec) for spec in specs]
-        statements: list[str] = []
-        event.listen(
-            session.get_bind(), "before_cursor_execute", lambda *of: statements.append(of[2])
-        )
-        together = estimate_each(
-            session, [(a_resolved_spec(one), one.resources.queue) for one in specs * 10]
-        )
+        with statements(sessions) as sent:
+            together = estimate_each(
+                session, [(a_resolved_spec(one), one.resources.queue) for one in specs * 10]
+            )
     assert [one.basis for one in together[:5]] == ["family", "kind", "kind", "kind", "default"]
     assert together == (*alone,) * 10
-    assert len(statements) <= 3, "one for each way of being alike"
+    assert len(sent) <= 3, "one for each way of being alike"
 
 
 def test_a_run_in_another_precision_is_of_another_kind(sessions: Sessions) -> None:

@@ -3,12 +3,13 @@
 import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from uuid import UUID
 
 import pytest
-from sqlalchemy import func, select, update
-from sqlalchemy.orm import Session, sessionmaker
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+from tests import job_rows
+from tests.job_rows import AGO, Sessions, change, event_types, job, outcomes
 from tests.making import (
     a_base_model,
     a_claim,
@@ -16,35 +17,22 @@ from tests.making import (
     a_ledger,
     a_pretrain_spec,
     a_principal,
+    a_project,
     a_worker,
     an_adapt_spec,
 )
 
 from adaptlab.errors import InvalidSpec
-from adaptlab_db.tables import Attempt, BaseModel, Job, JobEvent, Study, StudyJob
+from adaptlab_db.tables import BaseModel, Job, Study, StudyJob
 from adaptlab_services import job_control, jobs, limits
 from adaptlab_services.errors import Conflict, LimitReached, NotFound
 from adaptlab_services.job_control import Controlled
 from adaptlab_services.leases import DatabaseLedger
 from adaptlab_services.reaping import reap
 
-Sessions = sessionmaker[Session]
-AGO = func.clock_timestamp() - timedelta(hours=1)
-
 
 def new_job(sessions: Sessions, **values: object) -> UUID:
-    with sessions.begin() as session:
-        return a_job(session, a_pretrain_spec(), **values)  # pyright: ignore[reportArgumentType]
-
-
-def job(sessions: Sessions, job_id: UUID) -> Job:
-    with sessions() as session:
-        return session.scalars(select(Job).where(Job.id == job_id)).one()
-
-
-def change(sessions: Sessions, job_id: UUID, **values: object) -> None:
-    with sessions.begin() as session:
-        session.execute(update(Job).where(Job.id == job_id).values(values))
+    return job_rows.new_job(sessions, spec=a_pretrain_spec(), **values)
 
 
 def asked(
@@ -69,12 +57,6 @@ def retry(sessions: Sessions, job_id: UUID) -> Controlled:
 def cancel(sessions: Sessions, job_id: UUID) -> None:
     with sessions.begin() as session:
         jobs.cancel(session, a_principal(session), job_id)
-
-
-def outcomes(sessions: Sessions, job_id: UUID) -> list[str | None]:
-    with sessions() as session:
-        rows = select(Attempt.outcome).where(Attempt.job_id == job_id).order_by(Attempt.attempt)
-        return list(session.scalars(rows))
 
 
 # --- pausing and going on -------------------------------------------------------------------------
@@ -111,11 +93,8 @@ def test_a_running_job_is_paused_by_its_worker_at_no_cost(
         assert (row.state, row.reason, row.pause_requested_at) == ("paused", "paused_by_user", None)
         assert resume(sessions, job_id).job.state == "queued"
     assert outcomes(sessions, job_id) == ["paused"] * 3
-    with sessions() as session:
-        kinds = session.scalars(
-            select(JobEvent.type).where(JobEvent.job_id == job_id).order_by(JobEvent.sequence)
-        ).all()
-    assert list(kinds) == ["running", "pause_requested", "paused", "queued"] * 3
+    kinds = ["running", "pause_requested", "paused", "queued"]
+    assert event_types(sessions, job_id) == kinds * 3
 
 
 def test_a_pause_that_is_taken_back_is_none(sessions: Sessions, ledger: DatabaseLedger) -> None:
@@ -283,6 +262,7 @@ def test_a_job_made_anew_takes_the_old_ones_place_in_studies_that_go_on(
             study = Study(
                 id=UUID(int=len(name)),
                 owner_id=owner,
+                project_id=a_project(session),
                 name=name,
                 spec={},
                 skipped=[],
@@ -354,6 +334,17 @@ def test_going_on_and_making_anew_count_too(sessions: Sessions) -> None:
         with pytest.raises(LimitReached, match="1 at a time"), sessions.begin() as session:
             what(session, a_principal(session), job_id, most_queued=1)
     assert count(sessions, "queued") == 1
+
+
+def test_a_job_that_goes_on_counts_for_its_owner_whoever_asks(sessions: Sessions) -> None:
+    new_job(sessions, owner="bob")
+    of_ada = new_job(sessions, state="paused")
+    with sessions.begin() as session:
+        job_control.resume(session, a_principal(session, "bob"), of_ada, most_queued=1)
+    another_of_ada = new_job(sessions, state="paused")
+    with pytest.raises(LimitReached, match="1 at a time"), sessions.begin() as session:
+        job_control.resume(session, a_principal(session, "carl"), another_of_ada, most_queued=1)
+    assert count(sessions, "queued") == 2
 
 
 def test_no_more_jobs_of_an_owner_run_than_allowed_however_many_workers_ask(

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID
 
-from sqlalchemy import select, text
+from sqlalchemy import select
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import (
     a_base_model,
@@ -16,6 +16,7 @@ from tests.making import (
     a_worker,
     an_adapt_spec,
 )
+from tests.watching import somebody_waits
 
 from adaptlab_db.tables import TERMINAL_STATES, Job, JobEvent
 from adaptlab_services import jobs
@@ -27,12 +28,6 @@ Sessions = sessionmaker[Session]
 def state(sessions: Sessions, job_id: UUID) -> str:
     with sessions.begin() as session:
         return session.scalars(select(Job.state).where(Job.id == job_id)).one()
-
-
-def somebody_waits_for_a_lock(sessions: Sessions) -> bool:
-    query = text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
-    with sessions.begin() as session:
-        return session.execute(query).scalar_one() > 0
 
 
 def until(condition: Callable[[], bool]) -> None:
@@ -55,7 +50,7 @@ def test_a_base_model_cannot_finish_between_the_look_and_the_waiting_job(
             created = jobs.create(session, principal, an_adapt_spec())
             assert created.job.state == "waiting"
             finished = pool.submit(ledger.finish, claim)
-            until(lambda: finished.done() or somebody_waits_for_a_lock(sessions))
+            until(lambda: finished.done() or somebody_waits(sessions))
         assert finished.result() == ("cpu",)
     assert state(sessions, created.job.id) == "queued"
 

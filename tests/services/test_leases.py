@@ -10,7 +10,9 @@ from uuid import UUID
 
 import pytest
 from sqlalchemy import func, select, text, update
-from sqlalchemy.orm import InstrumentedAttribute, Session, sessionmaker
+from sqlalchemy.orm import InstrumentedAttribute
+from tests import job_rows
+from tests.job_rows import AGO, Sessions, change, event_types, job, new_job
 from tests.making import (
     a_base_model,
     a_claim,
@@ -23,47 +25,19 @@ from tests.making import (
 )
 
 from adaptlab_db.session import close, session_factory
-from adaptlab_db.tables import Attempt, Job, JobEvent, Worker
-from adaptlab_services import lease_ends, leases
+from adaptlab_db.tables import Job, Worker
+from adaptlab_services import claims, lease_ends, leases
+from adaptlab_services.claiming import queues_with_work
 from adaptlab_services.claims import Claim
 from adaptlab_services.errors import LeaseLost, LedgerUnreachable
-from adaptlab_services.leases import DatabaseLedger, queues_with_work, reap
+from adaptlab_services.leases import DatabaseLedger
+from adaptlab_services.reaping import ReapedLeases, reap
 from adaptlab_services.transitions import append_event, transition
-
-Sessions = sessionmaker[Session]
-AGO = func.clock_timestamp() - timedelta(hours=1)
-
-
-def new_job(sessions: Sessions, **values: object) -> UUID:
-    with sessions.begin() as session:
-        return a_job(session, **values)  # pyright: ignore[reportArgumentType] - passed on as given
-
-
-def job(sessions: Sessions, job_id: UUID) -> Job:
-    with sessions() as session:
-        return session.scalars(select(Job).where(Job.id == job_id)).one()
-
-
-def change(sessions: Sessions, job_id: UUID, **values: object) -> None:
-    with sessions.begin() as session:
-        session.execute(update(Job).where(Job.id == job_id).values(values))
 
 
 def attempts(sessions: Sessions, job_id: UUID) -> list[tuple[int, str | None, str | None]]:
-    with sessions() as session:
-        rows = session.scalars(
-            select(Attempt).where(Attempt.job_id == job_id).order_by(Attempt.attempt)
-        )
-        return [(row.attempt, row.outcome, row.reason) for row in rows]
-
-
-def event_types(sessions: Sessions, job_id: UUID) -> list[str]:
-    with sessions() as session:
-        return list(
-            session.scalars(
-                select(JobEvent.type).where(JobEvent.job_id == job_id).order_by(JobEvent.sequence)
-            )
-        )
+    rows = job_rows.attempts(sessions, job_id)
+    return [(row.attempt, row.outcome, row.reason) for row in rows]
 
 
 def seconds_until(sessions: Sessions, moment: InstrumentedAttribute[Any]) -> float:
@@ -81,7 +55,7 @@ def expire(sessions: Sessions, job_id: UUID) -> None:
     change(sessions, job_id, lease_expires_at=AGO)
 
 
-def take_back(sessions: Sessions) -> leases.ReapedLeases:
+def take_back(sessions: Sessions) -> ReapedLeases:
     with sessions.begin() as session:
         return reap(session)
 
@@ -379,7 +353,7 @@ def test_a_reaper_that_meets_a_heartbeat_lets_the_job_be(
     claim = a_claim(ledger)
     expire(sessions, job_id)
     with sessions.begin() as session:
-        session.execute(update(Job).where(*leases.held(claim)).values(lease_expires_at=AGO))
+        session.execute(update(Job).where(*claims.held(claim)).values(lease_expires_at=AGO))
         assert take_back(sessions).count == 0
     assert ledger.heartbeat(claim, 1) == "continue"
     assert take_back(sessions).count == 0
@@ -428,7 +402,7 @@ def test_a_frozen_workers_lock_is_taken_away(sessions: Sessions, ledger: Databas
     expire(sessions, job_id)
     with sessions() as frozen:
         frozen.execute(text("SET LOCAL idle_in_transaction_session_timeout = '200ms'"))
-        frozen.execute(update(Job).where(*leases.held(claim)).values(step=5))
+        frozen.execute(update(Job).where(*claims.held(claim)).values(step=5))
         assert take_back(sessions).count == 0
         deadline = time.monotonic() + 10
         while take_back(sessions).count == 0:

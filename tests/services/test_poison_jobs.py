@@ -1,40 +1,25 @@
 """Jobs that fail by themselves end soon; bad luck does not use up their attempts."""
 
-from datetime import timedelta
 from uuid import UUID
 
 import pytest
-from sqlalchemy import func, select, update
-from sqlalchemy.orm import Session, sessionmaker
-from tests.making import a_claim, a_job, a_pretrain_spec
+from tests.job_rows import AGO, Sessions, change, job, new_job, outcomes
+from tests.making import a_claim, a_pretrain_spec
 
-from adaptlab_db.tables import Attempt, Job
+from adaptlab_db.tables import Job
 from adaptlab_services import leases
 from adaptlab_services.leases import DatabaseLedger
 from adaptlab_services.poison import fingerprint
 from adaptlab_services.reaping import reap
 from adaptlab_services.transitions import Reason
 
-Sessions = sessionmaker[Session]
-AGO = func.clock_timestamp() - timedelta(hours=1)
 ERROR = "ValueError: head 3 of /tmp/attempt-7xq/w.npy is empty (0x7f32aa)"
 ALIKE = "ValueError: head 4 of /tmp/attempt-k2f/w.npy is empty (0x7f00bb)"
 
 
 @pytest.fixture
 def job_id(sessions: Sessions) -> UUID:
-    with sessions.begin() as session:
-        return a_job(session, a_pretrain_spec())
-
-
-def job(sessions: Sessions, job_id: UUID) -> Job:
-    with sessions() as session:
-        return session.scalars(select(Job).where(Job.id == job_id)).one()
-
-
-def change(sessions: Sessions, job_id: UUID, **values: object) -> None:
-    with sessions.begin() as session:
-        session.execute(update(Job).where(Job.id == job_id).values(values))
+    return new_job(sessions, spec=a_pretrain_spec())
 
 
 class Luck:
@@ -78,9 +63,7 @@ def test_a_job_that_fails_alike_without_progress_is_not_tried_a_third_time(
     assert (last.state, last.reason, last.attempt) == ("failed", "repeated_failure", 2)
     assert last.error is not None
     assert ALIKE in last.error
-    with sessions() as session:
-        outcomes = session.scalars(select(Attempt.outcome).where(Attempt.job_id == job_id))
-        assert list(outcomes) == ["failed", "failed"]
+    assert outcomes(sessions, job_id) == ["failed", "failed"]
 
 
 def test_without_fingerprints_such_a_job_uses_all_its_attempts(
@@ -113,6 +96,19 @@ def test_who_was_killed_from_outside_twice_is_tried_again(luck: Luck) -> None:
 def test_what_a_machine_is_short_of_is_not_the_fault_of_a_job(luck: Luck, error: str) -> None:
     states = [luck.fail(0, error).state for _ in range(3)]
     assert states == ["queued", "queued", "failed"]
+
+
+def test_a_disk_that_was_full_twice_says_nothing_about_a_job(luck: Luck) -> None:
+    error = "SafetensorError: I/O error: No space left on device (os error 28)"
+    states = [luck.fail(0, error, "disk_full").state for _ in range(3)]
+    assert states == ["queued", "queued", "failed"]
+
+
+def test_of_too_little_memory_twice_more_is_said_than_that_it_was_twice(luck: Luck) -> None:
+    error = "The trainer was killed by SIGKILL at step 0. A trainer held 512 MiB."
+    assert luck.fail(0, error, "out_of_memory").state == "queued"
+    last = luck.fail(0, error.replace("512", "600"), "out_of_memory")
+    assert (last.state, last.reason, last.attempt) == ("failed", "out_of_memory", 2)
 
 
 def test_attempts_that_got_further_before_their_worker_was_lost_do_not_count(luck: Luck) -> None:

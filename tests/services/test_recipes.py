@@ -1,15 +1,13 @@
 """Studies of recipes: what they are called, what they make, and what they report when measured."""
 
-from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from sqlalchemy import event
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_principal
 from tests.reproducing import Run, as_published, run_all
+from tests.watching import statements
 
 from adaptlab.errors import InvalidSpec, UnknownName
 from adaptlab.recipe_report import ReportCell
@@ -205,25 +203,9 @@ def test_a_study_of_no_recipe_has_no_report(sessions: Sessions) -> None:
 def test_a_report_takes_no_more_queries_for_more_jobs(sessions: Sessions) -> None:
     small, large = create(sessions), create(sessions, preset="fair")
     run_all(sessions, as_published)
-    with counted(sessions) as first:
+    with statements(sessions) as first:
         report(sessions, small)
-    with counted(sessions) as second:
+    with statements(sessions) as second:
         report(sessions, large)
     assert len(first) == len(second)
     assert len(second) < 20
-
-
-@contextmanager
-def counted(sessions: Sessions) -> Generator[list[str]]:
-    """The statements that are sent meanwhile."""
-    sent: list[str] = []
-
-    def note(_c: object, _u: object, statement: str, *_: object) -> None:
-        sent.append(statement)
-
-    engine = sessions.kw["bind"]
-    event.listen(engine, "before_cursor_execute", note)
-    try:
-        yield sent
-    finally:
-        event.remove(engine, "before_cursor_execute", note)

@@ -5,7 +5,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from sqlalchemy import event, func, select, text, update
+from sqlalchemy import func, select, text, update
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import (
     a_checkpoint,
@@ -18,6 +18,7 @@ from tests.making import (
     an_evaluation,
     metric_points,
 )
+from tests.watching import statements
 
 from adaptlab import results
 from adaptlab_db.artifacts import streamed
@@ -37,7 +38,8 @@ from adaptlab_db.tables import (
 from adaptlab_services import recording
 from adaptlab_services.claims import Claim
 from adaptlab_services.errors import LeaseLost
-from adaptlab_services.leases import DatabaseLedger, reap
+from adaptlab_services.leases import DatabaseLedger
+from adaptlab_services.reaping import reap
 
 Sessions = sessionmaker[Session]
 MAP, WEIGHTS = Path("attention-0.npy"), Path("adapter-0.safetensors")
@@ -187,12 +189,10 @@ def test_the_same_task_with_other_knobs_is_another_evaluation(
 def test_a_thousand_points_are_one_statement(
     sessions: Sessions, ledger: DatabaseLedger, claim: Claim
 ) -> None:
-    statements: list[str] = []
-    engine = sessions.kw["bind"]
-    event.listen(engine, "before_cursor_execute", lambda *a: statements.append(a[2]))
-    ledger.record(claim, [results.Metrics(points=metric_points(range(1000)))])
+    with statements(sessions) as sent:
+        ledger.record(claim, [results.Metrics(points=metric_points(range(1000)))])
     assert count(sessions, MetricPoint) == 1000
-    assert len([s for s in statements if "metric_points" in s and "INSERT" in s]) == 1
+    assert len([s for s in sent if "metric_points" in s and "INSERT" in s]) == 1
 
 
 def test_no_number_of_points_is_too_large(

@@ -59,3 +59,40 @@ def test_no_secret_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_wrong_setting_is_refused(monkeypatch: pytest.MonkeyPatch, wrong: dict[str, str]) -> None:
     with pytest.raises(ValidationError):
         settings(monkeypatch, **wrong)
+
+
+def test_secrets_may_stand_in_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name, value in URLS.items():
+        (tmp_path / name).write_text(f"{value}\n")
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv(f"{name}_FILE", str(tmp_path / name))
+    found = Settings()  # pyright: ignore[reportCallIssue] - the files have the rest
+    assert found.database_url == "postgresql+psycopg://lab:secret@localhost:5432/adaptlab"
+    assert found.broker_url == URLS["ADAPTLAB_BROKER_URL"]
+
+
+def test_a_secret_is_given_once_and_can_be_read(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("ADAPTLAB_DATABASE_URL_FILE", str(tmp_path / "nothing"))
+    with pytest.raises(ValueError, match="are both set") as twice:
+        settings(monkeypatch)
+    monkeypatch.delenv("ADAPTLAB_DATABASE_URL")
+    with pytest.raises(ValueError, match="cannot be read") as unreadable:
+        Settings()  # pyright: ignore[reportCallIssue]
+    (tmp_path / "nothing").touch()
+    with pytest.raises(ValueError, match="is empty"):
+        Settings()  # pyright: ignore[reportCallIssue]
+    assert "secret@" not in f"{twice.value} {unreadable.value}"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"lease_seconds": "0"}, {"heartbeat_seconds": "99"}, {"database_url": "mysql://x:secret@y"}],
+)
+def test_an_error_in_the_settings_tells_no_secret(
+    monkeypatch: pytest.MonkeyPatch, wrong: dict[str, str]
+) -> None:
+    with pytest.raises(ValidationError) as error:
+        settings(monkeypatch, **wrong)
+    assert "secret@" not in str(error.value)

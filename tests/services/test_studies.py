@@ -1,12 +1,11 @@
 """Studies on a real database: what is made, reused, extended, cancelled, and what is missing."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from uuid import UUID
 
 import pytest
-from sqlalchemy import event, func, select, text
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import (
     BASE,
@@ -14,11 +13,11 @@ from tests.making import (
     a_claim,
     a_ledger,
     a_pretrain_document,
-    a_principal,
     a_study_spec,
     an_adapt_spec,
     an_environment,
 )
+from tests.watching import somebody_waits, statements
 
 from adaptlab.errors import InvalidSpec
 from adaptlab.results import Started
@@ -33,20 +32,6 @@ from adaptlab_services.tokens import Principal
 
 Sessions = sessionmaker[Session]
 RULES = Rules()
-
-
-@pytest.fixture
-def ada(sessions: Sessions) -> Principal:
-    """Somebody who studies."""
-    with sessions.begin() as session:
-        return a_principal(session)
-
-
-@pytest.fixture
-def base(sessions: Sessions) -> None:
-    """A trained base model of two replicates."""
-    with sessions.begin() as session:
-        a_base_model(session)
 
 
 def create(sessions: Sessions, who: Principal, spec: StudySpec | None = None) -> StudyView:
@@ -448,22 +433,6 @@ def test_jobs_are_filtered_by_study(sessions: Sessions, ada: Principal, base: No
             names(session, "study > small")
 
 
-@contextmanager
-def statements(sessions: Sessions) -> Generator[list[str]]:
-    """The statements that are sent, each once however many rows it is given."""
-    sent: list[str] = []
-
-    def keep(_: object, __: object, statement: str, *___: object) -> None:
-        sent.append(statement)
-
-    engine = sessions.kw["bind"]
-    event.listen(engine, "before_cursor_execute", keep)
-    try:
-        yield sent
-    finally:
-        event.remove(engine, "before_cursor_execute", keep)
-
-
 def test_a_large_study_takes_no_more_statements_than_a_small_one(
     sessions: Sessions, ada: Principal, base: None
 ) -> None:
@@ -490,16 +459,7 @@ def test_studies_made_at_once_share_their_jobs(
             studies.create(session, ada, a_study_spec(name="first"), RULES)
             second = pool.submit(create, sessions, ada, a_study_spec(name="second"))
             # Nothing of the first can be seen yet: the second has to wait for its end.
-            while not (second.done() or waits_for_a_lock(sessions)):
+            while not (second.done() or somebody_waits(sessions)):
                 pass
             assert not second.done()
         assert all(job.reused for cell in second.result().cells for job in cell.jobs)
-
-
-def waits_for_a_lock(sessions: Sessions) -> bool:
-    waiting = text(
-        "SELECT count(*) FROM pg_stat_activity"
-        " WHERE datname = current_database() AND wait_event = 'advisory'"
-    )
-    with sessions.begin() as session:
-        return session.execute(waiting).scalar_one() > 0

@@ -3,18 +3,16 @@
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import pytest
-from sqlalchemy import select, text
+from sqlalchemy import select
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import (
-    a_base_model,
     a_claim,
     a_ledger,
     a_pretrain_document,
-    a_principal,
     a_study_document,
     an_environment,
 )
+from tests.watching import somebody_waits
 
 from adaptlab.recipe import RecipeRef
 from adaptlab.results import Started, TheoryChecked
@@ -23,7 +21,7 @@ from adaptlab.study import StudyChanges, StudyExtension, StudySpec
 from adaptlab.theory_report import Check
 from adaptlab_db.tables import Job, Study
 from adaptlab_services import jobs, studies
-from adaptlab_services.leases import reap
+from adaptlab_services.reaping import reap
 from adaptlab_services.studies import Rules
 from adaptlab_services.study_previews import StudyPreview
 from adaptlab_services.study_views import StudyView
@@ -35,20 +33,6 @@ RULES = Rules()
 OF_LORA = {"name": "relative_attention", "of": "lora"}
 GOOD = Check.at_most("equation-6", "Equation 6.", 1e-16, 1e-12)
 BAD = Check.at_least("moves", "LoRA moves it.", 1e-9, 1e-6)
-
-
-@pytest.fixture
-def ada(sessions: Sessions) -> Principal:
-    """Somebody who studies."""
-    with sessions.begin() as session:
-        return a_principal(session)
-
-
-@pytest.fixture
-def base(sessions: Sessions) -> None:
-    """A trained base model of two replicates."""
-    with sessions.begin() as session:
-        a_base_model(session)
 
 
 def spec_of(**changes: Any) -> StudySpec:
@@ -269,19 +253,10 @@ def test_cancelling_locks_what_is_waited_for_before_what_waits(
         # A worker that ends the adaptation has its row, and then wants that of the check.
         worker.execute(select(Job.id).where(Job.id == adapted).with_for_update())
         cancelling = pool.submit(cancel, sessions, ada)
-        while not (cancelling.done() or waits_for_a_row(sessions)):
+        while not (cancelling.done() or somebody_waits(sessions)):
             pass
         worker.execute(select(Job.id).where(Job.id == check).with_for_update(nowait=True))
     assert cancelling.result().jobs == {"cancelled": 2, "succeeded": 1}
-
-
-def waits_for_a_row(sessions: Sessions) -> bool:
-    waiting = text(
-        "SELECT count(*) FROM pg_stat_activity"
-        " WHERE datname = current_database() AND wait_event = 'transactionid'"
-    )
-    with sessions.begin() as session:
-        return session.execute(waiting).scalar_one() > 0
 
 
 def test_an_adaptation_that_somebody_else_measures_is_not_cancelled(

@@ -9,9 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from sqlalchemy import event, func, select, text, update
+from sqlalchemy import func, select, text, update
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_principal, a_token, a_user
+from tests.watching import statements
 
 from adaptlab_db.tables import BrowserSession, Token
 from adaptlab_services import tokens
@@ -96,14 +97,9 @@ def test_what_is_no_token_is_refused_without_a_look_at_the_database(
 ) -> None:
     with sessions.begin() as session:
         presented = spoil(a_token(session))
-    statements: list[str] = []
-    with sessions() as session:
-        event.listen(
-            session.get_bind(), "before_cursor_execute", lambda *a: statements.append(a[2])
-        )
-        with pytest.raises(Unauthorised):
-            authenticate(session, presented)
-    assert statements == []
+    with statements(sessions) as sent, sessions() as session, pytest.raises(Unauthorised):
+        authenticate(session, presented)
+    assert sent == []
 
 
 def test_an_unknown_token_is_refused(sessions: Sessions) -> None:

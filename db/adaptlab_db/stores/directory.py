@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from adaptlab_db.errors import BytesMissing, StoreUnreachable
@@ -19,10 +20,14 @@ from adaptlab_db.stores.store import (
     new_name,
     owner_of,
 )
+from adaptlab_db.tables import Artifact
 
 READ_BYTES = 2**20
 INCOMING = "incoming"
+MARKER = "adaptlab-artifacts"
+"""A file in the folder, by which a folder that is not mounted is told from an empty one."""
 _KEY = re.compile(KEY_PATTERN)
+_OF_EARLIER_VERSION = re.compile(rf"[0-9a-f]{{2}}|{INCOMING}")
 _KEY_OR_INCOMING = re.compile(rf"{KEY_PATTERN}|{INCOMING}/[0-9a-f]{{32}}")
 
 
@@ -42,11 +47,12 @@ class DirectoryStore:
         incoming = self._root / INCOMING / new_name(owner)
         with _translated(str(self._root)):
             target = self._path(key)
-            self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not self._is_there():
+                self._make(session)
             for folder in (incoming.parent, target.parent.parent, target.parent):
                 folder.mkdir(mode=0o700, exist_ok=True)
             try:
-                _write_durably(incoming, chunks)
+                write_durably(incoming, chunks)
                 incoming.rename(target)
             finally:
                 incoming.unlink(missing_ok=True)
@@ -62,6 +68,8 @@ class DirectoryStore:
                     file.seek(start)
                     content = file.read(min(stop - start, READ_BYTES))
             except FileNotFoundError:
+                if not self._is_there():
+                    raise self._away() from None
                 content = b""
         if not content:
             raise BytesMissing(self.name, place.sha256)
@@ -80,6 +88,33 @@ class DirectoryStore:
                 if _KEY_OR_INCOMING.fullmatch(key):
                     yield from _kept(path, key)
 
+    def _is_there(self) -> bool:
+        """Whether the folder is ours, and not the empty place where it would be mounted."""
+        marker = self._root / MARKER
+        if marker.exists():
+            return True
+        names = [path.name for path in self._root.iterdir()] if self._root.is_dir() else []
+        if not any(_OF_EARLIER_VERSION.fullmatch(name) for name in names):
+            return False
+        marker.touch(0o600)  # an earlier version wrote here, and no marker
+        return True
+
+    def _make(self, session: Session) -> None:
+        """Make a folder that nothing was ever written to; another one is only not mounted."""
+        written = select(Artifact.sha256).where(Artifact.store == self.name).limit(1)
+        with Session(session.get_bind()) as apart:
+            if apart.scalars(written).one_or_none() is not None:
+                raise self._away()
+        self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (self._root / MARKER).touch(0o600)
+
+    def _away(self) -> StoreUnreachable:
+        detail = (
+            f"there is no file {MARKER!r} in it; mount the folder, or set ADAPTLAB_ARTIFACT_FOLDER "
+            "to where it is."
+        )
+        return StoreUnreachable(self.name, str(self._root), detail)
+
     def _path(self, key: str | None, pattern: re.Pattern[str] = _KEY) -> Path:
         if key is None or not pattern.fullmatch(key):
             raise ValueError(f"{key!r} is no key of a stored file.")
@@ -94,7 +129,8 @@ def _kept(path: Path, key: str) -> Iterator[KeptKey]:
     yield KeptKey(key, datetime.fromtimestamp(changed, UTC))
 
 
-def _write_durably(path: Path, chunks: Iterable[bytes]) -> None:
+def write_durably(path: Path, chunks: Iterable[bytes]) -> None:
+    """Write a file that outlives a power cut, readable by its owner only."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         for chunk in chunks:

@@ -10,6 +10,8 @@ from adaptlab_db.stores.store import POSTGRES, KeptKey, Place, StoreName
 from adaptlab_db.tables import ArtifactChunk
 
 CHUNK_BYTES = 2**20
+BINARY = {"adaptlab_binary": True}
+"""Execution options of a statement whose results come as bytes, not as hexadecimal text."""
 
 
 class PostgresStore:
@@ -34,7 +36,7 @@ class PostgresStore:
         # Postgres reads only this part of a value that is stored uncompressed.
         part = content if whole else func.substring(content, offset + 1, length)
         mine = (ArtifactChunk.sha256 == place.sha256, ArtifactChunk.number == number)
-        found = session.scalars(select(part).where(*mine)).one_or_none()
+        found = session.scalars(select(part).where(*mine), execution_options=BINARY).one_or_none()
         if not found:
             raise BytesMissing(POSTGRES, place.sha256)
         return found

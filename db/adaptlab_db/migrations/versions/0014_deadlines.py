@@ -1,4 +1,7 @@
-"""Deadlines of jobs in the queue, and what else the durable queue needs."""
+"""Claims have a name of their own, and workers say why they take no jobs."""
+
+import sqlalchemy as sa
+from alembic import op
 
 revision = "0014"
 down_revision = "0013"
@@ -7,8 +10,14 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Nothing yet."""
+    """Add the columns; what runs now was claimed without a name and goes on without one."""
+    op.add_column("jobs", sa.Column("claim_id", sa.Uuid()))
+    op.add_column("attempts", sa.Column("claim_id", sa.Uuid()))
+    op.add_column("workers", sa.Column("unschedulable", sa.Text()))
 
 
 def downgrade() -> None:
-    """Nothing yet."""
+    """Take the columns away."""
+    op.drop_column("workers", "unschedulable")
+    op.drop_column("attempts", "claim_id")
+    op.drop_column("jobs", "claim_id")

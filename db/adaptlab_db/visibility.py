@@ -1,0 +1,182 @@
+"""What a session may see: the rows of some projects, in every statement, or nothing at all.
+
+There is one mechanism for all queries, below them. A guarded session is told which projects may be
+seen, and every statement of it gets the condition for every table that belongs to a project, by
+itself or through the job or study it hangs on. A guarded session that was told nothing cannot touch
+these tables, and neither can a statement to which the condition could not be added: the text of
+every statement is looked at before it is sent.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache, lru_cache
+from types import MappingProxyType
+from typing import Any
+
+from sqlalchemy import Connection, Engine, Select, event, select
+from sqlalchemy.orm import ORMExecuteState, Session, sessionmaker, with_loader_criteria
+from sqlalchemy.orm.session import SessionTransaction
+
+from adaptlab_db.tables import AttentionMap, Evaluation, Job, Study, Table
+
+VISIBLE = "visible"
+"""The member of a session's `info`: the ids of the projects seen, or None for all of them."""
+ACROSS_PROJECTS: Mapping[str, Any] = MappingProxyType({"adaptlab_across_projects": True})
+"""The execution options of a statement that counts what is of one owner, whatever the project."""
+
+OPEN = frozenset({
+    "projects", "users", "memberships", "tokens", "browser_sessions", "audit_entries",  # by role
+    "artifacts", "artifact_chunks",  # by digest, which only what is seen names
+    "idempotency_keys",  # asked by owner; what they name is seen or not
+    "uploads", "upload_chunks",  # asked by owner
+    "workers",  # of the server
+})  # fmt: skip
+"""Tables that belong to no project."""
+
+_GUARD = "adaptlab_guard"
+_UNTOLD = "nothing"
+_PARENTS: Mapping[str, Any] = {  # Any: classes of tables
+    "job_id": Job,
+    "study_id": Study,
+    "evaluation_id": Evaluation,
+    "map_id": AttentionMap,
+}
+_READS = re.compile(
+    r"(?:FROM|JOIN|USING|,)\s+(?:ONLY\s+)?(\w+)\b(?!\.)(?:\s+AS\s+(\w+))?", re.IGNORECASE
+)
+
+
+class NotVisible(RuntimeError):
+    """A statement that would read past the projects that may be seen: a fault of the program."""
+
+
+def guarded(factory: sessionmaker[Session]) -> sessionmaker[Session]:
+    """Like `factory`, for sessions that see only what they are told of."""
+    engine: Engine = factory.kw["bind"]
+
+    class Guarded(Session):
+        """A class of its own, so that other sessions on the engine are not listened to."""
+
+    settings: dict[str, Any] = {**factory.kw, "class_": Guarded}  # as sessionmaker keeps them
+    made = sessionmaker(**settings)
+    event.listen(made, "do_orm_execute", _add_conditions)
+    event.listen(made, "after_begin", _mark)
+    if not event.contains(engine, "before_cursor_execute", _look):
+        event.listen(engine, "before_cursor_execute", _look)
+    return made
+
+
+@cache
+def column_to_project(table: type[Table]) -> str | None:
+    """The column by which a table belongs to a project, itself or through another; None if none."""
+    names = table.__table__.columns.keys()
+    if table.__tablename__ in OPEN:
+        return None
+    return next((name for name in ("project_id", *_PARENTS) if name in names), None)
+
+
+def tables() -> tuple[type[Table], ...]:
+    """Every table, as a class."""
+    return tuple(mapper.class_ for mapper in Table.registry.mappers)
+
+
+def _add_conditions(state: ORMExecuteState) -> None:
+    visible = state.session.info.get(VISIBLE, _UNTOLD)
+    across = state.execution_options.get("adaptlab_across_projects", False)
+    if visible is None or visible == _UNTOLD or across:
+        return
+    if state.is_column_load:  # a row that was seen before is read again
+        state.update_execution_options(**ACROSS_PROJECTS)
+        return
+    if state.is_orm_statement and (state.is_select or state.is_update or state.is_delete):
+        state.statement = state.statement.options(*_conditions(tuple(visible)))
+
+
+@lru_cache(maxsize=1024)
+def _conditions(visible: tuple[int, ...]) -> Sequence[Any]:  # Any: loader options
+    by_column = _by_column(visible)
+    return [
+        with_loader_criteria(table, by_column[column], include_aliases=True)
+        for table in tables()
+        if (column := column_to_project(table)) is not None
+    ]
+
+
+def _by_column(visible: tuple[int, ...]) -> Mapping[str, Any]:  # Any: functions of a table or alias
+    jobs, studies = (_ids(parent, visible) for parent in (Job, Study))
+    evaluations, maps = (_ids(parent, visible) for parent in (Evaluation, AttentionMap))
+
+    # Functions, because a finished expression would name the table where an alias of it is read.
+    # One for each column, because SQLAlchemy keeps what a function makes by its code.
+    def by_project(table: Any) -> Any:
+        return table.project_id.in_(visible)
+
+    def by_job(table: Any) -> Any:
+        return table.job_id.in_(jobs)
+
+    def by_study(table: Any) -> Any:
+        return table.study_id.in_(studies)
+
+    def by_evaluation(table: Any) -> Any:
+        return table.evaluation_id.in_(evaluations)
+
+    def by_map(table: Any) -> Any:
+        return table.map_id.in_(maps)
+
+    return {
+        "project_id": by_project,
+        "job_id": by_job,
+        "study_id": by_study,
+        "evaluation_id": by_evaluation,
+        "map_id": by_map,
+    }
+
+
+def _ids(parent: Any, visible: tuple[int, ...]) -> Select[Any]:  # Any: a table's class, its ids
+    column = column_to_project(parent)
+    assert column is not None
+    core = parent.__table__.c  # plain tables: the condition itself needs none
+    if column == "project_id":
+        return select(core.id).where(core.project_id.in_(visible))
+    return select(core.id).where(core[column].in_(_ids(_PARENTS[column], visible)))
+
+
+def _mark(session: Session, _: SessionTransaction, connection: Connection) -> None:
+    connection.execution_options(**{_GUARD: session.info.get(VISIBLE, _UNTOLD)})
+
+
+def _look(
+    connection: Connection,
+    _cursor: object,
+    statement: str,
+    _parameters: object,
+    context: Any,  # an execution context, if there is one
+    _many: bool,
+) -> None:
+    guard = connection.get_execution_options().get(_GUARD)
+    if guard is None:
+        return
+    if context is not None and context.execution_options.get("adaptlab_across_projects"):
+        return
+    if (fault := _unguarded(statement, guard != _UNTOLD)) is not None:
+        raise NotVisible(
+            f"A statement of a session that sees {guard} reads {fault!r} without a condition on "
+            "the project. Name the table in the FROM of an ORM statement, not only in its WHERE."
+        )
+
+
+@lru_cache(maxsize=4096)
+def _unguarded(statement: str, has_conditions: bool) -> str | None:
+    """A table that the statement reads without the condition, if there is one."""
+    columns = {table.__tablename__: column_to_project(table) for table in tables()}
+    wanted: dict[tuple[str, str], int] = {}
+    for match in _READS.finditer(statement):
+        column = columns.get(match[1])
+        if column is not None:
+            key = (match[2] or match[1], column)
+            wanted[key] = wanted.get(key, 0) + 1
+    for (name, column), times in wanted.items():
+        found = len(re.findall(rf"\b{name}\.{column} IN \((?:SELECT|%\(|NULL)", statement))
+        if not has_conditions or found < times:
+            return name
+    return None

@@ -1,0 +1,207 @@
+"""Who may see and do what: roles in projects, and the project that a request is about.
+
+What may be seen is enforced by `adaptlab_db.visibility` in every statement; here is what may be
+done. A session that was given no access is the program's own: a worker's, a tool's, a test's.
+"""
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import Literal, TypeVar
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session, sessionmaker
+
+from adaptlab.errors import InvalidSpec, Problem
+from adaptlab.values import Value
+from adaptlab_db.tables import PROJECT_ROLES, Membership, Project
+from adaptlab_db.visibility import VISIBLE
+from adaptlab_services.errors import Forbidden
+from adaptlab_services.tokens import Principal
+
+Role = Literal["reader", "submitter", "operator", "admin"]
+T = TypeVar("T")
+
+DEFAULT_PROJECT = "default"
+CEILINGS: dict[str, Role] = {"read": "reader", "submit": "operator", "admin": "admin"}
+"""The most that a scope of a token lets its user do."""
+
+_ACCESS = "access"
+_INSIDE = "inside_project"
+
+
+class Access(Value):
+    """What somebody may see and do by a token.
+
+    `roles` are those in projects, already no higher than the token allows. `project_id` is where
+    names are looked up and new things go; None if none was named and it is not clear. `visible` are
+    the projects that a request sees; None is all of them, which only admins of the server have.
+    """
+
+    is_admin: bool
+    user_id: int
+    roles: tuple[tuple[int, Role], ...]
+    project_id: int | None
+    visible: tuple[int, ...] | None
+
+    def role_in(self, project_id: int) -> Role | None:
+        """The role in one project."""
+        return "admin" if self.is_admin else dict(self.roles).get(project_id)
+
+    def highest(self) -> Role | None:
+        """The highest role in any of the projects."""
+        return "admin" if self.is_admin else _highest([role for _, role in self.roles])
+
+
+def is_at_least(role: Role | None, wanted: Role) -> bool:
+    """Whether a role allows what another one does."""
+    return role is not None and _rank(role) >= _rank(wanted)
+
+
+def access_of(session: Session, principal: Principal, asked: str | None = None) -> Access:
+    """What a token opens, or of it only the project `asked`; raises `InvalidSpec` for another."""
+    ceiling = _ceiling(principal)
+    is_admin = principal.is_admin and ceiling == "admin"
+    projects = _projects(session, principal, is_admin=is_admin)
+    if principal.project_id is not None:
+        projects = [found for found in projects if found[0] == principal.project_id]
+    if asked is not None and asked not in {name for _, name, _ in projects}:
+        detail = f"You are in no project {asked!r}; GET /v1/projects lists yours."
+        raise InvalidSpec(Problem("/query/project", "unknown_project", detail))
+    lowered: list[tuple[int, Role]] = []
+    if ceiling is not None:
+        lowered = [(id_, _lower(role, ceiling)) for id_, _, role in projects]
+    chosen = next((id_ for id_, name, _ in projects if name == asked), None)
+    sees_all = is_admin and asked is None and principal.project_id is None
+    ids = tuple(sorted(id_ for id_, _, _ in projects)) if ceiling is not None else ()
+    return Access(
+        is_admin=is_admin and principal.project_id is None,
+        user_id=principal.user_id,
+        roles=tuple(lowered),
+        project_id=chosen or _usual(projects),
+        visible=None if sees_all else ids if chosen is None else (chosen,),
+    )
+
+
+@contextmanager
+def unit(sessions: sessionmaker[Session], access: Access) -> Generator[Session]:
+    """One unit of work on behalf of somebody; it sees and may do what they may."""
+    info = {VISIBLE: access.visible, _ACCESS: access}
+    with sessions(info=info) as session, session.begin():
+        yield session
+
+
+def project_of(session: Session) -> int:
+    """The project where names are looked up and new things go; raises `Forbidden` if unclear."""
+    if (inside := session.info.get(_INSIDE)) is not None:
+        return inside
+    access = _access(session)
+    if access is None:
+        # The program's own sessions work in the project that is always there.
+        found = session.scalars(select(Project.id).where(Project.name == DEFAULT_PROJECT)).one()
+        session.info[_INSIDE] = found
+        return found
+    if access.project_id is None:
+        raise Forbidden(
+            "It is not clear in which project; name one of yours with `project=` in the address, "
+            "--project or ADAPTLAB_PROJECT."
+            if access.roles
+            else "You are a member of no project; ask an admin to add you to one."
+        )
+    return access.project_id
+
+
+@contextmanager
+def inside(session: Session, project_id: int) -> Generator[None]:
+    """Let names be looked up and new things go where something that is there already belongs."""
+    before = session.info.get(_INSIDE)
+    session.info[_INSIDE] = project_id
+    try:
+        yield
+    finally:
+        session.info[_INSIDE] = before
+
+
+def to_create(session: Session) -> int:
+    """The project in which the asker makes something; raises `Forbidden`."""
+    project_id = project_of(session)
+    access = _access(session)
+    if access is not None and not is_at_least(access.role_in(project_id), "submitter"):
+        raise Forbidden("This needs the role `submitter` in the project; ask an admin of it.")
+    return project_id
+
+
+def check_change(session: Session, owner_id: int, project_id: int) -> None:
+    """Raise `Forbidden` unless the asker may change something of that owner and project."""
+    access = _access(session)
+    if access is None:
+        return
+    role = access.role_in(project_id)
+    if is_at_least(role, "operator"):
+        return
+    if not is_at_least(role, "submitter"):
+        raise Forbidden("This needs the role `submitter` in the project; ask an admin of it.")
+    if owner_id != access.user_id:
+        raise Forbidden("This is somebody else's, which needs the role `operator` in the project.")
+
+
+def nearest(session: Session, found: Sequence[tuple[int, T]]) -> T | None:
+    """Of what has one name in several projects, given with its project: that of the request's own.
+
+    Where that has none, the only one there is; None if there is none or it is not clear.
+    """
+    if len(found) < 2:
+        return found[0][1] if found else None
+    access = _access(session)
+    own = None if access is not None and access.project_id is None else project_of(session)
+    return next((one for project_id, one in found if project_id == own), None)
+
+
+def _access(session: Session) -> Access | None:
+    return session.info.get(_ACCESS)
+
+
+def _ceiling(principal: Principal) -> Role | None:
+    return _highest([CEILINGS[scope] for scope in principal.scopes if scope in CEILINGS])
+
+
+def _highest(roles: Sequence[Role]) -> Role | None:
+    return max(roles, key=_rank) if roles else None
+
+
+def _lower(role: Role, ceiling: Role) -> Role:
+    return role if _rank(role) <= _rank(ceiling) else ceiling
+
+
+def _rank(role: Role) -> int:
+    return PROJECT_ROLES.index(role)
+
+
+def _projects(
+    session: Session, principal: Principal, *, is_admin: bool
+) -> list[tuple[int, str, Role]]:
+    """The projects of somebody with the role in each; an admin of the server is one everywhere."""
+    if is_admin:
+        rows = session.execute(select(Project.id, Project.name).order_by(Project.id))
+        return [(id_, name, "admin") for id_, name in rows]
+    mine = (
+        select(Project.id, Project.name, Membership.role)
+        .join(Membership, Membership.project_id == Project.id)
+        .where(Membership.user_id == principal.user_id)
+        .order_by(Project.id)
+    )
+    return [(id_, name, _ROLES[role]) for id_, name, role in session.execute(mine)]
+
+
+def _usual(projects: Sequence[tuple[int, str, Role]]) -> int | None:
+    """The only project, else the one that is always there."""
+    if len(projects) == 1:
+        return projects[0][0]
+    return next((id_ for id_, name, _ in projects if name == DEFAULT_PROJECT), None)
+
+
+_ROLES: dict[str, Role] = {
+    "reader": "reader",
+    "submitter": "submitter",
+    "operator": "operator",
+    "admin": "admin",
+}

@@ -1,0 +1,53 @@
+"""What can be asked about heads: the summaries of attention maps, and the jobs they are of."""
+
+from functools import cache
+from typing import Any
+
+from sqlalchemy import Select
+
+from adaptlab_db.tables import AttentionMap, AttentionSummary, Job
+from adaptlab_services.job_fields import job_fields, job_joins
+from adaptlab_services.query_fields import Column, Field, Fields, Kind
+
+SOURCES = ("base", "adapted")
+
+
+@cache
+def attention_fields() -> Fields:
+    """The fields of heads, and then those of their jobs; `id` is that of the job."""
+    jobs = job_fields()
+    return Fields("attention", (*_own(), *jobs.fields), jobs.families)
+
+
+def attention_joins(query: Select[Any]) -> Select[Any]:  # Any: the caller's columns
+    """The query over heads with their maps and jobs; of a job only its latest attempt counts."""
+    latest = (Job.id == AttentionMap.job_id) & (Job.attempt == AttentionMap.attempt)
+    heads = query.select_from(AttentionSummary).join(
+        AttentionMap, AttentionMap.id == AttentionSummary.map_id
+    )
+    return job_joins(heads.join(Job, latest))
+
+
+def _own() -> tuple[Field, ...]:
+    row, whole = AttentionSummary, AttentionMap
+    indexed = {"is_indexed": True}
+    moved = "how far the pattern moved from the base's: the mean Jensen-Shannon divergence, in nats"
+    deviation = "the largest difference from the base's relative attention (paper, equation 6)"
+    learned = "the mean attention on learned positions"
+    return (
+        _field(row.map_id, "integer", "map", "the attention map, `id` in a job's list", **indexed),
+        _field(row.layer, "integer", "layer", "counted from 0", **indexed),
+        _field(row.head, "integer", "head", "counted from 0"),
+        _field(whole.source, "text", "source", "whose pattern it is", allowed=SOURCES),
+        _field(whole.replicate, "integer", "replicate", "counted from 0"),
+        _field(whole.seed, "integer", "seed", "the replicate's seed"),
+        _field(whole.learned_positions, "integer", "learned_positions", "how many there are"),
+        _field(row.entropy, "number", "entropy", "over content, mean of the rows, in nats"),
+        _field(row.learned_mass, "number", "learned_mass", learned, **indexed),
+        _field(row.divergence, "number", "divergence", moved, **indexed),
+        _field(row.relative_deviation, "number", "relative_deviation", deviation),
+    )
+
+
+def _field(column: Column, kind: Kind, name: str, means: str, **more: Any) -> Field:
+    return Field(name, kind, means, lambda _: column, **more)  # Any: the rest of Field's members

@@ -1,0 +1,144 @@
+"""Everything that matches, batch by batch, each in a short unit of work of its own.
+
+A reader may be slow, and a transaction that waits for it would hold the database up.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from itertools import chain
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Row, Select, select, tuple_
+from sqlalchemy.orm import Session
+
+from adaptlab_db.tables import Job, MetricPoint, Replicate
+from adaptlab_services.result_queries import (
+    LISTINGS,
+    ColumnView,
+    Question,
+    cell,
+    chosen_fields,
+    columns_of,
+    rows,
+)
+from adaptlab_services.row_formats import Batch
+
+Units = Callable[[], AbstractContextManager[Session]]
+ROWS_AT_ONCE = 1000
+JOBS_AT_ONCE = 100
+POINTS_AT_ONCE = 5000
+CURVE_COLUMNS = (
+    ColumnView(name="id", type="id"),
+    ColumnView(name="task", type="text"),
+    ColumnView(name="method", type="text"),
+    ColumnView(name="name", type="text"),
+    ColumnView(name="replicate", type="integer"),
+    ColumnView(name="seed", type="integer"),
+    ColumnView(name="step", type="integer"),
+    ColumnView(name="value", type="number"),
+)
+
+
+def all_rows(units: Units, question: Question) -> tuple[tuple[ColumnView, ...], Iterator[Batch]]:
+    """The columns and every row; the first batch is read at once, so that faults are raised here.
+
+    Raises `InvalidSpec`.
+    """
+    columns = columns_of(chosen_fields(question, LISTINGS[question.subject]))
+    return columns, _begun(_row_batches(units, question))
+
+
+def all_curves(units: Units, question: Question, names: Sequence[str] = ()) -> Iterator[Batch]:
+    """Every point of the curves of the latest attempts of the jobs, by `CURVE_COLUMNS`.
+
+    By job, name, replicate and step; `names` empty means all curves. The seed of a replicate that
+    was never decided is None. Raises `InvalidSpec`, at once.
+    """
+    ids = Question("results", question.filter_text, question.order_by, ("id",))
+    return _begun(_curve_batches(units, ids, names))
+
+
+def _begun(batches: Iterator[Batch]) -> Iterator[Batch]:
+    nothing: Batch = ()
+    first = next(batches, nothing)
+    return chain([first], batches)
+
+
+def _row_batches(units: Units, question: Question) -> Iterator[Batch]:
+    token: str | None = None
+    while True:
+        with units() as session:
+            found = rows(session, question, ROWS_AT_ONCE, token)
+        yield [list(row.values()) for row in found.data]
+        token = found.next_page_token
+        if token is None:
+            return
+
+
+def _curve_batches(units: Units, ids: Question, names: Sequence[str]) -> Iterator[Batch]:
+    token: str | None = None
+    while True:
+        with units() as session:
+            found = rows(session, ids, JOBS_AT_ONCE, token)
+        yield from _points(units, [UUID(str(row["id"])) for row in found.data], names)
+        token = found.next_page_token
+        if token is None:
+            return
+
+
+def _points(units: Units, jobs: Sequence[UUID], names: Sequence[str]) -> Iterator[Batch]:
+    """Some jobs at a time; one that a batch breaks off in is finished by itself.
+
+    One condition for both would have Postgres read everything that lies between the jobs.
+    """
+    left = sorted(jobs)
+    while left:
+        found = _read(units, _curves(left, names))
+        yield _cells(found)
+        if len(found) < POINTS_AT_ONCE:
+            return
+        broken: UUID = found[-1][0]
+        while len(found) == POINTS_AT_ONCE:
+            last = found[-1]
+            after = tuple_(*_PLACE[1:]) > tuple_(last.attempt, last[3], last[4], last[6])
+            found = _read(units, _curves([broken], names).where(after))
+            yield _cells(found)
+        left = [job for job in left if job > broken]
+
+
+_PLACE = (
+    MetricPoint.job_id,
+    MetricPoint.attempt,
+    MetricPoint.name,
+    MetricPoint.replicate,
+    MetricPoint.step,
+)
+
+
+def _read(units: Units, query: Select[*tuple[Any, ...]]) -> Sequence[Row[*tuple[Any, ...]]]:
+    with units() as session:
+        return session.execute(query.order_by(*_PLACE).limit(POINTS_AT_ONCE)).all()
+
+
+def _cells(found: Sequence[Row[*tuple[Any, ...]]]) -> Batch:
+    return [[cell(value) for value in row[:-1]] for row in found]
+
+
+def _curves(jobs: Sequence[UUID], names: Sequence[str]) -> Select[*tuple[Any, ...]]:
+    """The points with the columns of `CURVE_COLUMNS`, of several types, and the attempt."""
+    point = MetricPoint
+    ended = (
+        (Replicate.job_id == point.job_id)
+        & (Replicate.attempt == point.attempt)
+        & (Replicate.replicate == point.replicate)
+        & Replicate.job_id.in_(jobs)  # which Postgres does not follow for itself
+    )
+    of_job = (point.job_id, Job.task, Job.method, point.name)
+    query = (
+        select(*of_job, point.replicate, Replicate.seed, point.step, point.value, point.attempt)
+        .join(Job, (Job.id == point.job_id) & (Job.attempt == point.attempt))
+        .outerjoin(Replicate, ended)
+        .where(point.job_id.in_(jobs), Job.id.in_(jobs))
+    )
+    return query.where(point.name.in_(names)) if names else query

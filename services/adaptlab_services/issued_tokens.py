@@ -1,0 +1,169 @@
+"""Tokens as their users see them: made, listed, revoked."""
+
+from datetime import timedelta
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+from sqlalchemy import Select, func, select, update
+from sqlalchemy.orm import Session
+
+from adaptlab.values import Name, Value
+from adaptlab_db.tables import Project, Token, User
+from adaptlab_services import paging, projects, tokens, users
+from adaptlab_services.access import Access
+from adaptlab_services.errors import Forbidden, NotFound
+from adaptlab_services.moments import Moment
+from adaptlab_services.paging import Cursor, Page
+from adaptlab_services.tokens import Principal
+
+Scope = Literal["read", "submit", "worker", "admin"]
+DEFAULT_DAYS = 90
+MOST_DAYS = 365
+
+
+class NewToken(Value):
+    """A token to be made, for oneself unless an admin names another `user`.
+
+    It can do what its `scopes` say, as far as its user may, in `project` alone if one is named.
+    Only an admin of the server makes one that never expires, and then `expires_in_days` is null.
+    """
+
+    name: Annotated[str, Field(min_length=1, max_length=64)]
+    scopes: Annotated[tuple[Scope, ...], Field(min_length=1, max_length=4)] = ("read", "submit")
+    project: Name | None = None
+    user: Name | None = None
+    expires_in_days: Annotated[int, Field(ge=1, le=MOST_DAYS)] | None = DEFAULT_DAYS
+
+
+class TokenView(Value):
+    """What is known of a token; its text is shown once, when it is made."""
+
+    id: int
+    name: str
+    user: str
+    scopes: tuple[str, ...]
+    project: str | None
+    state: Literal["valid", "expired", "revoked"]
+    created_at: Moment
+    expires_at: Moment | None
+    revoked_at: Moment | None
+    last_used_at: Moment | None
+
+
+class CreatedToken(TokenView):
+    """A new token, with its text: `token` cannot be had again."""
+
+    token: str
+
+
+class Me(Value):
+    """Who is asking, and what their token opens."""
+
+    user: str
+    is_admin: bool
+    token: TokenView
+    projects: tuple[projects.ProjectView, ...]
+
+
+def create(session: Session, principal: Principal, found: Access, new: NewToken) -> CreatedToken:
+    """Make a token; raises `Forbidden` for more than the asker's own token may, and `NotFound`."""
+    _check_may_make(principal, found, new)
+    user_id = principal.user_id if new.user is None else users.id_of(session, new.user)
+    project_id = principal.project_id
+    if new.project is not None:
+        project_id = projects.id_of(session, found, new.project)
+    ends: Any = None  # an SQL expression, or nothing
+    if new.expires_in_days is not None:
+        ends = func.clock_timestamp() + timedelta(days=new.expires_in_days)
+    scopes = tuple(dict.fromkeys(new.scopes))
+    text = tokens.create_token(session, user_id, new.name, scopes, ends, project_id)
+    row = session.execute(_rows().where(tokens.is_token(text))).one()
+    return CreatedToken(**dict(_view(row)), token=text)
+
+
+def page(
+    session: Session,
+    principal: Principal,
+    found: Access,
+    user: str | None,
+    page_size: int,
+    page_token: str | None = None,
+) -> Page[TokenView]:
+    """The asker's tokens, newest first; an admin of the server sees everybody's, or a user's."""
+    question = ("tokens", str(user))
+    query = _rows().order_by(Token.id.desc()).limit(paging.page_limit(page_size))
+    if not found.is_admin:
+        query = query.where(Token.user_id == principal.user_id)
+    if user is not None:
+        query = query.where(User.name == user)
+    if page_token is not None:
+        query = query.where(Token.id < paging.read(page_token, *question).row())
+    rows = session.execute(query).all()
+    shown = rows[: paging.page_limit(page_size) - 1]
+    token = None
+    if len(rows) > len(shown):
+        token = paging.written(Cursor("", str(shown[-1][0].id)), *question)
+    return Page(data=tuple(_view(row) for row in shown), next_page_token=token)
+
+
+def revoke(session: Session, principal: Principal, found: Access, token_id: int) -> TokenView:
+    """End a token, and the browser sessions that were opened with it, at once and for good.
+
+    Raises `NotFound` for one that is not the asker's, unless they are an admin of the server.
+    """
+    mine = [] if found.is_admin else [Token.user_id == principal.user_id]
+    session.execute(
+        update(Token)
+        .where(Token.id == token_id, Token.revoked_at.is_(None), *mine)
+        .values(revoked_at=func.clock_timestamp())
+        .execution_options(synchronize_session=False)
+    )
+    row = session.execute(_rows().where(Token.id == token_id, *mine)).one_or_none()
+    if row is None:
+        raise NotFound("token", token_id)
+    return _view(row)
+
+
+def me(session: Session, principal: Principal, found: Access) -> Me:
+    """Who is asking."""
+    row = session.execute(_rows().where(Token.id == principal.token_id)).one()
+    seen = projects.listed(session, found).data
+    return Me(user=principal.name, is_admin=found.is_admin, token=_view(row), projects=seen)
+
+
+def _check_may_make(principal: Principal, found: Access, new: NewToken) -> None:
+    if found.is_admin:
+        return
+    if new.user not in (None, principal.name):
+        raise Forbidden("Only an admin of the server makes tokens for others.")
+    if new.expires_in_days is None:
+        raise Forbidden("Only an admin of the server makes a token that never expires.")
+    if more := sorted(set(new.scopes) - set(principal.scopes)):
+        raise Forbidden(f"Your own token has not the scopes {', '.join(more)}; ask an admin.")
+
+
+def _rows() -> Select[Any, Any, Any, Any]:
+    is_over = Token.expires_at <= func.clock_timestamp()
+    return (
+        select(Token, User.name, Project.name, is_over)
+        .join(User, User.id == Token.user_id)
+        .outerjoin(Project, Project.id == Token.project_id)
+        .execution_options(populate_existing=True)
+    )
+
+
+def _view(row: Any) -> TokenView:  # Any: a row of `_rows`
+    token, user, project, is_over = row
+    state = "revoked" if token.revoked_at else "expired" if is_over else "valid"
+    return TokenView(
+        id=token.id,
+        name=token.name,
+        user=user,
+        scopes=tuple(token.scopes),
+        project=project,
+        state=state,
+        created_at=token.created_at,
+        expires_at=token.expires_at,
+        revoked_at=token.revoked_at,
+        last_used_at=token.last_used_at,
+    )

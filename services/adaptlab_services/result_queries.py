@@ -1,0 +1,277 @@
+"""Results across jobs, and heads across attention maps: rows of chosen fields, page by page."""
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+from uuid import UUID
+
+from sqlalchemy import Select, select, tuple_
+from sqlalchemy.orm import Session
+
+from adaptlab.errors import InvalidSpec, Problem
+from adaptlab.values import Value
+from adaptlab_db.tables import AttentionSummary, Job
+from adaptlab_services import paging
+from adaptlab_services.attention_fields import attention_fields, attention_joins
+from adaptlab_services.conditions import condition
+from adaptlab_services.job_fields import job_fields, job_joins
+from adaptlab_services.paging import Cursor
+from adaptlab_services.query_fields import Column, Field, Fields, Joins
+
+Cell = str | int | float | None
+Subject = Literal["results", "attention"]
+MOST_FIELDS = 64
+SORTED_BY = ("integer", "number", "time")
+OF_RESULTS = (
+    "id", "kind", "base_model", "task", "method", "budget.trainable", "budget.requested",
+    "metrics.accuracy.n", "metrics.accuracy.mean", "metrics.accuracy.sd", "metrics.accuracy.low",
+    "metrics.accuracy.high", "owner", "finished_at",
+)  # fmt: skip
+OF_ATTENTION = (
+    "map", "layer", "head", "source", "replicate", "seed", "entropy", "learned_mass",
+    "divergence", "relative_deviation", "id", "base_model", "task", "method", "budget.trainable",
+)  # fmt: skip
+
+
+class FieldView(Value):
+    """A field that can be asked about; `pattern` marks a family of them, such as `labels.<name>`.
+
+    A filter on one that is `indexed` finds its first page at once, however many jobs there are.
+    """
+
+    name: str
+    type: str
+    means: str
+    indexed: bool
+    allowed: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
+
+
+class FieldList(Value):
+    """All fields of a subject."""
+
+    data: tuple[FieldView, ...]
+
+
+class ColumnView(Value):
+    """A column of an answer."""
+
+    name: str
+    type: str
+
+
+class ResultRows(Value):
+    """Rows of the chosen fields, and where the list goes on; no token means that this is the end.
+
+    A member of a row has the name of its field, with its dots. Times are texts, and what a job
+    has not measured is null.
+    """
+
+    columns: tuple[ColumnView, ...]
+    data: tuple[dict[str, Cell], ...]
+    next_page_token: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked for; `fields` empty means the usual ones, `order_by` empty the usual order."""
+
+    subject: Subject
+    filter_text: str = ""
+    order_by: str = ""
+    fields: tuple[str, ...] = ()
+
+    def bound(self) -> tuple[str, ...]:
+        """What a page token is bound to."""
+        return (self.subject, self.filter_text, self.order_by)
+
+
+def page(
+    session: Session,
+    question: Question,
+    page_size: int = paging.DEFAULT_PAGE_SIZE,
+    page_token: str | None = None,
+) -> ResultRows:
+    """One page; raises `InvalidSpec` for what makes no sense."""
+    return rows(session, question, paging.page_limit(page_size) - 1, page_token)
+
+
+def rows(session: Session, question: Question, most: int, page_token: str | None) -> ResultRows:
+    """The next `most` rows; a row that lacks what it is sorted by is left out."""
+    chosen = chosen_fields(question, LISTINGS[question.subject])
+    query = _query(question, chosen, page_token)
+    found = session.execute(query.limit(most + 1)).all()
+    shown = found[:most]
+    token = None
+    if len(found) > most:
+        last = shown[-1][len(chosen) :]
+        cursor = Cursor(_written(last[0]), json.dumps([str(one) for one in last[1:]]))
+        token = paging.written(cursor, *question.bound())
+    return ResultRows(
+        columns=columns_of(chosen),
+        data=tuple(_row(chosen, row) for row in shown),
+        next_page_token=token,
+    )
+
+
+def _query(
+    question: Question, chosen: Sequence[Field], page_token: str | None
+) -> Select[*tuple[Any, ...]]:
+    """The chosen fields, what rows are sorted by and their identity, after the token's place."""
+    listing = LISTINGS[question.subject]
+    order, descending = _order(question, listing)
+    joins = Joins()
+    holds = condition(question.filter_text, listing.fields, joins)
+    key = order.column(joins)
+    place = (key, *listing.identity())
+    columns = [field.column(joins) for field in chosen]
+    query = joins.onto(listing.start(select(*columns, *place)).where(*listing.always()))
+    if holds is not None:
+        query = query.where(holds)
+    if order.name not in listing.never_null:
+        query = query.where(key.is_not(None))
+    if page_token is not None:
+        after = _after(paging.read(page_token, *question.bound()), order, listing)
+        query = query.where(tuple_(*place) < after if descending else tuple_(*place) > after)
+    return query.order_by(*(one.desc() if descending else one.asc() for one in place))
+
+
+def fields_of(subject: Subject) -> FieldList:
+    """What can be asked about a subject, families of fields last."""
+    known = LISTINGS[subject].fields
+    plain = tuple(
+        FieldView(
+            name=one.name,
+            type=shown_type(one),
+            means=one.means,
+            indexed=one.is_indexed,
+            allowed=one.allowed,
+            also=one.also,
+        )
+        for one in known.fields
+    )
+    families = tuple(
+        FieldView(
+            name=one.pattern,
+            type=one.kind,
+            means=one.means,
+            indexed=one.is_indexed,
+            allowed=one.known,
+        )
+        for one in known.families
+    )
+    return FieldList(data=(*plain, *families))
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """How the rows of a subject are read.
+
+    `identity` tells rows apart that are sorted alike; `read_identity` takes it from a token.
+    """
+
+    fields: Fields
+    start: Callable[[Select[Any]], Select[Any]]  # Any: whatever is asked for
+    identity: Callable[[], tuple[Column, ...]]
+    read_identity: Callable[[Sequence[str]], tuple[UUID | int, ...]]
+    always: Callable[[], tuple[Any, ...]]  # conditions
+    usual_fields: tuple[str, ...]
+    usual_order: str
+    never_null: tuple[str, ...]
+
+
+LISTINGS: dict[Subject, Listing] = {
+    "results": Listing(
+        fields=job_fields(),
+        start=lambda query: job_joins(query.select_from(Job)),
+        identity=lambda: (Job.id,),
+        read_identity=lambda texts: tuple(UUID(text) for text in texts),
+        always=lambda: (Job.state == "succeeded",),
+        usual_fields=OF_RESULTS,
+        usual_order="-created_at",
+        never_null=("created_at", "budget.trainable"),
+    ),
+    "attention": Listing(
+        fields=attention_fields(),
+        start=attention_joins,
+        identity=lambda: (
+            AttentionSummary.map_id,
+            AttentionSummary.layer,
+            AttentionSummary.head,
+        ),
+        read_identity=lambda texts: tuple(int(text) for text in texts),
+        always=tuple,
+        usual_fields=OF_ATTENTION,
+        usual_order="-divergence",
+        never_null=("divergence", "learned_mass", "entropy", "relative_deviation", "layer"),
+    ),
+}
+
+
+def chosen_fields(question: Question, listing: Listing) -> tuple[Field, ...]:
+    """The fields of the answer, in the order asked for; raises `InvalidSpec`."""
+    names = question.fields or listing.usual_fields
+    if len(names) > MOST_FIELDS:
+        raise _refused("fields", f"At most {MOST_FIELDS} fields; these are {len(names)}.")
+    if len(set(names)) < len(names):
+        raise _refused("fields", "A field is named twice.")
+    return tuple(listing.fields.named(name, "fields") for name in names)
+
+
+def columns_of(chosen: Sequence[Field]) -> tuple[ColumnView, ...]:
+    """The columns of an answer with these fields."""
+    return tuple(ColumnView(name=one.name, type=shown_type(one)) for one in chosen)
+
+
+def _order(question: Question, listing: Listing) -> tuple[Field, bool]:
+    text = question.order_by or listing.usual_order
+    field = listing.fields.named(text.removeprefix("-"), "order_by")
+    if field.kind not in SORTED_BY:
+        detail = f"{field.name} is of type {field.kind}; sort by a number or a time."
+        raise _refused("order_by", detail)
+    return field, text.startswith("-")
+
+
+def _after(cursor: Cursor, order: Field, listing: Listing) -> Any:  # Any: a row of parameters
+    try:
+        key: object = json.loads(cursor.key)
+        if order.kind == "time":
+            key = datetime.fromisoformat(str(key))
+        elif not isinstance(key, int | float) or not abs(key) < 2**63:
+            raise ValueError(key)
+        return tuple_(key, *listing.read_identity(json.loads(cursor.id)))
+    except (ValueError, TypeError) as error:
+        raise paging.bad_token("It was not made for this list.") from error
+
+
+def _written(value: object) -> str:
+    return json.dumps(value.isoformat() if isinstance(value, datetime) else value)
+
+
+def _row(chosen: Sequence[Field], row: Sequence[object]) -> dict[str, Cell]:
+    return {field.name: cell(value) for field, value in zip(chosen, row, strict=False)}
+
+
+def cell(value: object) -> Cell:
+    """A value of the database as JSON has it; None for a number that is not finite."""
+    match value:
+        case float():
+            return value if math.isfinite(value) else None
+        case datetime():
+            return value.astimezone(UTC).isoformat()
+        case None | int() | str():
+            return value
+        case _:
+            return str(value)
+
+
+def shown_type(field: Field) -> str:
+    """The type of a field's values where they are shown."""
+    return "text" if field.kind == "any" else field.kind
+
+
+def _refused(parameter: str, detail: str) -> InvalidSpec:
+    return InvalidSpec(Problem(f"/query/{parameter}", "invalid_query", detail))

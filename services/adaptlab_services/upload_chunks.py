@@ -1,0 +1,143 @@
+"""One chunk of an upload, taken in as it arrives."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from sqlalchemy import Function, delete, func, select
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.orm import Session, sessionmaker
+
+from adaptlab.errors import InvalidSpec, Problem
+from adaptlab_db.staging import UNHURRIED, put_row
+from adaptlab_db.stores.postgres import CHUNK_BYTES as ROW_BYTES
+from adaptlab_db.tables import Upload, UploadChunk
+from adaptlab_services import uploads
+from adaptlab_services.errors import Conflict, NotFound
+from adaptlab_services.tokens import Principal
+
+__all__ = ["ROW_BYTES", "AnnouncedChunk", "ChunkWriting", "receiving"]
+
+
+@dataclass(frozen=True, slots=True)
+class AnnouncedChunk:
+    """What is about to be sent: which chunk of which upload, and its SHA-256."""
+
+    upload_id: UUID
+    number: int
+    sha256: str
+
+
+class ChunkWriting:
+    """A chunk that is arriving; some rows of it are a unit of work, so nothing is held between.
+
+    Until `finish` has returned the chunk is not there. Sending a chunk again that is there is
+    checked, and changes nothing.
+    """
+
+    def __init__(
+        self, sessions: sessionmaker[Session], chunk: AnnouncedChunk, size: int, *, is_there: bool
+    ) -> None:
+        self._sessions = sessions
+        self._chunk = chunk
+        self._size = size
+        self._is_there = is_there
+        self._digest = hashlib.sha256()
+        self._received = 0
+        self._row = chunk.number * (uploads.CHUNK_BYTES // ROW_BYTES)
+
+    def write(self, rows: Sequence[bytes]) -> None:
+        """Take in the next rows, of `ROW_BYTES` but for the last; raises `InvalidSpec`."""
+        self._received += sum(map(len, rows))
+        if self._received > self._size:
+            raise self._wrong_size(f"more than {self._size}")
+        for content in rows:
+            self._digest.update(content)
+        if not self._is_there:
+            with self._sessions.begin() as session:
+                name = self._held(session, UNHURRIED)
+                for number, content in enumerate(rows, self._row):
+                    put_row(session, name, number, content)
+        self._row += len(rows)
+
+    def finish(self, rows: Sequence[bytes] = ()) -> None:
+        """Take in the last rows, and say that the chunk is there.
+
+        Raises `InvalidSpec` if it is not what was announced.
+        """
+        if rows:
+            self.write(rows)
+        if self._received < self._size:
+            raise self._wrong_size(f"{self._received}")
+        found = self._digest.hexdigest()
+        if found != self._chunk.sha256:
+            detail = f"The chunk has the SHA-256 {found}, {self._chunk.sha256} was announced."
+            raise InvalidSpec(Problem("/header/content-digest", "wrong_digest", detail))
+        if not self._is_there:
+            self._note()
+
+    def _note(self) -> None:
+        columns = {"size_bytes": self._size, "sha256": self._chunk.sha256}
+        key = {"upload_id": self._chunk.upload_id, "number": self._chunk.number}
+        with self._sessions.begin() as session:
+            self._held(session)
+            session.execute(
+                insert(UploadChunk)
+                .values(key | columns)
+                .on_conflict_do_update(index_elements=list(key), set_=columns)
+            )
+
+    def _held(self, session: Session, *also: Function[str]) -> str:
+        """Under which name the bytes go; nobody completes or deletes the upload meanwhile."""
+        row = session.execute(
+            select(Upload.sha256, Upload.artifact_sha256, *also)
+            .where(Upload.id == self._chunk.upload_id)
+            .with_for_update(read=True)
+        ).one_or_none()
+        if row is None:
+            raise NotFound("upload", self._chunk.upload_id)
+        if row.sha256 == row.artifact_sha256:
+            raise _completed(self._chunk.upload_id)
+        return str(row.artifact_sha256)
+
+    def _wrong_size(self, received: str) -> InvalidSpec:
+        detail = (
+            f"Chunk {self._chunk.number} has {self._size} bytes in this upload, and {received} "
+            "were sent."
+        )
+        return InvalidSpec(Problem("", "wrong_size", detail, nearest=(self._size,)))
+
+
+def receiving(
+    sessions: sessionmaker[Session], principal: Principal, chunk: AnnouncedChunk
+) -> ChunkWriting:
+    """Begin to take in a chunk; another one of that number is there no more.
+
+    Raises `NotFound`, `Conflict` where the upload is complete, `InvalidSpec` for a number too
+    large.
+    """
+    with sessions.begin() as session:
+        upload = uploads.found(session, principal, chunk.upload_id)
+        if uploads.is_complete(upload):
+            raise _completed(chunk.upload_id)
+        size = _size(upload, chunk.number)
+        mine = (UploadChunk.upload_id == upload.id, UploadChunk.number == chunk.number)
+        other = delete(UploadChunk).where(*mine, UploadChunk.sha256 != chunk.sha256)
+        session.execute(other, execution_options={"synchronize_session": False})
+        is_there = session.scalar(select(func.count()).where(*mine)) == 1
+    return ChunkWriting(sessions, chunk, size, is_there=is_there)
+
+
+def _size(upload: Upload, number: int) -> int:
+    last = uploads.chunk_count(upload.size_bytes) - 1
+    if number > last:
+        detail = f"An upload of {upload.size_bytes} bytes has the chunks 0 to {last}, no {number}."
+        raise InvalidSpec(Problem("/path/number", "no_such_chunk", detail, nearest=(last,)))
+    if number < last:
+        return uploads.CHUNK_BYTES
+    return upload.size_bytes - last * uploads.CHUNK_BYTES
+
+
+def _completed(upload_id: UUID) -> Conflict:
+    return Conflict(f"The upload {upload_id} is complete; nothing is to be sent.", "complete")

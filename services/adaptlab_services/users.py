@@ -1,0 +1,100 @@
+"""Users: made, listed, made admins of the server, and shut out, by its admins."""
+
+from sqlalchemy import func, select, update
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.orm import Session
+
+from adaptlab.values import Name, Value
+from adaptlab_db.tables import User
+from adaptlab_services import paging
+from adaptlab_services.errors import Conflict, NotFound
+from adaptlab_services.moments import Moment
+from adaptlab_services.paging import Cursor, Page
+from adaptlab_services.tokens import Principal
+
+
+class NewUser(Value):
+    """A user to be made; a member of no project at first."""
+
+    name: Name
+    is_admin: bool = False
+
+
+class UserChanges(Value):
+    """What is to be otherwise of a user; None leaves it. Who is not active gets in no more."""
+
+    is_admin: bool | None = None
+    is_active: bool | None = None
+
+
+class UserView(Value):
+    """A user; `is_admin` of the whole server."""
+
+    name: str
+    is_admin: bool
+    is_active: bool
+    created_at: Moment
+
+
+def create(session: Session, new: NewUser) -> UserView:
+    """Make a user; raises `Conflict` for a taken name."""
+    row = {"name": new.name, "is_admin": new.is_admin}
+    made = insert(User).values(row).on_conflict_do_nothing().returning(User.id)
+    if session.execute(made).one_or_none() is None:
+        raise Conflict(f"There is a user {new.name!r} already; choose another name.")
+    return get(session, new.name)
+
+
+def get(session: Session, name: str) -> UserView:
+    """One user; raises `NotFound`."""
+    return _view(_row(session, name))
+
+
+def id_of(session: Session, name: str) -> int:
+    """The id of a user; raises `NotFound`."""
+    return _row(session, name).id
+
+
+def page(session: Session, page_size: int, page_token: str | None = None) -> Page[UserView]:
+    """All users by name."""
+    query = select(User).order_by(User.name).limit(paging.page_limit(page_size))
+    if page_token is not None:
+        query = query.where(User.name > paging.read(page_token, "users").key)
+    rows = session.scalars(query).all()
+    shown = rows[: paging.page_limit(page_size) - 1]
+    token = None
+    if len(rows) > len(shown):
+        token = paging.written(Cursor(shown[-1].name, ""), "users")
+    return Page(data=tuple(_view(row) for row in shown), next_page_token=token)
+
+
+def change(session: Session, principal: Principal, name: str, changes: UserChanges) -> UserView:
+    """Change a user; nobody can shut themselves out. Raises `NotFound` and `Conflict`."""
+    row = _row(session, name)
+    if row.id == principal.user_id and (changes.is_active is False or changes.is_admin is False):
+        raise Conflict("This is you; let another admin do it, so that one is left.")
+    values: dict[str, object] = {}
+    if changes.is_admin is not None:
+        values["is_admin"] = changes.is_admin
+    if changes.is_active is not None:
+        values["deactivated_at"] = None if changes.is_active else func.clock_timestamp()
+    if values:
+        session.execute(update(User).where(User.id == row.id).values(values))
+        session.expire(row)
+    return get(session, name)
+
+
+def _row(session: Session, name: str) -> User:
+    row = session.scalars(select(User).where(User.name == name)).one_or_none()
+    if row is None:
+        raise NotFound("user", name)
+    return row
+
+
+def _view(row: User) -> UserView:
+    return UserView(
+        name=row.name,
+        is_admin=row.is_admin,
+        is_active=row.deactivated_at is None,
+        created_at=row.created_at,
+    )

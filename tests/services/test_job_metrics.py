@@ -1,0 +1,127 @@
+"""Figures over seeds are kept when a job succeeds, and worked out alike for jobs from before."""
+
+import math
+from statistics import mean, stdev
+
+import pytest
+from scipy import stats
+from sqlalchemy import select
+from sqlalchemy.orm import Session, sessionmaker
+from tests.comparing import ITEMS, OWN_TASK, Run, run_all
+from tests.making import (
+    a_base_model,
+    a_claim,
+    a_job,
+    a_ledger,
+    a_replicate,
+    an_adapt_spec,
+    an_evaluation,
+)
+
+from adaptlab import results
+from adaptlab.statistics import seed_interval
+from adaptlab_db.migrate import downgrade, upgrade
+from adaptlab_db.tables import JobMetric
+from adaptlab_services.job_metrics import CURVES, METRICS, Measured, summary
+
+Sessions = sessionmaker[Session]
+Figures = dict[tuple[str, str], tuple[object, ...]]
+
+
+def kept(sessions: Sessions) -> Figures:
+    """Every row, by job and name; floats rounded to what two ways of adding up agree on."""
+    with sessions.begin() as session:
+        rows = session.scalars(select(JobMetric)).all()
+    columns = ("seeds", "items", "n", "mean", "sd", "low", "high", "min", "max")
+    return {
+        (str(row.job_id), row.name): tuple(_rounded(getattr(row, name)) for name in columns)
+        for row in rows
+    }
+
+
+def _rounded(value: object) -> object:
+    return round(value, 12) if isinstance(value, float) else value
+
+
+def some_runs(sessions: Sessions) -> None:
+    with sessions.begin() as session:
+        a_base_model(session)
+        a_job(session, an_adapt_spec(seeds=1))
+        a_job(session, an_adapt_spec(seeds=4, tuning={"trials": 3}))
+        a_job(session, an_adapt_spec(task=OWN_TASK, seeds=3))
+        a_job(session, an_adapt_spec(seeds=2, method="lora", budget=64))
+    run_all(
+        sessions,
+        lambda spec: Run(
+            right=len(spec.seeds) * 50,
+            shift=7,
+            loss=0.125 * len(spec.seeds),
+            fails=spec.method is not None and spec.method["name"] == "lora",
+        ),
+    )
+
+
+def test_jobs_from_before_have_the_same_figures(sessions: Sessions, database_url: str) -> None:
+    some_runs(sessions)
+    before = kept(sessions)
+    assert len({job for job, _ in before}) == 3
+    downgrade(database_url, "0012")
+    upgrade(database_url)
+    assert kept(sessions) == before
+
+
+def test_figures_are_of_the_chosen_trials(sessions: Sessions) -> None:
+    some_runs(sessions)
+    figures = kept(sessions)
+    accuracies = {row[2]: row for (_, name), row in figures.items() if name == "accuracy"}
+    assert set(accuracies) == {1, 3, 4}
+    shares = [(200 + 7 * seed) / ITEMS for seed in range(4)]
+    seeds, items, n, middle, sd, low, high, least, most = accuracies[4]
+    assert (seeds, items, n) == ([0, 1, 2, 3], [ITEMS] * 4, 4)
+    assert middle == pytest.approx(mean(shares))
+    assert sd == pytest.approx(stdev(shares))
+    interval = seed_interval([200 + 7 * seed for seed in range(4)], [ITEMS] * 4)
+    assert (low, high) == pytest.approx((interval.low, interval.high))
+    assert (least, most) == (min(shares), max(shares))
+    assert accuracies[1][4] is None  # one seed has no deviation
+    assert {name for _, name in figures} <= set(METRICS)
+    assert set(CURVES) <= set(METRICS)
+
+
+def test_only_the_latest_attempt_and_finite_values_count(sessions: Sessions) -> None:
+    ledger = a_ledger(sessions)
+    with sessions.begin() as session:
+        a_base_model(session)
+        a_job(session, an_adapt_spec(seeds=2), attempts_max=5)
+    for correct in (16, 4):
+        claim = a_claim(ledger)
+        own = claim.resolved_spec.task
+        assert own is not None
+        ledger.record(
+            claim,
+            [
+                results.ReplicatesDecided(
+                    replicates=(
+                        a_replicate(0, final_loss=0.5),
+                        a_replicate(1, final_loss=None, status="diverged"),
+                    )
+                ),
+                results.Evaluated(evaluation=an_evaluation(0, task=own, correct=correct)),
+            ],
+        )
+        if correct == 16:
+            ledger.release(claim, "preempted")
+    assert kept(sessions) == {}
+    ledger.finish(claim)
+    figures = {name: row for (_, name), row in kept(sessions).items()}
+    assert figures["accuracy"][:4] == ([0], [16], 1, 0.25)
+    assert figures["final_loss"][:4] == ([0], None, 1, 0.5)
+    assert set(figures) == {"accuracy", "final_loss"}
+
+
+def test_a_summary_of_what_is_no_share_is_students() -> None:
+    values = [3.0, 4.5, 5.0, 7.25]
+    found = summary([Measured(seed, value) for seed, value in enumerate(values)])
+    low, high = stats.t.interval(0.95, 3, mean(values), stdev(values) / math.sqrt(4))
+    assert (found.low, found.high) == pytest.approx((low, high))
+    assert summary([Measured(0, 3.0)]).low is None

@@ -1,0 +1,71 @@
+"""Units of work that need the same rows take them in one order, so that none waits for ever."""
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from uuid import UUID
+
+import pytest
+from pydantic import TypeAdapter
+from sqlalchemy import select, text, update
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.orm import Session, sessionmaker
+from tests.making import a_base_model, a_job, a_principal
+
+from adaptlab.spec import AnySpec, JobSpec
+from adaptlab_db.tables import Job
+from adaptlab_services import adaptations, jobs
+
+Sessions = sessionmaker[Session]
+SPECS: TypeAdapter[AnySpec] = TypeAdapter(JobSpec)
+
+
+@pytest.fixture
+def adaptation(sessions: Sessions) -> UUID:
+    """A job that waits for its base model."""
+    with sessions.begin() as session:
+        a_base_model(session, state="running")
+        return a_job(session, state="waiting")
+
+
+def check(sessions: Sessions, adaptation: UUID) -> str:
+    """Create a job that measures the adaptation; returns its state."""
+    document = {"kind": "theory", "checks": ["identities"], "adaptation": str(adaptation)}
+    with sessions.begin() as session:
+        made = jobs.create(session, a_principal(session), SPECS.validate_python(document))
+    return made.job.state
+
+
+def is_kept_waiting(sessions: Sessions) -> bool:
+    query = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    here = "AND datname = current_database()"
+    with sessions() as session:
+        return bool(session.scalar(text(f"{query} {here}")))
+
+
+def race(sessions: Sessions, adaptation: UUID) -> Callable[[], str]:
+    """The base model's job ends, in its two statements; a check is created between them."""
+    with ThreadPoolExecutor(1) as pool, sessions.begin() as ending:
+        base = select(Job.id).where(Job.base_model.is_(None)).with_for_update()
+        assert ending.scalars(base).one()
+        creating = pool.submit(check, sessions, adaptation)
+        deadline = time.monotonic() + 20
+        while not is_kept_waiting(sessions):
+            assert time.monotonic() < deadline, "the creation does not look at the base model"
+        ending.execute(update(Job).where(Job.id == adaptation).values(state="queued"))
+        ending.commit()
+        return creating.result
+
+
+def test_a_check_is_created_while_the_base_model_of_its_adaptation_is_finished(
+    sessions: Sessions, adaptation: UUID
+) -> None:
+    assert race(sessions, adaptation)() == "waiting"
+
+
+def test_with_the_adaptation_locked_first_the_two_would_wait_for_each_other(
+    sessions: Sessions, adaptation: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adaptations, "hold_base_models", lambda *_: None)
+    with pytest.raises(OperationalError, match=r"deadlock detected|lock timeout"):
+        race(sessions, adaptation)()

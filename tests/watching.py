@@ -1,0 +1,36 @@
+"""What a database is sent, and who waits in it, seen from outside."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import Engine, event, text
+from sqlalchemy.orm import Session, sessionmaker
+
+
+@contextmanager
+def statements(sessions: sessionmaker[Session] | None = None) -> Iterator[list[str]]:
+    """The statements sent meanwhile, each once however many rows it is given.
+
+    Of `sessions` alone; of every engine of this process without it.
+    """
+    sent: list[str] = []
+
+    def keep(_: object, __: object, statement: str, *___: object) -> None:
+        sent.append(statement)
+
+    engine = Engine if sessions is None else sessions.kw["bind"]
+    event.listen(engine, "before_cursor_execute", keep)
+    try:
+        yield sent
+    finally:
+        event.remove(engine, "before_cursor_execute", keep)
+
+
+def somebody_waits(sessions: sessionmaker[Session]) -> bool:
+    """Whether a transaction of this database waits for the lock that another one holds."""
+    waiting = text(
+        "SELECT count(*) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    )
+    with sessions.begin() as session:
+        return session.execute(waiting).scalar_one() > 0
