@@ -22,7 +22,7 @@ from tests.making import a_ledger, a_principal, a_worker, an_adapt_spec
 from adaptlab_services import job_control, jobs
 from adaptlab_services.claims import Claim
 from adaptlab_services.errors import Conflict, LeaseLost
-from adaptlab_services.leases import reap
+from adaptlab_services.reaping import reap
 from adaptlab_services.tokens import Principal
 
 WORKERS = 3
@@ -256,7 +256,9 @@ class LedgerMachine(RuleBasedStateMachine):
         running = [key for key, job in self._jobs.items() if job.state == "running"]
         job_id = data.draw(st.sampled_from(running))
         past = "lease_expires_at = clock_timestamp() - interval '1 s'"
-        self._execute(f"UPDATE jobs SET {past} WHERE id = :job", job_id)
+        # The worker knew of the job: that one never learned of its claim is another matter.
+        known = "heartbeat_at = clock_timestamp()"
+        self._execute(f"UPDATE jobs SET {past}, {known} WHERE id = :job", job_id)
         self._jobs[job_id].is_expired = True
         return job_id
 

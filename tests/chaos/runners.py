@@ -81,7 +81,7 @@ def _obey(observer: Observer, scratch: Path, done: int) -> None:
         raise TrainingStopped
     if command == "save" and done:
         state = scratch / f"state-{done}"
-        state.write_text(f"{scratch.name[:36]} {done}")
+        state.write_text(f"{_attempt(scratch)[:36]} {done}")
         observer.emit(TrainingSaved(step=done, path=state))
 
 
@@ -91,15 +91,20 @@ def _fall_ill(total: int, scratch: Path) -> None:
     if total == KILLS_ITS_WORKER:
         os.kill(os.getppid(), signal.SIGKILL)
         time.sleep(HUNG_SECONDS)  # the kernel ends it with its worker
-    is_first = scratch.name[37:].startswith("1-")  # the folder is named by job and attempt
+    is_first = _attempt(scratch)[37:].startswith("1-")
     if total == HANGS and is_first:
         time.sleep(HUNG_SECONDS)
+
+
+def _attempt(scratch: Path) -> str:
+    """The job and the number of the attempt, by which the folder around the run's own is named."""
+    return scratch.parent.name
 
 
 def _write_weights(scratch: Path) -> Path:
     """The disk is full by a patched write: half of the bytes arrive, then ENOSPC is raised."""
     size = int(os.environ[SIZE])
-    content = content_of(scratch.name[:36], size)
+    content = content_of(_attempt(scratch)[:36], size)
     path, talk = scratch / "weights", Path(os.environ[FOLDER])
     with path.open("wb") as file:
         file.write(content[: size // 2])

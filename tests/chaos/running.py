@@ -34,6 +34,7 @@ class Outcome:
     Attributes:
         problems: everything lost, done twice or out of order, in words; the kind comes first.
         attempts: of all jobs together.
+        refused: writes of attempts that were over, and of which nothing was written.
         seconds: from the first submission to the last job's end.
     """
 
@@ -42,6 +43,7 @@ class Outcome:
     jobs: int
     faults: Counter[str]
     attempts: int
+    refused: int
     seconds: float
     problems: tuple[str, ...]
 
@@ -113,6 +115,7 @@ class Run:
             len(self._steps),
             self._faults,
             self._attempts(),
+            self._world.refused,
             seconds,
             tuple(dict.fromkeys((*self._found, *self._problems()))),
         )

@@ -18,8 +18,11 @@ from tests.chaos.runners import FOLDER, SIZE, content_of
 
 from adaptlab_db.artifacts import StoredArtifact
 from adaptlab_db.tables import Artifact, ArtifactChunk, Job
-from adaptlab_services import idempotency, lease_ends, leases, recording
-from adaptlab_services.leases import Claim, DatabaseLedger, ReapedLeases
+from adaptlab_services import claiming, idempotency, lease_ends, leases, recording
+from adaptlab_services.claims import Claim
+from adaptlab_services.errors import LeaseLost
+from adaptlab_services.leases import DatabaseLedger
+from adaptlab_services.reaping import ReapedLeases
 from adaptlab_services.transitions import Change, Moved, move
 from adaptlab_worker import attempt, maintenance, reaper, recorder, trainer_process
 
@@ -27,6 +30,7 @@ BACKOFF_SECONDS = 0.25
 UPLOADING = "uploading-"  # with the worker's process id: a note that an upload is under way
 PIECE = 2**18  # bytes
 PIECE_SECONDS = 0.02
+REFUSED = "writes-refused"  # a byte for each
 
 
 def replace(owner: Any, name: str, value: object) -> None:
@@ -49,6 +53,19 @@ def hurry() -> None:
         return [light.get(word, word) for word in ordinary(*given)]
 
     replace(trainer_process, "_command", command)
+
+
+def note_refusals() -> None:
+    """Count the writes that are refused because the attempt is over."""
+    note = Path(os.environ[FOLDER]) / REFUSED
+    ordinary = LeaseLost.__init__
+
+    def refused(self: LeaseLost, *given: Any) -> None:
+        ordinary(self, *given)
+        with note.open("ab") as file:
+            file.write(b".")
+
+    replace(LeaseLost, "__init__", refused)
 
 
 # --- faults ---------------------------------------------------------------------------------------
@@ -138,7 +155,7 @@ def no_claim_guard() -> None:
         time.sleep(PIECE_SECONDS)  # so that others come in between
         return () if found is None else move(session, [Job.id == found], change)
 
-    replace(leases, "move", moved)
+    replace(claiming, "move", moved)
 
 
 def no_cancel_guard() -> None:
@@ -178,6 +195,7 @@ SWITCHES: dict[str, Callable[[], None]] = {
     switch.__name__: switch
     for switch in (
         hurry,
+        note_refusals,
         mad_doorbells,
         slow_uploads,
         no_reaper,

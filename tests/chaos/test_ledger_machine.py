@@ -15,6 +15,7 @@ from tests.chaos.ledger_machine import LedgerMachine
 
 from adaptlab_db.tables import Job
 from adaptlab_services import leases, recording
+from adaptlab_services.claims import Claim
 
 EXAMPLES = int(os.environ.get("CHAOS_EXAMPLES", "20"))
 STEPS = 40  # in one history
@@ -43,7 +44,7 @@ def run(sessions: Sessions, folder: Path, *, phases: tuple[Phase, ...] = tuple(P
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120 if EXAMPLES < 100 else 8 * 3600)
+@pytest.mark.timeout(300 if EXAMPLES < 100 else 8 * 3600)
 def test_jobs_are_what_the_model_says_whatever_the_order(sessions: Sessions, tmp_path: Path):
     run(sessions, tmp_path)
 
@@ -51,7 +52,7 @@ def test_jobs_are_what_the_model_says_whatever_the_order(sessions: Sessions, tmp
 def test_the_machine_finds_a_missing_fence(
     sessions: Sessions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    def by_anybody(claim: leases.Claim) -> list[object]:
+    def by_anybody(claim: Claim) -> list[object]:
         return [Job.id == claim.job_id, Job.state == "running"]
 
     monkeypatch.setattr(leases, "held", by_anybody)

@@ -18,7 +18,7 @@ SEEDS_WITHOUT = (1, 2, 3)  # on a busy machine a fault may miss its moment, and 
 LONG_TO_CATCH = {"broker lost", "trainers hung"}
 
 every_scenario = pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda one: one.name)
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from tests.chaos.histories import a_base_with_history
 from tests.chaos.killable import KillableServers, is_alive
 from tests.chaos.nursery import ROOT, Nursery
 from tests.chaos.runners import FOLDER, SIZE
+from tests.chaos.switches import REFUSED
 from tests.conftest import new_database
 from tests.making import a_token
 
@@ -97,6 +98,8 @@ class World:
             "ADAPTLAB_DATABASE_URL": database_url,
             "ADAPTLAB_BROKER_URL": broker_url,
             "ADAPTLAB_DATA_DIR": str(folder),
+            "ADAPTLAB_TRAINER_ENVIRONMENT": f"{FOLDER},{SIZE}",
+            "ADAPTLAB_TRAINER_USER": "same",  # pytest's folders are closed to everybody else
             **SETTINGS,
             **making.settings,
         }
@@ -122,6 +125,12 @@ class World:
     def log(self) -> Path:
         return self.folder / "processes.log"
 
+    @property
+    def refused(self) -> int:
+        """How many writes were refused so far, because their attempt was over."""
+        note = self.folder / REFUSED
+        return note.stat().st_size if note.exists() else 0
+
     def tend(self) -> None:
         """Start what is not there."""
         named = [f"worker-{number}" for number in range(self._making.workers)]
@@ -130,7 +139,7 @@ class World:
                 self.frozen.discard(name)
                 self._note_birth(name)
                 argv = self._argv(name)
-                switches = ("hurry", *self._making.switches)
+                switches = ("hurry", "note_refusals", *self._making.switches)
                 self.pids[name] = self.lab.nursery.bear(argv, self._environment, self.log, switches)
 
     def _note_birth(self, name: str) -> None:

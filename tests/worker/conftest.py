@@ -1,12 +1,16 @@
 """Real worker processes on the test's own servers, ended when the test ends."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
 import psutil
@@ -15,7 +19,12 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab_db.tables import Job, Worker
+from adaptlab_services.leases import DatabaseLedger
 from adaptlab_services.settings import Settings
+from adaptlab_worker.room import Measure, Room
+from adaptlab_worker.scratch import AssetCache, Scratch
+from adaptlab_worker.slot import Slot, SlotOptions
+from adaptlab_worker.trainer_process import TrainerOptions
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0  # seconds for what takes one or two on a quiet machine
@@ -91,6 +100,8 @@ class Processes:
         return os.environ | {
             "PYTHONPATH": str(ROOT),
             "RUNNER_CONTROL": str(self.control.folder),
+            "ADAPTLAB_TRAINER_ENVIRONMENT": "RUNNER_CONTROL",
+            "ADAPTLAB_TRAINER_USER": "same",  # pytest's folders are closed to everybody else
             "ADAPTLAB_DATABASE_URL": self.settings.database_url,
             "ADAPTLAB_BROKER_URL": self.settings.broker_url,
             "ADAPTLAB_DATA_DIR": str(self.settings.data_dir),
@@ -99,6 +110,7 @@ class Processes:
             "ADAPTLAB_REAP_SECONDS": "0.5",
             "ADAPTLAB_REAPER_ARM_SECONDS": "1",
             "ADAPTLAB_POLL_SECONDS": "0.5",
+            "ADAPTLAB_SWEEP_SECONDS": "1",
             "ADAPTLAB_TOKEN": "al_secret",
         }
 
@@ -141,6 +153,17 @@ class Watched:
         self.wait(job_id, lambda job: job.state in states, f"state {' or '.join(states)}")
         return self.job(job_id)
 
+    def lease_is_over(self, job_id: object) -> bool:
+        """Whether the lease has ended by the clock that counts, the database's."""
+        with self.sessions.begin() as session:
+            ended = Job.lease_expires_at < func.clock_timestamp()
+            return session.scalars(select(ended).where(Job.id == job_id)).one()
+
+    def heard_of(self) -> datetime:
+        """When the only worker was heard of last."""
+        with self.sessions.begin() as session:
+            return session.scalars(select(Worker.heartbeat_at)).one()
+
     def wait_for_step(self, job_id: object) -> None:
         self.wait(job_id, lambda job: job.state == "running" and job.step >= 1, "a first step")
 
@@ -148,6 +171,38 @@ class Watched:
 @pytest.fixture
 def watched(sessions: sessionmaker[Session]) -> Watched:
     return Watched(sessions)
+
+
+def runner_options(monkeypatch: pytest.MonkeyPatch, control: Control, name: str) -> TrainerOptions:
+    """How a trainer is started by the test's own process that carries out a stand-in."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("RUNNER_CONTROL", str(control.folder))
+    return TrainerOptions(runner=f"tests.worker.runners:{name}", passed_on=("RUNNER_CONTROL",))
+
+
+@contextmanager
+def serving(
+    ledger: DatabaseLedger,
+    trainer: TrainerOptions,
+    folder: Path,
+    measure: Measure = shutil.disk_usage,
+) -> Generator[None]:
+    """A slot in the test's own process, which claims and trains until the block ends."""
+    options = SlotOptions(("cpu",), 0.2, 30, 0.05, trainer=trainer)
+    scratch, draining = Scratch(folder / "scratch"), threading.Event()
+    worker = ledger.register_worker("laptop", 4711, ("cpu",))
+    cache, room = AssetCache(folder / "weights"), Room(folder / "scratch", measure=measure)
+    slot = Slot(
+        "slot", ledger, lambda: worker, lambda _: None, options, scratch, cache, room, draining
+    )
+    slot.start()
+    try:
+        yield
+    finally:
+        draining.set()
+        slot.ring()
+        assert slot.join(20)
+        scratch.close()
 
 
 def is_running(pid: int) -> bool:

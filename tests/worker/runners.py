@@ -4,6 +4,7 @@ The folder RUNNER_CONTROL holds the files: a run writes what it reached there an
 test puts there.
 """
 
+import ctypes
 import hashlib
 import os
 import signal
@@ -104,6 +105,14 @@ def hung(given: Given) -> None:
 
 
 @runner
+def seized(given: Given) -> None:
+    """Holds the interpreter, as a kernel may: no other thread of the process gets its turn."""
+    _note("seized", "yes")
+    # A C function called with the interpreter's lock in hand, unlike those of `CDLL`.
+    ctypes.PyDLL(None).sleep(30)
+
+
+@runner
 def killed_once(given: Given) -> None:
     """Is killed at its first step, the first time."""
     _start(given)
@@ -121,9 +130,28 @@ def killed(given: Given) -> None:
 
 
 @runner
+def killed_for_memory(given: Given) -> None:
+    """Is killed every time, and the kernel counts it; see `test_memory_kills.py`."""
+    _start(given)
+    events = _control() / "sys/fs/cgroup/memory.events"
+    count = int(events.read_text().removeprefix("oom_kill "))
+    events.write_text(f"oom_kill {count + 1}")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@runner
 def broken(given: Given) -> None:
     """Fails for no reason of the user's."""
     raise RuntimeError("a bug at heart")
+
+
+@runner
+def full(given: Given) -> None:
+    """Meets with a full disk once it may."""
+    _start(given)
+    _step(given, 1)
+    _wait_for("go", lambda: given.observer.command() == "stop")
+    Path("/dev/full").write_bytes(b"weights")
 
 
 @runner

@@ -1,6 +1,7 @@
 """The Celery app: what it must not do, and the periodic duties."""
 
 import pytest
+from celery.beat import Scheduler
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_job, a_pretrain_spec
 
@@ -25,6 +26,15 @@ def test_celery_keeps_nothing_and_delivers_at_most_once(settings: Settings) -> N
         worker_app.SWEEP,
         worker_app.STORAGE,
     }
+
+
+def test_storage_is_tended_soon_after_the_start(settings: Settings) -> None:
+    """Beat alone would wait for an hour, and a server that is restarted often for ever."""
+    beat = Scheduler(celery_app(settings))
+    assert beat.schedule["storage"].is_due()[0]
+    again = next(beat.schedule["storage"])
+    assert not again.is_due()[0]
+    assert again.is_due()[1] == pytest.approx(worker_app.STORAGE_SECONDS, rel=0.1)
 
 
 def test_the_worker_listens_to_what_is_rung(settings: Settings) -> None:

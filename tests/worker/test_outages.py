@@ -25,7 +25,8 @@ from adaptlab_db import tables
 from adaptlab_services import jobs
 from adaptlab_services.claims import Claim
 from adaptlab_services.errors import LeaseLost, LedgerUnreachable
-from adaptlab_services.leases import Command, DatabaseLedger, reap
+from adaptlab_services.leases import Command, DatabaseLedger
+from adaptlab_services.reaping import reap
 from adaptlab_worker.attempt import Attempt
 from adaptlab_worker.patience import Patience
 from adaptlab_worker.protocol import Ended
@@ -86,7 +87,9 @@ def ledger(sessions: sessionmaker[Session]) -> Unsteady:
 def trainer(control: Control, monkeypatch: pytest.MonkeyPatch) -> Iterator[TrainerProcess]:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("RUNNER_CONTROL", str(control.folder))
-    started = TrainerProcess(TrainerOptions(runner="tests.worker.runners:held"))
+    started = TrainerProcess(
+        TrainerOptions(runner="tests.worker.runners:held", passed_on=("RUNNER_CONTROL",))
+    )
     try:
         assert started.await_ready(lambda: False)
         yield started

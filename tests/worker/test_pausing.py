@@ -11,7 +11,7 @@ from adaptlab_db.tables import Attempt, Checkpoint, MetricPoint
 from adaptlab_services import job_control
 
 Sessions = sessionmaker[Session]
-STEPS = 3000
+STEPS = 800
 
 
 def control(sessions: Sessions, verb: str, job_id: UUID) -> None:
@@ -40,8 +40,9 @@ def test_a_paused_job_goes_on_exactly_when_it_is_resumed(
     spec = a_pretrain_spec(seeds=2, training={"steps": STEPS, "batch_size": 4})
     with sessions.begin() as session:
         paused, unbroken = a_job(session, spec, priority=9), a_job(session, spec)
-    processes.worker(None, OMP_NUM_THREADS="1")
-    watched.wait(paused, lambda job: job.state == "running" and job.step >= 50, "fifty steps")
+    # A request to pause is heard with a heartbeat, and must be before the run ends by itself.
+    processes.worker(None, OMP_NUM_THREADS="1", ADAPTLAB_HEARTBEAT_SECONDS="0.1")
+    watched.wait_for_step(paused)
     control(sessions, "pause", paused)
     job = watched.wait_for_state(paused, "paused", "succeeded", "failed")
     assert (job.state, job.step < STEPS) == ("paused", True)

@@ -1,17 +1,22 @@
 """The reaper: after an outage those who still train are heard before anything is taken away."""
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from uuid import UUID
 
+import psycopg
 import pytest
-from sqlalchemy import func, select, update
+from sqlalchemy import func, select, text, update
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_job, a_pretrain_spec
 from tests.outages import outage
 
 from adaptlab_db.tables import Job
+from adaptlab_services.outages import is_outage
 from adaptlab_stack.servers import Servers
+from adaptlab_worker import reaper
 from adaptlab_worker.reaper import Reaper
 
 Sessions = sessionmaker[Session]
@@ -76,6 +81,57 @@ def test_an_outage_begins_the_minute_anew(
     assert state(sessions, lost) == "running"
     reaping.look(1)
     assert state(sessions, lost) == "queued"
+
+
+@pytest.mark.parametrize("disarmed_by_all", [False, True])
+def test_an_error_of_a_database_that_answers_does_not_begin_the_minute_anew(
+    sessions: Sessions, lost: UUID, disarmed_by_all: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second case is what it would be if any error did."""
+    if disarmed_by_all:
+        monkeypatch.setattr(reaper, "is_outage", lambda _: True)  # pyright: ignore[reportUnknownLambdaType]
+    reaping = Reaping(sessions, arm_seconds=60)
+    reaping.look(12)
+    with refusing(sessions):
+        reaping.look(3)
+    assert state(sessions, lost) == "running"
+    reaping.look(1)
+    assert state(sessions, lost) == ("running" if disarmed_by_all else "queued")
+
+
+@contextmanager
+def refusing(sessions: Sessions) -> Generator[None]:
+    """A database that can be read, and refuses all changes of state."""
+    rename(sessions, "job_events", "elsewhere")
+    try:
+        yield
+    finally:
+        rename(sessions, "elsewhere", "job_events")
+
+
+def rename(sessions: Sessions, table: str, name: str) -> None:
+    with sessions.begin() as session:
+        session.execute(text(f"ALTER TABLE {table} RENAME TO {name}"))
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_away"),
+    [
+        (psycopg.OperationalError("connection refused"), True),
+        (psycopg.errors.AdminShutdown(), True),
+        (psycopg.errors.CannotConnectNow(), True),
+        (psycopg.errors.DiskFull(), True),
+        (psycopg.errors.TooManyConnections(), True),
+        (psycopg.errors.ReadOnlySqlTransaction(), True),
+        (psycopg.errors.LockNotAvailable(), False),
+        (psycopg.errors.DeadlockDetected(), False),
+        (psycopg.errors.QueryCanceled(), False),
+        (psycopg.errors.CheckViolation(), False),
+        (psycopg.errors.UndefinedTable(), False),
+    ],
+)
+def test_a_database_is_away_when_nobody_can_write(answer: psycopg.Error, is_away: bool) -> None:
+    assert is_outage(DBAPIError("UPDATE jobs", None, answer)) is is_away
 
 
 def test_a_reaper_that_slept_begins_the_minute_anew(sessions: Sessions, lost: UUID) -> None:

@@ -93,3 +93,14 @@ def test_what_a_dead_worker_left_is_removed_and_what_a_live_one_uses_is_not(tmp_
         assert not dead.with_name("worker-dead.lock").exists()
         newcomer.close()
     alive.close()
+
+
+def test_a_cached_file_that_somebody_wrote_to_is_fetched_again(tmp_path: Path) -> None:
+    source = Source(b"weights")
+    (sha256,) = source.contents
+    cache = AssetCache(tmp_path / "cache")
+    cache.place(sha256, source.fetch, tmp_path / "one")
+    (tmp_path / "one").write_bytes(b"poison!")  # the same file, by another name
+    cache.place(sha256, source.fetch, tmp_path / "two")
+    assert (tmp_path / "two").read_bytes() == b"weights"
+    assert source.requests == 2

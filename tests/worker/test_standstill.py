@@ -1,8 +1,10 @@
 """What does not move: a run that got stuck, a worker that fell silent, a database that is away."""
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection, Pipe
@@ -14,15 +16,23 @@ import psycopg
 import pytest
 from sqlalchemy import func, make_url, select
 from sqlalchemy.orm import Session, sessionmaker
-from tests.making import a_job, a_pretrain_spec
+from tests.making import a_job, a_pretrain_spec, a_resolved_spec
 from tests.outages import outage
-from tests.worker.conftest import ROOT, Control, Processes, Watched, wait_until
+from tests.worker.conftest import ROOT, Control, Processes, Watched, is_running, wait_until
 
 from adaptlab.results import Metrics, Progress
 from adaptlab_db.tables import Attempt, Job
 from adaptlab_stack.servers import Servers
 from adaptlab_worker.patience import Patience, StallTimer
-from adaptlab_worker.protocol import MessageReader, Ready, StillHere, frame_of
+from adaptlab_worker.protocol import (
+    Ended,
+    LeaseKept,
+    MessageReader,
+    Ready,
+    RunRequest,
+    StillHere,
+    frame_of,
+)
 from adaptlab_worker.spool import Spool
 from adaptlab_worker.trainer_process import TrainerOptions, TrainerProcess
 
@@ -30,9 +40,10 @@ Sessions = sessionmaker[Session]
 QUICK = {"ADAPTLAB_LEASE_SECONDS": "1.5", "ADAPTLAB_HEARTBEAT_SECONDS": "0.3"}
 
 
-def submit(sessions: Sessions, **columns: Any) -> Any:
+def submit(sessions: Sessions, self_fence: str = "ride_through", **columns: Any) -> Any:
     with sessions.begin() as session:
-        return a_job(session, a_pretrain_spec(seeds=1), **columns)
+        spec = a_pretrain_spec(seeds=1, resources={"self_fence": self_fence})
+        return a_job(session, spec, **columns)
 
 
 def outcomes(sessions: Sessions) -> list[tuple[str | None, str | None]]:
@@ -93,11 +104,13 @@ def test_a_run_of_quick_steps_is_given_ten_minutes_from_its_last_word() -> None:
 
 
 @contextmanager
-def a_trainer(control: Control, silence: float) -> Iterator[tuple[Any, "Connection[Any, Any]"]]:
+def a_trainer(
+    control: Control, silence: float, runner: str = "held"
+) -> Iterator[tuple[Any, "Connection[Any, Any]"]]:
     ours, theirs = Pipe(duplex=True)
     module = ["-m", "adaptlab_worker.trainer", str(theirs.fileno()), str(os.getpid())]
     process = subprocess.Popen(
-        [sys.executable, *module, str(silence), "tests.worker.runners:held"],
+        [sys.executable, *module, str(silence), f"tests.worker.runners:{runner}"],
         pass_fds=(theirs.fileno(),),
         env=os.environ | {"PYTHONPATH": str(ROOT), "RUNNER_CONTROL": str(control.folder)},
     )
@@ -131,7 +144,9 @@ def test_a_worker_that_lives_says_so_even_when_it_has_nothing_to_do(
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("RUNNER_CONTROL", str(control.folder))
-    options = TrainerOptions(runner="tests.worker.runners:held", silence_seconds=1)
+    options = TrainerOptions(
+        runner="tests.worker.runners:held", silence_seconds=1, passed_on=("RUNNER_CONTROL",)
+    )
     trainer = TrainerProcess(options)
     try:
         assert trainer.await_ready(lambda: False)
@@ -139,6 +154,67 @@ def test_a_worker_that_lives_says_so_even_when_it_has_nothing_to_do(
             psutil.Process(trainer.pid).wait(3)
     finally:
         trainer.close()
+
+
+@pytest.mark.parametrize(("self_fence", "outlives"), [("strict", False), ("ride_through", True)])
+def test_the_trainer_of_a_frozen_worker_ends_before_the_lease_if_the_run_is_strict(
+    processes: Processes,
+    sessions: Sessions,
+    watched: Watched,
+    control: Control,
+    self_fence: str,
+    outlives: bool,
+) -> None:
+    job_id = submit(sessions, self_fence)
+    worker = processes.worker("hung", **QUICK)
+    watched.wait_for_step(job_id)
+    began = watched.job(job_id).lease_expires_at
+    watched.wait(job_id, lambda job: job.lease_expires_at != began, "a renewal")
+    (trainer,) = control.trainers()
+    worker.send_signal(signal.SIGSTOP)
+    is_over = False
+    while is_running(trainer) and not is_over:
+        is_over = watched.lease_is_over(job_id)  # looked at first: what still runs then is too late
+        assert not is_over or is_running(trainer) is outlives
+    assert is_over is outlives
+
+
+def test_the_alarm_of_a_strict_run_rings_though_the_interpreter_never_lets_go(
+    control: Control,
+) -> None:
+    """A kernel that holds the interpreter for long: no thread of the trainer gets its turn."""
+    with a_trainer(control, silence=0.5, runner="seized") as (process, pipe):
+        pipe.send_bytes(frame_of(a_run(control, until=time.monotonic() + 1)))
+        assert process.wait(20) == -signal.SIGALRM
+
+
+def test_by_its_threads_alone_such_a_trainer_would_go_on(control: Control) -> None:
+    with a_trainer(control, silence=0.5, runner="seized") as (process, pipe):
+        pipe.send_bytes(frame_of(a_run(control)))
+        control.read("seized")
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(1.5)
+
+
+def test_a_word_about_a_run_that_is_over_sets_no_alarm(control: Control) -> None:
+    """The trainer stays warm for the next run."""
+    with a_trainer(control, silence=30, runner="complete") as (process, pipe):
+        pipe.send_bytes(frame_of(a_run(control, until=time.monotonic() + 60)))
+        while not isinstance(MessageReader().read(pipe.recv_bytes()), Ended):
+            pass
+        pipe.send_bytes(frame_of(LeaseKept(run="run", until=time.monotonic() + 0.1)))
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.5)
+
+
+def a_run(control: Control, until: float | None = None) -> RunRequest:
+    return RunRequest(
+        run="run",
+        resolved=a_resolved_spec(a_pretrain_spec(seeds=1)),
+        bases=(),
+        scratch=control.folder,
+        until=until,
+    )
 
 
 # --- a database that is away ----------------------------------------------------------------------

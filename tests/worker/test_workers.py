@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session, sessionmaker
+from tests.job_rows import attempts, event_types
 from tests.making import (
     a_base_model,
     a_job,
@@ -27,12 +28,10 @@ from tests.worker.conftest import (
 
 from adaptlab_db.artifacts import ArtifactStore
 from adaptlab_db.tables import (
-    Attempt,
     AttentionMap,
     Checkpoint,
     Evaluation,
     Job,
-    JobEvent,
     MetricPoint,
     Replicate,
     Token,
@@ -49,18 +48,6 @@ SPEC = a_pretrain_spec(seeds=1)
 def submit(sessions: sessionmaker[Session], **columns: Any) -> UUID:
     with sessions.begin() as session:
         return a_job(session, SPEC, **columns)
-
-
-def attempts(sessions: sessionmaker[Session], job_id: UUID) -> list[Attempt]:
-    with sessions.begin() as session:
-        query = select(Attempt).where(Attempt.job_id == job_id).order_by(Attempt.attempt)
-        return list(session.scalars(query))
-
-
-def event_types(sessions: sessionmaker[Session], job_id: UUID) -> list[str]:
-    with sessions.begin() as session:
-        query = select(JobEvent.type).where(JobEvent.job_id == job_id).order_by(JobEvent.sequence)
-        return list(session.scalars(query))
 
 
 def assert_one_set_of_results(sessions: sessionmaker[Session], job: Job) -> None:

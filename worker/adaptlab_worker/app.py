@@ -6,6 +6,7 @@ priorities, cancellation. Celery delivers a queue's name, at once or not at all.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from celery import Celery
@@ -16,8 +17,8 @@ DOORBELL = "adaptlab.doorbell"
 SWEEP = "adaptlab.sweep"
 STORAGE = "adaptlab.storage"
 MAINTENANCE_QUEUE = "maintenance"
-SWEEP_SECONDS = 10.0
 STORAGE_SECONDS = 3600.0
+LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +87,9 @@ def _configuration(settings: Settings) -> dict[str, Any]:
         # In memory: nothing has to be remembered between two starts, so no file is written.
         "beat_scheduler": "celery.beat:Scheduler",
         "beat_schedule": {
-            "sweep": _every(SWEEP_SECONDS, SWEEP),
-            "storage": _every(STORAGE_SECONDS, STORAGE),
+            "sweep": _every(settings.sweep_seconds, SWEEP),
+            # As if it had been done long ago: at once, and then every hour.
+            "storage": _every(STORAGE_SECONDS, STORAGE) | {"last_run_at": LONG_AGO},
         },
     }
 

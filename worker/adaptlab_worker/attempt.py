@@ -2,7 +2,6 @@
 
 import hashlib
 import logging
-import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -12,14 +11,23 @@ from adaptlab.adaptation import AdapterFile
 from adaptlab.errors import InvalidSpec
 from adaptlab.resolve import datasets_of
 from adaptlab.results import Progress
+from adaptlab_services.claims import Claim
 from adaptlab_services.errors import LeaseLost, LedgerUnreachable
-from adaptlab_services.leases import Claim, Ledger
+from adaptlab_services.leases import Ledger
 from adaptlab_services.model_folders import NO_ROOTS, ModelRoots
 from adaptlab_worker.errors import DamagedArtifact, TrainerGone
 from adaptlab_worker.heartbeat import Heartbeat
 from adaptlab_worker.patience import Patience, StallTimer
-from adaptlab_worker.protocol import Ended, Ready, RunRequest, StopRequest
+from adaptlab_worker.protocol import (
+    Ended,
+    LeaseKept,
+    Ready,
+    RunRequest,
+    StopRequest,
+)
 from adaptlab_worker.recorder import Recorder
+from adaptlab_worker.room import Room
+from adaptlab_worker.run_failures import misplaced, not_begun, trainer_gone
 from adaptlab_worker.scratch import AssetCache
 from adaptlab_worker.trainer_process import TrainerProcess
 
@@ -38,8 +46,6 @@ GRACE: Mapping[Cause, float] = {
 }
 LONGEST_FENCE = 5.0  # seconds before the end of a lease that could not be renewed
 SAVING: frozenset[Cause] = frozenset({"released", "paused"})
-# Anybody may send these; others, such as SIGSEGV, a process brings upon itself.
-FROM_OUTSIDE = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
 DEFAULT_PATIENCE = Patience()
 STOPPED = Ended(outcome="stopped")
 
@@ -64,6 +70,7 @@ class Attempt:
         roots: where model folders may lie.
         memory_bytes: what the run may hold; None leaves it to what is free.
         patience: how long the run may go on without the ledger, or say nothing.
+        room: what tells a disk that is full from a run that is too large for it.
     """
 
     def __init__(
@@ -78,9 +85,11 @@ class Attempt:
         roots: ModelRoots = NO_ROOTS,
         memory_bytes: int | None = None,
         patience: Patience = DEFAULT_PATIENCE,
+        room: Room | None = None,
     ) -> None:
         self._ledger = ledger
         self._patience = patience
+        self._room = room
         self._stall: StallTimer | None = None
         self._roots = roots
         self._memory_bytes = memory_bytes
@@ -94,6 +103,8 @@ class Attempt:
         self._fence = min(LONGEST_FENCE, claim.lease_seconds / 4)
         self._cause: Cause | None = None
         self._kill_at = 0.0
+        self._told_until: float | None = None
+        self._is_disk_short = False
 
     def carry_out(self, trainer: TrainerProcess, cache: AssetCache, scratch: Path) -> Ended:
         """Run the job and write down how it ended; returns how the run itself ended."""
@@ -103,6 +114,7 @@ class Attempt:
         try:
             ended = self._run(trainer, recorder, cache, scratch)
             self._finish_recording(recorder)
+            self._is_disk_short = ended.reason == "disk_full" and self._is_short_without(scratch)
             self._settle(ended, recorder)
         finally:
             recorder.abandon()
@@ -114,6 +126,7 @@ class Attempt:
     ) -> Ended:
         try:
             bases = self._fetch_bases(cache, scratch)
+            trainer.memory_kills.forget_earlier()
             trainer.send(
                 RunRequest(
                     run=self._name,
@@ -121,23 +134,24 @@ class Attempt:
                     bases=bases,
                     adapters=self._fetch_adapters(cache, scratch),
                     datasets=self._fetch_datasets(cache, scratch),
-                    scratch=scratch,
                     resume=self._fetch_state(scratch),
                     folder=self._locate_folder(),
+                    scratch=trainer.folder_below(scratch),  # when all that it reads is there
                     save_seconds=self._save_seconds,
                     memory_bytes=self._memory_bytes,
+                    until=self._trainers_end(),
                 )
             )
             return self._follow(trainer, recorder)
         except _MustStop:
             return STOPPED
         except InvalidSpec as error:
-            return _misplaced(error)
+            return misplaced(error)
         except TrainerGone as gone:
-            return self._gone(gone)
+            return self._gone(gone, trainer)
         except Exception as error:
             log.exception("attempt %s cannot go on", self._name)
-            return _failed(f"{type(error).__name__}: {error}")
+            return not_begun(error)
 
     def _fetch_bases(self, cache: AssetCache, scratch: Path) -> tuple[Path, ...]:
         """The files of the base model's replicates, in their order."""
@@ -244,6 +258,9 @@ class Attempt:
             self._cause = cause
         if self._cause is not None and now >= self._kill_at:
             trainer.kill()
+        elif self._told_until != (until := self._trainers_end()) and until is not None:
+            self._told_until = until
+            trainer.tell(LeaseKept(run=self._name, until=until))
 
     def _why_stop(self, recorder: Recorder | None) -> Cause | None:
         now = time.monotonic()
@@ -281,15 +298,21 @@ class Attempt:
             return at_the_end
         return max(at_the_end, self._heartbeat.reached_at + self._patience.ride_through_seconds)
 
+    def _trainers_end(self) -> float | None:
+        """When the trainer of a strict run ends by itself, should this worker be frozen.
+
+        Later than this worker, where it is not, would have ended it, and before the lease does.
+        """
+        return self._heartbeat.deadline - self._fence / 4 if self._claim.strict else None
+
     def _grace(self, cause: Cause) -> float:
         return min(GRACE[cause], self._fence / 2) if cause == "lost" else GRACE[cause]
 
-    def _gone(self, gone: TrainerGone) -> Ended:
+    def _gone(self, gone: TrainerGone, trainer: TrainerProcess) -> Ended:
         """The trainer died: because we ended it, or by itself."""
         if self._cause is not None:
             return Ended(outcome="stopped", healthy=False)
-        told = f"The trainer {gone} at step {self._heartbeat.step}."
-        return _killed(told) if gone.by_signal in FROM_OUTSIDE else _failed(told)
+        return trainer_gone(gone, self._heartbeat.step, trainer.memory_kills)
 
     def _finish_recording(self, recorder: Recorder) -> None:
         """Wait for the last results, of a cancelled job only as long as its trainer was given."""
@@ -299,6 +322,10 @@ class Attempt:
             is_unwanted = self._heartbeat.is_cancelled and time.monotonic() >= until
             if is_unwanted or self._is_lost(recorder):
                 recorder.abandon()
+
+    def _is_short_without(self, scratch: Path) -> bool:
+        """Whether the disk stays full when the run is gone: then something else fills it."""
+        return self._room is not None and self._room.shortage(scratch) is not None
 
     def _settle(self, ended: Ended, recorder: Recorder) -> None:
         """Write down how the attempt ended, again and again while the lease allows it."""
@@ -327,6 +354,8 @@ class Attempt:
             return ledger.stopped(claim)
         if ended.outcome == "failed":
             reason = ended.reason or "system_error"
+            if self._is_disk_short:  # this worker takes no job until that is mended
+                return ledger.release(claim, reason, ended.error)
             return ledger.fail(claim, reason, ended.error or reason, retry=ended.retry)
         if self._cause == "released":
             return ledger.release(claim, "preempted")
@@ -345,17 +374,3 @@ class Attempt:
             f"The run reported nothing for {limit:.0f} s after step {self._heartbeat.step} and was "
             "ended; if that is normal for it, raise ADAPTLAB_STALL_SECONDS for its worker."
         )
-
-
-def _killed(error: str) -> Ended:
-    return Ended(outcome="failed", reason="killed", error=error, retry=True, healthy=False)
-
-
-def _misplaced(error: InvalidSpec) -> Ended:
-    """The model folder that the server saw is not to be had by this worker."""
-    told = f"The worker cannot reach the model folder. {error.problems[0].detail}"
-    return Ended(outcome="failed", reason="system_error", error=told)
-
-
-def _failed(error: str) -> Ended:
-    return Ended(outcome="failed", reason="system_error", error=error, retry=True, healthy=False)

@@ -16,3 +16,7 @@ class TrainerGone(AdaptlabError):
 
 class DamagedArtifact(AdaptlabError):
     """Fetched bytes do not have the SHA-256 that they were asked for by."""
+
+
+class TrainerUserBarred(AdaptlabError):
+    """The user as whom trainers are to run does not exist or cannot run them."""

@@ -4,8 +4,9 @@ import logging
 import threading
 import time
 
+from adaptlab_services.claims import Claim
 from adaptlab_services.errors import LeaseLost
-from adaptlab_services.leases import Claim, Ledger
+from adaptlab_services.leases import Ledger
 
 AGAIN_SECONDS = 1.0  # after a heartbeat that failed; the lease is running out meanwhile
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from uuid import UUID
 
 from adaptlab_services.leases import Ledger
+from adaptlab_worker.room import Room
 from adaptlab_worker.scratch import AssetCache, Scratch
 from adaptlab_worker.slot import Slot, SlotOptions
 
@@ -42,6 +43,7 @@ class Launcher:
         self._id: UUID | None = None
         self._scratch = Scratch(root / "scratch")
         cache = AssetCache(root / "weights")
+        room = Room(root / "scratch", options.scratch_free_bytes)
         self._slots = tuple(
             Slot(
                 f"slot-{number}",
@@ -51,6 +53,7 @@ class Launcher:
                 options,
                 self._scratch,
                 cache,
+                room,
                 self._draining,
             )
             for number in range(slots)

@@ -23,12 +23,13 @@ from adaptlab_services.settings import Settings
 from adaptlab_services.stores import open_sessions
 from adaptlab_worker.app import (
     MAINTENANCE_QUEUE,
-    SWEEP_SECONDS,
     Duties,
     celery_app,
     doorbell_queue,
     pending_doorbells,
 )
+from adaptlab_worker.confinement import Limits, close_to_others, machine_memory
+from adaptlab_worker.errors import TrainerUserBarred
 from adaptlab_worker.launcher import Launcher
 from adaptlab_worker.maintenance import Maintenance
 from adaptlab_worker.patience import Patience
@@ -36,6 +37,7 @@ from adaptlab_worker.reaper import Reaper
 from adaptlab_worker.slot import SlotOptions
 from adaptlab_worker.storage_upkeep import StorageUpkeep
 from adaptlab_worker.trainer_process import TrainerOptions
+from adaptlab_worker.trainer_user import trainer_user
 
 Ring = Callable[[Sequence[str]], None]
 
@@ -55,10 +57,15 @@ def run_worker(slots: int, runner: str | None) -> int:
         runner: what stands in for the engine, as `module:function`; for tests.
     """
     _set_up_logging()
+    close_to_others()
     settings = Settings()  # pyright: ignore[reportCallIssue] - from the environment
     sessions = open_sessions(settings)
     bell = partial(ring, settings.broker_url)
-    launcher = _launcher(settings, sessions, bell, slots, runner)
+    try:
+        launcher = _launcher(settings, sessions, bell, slots, runner)
+    except TrainerUserBarred as barred:
+        log.error("the worker does not start: %s", barred)  # noqa: TRY400 - the message says it all
+        return 1
     reaper = Reaper(sessions, bell, settings.reap_seconds, settings.reaper_arm_seconds)
     _exit_on_early_signals()
     try:
@@ -92,7 +99,8 @@ def _launcher(
         poll_seconds=settings.poll_seconds,
         roots=ModelRoots(settings.model_roots),
         memory_bytes=settings.memory_bytes,
-        trainer=TrainerOptions(threads=threads, runner=runner),
+        scratch_free_bytes=settings.scratch_free_bytes,
+        trainer=_trainer_options(settings, threads, runner),
         patience=Patience(
             settings.ride_through_seconds, settings.stall_seconds, settings.stall_steps
         ),
@@ -101,13 +109,29 @@ def _launcher(
     return Launcher(ledger, options, slots, settings.data_dir / "worker", bell)
 
 
+def _trainer_options(settings: Settings, threads: int | None, runner: str | None) -> TrainerOptions:
+    scratch = settings.data_dir.resolve() / "worker" / "scratch"
+    scratch.mkdir(parents=True, exist_ok=True)
+    if os.geteuid() == 0:
+        for folder in (scratch.parent, scratch):
+            folder.chmod(0o711)  # to pass through, not to look into
+    user = trainer_user(settings.trainer_user, [scratch, *settings.model_roots.values()])
+    return TrainerOptions(
+        threads=threads,
+        runner=runner,
+        limits=Limits(memory_bytes=settings.trainer_memory_bytes or machine_memory()),
+        user=user,
+        passed_on=settings.trainer_environment,
+    )
+
+
 def _app(
     settings: Settings, sessions: sessionmaker[Session], bell: Ring, launcher: Launcher
 ) -> Celery:
     def pending(queue: str) -> int:
         return pending_doorbells(app, queue)
 
-    maintenance = Maintenance(sessions, bell, pending, pace=SWEEP_SECONDS / 2)
+    maintenance = Maintenance(sessions, bell, pending, pace=settings.sweep_seconds / 2)
     duties = Duties(
         ring=lambda _: launcher.ring(),
         sweep=maintenance.sweep,

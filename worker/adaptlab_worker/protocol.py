@@ -17,7 +17,9 @@ ENGINE = "adaptlab.engine.run:run"
 LARGEST_FRAME = 64 * 2**20  # bytes; tokens and summaries of 64 long inputs are well below it
 
 Outcome = Literal["finished", "failed", "stopped"]
-FailureReason = Literal["user_error", "diverged", "out_of_memory", "killed", "system_error"]
+FailureReason = Literal[
+    "user_error", "diverged", "out_of_memory", "disk_full", "killed", "system_error"
+]
 
 
 class RunRequest(Value):
@@ -26,7 +28,9 @@ class RunRequest(Value):
     `bases` are the base model's replicates, in order, `adapters` what theory checks measure of
     adaptations, and `datasets` the words that tasks ask; `resume` is the saved state to go on from,
     `save_seconds` the time between two saved states. `folder` is where an import finds its model.
-    `memory_bytes` is what the run may hold; None leaves it to what is free.
+    `memory_bytes` is what the run may hold; None leaves it to what is free. `until` is the moment
+    of the machine's monotonic clock at which a strict run must have ended unless `LeaseKept` says
+    that it has longer; None for others.
     """
 
     request: Literal["run"] = "run"
@@ -40,6 +44,7 @@ class RunRequest(Value):
     folder: Path | None = None
     save_seconds: float = 30.0
     memory_bytes: int | None = None
+    until: float | None = None
 
 
 class StopRequest(Value):
@@ -57,6 +62,14 @@ class StillHere(Value):
     """The worker lives; it says so from time to time, whether there is a run or not."""
 
     request: Literal["still_here"] = "still_here"
+
+
+class LeaseKept(Value):
+    """The lease of a strict run was renewed: the trainer need not have ended before `until`."""
+
+    request: Literal["lease_kept"] = "lease_kept"
+    run: str
+    until: float
 
 
 class Ready(Value):
@@ -79,7 +92,9 @@ class Ended(Value):
     healthy: bool = True
 
 
-Request = Annotated[RunRequest | StopRequest | StillHere, Field(discriminator="request")]
+Request = Annotated[
+    RunRequest | StopRequest | StillHere | LeaseKept, Field(discriminator="request")
+]
 Message = Annotated[Event | Ready | Ended, Field(discriminator="event")]
 
 

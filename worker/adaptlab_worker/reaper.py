@@ -12,7 +12,8 @@ from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session, sessionmaker
 
-from adaptlab_services.leases import ReapedLeases, reap
+from adaptlab_services.outages import is_outage
+from adaptlab_services.reaping import ReapedLeases, reap
 
 Ring = Callable[[Sequence[str]], None]
 
@@ -64,14 +65,20 @@ class Reaper:
         self._thread.join(timeout=1)
 
     def look(self) -> None:
-        """See whether the database is there, and once armed take back what ended."""
+        """See whether the database is there, and once armed take back what ended.
+
+        An error with which the database answers says that it is there: it keeps the reaper armed.
+        """
         asked_at = self._clock()
         try:
             reaped = self._look(is_armed=self._is_armed(asked_at))
         except SQLAlchemyError as error:
-            log.warning("the reaper is disarmed, the database cannot be asked: %s", error)
-            self._unbroken_since = None
-            return
+            if is_outage(error):
+                log.warning("the reaper is disarmed, the database cannot be asked: %s", error)
+                self._unbroken_since = None
+                return
+            log.exception("the reaper was refused; it looks again later")
+            reaped = ReapedLeases(0, ())
         seen_at = self._clock()
         if self._unbroken_since is None or self._is_gap(seen_at):
             self._unbroken_since = asked_at

@@ -1,10 +1,13 @@
 """Writes the events of one run to the ledger: in order, in batches, from a thread of its own."""
 
 import logging
+import os
+import stat
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import IO
 
 from adaptlab.results import (
     AttentionCaptured,
@@ -14,8 +17,9 @@ from adaptlab.results import (
     Progress,
     TrainingSaved,
 )
+from adaptlab_services.claims import Claim
 from adaptlab_services.errors import LeaseLost, LedgerUnreachable
-from adaptlab_services.leases import Claim, Ledger
+from adaptlab_services.leases import Ledger
 from adaptlab_worker.spool import Spool
 
 FLUSH_SECONDS = 0.5
@@ -96,7 +100,7 @@ class Recorder:
             if (
                 self._saved is not None and self._saved.path != event.path
             ):  # nobody will ask for that file any more
-                self._saved.path.unlink(missing_ok=True)
+                self._forget(self._saved.path)
             self._saved = event
         if self._weight < MOST_WAITING and self._spool.is_empty:
             self._waiting.append(event)
@@ -171,14 +175,35 @@ class Recorder:
         log.debug("recorded %d events in %.3f s", len(batch), time.monotonic() - started)
         for event in batch:
             if isinstance(event, TrainingSaved):
-                event.path.unlink(missing_ok=True)
+                self._forget(event.path)
 
     def _content(self, path: Path) -> Iterator[bytes]:
-        if not path.resolve().is_relative_to(self._scratch.resolve()):
-            raise ValueError(f"{path} is outside the run's scratch folder.")
-        with path.open("rb") as file:
+        with self._opened(path) as file:
             while chunk := file.read(CHUNK):
                 yield chunk
+
+    def _opened(self, path: Path) -> IO[bytes]:
+        """A file of the run's; raises `ValueError` for any other, whatever its path says.
+
+        A trainer of another user must not have the worker read for it what it may not read.
+        """
+        self._check_place(path)
+        # Not through a link put there since, nor into the waiting that opening a pipe would be.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        file = os.fdopen(descriptor, "rb")
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            file.close()
+            raise ValueError(f"{path.name} is no plain file.")
+        return file
+
+    def _check_place(self, path: Path) -> None:
+        if not path.resolve().is_relative_to(self._scratch.resolve()):
+            raise ValueError(f"{path} is outside the run's scratch folder.")
+
+    def _forget(self, path: Path) -> None:
+        """Remove a file of the run's that nobody will ask for any more."""
+        self._check_place(path.parent)
+        path.unlink(missing_ok=True)
 
 
 def _is_there(event: Event) -> bool:

@@ -2,6 +2,7 @@
 
 import fcntl
 import hashlib
+import logging
 import os
 import shutil
 import tempfile
@@ -15,6 +16,8 @@ from adaptlab_worker.errors import DamagedArtifact
 LARGEST_CACHE = 4 * 2**30  # bytes
 
 Fetch = Callable[[str], Iterable[bytes]]
+
+log = logging.getLogger(__name__)
 
 
 class Scratch:
@@ -31,6 +34,8 @@ class Scratch:
             # One after the other, so that none takes a folder for abandoned that is being made.
             fcntl.flock(starting, fcntl.LOCK_EX)
             self._own = Path(tempfile.mkdtemp(prefix="worker-", dir=root))
+            # To pass through, not to look into: a trainer may run as another user.
+            self._own.chmod(0o711)
             self._lock: IO[bytes] = _lock_file(self._own).open("ab")
             fcntl.flock(self._lock, fcntl.LOCK_EX)
             self._remove_abandoned()
@@ -73,12 +78,14 @@ class AssetCache:
         """Make the artifact appear at `destination`, fetched only if it is not at hand.
 
         The destination is a second link to the cached file: it stays whole when the cache drops it.
+        What is at hand is read and held against its digest first: a run may have written to it.
 
         Raises:
             DamagedArtifact: what was fetched is something else.
         """
         cached = self._root / sha256
         try:
+            _check_digest(cached, sha256)
             os.link(cached, destination)
         except FileNotFoundError:
             self._fetch(sha256, fetch, destination)
@@ -120,6 +127,16 @@ class AssetCache:
             except FileNotFoundError:
                 continue  # another worker dropped it
             yield status.st_mtime, status.st_size, path
+
+
+def _check_digest(cached: Path, sha256: str) -> None:
+    """Forget a cached file that is something else by now; raises `FileNotFoundError` then."""
+    with cached.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest != sha256:
+        log.error("the cached artifact %s has the SHA-256 %s; it is fetched again", sha256, digest)
+        cached.unlink(missing_ok=True)
+        raise FileNotFoundError(cached)
 
 
 def _lock_file(folder: Path) -> Path:

@@ -3,16 +3,19 @@
 import logging
 import threading
 import time
+import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from adaptlab_services.claims import Claim
 from adaptlab_services.errors import LedgerUnreachable
-from adaptlab_services.leases import Claim, Ledger
+from adaptlab_services.leases import Ledger
 from adaptlab_services.model_folders import NO_ROOTS, ModelRoots
 from adaptlab_worker.attempt import Attempt
 from adaptlab_worker.errors import TrainerGone
 from adaptlab_worker.patience import Patience
+from adaptlab_worker.room import Room
 from adaptlab_worker.scratch import AssetCache, Scratch
 from adaptlab_worker.trainer_process import TrainerOptions, TrainerProcess
 
@@ -30,6 +33,7 @@ class SlotOptions:
         poll_seconds: between two looks for work when nobody rings.
         roots: where model folders may lie.
         memory_bytes: what one run may hold; None leaves it to what is free.
+        scratch_free_bytes: what must be free on the disk for a job to be claimed; None is a part.
         trainer: how trainers are started.
         patience: how long a run may go on without the ledger, or say nothing.
     """
@@ -40,6 +44,7 @@ class SlotOptions:
     poll_seconds: float
     roots: ModelRoots = NO_ROOTS
     memory_bytes: int | None = None
+    scratch_free_bytes: int | None = None
     trainer: TrainerOptions = field(default_factory=TrainerOptions)
     patience: Patience = field(default_factory=Patience)
 
@@ -53,6 +58,7 @@ class Slot:
         name: for the log.
         worker_id: gives the id under which the worker is registered.
         ring: wakes other workers, by queue.
+        room: whether the disk has room for a job.
         draining: set when no more jobs are to be claimed.
     """
 
@@ -65,6 +71,7 @@ class Slot:
         options: SlotOptions,
         scratch: Scratch,
         cache: AssetCache,
+        room: Room,
         draining: threading.Event,
     ) -> None:
         self._ledger = ledger
@@ -73,6 +80,9 @@ class Slot:
         self._options = options
         self._scratch = scratch
         self._cache = cache
+        self._room = room
+        self._stands_back = False
+        self._claim_id = uuid.uuid4()
         self._draining = draining
         self._bell = threading.Event()
         self._trainer: TrainerProcess | None = None
@@ -127,14 +137,29 @@ class Slot:
         return self._trainer if is_ready and not self._draining.is_set() else None
 
     def _do_one(self, trainer: TrainerProcess) -> bool:
-        """Claim and carry out one job; false if there was none."""
+        """Claim and carry out one job; false if there was none, or no room for it."""
+        if self._is_short_of_room():
+            return False
         claimed_at = time.monotonic()
-        claim = self._ledger.claim(self._worker_id(), self._options.queues)
+        claim = self._ledger.claim(self._worker_id(), self._options.queues, self._claim_id)
+        self._claim_id = uuid.uuid4()  # until an answer came, the name of the request stays
         if claim is None:
             return False
         log.info("job %s, attempt %d", claim.job_id, claim.attempt)
         self._carry_out(claim, claimed_at, trainer)
         return True
+
+    def _is_short_of_room(self) -> bool:
+        """Whether jobs are left to others, and the ledger is told why."""
+        shortage = self._room.shortage()
+        if shortage is not None:
+            if not self._stands_back:
+                log.warning("no jobs are taken: %s", shortage)
+            self._ledger.stand_back(self._worker_id(), shortage)
+        elif self._stands_back:
+            log.warning("there is room again, and jobs are taken")
+        self._stands_back = shortage is not None
+        return self._stands_back
 
     def _carry_out(self, claim: Claim, claimed_at: float, trainer: TrainerProcess) -> None:
         attempt = Attempt(
@@ -148,6 +173,7 @@ class Slot:
             self._options.roots,
             self._options.memory_bytes,
             self._options.patience,
+            self._room,
         )
         is_reusable = False
         try:

@@ -30,10 +30,11 @@ class StorageUpkeep:
         if not self._pace.is_due():
             return
         gone = collect(self._sessions, self._retention)
-        if gone.unreferenced or gone.expired or gone.strays:
+        if gone.unreferenced or gone.expired or gone.strays or gone.uploads:
             log.info(
-                "collected %d unreferenced and %d expired artifacts (%d bytes) and %d stray files",
-                gone.unreferenced, gone.expired, gone.size, gone.strays,
+                "collected %d unreferenced and %d expired artifacts (%d bytes), %d uploads and %d "
+                "stray files", gone.unreferenced, gone.expired, gone.size, gone.uploads,
+                gone.strays,
             )  # fmt: skip
         found = scrub(self._sessions, self._scrub_every)
         if found.checked:

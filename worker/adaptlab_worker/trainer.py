@@ -1,8 +1,9 @@
 """The trainer: a process of its own that loads torch once and carries out one run after another.
 
-Started as `python -m adaptlab_worker.trainer FD PARENT_PID SILENCE [RUNNER]`, never imported. It
-has no database and no broker; it may be killed at any moment, and ends by itself when the worker
-has said nothing for SILENCE seconds.
+Started as `python -m adaptlab_worker.trainer FD PARENT_PID SILENCE [RUNNER]`, by `confined`, which
+sets limits first; never imported. It has no database and no broker; it may be killed at any moment,
+and ends by itself when the worker has said nothing for SILENCE seconds, or, if its run is strict,
+before the run's lease can end.
 """
 
 import ctypes
@@ -22,21 +23,24 @@ from typing import Any, Literal, Protocol, TypeAlias, cast
 
 from adaptlab.adaptation import AdapterFile
 from adaptlab.engine.allocator import keep_freed_memory, return_freed_memory
-from adaptlab.engine.compiled import compile_kernels
 from adaptlab.errors import (
+    BadCheckpoint,
     BadDataset,
     BadModelFolder,
     InvalidSpec,
     TrainingDiverged,
     TrainingStopped,
+    is_disk_full,
     is_out_of_memory,
 )
 from adaptlab.results import Event, Progress
 from adaptlab.spec import ResolvedSpec
+from adaptlab_worker.alarm import Alarm
 from adaptlab_worker.protocol import (
     ENGINE,
     LARGEST_FRAME,
     Ended,
+    LeaseKept,
     Ready,
     Request,
     RunRequest,
@@ -83,8 +87,9 @@ log = logging.getLogger(__name__)
 class Inbox:
     """The worker's requests, read by a thread so that a stop is seen in the middle of a run."""
 
-    def __init__(self, pipe: Pipe, silence: float) -> None:
+    def __init__(self, pipe: Pipe, silence: float, alarm: Alarm) -> None:
         self._pipe = pipe
+        self._alarm = alarm
         self._silence = silence
         self._runs: queue.SimpleQueue[RunRequest] = queue.SimpleQueue()
         self._stop: StopRequest | None = None
@@ -117,7 +122,10 @@ class Inbox:
 
     def _take(self, request: Request) -> None:
         if isinstance(request, RunRequest):
+            self._alarm.begin(request.run, request.until)
             self._runs.put(request)
+        elif isinstance(request, LeaseKept):
+            self._alarm.postpone(request.run, request.until)
         elif isinstance(request, StopRequest):
             self._stop = request
 
@@ -176,19 +184,26 @@ def main(arguments: list[str]) -> None:
     tie_to_parent(int(parent))
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s trainer: %(message)s")
     pipe: Pipe = Connection(int(descriptor))
-    inbox = Inbox(pipe, float(silence))
+    alarm = Alarm()
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # whatever the worker was started with
+    inbox = Inbox(pipe, float(silence), alarm)
     inbox.start()
     runner = load_runner(named[0] if named else ENGINE)
     keep_freed_memory()
     if not named:
         if os.environ.get(COMPILE) != "off":
+            # Late: loading torch takes seconds, and whatever stands in for the engine needs none.
+            from adaptlab.engine.compiled import compile_kernels
+
             compile_kernels()
         warm_up(runner)
     pipe.send_bytes(frame_of(Ready()))
     while True:
         request = inbox.next_run()
         return_freed_memory()
-        pipe.send_bytes(frame_of(carry_out(runner, request, PipeObserver(pipe, inbox, request))))
+        ended = carry_out(runner, request, PipeObserver(pipe, inbox, request))
+        alarm.end()
+        pipe.send_bytes(frame_of(ended))
 
 
 def tie_to_parent(parent: int) -> None:
@@ -245,7 +260,8 @@ def failure(error: Exception) -> Ended:
     told = str(error) or type(error).__name__
     if isinstance(error, InvalidSpec | BadModelFolder):
         return Ended(outcome="failed", reason="user_error", error=told)
-    if isinstance(error, BadDataset):
+    if isinstance(error, BadDataset | BadCheckpoint):
+        # The bytes are those that were asked for, and would be no better another time.
         return Ended(outcome="failed", reason="system_error", error=told)
     if isinstance(error, TrainingDiverged):
         return Ended(outcome="failed", reason="diverged", error=told)
@@ -254,7 +270,7 @@ def failure(error: Exception) -> Ended:
         return Ended(outcome="failed", reason="out_of_memory", error=told, healthy=False)
     return Ended(
         outcome="failed",
-        reason="system_error",
+        reason="disk_full" if is_disk_full(error) else "system_error",
         error=f"{type(error).__name__}: {error}",
         retry=True,
         healthy=False,

@@ -9,14 +9,16 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
+from adaptlab_worker.confinement import Limits, machine_memory
 from adaptlab_worker.errors import TrainerGone
+from adaptlab_worker.memory_kills import MemoryKills
 from adaptlab_worker.protocol import (
     LARGEST_FRAME,
     Message,
@@ -26,13 +28,25 @@ from adaptlab_worker.protocol import (
     StillHere,
     frame_of,
 )
+from adaptlab_worker.trainer_user import TrainerUser
 
 LOOK_SECONDS = 0.1
+RUN_FOLDER = "run"
 PULSES_IN_SILENCE = 6
 ALLOWED_GROWTH = 2 * 2**30  # bytes beyond the size when ready; a leak, not a larger model
-SECRET_WORDS = ("TOKEN", "SECRET", "PASSWORD")
-SECRET_PREFIXES = ("ADAPTLAB_", "PG")  # libpq reads PGPASSWORD, PGPASSFILE, PGSERVICE …
-SETTINGS_OF_TRAINERS = frozenset({"ADAPTLAB_COMPILE"})
+PASSED_ON = frozenset(
+    {
+        *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR"),
+        *("LD_LIBRARY_PATH", "LD_PRELOAD", "VIRTUAL_ENV", "CC", "XDG_CACHE_HOME"),
+        *("ADAPTLAB_COMPILE", "COVERAGE_PROCESS_START"),
+    }
+)
+PASSED_ON_PREFIXES = (
+    *("LC_", "PYTHON", "OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "TORCH", "PYTORCH_"),
+    *("CUDA_", "CUBLAS_", "CUDNN_", "NCCL_", "NVIDIA_", "HIP_", "HSA_", "ROCR_", "TRITON_"),
+)
+"""What torch and its libraries read. A list of what may pass, since nobody can list all names
+under which a secret may stand in an environment."""
 
 log = logging.getLogger(__name__)
 
@@ -46,12 +60,20 @@ class TrainerOptions:
         ready_seconds: how long loading torch and warming up may take.
         silence_seconds: after which a trainer ends that hears nothing from its worker.
         runner: what carries out a run, as `module:function`; None is the engine. For tests.
+        limits: what a trainer may not exceed.
+        user: as whom it runs; None is as the worker.
+        passed_on: names of environment variables that it is given besides the usual ones.
+        memory_kills: what the kernel says of processes that it killed.
     """
 
     threads: int | None = None
     ready_seconds: float = 120.0
     silence_seconds: float = 60.0
     runner: str | None = None
+    limits: Limits = field(default_factory=lambda: Limits(memory_bytes=machine_memory()))
+    user: TrainerUser | None = None
+    passed_on: tuple[str, ...] = ()
+    memory_kills: MemoryKills = field(default_factory=MemoryKills)
 
 
 class TrainerProcess:
@@ -76,8 +98,11 @@ class TrainerProcess:
                 pass_fds=(theirs.fileno(),),
                 env=trainer_environment(os.environ, options),
                 start_new_session=True,
+                **_identity(options.user),
             )
         self._sending = threading.Lock()
+        self._takes_more = select.poll()
+        self._takes_more.register(ours, select.POLLOUT)
         self._closed = threading.Event()
         # A thread of its own: who follows the run may wait for a disk or a database.
         self._pulse = threading.Thread(target=self._say_still_here, name="pulse", daemon=True)
@@ -92,6 +117,11 @@ class TrainerProcess:
     def is_alive(self) -> bool:
         """Whether the process still runs."""
         return self._process.poll() is None
+
+    @property
+    def memory_kills(self) -> MemoryKills:
+        """What the kernel says of processes that it killed, of all trainers of the worker."""
+        return self._options.memory_kills
 
     def await_ready(self, abandoned: Callable[[], bool]) -> bool:
         """Wait until runs can be sent; false if `abandoned()` became true first.
@@ -108,6 +138,22 @@ class TrainerProcess:
                 raise TrainerGone(f"was not ready after {self._options.ready_seconds:.0f} s")
         return self.is_ready
 
+    def folder_below(self, scratch: Path) -> Path:
+        """A folder below an attempt's own in which the trainer, and nobody else, may write.
+
+        What lies beside it, as what the worker fetched, a trainer of another user may only read.
+        """
+        folder = scratch / RUN_FOLDER
+        folder.mkdir(mode=0o700)
+        user = self._options.user
+        if user is not None and user.user != os.geteuid():
+            scratch.chmod(0o711)
+            for file in scratch.iterdir():
+                if file != folder:
+                    file.chmod(0o444)
+            os.chown(folder, user.user, user.group)
+        return folder
+
     def send(self, request: Request) -> None:
         """Send a request.
 
@@ -117,6 +163,18 @@ class TrainerProcess:
         try:
             with self._sending:
                 self._pipe.send_bytes(frame_of(request))
+        except OSError as error:
+            raise self._gone() from error
+
+    def tell(self, request: Request) -> None:
+        """Send a request that is not missed by a trainer which reads nothing any more.
+
+        Such a one must not hold up who wants to stop it. Raises `TrainerGone`.
+        """
+        try:
+            with self._sending:
+                if self._takes_more.poll(0):
+                    self._pipe.send_bytes(frame_of(request))
         except OSError as error:
             raise self._gone() from error
 
@@ -156,17 +214,11 @@ class TrainerProcess:
         return resident_bytes(self.pid) > self._size_when_ready + ALLOWED_GROWTH
 
     def _say_still_here(self) -> None:
-        frame = frame_of(StillHere())
-        takes_more = select.poll()
-        takes_more.register(self._pipe, select.POLLOUT)
         while not self._closed.wait(self._options.silence_seconds / PULSES_IN_SILENCE):
-            with self._sending:
-                try:
-                    # A trainer that reads nothing must not hold up who wants to stop it.
-                    if takes_more.poll(0):
-                        self._pipe.send_bytes(frame)
-                except OSError:
-                    return  # it is gone, which whoever follows the run will notice
+            try:
+                self.tell(StillHere())
+            except TrainerGone:
+                return  # which whoever follows the run will notice
 
     def _gone(self) -> TrainerGone:
         """How the process ended; the pipe closes an instant before the process is gone."""
@@ -181,8 +233,14 @@ class TrainerProcess:
 
 
 def trainer_environment(given: Mapping[str, str], options: TrainerOptions) -> dict[str, str]:
-    """The worker's environment without anything that opens a door to other systems."""
-    kept = {name: value for name, value in given.items() if not _is_secret(name)}
+    """Of the worker's environment what a trainer needs, and nothing that opens a door."""
+    kept = {
+        name: value
+        for name, value in given.items()
+        if name in PASSED_ON or name in options.passed_on or name.startswith(PASSED_ON_PREFIXES)
+    }
+    if options.user is not None:
+        kept |= {"HOME": options.user.home, "USER": options.user.name, "LOGNAME": options.user.name}
     kept["HF_HUB_OFFLINE"] = "1"
     kept["PYTHONUNBUFFERED"] = "1"
     # The trainer shares its cores with the servers. Threads that spin while they wait made a step
@@ -204,13 +262,15 @@ def resident_bytes(pid: int) -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def _is_secret(name: str) -> bool:
-    if name in SETTINGS_OF_TRAINERS:
-        return False
-    return name.startswith(SECRET_PREFIXES) or any(word in name.upper() for word in SECRET_WORDS)
+def _identity(user: TrainerUser | None) -> dict[str, Any]:
+    """How Popen is told as whom to run."""
+    if user is None or user.user == os.geteuid():
+        return {}
+    return {"user": user.user, "group": user.group, "extra_groups": []}
 
 
 def _command(descriptor: int, options: TrainerOptions) -> list[str]:
     named = [options.runner] if options.runner else []
-    trainer = ["-m", "adaptlab_worker.trainer", str(descriptor), str(os.getpid())]
-    return [sys.executable, *trainer, str(options.silence_seconds), *named]
+    confined = ["-m", "adaptlab_worker.confined", options.limits.model_dump_json()]
+    trainer = ["adaptlab_worker.trainer", str(descriptor), str(os.getpid())]
+    return [sys.executable, *confined, *trainer, str(options.silence_seconds), *named]

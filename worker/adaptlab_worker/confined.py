@@ -1,0 +1,21 @@
+"""A module run within limits: `python -m adaptlab_worker.confined LIMITS MODULE ARGUMENT …`.
+
+The limits are there before the module is loaded, so before torch starts a thread.
+"""
+
+import runpy
+import sys
+
+from adaptlab_worker.confinement import Limits, confine
+
+
+def main(arguments: list[str]) -> None:
+    """Confine this process, and be the module from then on."""
+    limits, module, *given = arguments
+    confine(Limits.model_validate_json(limits))
+    sys.argv = [module, *given]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

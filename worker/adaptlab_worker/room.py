@@ -1,0 +1,59 @@
+"""Whether the disk of a worker has room for another run."""
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+LEAST_SHARE = 0.05  # of a disk
+MOST_ASKED = 2**30  # bytes; of a large disk a twentieth is more than any run needs
+
+Measure = Callable[[Path], tuple[int, int, int]]  # as `shutil.disk_usage`: total, used, free
+
+
+class Room:
+    """Room on the disk of one folder.
+
+    Args:
+        folder: where runs keep their files.
+        least: the bytes that must be free for a job to be taken; None is a twentieth of the disk,
+            but no more than one GiB.
+        measure: the size of a disk and what is free of it.
+    """
+
+    def __init__(
+        self, folder: Path, least: int | None = None, measure: Measure = shutil.disk_usage
+    ) -> None:
+        self._folder = folder
+        self._least = least
+        self._measure = measure
+
+    def shortage(self, without: Path | None = None) -> str | None:
+        """What is missing, in words; None where there is room.
+
+        `without` is a folder on this disk to be counted as removed already.
+        """
+        try:
+            tempfile.TemporaryFile(dir=self._folder).close()
+        except OSError as error:  # out of inodes, over a quota, read-only …
+            return f"The disk of the worker takes no files: {error.strerror}."
+        total, _, free = self._measure(self._folder)
+        least = min(LEAST_SHARE * total, MOST_ASKED) if self._least is None else self._least
+        if free + (0 if without is None else _held_by(without)) >= least:
+            return None
+        return (
+            f"The disk of the worker has {free / 2**20:.0f} MiB free and needs {least / 2**20:.0f} "
+            "to take a job; make room there, or lower ADAPTLAB_SCRATCH_FREE_BYTES."
+        )
+
+
+def _held_by(folder: Path) -> int:
+    """The bytes that removing a folder gives back; files with another name elsewhere stay."""
+    held = 0
+    for path in folder.rglob("*"):
+        try:
+            status = path.lstat()
+        except FileNotFoundError:
+            continue  # removed meanwhile
+        held += status.st_blocks * 512 if status.st_nlink == 1 else 0
+    return held
