@@ -12,13 +12,17 @@ from sqlalchemy.orm import Session, sessionmaker
 from starlette.middleware import Middleware
 
 from adaptlab_api import problems
-from adaptlab_api.body_limit import BodyLimit
-from adaptlab_api.dependencies import READERS_ONLY
+from adaptlab_api.answer_headers import AnswerHeaders
+from adaptlab_api.auditing import AuditLog
+from adaptlab_api.body_limit import BodyLimit, limits_of_bodies
+from adaptlab_api.buckets import Buckets
+from adaptlab_api.dependencies import BY_RULE
 from adaptlab_api.feed import Feed
 from adaptlab_api.gate import Gate
 from adaptlab_api.openapi import describe
 from adaptlab_api.pages.routes import mount_static, pages_router
-from adaptlab_api.parameters import only_known_parameters
+from adaptlab_api.parameters import PROJECT, only_known_parameters
+from adaptlab_api.request_rate import RequestRate, WrongTokens
 from adaptlab_api.routes.attention import attention_router
 from adaptlab_api.routes.base_models import base_models_router
 from adaptlab_api.routes.budgets import budgets_router
@@ -28,13 +32,18 @@ from adaptlab_api.routes.comparisons import comparisons_router
 from adaptlab_api.routes.datasets import datasets_router
 from adaptlab_api.routes.events import events_router
 from adaptlab_api.routes.jobs import jobs_router
+from adaptlab_api.routes.people import people_router
+from adaptlab_api.routes.queries import queries_router
 from adaptlab_api.routes.recipes import recipes_router
 from adaptlab_api.routes.results import results_router
 from adaptlab_api.routes.server import description_router, health_router, server_router
 from adaptlab_api.routes.studies import studies_router
+from adaptlab_api.routes.uploads import uploads_router
 from adaptlab_api.state import Resources
 from adaptlab_db.session import close
-from adaptlab_services import events
+from adaptlab_db.visibility import guarded
+from adaptlab_services import admission, events
+from adaptlab_services.admission import Admitted
 from adaptlab_services.events import Pulse
 from adaptlab_services.settings import Settings
 from adaptlab_services.stores import open_sessions
@@ -66,7 +75,13 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
         lifespan=_lifespan(known),
-        middleware=[Middleware(BodyLimit, limit=known.max_body_bytes), Middleware(Gate)],
+        middleware=[
+            Middleware(AnswerHeaders),
+            Middleware(BodyLimit, limit_of=limits_of_bodies(known.max_body_bytes)),
+            Middleware(WrongTokens, settings=known),
+            Middleware(Gate),
+            Middleware(RequestRate, settings=known),
+        ],
         generate_unique_id_function=lambda route: route.name,
     )
     app.state.settings = known
@@ -81,20 +96,25 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
 def api_router() -> APIRouter:
     """Everything below `/v1`."""
-    api = APIRouter(prefix=API_PREFIX, dependencies=[*READERS_ONLY, Depends(only_known_parameters)])
+    api = APIRouter(
+        prefix=API_PREFIX, dependencies=[*BY_RULE, *PROJECT, Depends(only_known_parameters)]
+    )
     for router in (
         jobs_router(),
         events_router(),
         results_router(),
+        queries_router(),
         attention_router(),
         checkpoints_router(),
         base_models_router(),
         datasets_router(),
+        uploads_router(),
         catalogue_router(),
         budgets_router(),
         studies_router(),
         comparisons_router(),
         recipes_router(),
+        people_router(),
         server_router(),
     ):
         api.include_router(router)
@@ -106,12 +126,16 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
     async def run(app: FastAPI) -> AsyncGenerator[None]:
         to_thread.current_default_thread_limiter().total_tokens = THREADS
         sessions = open_sessions(settings)
-        feed = Feed(_look(sessions))
-        app.state.resources = Resources(settings=settings, sessions=sessions, feed=feed)
+        feed = Feed(_look(sessions), _still_good(sessions))
+        buckets = Buckets(settings.broker_url)
+        app.state.resources = Resources(
+            settings, guarded(sessions), AuditLog(sessions), feed, buckets
+        )
         try:
             yield
         finally:
             feed.close()
+            await buckets.close()
             close(sessions)
 
     return run
@@ -120,8 +144,22 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
 def _look(
     sessions: sessionmaker[Session],
 ) -> Callable[[Collection[UUID]], Mapping[UUID, Pulse]]:
+    """How the feed sees news; who may watch a job was decided when the watching began."""
+
     def look(job_ids: Collection[UUID]) -> Mapping[UUID, Pulse]:
         with sessions.begin() as session:
             return events.pulses(session, job_ids)
+
+    return look
+
+
+def _still_good(
+    sessions: sessionmaker[Session],
+) -> Callable[[Collection[Admitted]], Collection[Admitted]]:
+    """How the feed sees that somebody may not watch any more."""
+
+    def look(watching: Collection[Admitted]) -> Collection[Admitted]:
+        with sessions.begin() as session:
+            return admission.still_good(session, watching)
 
     return look

@@ -1,72 +1,163 @@
-"""The limit on request bodies, kept by counting what arrives.
+"""The limits on request bodies and heads, kept by counting what arrives.
 
-Starlette has a middleware for this; it answers in plain text, and here every error is a problem
-document.
+Starlette has a middleware for the size of a body; it answers in plain text, knows no rate, and
+here every error is a problem document.
 """
 
 import asyncio
+import re
+from collections.abc import Callable
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from adaptlab_api.problems import TOO_LARGE, Refused, answer
+from adaptlab_api.http_protocol import MOST_HEADER_BYTES, TOO_LONG
+from adaptlab_api.problems import (
+    BAD_REQUEST,
+    ENCODED,
+    HEADERS_TOO_LARGE,
+    TIMED_OUT,
+    TOO_LARGE,
+    Refused,
+    answer,
+)
 
 DRAIN_FACTOR = 16
 DRAIN_SECONDS = 2.0
+GRACE_SECONDS = 10.0
+"""For which a body may keep the server waiting, whatever its rate."""
+SLOWEST_BYTES_PER_SECOND = 16 * 1024
+
+MOST_FORM_BYTES = 4096
+"""Of the one form that is sent without a session, the one to sign in."""
+MOST_CHUNK_BYTES = 8 * 2**20
+"""Of one piece of a file that is uploaded."""
+_OTHERWISE = (
+    (re.compile(r"/login"), MOST_FORM_BYTES),
+    (re.compile(r"/v1/uploads/[^/]+/chunks/[0-9]+"), MOST_CHUNK_BYTES),
+)
+
+LimitOf = Callable[[Scope], int]
+
+
+def limits_of_bodies(most: int) -> LimitOf:
+    """How large the body of a request may be: `most` bytes, but where its route says otherwise."""
+
+    def limit_of(scope: Scope) -> int:
+        path: str = scope["path"]
+        return next((limit for form, limit in _OTHERWISE if form.fullmatch(path)), most)
+
+    return limit_of
 
 
 class BodyLimit:
-    """Refuses a request whose body, announced or counted, has more than `limit` bytes."""
+    """Refuses a request whose body, announced or counted, has more bytes than its route takes.
 
-    def __init__(self, app: ASGIApp, limit: int) -> None:
+    Also one that is compressed, whose size nobody knows before it is unpacked, one that arrives
+    too slowly, and a head that is too large or says two things of the body.
+    """
+
+    def __init__(self, app: ASGIApp, limit_of: LimitOf) -> None:
         self._app = app
-        self._limit = limit
+        self._limit_of = limit_of
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        if _announced(scope) > self._limit:
-            await self._drain(receive)
-            await self._refuse(scope, receive, send)
+        limit = self._limit_of(scope)
+        refusal = _refusal_of_head(scope, limit)
+        if refusal is None:
+            await self._app(scope, _Counted(receive, limit).receive, send)
             return
-        counted = 0
-
-        async def counting() -> Message:
-            nonlocal counted
-            message = await receive()
-            counted += len(message.get("body", b""))
-            if counted > self._limit:
-                await self._drain(receive)
-                raise self._refusal()
-            return message
-
-        await self._app(scope, counting, send)
-
-    def _refusal(self) -> Refused:
-        return Refused(TOO_LARGE, f"A body has at most {self._limit} bytes; send less.")
-
-    async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
-        response = answer(self._refusal())
+        await _drain(receive, limit)
+        response = answer(refusal)
         assert response is not None
         await response(scope, receive, send)
 
-    async def _drain(self, receive: Receive) -> None:
-        """Read on for a while, so that a client that sends before it reads sees the answer."""
-        left = DRAIN_FACTOR * self._limit
+
+class _Counted:
+    """What arrives of one body."""
+
+    def __init__(self, receive: Receive, limit: int) -> None:
+        self._receive = receive
+        self._limit = limit
+        self._counted = 0
+        self._began: float | None = None
+        self._complete = False
+
+    async def receive(self) -> Message:
+        """The next message; raises `Refused` for too many bytes, or too few in their time."""
+        if self._complete:
+            return await self._receive()  # all that can come is that the client hangs up
+        message = await self._in_time()
+        self._counted += len(message.get("body", b""))
+        self._complete = not message.get("more_body", False)
+        if self._counted > self._limit:
+            if not self._complete:
+                await _drain(self._receive, self._limit)
+            raise _too_large(self._limit)
+        return message
+
+    async def _in_time(self) -> Message:
+        now = asyncio.get_running_loop().time()
+        self._began = now if self._began is None else self._began
+        allowed = GRACE_SECONDS + self._counted / SLOWEST_BYTES_PER_SECOND
         try:
-            async with asyncio.timeout(DRAIN_SECONDS):
-                while left > 0:
-                    message = await receive()
-                    left -= len(message.get("body", b""))
-                    if not message.get("more_body", False):
-                        return
-        except TimeoutError:
-            return
+            async with asyncio.timeout_at(self._began + allowed):
+                return await self._receive()
+        except TimeoutError as error:
+            raise _too_slow(self._counted, now - self._began) from error
 
 
-def _announced(scope: Scope) -> int:
-    text = Headers(scope=scope).get("content-length", "0")
+def _refusal_of_head(scope: Scope, limit: int) -> Refused | None:
+    headers = Headers(scope=scope)
+    length, chunked = headers.get("content-length"), "transfer-encoding" in headers
+    if _head_bytes(scope) > MOST_HEADER_BYTES:
+        return Refused(HEADERS_TOO_LARGE, TOO_LONG)
+    if length is not None and chunked:
+        detail = "Content-Length and Transfer-Encoding are both given; send one of them."
+        return Refused(BAD_REQUEST, detail)
+    encoding = headers.get("content-encoding", "identity").strip().lower()
+    if encoding != "identity" and (chunked or length not in (None, "0")):
+        return Refused(ENCODED, f"The Content-Encoding is {encoding[:64]!r}; send the plain body.")
+    return _too_large(limit) if _announced(length) > limit else None
+
+
+def _head_bytes(scope: Scope) -> int:
+    # The server bounds what it holds of an unfinished head; one that comes in one piece passes it.
+    line = len(scope.get("raw_path") or b"") + len(scope["query_string"])
+    return line + sum(len(name) + len(value) + 4 for name, value in scope["headers"])
+
+
+def _too_large(limit: int) -> Refused:
+    return Refused(TOO_LARGE, f"A body has at most {limit} bytes here; send less.")
+
+
+def _too_slow(counted: int, seconds: float) -> Refused:
+    detail = (
+        f"{counted} bytes of the body came in {seconds:.0f} seconds; after {GRACE_SECONDS:g} "
+        f"seconds it has to be {SLOWEST_BYTES_PER_SECOND} bytes a second."
+    )
+    return Refused(TIMED_OUT, detail)
+
+
+async def _drain(receive: Receive, limit: int) -> None:
+    """Read on for a while, so that a client that sends before it reads sees the answer."""
+    left = DRAIN_FACTOR * limit
+    try:
+        async with asyncio.timeout(DRAIN_SECONDS):
+            while left > 0:
+                message = await receive()
+                left -= len(message.get("body", b""))
+                if not message.get("more_body", False):
+                    return
+    except TimeoutError:
+        return
+
+
+def _announced(length: str | None) -> int:
+    text = length or "0"
     # What is no number was refused by the server; here it counts as what arrives.
     return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else 0

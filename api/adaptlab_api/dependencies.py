@@ -1,6 +1,7 @@
 """What routes ask for: a unit of work, who is asking, and the body as a valid value."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager
 from email.message import Message
 from typing import Annotated, TypeVar
 
@@ -12,17 +13,31 @@ from sqlalchemy.orm import Session
 from adaptlab.errors import InvalidSpec
 from adaptlab.validation import validation_problems
 from adaptlab_api import strict_json
-from adaptlab_api.problems import FORBIDDEN, UNSUPPORTED, Refused
+from adaptlab_api.problems import UNSUPPORTED, Refused
+from adaptlab_api.rules import access, may_call
 from adaptlab_api.state import Resources, resources
+from adaptlab_services.access import Access, unit
 from adaptlab_services.errors import Unauthorised
 from adaptlab_services.tokens import Principal
 
 T = TypeVar("T")
 
 
-def unit_of_work(opened: Annotated[Resources, Depends(resources)]) -> Generator[Session]:
+Units = Callable[[], AbstractContextManager[Session]]
+"""Opens units of work on behalf of who asks, for routes that need more than one, or a thread."""
+
+
+def units(request: Request, opened: Annotated[Resources, Depends(resources)]) -> Units:
+    """Units of work that see what the asker may; nothing of any project where nobody is known."""
+    found = getattr(request.state, "access", None)
+    if isinstance(found, Access):
+        return lambda: unit(opened.sessions, found)
+    return opened.sessions.begin
+
+
+def unit_of_work(opens: Annotated[Units, Depends(units)]) -> Generator[Session]:
     """A session that commits when the route has returned, before anything is sent."""
-    with opened.sessions.begin() as session:
+    with opens() as session:
         yield session
 
 
@@ -31,20 +46,6 @@ def principal(request: Request) -> Principal:
     found = getattr(request.state, "principal", None)
     if not isinstance(found, Principal):
         raise Unauthorised
-    return found
-
-
-def submitter(found: Annotated[Principal, Depends(principal)]) -> Principal:
-    """Who is asking, if they may create and cancel jobs."""
-    if not {"submit", "admin"} & set(found.scopes):
-        raise Refused(FORBIDDEN, "This needs a token with the scope `submit`; ask an admin.")
-    return found
-
-
-def reader(found: Annotated[Principal, Depends(principal)]) -> Principal:
-    """Who is asking, if they may read jobs and results."""
-    if not {"read", "submit", "admin"} & set(found.scopes):
-        raise Refused(FORBIDDEN, "This needs a token with the scope `read`; ask an admin.")
     return found
 
 
@@ -77,7 +78,9 @@ BEARER = HTTPBearer(auto_error=False, description="The token of a user, as `Bear
 
 SessionDep = Annotated[Session, Depends(unit_of_work, scope="function")]
 PrincipalDep = Annotated[Principal, Depends(principal)]
-SubmitterDep = Annotated[Principal, Depends(submitter)]
+SubmitterDep = PrincipalDep  # that they may submit is the route's rule
+AccessDep = Annotated[Access, Depends(access)]
+UnitsDep = Annotated[Units, Depends(units)]
 ResourcesDep = Annotated[Resources, Depends(resources)]
 BodyDep = Annotated[bytes, Depends(json_bytes)]
-READERS_ONLY = [Security(BEARER), Depends(reader)]
+BY_RULE = [Security(BEARER), Depends(may_call)]

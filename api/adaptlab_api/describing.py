@@ -7,9 +7,10 @@ from adaptlab_api.problems import MEDIA_TYPE, OF_STATUS
 # Any: an OpenAPI fragment, in FastAPI's own types.
 Described = dict[int | str, dict[str, Any]]
 
-EVERYWHERE = (400, 401, 403, 422, 500, 503)
-"""A bad address, no token, a wrong token, bad parameters, a fault, no database."""
-WITH_BODY = (413, 415)
+EVERYWHERE = (400, 401, 403, 422, 429, 431, 500, 503)
+"""A bad address, no token, a wrong token, bad parameters, too many requests or headers, a fault,
+no database."""
+WITH_BODY = (408, 413, 415)
 
 
 def failures(*statuses: int) -> Described:
@@ -42,6 +43,12 @@ def json_body(*schemas: str) -> dict[str, Any]:
     references = [{"$ref": f"#/components/schemas/{schema}"} for schema in schemas]
     schema = references[0] if len(references) == 1 else {"oneOf": references}
     content = {"application/json": {"schema": schema}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+def bytes_body(media_type: str) -> dict[str, Any]:
+    """The body of a route that takes bytes as they come."""
+    content = {media_type: {"schema": {"type": "string", "format": "binary"}}}
     return {"requestBody": {"required": True, "content": content}}
 
 

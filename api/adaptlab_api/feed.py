@@ -1,7 +1,8 @@
 """News of jobs for everybody who watches: one look at the database serves all of them.
 
 A watcher holds no connection. While there is any, one task reads the pulse of every watched job
-by one statement, several times a second, and wakes those whose job has news.
+by one statement, several times a second, and wakes those whose job has news. Once a second it also
+sends away those whose token was revoked or has expired, or who may see less than when they came.
 """
 
 import asyncio
@@ -13,21 +14,29 @@ from uuid import UUID
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
 
+from adaptlab_services.admission import Admitted
 from adaptlab_services.events import Pulse
 
 LOOK_SECONDS = 0.2
 LOOK_AGAIN_SECONDS = 2.0
+CHECK_SECONDS = 1.0
 
 Look = Callable[[Collection[UUID]], Mapping[UUID, Pulse]]
+StillGood = Callable[[Collection[Admitted]], Collection[Admitted]]
 
 log = logging.getLogger(__name__)
 
 
 class Watch:
-    """One watcher's view of one job: the latest pulse, and a wait for another."""
+    """One watcher's view of one job: the latest pulse, and a wait for another.
 
-    def __init__(self, job_id: UUID) -> None:
+    `is_over` once the watcher may not watch any more.
+    """
+
+    def __init__(self, job_id: UUID, watcher: Admitted) -> None:
         self.job_id = job_id
+        self.watcher = watcher
+        self.is_over = False
         self.pulse: Pulse | None = None
         self.closed = False
         self._news = asyncio.Event()
@@ -54,20 +63,26 @@ class Watch:
         self.closed = True
         self._news.set()
 
+    def send_away(self) -> None:
+        """End it because the watcher may not watch any more."""
+        self.is_over = True
+        self.close()
+
 
 class Feed:
     """The watchers of one application."""
 
-    def __init__(self, look: Look) -> None:
+    def __init__(self, look: Look, still_good: StillGood) -> None:
         self._look = look
+        self._still_good = still_good
         self._watches: set[Watch] = set()
         self._task: asyncio.Task[None] | None = None
         self.closed = False
 
     @contextmanager
-    def watch(self, job_id: UUID) -> Generator[Watch]:
+    def watch(self, job_id: UUID, watcher: Admitted) -> Generator[Watch]:
         """Watch one job for as long as the context lasts."""
-        watch = Watch(job_id)
+        watch = Watch(job_id, watcher)
         if self.closed:
             watch.close()
         self._watches.add(watch)
@@ -87,8 +102,13 @@ class Feed:
             self._task.cancel()
 
     async def _run(self) -> None:
+        clock = asyncio.get_running_loop()
+        checked = 0.0
         while self._watches and not self.closed:
             try:
+                if clock.time() - checked >= CHECK_SECONDS:
+                    await self._check()
+                    checked = clock.time()
                 pulses = await run_in_threadpool(self._look, {w.job_id for w in self._watches})
             except SQLAlchemyError as error:
                 # Watchers wait through an outage; their next request would be told of it.
@@ -99,3 +119,11 @@ class Feed:
                 if (pulse := pulses.get(watch.job_id)) is not None:
                     watch.tell(pulse)
             await asyncio.sleep(LOOK_SECONDS)
+
+    async def _check(self) -> None:
+        """Send those away who may not watch any more."""
+        watchers = {watch.watcher for watch in self._watches}
+        good = await run_in_threadpool(self._still_good, watchers)
+        for watch in tuple(self._watches):
+            if watch.watcher in watchers and watch.watcher not in good:
+                watch.send_away()

@@ -4,29 +4,25 @@ It stands in front of the router, so a new route, a mounted application or an ad
 not exist is closed too, without anybody having to remember it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from urllib.parse import quote, urlsplit
 
-from fastapi import FastAPI
-from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import HTTPConnection
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from adaptlab.errors import Problem
+from adaptlab_api.auditing import SAFE_METHODS, audited
 from adaptlab_api.problems import BAD_REQUEST, CROSS_SITE, Refused, answer
-from adaptlab_api.state import resources_of
-from adaptlab_services import tokens
+from adaptlab_api.state import Resources, resources_of
+from adaptlab_services.admission import Admitted, Grant, admitted
 from adaptlab_services.errors import Unauthorised
-from adaptlab_services.tokens import Principal
 
 SESSION_COOKIE = "adaptlab_session"
 PUBLIC_PATHS = frozenset({"/healthz", "/readyz", "/login"})
 PUBLIC_FOLDER = "/static/"
-SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-
-Authenticate = Callable[[Session, str], Principal]
+LONGEST_PROJECT = 64
 
 
 class Gate:
@@ -40,19 +36,21 @@ class Gate:
         if scope["type"] == "websocket":  # there are none; a close before accepting is a 403
             await send({"type": "websocket.close", "code": 1008})
             return
-        if scope["type"] == "http":
-            refusal = await _refusal(HTTPConnection(scope), scope["method"])
-            if refusal is not None:
-                await refusal(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request, app = HTTPConnection(scope), self._app
+        refusal = await _refusal(request, scope["method"])
+        audit_log = resources_of(scope["app"]).audit_log
+        sending = audited(send, request, scope["method"], audit_log)
+        await (refusal or app)(scope, receive, sending)
 
 
 async def _refusal(request: HTTPConnection, method: str) -> Response | None:
     try:
         _check_address(request)
         if not _is_public(request.scope["path"]):
-            request.state.principal = await _principal(request, method)
+            await _admit(request, method)
     except Unauthorised as error:
         return _to_login(request) if _is_browser(request, method) else answer(error)
     except Exception as error:
@@ -61,6 +59,11 @@ async def _refusal(request: HTTPConnection, method: str) -> Response | None:
             raise
         return known
     return None
+
+
+def session_cookie(request: HTTPConnection) -> str:
+    """The name of the session's cookie; under TLS one that only this host can set, and only so."""
+    return f"__Host-{SESSION_COOKIE}" if request.url.scheme == "https" else SESSION_COOKIE
 
 
 def _check_address(request: HTTPConnection) -> None:
@@ -74,30 +77,35 @@ def _is_public(path: str) -> bool:
     return path in PUBLIC_PATHS or path.startswith(PUBLIC_FOLDER)
 
 
-async def _principal(request: HTTPConnection, method: str) -> Principal:
+async def _admit(request: HTTPConnection, method: str) -> None:
+    """Note in `request.state` who asks, what they may, and how to see whether they still may."""
+    grant = _grant(request)
+    found = await run_in_threadpool(_looked_up, resources_of(request.scope["app"]), grant)
+    request.state.principal = found.principal
+    if grant.is_browser and method not in SAFE_METHODS and not _same_origin(request.headers):
+        raise Refused(CROSS_SITE, "This request came from another site; send a token instead.")
+    request.state.access = found.access
+    request.state.admitted = found
+
+
+def _grant(request: HTTPConnection) -> Grant:
+    """What the request presents; raises `Unauthorised` if that is nothing."""
+    projects = request.query_params.getlist("project")
+    project = projects[0][:LONGEST_PROJECT] if projects else None
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if scheme:
         if scheme.lower() != "bearer":
             raise Unauthorised
-        return await _asked(request, tokens.authenticate, token.strip())
-    cookie = request.cookies.get(SESSION_COOKIE)
+        return Grant(token.strip(), False, project)
+    cookie = request.cookies.get(session_cookie(request))
     if cookie is None:
         raise Unauthorised
-    principal = await _asked(request, tokens.authenticate_browser, cookie)
-    if method not in SAFE_METHODS and not _same_origin(request.headers):
-        raise Refused(CROSS_SITE, "This request came from another site; send a token instead.")
-    return principal
+    return Grant(cookie, True, project)
 
 
-async def _asked(request: HTTPConnection, authenticate: Authenticate, secret: str) -> Principal:
-    app: FastAPI = request.scope["app"]
-    sessions = resources_of(app).sessions
-
-    def ask() -> Principal:
-        with sessions.begin() as session:
-            return authenticate(session, secret)
-
-    return await run_in_threadpool(ask)
+def _looked_up(opened: Resources, grant: Grant) -> Admitted:
+    with opened.sessions.begin() as session:
+        return admitted(session, grant)
 
 
 def _same_origin(headers: Mapping[str, str]) -> bool:
@@ -106,7 +114,15 @@ def _same_origin(headers: Mapping[str, str]) -> bool:
     if site is not None:
         return site == "same-origin"
     origin = headers.get("origin")
-    return origin is not None and urlsplit(origin).netloc == headers.get("host")
+    return origin is not None and is_from(origin, headers)
+
+
+def is_from(origin: str, headers: Mapping[str, str]) -> bool:
+    """Whether an origin is the host that was asked."""
+    try:
+        return urlsplit(origin).netloc == headers.get("host")
+    except ValueError:  # brackets that hold no address
+        return False
 
 
 def _is_browser(request: HTTPConnection, method: str) -> bool:

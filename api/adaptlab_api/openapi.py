@@ -18,8 +18,13 @@ from adaptlab.spec import JobSpec
 from adaptlab.study import StudyChanges, StudyExtension, StudySpec
 from adaptlab_api.problems import ProblemDocument
 from adaptlab_services.budgets import BudgetQuestion
+from adaptlab_services.dataset_uploads import DatasetFromUpload
 from adaptlab_services.datasets import NewDataset
+from adaptlab_services.issued_tokens import NewToken
+from adaptlab_services.projects import NewMember, NewProject
 from adaptlab_services.settings import Settings
+from adaptlab_services.uploads import NewUpload
+from adaptlab_services.users import NewUser, UserChanges
 
 FILE_NAME = "openapi.yaml"
 HEADER = "# Made by `python -m adaptlab_api.openapi`; do not edit.\n"
@@ -30,6 +35,8 @@ DESCRIPTION = (
     "text for a number. Lists are keyset pages: repeat the request with `page_token` set to "
     "`next_page_token` until that is null. Members and values may be added at any time."
 )
+
+ACCESS_BODIES = (NewToken, NewUser, UserChanges, NewProject, NewMember)
 
 # Any: an OpenAPI document, in FastAPI's own types.
 Document = dict[str, Any]
@@ -50,7 +57,9 @@ def describe(app: FastAPI) -> Document:
     schemas |= _body_schemas("JobSpec", TypeAdapter(JobSpec))
     schemas |= _body_schemas("BudgetQuestion", TypeAdapter(BudgetQuestion))
     schemas |= _body_schemas("NewDataset", TypeAdapter(NewDataset))
-    for body in (StudySpec, StudyExtension, StudyChanges, RecipeRequest):
+    schemas |= _body_schemas("DatasetFromUpload", TypeAdapter(DatasetFromUpload))
+    schemas |= _body_schemas("NewUpload", TypeAdapter(NewUpload))
+    for body in (StudySpec, StudyExtension, StudyChanges, RecipeRequest, *ACCESS_BODIES):
         schemas |= _body_schemas(body.__name__, TypeAdapter(body))
     schemas |= _body_schemas("ProblemDocument", TypeAdapter(ProblemDocument), suffix="")
     document["components"]["schemas"] = dict(sorted(schemas.items()))

@@ -1,22 +1,53 @@
-"""A query parameter that no route knows is a fault: `validate_onyl=true` must not create a job."""
+"""A query parameter that no route knows is a fault: `validate_onyl=true` must not create a job.
 
+Nor may one be given twice that is read once: two readers could each take another for the one.
+"""
+
+from collections import Counter
 from difflib import get_close_matches
+from typing import Annotated, get_origin
 
-from fastapi import Request
+from fastapi import Depends, Query, Request
 from fastapi.dependencies.utils import get_flat_params
 from fastapi.routing import APIRoute
 
 from adaptlab.errors import InvalidSpec, Problem
 
 
+def project(
+    project: Annotated[
+        str | None,
+        Query(
+            max_length=63,
+            description="A project of yours, by name: nothing else is seen, and what is made goes "
+            "there. Without it all of yours are seen, and what is made goes into the only one, "
+            "or into `default`.",
+        ),
+    ] = None,
+) -> None:
+    """The project that a request is about."""
+
+
+PROJECT = [Depends(project)]
+PROJECT_PARAMETER = project.__name__
+
+
 def only_known_parameters(request: Request) -> None:
-    """Raise `InvalidSpec` for query parameters that the route does not have."""
+    """Raise `InvalidSpec` for query parameters that the route does not have, or has only once."""
     route = request.scope["route"]
     assert isinstance(route, APIRoute)
-    known = {field.alias for field in get_flat_params(route.dependant)}
-    unknown = [name for name in request.query_params if name not in known]
-    if unknown:
-        raise InvalidSpec(*(_unknown(name, known) for name in unknown))
+    fields = get_flat_params(route.dependant)
+    known = {field.alias for field in fields} | {PROJECT_PARAMETER}
+    lists = {field.alias for field in fields if get_origin(field.field_info.annotation) is list}
+    unknown = [_unknown(name, known) for name in request.query_params if name not in known]
+    given = Counter(name for name, _ in request.query_params.multi_items())
+    repeated = [_repeated(n) for n, times in given.items() if times > 1 and n in known - lists]
+    if unknown or repeated:
+        raise InvalidSpec(*unknown, *repeated)
+
+
+def _repeated(name: str) -> Problem:
+    return Problem(f"/query/{name}", "repeated_parameter", f"{name} is given more than once.")
 
 
 def _unknown(name: str, known: set[str]) -> Problem:

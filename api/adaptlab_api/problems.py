@@ -10,18 +10,27 @@ from fastapi.exceptions import RequestValidationError
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from adaptlab.errors import AdaptlabError, InvalidSpec, Problem
 from adaptlab.values import Value
-from adaptlab_db.errors import ArtifactGone, BytesMissing, StoreNotConfigured, StoreUnreachable
+from adaptlab_db.errors import (
+    ArtifactGone,
+    BytesMissing,
+    StoreNotConfigured,
+    StoreUnreachable,
+    WrongBytes,
+)
 from adaptlab_services.errors import (
     Conflict,
+    Forbidden,
     IdempotencyMismatch,
     LimitReached,
     NotFound,
     RangeNotSatisfiable,
     Unauthorised,
+    UploadTooLarge,
 )
 
 MEDIA_TYPE = "application/problem+json"
@@ -36,7 +45,8 @@ class Fault(Value):
     """One fault at one place of the request.
 
     `pointer` is a JSON pointer into the body, or starts with /query, /path or /header; `nearest`
-    holds the accepted values that are closest to what was given.
+    holds the accepted values that are closest to what was given. `column` is the character, from
+    1, at which the text there goes wrong.
     """
 
     pointer: str
@@ -44,6 +54,7 @@ class Fault(Value):
     detail: str
     allowed: tuple[str | int | float, ...] = ()
     nearest: tuple[str | int | float, ...] = ()
+    column: int | None = None
 
 
 class ProblemDocument(Value):
@@ -76,11 +87,16 @@ NOT_FOUND = Kind("not-found", "There is no such resource", 404)
 METHOD_NOT_ALLOWED = Kind("method-not-allowed", "The resource does not know this method", 405)
 CONFLICT = Kind("conflict", "The present state does not allow this", 409)
 GONE = Kind("gone", "The content is not there any more", 410)
+TIMED_OUT = Kind("request-timeout", "The request did not arrive in time", 408)
 TOO_LARGE = Kind("content-too-large", "The body is too large", 413)
 UNSUPPORTED = Kind("unsupported-media-type", "The body must be JSON", 415)
+NO_FORM = Kind("unsupported-media-type", "The body must be a urlencoded form", 415)
+ENCODED = Kind("unsupported-media-type", "The body must not be compressed", 415)
 RANGE = Kind("range-not-satisfiable", "The range lies outside the content", 416)
 INVALID_REQUEST = Kind("invalid-request", "The request has invalid values", 422)
-LIMIT_REACHED = Kind("limit-reached", "You have as many jobs as the server allows", 429)
+LIMIT_REACHED = Kind("limit-reached", "You have as many as the server allows", 429)
+TOO_MANY = Kind("too-many-requests", "There are too many requests, or jobs of yours", 429)
+HEADERS_TOO_LARGE = Kind("headers-too-large", "The head of the request is too large", 431)
 KEY_REUSED = Kind("idempotency-key-reused", "The key belongs to another request", 422)
 INTERNAL = Kind("internal-error", "The server failed", 500)
 UNAVAILABLE = Kind("unavailable", "The database cannot be reached", 503)
@@ -97,11 +113,13 @@ OF_STATUS = {
         METHOD_NOT_ALLOWED,
         CONFLICT,
         GONE,
+        TIMED_OUT,
         TOO_LARGE,
         UNSUPPORTED,
         RANGE,
         INVALID_REQUEST,
-        LIMIT_REACHED,
+        TOO_MANY,
+        HEADERS_TOO_LARGE,
         INTERNAL,
         UNAVAILABLE,
     )
@@ -137,8 +155,8 @@ def problem(
         state=state,
     )
     content = document.model_dump_json(exclude_none=True)
-    return Response(content, kind.status, {"Cache-Control": "no-store"} | dict(headers or {}),
-                    media_type=MEDIA_TYPE)  # fmt: skip
+    fixed = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+    return Response(content, kind.status, fixed | dict(headers or {}), media_type=MEDIA_TYPE)
 
 
 def answer(error: Exception) -> Response | None:
@@ -156,13 +174,15 @@ def answer(error: Exception) -> Response | None:
         return _invalid("The request has invalid parameters", _parameter_faults(error))
     if isinstance(error, HTTPException):
         return _http(error)
+    if isinstance(error, ClientDisconnect):  # nobody reads this, and nobody is at fault here
+        return problem(BAD_REQUEST, "The connection ended before the body did.")
     return None
 
 
 def install(app: FastAPI) -> None:
     """Make every error of the application a problem document."""
-    known = (AdaptlabError, DBAPIError, PoolTimeout, RequestValidationError, HTTPException)
-    for error in known:
+    known = (AdaptlabError, DBAPIError, PoolTimeout, RequestValidationError)
+    for error in (*known, HTTPException, ClientDisconnect):
         app.add_exception_handler(error, _handle)
     app.add_exception_handler(Exception, _handle)
 
@@ -195,6 +215,9 @@ def _refusal(error: AdaptlabError) -> Response | None:
             return problem(KEY_REUSED, str(error), faults=(fault,))
         case Unauthorised():
             return unauthorised(str(error))
+        case UploadTooLarge():
+            fault = Problem("/size_bytes", "too_large", str(error), nearest=(error.most,))
+            return problem(TOO_LARGE, str(error), faults=(fault,))
         case RangeNotSatisfiable():
             return problem(RANGE, str(error), headers={"Content-Range": f"bytes */{error.size}"})
         case _:
@@ -203,9 +226,14 @@ def _refusal(error: AdaptlabError) -> Response | None:
 
 def _no_bytes(error: AdaptlabError) -> Response | None:
     match error:
+        case Forbidden():
+            return problem(FORBIDDEN, error.detail)
         case ArtifactGone():
             # 503 without a time: the content comes back once somebody has mended the store.
             return problem(GONE if error.state == "collected" else DAMAGED, str(error))
+        case WrongBytes():
+            fault = Problem("/sha256", "wrong_digest", str(error))
+            return _invalid("The request has invalid values", (fault,))
         case BytesMissing():
             return problem(DAMAGED, str(error))
         case StoreUnreachable() | StoreNotConfigured():
@@ -244,6 +272,7 @@ def _fault(found: Problem) -> Fault:
         detail=found.detail,
         allowed=found.allowed[:LARGEST_LIST],
         nearest=found.nearest[:LARGEST_LIST],
+        column=found.column,
     )
 
 

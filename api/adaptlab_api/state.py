@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from fastapi import FastAPI, Request
 from sqlalchemy.orm import Session, sessionmaker
 
+from adaptlab_api.auditing import AuditLog
+from adaptlab_api.buckets import Buckets
 from adaptlab_api.feed import Feed
 from adaptlab_services.model_folders import ModelRoots
 from adaptlab_services.settings import Settings
@@ -12,11 +14,17 @@ from adaptlab_services.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """The open resources of a running application; the lifespan opens and closes them."""
+    """The open resources of a running application; the lifespan opens and closes them.
+
+    A session of `sessions` sees nothing that belongs to a project, unless it is opened on behalf
+    of somebody: see `adaptlab_services.access.unit`.
+    """
 
     settings: Settings
     sessions: sessionmaker[Session]
+    audit_log: AuditLog
     feed: Feed
+    buckets: Buckets
 
     @property
     def model_roots(self) -> ModelRoots:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy.orm import Session, sessionmaker
-from tests.making import a_token
+from tests.making import a_token, an_adapt_document
 
 from adaptlab_api.app import create_app
 from adaptlab_services.settings import Settings
@@ -32,3 +32,9 @@ def api(anonymous: TestClient, token: str) -> TestClient:
     """Somebody with a token of every scope."""
     anonymous.headers["Authorization"] = f"Bearer {token}"
     return anonymous
+
+
+@pytest.fixture
+def job(api: TestClient, base: None) -> str:
+    """The address of a queued job, an adaptation."""
+    return api.post("/v1/jobs", json=an_adapt_document()).headers["location"]

@@ -216,6 +216,8 @@ ADDRESSES = {
     "/v1/jobs?page_token=x": 422,
     "/v1/jobs?page_token=%ff": 422,
     "/v1/jobs?order_by=state": 422,
+    "/v1/jobs?page_size=1&page_size=2": 422,
+    "/v1/jobs?project=default&project=default": 422,
     "/v1/checkpoints/0/content": 422,
     "/v1/checkpoints/99999999999999999999/content": 422,
     "/v1/checkpoints/999/content": 404,

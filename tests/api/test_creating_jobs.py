@@ -3,12 +3,11 @@
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import pytest
 import redis
 from fastapi.testclient import TestClient
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session, sessionmaker
-from tests.making import a_base_model, a_pretrain_document, an_adapt_document
+from tests.making import a_pretrain_document, an_adapt_document
 
 from adaptlab_db.tables import BaseModel, IdempotencyKey, Job
 
@@ -18,13 +17,6 @@ Sessions = sessionmaker[Session]
 def jobs_stored(sessions: Sessions) -> int:
     with sessions.begin() as session:
         return session.scalars(select(func.count()).select_from(Job)).one()
-
-
-@pytest.fixture
-def base(sessions: Sessions) -> None:
-    """A trained base model to adapt."""
-    with sessions.begin() as session:
-        a_base_model(session)
 
 
 def test_a_job_is_created_and_can_be_looked_at(api: TestClient, base: None) -> None:

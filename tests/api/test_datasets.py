@@ -1,10 +1,13 @@
 """Words go up, are found again, are asked by jobs, and nothing else is taken for words."""
 
+import base64
 import hashlib
 import json
 from collections.abc import Mapping
 from typing import Any
+from uuid import uuid4
 
+import httpx2
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import func, select
@@ -163,6 +166,90 @@ def test_who_may_only_read_uploads_nothing(anonymous: TestClient, sessions: Sess
 def test_what_is_not_there_is_not_found(api: TestClient) -> None:
     for path in ("/v1/datasets/plants", "/v1/datasets/plants/content"):
         assert api.get(path).status_code == 404
+
+
+# Words that come as an upload
+
+
+def sent(api: TestClient, content: bytes) -> str:
+    """The id of a complete upload of that content."""
+    digest = hashlib.sha256(content)
+    body = {"size_bytes": len(content), "sha256": digest.hexdigest()}
+    links = api.post("/v1/uploads", json=body).json()["links"]
+    headers = {
+        "Content-Type": "application/octet-stream",
+        "Content-Digest": f"sha-256=:{base64.b64encode(digest.digest()).decode()}:",
+    }
+    api.put(f"{links['chunks']}/0", content=content, headers=headers)
+    assert api.post(links["complete"]).status_code == 200
+    return str(links["self"].rpartition("/")[2])
+
+
+def from_upload(content: bytes, api: TestClient, **changes: Any) -> httpx2.Response:
+    body = {"name": "animals", "upload": sent(api, content), "sources": [ORIGIN]}
+    return api.post("/v1/datasets", json=body | changes)
+
+
+def test_words_that_were_uploaded_are_the_same_dataset(api: TestClient) -> None:
+    here = upload(api, name="here")
+    content = b"".join(b"%s\r\n\n" % json.dumps(triple).encode() for triple in ANIMALS)
+    made = from_upload(content, api)
+    assert (made.status_code, made.headers["location"]) == (201, "/v1/datasets/animals")
+    assert {**made.json(), "name": "", "links": "", "created_at": ""} == {
+        **here, "name": "", "links": "", "created_at": "",
+    }  # fmt: skip
+    assert from_upload(content, api).status_code == 200, "the upload stays until it is deleted"
+    tabs = "\r\n".join("\t".join(triple) for triple in ANIMALS).encode()
+    assert from_upload(tabs, api, format="tsv", name="tabs").json()["digest"] == DIGEST
+    assert from_upload(LINES, api, name="canonical").json()["digest"] == DIGEST
+
+
+def test_more_words_than_a_body_may_have_come_as_an_upload(api: TestClient) -> None:
+    """As many as a dataset may have, of which no two share an English word."""
+    words = ("".join(chr(97 + int(digit)) for digit in f"{n:06d}") for n in range(100_000))
+    content = "".join(f'["{word}","{word[::-1]}","{word * 3}"]\n' for word in words).encode()
+    assert len(content) > 3 * 2**20
+    made = from_upload(content, api)
+    assert (made.status_code, made.json()["triples"]) == (201, 100_000)
+    refused = from_upload(content + b'["one","too","many"]', api, name="more")
+    assert refused.json()["errors"][0]["nearest"] == [100_000]
+
+
+BAD_LINES: dict[str, tuple[bytes, str]] = {
+    "two words": (b'["a","b","c"]\n["d","e"]', "Line 2 "),
+    "a number": (b'["a","b","c"]\n\n["d","e",1]', "Line 3 "),
+    "markup": (b'["a","b","<b>"]', "Line 1 "),
+    "no JSON": (b"a\tb\tc\n", "Line 1 "),
+    "NUL": (b'["a","b","c\\u0000"]', "Line 1 "),
+    "half a pair": (b'["a","b","\\ud800"]', "Line 1 "),
+    "not UTF-8": (b'["a","b","\xff"]', "Line 1 "),
+    "depth": (b"[" * 4000, "Line 1 "),
+    "one line": (b"[" * 5000, "4096 bytes"),
+    "one word": (b'["a","b","c"]', "2 to 100,000"),
+    "a word twice": (b'["a","b","c"]\n["a","d","e"]', "is there twice"),
+}
+
+
+@pytest.mark.parametrize(("content", "told"), BAD_LINES.values(), ids=BAD_LINES)
+def test_an_upload_of_something_else_is_refused(api: TestClient, content: bytes, told: str) -> None:
+    refused = from_upload(content, api)
+    assert refused.status_code == 422, refused.text
+    (first, *_) = refused.json()["errors"]
+    assert first["pointer"] == "/upload"
+    assert told in first["detail"]
+    assert api.get("/v1/datasets/animals").status_code == 404
+
+
+def test_only_a_complete_upload_has_words(api: TestClient) -> None:
+    body = {"size_bytes": len(LINES), "sha256": DIGEST}
+    opened = api.post("/v1/uploads", json=body).json()["id"]
+    assert "is not complete" in problem(api, {"name": "x", "upload": opened}, 409)["detail"]
+    problem(api, {"name": "x", "upload": str(uuid4())}, 404)
+    for changes in ({"upload": "x"}, {"upload": opened, "format": "csv"}):
+        found = problem(api, {"name": "x"} | changes)
+        assert found["errors"][0]["pointer"] == f"/{[*changes][-1]}"
+    both = problem(api, new(upload=opened))
+    assert both["errors"][0]["pointer"] == "/triples"
 
 
 # Jobs

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy.orm import Session, sessionmaker
-from tests.making import a_base_model, a_claim, a_ledger, an_adapt_document
+from tests.making import a_claim, an_adapt_document
 
 from adaptlab_api.app import create_app
 from adaptlab_services.leases import DatabaseLedger
@@ -13,20 +13,6 @@ from adaptlab_services.settings import Settings
 
 Sessions = sessionmaker[Session]
 PROBLEM = "application/problem+json"
-
-
-@pytest.fixture
-def ledger(sessions: Sessions) -> DatabaseLedger:
-    """A worker's door."""
-    with sessions.begin() as session:
-        a_base_model(session)
-    return a_ledger(sessions)
-
-
-@pytest.fixture
-def job(api: TestClient, ledger: DatabaseLedger) -> str:
-    """The address of a queued job."""
-    return api.post("/v1/jobs", json=an_adapt_document()).headers["location"]
 
 
 def test_a_queued_job_is_paused_and_resumed(api: TestClient, job: str) -> None:
@@ -83,7 +69,7 @@ def limited(settings: Settings, token: str) -> Iterator[TestClient]:
 
 
 def test_one_job_too_many_is_refused_with_the_limit(
-    limited: TestClient, ledger: DatabaseLedger
+    limited: TestClient, base: None, ledger: DatabaseLedger
 ) -> None:
     for _ in range(2):
         assert limited.post("/v1/jobs", json=an_adapt_document()).status_code == 201

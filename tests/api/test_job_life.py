@@ -6,26 +6,12 @@ from uuid import UUID
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy.orm import Session, sessionmaker
-from tests.making import a_base_model, a_claim, a_job, a_ledger, a_worker, an_adapt_document
+from tests.making import a_claim, a_job, a_worker, an_adapt_document
 
 from adaptlab import results
 from adaptlab_services.leases import DatabaseLedger
 
 Sessions = sessionmaker[Session]
-
-
-@pytest.fixture
-def ledger(sessions: Sessions) -> DatabaseLedger:
-    """A worker's door."""
-    with sessions.begin() as session:
-        a_base_model(session)
-    return a_ledger(sessions)
-
-
-@pytest.fixture
-def job(api: TestClient, ledger: DatabaseLedger) -> str:
-    """The address of a queued job."""
-    return api.post("/v1/jobs", json=an_adapt_document()).headers["location"]
 
 
 def types(api: TestClient, job: str, after: int = 0) -> list[str]:
@@ -82,9 +68,7 @@ def test_a_running_job_tells_its_worker_and_progress(
     assert running["queue"]["position"] is None
 
 
-def test_a_queued_job_tells_its_place(
-    api: TestClient, sessions: Sessions, ledger: DatabaseLedger
-) -> None:
+def test_a_queued_job_tells_its_place(api: TestClient, sessions: Sessions) -> None:
     with sessions.begin() as session:
         jobs = [a_job(session), a_job(session), a_job(session, priority=9)]
         a_job(session, queue="gpu", priority=9)
@@ -130,7 +114,7 @@ def test_a_wait_ends_with_its_time_or_at_once(
     assert api.get(f"{job}?wait=61").status_code == 422
 
 
-def test_workers_are_listed(api: TestClient, ledger: DatabaseLedger) -> None:
+def test_workers_are_listed(api: TestClient, base: None, ledger: DatabaseLedger) -> None:
     worker = a_worker(ledger, ("cpu", "gpu"))
     (shown,) = api.get("/v1/workers").json()["data"]
     assert UUID(shown["id"]) == worker

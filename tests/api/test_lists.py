@@ -146,7 +146,7 @@ WRONG = {
     "state = queued and owner = bob": "in capitals",
     "(state = queued": "')' is expected",
     "state = queued)": "AND, OR or the end is expected",
-    "state ~ queued": "one of =",
+    "state # queued": "one of =",
     "state IN queued": "'(' is expected",
     "= queued": "a field is expected",
     'state = "queued': "begins nothing known",
@@ -157,7 +157,22 @@ WRONG = {
     "priority = 99999999999999999999999": "whole number",
     "created_at > yesterday": "a time such as",
     "created_at > 0001-01-01T00:00:00+14:00": "a time such as",
-    "state < null": "= or !=",
+    "state < null": "compared with =, !=, IN, NOT IN, ~, !~, not <",
+    "priority < null": "can be = or != null",
+    "priority ~ 5": "compared with =",
+    "id = 5": "an id such as",
+    "metrics.accuracy.mean > high": "a number such as",
+    "metrics.accuracy.mean > nan": "a number such as",
+    "metrics.acuracy.mean > 1": "no field 'metrics.acuracy.mean'",
+    "study ~ x": "study is compared with =",
+    "state = queued OR": "a field is expected",
+    " AND ".join(["priority = 1"] * 101): "at most 100 comparisons",
+    f"priority IN ({', '.join(['1'] * 1001)})": "at most 1000 values",
+    " AND ".join(
+        f"metrics.{m}.mean > 0"
+        for m in ("accuracy", "base_accuracy", "accuracy_change", "final_loss", "train_loss")
+    )
+    + ' AND name = "': "second quote",
     "labels.paper < x": "compared with =",
     "NOT " * 100 + "state = queued": "levels deep",
     "(" * 100 + "state = queued" + ")" * 100: "levels deep",

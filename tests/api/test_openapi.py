@@ -4,34 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import schemathesis
 import yaml
-from fastapi.testclient import TestClient
-from hypothesis import HealthCheck, Phase, given, settings
 from openapi_spec_validator import OpenAPIV31SpecValidator
-from schemathesis.checks import not_a_server_error
-from schemathesis.core.result import Ok
-from schemathesis.specs.openapi.checks import (
-    content_type_conformance,
-    response_headers_conformance,
-    response_schema_conformance,
-    status_code_conformance,
-)
-from sqlalchemy.orm import Session, sessionmaker
-from tests.making import a_base_model
 
 from adaptlab_api import openapi
 
 ROOT = Path(__file__).parents[2]
 PROBLEM = "application/problem+json"
-NEGATIVE = schemathesis.GenerationMode.NEGATIVE
-CHECKS = [
-    not_a_server_error,
-    status_code_conformance,
-    content_type_conformance,
-    response_headers_conformance,
-    response_schema_conformance,
-]
 
 
 @pytest.fixture(scope="module")
@@ -93,36 +72,3 @@ def test_the_body_of_a_job_is_the_schema_of_the_spec(document: dict[str, Any]) -
     kinds = set(schemas["JobSpec"]["discriminator"]["mapping"])
     assert kinds == {"pretrain", "import", "adapt", "theory"}
     assert "learning_rate" in schemas["TrainingSpec-Input"]["properties"]
-
-
-@pytest.mark.slow
-def test_what_the_description_allows_is_answered_as_it_says(
-    api: TestClient, sessions: sessionmaker[Session]
-) -> None:
-    """Every operation with generated requests, good and bad: no 5xx, no undescribed answer."""
-    with sessions.begin() as session:
-        a_base_model(session)
-    bearer = {"Authorization": api.headers["Authorization"]}
-    schema = schemathesis.openapi.from_asgi("/openapi.json", api.app, headers=bearer)
-    asked = 0
-    for found in schema.get_all_operations():
-        assert isinstance(found, Ok)
-        operation = found.ok()
-
-        @settings(
-            max_examples=8,
-            deadline=None,
-            database=None,
-            derandomize=True,
-            phases=[Phase.generate],
-            suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-        )
-        @given(operation.as_strategy() | operation.as_strategy(generation_mode=NEGATIVE))
-        def ask(case: Any) -> None:
-            nonlocal asked
-            case.query.pop("wait", None)  # waiting is tested where something happens meanwhile
-            asked += 1
-            case.validate_response(case.call(headers=bearer), checks=CHECKS)
-
-        ask()
-    assert asked > 150

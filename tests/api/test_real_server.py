@@ -1,24 +1,20 @@
 """What only shows on a real socket: streams, waits, limits, memory, and stopping."""
 
 import json
-import os
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
-import psutil
 import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session, sessionmaker
+from tests.api.serving import Running, a_server
 from tests.making import a_base_model, a_claim, a_ledger, an_adapt_document
 
 from adaptlab import results
@@ -27,57 +23,6 @@ from adaptlab_services.settings import Settings
 
 Sessions = sessionmaker[Session]
 MEGABYTE = 2**20
-
-
-@dataclass(frozen=True)
-class Running:
-    """A server process and somebody who may ask it everything."""
-
-    process: subprocess.Popen[bytes]
-    client: httpx.Client
-    url: str
-
-    @property
-    def resident(self) -> int:
-        """Bytes of memory that the process holds."""
-        return psutil.Process(self.process.pid).memory_info().rss
-
-
-@contextmanager
-def a_server(settings: Settings, token: str, log: Path) -> Iterator[Running]:
-    """The server as it is started in production, on a free port."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    environment = os.environ | {
-        "ADAPTLAB_DATABASE_URL": settings.database_url,
-        "ADAPTLAB_BROKER_URL": settings.broker_url,
-        "ADAPTLAB_DATA_DIR": str(settings.data_dir),
-    }
-    command = [sys.executable, "-m", "adaptlab_api", "--port", str(port)]
-    url = f"http://127.0.0.1:{port}"
-    with (
-        log.open("wb") as output,
-        subprocess.Popen(command, env=environment, stdout=output, stderr=output) as process,
-    ):
-        try:
-            headers = {"Authorization": f"Bearer {token}"}
-            with httpx.Client(base_url=url, headers=headers, timeout=30) as client:
-                wait_until_ready(client, process)
-                yield Running(process, client, url)
-        finally:
-            process.kill()
-
-
-def wait_until_ready(client: httpx.Client, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and process.poll() is None:
-        try:
-            if client.get("/readyz").status_code == 200:
-                return
-        except httpx.TransportError:
-            pass
-        time.sleep(0.05)  # between two tries; the loop ends by what it waits for
-    raise AssertionError("the server did not start")
 
 
 @pytest.fixture

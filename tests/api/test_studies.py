@@ -8,7 +8,6 @@ from fastapi.testclient import TestClient
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import (
-    a_base_model,
     a_pretrain_document,
     a_study_document,
     a_token,
@@ -25,13 +24,6 @@ def stored(sessions: Sessions) -> tuple[int, int]:
     with sessions.begin() as session:
         counts = [session.scalars(select(func.count()).select_from(t)).one() for t in (Study, Job)]
     return counts[0], counts[1]
-
-
-@pytest.fixture
-def base(sessions: Sessions) -> None:
-    """A trained base model to adapt."""
-    with sessions.begin() as session:
-        a_base_model(session)
 
 
 def fault(answer: Any) -> dict[str, Any]:

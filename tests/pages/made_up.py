@@ -8,6 +8,7 @@ from uuid import UUID
 import numpy as np
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session, sessionmaker
+from tests.making import an_environment
 
 from adaptlab.results import (
     AttentionCaptured,
@@ -16,7 +17,6 @@ from adaptlab.results import (
     AttentionSummary,
     Checkpoint,
     CheckpointWritten,
-    Environment,
     Evaluated,
     Evaluation,
     Finished,
@@ -30,8 +30,9 @@ from adaptlab.results import (
 )
 from adaptlab.spec import AnySpec, JobSpec
 from adaptlab_services import jobs
+from adaptlab_services.claims import Claim
 from adaptlab_services.job_views import JobView
-from adaptlab_services.leases import Claim, DatabaseLedger
+from adaptlab_services.leases import DatabaseLedger
 from adaptlab_services.tokens import Principal
 
 SPEC: TypeAdapter[AnySpec] = TypeAdapter(JobSpec)
@@ -59,16 +60,7 @@ ADAPTATION: dict[str, object] = {
 BASE_ALONE = {"sort_ascending": 0.991, "sort_descending": 0.002}
 LAYERS, HEADS, LENGTH = 2, 2, 19
 QUESTION = (2, 6, 0, 1, 4, 6, 3, 0, 1, 2)
-ENVIRONMENT = Environment(
-    device="cpu",
-    precision="float32",
-    compiled=False,
-    threads=2,
-    torch_version="2.13.0",
-    code_version="0.1.0",
-    python_version="3.11",
-    platform="Linux",
-)
+ENVIRONMENT = an_environment(threads=2, code_version="0.1.0")
 
 
 USAGE = Usage(
@@ -154,6 +146,9 @@ class MadeUpWorker:
 
     def fail(self, claim: Claim, error: str) -> None:
         self._ledger.fail(claim, "diverged", error, retry=False)
+
+    def release(self, claim: Claim) -> None:
+        self._ledger.release(claim, "preempted")
 
     def complete(
         self, spec: dict[str, object], *fractions: float, learned: int = 0, **changes: object

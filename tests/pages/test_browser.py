@@ -7,7 +7,7 @@ from playwright.sync_api import Browser, ViewportSize, expect
 from tests.pages.made_up import ADAPTATION, PRETRAINING, MadeUpWorker, some_jobs
 from tests.pages.visitors import HOSTILE, NARROW, WIDE, Visitor
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.browser
 
 
 def test_signing_in_leads_where_one_wanted_to_go_and_out_again(visitor: Visitor):

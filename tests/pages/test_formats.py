@@ -1,8 +1,8 @@
 from datetime import UTC, datetime
 
 import pytest
+from tests.making import a_replicate
 
-from adaptlab.results import ReplicateResult
 from adaptlab_api.pages import formats
 from adaptlab_api.pages.scores import score_table
 from adaptlab_services.results import EvaluationLinks, EvaluationView
@@ -60,7 +60,7 @@ def test_sizes_times_and_names():
 
 def test_scores_stand_side_by_side():
     scored = [evaluation(r, task, c) for r, task, c in ((0, "a", 8), (0, "b", 2), (1, "a", 10))]
-    table = score_table(scored, [result(0), result(1)])
+    table = score_table(scored, [a_replicate(0), a_replicate(1)])
     assert [column.task for column in table.columns] == ["a", "b"]
     assert [row.accuracies for row in table.rows] == [(0.8, 0.2), (1.0, None)]
     assert table.columns[0].accuracy.mean == pytest.approx(0.9)
@@ -69,7 +69,7 @@ def test_scores_stand_side_by_side():
 
 def test_scores_of_the_base_alone_are_in_no_mean():
     scored = [evaluation(0, "a", 8), evaluation(0, "a", 2, attached=False)]
-    (column,) = score_table(scored, [result(0)]).columns
+    (column,) = score_table(scored, [a_replicate(0)]).columns
     assert column.accuracy.mean == pytest.approx(0.8)
 
 
@@ -85,20 +85,4 @@ def evaluation(replicate: int, task: str, correct: int, *, attached: bool = True
         total=10,
         accuracy=correct / 10,
         links=EvaluationLinks(outcomes=""),
-    )
-
-
-def result(replicate: int) -> ReplicateResult:
-    return ReplicateResult(
-        replicate=replicate,
-        seed=replicate,
-        trial=0,
-        learning_rate=0.1,
-        weight_decay=0.0,
-        initial_scale=1.0,
-        status="completed",
-        selected=True,
-        final_loss=0.1,
-        validation_accuracy=None,
-        steps=1,
     )

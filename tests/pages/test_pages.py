@@ -8,10 +8,14 @@ from urllib.parse import quote
 
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session, sessionmaker
 from tests.pages.made_up import ADAPTATION, PRETRAINING, MadeUpWorker
 
 from adaptlab_api.app import create_app
+from adaptlab_api.pages.routes import NOT_DONE
 from adaptlab_api.pages.signing_in import local_path
+from adaptlab_db.tables import Job
 from adaptlab_services.settings import Settings
 
 PAGE = {"Accept": "text/html"}
@@ -57,7 +61,7 @@ def test_over_https_the_cookie_is_secure(settings: Settings, token: str):
 
 
 @pytest.mark.parametrize(
-    "form", [{"token": "al_wrong"}, {}, {"token": "x" * 100_000}, {"other": "1"}]
+    "form", [{"token": "al_wrong"}, {"token": ""}, {"token": "x" * 2_000}, {"other": "1"}]
 )
 def test_a_wrong_token_is_told_and_opens_nothing(client: TestClient, form: dict[str, str]):
     answer = client.post("/login", data=form, headers=HERE)
@@ -95,6 +99,42 @@ def test_a_job_has_the_buttons_that_its_state_allows(signed_in: TestClient, work
     anew = signed_in.post(f"{path}/retry", headers=HERE).headers["Location"]
     assert anew != path
     assert f'a retry of <a href="{path}">' in signed_in.get(anew).text
+
+
+def test_a_button_that_the_limit_refuses_says_so_on_a_page_and_leaves_nothing_behind(
+    settings: Settings, sessions: sessionmaker[Session], token: str, worker: MadeUpWorker
+):
+    ended = worker.submit(PRETRAINING)
+    worker.fail(worker.claim(), "diverged")
+    worker.submit(PRETRAINING, name="another")
+    app = create_app(settings.model_copy(update={"max_queued_jobs": 1}))
+    with TestClient(app, follow_redirects=False, headers=PAGE) as client:
+        client.post("/login", data={"token": token, "next": "/"}, headers=HERE)
+        answer = client.post(f"/jobs/{ended.id}/retry", headers=HERE)
+    assert (answer.status_code, NOT_DONE in answer.text) == (429, True)
+    assert "1 at a time" in answer.text
+    with sessions.begin() as session:
+        assert session.scalar(select(func.count()).select_from(Job)) == 2
+
+
+def test_a_job_whose_base_model_failed_says_why_it_cannot_be_made_anew(
+    signed_in: TestClient, worker: MadeUpWorker
+):
+    base, lost = worker.submit(PRETRAINING), worker.submit(ADAPTATION)
+    signed_in.post(f"/jobs/{base.id}/cancel", headers=HERE)
+    answer = signed_in.post(f"/jobs/{lost.id}/retry", headers=HERE)
+    assert (answer.status_code, NOT_DONE in answer.text) == (422, True)
+    assert f"see job {base.id}" in answer.text
+
+
+def test_a_job_that_was_preempted_is_not_said_to_run(signed_in: TestClient, worker: MadeUpWorker):
+    job = worker.submit(PRETRAINING)
+    page = f"/jobs/{job.id}"
+    worker.come()
+    claim = worker.claim()
+    assert "running for" in signed_in.get(page).text
+    worker.release(claim)
+    assert "running for" not in signed_in.get(page).text
 
 
 @pytest.mark.parametrize(

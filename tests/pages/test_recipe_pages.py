@@ -151,7 +151,6 @@ def test_a_study_of_no_recipe_has_no_such_section(reader: TestClient, sessions: 
 
 
 @pytest.mark.browser
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("viewport", [WIDE, NARROW], ids=["wide", "narrow"])
 def test_nothing_overflows(
@@ -172,7 +171,6 @@ def test_nothing_overflows(
 
 
 @pytest.mark.browser
-@pytest.mark.timeout(180)
 def test_a_recipe_is_run_with_the_keyboard(visitor: Visitor) -> None:
     visitor.page.remove_listener("dialog", visitor.note_dialog)
     asked: list[str] = []

@@ -12,7 +12,7 @@ from adaptlab_services import studies, tokens
 from adaptlab_services.studies import Rules
 from adaptlab_services.tokens import Principal
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.browser
 Sessions = sessionmaker[Session]
 
 

@@ -2,19 +2,18 @@
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
 from html import unescape
 from urllib.parse import quote
 from uuid import UUID, uuid4
 
 import pytest
 from fastapi.testclient import TestClient
-from sqlalchemy import Engine, event
 from sqlalchemy.orm import Session, sessionmaker
 from tests.comparing import Run, a_measured_job, run_all
 from tests.making import an_adapt_spec
 from tests.pages.made_up_studies import a_base, a_study, failing, ordinary, run_some
 from tests.pages.visitors import HOSTILE, HOSTILE_LABEL
+from tests.watching import statements
 
 from adaptlab.spec import ResolvedSpec
 from adaptlab_api.app import create_app
@@ -330,22 +329,9 @@ def test_a_study_takes_few_queries_however_many_cells_it_has(
     a_study(sessions, admin, name="small", budgets=[64])
     a_study(sessions, admin, name="large", budgets=[64, 96, 128, 160])
     run_all(sessions, ordinary)
-    with counted_statements() as statements:
+    with statements() as sent:
         assert signed_in.get("/studies/small").status_code == 200
-        few = len(statements)
+        few = len(sent)
         assert signed_in.get("/studies/large").status_code == 200
-    assert len(statements) == 2 * few
+    assert len(sent) == 2 * few
     assert few < 25
-
-
-@contextmanager
-def counted_statements() -> Iterator[list[str]]:
-    """What is sent to any database meanwhile."""
-    sent: list[str] = []
-
-    def note(*arguments: object) -> None:
-        sent.append(str(arguments[2]))
-
-    event.listen(Engine, "before_cursor_execute", note)
-    yield sent
-    event.remove(Engine, "before_cursor_execute", note)

@@ -9,9 +9,11 @@ from sqlalchemy.orm import Session
 
 from adaptlab.method import METHODS
 from adaptlab.task import TASKS
+from adaptlab_api.pages.filter_bar import fault_of, fields_to_ask
 from adaptlab_api.pages.formats import method_title, words
 from adaptlab_services import job_scores, jobs, workers
 from adaptlab_services.job_views import JobView
+from adaptlab_services.paging import Page
 
 PAGE_SIZE = 50
 # How the way back is kept: the tokens of the pages before this one. A longer way back starts
@@ -24,12 +26,16 @@ MAKING_TITLES = {"pretrain": "Pretraining", "import": "Import of"}
 
 @dataclass(frozen=True, slots=True)
 class JobFilters:
-    """What the form above the list asks for; an empty field asks for nothing."""
+    """What the form above the list asks for; an empty field asks for nothing.
+
+    `filter` is in the language of `GET /v1/jobs?filter=` and narrows down what the others leave.
+    """
 
     state: str = ""
     method: str = ""
     task: str = ""
     base_model: str = ""
+    filter: str = ""
 
     def query(self) -> dict[str, str]:
         """The fields that ask for something."""
@@ -37,7 +43,10 @@ class JobFilters:
 
     def expression(self) -> str:
         """The same in the language of `GET /v1/jobs?filter=`."""
-        return " AND ".join(f"{name} = {_quoted(value)}" for name, value in self.query().items())
+        chosen = self.query()
+        written = chosen.pop("filter", "").strip()
+        terms = [f"{name} = {_quoted(value)}" for name, value in chosen.items()]
+        return " AND ".join([*terms, f"({written})"] if written else terms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +95,13 @@ class JobListRow:
 def job_list(
     session: Session, filters: JobFilters, place: Place, now: datetime
 ) -> dict[str, object]:
-    """Everything that the template of the jobs page shows."""
-    page = jobs.page(
-        session, filter_text=filters.expression(), page_size=PAGE_SIZE, page_token=place.token
-    )
+    """Everything that the template of the jobs page shows; no jobs for a filter with a fault."""
+    fault = fault_of(filters.filter)
+    page: Page[JobView] = Page(data=(), next_page_token=None)
+    if fault is None:
+        page = jobs.page(
+            session, filter_text=filters.expression(), page_size=PAGE_SIZE, page_token=place.token
+        )
     accuracy = job_scores.accuracies(session, [job.id for job in page.data])
     rows = [
         JobListRow(job, short_title(job), accuracy.get(job.id), running_seconds(job, now))
@@ -99,6 +111,8 @@ def job_list(
     return {
         "rows": rows,
         "filters": filters,
+        "fault": fault,
+        "fields": fields_to_ask(),
         "filtered": bool(filters.query()) or place.token is not None,
         "states": ("waiting", "queued", "running", "paused", "succeeded", "failed", "cancelled"),
         "methods": _options(METHODS.names(), filters.method),
@@ -108,7 +122,7 @@ def job_list(
         "first": Place().address(filters),
         "previous": place.previous().address(filters) if place.token else None,
         "following": place.next(following).address(filters) if following else None,
-        "poll": _poll_seconds(page.data, place),
+        "poll": None if fault else _poll_seconds(page.data, place),
     }
 
 
@@ -134,8 +148,8 @@ def short_title(job: JobView) -> str:
 
 
 def running_seconds(job: JobView, now: datetime) -> float | None:
-    """How long a job has run so far, or ran; None before its start."""
-    if job.started_at is None:
+    """How long a job has run so far, or ran; None before its start and between two attempts."""
+    if job.started_at is None or not (job.state == "running" or job.terminal):
         return None
     end = job.finished_at or now.astimezone(UTC)
     return max((end - job.started_at).total_seconds(), 0.0)

@@ -2,12 +2,11 @@
 
 from typing import Annotated
 
-from fastapi import Depends, Query, Request
+from fastapi import Query, Request
 
-from adaptlab_api.dependencies import reader
-from adaptlab_services.tokens import Principal
+from adaptlab_api.dependencies import PrincipalDep
 
-ReaderDep = Annotated[Principal, Depends(reader)]
+ReaderDep = PrincipalDep  # that they may read is the route's rule
 Number = Annotated[int, Query(ge=0, lt=2**31)]
 
 

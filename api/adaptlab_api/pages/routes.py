@@ -6,6 +6,7 @@ from uuid import UUID
 
 from fastapi import APIRouter, BackgroundTasks, Depends, FastAPI, Query, Request
 from fastapi.responses import JSONResponse, RedirectResponse, Response
+from sqlalchemy.orm import Session
 
 from adaptlab.charts import Chart, Theme
 from adaptlab.errors import InvalidSpec
@@ -21,15 +22,20 @@ from adaptlab_api.pages.rendering import Renderer
 from adaptlab_api.pages.signing_in import sign_in_routes
 from adaptlab_api.pages.static_files import add_static_routes
 from adaptlab_api.pages.study_routes import compare_routes, study_routes
+from adaptlab_api.problems import answer
+from adaptlab_api.rules import may_call
 from adaptlab_services import base_models, catalogue, doorbell, job_control, jobs
-from adaptlab_services.errors import Conflict, NotFound
+from adaptlab_services.errors import Conflict, Forbidden, LimitReached, NotFound
 from adaptlab_services.tokens import Principal
 
 BASE_MODELS_PAGE = 100
 BASE_MODELS_POLL = 5
 NO_JOB = "No job has this id. It may be mistyped, or the job may be on another server."
 NO_LIST = "This address asks for something that the list does not know."
+NOT_DONE = "This cannot be done now"
 NOTHING_DRAWN = 204
+
+Control = Literal["pause", "resume", "retry"]
 
 
 def pages_router() -> APIRouter:
@@ -37,6 +43,13 @@ def pages_router() -> APIRouter:
     renderer = Renderer.load(load_assets())
     router = APIRouter(include_in_schema=False)
     router.include_router(sign_in_routes(renderer))
+    router.include_router(_closed_routes(renderer))
+    return router
+
+
+def _closed_routes(renderer: Renderer) -> APIRouter:
+    """The pages for who is signed in."""
+    router = APIRouter(dependencies=[Depends(may_call)])
     router.include_router(_list_routes(renderer))
     router.include_router(_job_routes(renderer))
     router.include_router(_chart_routes())
@@ -51,8 +64,14 @@ def mount_static(app: FastAPI) -> None:
     add_static_routes(app, load_assets())
 
 
-def _filters(state: str = "", method: str = "", task: str = "", base_model: str = "") -> JobFilters:
-    return JobFilters(state, method, task, base_model)
+def _filters(
+    state: str = "",
+    method: str = "",
+    task: str = "",
+    base_model: str = "",
+    filter_text: Annotated[str, Query(alias="filter")] = "",
+) -> JobFilters:
+    return JobFilters(state, method, task, base_model, filter_text)
 
 
 def _place(page_token: str = "", trail: str = "") -> Place:
@@ -80,7 +99,8 @@ def _list_routes(renderer: Renderer) -> APIRouter:
         except InvalidSpec as fault:
             return renderer.fault(400, NO_LIST, f"{fault}", shown)
         example = first_job(server_address(request))
-        return renderer.page("jobs.html", {**shown, **content, "example": example})
+        status = 400 if content["fault"] else 200
+        return renderer.page("jobs.html", {**shown, **content, "example": example}, status)
 
     @router.get("/base-models")
     def base_models_page(
@@ -126,6 +146,8 @@ def _job_routes(renderer: Renderer) -> APIRouter:
             jobs.cancel(session, principal, job_id)
         except NotFound:
             return _no_job(renderer, principal)
+        except Forbidden as refusal:
+            return _refused(renderer, principal, refusal)
         return RedirectResponse(f"/jobs/{job_id}", 303)
 
     _add_control(router, renderer)
@@ -138,7 +160,7 @@ def _add_control(router: APIRouter, renderer: Renderer) -> None:
     @router.post("/jobs/{job_id}/{verb}")
     def control_job(  # pyright: ignore[reportUnusedFunction] - the router keeps it
         job_id: UUID,
-        verb: Literal["pause", "resume", "retry"],
+        verb: Control,
         session: SessionDep,
         principal: SubmitterDep,
         opened: ResourcesDep,
@@ -146,18 +168,26 @@ def _add_control(router: APIRouter, renderer: Renderer) -> None:
     ) -> Response:
         most = opened.settings.max_queued_jobs
         try:
-            if verb == "pause":
-                done = job_control.pause(session, principal, job_id)
-            elif verb == "resume":
-                done = job_control.resume(session, principal, job_id, most_queued=most)
-            else:
-                done = job_control.retry(session, principal, job_id, most_queued=most)
+            # What was written before a refusal must go, though the page about it is an answer.
+            with session.begin_nested():
+                done = _controlled(session, principal, job_id, verb, most)
         except NotFound:
             return _no_job(renderer, principal)
         except Conflict:  # somebody was quicker: the page shows how it is now
             return RedirectResponse(f"/jobs/{job_id}", 303)
+        except (InvalidSpec, LimitReached, Forbidden) as refusal:
+            return _refused(renderer, principal, refusal)
         background.add_task(doorbell.ring, opened.settings.broker_url, done.queues)
         return RedirectResponse(f"/jobs/{done.job.id}", 303)
+
+
+def _controlled(
+    session: Session, principal: Principal, job_id: UUID, verb: Control, most: int | None
+) -> job_control.Controlled:
+    if verb == "pause":
+        return job_control.pause(session, principal, job_id)
+    change = job_control.resume if verb == "resume" else job_control.retry
+    return change(session, principal, job_id, most_queued=most)
 
 
 def _chart_routes() -> APIRouter:
@@ -191,6 +221,15 @@ def _drawn(chart: Chart | None) -> Response:
     if chart is None:
         return Response(status_code=NOTHING_DRAWN)
     return JSONResponse(chart, headers={"Cache-Control": "no-store"})
+
+
+def _refused(
+    renderer: Renderer, principal: Principal, refusal: InvalidSpec | LimitReached | Forbidden
+) -> Response:
+    """The page that says why a button did nothing, with the status that the API would answer."""
+    known = answer(refusal)
+    status = 409 if known is None else known.status_code
+    return renderer.fault(status, NOT_DONE, f"{refusal}", {"principal": principal})
 
 
 def _no_job(renderer: Renderer, principal: Principal) -> Response:

@@ -8,12 +8,14 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
 from adaptlab_api.dependencies import SessionDep
-from adaptlab_api.gate import SESSION_COOKIE
+from adaptlab_api.gate import is_from, session_cookie
 from adaptlab_api.pages.rendering import Renderer
+from adaptlab_api.problems import BAD_REQUEST, NO_FORM, Refused
 from adaptlab_services import tokens
 from adaptlab_services.errors import Unauthorised
 
-LARGEST_FORM = 4096
+FORM = "application/x-www-form-urlencoded"
+MOST_FIELDS = 8
 WRONG = "This token is not valid. It may be mistyped, expired or revoked."
 FOREIGN = "This form was sent from another site. Open the sign-in page here and try again."
 
@@ -27,13 +29,14 @@ class SignIn:
 
 
 async def sign_in_form(request: Request) -> SignIn:
-    """The urlencoded form, read up to a size that no honest form reaches."""
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > LARGEST_FORM:
-            return SignIn("", "/")
-    fields = parse_qs(body.decode("utf-8", "replace"), max_num_fields=8)
+    """The urlencoded form, whose size its route bounds; raises `Refused` for another kind."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != FORM:
+        raise Refused(NO_FORM, f"The Content-Type is {kind[:64]!r}; send {FORM}.")
+    body = (await request.body()).decode("utf-8", "replace")
+    if body.count("&") >= MOST_FIELDS:
+        raise Refused(BAD_REQUEST, f"The form has more than {MOST_FIELDS} fields.")
+    fields = parse_qs(body)
     return SignIn(
         token=fields.get("token", [""])[0].strip(),
         next=local_path(fields.get("next", ["/"])[0]),
@@ -42,7 +45,10 @@ async def sign_in_form(request: Request) -> SignIn:
 
 def local_path(address: str) -> str:
     """The address if it is a path on this server, else the first page."""
-    parts = urlsplit(address.replace("\\", "/"))
+    try:
+        parts = urlsplit(address.replace("\\", "/"))
+    except ValueError:  # brackets that hold no address
+        return "/"
     plain = address.isprintable() and " " not in address
     if plain and not parts.scheme and not parts.netloc and parts.path.startswith("/"):
         return address if not address.startswith(("//", "/\\")) else "/"
@@ -58,7 +64,7 @@ def same_origin(request: Request) -> bool:
     if site is not None:
         return site in ("same-origin", "none")
     origin = request.headers.get("origin")
-    return origin is None or urlsplit(origin).netloc == request.headers.get("host")
+    return origin is None or is_from(origin, request.headers)
 
 
 def sign_in_routes(renderer: Renderer) -> APIRouter:
@@ -83,16 +89,19 @@ def sign_in_routes(renderer: Renderer) -> APIRouter:
             principal = tokens.authenticate(session, given.token)
         except Unauthorised:
             return form(given.next, WRONG, 401)
+        request.state.principal = principal  # for the audit log
         answer = RedirectResponse(given.next, 303)
         _set_cookie(answer, tokens.open_browser_session(session, principal), request)
         return answer
 
     @router.post("/logout")
     def logout(request: Request, session: SessionDep) -> Response:
-        if cookie := request.cookies.get(SESSION_COOKIE):
+        if cookie := request.cookies.get(session_cookie(request)):
             tokens.close_browser_session(session, cookie)
         answer = RedirectResponse("/login", 303)
-        answer.delete_cookie(SESSION_COOKIE, path="/", httponly=True, samesite="lax")
+        secure = request.url.scheme == "https"
+        name = session_cookie(request)
+        answer.delete_cookie(name, path="/", secure=secure, httponly=True, samesite="lax")
         return answer
 
     return router
@@ -100,7 +109,7 @@ def sign_in_routes(renderer: Renderer) -> APIRouter:
 
 def _set_cookie(answer: Response, value: str, request: Request) -> None:
     answer.set_cookie(
-        SESSION_COOKIE,
+        session_cookie(request),
         value,
         max_age=int(tokens.BROWSER_SESSION.total_seconds()),
         path="/",

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from adaptlab.results import AttentionSource
 from adaptlab_api.answers import json_answer
-from adaptlab_api.dependencies import ResourcesDep, SessionDep
+from adaptlab_api.dependencies import ResourcesDep, SessionDep, UnitsDep
 from adaptlab_api.describing import failures
 from adaptlab_api.files import file_answer
 from adaptlab_api.routes.files import FILE
@@ -49,9 +49,9 @@ def list_maps(
 
 
 def get_map_content(
-    job_id: JobId, map_id: RowId, request: Request, opened: ResourcesDep
+    job_id: JobId, map_id: RowId, request: Request, opened: ResourcesDep, opens: UnitsDep
 ) -> Response:
     """Get one attention map as a `.npy` file."""
-    with opened.sessions.begin() as session:
+    with opens() as session:
         file = attention.content(session, job_id, map_id)
     return file_answer(opened.sessions, file, request.headers, head=request.method == "HEAD")

@@ -4,7 +4,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from adaptlab_api.answers import json_answer
-from adaptlab_api.dependencies import ResourcesDep, SessionDep
+from adaptlab_api.dependencies import ResourcesDep, SessionDep, UnitsDep
 from adaptlab_api.describing import failures
 from adaptlab_api.files import file_answer
 from adaptlab_api.routes.files import FILE
@@ -37,9 +37,9 @@ def get_checkpoint(checkpoint_id: RowId, session: SessionDep) -> Response:
 
 
 def get_checkpoint_content(
-    checkpoint_id: RowId, request: Request, opened: ResourcesDep
+    checkpoint_id: RowId, request: Request, opened: ResourcesDep, opens: UnitsDep
 ) -> Response:
     """Get one checkpoint as a safetensors file."""
-    with opened.sessions.begin() as session:
+    with opens() as session:
         file = checkpoints.content(session, checkpoint_id)
     return file_answer(opened.sessions, file, request.headers, head=request.method == "HEAD")

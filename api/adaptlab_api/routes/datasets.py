@@ -3,22 +3,40 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Request
-from pydantic import TypeAdapter
+from pydantic import Discriminator, Tag, TypeAdapter
 from starlette.responses import Response
 
 from adaptlab_api.answers import json_answer
-from adaptlab_api.dependencies import BodyDep, ResourcesDep, SessionDep, SubmitterDep, valid
+from adaptlab_api.dependencies import (
+    BodyDep,
+    ResourcesDep,
+    SessionDep,
+    SubmitterDep,
+    UnitsDep,
+    valid,
+)
 from adaptlab_api.describing import WITH_BODY, Described, failures, json_body
 from adaptlab_api.files import file_answer
 from adaptlab_api.routes.files import FILE
 from adaptlab_api.routes.jobs import PageSize, PageToken
 from adaptlab_services import datasets
+from adaptlab_services.dataset_uploads import DatasetFromUpload, from_upload
 from adaptlab_services.datasets import DatasetView, NewDataset
 from adaptlab_services.paging import DEFAULT_PAGE_SIZE, Page
 
 Named = Annotated[str, Path(max_length=63)]
 
-_NEW = TypeAdapter(NewDataset)
+
+def _form(given: object) -> str:
+    return "of_upload" if isinstance(given, dict) and "upload" in given else "of_triples"
+
+
+_NEW: TypeAdapter[NewDataset | DatasetFromUpload] = TypeAdapter(
+    Annotated[
+        Annotated[NewDataset, Tag("of_triples")] | Annotated[DatasetFromUpload, Tag("of_upload")],
+        Discriminator(_form),
+    ]
+)
 
 
 def datasets_router() -> APIRouter:
@@ -30,8 +48,8 @@ def datasets_router() -> APIRouter:
         methods=["POST"],
         status_code=201,
         response_model=DatasetView,
-        openapi_extra=json_body("NewDataset"),
-        responses=_new_dataset() | failures(409, *WITH_BODY),
+        openapi_extra=json_body("NewDataset", "DatasetFromUpload"),
+        responses=_new_dataset() | failures(404, 409, *WITH_BODY),
     )
     router.add_api_route("", list_datasets, response_model=Page[DatasetView], responses=failures())
     router.add_api_route(
@@ -49,9 +67,15 @@ def datasets_router() -> APIRouter:
     return router
 
 
-def upload_dataset(body: BodyDep, session: SessionDep, who: SubmitterDep) -> Response:
-    """Keep words under a name; the same words sent again change nothing."""
-    made = datasets.upload(session, who, valid(_NEW, body))
+def upload_dataset(
+    body: BodyDep, session: SessionDep, who: SubmitterDep, opened: ResourcesDep
+) -> Response:
+    """Keep words, sent here or as an upload, under a name; the same again change nothing."""
+    new = valid(_NEW, body)
+    if isinstance(new, DatasetFromUpload):
+        made = from_upload(session, opened.sessions, who, new)
+    else:
+        made = datasets.upload(session, who, new)
     if not made.is_new:
         return json_answer(made.dataset)
     headers = {"Location": made.dataset.links.self}
@@ -70,9 +94,11 @@ def get_dataset(name: Named, session: SessionDep) -> Response:
     return json_answer(datasets.get(session, name))
 
 
-def get_dataset_content(name: Named, request: Request, opened: ResourcesDep) -> Response:
+def get_dataset_content(
+    name: Named, request: Request, opened: ResourcesDep, opens: UnitsDep
+) -> Response:
     """Get the words of an uploaded dataset, one JSON object a line."""
-    with opened.sessions.begin() as session:
+    with opens() as session:
         file = datasets.content(session, name)
     return file_answer(opened.sessions, file, request.headers, head=request.method == "HEAD")
 

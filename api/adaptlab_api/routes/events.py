@@ -1,6 +1,7 @@
 """`/v1/jobs/{id}/events`: one sequence, as JSON or as a stream of server-sent events."""
 
 from collections.abc import AsyncGenerator
+from contextlib import AbstractContextManager
 from typing import Annotated
 from uuid import UUID
 
@@ -11,11 +12,10 @@ from starlette.responses import Response, StreamingResponse
 
 from adaptlab.values import Value
 from adaptlab_api.answers import json_answer
-from adaptlab_api.dependencies import ResourcesDep
+from adaptlab_api.dependencies import ResourcesDep, Units, UnitsDep
 from adaptlab_api.describing import failures, succeeds
 from adaptlab_api.feed import Watch
 from adaptlab_api.routes.jobs import JobId
-from adaptlab_api.state import Resources
 from adaptlab_services import events
 from adaptlab_services.events import LARGEST_EVENT_PAGE, EventPage, EventView, Pulse
 
@@ -57,6 +57,7 @@ async def list_events(
     job_id: JobId,
     request: Request,
     opened: ResourcesDep,
+    opens: UnitsDep,
     after: After = 0,
     limit: Limit = LARGEST_EVENT_PAGE,
     last_event_id: LastEventId = None,
@@ -64,17 +65,20 @@ async def list_events(
     """List the events of a job; with `Accept: text/event-stream`, follow it until it ends."""
     streaming = STREAM in request.headers.get("accept", "")
     start = last_event_id if streaming and last_event_id is not None else after
-    page = await run_in_threadpool(_load, opened, job_id, start, limit)
+    page = await run_in_threadpool(_load, opens, job_id, start, limit)
     if not streaming:
         return json_answer(page)
     if page.terminal and not page.data:
         return Response(status_code=204)  # tells an EventSource not to come back
     headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-    return StreamingResponse(_follow(opened, job_id, page), headers=headers, media_type=STREAM)
+    watching = opened.feed.watch(job_id, request.state.admitted)
+    return StreamingResponse(_follow(watching, opens, page), headers=headers, media_type=STREAM)
 
 
-async def _follow(opened: Resources, job_id: UUID, page: EventPage) -> AsyncGenerator[bytes]:
-    with opened.feed.watch(job_id) as watch:
+async def _follow(
+    watching: AbstractContextManager[Watch], opens: Units, page: EventPage
+) -> AsyncGenerator[bytes]:
+    with watching as watch:
         known: Pulse | None = None
         while True:
             for event in page.data:
@@ -87,7 +91,7 @@ async def _follow(opened: Resources, job_id: UUID, page: EventPage) -> AsyncGene
             if watch.pulse is not None and _progressed(known, watch.pulse):
                 yield _progress(watch.pulse)
             known = watch.pulse
-            page = await run_in_threadpool(_load, opened, job_id, page.next_after)
+            page = await run_in_threadpool(_load, opens, watch.job_id, page.next_after)
 
 
 async def _quiet(watch: Watch, known: Pulse | None) -> AsyncGenerator[bytes]:
@@ -96,10 +100,8 @@ async def _quiet(watch: Watch, known: Pulse | None) -> AsyncGenerator[bytes]:
         yield KEEPALIVE_COMMENT
 
 
-def _load(
-    opened: Resources, job_id: UUID, after: int, limit: int = LARGEST_EVENT_PAGE
-) -> EventPage:
-    with opened.sessions.begin() as session:
+def _load(opens: Units, job_id: UUID, after: int, limit: int = LARGEST_EVENT_PAGE) -> EventPage:
+    with opens() as session:
         return events.after(session, job_id, after, limit)
 
 

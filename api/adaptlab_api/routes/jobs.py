@@ -11,10 +11,19 @@ from starlette.responses import Response
 
 from adaptlab.spec import JobSpec
 from adaptlab_api.answers import changed_answer, json_answer, tagged_answer
-from adaptlab_api.dependencies import BodyDep, ResourcesDep, SessionDep, SubmitterDep, valid
+from adaptlab_api.dependencies import (
+    BodyDep,
+    ResourcesDep,
+    SessionDep,
+    SubmitterDep,
+    Units,
+    UnitsDep,
+    valid,
+)
 from adaptlab_api.describing import WITH_BODY, failures, json_body, succeeds
-from adaptlab_api.state import Resources
+from adaptlab_api.feed import Watch
 from adaptlab_services import events, job_control, jobs
+from adaptlab_services.errors import Unauthorised
 from adaptlab_services.events import Pulse
 from adaptlab_services.filtering import LONGEST_FILTER
 from adaptlab_services.idempotency import LONGEST_KEY
@@ -170,14 +179,18 @@ async def get_job(
     job_id: JobId,
     request: Request,
     opened: ResourcesDep,
+    opens: UnitsDep,
     wait: Wait = 0,
     if_state_not: UnlessState = None,
 ) -> Response:
     """Look at one job; with `wait`, answer when it has news or the time is over."""
-    pulse, job = await run_in_threadpool(_look, opened, job_id)
+    pulse, job = await run_in_threadpool(_look, opens, job_id)
     if wait and not job.terminal and if_state_not in (None, job.state):
-        await _news(opened, job_id, pulse, wait, if_state_not)
-        _, job = await run_in_threadpool(_look, opened, job_id)
+        with opened.feed.watch(job_id, request.state.admitted) as watch:
+            await _news(watch, pulse, wait, if_state_not)
+        if watch.is_over:
+            raise Unauthorised
+        _, job = await run_in_threadpool(_look, opens, job_id)
     return tagged_answer(job, request.headers)
 
 
@@ -219,21 +232,18 @@ def retry_job(
     return changed_answer(anew.job, anew, opened, background, location=anew.job.links.self)
 
 
-def _look(opened: Resources, job_id: UUID) -> tuple[Pulse, JobView]:
-    with opened.sessions.begin() as session:
+def _look(opens: Units, job_id: UUID) -> tuple[Pulse, JobView]:
+    with opens() as session:
         return events.pulse_of(session, job_id), jobs.get(session, job_id)
 
 
-async def _news(
-    opened: Resources, job_id: UUID, known: Pulse, wait: float, state: JobState | None
-) -> None:
+async def _news(watch: Watch, known: Pulse, wait: float, state: JobState | None) -> None:
     clock = asyncio.get_running_loop()
     deadline = clock.time() + wait
-    with opened.feed.watch(job_id) as watch:
-        while await watch.changed(known, deadline - clock.time()):
-            if watch.pulse is None or watch.closed or watch.pulse.state != state:
-                return
-            known = watch.pulse
+    while await watch.changed(known, deadline - clock.time()):
+        if watch.pulse is None or watch.closed or watch.pulse.state != state:
+            return
+        known = watch.pulse
 
 
 _NEW_JOB_HEADERS = {

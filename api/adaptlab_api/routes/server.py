@@ -3,7 +3,7 @@
 from importlib.metadata import version
 from typing import Any, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from starlette.responses import JSONResponse, Response
 
 from adaptlab.spec import SPEC_VERSION
@@ -12,12 +12,14 @@ from adaptlab_api.answers import json_answer
 from adaptlab_api.dependencies import ResourcesDep, SessionDep
 from adaptlab_api.describing import failures, only_failures
 from adaptlab_api.routes.jobs import LONGEST_WAIT
+from adaptlab_api.rules import may_call
 from adaptlab_api.strict_json import DEEPEST
 from adaptlab_db.tables import JOB_STATES
 from adaptlab_services import catalogue, readiness, storage_status, workers
 from adaptlab_services.idempotency import KEPT_FOR
 from adaptlab_services.paging import LARGEST_PAGE_SIZE
 from adaptlab_services.storage_status import StorageStatus
+from adaptlab_services.uploads import CHUNK_BYTES
 from adaptlab_services.workers import WorkerView
 
 
@@ -35,6 +37,8 @@ class Limits(Value):
     page_size: int
     wait_seconds: int
     idempotency_key_days: int
+    upload_bytes: int
+    upload_chunk_bytes: int
 
 
 class Capabilities(Value):
@@ -73,17 +77,17 @@ def health_router() -> APIRouter:
     """The two routes that need no token."""
     router = APIRouter(tags=["health"])
     router.add_api_route(
-        "/healthz", healthz, response_model=Health, responses=only_failures(400, 500)
+        "/healthz", healthz, response_model=Health, responses=only_failures(400, 431, 500)
     )
     router.add_api_route(
-        "/readyz", readyz, response_model=Health, responses=only_failures(400, 500, 503)
+        "/readyz", readyz, response_model=Health, responses=only_failures(400, 431, 500, 503)
     )
     return router
 
 
 def description_router() -> APIRouter:
     """The OpenAPI document of this server."""
-    router = APIRouter(include_in_schema=False)
+    router = APIRouter(include_in_schema=False, dependencies=[Depends(may_call)])
     router.add_api_route("/openapi.json", get_description)
     return router
 
@@ -101,6 +105,8 @@ def get_capabilities(opened: ResourcesDep) -> Response:
         page_size=LARGEST_PAGE_SIZE,
         wait_seconds=LONGEST_WAIT,
         idempotency_key_days=KEPT_FOR.days,
+        upload_bytes=opened.settings.max_upload_bytes,
+        upload_chunk_bytes=CHUNK_BYTES,
     )
     found = Capabilities(
         version=version("adaptlab"),

@@ -177,9 +177,10 @@ def clone_study(
 ) -> Response:
     """Create a study like another one but for the members given; what has been run is reused."""
     spec = studies.cloned(session, study, valid(_CHANGES, body))
-    if validate_only:
-        return json_answer(studies.preview(session, spec, study_rules(opened)))
-    return _created(session, who, spec, opened, background, idempotency_key)
+    with studies.inside_project_of(session, study):
+        if validate_only:
+            return json_answer(studies.preview(session, spec, study_rules(opened)))
+        return _created(session, who, spec, opened, background, idempotency_key)
 
 
 def _created(

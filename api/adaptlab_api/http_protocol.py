@@ -1,0 +1,140 @@
+"""HTTP on a socket, for clients that are slow, silent or talk no HTTP.
+
+uvicorn waits for the head of a first request for ever (measured: a connection that sends nothing,
+half a head, or a header a second is open after 25 seconds), and answers what is no HTTP in plain
+text. Hypercorn and Granian were weighed: they would mean another server for these two lacks.
+"""
+
+import asyncio
+import sys
+import time
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+
+from adaptlab_api.problems import BAD_REQUEST, HEADERS_TOO_LARGE, TIMED_OUT, Kind, problem
+
+MOST_HEADER_BYTES = 16 * 1024
+MOST_CONNECTIONS = 1000
+HEADER_SECONDS = 10.0
+"""From the opening of a connection, or the first byte of another request, to the whole head."""
+LINGER_SECONDS = 2.0
+"""For which the rest of a body is taken that the answer did not wait for."""
+SEND_SECONDS = 60.0
+"""For which an answer may stand still because the client takes nothing of it."""
+
+TOO_LONG = f"The head of a request has at most {MOST_HEADER_BYTES} bytes; send fewer headers."
+LATE = f"The head of a request has to arrive within {HEADER_SECONDS:g} seconds."
+NO_HTTP = "This is no HTTP/1.1 request."
+
+
+class PatientProtocol(H11Protocol):
+    """One connection, whose client has so much time for each thing and no more."""
+
+    waiting_since: float | None = None
+    _deadline: asyncio.TimerHandle | None = None
+    _stuck: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride] - as uvicorn's own
+        """Start the clock for the head of the first request."""
+        super().connection_made(transport)
+        self._allow(HEADER_SECONDS)
+        if len(self.connections) > MOST_CONNECTIONS:
+            self._make_room()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop all clocks."""
+        self._allow(None)
+        self._cancel_stuck()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes; the clock runs until they make the head of a request."""
+        super().data_received(data)
+        if self._is_between_requests:
+            # The first byte starts the clock, and no later one sets it back.
+            if self._deadline is None:
+                self._allow(HEADER_SECONDS)
+        elif not self._is_answered:
+            self._allow(None)
+
+    def on_response_complete(self) -> None:
+        """Wait for another request, or for a little of what is left of this one."""
+        super().on_response_complete()
+        if self._is_between_requests:
+            self.waiting_since = time.monotonic()  # uvicorn's own clock runs until it says more
+        elif self._is_answered and self.conn.their_state is h11.SEND_BODY:
+            self._allow(LINGER_SECONDS)
+
+    def pause_writing(self) -> None:
+        """Start the clock for a client that takes nothing."""
+        super().pause_writing()
+        self._stuck = self.loop.call_later(SEND_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Stop that clock: the client has taken something."""
+        self._cancel_stuck()
+        super().resume_writing()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no HTTP, or a head that is too long, with a problem document."""
+        # uvicorn calls this while it handles the error, and does not say which.
+        hint = getattr(sys.exception(), "error_status_hint", 400)
+        if hint == HEADERS_TOO_LARGE.status:
+            self._refuse(HEADERS_TOO_LARGE, TOO_LONG)
+        else:
+            self._refuse(BAD_REQUEST, NO_HTTP)
+
+    @property
+    def _is_between_requests(self) -> bool:
+        return self.conn.their_state is h11.IDLE
+
+    @property
+    def _is_answered(self) -> bool:
+        return self._in_hand is not None and self._in_hand.response_complete
+
+    @property
+    def _in_hand(self) -> RequestResponseCycle | None:
+        """The latest request, if there has been one; uvicorn's type leaves that out."""
+        return self.cycle
+
+    def _allow(self, seconds: float | None) -> None:
+        """Give the client so much time for what it is to send now; None is for ever."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = None if seconds is None else self.loop.call_later(seconds, self._late)
+        self.waiting_since = None if seconds is None else time.monotonic()
+
+    def _late(self) -> None:
+        self._deadline = None
+        if self._is_answered:
+            self.transport.abort()
+        elif self._is_between_requests and self.conn.trailing_data[0]:
+            self._refuse(TIMED_OUT, LATE)
+        else:
+            self.transport.close()
+
+    def _make_room(self) -> None:
+        """Close the connection that has waited longest for its client; else this one."""
+        ours: list[PatientProtocol] = [c for c in self.connections if type(c) is PatientProtocol]
+        waiting = ((one.waiting_since, one) for one in ours if one.waiting_since is not None)
+        _, longest = min(waiting, key=lambda pair: pair[0], default=(0.0, self))
+        longest.transport.abort()
+
+    def _refuse(self, kind: Kind, detail: str) -> None:
+        """Answer what never became a request, and hang up."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            answer = problem(kind, detail, headers={"Connection": "close"})
+            head = h11.Response(status_code=kind.status, headers=answer.raw_headers)
+            for event in (head, h11.Data(data=bytes(answer.body)), h11.EndOfMessage()):
+                self.transport.write(self.conn.send(event) or b"")
+        if self._in_hand is not None and not self._in_hand.response_complete:
+            # Whoever still reads the body is told that no more of it comes.
+            self._in_hand.disconnected = True
+            self._in_hand.message_event.set()
+        self.transport.close()
+
+    def _cancel_stuck(self) -> None:
+        if self._stuck is not None:
+            self._stuck.cancel()
+            self._stuck = None

@@ -1,0 +1,157 @@
+"""How often somebody may ask: so many requests a second per token, so few wrong tokens a minute.
+
+The workers do not come this way. Reads are counted by each process, as what they cost is its time.
+Writes and wrong tokens are counted for all processes together, in Valkey. While that is away each
+process counts for itself, and that for signing in as well: a limit holds at any time, and nobody
+is kept from looking at a server whose broker has failed.
+"""
+
+import hashlib
+from collections import OrderedDict
+from dataclasses import dataclass
+from ipaddress import IPv6Address, ip_address
+from math import ceil
+
+from fastapi import FastAPI
+from pyrate_limiter import Rate
+from starlette.requests import HTTPConnection
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from adaptlab_api.auditing import SAFE_METHODS
+from adaptlab_api.buckets import SECOND
+from adaptlab_api.problems import TOO_MANY, problem
+from adaptlab_api.state import Resources, resources_of
+from adaptlab_services.settings import Settings
+from adaptlab_services.tokens import Principal
+
+MINUTE = 60 * SECOND
+SIGN_IN = "/login"
+BACKOFF = ((1, 1), (3, 10), (8, 60))
+"""So many times as many wrong tokens in so many minutes: who goes on waits longer and longer."""
+MOST_KNOWN = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Allowed:
+    """What one token may do of one kind."""
+
+    what: str
+    rate: Rate
+    shared: bool
+
+
+class RequestRate:
+    """Counts the requests of every token; stands behind the gate, which says whose they are."""
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self._app = app
+        reads = Rate(settings.read_rate, SECOND, burst=settings.read_burst)
+        writes = Rate(settings.write_rate, SECOND, burst=settings.write_burst)
+        self._reads = _Allowed("reads", reads, shared=False)
+        self._writes = _Allowed("writes", writes, shared=True)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run one request, or ask its sender to wait."""
+        refusal = await self._refusal(scope) if scope["type"] == "http" else None
+        await (refusal or self._app)(scope, receive, send)
+
+    async def _refusal(self, scope: Scope) -> Response | None:
+        who = _principal(scope)
+        if who is None:
+            return None
+        allowed = self._reads if scope["method"] in SAFE_METHODS else self._writes
+        buckets = _resources(scope).buckets
+        key = f"{allowed.what}:{who.token_id}"
+        seconds = await buckets.take(key, allowed.rate, shared=allowed.shared)
+        if not seconds:
+            return None
+        most, at_once = allowed.rate.limit, allowed.rate.burst
+        detail = f"A token has {most} {allowed.what} a second here, and {at_once} at once"
+        return _too_many(detail, seconds)
+
+
+class WrongTokens:
+    """Counts what was presented and opened nothing, per address; stands in front of the gate.
+
+    Behind one address there may be many people, and one of them a script with an old token. So a
+    token that was good before goes past the count; it is looked up as always.
+    """
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self._app = app
+        most = settings.wrong_tokens_per_minute
+        self._rates = tuple(Rate(most * times, minutes * MINUTE) for times, minutes in BACKOFF)
+        self._good: OrderedDict[bytes, None] = OrderedDict()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run one request, or ask its sender to wait."""
+        presented = _presented(scope)
+        if presented is None:
+            await self._app(scope, receive, send)
+            return
+        buckets, key = _resources(scope).buckets, f"wrong:{_address(scope)}"
+        if presented not in self._good:
+            seconds = await buckets.look(key, *self._rates, shared=True)
+            if seconds:
+                refusal = _too_many("Too many wrong tokens came from this address", seconds)
+                await refusal(scope, receive, send)
+                return
+
+        async def noting(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                if message["status"] == 401:
+                    self._good.pop(presented, None)
+                    await buckets.take(key, *self._rates, shared=True)
+                elif _principal(scope) is not None:
+                    self._remember(presented)
+            await send(message)
+
+        await self._app(scope, receive, noting)
+
+    def _remember(self, presented: bytes) -> None:
+        self._good[presented] = None
+        self._good.move_to_end(presented)
+        if len(self._good) > MOST_KNOWN:
+            self._good.popitem(last=False)
+
+
+def _presented(scope: Scope) -> bytes | None:
+    """What stands for the token of a request; None if it has none.
+
+    A form's token is in its body and not known here. Cookies are not counted: one that has expired
+    comes with everything that a browser then asks for.
+    """
+    if scope["type"] != "http":
+        return None
+    if scope["path"] == SIGN_IN and scope["method"] not in SAFE_METHODS:
+        return b""
+    header = HTTPConnection(scope).headers.get("authorization")
+    return None if header is None else hashlib.sha256(header.encode()).digest()
+
+
+def _principal(scope: Scope) -> Principal | None:
+    """Who is asking, once the gate has found out."""
+    found = getattr(HTTPConnection(scope).state, "principal", None)
+    return found if isinstance(found, Principal) else None
+
+
+def _address(scope: Scope) -> str:
+    """The client's address; of IPv6 the network that one subscriber has."""
+    host = (scope.get("client") or ("unknown", 0))[0]
+    try:
+        address = ip_address(host)
+    except ValueError:  # a socket of this machine, or a proxy that passes on anything
+        return "unknown"
+    return address.exploded[:19] if isinstance(address, IPv6Address) else host
+
+
+def _too_many(what: str, seconds: float) -> Response:
+    waiting = ceil(seconds)
+    headers = {"Retry-After": str(waiting)}
+    return problem(TOO_MANY, f"{what}; try again in {waiting} s.", headers=headers)
+
+
+def _resources(scope: Scope) -> Resources:
+    app: FastAPI = scope["app"]
+    return resources_of(app)

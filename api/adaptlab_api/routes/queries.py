@@ -1,0 +1,223 @@
+"""`/v1/results` and `/v1/attention`: queries over everything that was measured, and exports."""
+
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response, StreamingResponse
+
+from adaptlab.errors import InvalidSpec, Problem
+from adaptlab_api.answers import json_answer
+from adaptlab_api.dependencies import SessionDep, UnitsDep
+from adaptlab_api.describing import failures
+from adaptlab_api.routes.jobs import PageSize, PageToken
+from adaptlab_services import bulk_rows, result_groups, result_queries, row_formats
+from adaptlab_services.bulk_rows import CURVE_COLUMNS
+from adaptlab_services.filtering import LONGEST_FILTER
+from adaptlab_services.paging import DEFAULT_PAGE_SIZE
+from adaptlab_services.result_queries import (
+    ColumnView,
+    FieldList,
+    Question,
+    ResultRows,
+    Subject,
+)
+from adaptlab_services.row_formats import MEDIA_TYPES, Batch, FileFormat
+
+PIECE = 2**16
+LONGEST_LIST = 4000
+
+ResultFilter = Annotated[
+    str,
+    Query(
+        alias="filter",
+        max_length=LONGEST_FILTER,
+        description='Such as `task = "sort_descending" AND metrics.accuracy.mean > 0.9`.',
+    ),
+]
+HeadFilter = Annotated[
+    str,
+    Query(
+        alias="filter",
+        max_length=LONGEST_FILTER,
+        description="Such as `layer = 2 AND divergence > 0.3 AND learned_mass > 0.5`.",
+    ),
+]
+OrderBy = Annotated[
+    str,
+    Query(max_length=200, description="A field of numbers or times; `-` before it turns it round."),
+]
+FieldNames = Annotated[
+    str, Query(alias="fields", max_length=LONGEST_LIST, description="Columns, with commas between.")
+]
+Groupings = Annotated[
+    str, Query(max_length=LONGEST_LIST, description="Fields, with commas between: one row a group.")
+]
+MetricName = Annotated[str, Query(max_length=64, description="Over whose seeds groups are taken.")]
+CurveNames = Annotated[list[str], Query(max_length=64, description="Only these curves.")]
+RowFormat = Annotated[
+    Literal["json", "csv", "jsonl", "parquet"],
+    Query(alias="format", description="All but `json` are files of everything that matches."),
+]
+CurveFormat = Annotated[Literal["csv", "jsonl", "parquet"], Query(alias="format")]
+
+
+def queries_router() -> APIRouter:
+    """The routes that ask across jobs."""
+    router = APIRouter()
+    files = _described()
+    for path, route in (("/results", list_results), ("/attention", list_heads)):
+        router.add_api_route(
+            path,
+            route,
+            response_model=ResultRows,
+            responses=files | failures(),
+            tags=["results"],
+        )
+    for path, route in (
+        ("/results/fields", list_result_fields),
+        ("/attention/fields", list_head_fields),
+    ):
+        router.add_api_route(
+            path, route, response_model=FieldList, responses=failures(), tags=["results"]
+        )
+    router.add_api_route(
+        "/results/curves",
+        list_curves,
+        response_class=Response,
+        responses=files | failures(),
+        tags=["results"],
+    )
+    return router
+
+
+def list_results(
+    session: SessionDep,
+    units: UnitsDep,
+    filter_text: ResultFilter = "",
+    order_by: OrderBy = "",
+    field_names: FieldNames = "",
+    group_by: Groupings = "",
+    metric: MetricName = result_groups.DEFAULT_METRIC,
+    row_format: RowFormat = "json",
+    page_size: PageSize = DEFAULT_PAGE_SIZE,
+    page_token: PageToken = None,
+) -> Response:
+    """Query the results of jobs that succeeded, or with `group_by` their means over seeds."""
+    question = Question("results", filter_text, order_by, _names(field_names))
+    if not group_by:
+        return _answer(session, units, question, row_format, page_size, page_token)
+    if order_by or field_names or page_token is not None:
+        detail = "Groups have their own columns and order, and come at once."
+        raise InvalidSpec(Problem("/query/group_by", "invalid_query", detail))
+    groups = result_groups.groups(session, question, _names(group_by), metric)
+    if row_format == "json":
+        return json_answer(groups)
+    batches = [[list(row.values()) for row in groups.data]]
+    return file_of(groups.columns, batches, row_format, "groups")
+
+
+def list_heads(
+    session: SessionDep,
+    units: UnitsDep,
+    filter_text: HeadFilter = "",
+    order_by: OrderBy = "",
+    field_names: FieldNames = "",
+    row_format: RowFormat = "json",
+    page_size: PageSize = DEFAULT_PAGE_SIZE,
+    page_token: PageToken = None,
+) -> Response:
+    """Query what the heads of attention maps do, those that moved furthest first."""
+    question = Question("attention", filter_text, order_by, _names(field_names))
+    return _answer(session, units, question, row_format, page_size, page_token)
+
+
+def list_result_fields() -> Response:
+    """List the fields that jobs and results can be asked about."""
+    return json_answer(result_queries.fields_of("results"))
+
+
+def list_head_fields() -> Response:
+    """List the fields that heads can be asked about."""
+    return json_answer(result_queries.fields_of("attention"))
+
+
+def list_curves(
+    units: UnitsDep,
+    filter_text: ResultFilter = "",
+    names: CurveNames = [],  # noqa: B006 - FastAPI copies it
+    row_format: CurveFormat = "csv",
+) -> Response:
+    """Export every point of the learning curves of the jobs that match."""
+    batches = bulk_rows.all_curves(units, Question("results", filter_text), names)
+    return file_of(CURVE_COLUMNS, batches, row_format, "curves")
+
+
+def file_of(
+    columns: Sequence[ColumnView], batches: Iterable[Batch], form: FileFormat, name: str
+) -> Response:
+    """Rows as a file: text as it is read, Parquet when all of it is written."""
+    headers = {
+        "Cache-Control": "no-store",
+        "Content-Disposition": f'attachment; filename="{name}.{form}"',
+        "X-Content-Type-Options": "nosniff",
+    }
+    if form == "parquet":
+        content, size = _parquet(columns, batches)
+        headers["Content-Length"] = str(size)
+    else:
+        content = row_formats.text_lines(columns, batches, form)
+    return StreamingResponse(content, headers=headers, media_type=MEDIA_TYPES[form])
+
+
+def _answer(
+    session: SessionDep,
+    units: UnitsDep,
+    question: Question,
+    form: Literal["json"] | FileFormat,
+    page_size: int,
+    page_token: str | None,
+) -> Response:
+    if form == "json":
+        return json_answer(result_queries.page(session, question, page_size, page_token))
+    if page_token is not None:
+        detail = "A file holds everything that matches; leave the page token out."
+        raise InvalidSpec(Problem("/query/page_token", "invalid_query", detail))
+    columns, batches = bulk_rows.all_rows(units, question)
+    name: Subject = question.subject
+    return file_of(columns, batches, form, name)
+
+
+def _parquet(
+    columns: Sequence[ColumnView], batches: Iterable[Batch]
+) -> tuple[Iterator[bytes], int]:
+    """The content of a file that is gone from the disk once it is open."""
+    handle, name = tempfile.mkstemp(prefix="adaptlab-export-", suffix=".parquet")
+    os.close(handle)
+    path = Path(name)
+    try:
+        row_formats.write_parquet(columns, batches, path)
+        size = path.stat().st_size
+        file = path.open("rb")
+    finally:
+        path.unlink()
+
+    def pieces() -> Iterator[bytes]:
+        with file:
+            while piece := file.read(PIECE):
+                yield piece
+
+    return pieces(), size
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",")) if text.strip() else ()
+
+
+def _described() -> dict[int | str, dict[str, Any]]:  # Any: an OpenAPI fragment
+    binary = {"schema": {"type": "string", "format": "binary"}}
+    types = {kind.partition(";")[0]: binary for kind in MEDIA_TYPES.values()}
+    return {200: {"description": "The rows, as JSON or as a file.", "content": types}}

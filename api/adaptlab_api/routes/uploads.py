@@ -1,0 +1,125 @@
+"""`/v1/uploads`: bytes that are too many for one request, sent in chunks."""
+
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, Path, Request
+from pydantic import TypeAdapter
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
+
+from adaptlab_api.answers import NO_STORE, json_answer
+from adaptlab_api.dependencies import BodyDep, ResourcesDep, SessionDep, SubmitterDep, valid
+from adaptlab_api.describing import WITH_BODY, Described, bytes_body, failures, json_body
+from adaptlab_api.receiving import BYTES, announced_digest, take_in
+from adaptlab_services import uploads
+from adaptlab_services.paging import Page
+from adaptlab_services.settings import Settings
+from adaptlab_services.upload_chunks import AnnouncedChunk, receiving
+from adaptlab_services.uploads import NewUpload, UploadLimits, UploadView
+
+UploadId = Annotated[UUID, Path(description="The id of an upload.")]
+ChunkNumber = Annotated[int, Path(ge=0, le=2**31 - 1, description="Which chunk, from 0 on.")]
+DIGEST = {
+    "name": "Content-Digest",
+    "in": "header",
+    "required": True,
+    "description": "The SHA-256 of the body (RFC 9530), as `sha-256=:BASE64:`.",
+    "schema": {"type": "string"},
+}
+
+_NEW = TypeAdapter(NewUpload)
+
+
+def uploads_router() -> APIRouter:
+    """The routes of uploads."""
+    router = APIRouter(prefix="/uploads", tags=["uploads"])
+    router.add_api_route(
+        "",
+        begin_upload,
+        methods=["POST"],
+        status_code=201,
+        response_model=UploadView,
+        openapi_extra=json_body("NewUpload"),
+        responses=_new_upload() | failures(429, *WITH_BODY),
+    )
+    router.add_api_route("", list_uploads, response_model=Page[UploadView], responses=failures())
+    one = "/{upload_id}"
+    router.add_api_route(one, get_upload, response_model=UploadView, responses=failures(404))
+    router.add_api_route(
+        one, delete_upload, methods=["DELETE"], status_code=204, responses=failures(404)
+    )
+    router.add_api_route(
+        f"{one}/chunks/{{number}}",
+        put_upload_chunk,
+        methods=["PUT"],
+        status_code=204,
+        openapi_extra=bytes_body(BYTES) | {"parameters": [DIGEST]},
+        responses=failures(404, 409, *WITH_BODY),
+    )
+    router.add_api_route(
+        f"{one}/complete",
+        complete_upload,
+        methods=["POST"],
+        response_model=UploadView,
+        responses=failures(404, 409),
+    )
+    return router
+
+
+def begin_upload(
+    body: BodyDep, session: SessionDep, who: SubmitterDep, opened: ResourcesDep
+) -> Response:
+    """Announce bytes that will be sent in chunks; the same again brings back the same upload."""
+    begun = uploads.begin(session, who, valid(_NEW, body), _limits(opened.settings))
+    if not begun.is_new:
+        return json_answer(begun.upload)
+    return json_answer(begun.upload, status=201, headers={"Location": begun.upload.links.self})
+
+
+def list_uploads(session: SessionDep, who: SubmitterDep) -> Response:
+    """List your uploads, complete or not, the oldest first."""
+    return json_answer(uploads.page(session, who))
+
+
+def get_upload(upload_id: UploadId, session: SessionDep, who: SubmitterDep) -> Response:
+    """Get what is there of an upload of yours, so that the rest can be sent."""
+    return json_answer(uploads.get(session, who, upload_id))
+
+
+async def put_upload_chunk(
+    upload_id: UploadId,
+    number: ChunkNumber,
+    request: Request,
+    who: SubmitterDep,
+    opened: ResourcesDep,
+) -> Response:
+    """Send one chunk; it may be sent again, and the chunks in any order and at the same time."""
+    chunk = AnnouncedChunk(upload_id, number, announced_digest(request))
+    await take_in(request, await run_in_threadpool(receiving, opened.sessions, who, chunk))
+    return Response(status_code=204, headers=NO_STORE)
+
+
+def complete_upload(upload_id: UploadId, session: SessionDep, who: SubmitterDep) -> Response:
+    """Say that every chunk was sent; the whole is read again and held against its digest."""
+    return json_answer(uploads.complete(session, who, upload_id))
+
+
+def delete_upload(upload_id: UploadId, session: SessionDep, who: SubmitterDep) -> Response:
+    """Let go of an upload that was used, or that is not wanted any more."""
+    uploads.remove(session, who, upload_id)
+    return Response(status_code=204, headers=NO_STORE)
+
+
+def _limits(settings: Settings) -> UploadLimits:
+    return UploadLimits(settings.max_upload_bytes, settings.max_uploads)
+
+
+def _new_upload() -> Described:
+    headers = {
+        "Location": {"description": "The address of the upload.", "schema": {"type": "string"}}
+    }
+    return {
+        201: {"description": "The new upload.", "headers": headers},
+        200: {"model": UploadView, "description": "The same had been announced before."},
+    }

@@ -1,0 +1,84 @@
+"""What every route needs of who asks; a route that is not here is closed to everybody.
+
+This is the first of two checks. It asks for a role in any project that the request sees; whether
+it is one in the right project, and whose the thing is, is for the service that changes it.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Literal
+
+from fastapi import Request
+
+from adaptlab_api.problems import FORBIDDEN, Refused
+from adaptlab_services.access import CEILINGS, Access, Role, is_at_least
+from adaptlab_services.errors import Unauthorised
+from adaptlab_services.tokens import Principal
+
+Rule = Literal["person", "reader", "submitter", "operator", "admin"]
+"""`person` is anybody with a token that is not a worker's; `admin` is one of the whole server."""
+
+_BY_RULE: Mapping[Rule, str] = MappingProxyType({
+    "person": """
+        get_description logout
+        list_projects list_tokens create_token revoke_token get_me""",
+    "reader": """
+        list_jobs get_job list_events get_metrics get_replicates get_attempts get_evaluations
+        get_outcomes get_checkpoints get_theory list_maps get_map_content get_checkpoint
+        get_checkpoint_content list_base_models get_base_model list_datasets get_dataset
+        get_dataset_content list_methods get_method list_tasks get_task list_families get_family
+        solve_budget list_studies get_study list_study_jobs get_study_comparison get_comparison
+        list_recipes get_recipe get_study_report list_workers get_capabilities
+        list_results list_heads list_result_fields list_head_fields list_curves
+        list_members put_member delete_member
+        jobs_page base_models_page methods_page one_job learning_curves attention studies_page
+        one_study study_charts compare compare_charts recipes_page one_recipe""",
+    "submitter": """
+        create_job cancel_job pause_job resume_job retry_job control_job
+        upload_dataset create_study cancel_study extend_study clone_study run_recipe
+        begin_upload list_uploads get_upload put_upload_chunk complete_upload delete_upload""",
+    "operator": "get_storage",
+    "admin": """
+        list_users create_user update_user create_project list_audit_entries""",
+})  # fmt: skip
+RULES: Mapping[str, Rule] = MappingProxyType(
+    {name: rule for rule, names in _BY_RULE.items() for name in names.split()}
+)
+"""The rule of every route, by its name, which is the operation's in the description."""
+
+
+def access(request: Request) -> Access:
+    """What the asker may see and do, as the gate has found out."""
+    found = getattr(request.state, "access", None)
+    if not isinstance(found, Access):
+        raise Unauthorised
+    return found
+
+
+def may_call(request: Request) -> None:
+    """Raise `Refused` unless whoever asks has the role that the route needs."""
+    rule = RULES.get(request.scope["route"].name)
+    if rule is None:
+        raise Refused(FORBIDDEN, "Nobody may call this: the server has no rule for it.")
+    who, found = request.state.principal, access(request)
+    assert isinstance(who, Principal)
+    if not set(who.scopes) & set(CEILINGS):
+        raise Refused(
+            FORBIDDEN, "This token is a worker's, which opens nothing here; take one of yours."
+        )
+    if rule == "person" or _has(found, rule):
+        return
+    raise Refused(FORBIDDEN, _lacking(who, rule))
+
+
+def _has(found: Access, rule: Role) -> bool:
+    return found.is_admin if rule == "admin" else is_at_least(found.highest(), rule)
+
+
+def _lacking(who: Principal, rule: Role) -> str:
+    scope = {"reader": "read", "submitter": "submit", "operator": "submit"}.get(rule, "admin")
+    if not set(who.scopes) & {scope, "submit" if scope == "read" else scope, "admin"}:
+        return f"This needs a token with the scope `{scope}`; make one, or ask an admin."
+    if rule == "admin":
+        return "Only an admin of the server may do this."
+    return f"This needs the role `{rule}` in a project; ask an admin of it."

@@ -1,0 +1,68 @@
+"""The server as it is started in production, for tests that need a real socket."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import psutil
+
+from adaptlab_services.settings import Settings
+
+
+@dataclass(frozen=True)
+class Running:
+    """A server process and somebody who may ask it everything."""
+
+    process: subprocess.Popen[bytes]
+    client: httpx.Client
+    url: str
+
+    @property
+    def resident(self) -> int:
+        """Bytes of memory that the process holds."""
+        return psutil.Process(self.process.pid).memory_info().rss
+
+
+@contextmanager
+def a_server(settings: Settings, token: str, log: Path, before: str = "") -> Iterator[Running]:
+    """The server as it is started in production, on a free port; `before` is run before it is."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    environment = os.environ | {
+        "ADAPTLAB_DATABASE_URL": settings.database_url,
+        "ADAPTLAB_BROKER_URL": settings.broker_url,
+        "ADAPTLAB_DATA_DIR": str(settings.data_dir),
+    }
+    start = f"{before}\nimport runpy\nrunpy.run_module('adaptlab_api', run_name='__main__')"
+    command = [sys.executable, "-c", start, "--port", str(port)]
+    url = f"http://127.0.0.1:{port}"
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(command, env=environment, stdout=output, stderr=output) as process,
+    ):
+        try:
+            headers = {"Authorization": f"Bearer {token}"}
+            with httpx.Client(base_url=url, headers=headers, timeout=30) as client:
+                wait_until_ready(client, process)
+                yield Running(process, client, url)
+        finally:
+            process.kill()
+
+
+def wait_until_ready(client: httpx.Client, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            if client.get("/readyz").status_code == 200:
+                return
+        except httpx.TransportError:
+            pass
+        time.sleep(0.05)  # between two tries; the loop ends by what it waits for
+    raise AssertionError("the server did not start")

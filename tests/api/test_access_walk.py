@@ -1,0 +1,227 @@
+"""Every route with no token, a wrong, an expired, a revoked and a too weak one."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from fastapi.routing import iter_route_contexts
+from fastapi.testclient import TestClient
+from sqlalchemy import delete, func, select, text, update
+from sqlalchemy.orm import Session, sessionmaker
+from tests.making import a_job, a_member, a_project, a_token, a_user
+
+from adaptlab_api.gate import PUBLIC_FOLDER, PUBLIC_PATHS
+from adaptlab_api.rules import RULES
+from adaptlab_db import visibility
+from adaptlab_db.tables import Job, Membership, Study, Token
+from adaptlab_services import tokens
+from adaptlab_services.tokens import create_token
+
+Sessions = sessionmaker[Session]
+SOMEWHERE = "00000000-0000-0000-0000-000000000000"
+MISSING = "987654"
+IDENTITIES = ("{job_id}", "{upload_id}")
+
+
+def routes(client: TestClient) -> list[tuple[str, str, str]]:
+    """The method, an address and the name of every route of the application."""
+    found: list[tuple[str, str, str]] = []
+    for context in iter_route_contexts(client.app.routes):  # type: ignore[attr-defined]
+        path = context.path or "/"
+        for part in IDENTITIES:
+            path = path.replace(part, SOMEWHERE)
+        path = path.replace("{verb}", "pause").replace("{preset}", "quick")
+        while "{" in path:
+            path = path[: path.index("{")] + MISSING + path[path.index("}") + 1 :]
+        name = getattr(context, "name", "") or ""
+        methods = getattr(context, "methods", None) or {"GET"}
+        found += [(method, path, name) for method in methods]
+    return sorted(found)
+
+
+def closed(client: TestClient) -> list[tuple[str, str, str]]:
+    """The routes that are not public."""
+    return [
+        route
+        for route in routes(client)
+        if route[1] not in PUBLIC_PATHS and not route[1].startswith(PUBLIC_FOLDER)
+    ]
+
+
+def test_every_route_has_a_rule_and_every_rule_a_route(anonymous: TestClient) -> None:
+    names = {name for _, _, name in closed(anonymous)}
+    assert names - set(RULES) == set(), "add the operation to adaptlab_api.rules"
+    assert set(RULES) - names == set(), "a rule for nothing"
+
+
+def test_a_route_without_a_rule_is_closed_to_everybody(
+    api: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert api.get("/v1/workers").status_code == 200
+    fewer = {name: rule for name, rule in RULES.items() if name != "list_workers"}
+    monkeypatch.setattr("adaptlab_api.rules.RULES", fewer)
+    assert api.get("/v1/workers").status_code == 403
+
+
+def ended(sessions: Sessions, column: str) -> str:
+    """A token with all scopes, whose time is over."""
+    with sessions.begin() as session:
+        token = a_token(session, "ada")
+        newest = select(func.max(Token.id)).scalar_subquery()
+        over = {column: func.clock_timestamp()}
+        session.execute(update(Token).where(Token.id == newest).values(over))
+    return f"Bearer {token}"
+
+
+def of_nobody(sessions: Sessions) -> str:
+    """A token of a user who was shut out."""
+    with sessions.begin() as session:
+        token = a_token(session, "gone")
+        session.execute(text("UPDATE users SET deactivated_at = now() WHERE name = 'gone'"))
+    return f"Bearer {token}"
+
+
+PRESENTED: dict[str, Callable[[Sessions], str]] = {
+    "nothing": lambda _: "",
+    "wrong": lambda _: f"Bearer {tokens._new_token()}",
+    "malformed": lambda _: "Bearer al_no",
+    "expired": lambda sessions: ended(sessions, "expires_at"),
+    "revoked": lambda sessions: ended(sessions, "revoked_at"),
+    "of nobody": of_nobody,
+}
+
+
+@pytest.mark.parametrize("what", PRESENTED)
+def test_nothing_opens_without_a_token_of_use(
+    anonymous: TestClient, sessions: Sessions, what: str
+) -> None:
+    presented = PRESENTED[what](sessions)
+    header = {"Authorization": presented} if presented else {}
+    streaming = header | {"Accept": "text/event-stream"}
+    asked = [(method, path) for method, path, _ in closed(anonymous)]
+    assert len(asked) > 60
+    for method, path in [*asked, ("GET", "/docs"), ("GET", "/nowhere"), ("POST", "/v1/x/y")]:
+        answer = anonymous.request(method, path, headers=header)
+        # Who tries many wrong tokens is told to wait, which opens nothing either.
+        assert answer.status_code in ((401,) if what == "nothing" else (401, 429)), (method, path)
+    events = f"/v1/jobs/{SOMEWHERE}/events"
+    assert anonymous.get(events, headers=streaming).status_code in (401, 429)
+
+
+def weak(sessions: Sessions, role: str | None, *scopes: str) -> dict[str, str]:
+    """The header of somebody with one role in `default`."""
+    with sessions.begin() as session:
+        user = a_user(session, f"{role}-{'-'.join(scopes)}")
+        session.execute(delete(Membership).where(Membership.user_id == user))
+        if role is not None:
+            a_member(session, user, role=role)
+        return {"Authorization": f"Bearer {create_token(session, user, 'weak', scopes)}"}
+
+
+ALLOWED = {
+    "worker": (),
+    "nobody": ("person",),
+    "reader": ("person", "reader"),
+    "submitter": ("person", "reader", "submitter"),
+    "operator": ("person", "reader", "submitter", "operator"),
+    "admin": ("person", "reader", "submitter", "operator"),  # of a project, not of the server
+}
+
+
+@pytest.mark.parametrize("role", ALLOWED)
+def test_a_weak_token_opens_what_its_role_may(
+    anonymous: TestClient, sessions: Sessions, role: str
+) -> None:
+    """Also shows that every page and read works for who sees one project only."""
+    if role == "worker":
+        header = weak(sessions, "admin", "worker")
+    else:
+        header = weak(sessions, None if role == "nobody" else role, "read", "submit", "admin")
+    for method, path, name in closed(anonymous):
+        if name == "logout":
+            continue
+        answer = anonymous.request(method, path, headers=header)
+        assert answer.status_code < 500, (method, path, answer.text)
+        if RULES[name] not in ALLOWED[role]:
+            assert answer.status_code == 403, (role, method, path)
+        elif name not in ("put_member", "delete_member"):
+            assert answer.status_code not in (401, 403), (role, method, path, answer.text)
+
+
+def test_the_first_admin_may_call_everything(api: TestClient) -> None:
+    for method, path, name in closed(api):
+        if name != "logout":
+            assert api.request(method, path).status_code not in (401, 403, 500), (method, path)
+
+
+def test_what_is_seen_is_decided_below_every_query() -> None:
+    """Every table either belongs to a project, or is named as one that does not."""
+    for table in visibility.tables():
+        belongs = visibility.column_to_project(table) is not None
+        assert belongs != (table.__tablename__ in visibility.OPEN), table.__tablename__
+
+
+@contextmanager
+def seeing(sessions: Sessions, *projects: int) -> Iterator[Session]:
+    """A session as a route has it, for somebody in these projects."""
+    factory = visibility.guarded(sessions)
+    with factory(info={visibility.VISIBLE: projects}) as session, session.begin():
+        yield session
+
+
+def test_a_session_that_was_told_nothing_sees_nothing(sessions: Sessions) -> None:
+    with visibility.guarded(sessions).begin() as session:
+        with pytest.raises(visibility.NotVisible):
+            session.execute(select(Job.id))
+        with pytest.raises(visibility.NotVisible):
+            session.execute(text("SELECT * FROM users, jobs"))
+        assert session.scalars(select(func.count()).select_from(Token)).one() == 0
+
+
+def test_a_statement_that_cannot_be_limited_is_refused(sessions: Sessions) -> None:
+    with sessions.begin() as session:
+        a_job(session)
+        here = a_project(session)
+    for statement in (
+        "SELECT id FROM jobs",
+        "SELECT j.id FROM jobs AS j WHERE j.state = 'queued'",
+        "SELECT 1 FROM users JOIN jobs ON true",
+        "SELECT jobs.id FROM jobs, studies WHERE jobs.project_id IN (SELECT 1)",
+    ):
+        with seeing(sessions, here) as session, pytest.raises(visibility.NotVisible):
+            session.execute(text(statement))
+
+
+def test_rows_are_seen_by_project_however_they_are_asked_for(sessions: Sessions) -> None:
+    with sessions.begin() as session:
+        here, there = a_project(session), a_project(session, "other")
+        for project in ("default", "other"):
+            a_job(session, project=project)
+    for projects, expected in (((here,), 1), ((here, there), 2), ((), 0)):
+        with seeing(sessions, *projects) as session:
+            assert len(session.scalars(select(Job)).all()) == expected
+            assert session.scalars(select(func.count()).where(Job.state != "x")).one() == expected
+            for table in visibility.tables():
+                if visibility.column_to_project(table) is not None:
+                    session.execute(select(func.count()).select_from(table)).one()
+            changed = session.execute(update(Job).values(priority=1))
+            assert changed.rowcount == expected  # type: ignore[attr-defined]
+            assert session.scalars(select(Study)).all() == []
+
+
+def test_the_list_of_jobs_reads_an_index_for_who_sees_one_project(sessions: Sessions) -> None:
+    with sessions.begin() as session:
+        a_job(session)
+        here = a_project(session)
+        session.execute(text("SET LOCAL enable_seqscan = off"))
+        plan = "\n".join(
+            session.scalars(
+                text(
+                    "EXPLAIN SELECT id FROM jobs WHERE project_id IN (:here) "
+                    "ORDER BY created_at DESC, id DESC LIMIT 51"
+                ),
+                {"here": here},
+            )
+        )
+    assert "ix_jobs_project_newest" in plan
+    assert "Sort" not in plan

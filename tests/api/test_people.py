@@ -1,0 +1,339 @@
+"""Tokens, users, projects and the audit log over HTTP."""
+
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy import delete, select, text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session, sessionmaker
+from tests.api.serving import a_server
+from tests.making import a_job, a_member, a_pretrain_document, a_project, a_user
+
+from adaptlab_api.auditing import FAILURES_A_MINUTE, AuditLog
+from adaptlab_api.gate import SESSION_COOKIE
+from adaptlab_db.tables import AuditEntry, Membership
+from adaptlab_services.settings import Settings
+from adaptlab_services.tokens import create_token
+
+Sessions = sessionmaker[Session]
+Header = Mapping[str, str]
+
+
+def somebody(
+    sessions: Sessions, name: str, role: str | None = "submitter", *scopes: str
+) -> dict[str, str]:
+    """The header of somebody who is no admin of the server."""
+    with sessions.begin() as session:
+        user = a_user(session, name)
+        session.execute(delete(Membership).where(Membership.user_id == user))
+        if role is not None:
+            a_member(session, user, role=role)
+        token = create_token(session, user, "for a test", scopes or ("read", "submit", "admin"))
+    return bearer(token)
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+def days_left(token: Mapping[str, Any]) -> float:
+    ends = datetime.fromisoformat(token["expires_at"])
+    return (ends - datetime.now(UTC)) / timedelta(days=1)
+
+
+def test_a_token_is_shown_once_and_works_until_it_is_revoked(api: TestClient) -> None:
+    made = api.post("/v1/tokens", json={"name": "script"})
+    assert made.status_code == 201
+    assert days_left(made.json()) == pytest.approx(90, abs=0.1)
+    assert made.headers["cache-control"] == "no-store"
+    header, token_id = bearer(made.json()["token"]), made.json()["id"]
+    assert api.get("/v1/jobs", headers=header).status_code == 200
+    (listed,) = [one for one in api.get("/v1/tokens").json()["data"] if one["id"] == token_id]
+    assert listed["state"] == "valid"
+    assert listed["last_used_at"] is not None
+    assert made.json()["token"] not in api.get("/v1/tokens").text
+    begin = time.monotonic()
+    assert api.post(f"/v1/tokens/{token_id}/revoke").json()["state"] == "revoked"
+    assert api.get("/v1/jobs", headers=header).status_code == 401
+    assert time.monotonic() - begin < 1
+    assert api.post(f"/v1/tokens/{token_id}/revoke").json()["state"] == "revoked"
+
+
+@pytest.mark.parametrize(
+    ("asked", "status"),
+    [
+        ({"name": "long", "expires_in_days": 366}, 422),
+        ({"name": "year", "expires_in_days": 365}, 201),
+        ({"name": "none", "scopes": []}, 422),
+        ({"name": "", "scopes": ["read"]}, 422),
+        ({"name": "god", "scopes": ["root"]}, 422),
+        ({"name": "good", "expires_in_days": None}, 403),
+        ({"name": "hers", "user": "bert"}, 403),
+        ({"name": "loud", "scopes": ["read", "worker"]}, 403),
+        ({"name": "there", "project": "elsewhere"}, 404),
+        ({"name": "here", "project": "default"}, 201),
+        ({"name": "mine", "user": "asker"}, 201),
+    ],
+)
+def test_nobody_makes_more_of_a_token_than_they_have(
+    anonymous: TestClient, sessions: Sessions, asked: dict[str, Any], status: int
+) -> None:
+    with sessions.begin() as session:
+        a_user(session, "bert")
+        a_project(session, "elsewhere")
+    header = somebody(sessions, "asker")
+    assert anonymous.post("/v1/tokens", json=asked, headers=header).status_code == status
+
+
+def test_the_scopes_of_a_new_token_are_those_of_the_old_at_most(
+    anonymous: TestClient, sessions: Sessions
+) -> None:
+    header = somebody(sessions, "asker", "admin", "read")
+    more = anonymous.post("/v1/tokens", json={"name": "more"}, headers=header)
+    assert more.status_code == 403
+    same = anonymous.post("/v1/tokens", json={"name": "same", "scopes": ["read"]}, headers=header)
+    assert same.status_code == 201
+    document = a_pretrain_document()
+    submitted = anonymous.post("/v1/jobs", json=document, headers=bearer(same.json()["token"]))
+    assert submitted.status_code == 403
+
+
+def test_a_token_of_one_project_makes_no_wider_one(
+    anonymous: TestClient, sessions: Sessions
+) -> None:
+    header = somebody(sessions, "asker")
+    narrow = {"name": "narrow", "project": "default"}
+    made = anonymous.post("/v1/tokens", json=narrow, headers=header).json()
+    again = anonymous.post("/v1/tokens", json={"name": "again"}, headers=bearer(made["token"]))
+    assert again.json()["project"] == "default"
+
+
+def test_the_tokens_of_others_are_as_if_they_were_not_there(
+    api: TestClient, sessions: Sessions
+) -> None:
+    header = somebody(sessions, "asker")
+    of_admin = api.get("/v1/tokens?user=ada").json()["data"][0]["id"]
+    for token_id in (of_admin, 987654):
+        answer = api.post(f"/v1/tokens/{token_id}/revoke", headers=header)
+        assert answer.status_code == 404
+    assert {one["user"] for one in api.get("/v1/tokens", headers=header).json()["data"]} == {
+        "asker"
+    }
+    assert api.get("/v1/tokens?user=ada", headers=header).json()["data"] == []
+    assert {one["user"] for one in api.get("/v1/tokens").json()["data"]} == {"ada", "asker"}
+    assert api.get("/v1/jobs").status_code == 200
+
+
+def test_a_user_comes_gets_a_role_and_goes(api: TestClient) -> None:
+    assert api.post("/v1/users", json={"name": "bert"}).status_code == 201
+    assert api.post("/v1/users", json={"name": "bert"}).status_code == 409
+    assert api.post("/v1/projects", json={"name": "vision"}).status_code == 201
+    token = api.post("/v1/tokens", json={"name": "first", "user": "bert"}).json()["token"]
+    header = bearer(token)
+    me = api.get("/v1/me", headers=header).json()
+    assert (me["user"], me["is_admin"], me["projects"]) == ("bert", False, [])
+    assert api.get("/v1/jobs", headers=header).status_code == 403
+    place = "/v1/projects/vision/members/bert"
+    assert api.put(place, json={"role": "submitter"}).json()["role"] == "submitter"
+    made = api.post("/v1/jobs", json=a_pretrain_document(), headers=header)
+    assert made.status_code == 201
+    assert made.json()["project"] == "vision"
+    assert api.put(place, json={"role": "reader"}).status_code == 200
+    cancelled = api.post(f"/v1/jobs/{made.json()['id']}/cancel", headers=header)
+    assert cancelled.status_code == 403
+    assert api.delete(place).status_code == 204
+    assert api.get(made.headers["location"], headers=header).status_code == 403
+    assert api.patch("/v1/users/bert", json={"is_active": False}).json()["is_active"] is False
+    assert api.get("/v1/me", headers=header).status_code == 401
+    assert api.patch("/v1/users/bert", json={"is_active": True}).status_code == 200
+    assert api.get("/v1/me", headers=header).status_code == 200
+
+
+def test_an_admin_cannot_shut_out_the_last_one(api: TestClient) -> None:
+    for changes in ({"is_active": False}, {"is_admin": False}):
+        assert api.patch("/v1/users/ada", json=changes).status_code == 409
+
+
+def test_an_admin_of_a_project_says_who_is_in_it_and_in_no_other(
+    anonymous: TestClient, sessions: Sessions
+) -> None:
+    header = somebody(sessions, "asker", "admin")
+    with sessions.begin() as session:
+        a_user(session, "bert")
+        a_project(session, "elsewhere")
+
+    def put(project: str, header: Header) -> int:
+        path = f"/v1/projects/{project}/members/bert"
+        return anonymous.put(path, json={"role": "reader"}, headers=header).status_code
+
+    assert put("default", header) == 200
+    assert put("elsewhere", header) == 404
+    assert put("default", somebody(sessions, "operator", "operator")) == 403
+    for path in ("/v1/users", "/v1/audit"):
+        assert anonymous.get(path, headers=header).status_code == 403
+
+
+def entries(api: TestClient, query: str = "") -> list[dict[str, Any]]:
+    return api.get(f"/v1/audit?page_size=200&{query}").json()["data"]
+
+
+def test_what_was_done_and_what_was_refused_is_written_down(
+    api: TestClient, sessions: Sessions
+) -> None:
+    made = api.post("/v1/jobs", json=a_pretrain_document())
+    job_id = made.json()["id"]
+    api.post(f"/v1/jobs/{job_id}/cancel")
+    reading = somebody(sessions, "eve", "reader")
+    api.post(f"/v1/jobs/{job_id}/retry", headers=reading)
+    api.post("/v1/jobs", json={"kind": "nonsense"})  # changes nothing and is no refusal
+    api.get("/v1/jobs")
+    told = [(one["actor"], one["action"], one["object"], one["status"]) for one in entries(api)]
+    assert told == [
+        ("eve", "retry_job", job_id, 403),
+        ("ada", "cancel_job", job_id, 200),
+        ("ada", "create_job", job_id, 201),
+    ]
+    first = entries(api, f"object={job_id}&action=create_job&actor=ada")
+    assert [one["status"] for one in first] == [201]
+    assert first[0]["address"] == "testclient"
+    assert first[0]["token_id"] is not None
+    assert made.headers["x-request-id"] == first[0]["request_id"]
+    assert entries(api, "until=2001-01-01T00:00:00Z") == []
+    assert len(entries(api, "since=2001-01-01T00:00:00Z")) == 3
+
+
+def test_the_audit_log_comes_in_pages(api: TestClient) -> None:
+    for number in range(3):
+        api.post("/v1/projects", json={"name": f"p{number}"})
+    first = api.get("/v1/audit?page_size=2").json()
+    rest = api.get("/v1/audit", params={"page_token": first["next_page_token"]}).json()
+    assert [one["object"] for one in first["data"] + rest["data"]] == ["p2", "p1", "p0"]
+    assert rest["next_page_token"] is None
+
+
+def test_signing_in_and_out_and_failing_to_is_written_down(
+    api: TestClient, sessions: Sessions, token: str
+) -> None:
+    del api.headers["Authorization"]
+    assert api.post("/login", data={"token": token}).status_code == 303
+    assert api.cookies.get(SESSION_COOKIE)
+    api.post("/logout", headers={"Sec-Fetch-Site": "same-origin"})
+    api.post("/login", data={"token": "al_wrong"})
+    api.get("/v1/jobs", headers={"Authorization": "Bearer al_wrong"})
+    api.cookies.clear()
+    api.get("/v1/jobs")  # nobody tried anything
+    told = [(one["actor"], one["action"], one["object"]) for one in entries_of(api, token)]
+    assert told == [
+        (None, "failed_authentication", "/v1/jobs"),
+        (None, "failed_authentication", "/login"),
+        ("ada", "logout", None),
+        ("ada", "login", None),
+    ]
+    with sessions() as session:
+        everything = str(
+            session.execute(text("SELECT audit_entries::text FROM audit_entries")).all()
+        )
+    assert token not in everything
+    assert "al_wrong" not in everything
+
+
+def entries_of(api: TestClient, token: str) -> list[dict[str, Any]]:
+    return api.get("/v1/audit", headers=bearer(token)).json()["data"]
+
+
+def test_failed_authentications_cannot_fill_the_disk(sessions: Sessions) -> None:
+    now = 0.0
+    written = AuditLog(sessions, lambda: now)
+    told = [written.failure_details() for _ in range(FAILURES_A_MINUTE + 5)]
+    assert told.count(None) == 5
+    now = 60.0
+    assert written.failure_details() == {"left_out_before": 5}
+    assert written.failure_details() == {}
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE audit_entries SET actor = 'nobody'",
+        "DELETE FROM audit_entries",
+        "TRUNCATE audit_entries",
+        "DELETE FROM audit_entries WHERE false",
+    ],
+)
+def test_nothing_changes_the_audit_log(api: TestClient, sessions: Sessions, statement: str) -> None:
+    api.post("/v1/projects", json={"name": "one"})
+    with sessions.begin() as session, pytest.raises(DBAPIError, match="append-only"):
+        session.execute(text(statement))
+    with sessions() as session:
+        assert session.scalars(select(AuditEntry.object)).all() == ["one"]
+
+
+def test_an_action_stands_though_it_could_not_be_written_down(
+    api: TestClient, sessions: Sessions, caplog: pytest.LogCaptureFixture
+) -> None:
+    with sessions.begin() as session:
+        session.execute(text("ALTER TABLE audit_entries ADD CHECK (action <> 'create_project')"))
+    assert api.post("/v1/projects", json={"name": "one"}).status_code == 201
+    assert "create_project" in caplog.text
+
+
+def revoked(url: str, header: Header, sessions: Sessions) -> None:
+    me = httpx.get(f"{url}/v1/me", headers=header).json()
+    httpx.post(f"{url}/v1/tokens/{me['token']['id']}/revoke", headers=header).raise_for_status()
+
+
+def removed(url: str, header: Header, sessions: Sessions) -> None:
+    with sessions.begin() as session:
+        session.execute(delete(Membership))
+
+
+@pytest.mark.parametrize("end", [revoked, removed])
+def test_a_stream_and_a_wait_end_when_their_token_does(
+    settings: Settings, sessions: Sessions, token: str, tmp_path: Path, end: Any
+) -> None:
+    header = somebody(sessions, "watcher")
+    with sessions.begin() as session:
+        job = a_job(session)
+    with ThreadPoolExecutor() as pool, a_server(settings, token, tmp_path / "log") as server:
+        url = f"{server.url}/v1/jobs/{job}"
+
+        def follow() -> float:
+            accept = {**header, "Accept": "text/event-stream"}
+            with httpx.stream("GET", f"{url}/events", headers=accept, timeout=30) as stream:
+                for _ in stream.iter_bytes():
+                    pass
+            return time.monotonic()
+
+        def wait() -> tuple[int, float]:
+            answer = httpx.get(url, params={"wait": 30}, headers=header, timeout=40)
+            return answer.status_code, time.monotonic()
+
+        following, waiting = pool.submit(follow), pool.submit(wait)
+        time.sleep(1.5)  # both are watched; there is nothing to be told of it
+        assert not following.done()
+        assert not waiting.done()
+        begin = time.monotonic()
+        end(server.url, header, sessions)
+        assert following.result(10) - begin < 3
+        status, at = waiting.result(10)
+        assert status == 401
+        assert at - begin < 3
+
+
+def test_a_browser_session_ends_with_its_token(
+    api: TestClient, sessions: Sessions, token: str
+) -> None:
+    made = api.post("/v1/tokens", json={"name": "browser"}).json()
+    del api.headers["Authorization"]
+    assert api.post("/login", data={"token": made["token"]}).status_code == 303
+    page = {"Accept": "text/html"}
+    assert api.get("/", headers=page).status_code == 200
+    api.post(f"/v1/tokens/{made['id']}/revoke", headers=bearer(token))
+    assert api.get("/", headers=page).status_code == 303

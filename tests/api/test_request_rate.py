@@ -1,0 +1,147 @@
+"""Who asks too often, or with too many wrong tokens, waits; everybody else does not notice."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy.orm import Session, sessionmaker
+from tests.making import a_token
+
+from adaptlab_api.app import create_app
+from adaptlab_services.settings import Settings
+
+Sessions = sessionmaker[Session]
+WRITE = ("POST", "/v1/jobs/00000000-0000-0000-0000-000000000000/cancel")
+READ = ("GET", "/v1/methods/none")
+WRONG = "al_" + "0" * 43 + "_0000000"
+MOST = 60
+SLOW: dict[str, Any] = {"write_rate": 1, "write_burst": 3, "read_rate": 1, "read_burst": 6}
+FEW: dict[str, Any] = {"wrong_tokens_per_minute": 5}
+
+
+@contextmanager
+def a_client(
+    settings: Settings, token: str | None = None, *, address: str = "10.0.0.1", **changes: object
+) -> Iterator[TestClient]:
+    """Somebody at an address, of a server with other settings."""
+    app = create_app(settings.model_copy(update=changes))
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    with TestClient(app, headers=headers, client=(address, 50000)) as client:
+        yield client
+
+
+def until_refused(client: TestClient, asked: tuple[str, str], token: str = "") -> int:
+    """How many requests were answered before one was told to wait; at most `MOST`."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    for answered in range(MOST):
+        form = {"token": WRONG} if asked[1] == "/login" else None
+        answer = client.request(*asked, headers=headers, data=form)
+        if answer.status_code == 429:
+            assert answer.headers["content-type"] == "application/problem+json"
+            assert answer.json()["type"] == "urn:adaptlab:problem:too-many-requests"
+            assert int(answer.headers["retry-after"]) >= 1
+            return answered
+        assert answer.status_code in (401, 404)
+    return MOST
+
+
+@pytest.fixture
+def other(sessions: Sessions) -> str:
+    """Somebody else's token."""
+    with sessions.begin() as session:
+        return a_token(session, "ben")
+
+
+def test_one_token_waits_and_others_do_not(settings: Settings, token: str, other: str) -> None:
+    with a_client(settings, token, **SLOW) as client:
+        assert 3 <= until_refused(client, WRITE) < 20
+        assert 6 <= until_refused(client, READ) < 40
+        theirs = {"Authorization": f"Bearer {other}"}
+        for asked in (WRITE, READ):
+            assert client.request(*asked, headers=theirs).status_code == 404
+        assert client.get("/healthz").status_code == 200
+
+
+def test_the_refusal_names_the_limit(settings: Settings, token: str) -> None:
+    with a_client(settings, token, write_rate=1, write_burst=3) as client:
+        until_refused(client, WRITE)
+        detail = client.request(*WRITE).json()["detail"]
+    assert "1 writes a second" in detail
+    assert "3 at once" in detail
+
+
+def test_with_room_for_all_nobody_waits(settings: Settings, token: str) -> None:
+    with a_client(settings, token) as client:
+        assert until_refused(client, WRITE) == until_refused(client, READ) == MOST
+
+
+def test_writes_are_counted_for_all_servers_together(settings: Settings, token: str) -> None:
+    with a_client(settings, token, **SLOW) as one, a_client(settings, token, **SLOW) as two:
+        until_refused(one, WRITE)
+        assert until_refused(two, WRITE) < 3
+
+
+def test_limits_hold_while_valkey_is_away(settings: Settings, token: str, other: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        nobody = f"redis://127.0.0.1:{closed.getsockname()[1]}/0"
+    with a_client(settings, token, broker_url=nobody, **SLOW, **FEW) as client:
+        assert 3 <= until_refused(client, WRITE) < 20
+        assert (
+            client.request(*WRITE, headers={"Authorization": f"Bearer {other}"}).status_code == 404
+        )
+        assert 5 <= until_refused(client, READ, WRONG) < 10
+        page = client.get("/login")
+        assert page.status_code == 200
+
+
+def test_wrong_tokens_make_their_address_wait(settings: Settings, token: str, other: str) -> None:
+    with a_client(settings, **FEW) as client:
+        good = {"Authorization": f"Bearer {token}"}
+        assert client.request(*READ, headers=good).status_code == 404
+        assert 5 <= until_refused(client, READ, WRONG) < 10
+        # A token that was good before still is; one that is new here has to wait like any other.
+        assert client.request(*READ, headers=good).status_code == 404
+        assert (
+            client.request(*READ, headers={"Authorization": f"Bearer {other}"}).status_code == 429
+        )
+        assert client.post("/login", data={"token": other}).status_code == 429
+        assert client.get("/login").status_code == 200
+    with a_client(settings, other, address="10.0.0.2", **FEW) as elsewhere:
+        assert elsewhere.request(*READ).status_code == 404
+
+
+def test_wrong_tokens_in_the_form_are_counted_too(settings: Settings) -> None:
+    with a_client(settings, **FEW) as client:
+        assert 5 <= until_refused(client, ("POST", "/login")) < 10
+
+
+def test_a_subscriber_of_ipv6_is_one_address(settings: Settings) -> None:
+    with a_client(settings, address="2001:db8:1:2:3:4:5:6", **FEW) as client:
+        until_refused(client, READ, WRONG)
+    with a_client(settings, address="2001:db8:1:2:ffff::1", **FEW) as neighbour:
+        assert until_refused(neighbour, READ, WRONG) < 5
+    with a_client(settings, address="2001:db8:1:3::1", **FEW) as stranger:
+        assert until_refused(stranger, READ, WRONG) >= 5
+
+
+def test_a_request_without_a_token_is_no_wrong_one(settings: Settings) -> None:
+    with a_client(settings, **FEW) as client:
+        assert until_refused(client, READ) == MOST
+
+
+def test_whoever_goes_on_waits_longer(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1_700_000_000_000
+    monkeypatch.setattr("adaptlab_api.buckets._now", lambda: now)
+    began, waits, taken = now, list[int](), 0
+    with a_client(settings, wrong_tokens_per_minute=1) as client:
+        for _ in range(15):
+            taken += until_refused(client, READ, WRONG)
+            refused = client.request(*READ, headers={"Authorization": f"Bearer {WRONG}"})
+            waits.append(int(refused.headers["retry-after"]))
+            now += 1000 * waits[-1]
+    assert waits[0] == 60  # one a minute
+    hours = (now - began) / 3_600_000
+    assert 8 * hours <= taken <= 8 * (hours + 1)  # eight an hour, and eight at once

@@ -1,0 +1,154 @@
+"""Clients that are slow, silent, too large or talk no HTTP: each is answered, nobody else waits."""
+
+import asyncio
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.api.serving import Running, a_server
+from tests.security.slow_clients import MEGABYTE, attack
+
+from adaptlab_services.settings import Settings
+
+HURRIED = """
+from adaptlab_api import body_limit, http_protocol
+http_protocol.HEADER_SECONDS = body_limit.GRACE_SECONDS = body_limit.DRAIN_SECONDS = 1.0
+http_protocol.MOST_CONNECTIONS = 200
+"""
+"""What takes ten seconds in production takes one here."""
+UNDEFENDED = """
+from adaptlab_api import server
+from uvicorn.protocols.http.h11_impl import H11Protocol
+server.PatientProtocol = H11Protocol
+"""
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "server.log"
+
+
+@pytest.fixture
+def server(settings: Settings, token: str, log: Path) -> Iterator[Running]:
+    """A server that is less patient than in production."""
+    with a_server(settings, token, log, before=HURRIED) as running:
+        yield running
+
+
+def test_an_attack_is_not_noticed_by_others(server: Running, log: Path) -> None:
+    found = asyncio.run(attack(server, slow=60, silent=20, large=100 * MEGABYTE, seconds=3))
+    assert found.failed == []
+    assert found.grown < 64 * MEGABYTE
+    assert found.ends == {
+        "slow head: 408": 60,
+        "silent: closed without a word": 20,
+        "slow body: 408": 1,
+        "large body: 413": 1,
+        "large body, chunked: 413": 1,
+    }
+    assert "Traceback" not in log.read_text()
+
+
+def connect(server: Running) -> socket.socket:
+    host, port = server.url.removeprefix("http://").split(":")
+    return socket.create_connection((host, int(port)), timeout=20)
+
+
+def said(connection: socket.socket, *pieces: bytes) -> bytes:
+    """What comes back until the server hangs up."""
+    for piece in pieces:
+        connection.sendall(piece)
+    answer = b""
+    try:
+        while piece := connection.recv(65536):
+            answer += piece
+    except ConnectionResetError:
+        pass
+    return answer
+
+
+GOOD = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
+NO_REQUESTS = {
+    "no http": (b"hello\r\n\r\n", 400),
+    "tls": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(64), 400),
+    "another version": (b"GET / HTTP/two\r\nHost: x\r\n\r\n", 400),
+    "no host": (b"GET / HTTP/1.1\r\n\r\n", 400),
+    "a space before a colon": (GOOD + b"X : y\r\n\r\n", 400),
+    "a folded first header": (b"GET / HTTP/1.1\r\n folded: x\r\n\r\n", 400),
+    "a negative length": (GOOD + b"Content-Length: -1\r\n\r\n", 400),
+    "two lengths": (GOOD + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n", 400),
+    "a length and chunks": (
+        GOOD + b"Connection: close\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n"
+        b"0\r\n\r\n",
+        400,
+    ),
+    "chunks that are none": (
+        b"POST /login HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n"
+        b"Content-Type: application/x-www-form-urlencoded\r\n\r\nxyz\r\n",
+        400,
+    ),
+    "a head of 20 KiB": (GOOD + b"Connection: close\r\nX: " + b"y" * 20_000 + b"\r\n\r\n", 431),
+    "a head of 100 KiB": (GOOD + b"Connection: close\r\nX: " + b"y" * 100_000 + b"\r\n\r\n", 431),
+    "a head without an end": (GOOD + b"X: " + b"y" * 100_000, 431),
+    "a long address": (b"GET /healthz?" + b"x" * 20_000 + b" HTTP/1.1\r\nHost: x\r\n"
+                       b"Connection: close\r\n\r\n", 431),
+    "4,000 headers": (GOOD + b"Connection: close\r\n" + b"a: b\r\n" * 4_000 + b"\r\n", 431),
+}  # fmt: skip
+
+
+def test_what_is_no_request_is_answered_with_a_problem(server: Running, log: Path) -> None:
+    for what, (sent, status) in NO_REQUESTS.items():
+        with connect(server) as connection:
+            answer = said(connection, sent)
+        assert answer.startswith(b"HTTP/1.1 %d " % status), (what, answer[:200])
+        assert b"application/problem+json" in answer, what
+    assert server.client.get("/healthz").status_code == 200
+    assert "Traceback" not in log.read_text()
+
+
+def test_a_body_that_breaks_off_is_nobodys_fault(server: Running, log: Path) -> None:
+    token = server.client.headers["authorization"].encode()
+    head = (
+        b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nAuthorization: %s\r\n"
+        b"Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{" % token
+    )
+    for _ in range(3):
+        with connect(server) as connection:
+            connection.sendall(head)
+    assert server.client.get("/v1/jobs").json()["data"] == []
+    assert "Traceback" not in log.read_text()
+    assert "ERROR" not in log.read_text()
+
+
+def test_a_request_in_pieces_and_one_after_the_other_is_none_of_this(server: Running) -> None:
+    with connect(server) as connection:
+        for _ in range(3):
+            for piece in (b"GET /healthz HT", b"TP/1.1\r\nHost: x\r\n", b"\r\n"):
+                connection.sendall(piece)
+                time.sleep(0.2)  # a slow client, well within its time
+            assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+        connection.sendall((GOOD + b"\r\n") * 2 + GOOD + b"Connection: close\r\n\r\n")
+        assert said(connection).count(b"HTTP/1.1 200") == 3
+
+
+def test_the_longest_silent_make_room_for_others(server: Running) -> None:
+    silent = [connect(server) for _ in range(250)]
+    try:
+        for _ in range(20):
+            with connect(server) as other:
+                answer = said(other, GOOD + b"Connection: close\r\n\r\n")
+                assert answer.startswith(b"HTTP/1.1 200")
+    finally:
+        for connection in silent:
+            connection.close()
+
+
+def test_without_the_defence_they_stay(settings: Settings, token: str, log: Path) -> None:
+    before = HURRIED + UNDEFENDED
+    with a_server(settings, token, log, before) as server, connect(server) as connection:
+        connection.settimeout(3)
+        connection.sendall(b"GET")
+        with pytest.raises(TimeoutError):
+            connection.recv(1)

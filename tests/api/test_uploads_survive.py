@@ -1,0 +1,113 @@
+"""A server that is killed in the midst of an upload: nothing half-made is ready, and it goes on."""
+
+import hashlib
+import random
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select
+from sqlalchemy.orm import Session, sessionmaker
+from tests.api.serving import a_server
+
+from adaptlab_client import Client
+from adaptlab_client.connection import Retries
+from adaptlab_client.errors import ServerUnreachable
+from adaptlab_db.artifacts import streamed
+from adaptlab_db.tables import Artifact, ArtifactChunk, UploadChunk
+from adaptlab_services.scrubbing import scrub
+from adaptlab_services.settings import Settings
+
+Sessions = sessionmaker[Session]
+CONTENT = random.Random(41).randbytes(3 * 2**23 + 5)
+DIGEST = hashlib.sha256(CONTENT).hexdigest()
+
+KILLED = """
+import os, signal, {module} as module
+original, calls = module.{name}, 0
+
+def killed(*arguments, **named):
+    global calls
+    calls += 1
+    if calls == {call}:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return original(*arguments, **named)
+
+module.{name} = killed
+"""
+HASTY = """
+from adaptlab_db.artifacts import ArtifactStore
+verify_first = ArtifactStore.settle
+
+def hasty(self, staged, announced):
+    self._rename(staged, announced)
+    self._session.connection().connection.driver_connection.commit()
+    verify_first(self, staged, announced)
+
+ArtifactStore.settle = hasty
+"""
+"""What completing must not be: keeping first, and reading again afterwards."""
+
+MOMENTS = {
+    "a chunk has half arrived": ("adaptlab_services.upload_chunks", "put_row", 13),
+    "a chunk is there and not noted": ("adaptlab_services.upload_chunks.ChunkWriting", "_note", 2),
+    "everything was renamed": ("adaptlab_services.uploads", "unstage", 1),
+    "all is done but the commit": ("adaptlab_api.routes.uploads", "json_answer", 2),
+}
+
+
+def killed_at(module: str, name: str, call: int) -> str:
+    """Code that has the server kill itself when a function is called for the so manieth time."""
+    if module.rpartition(".")[2][0].isupper():
+        module, _, kind = module.rpartition(".")
+        name = f"{kind}.{name}"
+    return KILLED.format(module=module, name=name, call=call)
+
+
+@pytest.mark.parametrize("moment", MOMENTS.values(), ids=MOMENTS)
+def test_an_upload_outlives_its_server(
+    settings: Settings,
+    sessions: Sessions,
+    token: str,
+    tmp_path: Path,
+    moment: tuple[str, str, int],
+) -> None:
+    file = tmp_path / "content"
+    file.write_bytes(CONTENT)
+    once = Retries(attempts=1)
+    with a_server(settings, token, tmp_path / "first.log", killed_at(*moment)) as server:
+        with Client(server.url, token, retries=once) as client, pytest.raises(ServerUnreachable):
+            client.uploads.send(file)
+        assert server.process.wait(10) == -9
+    with sessions() as session:
+        assert set(session.scalars(select(Artifact.state))) == {"uploading"}
+        noted = {chunk.number: chunk.sha256 for chunk in session.scalars(select(UploadChunk))}
+    for number, sha256 in noted.items():
+        chunk = CONTENT[number * 2**23 : (number + 1) * 2**23]
+        assert sha256 == hashlib.sha256(chunk).hexdigest()
+    with (
+        a_server(settings, token, tmp_path / "second.log") as server,
+        Client(server.url, token) as client,
+    ):
+        assert client.uploads.send(file).state == "complete"
+    assert b"".join(streamed(sessions, DIGEST)) == CONTENT
+    found = scrub(sessions)
+    assert (found.checked, found.quarantined) == (1, ())
+    with sessions() as session:
+        assert len(session.scalars(select(ArtifactChunk.number)).all()) == 25
+
+
+def test_keeping_before_reading_again_would_be_noticed(
+    settings: Settings, sessions: Sessions, token: str, tmp_path: Path
+) -> None:
+    """The same look at what is left, on a server that does it the wrong way round."""
+    file = tmp_path / "content"
+    file.write_bytes(CONTENT)
+    before = HASTY + killed_at("adaptlab_db.artifacts", "_verified", 1)
+    with (
+        a_server(settings, token, tmp_path / "log", before) as server,
+        Client(server.url, token, retries=Retries(attempts=1)) as client,
+        pytest.raises(ServerUnreachable),
+    ):
+        client.uploads.send(file)
+    with sessions() as session:
+        assert set(session.scalars(select(Artifact.state))) == {"uploading", "ready"}
