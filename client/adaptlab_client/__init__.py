@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from adaptlab_client.errors import ServerUnavailable as ServerUnavailable
     from adaptlab_client.errors import ServerUnreachable as ServerUnreachable
     from adaptlab_client.errors import TooLarge as TooLarge
+    from adaptlab_client.errors import TooManyRequests as TooManyRequests
     from adaptlab_client.errors import Unauthorised as Unauthorised
     from adaptlab_client.errors import UnexpectedAnswer as UnexpectedAnswer
     from adaptlab_client.errors import WaitTimedOut as WaitTimedOut
@@ -55,6 +56,8 @@ if TYPE_CHECKING:
     from adaptlab_client.recipe_answers import ReportCell as ReportCell
     from adaptlab_client.recipe_answers import ReportRow as ReportRow
     from adaptlab_client.recipe_answers import ReportTable as ReportTable
+    from adaptlab_client.result_answers import ResultField as ResultField
+    from adaptlab_client.result_answers import ResultTable as ResultTable
     from adaptlab_client.study_answers import PlannedBase as PlannedBase
     from adaptlab_client.study_answers import PlannedCell as PlannedCell
     from adaptlab_client.study_answers import PlannedCheck as PlannedCheck
@@ -109,6 +112,8 @@ _HOMES = {
     "ReportCell": "recipe_answers",
     "ReportRow": "recipe_answers",
     "ReportTable": "recipe_answers",
+    "ResultField": "result_answers",
+    "ResultTable": "result_answers",
     "Retries": "connection",
     "ServerUnavailable": "errors",
     "ServerUnreachable": "errors",
@@ -124,6 +129,7 @@ _HOMES = {
     "TheoryCheck": "answers",
     "TableComparison": "comparison_answers",
     "TooLarge": "errors",
+    "TooManyRequests": "errors",
     "Unauthorised": "errors",
     "UnexpectedAnswer": "errors",
     "Usage": "answers",
@@ -172,6 +178,8 @@ __all__ = [
     "ReportCell",
     "ReportRow",
     "ReportTable",
+    "ResultField",
+    "ResultTable",
     "Retries",
     "ServerUnavailable",
     "ServerUnreachable",
@@ -187,6 +195,7 @@ __all__ = [
     "TableComparison",
     "TheoryCheck",
     "TooLarge",
+    "TooManyRequests",
     "Unauthorised",
     "UnexpectedAnswer",
     "Usage",

@@ -306,6 +306,27 @@ class DatasetEntry(Answer):
     created_at: datetime | None = None
 
 
+class UploadedChunk(Answer):
+    """A chunk of an upload that is there."""
+
+    number: int
+    size_bytes: int = 0
+    sha256: str = ""
+
+
+class UploadEntry(Answer):
+    """Bytes that are being sent, or were; `received` has the chunks that are there."""
+
+    id: str
+    state: str
+    size_bytes: int
+    sha256: str
+    chunk_bytes: int
+    chunks: int
+    received: tuple[UploadedChunk, ...] = ()
+    expires_at: datetime | None = None
+
+
 class PlugIn(Answer):
     """A task or family that the server knows; `knobs` is the JSON schema of its configuration."""
 

@@ -10,6 +10,7 @@ from adaptlab_client import download
 from adaptlab_client.answers import BaseModelEntry, BudgetAnswer, Checkpoint, Job, Page, PlugIn
 from adaptlab_client.connection import Connection, Request, path_of
 from adaptlab_client.jobs import Jobs
+from adaptlab_client.paging import entries
 
 P = TypeVar("P", bound=PlugIn)
 Choice = str | Mapping[str, object]
@@ -41,14 +42,7 @@ class BaseModels:
 
     def list(self) -> Iterator[BaseModelEntry]:
         """All of them, page by page."""
-        token: str | None = None
-        while True:
-            request = Request("GET", path_of("base-models"), query={"page_token": token})
-            page = self._connection.ask(request, Page[BaseModelEntry])
-            yield from page.data
-            if not page.next_page_token or page.next_page_token == token:
-                return
-            token = page.next_page_token
+        return entries(self._connection, path_of("base-models"), BaseModelEntry)
 
     def get(self, name: str) -> BaseModelEntry:
         """One of them; raises `NotFound`."""

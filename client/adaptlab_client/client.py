@@ -1,5 +1,7 @@
 """The Python client: one object for one server."""
 
+import os
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Self
 
@@ -8,12 +10,16 @@ import httpx
 from adaptlab_client.answers import Answer, MethodEntry, PlugIn
 from adaptlab_client.catalogue import BaseModels, Budgets, Catalogue, Checkpoints
 from adaptlab_client.comparisons import Comparisons
-from adaptlab_client.connection import Connection, Request, Retries, path_of
+from adaptlab_client.connection import Connection, Query, Request, Retries, path_of
 from adaptlab_client.datasets import Datasets
 from adaptlab_client.discovery import discover
 from adaptlab_client.jobs import Jobs
+from adaptlab_client.people import ProjectList, Tokens, Users, audit_entries
+from adaptlab_client.people_answers import AuditEntry, Me
 from adaptlab_client.recipes import Recipes
+from adaptlab_client.results import ResultQueries
 from adaptlab_client.studies import Studies
+from adaptlab_client.uploads import Uploads
 
 
 class Client:
@@ -25,6 +31,7 @@ class Client:
 
     Without arguments the server of ADAPTLAB_URL is used, or the one that `adaptlab up` started
     here (see `adaptlab_client.discovery.discover`). `timeout` is in seconds a request.
+    With `project`, or ADAPTLAB_PROJECT, only that one is seen, and what is made goes there.
 
     Every call raises a subclass of `ApiError` for what the server refuses, and
     `ServerUnreachable` when it does not answer.
@@ -35,15 +42,18 @@ class Client:
         url: str | None = None,
         token: str | None = None,
         *,
+        project: str | None = None,
         timeout: float = 30.0,
         retries: Retries | None = None,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
+        self._timeout, self._retries, self._transport = timeout, retries, transport
         self._connection = Connection(
             discover(url, token),
             retries=retries or Retries(),
             seconds=timeout,
             transport=transport,
+            project=project or os.environ.get("ADAPTLAB_PROJECT") or None,
         )
         self.jobs = Jobs(self._connection)
         self.base_models = BaseModels(self._connection, self.jobs)
@@ -52,15 +62,37 @@ class Client:
         self.families = Catalogue(self._connection, "families", PlugIn)
         self.budgets = Budgets(self._connection)
         self.checkpoints = Checkpoints(self._connection)
-        self.datasets = Datasets(self._connection)
+        self.uploads = Uploads(self._connection)
+        self.datasets = Datasets(self._connection, self.uploads)
         self.studies = Studies(self._connection)
         self.recipes = Recipes(self._connection, self.studies)
         self.comparisons = Comparisons(self._connection)
+        self.tokens = Tokens(self._connection)
+        self.users = Users(self._connection)
+        self.projects = ProjectList(self._connection)
+        self.results = ResultQueries(self._connection)
 
     @property
     def url(self) -> str:
         """The address of the server."""
         return self._connection.server.url
+
+    def me(self) -> Me:
+        """Who you are to the server, what your token opens, and your projects."""
+        return self._connection.ask(Request("GET", path_of("me")), Me)
+
+    def audit(self, query: Query | None = None) -> Iterator[AuditEntry]:
+        """What was done and refused, newest first; for admins.
+
+        The query may have `actor`, `action`, `object`, `since` and `until`.
+        """
+        return audit_entries(self._connection, query or {})
+
+    def as_holder_of(self, token: str) -> "Client":
+        """A client for the same server with another token."""
+        return Client(
+            self.url, token, timeout=self._timeout, retries=self._retries, transport=self._transport
+        )
 
     def capabilities(self) -> Answer:
         """Versions, limits and names of the server; members are read from the answer."""

@@ -18,17 +18,21 @@ from pydantic import BaseModel, JsonValue, ValidationError
 
 from adaptlab_client.discovery import Server
 from adaptlab_client.errors import (
+    PASSING,
     ProblemDocument,
     ServerUnavailable,
     ServerUnreachable,
+    TooManyRequests,
     UnexpectedAnswer,
     api_error,
 )
 
 A = TypeVar("A", bound=BaseModel)
+Passing = ServerUnreachable | ServerUnavailable | TooManyRequests
 Query = Mapping[str, str | int | float | bool | list[str] | list[int] | None]
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
+READS = ("GET", "HEAD")
 # The request cannot have reached the server, so that sending it again is always safe.
 NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
@@ -58,7 +62,10 @@ class Retries:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request; `repeatable` says whether sending it twice is the same as sending it once."""
+    """One request; `repeatable` says whether sending it twice is the same as sending it once.
+
+    `body` goes as JSON, `content` as it is.
+    """
 
     method: str
     path: str
@@ -67,6 +74,7 @@ class Request:
     headers: Mapping[str, str] | None = None
     repeatable: bool = True
     seconds: float | None = None
+    content: bytes | None = None
 
 
 def path_of(*segments: str | int) -> str:
@@ -84,8 +92,10 @@ class Connection:
         retries: Retries,
         seconds: float,
         transport: httpx.BaseTransport | None = None,
+        project: str | None = None,
     ) -> None:
         self.server = server
+        self.project = project
         self.retries = retries
         headers = {"Accept": "application/json", "User-Agent": "adaptlab-client"}
         if server.token:
@@ -133,7 +143,7 @@ class Connection:
                 with self.open(request) as response:
                     response.read()
                     return response
-            except (ServerUnreachable, ServerUnavailable) as error:
+            except PASSING as error:
                 failures += 1
                 if failures >= self.retries.attempts or not _may_repeat(request, error):
                     raise
@@ -147,13 +157,15 @@ class Connection:
             if request.seconds is None
             else httpx.Timeout(request.seconds, connect=10)
         )
-        query = {name: value for name, value in (request.query or {}).items() if value is not None}
+        asked: Query = {"project": self.project, **(request.query or {})}
+        query = {name: value for name, value in asked.items() if value is not None}
         try:
             with self._http.stream(
                 request.method,
                 request.path,
                 params=query,
                 json=request.body,
+                content=request.content,
                 headers=request.headers,
                 timeout=timeout,
             ) as response:
@@ -172,17 +184,19 @@ def _problem(response: httpx.Response) -> Exception:
     response.read()
     problem = ProblemDocument.read(response.status_code, response.reason_phrase, response.content)
     error = api_error(problem)
-    if isinstance(error, ServerUnavailable):
+    if isinstance(error, ServerUnavailable | TooManyRequests):
         error.retry_after = _seconds(response.headers.get("Retry-After"))
     return error
 
 
-def _may_repeat(request: Request, error: ServerUnreachable | ServerUnavailable) -> bool:
+def _may_repeat(request: Request, error: Passing) -> bool:
+    if isinstance(error, TooManyRequests) and error.retry_after is None:
+        return request.method in READS  # what else is refused may be so for days
     return request.repeatable or isinstance(error.__cause__, NEVER_SENT)
 
 
-def _retry_after(error: ServerUnreachable | ServerUnavailable) -> float | None:
-    return error.retry_after if isinstance(error, ServerUnavailable) else None
+def _retry_after(error: Passing) -> float | None:
+    return None if isinstance(error, ServerUnreachable) else error.retry_after
 
 
 def _seconds(header: str | None) -> float | None:

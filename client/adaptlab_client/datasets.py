@@ -1,31 +1,33 @@
 """The datasets of a server: words for tasks to ask."""
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from pydantic import JsonValue, TypeAdapter
 
 from adaptlab_client import download
-from adaptlab_client.answers import DatasetEntry, Page
+from adaptlab_client.answers import DatasetEntry, UploadEntry
 from adaptlab_client.connection import Connection, Request, path_of
+from adaptlab_client.errors import ApiError
+from adaptlab_client.paging import entries
+from adaptlab_client.uploads import Report, Uploads
+
+INLINE_BYTES = 2**19
+"""Words of more bytes are sent as an upload: a server takes a body of 1 MiB."""
 
 
 class Datasets:
     """Words in English, German and Spanish."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, uploads: Uploads) -> None:
         self._connection = connection
+        self._uploads = uploads
 
     def list(self) -> Iterator[DatasetEntry]:
         """All of them, page by page, the generated list among them."""
-        token: str | None = None
-        while True:
-            request = Request("GET", path_of("datasets"), query={"page_token": token})
-            page = self._connection.ask(request, Page[DatasetEntry])
-            yield from page.data
-            if not page.next_page_token or page.next_page_token == token:
-                return
-            token = page.next_page_token
+        return entries(self._connection, path_of("datasets"), DatasetEntry)
 
     def get(self, name: str) -> DatasetEntry:
         """One of them; raises `NotFound`."""
@@ -42,11 +44,40 @@ class Datasets:
         `sources` say where they are from: `package`, `version`, `licence` and perhaps `sha256`.
         The same words under the same name are kept once; raises `Conflict` for others.
         """
-        body = {
-            "name": name,
-            "sources": [dict(source) for source in sources],
-            "triples": [list(triple) for triple in triples],
-        }
+        lines = [json.dumps(list(triple), ensure_ascii=False) for triple in triples]
+        content = "\n".join(lines).encode()
+        if len(content) <= INLINE_BYTES:
+            words = {"triples": [json.loads(line) for line in lines]}
+            return self._keep(name, sources, words)
+        return self._keep_upload(name, sources, self._uploads.send_bytes(content), "jsonl")
+
+    def upload_file(
+        self,
+        name: str,
+        path: Path,
+        sources: Iterable[Mapping[str, str]] = (),
+        *,
+        report: Report | None = None,
+    ) -> DatasetEntry:
+        """Keep the words of a file under a name, of any size; called again it goes on.
+
+        A `.tsv` file has the three words of a triple with tabs between, any other one JSON a line.
+        """
+        form = "tsv" if path.suffix.lower() == ".tsv" else "jsonl"
+        return self._keep_upload(name, sources, self._uploads.send(path, report=report), form)
+
+    def _keep_upload(
+        self, name: str, sources: Iterable[Mapping[str, str]], upload: UploadEntry, form: str
+    ) -> DatasetEntry:
+        made = self._keep(name, sources, {"upload": upload.id, "format": form})
+        with suppress(ApiError):  # it would go by itself, a day later
+            self._uploads.delete(upload.id)
+        return made
+
+    def _keep(
+        self, name: str, sources: Iterable[Mapping[str, str]], words: Mapping[str, object]
+    ) -> DatasetEntry:
+        body = {"name": name, "sources": [dict(source) for source in sources], **words}
         sent = TypeAdapter[JsonValue](JsonValue).validate_python(body)
         return self._connection.ask(Request("POST", path_of("datasets"), body=sent), DatasetEntry)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple, cast
 from urllib.parse import urlsplit
 
+from adaptlab_client.credentials import read
 from adaptlab_client.errors import NoServer
 
 DATA_DIRECTORY = ".adaptlab"
@@ -31,24 +32,43 @@ def discover(
     The files are `server.json` and `token` in the data directory of `adaptlab up`:
     ADAPTLAB_DATA_DIR, or `.adaptlab` in `start` (the working directory) or a parent, or in the
     home directory. A token from a file is only ever used for the server that the same directory
-    names, so that pointing ADAPTLAB_URL elsewhere does not hand it over.
+    names, so that pointing ADAPTLAB_URL elsewhere does not hand it over. A token that
+    `adaptlab login` kept for the server goes before that of the directory.
 
-    Raises `NoServer` when nothing names a server, or the address is not one.
+    Raises `NoServer` when nothing names a server, or the address is not one, and `UnsafeFile`
+    when others can get at the file of `adaptlab login`.
     """
     known = os.environ if environment is None else environment
     directory = _data_directory(known, start or Path.cwd())
     recorded = _recorded_url(directory) if directory else None
-    address = url or known.get("ADAPTLAB_URL") or recorded
+    kept = _Kept(known)
+    address = url or known.get("ADAPTLAB_URL") or recorded or kept.latest
     if not address:
         raise NoServer(
             "No server was named and none was found. Start one here with `adaptlab up`, or set "
-            "ADAPTLAB_URL and ADAPTLAB_TOKEN."
+            "ADAPTLAB_URL and run `adaptlab login`, or set ADAPTLAB_TOKEN."
         )
     address = _checked(address)
-    given = token or known.get("ADAPTLAB_TOKEN")
+    given = token or known.get("ADAPTLAB_TOKEN") or kept.token(address)
     if not given and directory and _belongs(directory, address, recorded, known):
         given = _recorded_token(directory)
     return Server(address, given or None)
+
+
+class _Kept:
+    """What `adaptlab login` has kept, read when it is asked for."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = environment
+
+    @property
+    def latest(self) -> str | None:
+        """The server that was signed in to last."""
+        return read(self._environment).latest
+
+    def token(self, address: str) -> str | None:
+        """The token for a server."""
+        return read(self._environment).tokens.get(address)
 
 
 def _checked(address: str) -> str:

@@ -6,10 +6,9 @@ from pathlib import Path
 
 from adaptlab_client.connection import Connection, Request
 from adaptlab_client.errors import (
+    PASSING,
     ApiError,
     DigestMismatch,
-    ServerUnavailable,
-    ServerUnreachable,
     UnexpectedAnswer,
 )
 
@@ -48,7 +47,7 @@ def save(
         try:
             _fetch(connection, path, part, digest, report)
             break
-        except (ServerUnreachable, ServerUnavailable):
+        except PASSING:
             # A connection that breaks again and again may still get through, piece by piece.
             failures = 1 if _size(part) > before else failures + 1
             if failures >= connection.retries.attempts:

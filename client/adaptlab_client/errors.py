@@ -9,7 +9,10 @@ from adaptlab.errors import AdaptlabError
 
 
 class Fault(BaseModel):
-    """One fault in a request: where, what, and which values would have been accepted."""
+    """One fault in a request: where, what, and which values would have been accepted.
+
+    `column` is the character, from 1, at which a text such as a filter goes wrong.
+    """
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -18,6 +21,7 @@ class Fault(BaseModel):
     detail: str = ""
     allowed: tuple[JsonValue, ...] = ()
     nearest: tuple[JsonValue, ...] = ()
+    column: int | None = None
 
     def __str__(self) -> str:
         """The fault in one line."""
@@ -92,8 +96,18 @@ class TooLarge(ApiError):
     """The request exceeds the server's size limit (413)."""
 
 
+class TooManyRequests(ApiError):
+    """The server has had enough of this user for now (429), after the retries.
+
+    `retry_after` is the number of seconds that it asks for; None where it cannot know, as when the
+    user has as many jobs queued as the server allows.
+    """
+
+    retry_after: float | None = None
+
+
 class ServerUnavailable(ApiError):
-    """The server cannot answer just now (429, 502, 503, 504), after the retries.
+    """The server cannot answer just now (502, 503, 504), after the retries.
 
     `retry_after` is the number of seconds that it asks for, if it does.
     """
@@ -103,6 +117,14 @@ class ServerUnavailable(ApiError):
 
 class ServerUnreachable(AdaptlabError):
     """No answer came: refused, cut off or timed out, after the retries."""
+
+
+PASSING = (ServerUnreachable, ServerUnavailable, TooManyRequests)
+"""Errors that may be gone a little later, for those who can wait."""
+
+
+class UnsafeFile(AdaptlabError):
+    """A file with tokens that others can get at; it is not read."""
 
 
 class NoServer(AdaptlabError):
@@ -138,7 +160,7 @@ def api_error(problem: ProblemDocument) -> ApiError:
         409: Conflict,
         412: Conflict,
         413: TooLarge,
-        429: ServerUnavailable,
+        429: TooManyRequests,
         502: ServerUnavailable,
         503: ServerUnavailable,
         504: ServerUnavailable,

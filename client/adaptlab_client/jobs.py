@@ -22,19 +22,14 @@ from adaptlab_client.answers import (
     Evaluation,
     Job,
     JobEvent,
-    Page,
     Preview,
     Replicate,
     Results,
     TheoryCheck,
 )
-from adaptlab_client.connection import Connection, Request, path_of
-from adaptlab_client.errors import (
-    ServerUnavailable,
-    ServerUnreachable,
-    UnexpectedAnswer,
-    WaitTimedOut,
-)
+from adaptlab_client.connection import Connection, Query, Request, path_of
+from adaptlab_client.errors import PASSING, UnexpectedAnswer, WaitTimedOut
+from adaptlab_client.paging import entries
 
 if TYPE_CHECKING:
     import numpy as np
@@ -85,19 +80,8 @@ class Jobs:
 
         `filter` is such as `state IN (queued, running) AND method = lora`.
         """
-        token: str | None = None
-        while True:
-            query = {
-                "filter": filter,
-                "order_by": order_by,
-                "page_size": page_size,
-                "page_token": token,
-            }
-            page = self._connection.ask(Request("GET", path_of("jobs"), query=query), Page[Job])
-            yield from page.data
-            if not page.next_page_token or page.next_page_token == token:
-                return
-            token = page.next_page_token
+        query: Query = {"filter": filter, "order_by": order_by, "page_size": page_size}
+        return entries(self._connection, path_of("jobs"), Job, query)
 
     def cancel(self, job_id: str) -> Job:
         """Cancel; a job that is running stops soon after, one that has ended is returned as is."""
@@ -161,7 +145,7 @@ class Jobs:
         while True:
             try:
                 return self._connection.ask(request, Job)
-            except (ServerUnreachable, ServerUnavailable):
+            except PASSING:
                 if time.monotonic() > min(since + PATIENCE, deadline):
                     raise
 
@@ -181,7 +165,7 @@ class Jobs:
                     yield event
             except _Ended:
                 return
-            except (ServerUnreachable, ServerUnavailable):
+            except PASSING:
                 if failures >= self._connection.retries.attempts:
                     raise
             # A stream that ends without a word may be a proxy's doing; the next one will tell.

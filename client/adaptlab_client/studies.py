@@ -9,12 +9,13 @@ from typing import TypeVar
 from pydantic import BaseModel, TypeAdapter
 
 from adaptlab.study import StudyChanges, StudyExtension, StudySpec
-from adaptlab_client.answers import Answer, Document, Job, Page
+from adaptlab_client.answers import Answer, Document, Job
 from adaptlab_client.comparison_answers import StudyComparison
 from adaptlab_client.comparisons import Comparisons
-from adaptlab_client.connection import Connection, Request, path_of
-from adaptlab_client.errors import ServerUnavailable, ServerUnreachable, WaitTimedOut
+from adaptlab_client.connection import Connection, Query, Request, path_of
+from adaptlab_client.errors import PASSING, WaitTimedOut
 from adaptlab_client.jobs import PATIENCE, document_of
+from adaptlab_client.paging import entries
 from adaptlab_client.recipe_answers import RecipeReport
 from adaptlab_client.study_answers import Study, StudyPreview
 
@@ -47,8 +48,8 @@ class Studies:
 
     def list(self, *, job: str | None = None, page_size: int = 100) -> Iterator[Study]:
         """All studies without their cells, the newest first; with `job` those it belongs to."""
-        query: dict[str, str | int | None] = {"job": job, "page_size": page_size}
-        yield from self._pages(("studies",), query, Study)
+        query: Query = {"job": job, "page_size": page_size}
+        return entries(self._connection, path_of("studies"), Study, query)
 
     def jobs(
         self,
@@ -58,8 +59,8 @@ class Studies:
         page_size: int = 100,
     ) -> Iterator[Job]:
         """The jobs of a study, those that make its base models included, the newest first."""
-        query: dict[str, str | int | None] = {"filter": filter, "page_size": page_size}
-        yield from self._pages(("studies", study, "jobs"), query, Job)
+        query: Query = {"filter": filter, "page_size": page_size}
+        return entries(self._connection, path_of("studies", study, "jobs"), Job, query)
 
     def cancel(self, study: str) -> Study:
         """Cancel, with the jobs that no other study wants; one cancelled already stays as it is."""
@@ -117,7 +118,7 @@ class Studies:
                     on_progress(found)
                 if found.terminal:
                     return found
-            except (ServerUnreachable, ServerUnavailable):
+            except PASSING:
                 if time.monotonic() > min(heard + PATIENCE, deadline):
                     raise
             if time.monotonic() >= deadline:
@@ -141,19 +142,6 @@ class Studies:
             headers={"Idempotency-Key": key} if key else {},
         )
         return self._connection.ask(request, answer)
-
-    def _pages(
-        self, path: tuple[str, ...], query: dict[str, str | int | None], entry: type[A]
-    ) -> Iterator[A]:
-        token: str | None = None
-        while True:
-            asked = query | {"page_token": token}
-            request = Request("GET", path_of(*path), query=asked)
-            page = self._connection.ask(request, Page[entry])
-            yield from page.data
-            if not page.next_page_token or page.next_page_token == token:
-                return
-            token = page.next_page_token
 
 
 def _document(body: StudyBody) -> Document:

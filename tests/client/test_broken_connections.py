@@ -80,6 +80,26 @@ def test_after_the_last_attempt_the_error_is_raised() -> None:
         line.client().jobs.get("j1")
 
 
+def test_who_asked_too_often_is_told_so_and_when_to_come_back() -> None:
+    line = Line(*[busy(429, **{"Retry-After": "7"})] * 4)
+    with pytest.raises(errors.TooManyRequests, match="Busy") as refused:
+        line.client().jobs.get("j1")
+    assert refused.value.retry_after == 7.0
+    assert not isinstance(refused.value, errors.ServerUnavailable)
+    assert line.waits == [7.0] * 3
+
+
+def test_a_submission_is_repeated_when_the_server_says_when_and_only_then() -> None:
+    line = Line(busy(429, **{"Retry-After": "2"}), httpx.Response(201, json=JOB))
+    line.client().jobs.submit({"kind": "adapt"})
+    assert line.waits == [2.0]
+    line = Line(busy(429))  # as many jobs queued as are allowed: that may be so for days
+    with pytest.raises(errors.TooManyRequests) as refused:
+        line.client().jobs.submit({"kind": "adapt"})
+    assert refused.value.retry_after is None
+    assert (len(line.requests), line.waits) == (1, [])
+
+
 def test_a_job_is_submitted_again_under_the_same_key() -> None:
     line = Line(httpx.ReadTimeout("slow"), busy(), httpx.Response(201, json=JOB))
     line.client().jobs.submit({"kind": "adapt"})

@@ -11,7 +11,7 @@ import yaml
 from sqlalchemy.orm import Session, sessionmaker
 from tests.client.conftest import Address, Invoke
 from tests.client.test_client import a_finished_job
-from tests.making import a_base_model, a_job, an_adapt_document
+from tests.making import a_job, an_adapt_document
 from typer.testing import CliRunner
 
 from adaptlab_client import Client
@@ -20,13 +20,6 @@ from adaptlab_client.cli.main import application
 SPEC = yaml.safe_dump(an_adapt_document())
 MISSING = "00000000-0000-7000-8000-000000000000"
 HOSTILE = "\x1b]0;owned\x07[red]b\u202eold[/red]\x9b31m"
-
-
-@pytest.fixture
-def base(sessions: sessionmaker[Session]) -> None:
-    """A base model that can be adapted."""
-    with sessions.begin() as session:
-        a_base_model(session)
 
 
 def ended(sessions: sessionmaker[Session], state: str) -> str:

@@ -1,20 +1,12 @@
 """A study whose theory checks measure what its own jobs have trained, by a real worker."""
 
+from tests.whole.small_bases import TASK, a_small_base
+
 from adaptlab_client import Client
 
-TASK = {"length": 4, "alphabet": 5}
-BASE = {
-    "kind": "pretrain",
-    "name": "checked",
-    "family": {"name": "minigpt", "layers": 2, "width": 16, "heads": 2},
-    "task": {**TASK, "name": "sort_ascending"},
-    "training": {"steps": 40, "batch_size": 16},
-    "seeds": 2,
-    "evaluation": {"samples": 20},
-}
 STUDY = {
     "name": "checked",
-    "base_models": [BASE],
+    "base_models": [a_small_base("checked")],
     "tasks": [{**TASK, "name": "sort_descending"}],
     "methods": [
         {"name": "prefix_tuning", "length": 3, "label": "prefix"},

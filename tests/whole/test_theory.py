@@ -3,6 +3,7 @@
 import json
 
 from tests.whole.conftest import command
+from tests.whole.small_bases import TASK, a_small_base
 
 from adaptlab_client import Client
 from adaptlab_stack.stack import Stack
@@ -16,16 +17,7 @@ def test_the_theorems_hold_in_a_job(stack: Stack) -> None:
     assert {check["verdict"] for check in told.values()} == {"holds"}
 
 
-TASK = {"length": 4, "alphabet": 5}
-BASE = {
-    "kind": "pretrain",
-    "name": "measured",
-    "family": {"name": "minigpt", "layers": 2, "width": 16, "heads": 2},
-    "task": {**TASK, "name": "sort_ascending"},
-    "training": {"steps": 40, "batch_size": 16},
-    "seeds": 2,
-    "evaluation": {"samples": 20},
-}
+BASE = a_small_base("measured")
 PREFIX = {
     "kind": "adapt",
     "base_model": BASE["name"],

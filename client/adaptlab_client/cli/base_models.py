@@ -7,7 +7,7 @@ import typer
 from adaptlab_client.cli.groups import group
 from adaptlab_client.cli.jobs import TimeoutOption, print_job, wait_for
 from adaptlab_client.cli.session import OutputOption, open_client
-from adaptlab_client.cli.terminal import Output, print_table, print_value, print_values
+from adaptlab_client.cli.terminal import Output, print_in_full, print_list, print_value
 
 if TYPE_CHECKING:
     from adaptlab_client.answers import BaseModelEntry
@@ -19,18 +19,13 @@ NameArgument = Annotated[str, typer.Argument(help="Name of a base model.")]
 def list_base_models(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
     """List the base models on the server."""
     with open_client(context) as client:
-        entries = [*client.base_models.list()]
-    if output is not Output.TABLE:
-        print_values(entries, output, "name")
-        return
-    print_table(COLUMNS, [_row(entry) for entry in entries])
+        print_list(client.base_models.list(), COLUMNS, _row, output, "name")
 
 
 def show(context: typer.Context, name: NameArgument, output: OutputOption = Output.TABLE) -> None:
     """Show one base model in full."""
     with open_client(context) as client:
-        found = client.base_models.get(name)
-    print_value(found, Output.JSON if output is Output.TABLE else output, "name")
+        print_in_full(client.base_models.get(name), output, "name")
 
 
 def import_model(

@@ -10,6 +10,8 @@ from adaptlab_client.cli.specs import read_value
 from adaptlab_client.cli.terminal import (
     Output,
     json_text,
+    print_in_full,
+    print_list,
     print_table,
     print_value,
     print_values,
@@ -28,16 +30,16 @@ def methods(
     """Show the adaptation methods that the server knows."""
     with open_client(context) as client:
         if name is not None:
-            _print_in_full(client.methods.get(name), output)
+            print_in_full(client.methods.get(name), output, "name")
             return
         found = client.methods.list()
-    if output is not Output.TABLE:
-        print_values(found, output, "name")
-        return
     titles = ("name", "title", "size knob", "first layer's attention", "reference")
-    print_table(
+    print_list(
+        found,
         titles,
-        [(m.name, m.title, m.size_knob, m.first_layer_attention, m.reference) for m in found],
+        lambda m: (m.name, m.title, m.size_knob, m.first_layer_attention, m.reference),
+        output,
+        "name",
     )
 
 
@@ -154,15 +156,12 @@ def _hint(entry: "Solved") -> str:
 
 def _print_plug_ins(found: "tuple[PlugIn, ...]", in_full: bool, output: Output) -> None:
     if in_full:
-        _print_in_full(found[0], output)
-    elif output is Output.TABLE:
-        print_table(
-            ("name", "title", "summary", "reference"),
-            [(entry.name, entry.title, entry.summary, entry.reference) for entry in found],
-        )
-    else:
-        print_values(found, output, "name")
-
-
-def _print_in_full(entry: "PlugIn", output: Output) -> None:
-    print_value(entry, Output.JSON if output is Output.TABLE else output, "name")
+        print_in_full(found[0], output, "name")
+        return
+    print_list(
+        found,
+        ("name", "title", "summary", "reference"),
+        lambda entry: (entry.name, entry.title, entry.summary, entry.reference),
+        output,
+        "name",
+    )

@@ -8,7 +8,7 @@ import typer
 from adaptlab_client.cli.exits import UsageFault
 from adaptlab_client.cli.groups import group
 from adaptlab_client.cli.session import JobArgument, OutputOption, open_client
-from adaptlab_client.cli.terminal import Output, one_line, print_table, print_values, say
+from adaptlab_client.cli.terminal import Output, one_line, print_list, say
 
 if TYPE_CHECKING:
     from adaptlab_client.answers import Checkpoint
@@ -20,12 +20,12 @@ def list_checkpoints(
     """List the checkpoints of a job."""
     with open_client(context) as client:
         found = client.jobs.checkpoints(job)
-    if output is not Output.TABLE:
-        print_values(found, output)
-        return
-    titles = ("id", "kind", "replicate", "seed", "parameters", "bytes", "SHA-256")
-    rows = [(c.id, c.kind, c.replicate, c.seed, c.parameters, c.size, c.sha256) for c in found]
-    print_table(titles, rows)
+    print_list(
+        found,
+        ("id", "kind", "replicate", "seed", "parameters", "bytes", "SHA-256"),
+        lambda c: (c.id, c.kind, c.replicate, c.seed, c.parameters, c.size, c.sha256),
+        output,
+    )
 
 
 def download(

@@ -1,4 +1,4 @@
-"""`adaptlab datasets`: list, show, import-dictionaries."""
+"""`adaptlab datasets`: list, show, upload, import-dictionaries."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -9,7 +9,14 @@ import typer
 from adaptlab_client.cli.exits import UsageFault
 from adaptlab_client.cli.groups import group
 from adaptlab_client.cli.session import OutputOption, open_client
-from adaptlab_client.cli.terminal import Output, print_table, print_value, print_values, say
+from adaptlab_client.cli.terminal import (
+    Output,
+    print_in_full,
+    print_list,
+    print_table,
+    print_value,
+    say,
+)
 
 if TYPE_CHECKING:
     from adaptlab_client.answers import DatasetEntry
@@ -22,18 +29,36 @@ NameArgument = Annotated[str, typer.Argument(help="Name of a dataset.")]
 def list_datasets(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
     """List the datasets on the server."""
     with open_client(context) as client:
-        entries = [*client.datasets.list()]
-    if output is not Output.TABLE:
-        print_values(entries, output, "name")
-        return
-    print_table(COLUMNS, [_row(entry) for entry in entries])
+        print_list(client.datasets.list(), COLUMNS, _row, output, "name")
 
 
 def show(context: typer.Context, name: NameArgument, output: OutputOption = Output.TABLE) -> None:
     """Show one dataset in full."""
     with open_client(context) as client:
-        found = client.datasets.get(name)
-    print_value(found, Output.JSON if output is Output.TABLE else output, "name")
+        print_in_full(client.datasets.get(name), output, "name")
+
+
+def upload(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="What the dataset is called.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            exists=True,
+            dir_okay=False,
+            help="One triple of an English, a German and a Spanish word a line: as JSON, or with "
+            "tabs between if its name ends in .tsv.",
+        ),
+    ],
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Upload words from a file; started again after a break, it sends what is still missing."""
+    with open_client(context) as client:
+        entry = client.datasets.upload_file(name, file)
+    if output is Output.TABLE:
+        print_table(COLUMNS, [_row(entry)])
+    else:
+        print_value(entry, output, "name")
 
 
 def import_dictionaries(
@@ -70,10 +95,11 @@ def import_dictionaries(
 def application() -> typer.Typer:
     """The commands below `adaptlab datasets`."""
     return group(
-        "Words for tasks to ask: list, show, import.",
+        "Words for tasks to ask: list, show, upload, import.",
         {
             "list": list_datasets,
             "show": show,
+            "upload": upload,
             "import-dictionaries": import_dictionaries,
         },
     )

@@ -43,10 +43,13 @@ def exit_code(error: Exception) -> ExitCode:
         (core.InfeasibleBudget, ExitCode.INFEASIBLE),
         ((core.InvalidSpec, client.InvalidRequest), ExitCode.USAGE),
         ((client.Conflict, client.TooLarge), ExitCode.USAGE),
-        (client.Unauthorised, ExitCode.AUTHENTICATION),
+        ((client.Unauthorised, client.UnsafeFile), ExitCode.AUTHENTICATION),
         (client.NotFound, ExitCode.NOT_FOUND),
         ((client.ServerUnreachable, client.NoServer), ExitCode.UNREACHABLE),
-        ((client.ServerUnavailable, client.DigestMismatch), ExitCode.TEMPORARY),
+        (
+            (client.ServerUnavailable, client.TooManyRequests, client.DigestMismatch),
+            ExitCode.TEMPORARY,
+        ),
         (client.WaitTimedOut, ExitCode.TIMED_OUT),
         ((OSError, UsageFault), ExitCode.USAGE),
     )

@@ -1,7 +1,7 @@
 """`adaptlab jobs`: submit, list, show, their scores, wait, cancel, pause, resume, retry."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +14,7 @@ from adaptlab_client.cli.session import JobArgument, JobsArgument, OutputOption,
 from adaptlab_client.cli.specs import read_spec
 from adaptlab_client.cli.terminal import (
     Output,
+    print_list,
     print_table,
     print_value,
     print_values,
@@ -93,11 +94,7 @@ def list_jobs(
             order_by=order_by,
             page_size=min(limit or 200, 200),
         )
-        jobs = islice(found, limit or None)
-        if output is Output.TABLE:
-            print_table(COLUMNS, [row_of(job) for job in jobs])
-        else:
-            print_values(jobs, output)
+        print_jobs(islice(found, limit or None), output)
 
 
 def show(context: typer.Context, job: JobArgument, output: OutputOption = Output.TABLE) -> None:
@@ -152,25 +149,25 @@ def wait(
 def cancel(context: typer.Context, jobs: JobsArgument, output: OutputOption = Output.TABLE) -> None:
     """Cancel jobs; one that is running stops soon after."""
     with open_client(context) as client:
-        _print_all([client.jobs.cancel(job) for job in jobs], output)
+        print_jobs([client.jobs.cancel(job) for job in jobs], output)
 
 
 def pause(context: typer.Context, jobs: JobsArgument, output: OutputOption = Output.TABLE) -> None:
     """Pause jobs; one that is running stops soon after, with its state saved."""
     with open_client(context) as client:
-        _print_all([client.jobs.pause(job) for job in jobs], output)
+        print_jobs([client.jobs.pause(job) for job in jobs], output)
 
 
 def resume(context: typer.Context, jobs: JobsArgument, output: OutputOption = Output.TABLE) -> None:
     """Let paused jobs go on where they were."""
     with open_client(context) as client:
-        _print_all([client.jobs.resume(job) for job in jobs], output)
+        print_jobs([client.jobs.resume(job) for job in jobs], output)
 
 
 def retry(context: typer.Context, jobs: JobsArgument, output: OutputOption = Output.TABLE) -> None:
     """Make jobs that failed or were cancelled anew, and print the new ones."""
     with open_client(context) as client:
-        _print_all([client.jobs.retry(job) for job in jobs], output)
+        print_jobs([client.jobs.retry(job) for job in jobs], output)
 
 
 def application() -> typer.Typer:
@@ -210,10 +207,8 @@ def wait_for(
             ended.append(job)
             if any_of:
                 break
-    if output is Output.TABLE:
-        print_table(COLUMNS, [row_of(job) for job in ended])
-    elif output is not Output.ID or not printed:
-        print_values(ended, output)
+    if output is not Output.ID or not printed:
+        print_jobs(ended, output)
     unsuccessful = [job for job in ended if not job.succeeded]
     for job in unsuccessful:
         say(f"{job.id} {job.state}: {_why(job)}")
@@ -256,11 +251,9 @@ def _estimate_rows(whose: str, estimate: "Estimate | None") -> list[tuple[str, o
     ]
 
 
-def _print_all(jobs: "Sequence[Job]", output: Output) -> None:
-    if output is Output.TABLE:
-        print_table(COLUMNS, [row_of(job) for job in jobs])
-    else:
-        print_values(jobs, output)
+def print_jobs(jobs: "Iterable[Job]", output: Output) -> None:
+    """Print jobs as asked, a row each."""
+    print_list(jobs, COLUMNS, row_of, output)
 
 
 def print_job(job: "Job", output: Output) -> None:

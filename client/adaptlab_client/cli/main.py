@@ -75,9 +75,13 @@ def application() -> typer.Typer:
         compare,
         datasets,
         jobs,
+        people,
         recipes,
+        results,
+        signing_in,
         studies,
         theory,
+        tokens,
     )
 
     app = typer.Typer(
@@ -97,11 +101,19 @@ def application() -> typer.Typer:
     app.add_typer(jobs.application(), name="jobs")
     app.add_typer(studies.application(), name="studies")
     app.add_typer(recipes.application(), name="recipes")
+    app.add_typer(results.application(), name="results")
     app.add_typer(catalogue.budgets_application(), name="budgets")
     app.add_typer(base_models.application(), name="base-models")
     app.add_typer(datasets.application(), name="datasets")
     app.add_typer(checkpoints.application(), name="checkpoints")
     app.add_typer(theory.application(), name="theory")
+    app.add_typer(tokens.application(), name="tokens")
+    app.add_typer(people.users_application(), name="users")
+    app.add_typer(people.projects_application(), name="projects")
+    app.command("login")(signing_in.login)
+    app.command("logout")(signing_in.logout)
+    app.command("whoami")(signing_in.whoami)
+    app.command("audit")(people.audit)
     app.command("compare")(compare.compare)
     app.command("attention")(attention.attention)
     app.command("methods")(catalogue.methods)
@@ -127,6 +139,13 @@ def _root(
         str | None,
         typer.Option(help="Address of the server; else ADAPTLAB_URL, else the one started here."),
     ] = None,
+    project: Annotated[
+        str | None,
+        typer.Option(
+            envvar="ADAPTLAB_PROJECT",
+            help="Only this project; what is made goes there. Else all of yours.",
+        ),
+    ] = None,
     show_version: Annotated[
         bool,
         typer.Option(
@@ -136,7 +155,7 @@ def _root(
 ) -> None:
     from adaptlab_client.cli.session import remember_server
 
-    remember_server(context, url)
+    remember_server(context, url, project)
 
 
 def _not_loaded() -> None:

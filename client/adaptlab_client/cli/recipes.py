@@ -20,9 +20,9 @@ from adaptlab_client.cli.studies import (
 )
 from adaptlab_client.cli.terminal import (
     Output,
+    print_list,
     print_table,
     print_value,
-    print_values,
     say,
 )
 
@@ -58,10 +58,13 @@ def list_recipes(context: typer.Context, output: OutputOption = Output.TABLE) ->
     """List the recipes, each a study that repeats a table of a paper."""
     with open_client(context) as client:
         found = client.recipes.list()
-    if output is Output.TABLE:
-        print_table(COLUMNS, [[one.name, ", ".join(one.presets), one.question] for one in found])
-    else:
-        print_values(found, output, identity="name")
+    print_list(
+        found,
+        COLUMNS,
+        lambda one: (one.name, ", ".join(one.presets), one.question),
+        output,
+        "name",
+    )
 
 
 def show(

@@ -17,14 +17,14 @@ JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="Identity of a j
 JobsArgument = Annotated[list[str], typer.Argument(metavar="JOB…", help="Identities of jobs.")]
 
 
-def remember_server(context: typer.Context, url: str | None) -> None:
+def remember_server(context: typer.Context, url: str | None, project: str | None = None) -> None:
     """Keep how to open the client; a test brings its own way in the context."""
     if context.obj is None:
 
         def connect() -> "Client":
             from adaptlab_client.client import Client  # httpx, which `--help` has no use for
 
-            return Client(url)
+            return Client(url, project=project)
 
         context.obj = connect
 

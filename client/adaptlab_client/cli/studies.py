@@ -7,11 +7,10 @@ import typer
 
 from adaptlab_client.cli.exits import ExitCode, UsageFault
 from adaptlab_client.cli.groups import group
-from adaptlab_client.cli.jobs import COLUMNS as JOB_COLUMNS
-from adaptlab_client.cli.jobs import TimeoutOption, row_of
+from adaptlab_client.cli.jobs import TimeoutOption, print_jobs
 from adaptlab_client.cli.session import OutputOption, open_client
 from adaptlab_client.cli.specs import Settings, read_spec
-from adaptlab_client.cli.terminal import Output, print_table, print_value, print_values, say
+from adaptlab_client.cli.terminal import Output, print_list, print_table, print_value, say
 
 if TYPE_CHECKING:
     from adaptlab_client.client import Client
@@ -78,10 +77,7 @@ def list_studies(
         found = islice(
             client.studies.list(job=job, page_size=min(limit or 200, 200)), limit or None
         )
-        if output is Output.TABLE:
-            print_table(COLUMNS, [_row(study) for study in found])
-        else:
-            print_values(found, output)
+        print_list(found, COLUMNS, _row, output)
 
 
 def show(context: typer.Context, study: StudyArgument, output: OutputOption = Output.TABLE) -> None:
@@ -100,11 +96,7 @@ def list_jobs(
 ) -> None:
     """List the jobs of a study, those that make its base models included."""
     with open_client(context) as client:
-        found = client.studies.jobs(study, filter=filter_text)
-        if output is Output.TABLE:
-            print_table(JOB_COLUMNS, [row_of(job) for job in found])
-        else:
-            print_values(found, output)
+        print_jobs(client.studies.jobs(study, filter=filter_text), output)
 
 
 def wait(

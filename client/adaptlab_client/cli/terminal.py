@@ -8,13 +8,15 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, JsonValue
     from rich.console import Console
+
+V = TypeVar("V", bound="BaseModel")
 
 WIDTH_OF_A_PIPE = 200
 # C0 without the line feed, delete, C1, and the marks that reorder or hide text around them.
@@ -76,6 +78,25 @@ def print_value(value: "BaseModel", output: Output, identity: str = "id") -> Non
         print(one_line(getattr(value, identity)))
     else:
         print(json_text(_plain(value), indent=2 if output is Output.JSON else None))
+
+
+def print_in_full(value: "BaseModel", output: Output, identity: str = "id") -> None:
+    """Print one value; it is in no table, so where one is asked for this is JSON."""
+    print_value(value, Output.JSON if output is Output.TABLE else output, identity)
+
+
+def print_list(
+    values: "Iterable[V]",
+    titles: Sequence[str],
+    row_of: "Callable[[V], Sequence[object]]",
+    output: Output,
+    identity: str = "id",
+) -> None:
+    """Print values as the rows of a table, or as `print_values` does."""
+    if output is Output.TABLE:
+        print_table(titles, map(row_of, values))
+    else:
+        print_values(values, output, identity)
 
 
 def print_table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -1,0 +1,151 @@
+"""`adaptlab users`, `adaptlab projects` and `adaptlab audit`."""
+
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from adaptlab_client.cli.groups import group
+from adaptlab_client.cli.session import OutputOption, open_client
+from adaptlab_client.cli.terminal import Output, print_list, say
+
+if TYPE_CHECKING:
+    from adaptlab_client.people_answers import AuditEntry, MemberEntry, ProjectEntry, UserEntry
+
+USERS = ("name", "admin", "active", "since")
+PROJECTS = ("name", "your role", "since")
+MEMBERS = ("user", "role", "since")
+AUDIT = ("at", "who", "token", "from", "action", "object", "status")
+UserArgument = Annotated[str, typer.Argument(help="Name of a user.")]
+ProjectArgument = Annotated[str, typer.Argument(help="Name of a project.")]
+
+
+def list_users(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
+    """List the users; for admins."""
+    with open_client(context) as client:
+        print_list(client.users.list(), USERS, _user, output, "name")
+
+
+def create_user(
+    context: typer.Context,
+    name: UserArgument,
+    admin: Annotated[bool, typer.Option("--admin", help="An admin of the whole server.")] = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Make a user; then `adaptlab projects add` and `adaptlab tokens create --user`."""
+    with open_client(context) as client:
+        print_list([client.users.create(name, is_admin=admin)], USERS, _user, output, "name")
+
+
+def change_user(
+    context: typer.Context,
+    name: UserArgument,
+    admin: Annotated[
+        bool | None, typer.Option("--admin/--no-admin", help="Of the whole server.")
+    ] = None,
+    active: Annotated[
+        bool | None, typer.Option("--active/--inactive", help="Whether they get in at all.")
+    ] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Make somebody an admin or not, shut them out or let them in again."""
+    with open_client(context) as client:
+        changed = client.users.change(name, is_admin=admin, is_active=active)
+    print_list([changed], USERS, _user, output, "name")
+
+
+def list_projects(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
+    """List the projects that you see."""
+    with open_client(context) as client:
+        print_list(client.projects.list(), PROJECTS, _project, output, "name")
+
+
+def create_project(
+    context: typer.Context, name: ProjectArgument, output: OutputOption = Output.TABLE
+) -> None:
+    """Make a project; for admins."""
+    with open_client(context) as client:
+        print_list([client.projects.create(name)], PROJECTS, _project, output, "name")
+
+
+def members(
+    context: typer.Context, name: ProjectArgument, output: OutputOption = Output.TABLE
+) -> None:
+    """List who is in a project."""
+    with open_client(context) as client:
+        print_list(client.projects.members(name), MEMBERS, _member, output, "user")
+
+
+def add(
+    context: typer.Context,
+    name: ProjectArgument,
+    user: UserArgument,
+    role: Annotated[str, typer.Option(help="reader, submitter, operator or admin.")] = "submitter",
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Put somebody into a project, or give them another role in it."""
+    with open_client(context) as client:
+        print_list([client.projects.add(name, user, role)], MEMBERS, _member, output, "user")
+
+
+def remove(context: typer.Context, name: ProjectArgument, user: UserArgument) -> None:
+    """Take somebody out of a project; what they made stays."""
+    with open_client(context) as client:
+        client.projects.remove(name, user)
+    say(f"{user} is not in {name} any more")
+
+
+def audit(
+    context: typer.Context,
+    actor: Annotated[str | None, typer.Option(help="Only what this user did.")] = None,
+    action: Annotated[str | None, typer.Option(help="Only this, such as cancel_job.")] = None,
+    of: Annotated[str | None, typer.Option("--object", help="Only of this id or name.")] = None,
+    since: Annotated[str | None, typer.Option(help="From then on, as 2026-01-31T12:00Z.")] = None,
+    until: Annotated[str | None, typer.Option(help="Up to then.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 50,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """List what was done and refused, newest first; for admins."""
+    asked = {"actor": actor, "action": action, "object": of, "since": since, "until": until}
+    with open_client(context) as client:
+        found = islice(client.audit({**asked, "page_size": min(limit, 200)}), limit)
+        print_list(found, AUDIT, _entry, output)
+
+
+def users_application() -> typer.Typer:
+    """The commands below `adaptlab users`."""
+    commands = {"list": list_users, "create": create_user, "change": change_user}
+    return group("Who can get in: list, create, change; for admins.", commands)
+
+
+def projects_application() -> typer.Typer:
+    """The commands below `adaptlab projects`."""
+    return group(
+        "What belongs together, and who sees it: list, create, members, add, remove.",
+        {
+            "list": list_projects,
+            "create": create_project,
+            "members": members,
+            "add": add,
+            "remove": remove,
+        },
+    )
+
+
+def _user(entry: "UserEntry") -> list[object]:
+    marks = ("yes" if mark else "no" for mark in (entry.is_admin, entry.is_active))
+    return [entry.name, *marks, f"{entry.created_at:%Y-%m-%d}"]
+
+
+def _project(entry: "ProjectEntry") -> list[object]:
+    return [entry.name, entry.role, f"{entry.created_at:%Y-%m-%d}"]
+
+
+def _member(entry: "MemberEntry") -> list[object]:
+    return [entry.user, entry.role, f"{entry.created_at:%Y-%m-%d}"]
+
+
+def _entry(entry: "AuditEntry") -> list[object]:
+    at = f"{entry.at:%Y-%m-%d %H:%M:%S}"
+    who = (entry.actor, entry.token_id, entry.address)
+    return [at, *who, entry.action, entry.object, entry.status]

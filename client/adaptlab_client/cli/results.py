@@ -1,0 +1,204 @@
+"""`adaptlab results`: list, groups, heads, fields, export, curves."""
+
+import csv
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from adaptlab_client.cli.exits import UsageFault
+from adaptlab_client.cli.groups import group
+from adaptlab_client.cli.session import open_client
+from adaptlab_client.cli.terminal import inert, json_text, print_table, say
+
+if TYPE_CHECKING:
+    from adaptlab_client.result_answers import Cell, ResultTable
+    from adaptlab_client.results import FileFormat
+
+
+class RowOutput(StrEnum):
+    """How rows are printed."""
+
+    TABLE = "table"
+    JSON = "json"
+    JSONL = "jsonl"
+    CSV = "csv"
+
+
+class Form(StrEnum):
+    """What files of rows are written as."""
+
+    CSV = "csv"
+    JSONL = "jsonl"
+    PARQUET = "parquet"
+
+
+FilterOption = Annotated[
+    str,
+    typer.Option("--filter", help="Such as: method = lora AND metrics.accuracy.mean > 0.9"),
+]
+OrderOption = Annotated[
+    str | None, typer.Option(help="A field of numbers or times, as -metrics.accuracy.mean.")
+]
+FieldsOption = Annotated[str, typer.Option(help="Columns, with commas between.")]
+LimitOption = Annotated[int, typer.Option(min=0, help="Rows to show; 0 shows all.")]
+RowsOption = Annotated[RowOutput, typer.Option("--output", "-o", help="What stdout gets.")]
+TargetArgument = Annotated[
+    Path, typer.Argument(metavar="FILE", dir_okay=False, help="Where to write it.")
+]
+FormOption = Annotated[
+    Form | None, typer.Option("--format", help="Else what the ending of FILE says.")
+]
+HeadsOption = Annotated[bool, typer.Option("--heads", help="Of heads instead of results.")]
+
+
+def list_results(
+    context: typer.Context,
+    filter_text: FilterOption = "",
+    order_by: OrderOption = None,
+    fields: FieldsOption = "",
+    limit: LimitOption = 50,
+    output: RowsOption = RowOutput.TABLE,
+) -> None:
+    """List results of jobs that succeeded, the newest first."""
+    with open_client(context) as client:
+        table = client.results.query(
+            filter_text, fields=_names(fields), order_by=order_by, limit=limit or None
+        )
+    _print(table, output)
+
+
+def heads(
+    context: typer.Context,
+    filter_text: Annotated[
+        str, typer.Option("--filter", help="Such as: layer = 2 AND divergence > 0.3")
+    ] = "",
+    order_by: Annotated[str | None, typer.Option(help="As -divergence, which is usual.")] = None,
+    fields: FieldsOption = "",
+    limit: LimitOption = 50,
+    output: RowsOption = RowOutput.TABLE,
+) -> None:
+    """List what heads of attention maps do, those that moved furthest first."""
+    with open_client(context) as client:
+        table = client.results.heads(
+            filter_text, fields=_names(fields), order_by=order_by, limit=limit or None
+        )
+    _print(table, output)
+
+
+def groups(
+    context: typer.Context,
+    by: Annotated[str, typer.Option(help="Fields, with commas between.")] = "method",
+    metric: Annotated[str, typer.Option(help="Over whose seeds.")] = "accuracy",
+    filter_text: FilterOption = "",
+    output: RowsOption = RowOutput.TABLE,
+) -> None:
+    """Show a metric over the seeds of groups of results: mean, deviation, 95 % interval."""
+    with open_client(context) as client:
+        table = client.results.groups(_names(by), filter_text, metric=metric)
+    _print(table, output)
+
+
+def fields(
+    context: typer.Context, heads: HeadsOption = False, output: RowsOption = RowOutput.TABLE
+) -> None:
+    """List the fields that a filter can ask about."""
+    from adaptlab_client.result_answers import Column, ResultTable, Row
+
+    with open_client(context) as client:
+        found = client.results.fields("attention" if heads else "results")
+    names = ("name", "type", "indexed", "means")
+    rows: tuple[Row, ...] = tuple(
+        {"name": one.name, "type": one.type, "indexed": _yes(one.indexed), "means": one.means}
+        for one in found
+    )
+    columns = tuple(Column(name=name, type="text") for name in names)
+    _print(ResultTable(columns=columns, data=rows), output)
+
+
+def export(
+    context: typer.Context,
+    target: TargetArgument,
+    filter_text: FilterOption = "",
+    order_by: OrderOption = None,
+    fields: FieldsOption = "",
+    heads: HeadsOption = False,
+    form: FormOption = None,
+) -> None:
+    """Write everything that matches into a file: CSV, JSON lines or Parquet."""
+    of: Literal["results", "attention"] = "attention" if heads else "results"
+    named = _form(target, form)
+    with open_client(context) as client:
+        client.results.export(
+            target, filter_text, fields=_names(fields), order_by=order_by, format=named, of=of
+        )
+    say(f"wrote {inert(target)}")
+
+
+def curves(
+    context: typer.Context,
+    target: TargetArgument,
+    filter_text: FilterOption = "",
+    name: Annotated[list[str] | None, typer.Option(help="Only this curve; may be given again.")] = (
+        None
+    ),
+    form: FormOption = None,
+) -> None:
+    """Write every point of the learning curves of the results that match into a file."""
+    named = _form(target, form)
+    with open_client(context) as client:
+        client.results.export_curves(target, filter_text, names=name or (), format=named)
+    say(f"wrote {inert(target)}")
+
+
+def application() -> typer.Typer:
+    """The commands below `adaptlab results`."""
+    return group(
+        "Results across jobs: query, group, export.",
+        {
+            "list": list_results,
+            "groups": groups,
+            "heads": heads,
+            "fields": fields,
+            "export": export,
+            "curves": curves,
+        },
+    )
+
+
+def _print(table: "ResultTable", output: RowOutput) -> None:
+    names = [column.name for column in table.columns]
+    if output is RowOutput.TABLE:
+        print_table(names, [[_shown(row[name]) for name in names] for row in table.rows()])
+    elif output is RowOutput.JSON:
+        print(json_text([dict(row) for row in table.rows()], indent=2))
+    elif output is RowOutput.JSONL:
+        for row in table.rows():
+            print(json_text(dict(row)))
+    else:
+        from adaptlab.spreadsheet import harmless
+
+        lines = ([harmless(row[name]) for name in names] for row in table.rows())
+        csv.writer(sys.stdout, lineterminator="\n").writerows([names, *lines])
+
+
+def _shown(cell: "Cell") -> str:
+    return "" if cell is None else f"{cell:.4g}" if isinstance(cell, float) else str(cell)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",")) if text.strip() else ()
+
+
+def _form(target: Path, given: Form | None) -> "FileFormat":
+    known: dict[str, FileFormat] = {"csv": "csv", "jsonl": "jsonl", "parquet": "parquet"}
+    found = known.get(given.value if given else target.suffix.removeprefix(".").lower())
+    if found is None:
+        raise UsageFault(f"{target} ends in none of .csv, .jsonl, .parquet; give --format.")
+    return found
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else ""

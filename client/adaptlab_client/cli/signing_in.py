@@ -1,0 +1,64 @@
+"""`adaptlab login`, `adaptlab logout` and `adaptlab whoami`."""
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from adaptlab_client.cli.exits import UsageFault
+from adaptlab_client.cli.session import OutputOption, open_client
+from adaptlab_client.cli.terminal import Output, one_line, print_in_full, say
+
+LONGEST = 200
+
+
+def login(context: typer.Context) -> None:
+    """Keep a token for the server: it is asked for without being shown, or read from stdin."""
+    from adaptlab_client import credentials
+
+    token = _asked()
+    with open_client(context) as client, client.as_holder_of(token) as tried:
+        me = tried.me()
+        path = credentials.keep(os.environ, client.url, token)
+    until = "for good" if me.token.expires_at is None else f"until {me.token.expires_at:%Y-%m-%d}"
+    say(f"signed in to {client.url} as {one_line(me.user)}, {until}; kept in {path}")
+    if os.environ.get("ADAPTLAB_TOKEN"):
+        say("ADAPTLAB_TOKEN is set and goes first; unset it to use this token.")
+
+
+def logout(
+    context: typer.Context,
+    revoke: Annotated[
+        bool, typer.Option("--revoke", help="Revoke the token too, wherever else it is used.")
+    ] = False,
+) -> None:
+    """Forget the token that `adaptlab login` kept for the server."""
+    from adaptlab_client import credentials
+
+    with open_client(context) as client:
+        token = credentials.forget(os.environ, client.url)
+        if token is None:
+            say(f"no token was kept for {client.url}")
+            return
+        if revoke:
+            with client.as_holder_of(token) as holder:
+                holder.tokens.revoke(holder.me().token.id)
+    say(f"signed out of {client.url}" + (" and revoked the token" if revoke else ""))
+
+
+def whoami(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
+    """Show who you are to the server, what your token opens, and your projects."""
+    with open_client(context) as client:
+        print_in_full(client.me(), output, "user")
+
+
+def _asked() -> str:
+    if sys.stdin.isatty():
+        typed = typer.prompt("Token", hide_input=True, err=True)
+    else:
+        typed = sys.stdin.read(LONGEST)
+    token = str(typed).strip()
+    if not token.isascii() or not token.isprintable() or not token:
+        raise UsageFault("That is no token; make one with `adaptlab tokens create`, or ask for it.")
+    return token

@@ -1,0 +1,122 @@
+"""Tokens, users, projects and the audit log of a server."""
+
+from builtins import list as list_of
+from collections.abc import Iterator, Sequence
+
+from pydantic import JsonValue
+
+from adaptlab_client.connection import Connection, Query, Request, path_of
+from adaptlab_client.paging import entries
+from adaptlab_client.people_answers import (
+    AuditEntry,
+    MemberEntry,
+    Members,
+    NewToken,
+    ProjectEntry,
+    Projects,
+    TokenEntry,
+    UserEntry,
+)
+
+DEFAULT_SCOPES = ("read", "submit")
+
+
+class Tokens:
+    """What opens the server."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def create(
+        self,
+        name: str,
+        scopes: Sequence[str] = DEFAULT_SCOPES,
+        *,
+        project: str | None = None,
+        user: str | None = None,
+        expires_in_days: int | None = 90,
+    ) -> NewToken:
+        """Make a token: for yourself, or as an admin for another user.
+
+        With a `project` it opens that one only. None for `expires_in_days` is for good, which
+        only an admin may ask for.
+        """
+        optional = {"project": project, "user": user}
+        body: dict[str, JsonValue] = {
+            "name": name,
+            "scopes": list_of(scopes),
+            "expires_in_days": expires_in_days,
+            **{member: value for member, value in optional.items() if value is not None},
+        }
+        # Sent once: a token that was made and whose answer was lost can only be revoked.
+        request = Request("POST", path_of("tokens"), body=body, repeatable=False)
+        return self._connection.ask(request, NewToken)
+
+    def list(self, user: str | None = None) -> Iterator[TokenEntry]:
+        """Your tokens, newest first; an admin sees everybody's, or those of one user."""
+        return entries(self._connection, path_of("tokens"), TokenEntry, {"user": user})
+
+    def revoke(self, token_id: int) -> TokenEntry:
+        """End a token for good; repeating it changes nothing."""
+        path = path_of("tokens", token_id, "revoke")
+        return self._connection.ask(Request("POST", path), TokenEntry)
+
+
+class Users:
+    """Who can get in; for admins."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def create(self, name: str, *, is_admin: bool = False) -> UserEntry:
+        """Make a user; raises `Conflict` for a taken name."""
+        body: dict[str, JsonValue] = {"name": name, "is_admin": is_admin}
+        request = Request("POST", path_of("users"), body=body, repeatable=False)
+        return self._connection.ask(request, UserEntry)
+
+    def list(self) -> Iterator[UserEntry]:
+        """All users by name."""
+        return entries(self._connection, path_of("users"), UserEntry)
+
+    def change(
+        self, name: str, *, is_admin: bool | None = None, is_active: bool | None = None
+    ) -> UserEntry:
+        """Make somebody an admin or not, shut them out or let them in again."""
+        asked = {"is_admin": is_admin, "is_active": is_active}
+        body: dict[str, JsonValue] = {k: v for k, v in asked.items() if v is not None}
+        return self._connection.ask(Request("PATCH", path_of("users", name), body=body), UserEntry)
+
+
+class ProjectList:
+    """Projects, and who may do what in them."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def create(self, name: str) -> ProjectEntry:
+        """Make a project; for admins."""
+        request = Request("POST", path_of("projects"), body={"name": name}, repeatable=False)
+        return self._connection.ask(request, ProjectEntry)
+
+    def list(self) -> tuple[ProjectEntry, ...]:
+        """The projects that you see, by name."""
+        return self._connection.ask(Request("GET", path_of("projects")), Projects).data
+
+    def members(self, name: str) -> tuple[MemberEntry, ...]:
+        """Who is in a project."""
+        path = path_of("projects", name, "members")
+        return self._connection.ask(Request("GET", path), Members).data
+
+    def add(self, name: str, user: str, role: str) -> MemberEntry:
+        """Give somebody the role reader, submitter, operator or admin in a project."""
+        path = path_of("projects", name, "members", user)
+        return self._connection.ask(Request("PUT", path, body={"role": role}), MemberEntry)
+
+    def remove(self, name: str, user: str) -> None:
+        """Take somebody out of a project."""
+        self._connection.send(Request("DELETE", path_of("projects", name, "members", user)))
+
+
+def audit_entries(connection: Connection, query: Query) -> Iterator[AuditEntry]:
+    """What was done and refused, newest first."""
+    return entries(connection, path_of("audit"), AuditEntry, query)

@@ -1,0 +1,130 @@
+"""Sending what is too large for one request: in chunks, verified, resumed where it broke off."""
+
+import base64
+import hashlib
+import io
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from adaptlab_client.answers import Page, UploadEntry
+from adaptlab_client.connection import Connection, Request, path_of
+from adaptlab_client.errors import ApiError, DigestMismatch, InvalidRequest
+
+COMPLETE_SECONDS = 300.0
+"""Completing reads everything again on the server."""
+READ_BYTES = 2**20
+AT_ONCE = 3
+"""How many chunks are on their way at a time."""
+
+Report = Callable[[int, int], None]
+
+
+class Uploads:
+    """What you are sending, or have sent and not used yet."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def list(self) -> Iterator[UploadEntry]:
+        """Your uploads, the oldest first."""
+        yield from self._connection.ask(Request("GET", path_of("uploads")), Page[UploadEntry]).data
+
+    def get(self, upload: str) -> UploadEntry:
+        """One of them; raises `NotFound`."""
+        return self._connection.ask(Request("GET", path_of("uploads", upload)), UploadEntry)
+
+    def delete(self, upload: str) -> None:
+        """Let go of one; what was made from it stays."""
+        self._connection.send(Request("DELETE", path_of("uploads", upload)))
+
+    def send(self, path: Path, *, report: Report | None = None) -> UploadEntry:
+        """Send a file, and return once the server has read it again and found it whole.
+
+        Called again after a break it sends only what is not there yet. `report` gets the bytes
+        that are there and the size. Raises `TooLarge`, and `DigestMismatch` if the file changed
+        meanwhile; then nothing was kept.
+        """
+        with path.open("rb") as file:
+            return self._send(file, report)
+
+    def send_bytes(self, content: bytes) -> UploadEntry:
+        """Send bytes as `send` does a file."""
+        return self._send(io.BytesIO(content), None)
+
+    def _send(self, file: IO[bytes], report: Report | None) -> UploadEntry:
+        size, digest = _measured(file)
+        body = {"size_bytes": size, "sha256": digest}
+        request = Request("POST", path_of("uploads"), body=dict(body))
+        upload = self._connection.ask(request, UploadEntry)
+        try:
+            self._send_missing(file, upload, report)
+            return self._complete(upload)
+        except InvalidRequest as error:
+            if "wrong_digest" not in error.codes:
+                raise
+            with suppress(ApiError):
+                self.delete(upload.id)
+            raise DigestMismatch(
+                f"The bytes changed while they were sent: {error} Nothing was kept; send it again."
+            ) from error
+
+    def _send_missing(self, file: IO[bytes], upload: UploadEntry, report: Report | None) -> None:
+        if upload.state == "complete":
+            return
+        there = {chunk.number: chunk.sha256 for chunk in upload.received}
+        arrived = 0
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            sending = deque[Future[int]]()
+            for chunk in _chunks(file, upload):
+                is_there = there.get(chunk.number) == chunk.digest.hex()
+                sending.append(pool.submit(self._put, upload, chunk, is_there=is_there))
+                # No more chunks in memory than are on their way.
+                while sending and (len(sending) >= AT_ONCE or chunk.number == upload.chunks - 1):
+                    arrived += sending.popleft().result()
+                    if report:
+                        report(arrived, upload.size_bytes)
+
+    def _put(self, upload: UploadEntry, chunk: "_Chunk", *, is_there: bool) -> int:
+        """Send a chunk unless it is there; its size."""
+        if not is_there:
+            digest = base64.b64encode(chunk.digest).decode()
+            headers = {
+                "Content-Type": "application/octet-stream",
+                "Content-Digest": f"sha-256=:{digest}:",
+            }
+            path = path_of("uploads", upload.id, "chunks", chunk.number)
+            self._connection.send(Request("PUT", path, content=chunk.content, headers=headers))
+        return len(chunk.content)
+
+    def _complete(self, upload: UploadEntry) -> UploadEntry:
+        path = path_of("uploads", upload.id, "complete")
+        request = Request("POST", path, seconds=COMPLETE_SECONDS)
+        return self._connection.ask(request, UploadEntry)
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    number: int
+    content: bytes
+    digest: bytes
+
+
+def _chunks(file: IO[bytes], upload: UploadEntry) -> Iterator[_Chunk]:
+    file.seek(0)
+    for number in range(upload.chunks):
+        content = file.read(upload.chunk_bytes)
+        yield _Chunk(number, content, hashlib.sha256(content).digest())
+
+
+def _measured(file: IO[bytes]) -> tuple[int, str]:
+    """Size and SHA-256."""
+    digest, size = hashlib.sha256(), 0
+    while content := file.read(READ_BYTES):
+        digest.update(content)
+        size += len(content)
+    return size, digest.hexdigest()

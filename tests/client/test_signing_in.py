@@ -1,0 +1,143 @@
+"""Signing in at the command line: what is kept where, who may read it, and what it opens."""
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+from tests.client.conftest import Address, Invoke
+from tests.making import a_pretrain_document
+
+from adaptlab_client import credentials
+from adaptlab_client.client import Client
+from adaptlab_client.discovery import discover
+from adaptlab_client.errors import UnsafeFile
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home directory in which nobody has signed in."""
+    for name in ("ADAPTLAB_TOKEN", "ADAPTLAB_URL", "ADAPTLAB_DATA_DIR", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def kept_in(home: Path) -> Path:
+    return home / ".config" / "adaptlab" / "tokens.json"
+
+
+def test_a_token_is_kept_for_its_server_and_opens_it(
+    invoke: Invoke, address: Address, home: Path
+) -> None:
+    done = invoke("login", given=address.token + "\n", ADAPTLAB_TOKEN="")
+    assert done.exit_code == 0, done.output
+    assert address.token not in done.output
+    file = kept_in(home)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    me = invoke("whoami", "-o", "json", ADAPTLAB_TOKEN="")
+    assert json.loads(me.stdout)["user"] == "ada"
+    assert discover() == (address.url, address.token)  # the server that was signed in to last
+    assert discover("http://elsewhere.example").token is None
+    assert invoke("logout", ADAPTLAB_TOKEN="").exit_code == 0
+    assert invoke("whoami", ADAPTLAB_TOKEN="").exit_code == 4
+    assert json.loads(file.read_text()) == {"latest": None, "tokens": {}}
+
+
+def test_a_token_that_opens_nothing_is_not_kept(invoke: Invoke, home: Path) -> None:
+    for given in ("al_wrong\n", "", "al_\x1b[2J\n", "al_ä\n"):
+        assert invoke("login", given=given, ADAPTLAB_TOKEN="").exit_code in (2, 4)
+    assert not kept_in(home).exists()
+
+
+def test_logging_out_can_revoke(invoke: Invoke, address: Address, home: Path) -> None:
+    made = invoke("tokens", "create", "laptop", "-o", "json")
+    token = json.loads(made.stdout)["token"]
+    assert invoke("login", given=token).exit_code == 0
+    assert invoke("logout", "--revoke").exit_code == 0
+    assert invoke("whoami", ADAPTLAB_TOKEN=token).exit_code == 4
+    assert invoke("whoami").exit_code == 0
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o660, 0o604, 0o601])
+def test_a_file_that_others_can_get_at_is_refused(
+    invoke: Invoke, address: Address, home: Path, mode: int
+) -> None:
+    file = credentials.keep({"HOME": str(home)}, address.url, address.token)
+    assert invoke("whoami", ADAPTLAB_TOKEN="").exit_code == 0
+    file.chmod(mode)
+    refused = invoke("whoami", ADAPTLAB_TOKEN="")
+    assert refused.exit_code == 4
+    assert "chmod 600" in refused.stderr
+    assert invoke("whoami").exit_code == 0  # the variable goes first, and nothing is read
+    with pytest.raises(UnsafeFile):
+        discover()
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"tokens": [1]}', '{"tokens": {"a": 1}}', "\xff"])
+def test_a_spoiled_file_holds_nothing(home: Path, content: str) -> None:
+    file = credentials.keep({"HOME": str(home)}, "http://one", "al_x")
+    file.write_text(content, encoding="latin-1")
+    assert credentials.read({"HOME": str(home)}) == ({}, None)
+
+
+def test_several_servers_are_kept_apart(home: Path) -> None:
+    environment = {"HOME": str(home)}
+    credentials.keep(environment, "http://one", "al_1")
+    credentials.keep(environment, "http://two", "al_2")
+    assert credentials.read(environment) == (
+        {"http://one": "al_1", "http://two": "al_2"},
+        "http://two",
+    )
+    assert credentials.forget(environment, "http://one") == "al_1"
+    assert credentials.forget(environment, "http://one") is None
+    assert credentials.read(environment).latest == "http://two"
+
+
+def test_people_projects_and_tokens_at_the_command_line(invoke: Invoke, home: Path) -> None:
+    assert invoke("users", "create", "bert").exit_code == 0
+    assert invoke("projects", "create", "vision").exit_code == 0
+    assert invoke("projects", "add", "vision", "bert", "--role", "submitter").exit_code == 0
+    assert "submitter" in invoke("projects", "members", "vision").stdout
+    made = invoke("tokens", "create", "script", "--user", "bert", "--days", "7")
+    assert made.stdout.startswith("al_")
+    assert made.stdout.count("\n") == 1
+    token = made.stdout.strip()
+    mine = invoke("projects", "list", "-o", "id", ADAPTLAB_TOKEN=token)
+    assert mine.stdout.split() == ["vision"]
+    assert invoke("users", "list", ADAPTLAB_TOKEN=token).exit_code == 4
+    listed = [
+        json.loads(line)
+        for line in invoke("tokens", "list", "-o", "jsonl").stdout.split("\n")
+        if line
+    ]
+    (bert,) = [entry for entry in listed if entry["user"] == "bert"]
+    assert invoke("tokens", "revoke", str(bert["id"])).exit_code == 0
+    assert invoke("whoami", ADAPTLAB_TOKEN=token).exit_code == 4
+    told = invoke("audit", "--actor", "ada", "-o", "jsonl").stdout
+    actions = [json.loads(line)["action"] for line in told.splitlines()]
+    assert actions == [
+        "revoke_token", "create_token", "put_member", "create_project", "create_user"
+    ]  # fmt: skip
+    assert invoke("users", "change", "bert", "--inactive").exit_code == 0
+    assert invoke("projects", "remove", "vision", "bert").exit_code == 0
+    assert invoke("tokens", "revoke", "no").exit_code == 2
+
+
+def test_a_client_works_in_the_project_that_it_names(
+    address: Address, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Client(*address) as client:
+        client.projects.create("vision")
+    with Client(*address, project="vision") as client:
+        job = client.jobs.submit(a_pretrain_document())
+        assert job.model_dump()["project"] == "vision"
+    monkeypatch.setenv("ADAPTLAB_PROJECT", "default")
+    with Client(*address) as client:
+        assert list(client.jobs.list()) == []
+    monkeypatch.setenv("ADAPTLAB_PROJECT", "vision")
+    with Client(*address) as client:
+        assert [found.id for found in client.jobs.list()] == [job.id]
+        assert client.jobs.get(job.id).id == job.id
