@@ -1,0 +1,120 @@
+"""Stand-ins for the engine that look about where they run, and write down what they could do."""
+
+import json
+import os
+import resource
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.stand_ins import Observer, checkpoint_of
+from tests.worker.runners import Given, complete, runner
+
+from adaptlab.adaptation import AdapterFile
+from adaptlab.results import CheckpointWritten, TrainingSaved
+from adaptlab.spec import ResolvedSpec
+
+MIB = 2**20
+LIMITS = ("RLIMIT_CORE", "RLIMIT_FSIZE", "RLIMIT_NOFILE", "RLIMIT_DATA", "RLIMIT_NPROC")
+
+
+@runner
+def look_about(given: Given) -> None:
+    """Tells what the trainer is, has and may, and then does the job."""
+    _tell("report", _report(given))
+    complete(given.spec, given.bases, given.scratch, given.observer)
+
+
+@runner
+def devour(given: Given) -> None:
+    """Takes memory until there is no more."""
+    held: list[bytearray] = []
+    while True:
+        held.append(bytearray(64 * MIB))
+
+
+def _report(given: Given) -> dict[str, Any]:
+    parent = Path(f"/proc/{os.getppid()}")
+    beside = given.scratch.parent / "planted"
+    return {
+        "user": os.geteuid(),
+        "status": _status(),
+        "environment": dict(os.environ),
+        "arguments": Path("/proc/self/cmdline").read_text().split("\0"),
+        "files": sorted(str(Path(f"/proc/self/fd/{fd}").readlink()) for fd in _descriptors()),
+        "limits": {name: resource.getrlimit(getattr(resource, name))[1] for name in LIMITS},
+        "oom": Path("/proc/self/oom_score_adj").read_text().strip(),
+        "worker_environment": _refusal(lambda: (parent / "environ").read_bytes()),
+        "worker_files": _refusal(lambda: (parent / "fd" / "1").readlink()),
+        "beside": _refusal(lambda: beside.write_text("x")),
+        "become_root": _refusal(lambda: os.setuid(0) if os.geteuid() else os.setuid(65534)),
+        "bases": [base.read_bytes().decode() for base in given.bases],
+        "base": [_refusal(lambda base=base: base.write_text("poison")) for base in given.bases],
+    }
+
+
+def _descriptors() -> list[int]:
+    return [fd for fd in range(200) if os.path.lexists(f"/proc/self/fd/{fd}")]
+
+
+def _status() -> dict[str, str]:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+
+def _refusal(deed: Callable[[], object]) -> str:
+    """The name of the error that a deed ends in, or `done`."""
+    try:
+        deed()
+    except OSError as error:
+        return type(error).__name__
+    return "done"
+
+
+def _tell(name: str, value: object) -> None:
+    place = Path(os.environ["RUNNER_CONTROL"]) / name
+    partial = place.with_suffix(".partial")
+    partial.write_text(json.dumps(value))
+    partial.rename(place)
+
+
+@runner
+def link_elsewhere(given: Given) -> None:
+    """Says that its checkpoint is a file which is a link to one of somebody else's."""
+    link = given.scratch / "checkpoint.safetensors"
+    link.symlink_to("/etc/hostname")
+    given.observer.emit(CheckpointWritten(checkpoint=checkpoint_of("base_model"), path=link))
+
+
+@runner
+def pipe_instead(given: Given) -> None:
+    """Says that its checkpoint is a pipe, which gives nothing and never ends."""
+    pipe = given.scratch / "checkpoint.safetensors"
+    os.mkfifo(pipe)
+    given.observer.emit(CheckpointWritten(checkpoint=checkpoint_of("base_model"), path=pipe))
+
+
+@runner
+def remove_elsewhere(given: Given) -> None:
+    """Says that it saved states in a file of somebody else's, whose older ones get removed."""
+    victim = Path(os.environ["RUNNER_CONTROL"]) / "victim"
+    for step in (1, 2):
+        place = victim if step == 1 else given.scratch / "state"
+        given.observer.emit(TrainingSaved(step=step, path=place))
+
+
+def tell_resume(
+    spec: ResolvedSpec,
+    bases: tuple[Path, ...],
+    scratch: Path,
+    observer: Observer,
+    *,
+    resume: Path | None = None,
+    adapters: tuple[AdapterFile, ...] = (),
+    **_: object,
+) -> None:
+    """Tells what it was given to go on from, and to measure."""
+    files = [*bases, *(adapter.path for adapter in adapters), *([resume] if resume else [])]
+    _tell(f"given-{time.monotonic_ns()}", [file.read_bytes().decode() for file in files])
+    complete(spec, bases, scratch, observer)

@@ -1,0 +1,5 @@
+"""Real workers, as the tests of the worker start them."""
+
+from tests.worker.conftest import control, processes, watched
+
+__all__ = ["control", "processes", "watched"]

@@ -1,0 +1,80 @@
+"""What nobody should send, and somebody will: as JSON, as text, as parameters, for the eye."""
+
+from collections.abc import Mapping
+
+NOT_JSON: Mapping[str, bytes] = {
+    "nothing": b"",
+    "cut short": b'{"name": "a"',
+    "two documents": b"{} {}",
+    "NaN": b"NaN",
+    "latin-1": '{"name": "\xe4"}'.encode("latin-1"),
+    "utf-16": '{"name": "a"}'.encode("utf-16"),
+    "overlong utf-8": b'{"name": "\xc0\xaf"}',
+    "a byte order mark": b'\xef\xbb\xbf{"name": "a"}',
+    "raw NUL": b'{"name": "a\x00b"}',
+    "100,000 levels of lists": b"[" * 100_000 + b"]" * 100_000,
+    "100,000 open levels": b'{"name":' * 100_000,
+    "33 levels": b"[" * 33 + b"]" * 33,
+    "a repeated key": b'{"name": "a", "name": "b"}',
+    "a repeated key below": b'{"name": {"x": 1, "x": 1}}',
+    "a key with NUL": rb'{"\u0000": 1}',
+    "a key that is half a pair": rb'{"\ud800": 1}',
+}
+"""Bodies that are faulty whatever the route takes."""
+
+VALUES: Mapping[str, bytes] = {
+    "NaN": b"NaN",
+    "Infinity": b"Infinity",
+    "-Infinity": b"-Infinity",
+    "1e999": b"1e999",
+    "-1e999": b"-1e999",
+    "5,000 digits": b"9" * 5000,
+    "beyond 64 bits": str(2**63).encode(),
+    "a lone high surrogate": rb'"\ud800"',
+    "a lone low surrogate": rb'"\udfff"',
+    "surrogates the wrong way round": rb'"\udfff\ud800"',
+    "NUL": rb'"a\u0000b"',
+}
+"""Values that are faulty wherever they stand."""
+
+INJECTIONS = (
+    "' OR '1'='1",
+    "1'; DROP TABLE jobs; --",
+    '"; SELECT pg_sleep(9); --',
+    "\\'; SELECT 1; --",
+    "$$; SELECT 1; $$",
+    "%' OR name LIKE '%",
+    "1) OR (1=1",
+    "..%252f..%252f..%252fetc%252fpasswd",
+    "../../../../etc/passwd",
+    "..\\..\\..\\windows\\win.ini",
+    "\\..\\..\\etc\\passwd",
+    ";/../../../etc/passwd",
+    "file:///etc/passwd",
+    "/etc/passwd",
+    "x\r\nSet-Cookie: owned=1",
+    "x\r\nHTTP/1.1 200 OK\r\n\r\nowned",
+    "x\nERROR:    forged line of the log",
+    "x\u2028ERROR:    forged line of the log",
+    "\x1b[2J\x1b[31mowned\x1b[0m",
+    "${jndi:ldap://127.0.0.1/a}",
+    "{{7*7}}",
+    "{% for x in ().__class__.__base__.__subclasses__() %}",
+    "%n%n%s%s",
+    "$(touch /tmp/owned)",
+    "`id`",
+    "| id",
+    "a" * 4000,
+    "😀" * 100,
+    "\ufeff",
+    "\u202egnp.exe",
+    "\x7f",
+    "-1",
+    "9" * 400,
+    "1e309",
+    "nan",
+    "null",
+    "[]",
+    "\x00",
+)
+"""Of paths, SQL, headers, the log, templates and shells, and what only looks like a number."""

@@ -1,0 +1,232 @@
+"""A canary in the place of every secret, and a look everywhere it could have flown to."""
+
+import json
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import httpx
+import psutil
+import psycopg
+import pytest
+import redis
+from sqlalchemy import make_url
+from tests.making import a_pretrain_document, an_adapt_document
+
+from adaptlab.errors import AdaptlabError
+from adaptlab_client import Client
+from adaptlab_stack.data_directory import DataDirectory
+from adaptlab_stack.stack import Stack
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc"),
+]
+POSTGRES, VALKEY, S3_KEY, S3_SECRET, OTHER = (
+    f"canary{place}4711" for place in ("postgres", "valkey", "s3key", "s3secret", "other")
+)
+CLOSED = {"credentials.json", "stack.json", "token", "valkey.conf"}
+"""Files of the data directory that hold secrets, and are closed to everybody else."""
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[Stack]:
+    """A stack whose servers' passwords, and every other secret that it is given, are canaries."""
+    with tempfile.TemporaryDirectory(prefix="adaptlab-canary-") as folder:
+        Path(folder).chmod(0o755)
+        data = Path(folder) / "data"
+        DataDirectory.open(data).credentials_file.write_text(
+            json.dumps({"postgres": POSTGRES, "valkey": VALKEY})
+        )
+        (data / "credentials.json").chmod(0o600)
+        environment = {
+            "ADAPTLAB_LEASE_SECONDS": "4",
+            "ADAPTLAB_HEARTBEAT_SECONDS": "1",
+            "ADAPTLAB_S3_ACCESS_KEY_ID": S3_KEY,
+            "ADAPTLAB_S3_SECRET_ACCESS_KEY": S3_SECRET,
+            "AWS_SECRET_ACCESS_KEY": OTHER,
+            "HF_TOKEN": OTHER,
+            "PGPASSWORD": OTHER,
+            "ADAPTLAB_DATABASE_URL": None,
+            "ADAPTLAB_BROKER_URL": None,
+        }
+        with Stack.start(data, environment=environment) as running:
+            yield running
+
+
+@pytest.fixture(scope="module")
+def canaries(stack: Stack) -> tuple[str, ...]:
+    """All secrets of the stack; of its token the part that nobody could guess."""
+    return (
+        POSTGRES,
+        VALKEY,
+        S3_KEY,
+        S3_SECRET,
+        OTHER,
+        stack.token.rpartition("_")[0] or stack.token,
+    )
+
+
+@pytest.fixture(scope="module")
+def lived(stack: Stack) -> Stack:
+    """The same stack after work, mistakes, and a time without its database."""
+    with Client(stack.url, stack.token) as client:
+        made = client.jobs.wait(client.jobs.submit(a_pretrain_document()).id, timeout=100)
+        assert made.succeeded, made.error
+        client.jobs.wait(client.jobs.submit(an_adapt_document()).id, timeout=100)
+        for spec in (an_adapt_document(base_model="nobody"), an_adapt_document(method="lorra")):
+            with suppress(AdaptlabError):
+                client.jobs.submit(spec)
+        diverging = an_adapt_document(
+            method="full_finetuning",
+            budget={},
+            training={"steps": 300, "batch_size": 4, "learning_rate": 10, "weight_decay": 10},
+        )
+        client.jobs.wait(client.jobs.submit(diverging).id, timeout=100)
+        for token in ("x", "wrong", f"{stack.token}x"):
+            httpx.get(f"{stack.url}/v1/jobs", headers={"Authorization": f"Bearer {token}"})
+        httpx.get(f"{stack.url}/v1/jobs", params={"token": stack.token})
+        for name in ("valkey", "postgres"):
+            os.kill(stack.processes[name].pid, signal.SIGKILL)
+            for _ in range(5):
+                with suppress(AdaptlabError):
+                    client.jobs.submit(an_adapt_document())
+        os.kill(stack.processes["worker"].pid, signal.SIGKILL)
+        again = client.jobs.submit(an_adapt_document())
+        client.jobs.wait(again.id, timeout=100)
+    return stack
+
+
+def hits(canaries: tuple[str, ...], told: Mapping[str, str]) -> list[str]:
+    """Where which canary was seen; `told` are texts by the places where they were found."""
+    return [
+        f"{bird} in {place}" for place, text in told.items() for bird in canaries if bird in text
+    ]
+
+
+def logs(stack: Stack) -> dict[str, str]:
+    return {
+        str(file): file.read_text(errors="replace") for file in (stack.data_dir / "logs").iterdir()
+    }
+
+
+def rows(stack: Stack) -> dict[str, str]:
+    """Every row of every table as text, and what the server says that it runs."""
+    url = make_url(stack.database_url).set(drivername="postgresql")
+    found: dict[str, str] = {}
+    with psycopg.connect(url.render_as_string(hide_password=False)) as connection:
+        tables = connection.execute(
+            "SELECT quote_ident(schemaname) || '.' || quote_ident(tablename) FROM pg_tables "
+            "WHERE schemaname NOT IN ('pg_catalog', 'information_schema')"
+        ).fetchall()
+        for (table,) in [*tables, ("pg_stat_activity",), ("pg_settings",)]:
+            texts = connection.execute(f"SELECT t::text FROM {table} t".encode()).fetchall()
+            found[table] = "\n".join(str(text) for (text,) in texts)
+    return found
+
+
+def answers(stack: Stack) -> dict[str, str]:
+    """What the API says at every address that takes no id, and of every job."""
+    with httpx.Client(base_url=stack.url, headers=_bearer(stack), timeout=30) as client:
+        description = client.get("/openapi.json").json()
+        plain = [path for path, methods in description["paths"].items() if "get" in methods]
+        places = [path for path in plain if "{" not in path]
+        jobs = [job["id"] for job in client.get("/v1/jobs").json()["data"]]
+        of_jobs = [path for path in plain if path.startswith("/v1/jobs/{") and path.count("{") == 1]
+        places += [
+            path.replace(path[path.index("{") : path.index("}") + 1], job)
+            for path in of_jobs
+            for job in jobs
+            if "stream" not in path
+        ]
+        wrong = {"/v1/jobs?page_size=x", "/v1/jobs?filter=('", "/nowhere", "/v1/jobs/1"}
+        return {place: _whole(client.get(place)) for place in {*places, *wrong, "/", "/jobs"}}
+
+
+def _whole(answer: httpx.Response) -> str:
+    return f"{answer.headers} {answer.text}"
+
+
+def _bearer(stack: Stack) -> dict[str, str]:
+    return {"Authorization": f"Bearer {stack.token}"}
+
+
+def messages(stack: Stack) -> dict[str, str]:
+    """Every key of the broker and what it holds, after a message that nobody takes."""
+    found: dict[str, str] = {}
+    with redis.Redis.from_url(stack.broker_url) as client:
+        for key in client.keys("*"):
+            found[repr(key)] = repr((key, client.dump(key)))
+        found["clients"] = repr(client.client_list())
+    return found
+
+
+def arguments() -> dict[str, str]:
+    """The arguments of every process on this machine."""
+    found: dict[str, str] = {}
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            found[f"the arguments of {process.pid}"] = " ".join(process.cmdline())
+    return found
+
+
+def trainers(stack: Stack) -> dict[str, str]:
+    """The environment of every trainer, with its arguments."""
+    found: dict[str, str] = {}
+    for process in psutil.Process(stack.pid).children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            if "adaptlab_worker.trainer" in process.cmdline():
+                found[f"trainer {process.pid}"] = json.dumps(process.environ())
+    assert found, "there is no trainer to look at"
+    return found
+
+
+def files(stack: Stack) -> dict[str, str]:
+    """What lies open in the data directory."""
+    root = stack.data_dir
+    for name in CLOSED:
+        for place in root.rglob(name):
+            assert place.stat().st_mode & 0o077 == 0, f"{place} is open to others"
+    inner = [file for file in root.rglob("*") if file.is_file() and file.name not in CLOSED]
+    outside = [file for file in inner if "postgres" not in file.relative_to(root).parts]
+    return {str(file): file.read_bytes().decode("latin-1") for file in outside}
+
+
+PLACES: dict[str, Callable[[Stack], dict[str, str]]] = {
+    "logs": logs,
+    "the database": rows,
+    "answers": answers,
+    "messages": messages,
+    "arguments": lambda _: arguments(),
+    "trainers": trainers,
+    "files": files,
+}
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("place", PLACES)
+def test_no_secret_is_found_outside_its_place(
+    lived: Stack, canaries: tuple[str, ...], place: str
+) -> None:
+    told = PLACES[place](lived)
+    assert "".join(told.values()), "something was looked at"
+    assert hits(canaries, told) == []
+
+
+def test_a_canary_that_flew_would_be_seen(canaries: tuple[str, ...]) -> None:
+    told = {"a log": f"cannot connect to redis://:{VALKEY}@localhost", "another": "all is well"}
+    assert hits(canaries, told) == [f"{VALKEY} in a log"]
+
+
+def test_the_canaries_are_where_they_belong(stack: Stack) -> None:
+    """Else their absence elsewhere would say nothing."""
+    assert POSTGRES in stack.database_url
+    assert VALKEY in stack.broker_url
+    worker = psutil.Process(stack.processes["worker"].pid)
+    if os.geteuid() == 0:
+        environment = json.dumps(worker.environ())
+        assert all(bird in environment for bird in (POSTGRES, VALKEY, S3_KEY, S3_SECRET, OTHER))
