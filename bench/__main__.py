@@ -1,28 +1,65 @@
-"""`python -m bench [NAME …]`: measure, print, and write `docs/benchmarks.md`."""
+"""`python -m bench [NAME …]`: measure, print, and write into `docs/benchmarks.md`."""
 
+import argparse
 import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
 
-from bench import engine, figures, published, server
+from bench import (
+    added_cost,
+    against_mlflow,
+    backlog,
+    blobs,
+    engine,
+    figures,
+    published,
+    queries,
+    server,
+)
+from bench.figures import Section
 
-MEASUREMENTS = {"server": server.measure, "engine": engine.measure, "published": published.measure}
+MEASUREMENTS: Mapping[str, tuple[str, Callable[[], Section]]] = {
+    "server": ("The server", server.measure),
+    "mlflow": (against_mlflow.TITLE, against_mlflow.measure),
+    "queue": ("The queue", backlog.measure),
+    "cost": ("What the server costs a training", added_cost.measure),
+    "blobs": ("Large files through the API", blobs.measure),
+    "queries": (queries.TITLE, queries.measure),
+    "engine": ("The engine", engine.measure),
+    "published": ("LoRA on a published architecture", published.measure),
+}
+"""By name: the title of the section that comes out, and how it is made, in the document's order."""
 
 
-def main(names: list[str]) -> int:
-    """Run the named measurements, all of them by default; only a whole run is written down."""
-    unknown = [name for name in names if name not in MEASUREMENTS]
-    if unknown:
-        print(f"There is no benchmark {unknown[0]!r}; there are {', '.join(MEASUREMENTS)}.")
-        return 2
-    where = figures.machine()
-    print(where)
-    sections = [MEASUREMENTS[name]() for name in names or MEASUREMENTS]
-    for section in sections:
+def main(arguments: Sequence[str]) -> int:
+    """Run the named measurements, or all; each replaces its section of the document when done."""
+    asked = _asked(arguments)
+    for name in asked.names or MEASUREMENTS:
+        title, measure = MEASUREMENTS[name]
+        where = figures.machine()
+        print(f"{name}: {where}", flush=True)
+        started = time.monotonic()
+        section = measure()
+        assert section.title == title, f"{name} made {section.title!r}, not {title!r}"
         for figure in section.figures:
             print(f"{figure.work} | {figure.against} | {figure.result} | {figure.target}")
-    if not names:
-        figures.write(sections, where)
-        print(f"written to {figures.DOCUMENT}")
+        if not section.figures:
+            print(section.about)
+        elif not asked.dry:
+            figures.write([section], where, [title for title, _ in MEASUREMENTS.values()])
+        print(f"{name} took {time.monotonic() - started:.0f} s", flush=True)
     return 0
+
+
+def _asked(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(MEASUREMENTS))
+    parser.add_argument("--dry", action="store_true", help="print only, write nothing down")
+    asked = parser.parse_args(arguments)
+    for name in asked.names:
+        if name not in MEASUREMENTS:
+            parser.error(f"there is no benchmark {name!r}; there are {', '.join(MEASUREMENTS)}")
+    return asked
 
 
 if __name__ == "__main__":

@@ -1,14 +1,21 @@
 """What a measurement is, and how all of them become `docs/benchmarks.md`."""
 
+import math
 import os
 import platform
 import statistics
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "benchmarks.md"
+HEAD = """# Benchmarks
+
+Made by `make bench`; do not edit. Side-by-side figures were taken in turn in one run;
+the machine is shared, so compare ratios, not absolute times.
+"""
+MARK = "\n## "
 
 
 @dataclass(frozen=True)
@@ -63,21 +70,40 @@ def machine() -> str:
     )
 
 
-def write(sections: Sequence[Section], where: str) -> None:
-    """Replace the document by these sections."""
-    lines = [
-        "# Benchmarks",
-        "",
-        "Made by `make bench`; do not edit. Side-by-side figures were taken in turn in one run;",
-        "the machine is shared, so compare ratios, not absolute times.",
-        "",
-        where,
-    ]
-    for section in sections:
-        lines += ["", f"## {section.title}", "", section.about, ""]
+def quantile(values: Sequence[float], share: float) -> float:
+    """The smallest of the values which at least that share of them do not exceed."""
+    return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
+
+
+def document(known: str, sections: Sequence[Section], where: str, order: Sequence[str]) -> str:
+    """The document `known` with these sections, measured at `where`, in place of earlier ones.
+
+    `order` names all titles there are; what stands under any other title is left out.
+    """
+    texts = dict(_sections_of(known)) | {s.title: _text_of(s, where) for s in sections}
+    return "\n".join([HEAD, *(texts[title] for title in order if title in texts)])
+
+
+def write(sections: Sequence[Section], where: str, order: Sequence[str]) -> None:
+    """Put these sections into the document, and leave its others as they are."""
+    known = DOCUMENT.read_text() if DOCUMENT.exists() else ""
+    DOCUMENT.write_text(document(known, sections, where, order))
+
+
+def _sections_of(known: str) -> Iterator[tuple[str, str]]:
+    """Title and text of each section of a document."""
+    for part in known.split(MARK)[1:]:
+        title, _, rest = part.partition("\n")
+        yield title, f"{MARK.strip()} {title}\n{rest.rstrip()}\n"
+
+
+def _text_of(section: Section, where: str) -> str:
+    lines = [f"{MARK.strip()} {section.title}", "", section.about, ""]
+    if section.figures:
         lines += ["| work | against | measured | asked for |", "|---|---|---|---|"]
         lines += [f"| {f.work} | {f.against} | {f.result} | {f.target} |" for f in section.figures]
-    DOCUMENT.write_text("\n".join(lines) + "\n")
+        lines += ["", f"Measured on: {where}", ""]
+    return "\n".join(lines)
 
 
 def _commit() -> str:

@@ -1,0 +1,171 @@
+"""What a tracker does too, beside one: create a job, write points of a curve, list the newest."""
+
+import itertools
+import os
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from adaptlab_client import Client
+from adaptlab_services.leases import Claim, Ledger
+from bench.connection import Connection
+from bench.figures import Figure, Section, spread
+from bench.ingesting import held_job, points_of_step
+from bench.mlflow_server import PYTHON, mlflow_server, peer
+from bench.own_stack import TINY, UNSERVED, in_queue, make_base, own_stack
+
+ROUNDS = int(os.environ.get("BENCH_ROUNDS", "10"))
+CREATIONS, LISTINGS, BATCHES = 20, 5, 3  # in a round
+BATCH = 1000  # points
+PAGE = 50
+# What a job's spec says of it, as a tracker would be told.
+TAGS = {
+    "mlflow.runName": "bench",
+    "kind": "adapt",
+    "base_model": "bench",
+    "task": "sort_descending",
+    "method": "soft_prompt",
+    "budget": "32",
+    "steps": "2",
+    "batch_size": "4",
+}
+TITLE = "Against MLflow"
+ABOUT = (
+    "MLflow {version} and adaptlab on the same Postgres server, a database each, one worker "
+    "process each, asked in turn over one kept-alive connection each by the same bare client; "
+    f"medians of {ROUNDS} rounds. A job is resolved, checked, stored with its spec and told to "
+    "workers; a run is stored with eight tags that say the same. adaptlab checks a token with each "
+    "request and writes changes into its audit log; MLflow does neither. Its execution of jobs is "
+    "off (MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false), as it would need a queue besides. adaptlab's "
+    "workers write curves straight into the database, so that figure has no HTTP on its side; "
+    "there is no route for it."
+)
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Two ways to do one thing, and how often each is done in a round."""
+
+    work: str
+    against: str
+    ours: Callable[[], object]
+    theirs: Callable[[], object]
+    times: int
+    target: str
+
+
+def measure() -> Section:
+    """Run both servers side by side; without an MLflow to run nothing is measured."""
+    found = peer()
+    if found is None:
+        about = f"Not measured: no peer. Name a Python that has MLflow in {PYTHON}."
+        return Section(TITLE, about, ())
+    python, version = found
+    with (
+        own_stack() as stack,
+        Client(stack.url, stack.token) as client,
+        mlflow_server(python, stack.database_url) as url,
+    ):
+        make_base(client)
+        ours, run = Connection(stack.url, stack.token), MlflowRun(Connection(url))
+        with held_job(stack, client) as (ledger, claim):
+            contests = (_creating(ours, run), _writing(ledger, claim, run), _listing(ours, run))
+            figures = tuple(_compared(contest) for contest in contests)
+    return Section(TITLE, ABOUT.format(version=version), figures)
+
+
+class MlflowRun:
+    """The requests to MLflow, in an experiment of their own."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._experiment = self._post("experiments/create", name="bench")["experiment_id"]
+        self._steps = itertools.count()
+        self._run = self.create()
+
+    def create(self) -> str:
+        """Create a run with tags; returns its id."""
+        tags = [{"key": key, "value": value} for key, value in TAGS.items()]
+        started = {"experiment_id": self._experiment, "start_time": _milliseconds()}
+        return str(self._post("runs/create", tags=tags, **started)["run"]["info"]["run_id"])
+
+    def log_batch(self) -> None:
+        """Write the next points of the first run's curve."""
+        at = _milliseconds()
+        metrics = [
+            {"key": "train_loss", "value": 0.5, "timestamp": at, "step": next(self._steps)}
+            for _ in range(BATCH)
+        ]
+        self._post("runs/log-batch", run_id=self._run, metrics=metrics)
+
+    def search(self) -> None:
+        """The newest runs."""
+        found = self._post(
+            "runs/search",
+            experiment_ids=[self._experiment],
+            max_results=PAGE,
+            order_by=["attributes.start_time DESC"],
+        )
+        assert len(found["runs"]) == PAGE
+
+    def _post(self, path: str, **body: object) -> Any:
+        return self._connection.post(f"/api/2.0/mlflow/{path}", body)
+
+
+def _creating(ours: Connection, run: MlflowRun) -> Contest:
+    spec = in_queue(TINY, UNSERVED)
+    return Contest(
+        "create a job, ms",
+        "create a run",
+        lambda: ours.post("/v1/jobs", spec),
+        run.create,
+        CREATIONS,
+        "2 times faster",
+    )
+
+
+def _listing(ours: Connection, run: MlflowRun) -> Contest:
+    def page() -> None:
+        assert len(ours.get(f"/v1/jobs?page_size={PAGE}")["data"]) == PAGE
+
+    title = f"list the newest {PAGE}, ms"
+    return Contest(title, "search of runs", page, run.search, LISTINGS, "5 times faster")
+
+
+def _writing(ledger: Ledger, claim: Claim, run: MlflowRun) -> Contest:
+    """Each of ours is one unit of work of the worker's ledger, as the recorder makes them."""
+    steps = itertools.count()
+
+    def record() -> None:
+        ledger.record(claim, [points_of_step(next(steps), replicates=BATCH)])
+
+    title = f"{BATCH:,} points of a curve, ms"
+    return Contest(title, "log-batch", record, run.log_batch, BATCHES, "10 times faster")
+
+
+def _compared(contest: Contest) -> Figure:
+    ours: list[float] = []
+    theirs: list[float] = []
+    for _ in range(ROUNDS):
+        ours += [_timed(contest.ours) for _ in range(contest.times)]
+        theirs += [_timed(contest.theirs) for _ in range(contest.times)]
+    ratio = statistics.median(theirs) / statistics.median(ours)
+    print(f"  {contest.work}: {ratio:.1f} times faster", flush=True)
+    return Figure(
+        contest.work,
+        f"{contest.against}: {spread(theirs, 'ms')}",
+        f"{spread(ours, 'ms')}: {ratio:.1f} × faster",
+        contest.target,
+    )
+
+
+def _timed(work: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    work()
+    return (time.perf_counter() - begin) * 1000
+
+
+def _milliseconds() -> int:
+    return int(time.time() * 1000)

@@ -1,0 +1,50 @@
+"""One kept-alive HTTP connection that speaks JSON: as little client as there can be."""
+
+import http.client
+import json
+import time
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+PATIENCE = 60.0  # seconds for an answer
+IDLE = 2.0  # seconds, after which a server may be about to hang up
+
+
+class Connection:
+    """Sends one request after the other to one server.
+
+    Args:
+        url: of the server.
+        token: sent along with every request, if there is one.
+    """
+
+    def __init__(self, url: str, token: str | None = None) -> None:
+        self._connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=PATIENCE)
+        self._headers = {"Content-Type": "application/json"}
+        if token is not None:
+            self._headers["Authorization"] = f"Bearer {token}"
+        self._used_at = time.monotonic()
+
+    def get(self, path: str) -> Any:
+        """The document at `path`."""
+        return self._call("GET", path, None, {})
+
+    def post(self, path: str, body: object, headers: Mapping[str, str] | None = None) -> Any:
+        """The answer to a document."""
+        return self._call("POST", path, json.dumps(body).encode(), headers or {})
+
+    def close(self) -> None:
+        """Hang up."""
+        self._connection.close()
+
+    def _call(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Any:
+        if time.monotonic() - self._used_at > IDLE:
+            self.close()  # and the request opens it again
+        self._connection.request(method, path, body, self._headers | dict(headers))
+        answer = self._connection.getresponse()
+        content = answer.read()
+        self._used_at = time.monotonic()
+        if answer.status >= 300:
+            raise RuntimeError(f"{method} {path} was answered {answer.status}: {content[:500]!r}")
+        return json.loads(content) if content else None

@@ -1,0 +1,144 @@
+"""Queries over a full database: the first page of a filter, as somebody who is no admin sees it."""
+
+import os
+import random
+import time
+from collections.abc import Sequence
+from urllib.parse import urlencode
+
+import psutil
+from sqlalchemy import make_url, select
+from sqlalchemy.dialects.postgresql import insert as upsert
+
+from adaptlab_db.session import close, session_factory
+from adaptlab_db.tables import Membership, Project, User
+from adaptlab_services.tokens import create_token
+from adaptlab_stack.stack import Stack
+from bench import query_rows
+from bench.connection import Connection
+from bench.figures import Figure, Section, quantile
+from bench.own_stack import own_stack
+
+TITLE = "Queries over results"
+CORES = 2
+ROUNDS = 40
+WARM = 3
+READER = "reader"
+FILTERS = (
+    ("results", ""),
+    ("results", 'method = "{method}"'),
+    ("results", 'task = "{task}" AND method IN ("lora", "ia3")'),
+    ("results", "metrics.accuracy.mean > 0.{high}"),
+    ("results", 'task = "{task}" AND budget.trainable <= 2000 AND metrics.accuracy.mean > 0.9 '
+                'OR method IN ("lora", "ia3")'),
+    ("results", 'method = "{method}" AND metrics.accuracy.mean > 0.94'),
+    ("results", 'labels.run = "{number}"'),
+    ("results", 'labels.team = "team-{team}" AND budget.trainable < 100'),
+    ("results", "created_at < 2025-02-{day}"),
+    ("results", 'base_model = "base-{small}" AND budget.trainable = {power}'),
+    ("attention", "layer = 2 AND divergence > 0.3 AND learned_mass > 0.5"),
+    ("attention", 'layer = {small4} AND divergence > 0.6 AND method = "{method}"'),
+    ("attention", "learned_mass > 0.99{high}"),
+    ("jobs", "state = failed"),
+    ("jobs", 'task = "{task}" AND metrics.accuracy.mean > 0.9'),
+)  # fmt: skip
+SORTED = (("results", 'task = "{task}"', "-metrics.accuracy.mean"),
+          ("results", "", "budget.trainable"),
+          ("attention", "layer = {small4}", "-learned_mass"))  # fmt: skip
+
+
+def measure() -> Section:
+    """Fill a stack's own database and ask it, everything on two cores."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(before)[:CORES])
+    try:
+        with own_stack(workers=0) as stack:
+            token = _reader(stack.database_url)
+            began = time.perf_counter()
+            filled = query_rows.fill(_plain(stack.database_url), READER)
+            seconds = time.perf_counter() - began
+            found = _asked(stack, token)
+            api = psutil.Process(stack.processes["api"].pid).memory_info().rss / 2**20
+    finally:
+        os.sched_setaffinity(0, before)
+    every = [one for _, times in found for one in times]
+    slowest = max(found, key=lambda one: quantile(one[1], 0.5))
+    return Section(
+        TITLE,
+        f"{filled.jobs:,} jobs, {filled.points:,} metric points and {filled.heads:,} heads in the "
+        f"database (filled in {seconds:.0f} s), server, database and client on {CORES} cores. "
+        "First pages of 50 rows over HTTP for a member of one project, "
+        f"{ROUNDS} rounds of {len(found)} filters and orders whose values change, one after the "
+        "other.",
+        (
+            Figure("first page, all filters", "", _told(every), "100 ms / 300 ms"),
+            *(Figure(f"`{name}`", "", _told(times), "") for name, times in found),
+            Figure("the slowest of these", "", f"{slowest[0]}: {_told(slowest[1])}", ""),
+            Figure("API, resident, after them", "", f"{api:.0f} MB", "under 150 MB"),
+        ),
+    )
+
+
+def _asked(stack: Stack, token: str) -> list[tuple[str, list[float]]]:
+    connection = Connection(stack.url, token)
+    asked = [*((subject, text, "") for subject, text in FILTERS), *SORTED]
+    times: list[list[float]] = [[] for _ in asked]
+    chance = random.Random(7)
+    for turn in range(WARM + ROUNDS):
+        for place, (subject, text, order) in enumerate(asked):
+            query = {"filter": _with_values(text, chance), "page_size": 50}
+            query |= {"order_by": order} if order else {}
+            began = time.perf_counter()
+            connection.get(f"/v1/{subject}?{urlencode(query)}")
+            if turn >= WARM:
+                times[place].append((time.perf_counter() - began) * 1000)
+    connection.close()
+    names = [
+        f"{subject}: {text or 'everything'}{f', by {order}' if order else ''}"
+        for subject, text, order in asked
+    ]
+    for name, one in zip(names, times, strict=True):
+        print(f"  {name}: {_told(one)}", flush=True)
+    return list(zip(names, times, strict=True))
+
+
+def _with_values(text: str, chance: random.Random) -> str:
+    return text.format(
+        method=chance.choice(query_rows.METHODS),
+        task=chance.choice(query_rows.TASKS),
+        high=chance.randint(1, 9),
+        number=chance.randint(1, query_rows.JOBS),
+        team=chance.randint(0, 49),
+        day=f"{chance.randint(1, 28):02}",
+        small=chance.randint(0, 6),
+        small4=chance.randint(0, 3),
+        power=2 ** chance.randint(4, 14),
+    )
+
+
+def _reader(database_url: str) -> str:
+    """The token of a member of the project `default` who is no admin."""
+    sessions = session_factory(database_url)
+    with sessions.begin() as session:
+        session.execute(upsert(User).values(name=READER).on_conflict_do_nothing())
+        user_id = session.scalars(select(User.id).where(User.name == READER)).one()
+        project_id = session.scalars(select(Project.id).where(Project.name == "default")).one()
+        row = {"user_id": user_id, "project_id": project_id, "role": "reader"}
+        session.execute(upsert(Membership).values(row).on_conflict_do_nothing())
+        token = create_token(session, user_id, "bench", ["read"])
+    close(sessions)
+    return token
+
+
+def _plain(url: str) -> str:
+    return make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+
+
+def _told(milliseconds: Sequence[float]) -> str:
+    in_order = sorted(milliseconds)
+    return f"p50 {quantile(in_order, 0.5):.3g} ms, p99 {quantile(in_order, 0.99):.3g} ms"
+
+
+if __name__ == "__main__":
+    for figure in measure().figures:
+        print(f"{figure.work}: {figure.result}")
