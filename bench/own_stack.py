@@ -40,13 +40,14 @@ WITHOUT_LIMITS = {
 
 @contextmanager
 def own_stack(
-    workers: int = 1, environment: Mapping[str, str | None] | None = None
+    workers: int = 1, environment: Mapping[str, str | None] | None = None, servers: int = 1
 ) -> Generator[Stack]:
     """Run a stack on a fresh data directory while the block runs."""
     with tempfile.TemporaryDirectory(prefix="adaptlab-bench-") as folder:
         Path(folder).chmod(0o755)
         merged = {**WITHOUT_LIMITS, **(environment or {})}
-        with Stack.start(Path(folder) / "data", workers=workers, environment=merged) as stack:
+        data = Path(folder) / "data"
+        with Stack.start(data, workers=workers, servers=servers, environment=merged) as stack:
             yield stack
 
 

@@ -26,6 +26,9 @@ def up(
     host: Annotated[str, typer.Option(help="The address the API binds.")] = "127.0.0.1",
     port: Port = None,
     workers: Annotated[int, typer.Option(min=0, help="How many worker processes.")] = 1,
+    servers: Annotated[
+        int, typer.Option(min=1, help="How many API processes share the address.")
+    ] = 1,
     behind_proxy: Annotated[
         bool,
         typer.Option("--behind-proxy", help="A proxy in front of a --host that others reach."),
@@ -33,7 +36,8 @@ def up(
 ) -> None:
     """Run database, broker, API and workers on this machine until Ctrl-C."""
     try:
-        run_up(UpOptions(data_dir, host, port, workers, behind_proxy), Programs(), _report)
+        options = UpOptions(data_dir, host, port, workers, behind_proxy, servers)
+        run_up(options, Programs(), _report)
     except StackError as error:
         _fail(error)
 

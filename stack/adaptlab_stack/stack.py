@@ -66,6 +66,7 @@ class Stack:
         *,
         port: int | None = None,
         workers: int = 1,
+        servers: int = 1,
         environment: Mapping[str, str | None] | None = None,
         command: tuple[str, ...] = UP_COMMAND,
         timeout: float = 90.0,
@@ -77,6 +78,7 @@ class Stack:
             data_dir: made if it does not exist.
             port: the API's; None means the default one or a free one.
             workers: how many worker processes.
+            servers: how many API processes.
             environment: laid over the caller's own; None removes a name.
             command: what to run in place of `python -m adaptlab_stack up`.
             timeout: seconds until the server has to answer.
@@ -87,8 +89,9 @@ class Stack:
         """
         directory = DataDirectory.open(data_dir)
         options = ("--data-dir", str(directory.root), "--workers", str(workers))
+        many = () if servers == 1 else ("--servers", str(servers))
         wanted = () if port is None else ("--port", str(port))
-        argv = (*command, *options, *wanted)
+        argv = (*command, *options, *many, *wanted)
         supervisor = _launch(argv, directory, environment or {}, outlives_caller=keep)
         try:
             _await_announcement(supervisor, directory, timeout)

@@ -35,6 +35,7 @@ class UpOptions:
     port: int | None
     workers: int
     behind_proxy: bool = False
+    servers: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,21 +149,27 @@ def _applications(
     listening: socket.socket,
     url: str,
 ) -> tuple[ProcessSpec, ...]:
-    api = ProcessSpec(
-        "api",
-        (*programs.api, *_listening_options(options, listening)),
-        environment,
-        directory.scratch,
-        ready=lambda: _answers(url, "/readyz"),
-        sockets=(listening.fileno(),),
-    )
-    names = ["worker", *(f"worker-{number}" for number in range(2, options.workers + 1))]
+    servers = [
+        ProcessSpec(
+            name,
+            (*programs.api, *_listening_options(options, listening)),
+            environment,
+            directory.scratch,
+            ready=lambda: _answers(url, "/readyz"),
+            sockets=(listening.fileno(),),
+        )
+        for name in _names("api", options.servers)
+    ]
     workers = [
         ProcessSpec(name, programs.worker, environment, directory.scratch)
-        for name in names[: options.workers]
+        for name in _names("worker", options.workers)
     ]
     beat = ProcessSpec("beat", programs.beat, environment, directory.scratch)
-    return (api, *workers, beat)
+    return (*servers, *workers, beat)
+
+
+def _names(kind: str, count: int) -> list[str]:
+    return [kind if number == 1 else f"{kind}-{number}" for number in range(1, count + 1)]
 
 
 def _check_host(options: UpOptions) -> None:

@@ -28,12 +28,15 @@ def up(arguments: list[str]) -> None:
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--port", type=int)
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--servers", type=int, default=1)
     given = parser.parse_args(arguments)
     me = (sys.executable, str(Path(__file__).resolve()))
     programs = Programs(
         prepare=(*me, "prepare"), api=(*me, "api"), worker=(*me, "worker"), beat=(*me, "beat")
     )
-    options = UpOptions(given.data_dir, "127.0.0.1", given.port, given.workers)
+    options = UpOptions(
+        given.data_dir, "127.0.0.1", given.port, given.workers, servers=given.servers
+    )
     try:
         run_up(options, programs, lambda line: print(line, flush=True))
     except StackError as error:

@@ -14,6 +14,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import httpx
 import psutil
 import psycopg
 import pytest
@@ -186,6 +187,19 @@ def test_a_wanted_port_is_used(tmp_path: Path, stand_in_up: tuple[str, ...]):
         port = taken.getsockname()[1]
     with Stack.start(tmp_path / "d", command=stand_in_up, port=port) as stack:
         assert stack.url == f"http://127.0.0.1:{port}"
+
+
+def test_servers_share_one_address_and_stand_in_for_each_other(
+    open_path: Path,
+    stand_in_up: tuple[str, ...],
+    descendants: Callable[[int], list[psutil.Process]],
+):
+    with Stack.start(open_path / "d", command=stand_in_up, servers=2) as stack:
+        servers = [found for found in descendants(stack.pid) if "--fd" in found.cmdline()]
+        assert len(servers) == 2
+        servers[0].kill()
+        for _ in range(20):
+            assert httpx.get(stack.url).status_code == 200
 
 
 def test_without_a_wish_there_is_always_a_port():
