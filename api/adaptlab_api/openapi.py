@@ -22,6 +22,7 @@ from adaptlab_services.dataset_uploads import DatasetFromUpload
 from adaptlab_services.datasets import NewDataset
 from adaptlab_services.issued_tokens import NewToken
 from adaptlab_services.projects import NewMember, NewProject
+from adaptlab_services.recommendation_views import RecommendationQuestion
 from adaptlab_services.settings import Settings
 from adaptlab_services.uploads import NewUpload
 from adaptlab_services.users import NewUser, UserChanges
@@ -56,6 +57,7 @@ def describe(app: FastAPI) -> Document:
         schemas.pop(leftover, None)
     schemas |= _body_schemas("JobSpec", TypeAdapter(JobSpec))
     schemas |= _body_schemas("BudgetQuestion", TypeAdapter(BudgetQuestion))
+    schemas |= _body_schemas("RecommendationQuestion", TypeAdapter(RecommendationQuestion))
     schemas |= _body_schemas("NewDataset", TypeAdapter(NewDataset))
     schemas |= _body_schemas("DatasetFromUpload", TypeAdapter(DatasetFromUpload))
     schemas |= _body_schemas("NewUpload", TypeAdapter(NewUpload))

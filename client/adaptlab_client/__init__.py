@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from adaptlab_client.recipe_answers import ReportCell as ReportCell
     from adaptlab_client.recipe_answers import ReportRow as ReportRow
     from adaptlab_client.recipe_answers import ReportTable as ReportTable
+    from adaptlab_client.recommendation_answers import Recommendation as Recommendation
     from adaptlab_client.result_answers import ResultField as ResultField
     from adaptlab_client.result_answers import ResultTable as ResultTable
     from adaptlab_client.study_answers import PlannedBase as PlannedBase
@@ -108,6 +109,7 @@ _HOMES = {
     "RecipeRef": "study_answers",
     "RecipeReport": "recipe_answers",
     "RecipeSummary": "recipe_answers",
+    "Recommendation": "recommendation_answers",
     "Replicate": "answers",
     "ReportCell": "recipe_answers",
     "ReportRow": "recipe_answers",
@@ -174,6 +176,7 @@ __all__ = [
     "RecipeRef",
     "RecipeReport",
     "RecipeSummary",
+    "Recommendation",
     "Replicate",
     "ReportCell",
     "ReportRow",

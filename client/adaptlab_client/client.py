@@ -17,6 +17,7 @@ from adaptlab_client.jobs import Jobs
 from adaptlab_client.people import ProjectList, Tokens, Users, audit_entries
 from adaptlab_client.people_answers import AuditEntry, Me
 from adaptlab_client.recipes import Recipes
+from adaptlab_client.recommendations import Recommendations
 from adaptlab_client.results import ResultQueries
 from adaptlab_client.studies import Studies
 from adaptlab_client.uploads import Uploads
@@ -67,6 +68,7 @@ class Client:
         self.studies = Studies(self._connection)
         self.recipes = Recipes(self._connection, self.studies)
         self.comparisons = Comparisons(self._connection)
+        self.recommendations = Recommendations(self._connection)
         self.tokens = Tokens(self._connection)
         self.users = Users(self._connection)
         self.projects = ProjectList(self._connection)

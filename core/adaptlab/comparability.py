@@ -77,6 +77,39 @@ def comparability(jobs: Sequence[ComparedJob]) -> tuple[SettingDifference, ...]:
     return tuple(sorted(found, key=lambda one: order.index(one.weight)))
 
 
+def comparable_groups(jobs: Sequence[ComparedJob]) -> tuple[tuple[ComparedJob, ...], ...]:
+    """The jobs in groups of which no two differ in a setting that voids a comparison.
+
+    Every job joins the first group that it fits, but one that trains nothing joins all of them.
+    Labels must be distinct.
+    """
+    settings = {job.label: _voiding(job) for job in jobs}
+    groups: list[list[ComparedJob]] = []
+    for job in sorted(jobs, key=_trains, reverse=True):
+        fitting = [
+            group for group in groups if all(_agree(job, other, settings) for other in group)
+        ]
+        for group in fitting[:1] if _trains(job) else fitting:
+            group.append(job)
+        if not fitting:
+            groups.append([job])
+    return tuple(map(tuple, groups))
+
+
+def _voiding(job: ComparedJob) -> dict[str, str]:
+    return {pointer: v for pointer, v in _settings(job) if _weight(pointer) == "voids"}
+
+
+def _agree(
+    first: ComparedJob, second: ComparedJob, settings: Mapping[str, Mapping[str, str]]
+) -> bool:
+    """Whether nothing that is asked of both voids their comparison."""
+    one, other = settings[first.label], settings[second.label]
+    if one == other:
+        return True
+    return all(len(_values(p, (first, second), settings)) < 2 for p in (*one, *other))
+
+
 def _values(
     pointer: str, jobs: Sequence[ComparedJob], settings: Mapping[str, Mapping[str, str]]
 ) -> dict[str, list[str]]:

@@ -7,7 +7,7 @@ from pydantic import TypeAdapter
 from tests.core.scoring import drawn
 from tests.making import a_pretrain_document, an_adapt_document, an_environment
 
-from adaptlab.comparability import ComparedJob, comparability
+from adaptlab.comparability import ComparedJob, comparability, comparable_groups
 from adaptlab.comparison import compare
 from adaptlab.resolve import BaseModelFacts, resolve
 from adaptlab.results import Environment
@@ -102,3 +102,27 @@ def test_a_voided_comparison_says_so():
     found = compare("sort_descending", rows, differences=comparability(jobs))
     assert found.voided
     assert found.warnings[0].kind == "not_comparable"
+
+
+def test_jobs_fall_into_groups_that_may_be_compared():
+    longer = {"steps": 5, "batch_size": 4}
+    jobs = [
+        a_job("prefix", method="prefix_tuning"),
+        a_job("prefix longer", method="prefix_tuning", training=longer),
+        a_job("frozen", method="frozen", budget={}),
+        a_job("lora", method="lora", budget=64),
+        a_job("lora elsewhere", an_environment(threads=2, code_version="def"), method="lora",
+              budget=64),
+    ]  # fmt: skip
+    groups = [{job.label for job in group} for group in comparable_groups(jobs)]
+    # What trains nothing has no steps that could differ, but its code can.
+    assert groups == [{"prefix", "lora", "frozen"}, {"prefix longer", "frozen"}, {"lora elsewhere"}]
+    assert comparable_groups([]) == ()
+    (alone,) = comparable_groups([jobs[2]])
+    assert alone == (jobs[2],)
+
+
+def test_a_group_holds_only_seeds_that_start_alike():
+    turned = a_job("turned", base_replicates=(1, 0))
+    groups = comparable_groups([a_job("one"), turned, a_job("later", seeds=(5, 6))])
+    assert [[job.label for job in group] for group in groups] == [["one", "later"], ["turned"]]

@@ -77,6 +77,7 @@ def application() -> typer.Typer:
         jobs,
         people,
         recipes,
+        recommend,
         results,
         signing_in,
         studies,
@@ -115,6 +116,7 @@ def application() -> typer.Typer:
     app.command("whoami")(signing_in.whoami)
     app.command("audit")(people.audit)
     app.command("compare")(compare.compare)
+    app.command("recommend")(recommend.recommend)
     app.command("attention")(attention.attention)
     app.command("methods")(catalogue.methods)
     app.command("tasks")(catalogue.tasks)

@@ -1,0 +1,38 @@
+"""`/v1/recommendations`: which method for a task, and what that rests on."""
+
+from fastapi import APIRouter
+from pydantic import TypeAdapter
+from starlette.responses import Response
+
+from adaptlab_api.answers import json_answer
+from adaptlab_api.dependencies import BodyDep, ResourcesDep, SessionDep, valid
+from adaptlab_api.describing import WITH_BODY, failures, json_body
+from adaptlab_api.study_request import study_rules
+from adaptlab_services import recommendations
+from adaptlab_services.recommendation_views import Recommendation, RecommendationQuestion
+
+_QUESTION = TypeAdapter(RecommendationQuestion)
+
+
+def recommendations_router() -> APIRouter:
+    """The route of recommendations."""
+    router = APIRouter(tags=["recommendations"])
+    router.add_api_route(
+        "/recommendations",
+        recommend,
+        methods=["POST"],
+        response_model=Recommendation,
+        openapi_extra=json_body("RecommendationQuestion"),
+        responses=failures(*WITH_BODY),
+    )
+    return router
+
+
+def recommend(body: BodyDep, session: SessionDep, opened: ResourcesDep) -> Response:
+    """Recommend a method for a task and a base model within a budget, from stored results.
+
+    Nothing is stored or trained. The answer says what is thin about the evidence and which jobs
+    would settle it; without comparable results it has no score, but a first study.
+    """
+    question = valid(_QUESTION, body)
+    return json_answer(recommendations.recommend(session, question, study_rules(opened)))

@@ -1,0 +1,122 @@
+"""`adaptlab recommend`: which method for a task, what is thin about it, what would settle it."""
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from adaptlab_client.cli.exits import UsageFault
+from adaptlab_client.cli.session import open_client
+from adaptlab_client.cli.specs import read_value
+from adaptlab_client.cli.terminal import Output, json_text, one_line, print_table, print_value
+
+if TYPE_CHECKING:
+    from adaptlab_client.recommendation_answers import MeasuredMethod, Recommendation
+
+COLUMNS = ("method", "score", "interval", "best", "seeds", "trials", "trainable", "stored bytes",
+           "extra tokens", "seconds")  # fmt: skip
+PROPOSED = ("purpose", "what", "seeds", "trainable", "seconds, estimated")
+
+
+class RecommendationOutput(StrEnum):
+    """How a recommendation is printed; `jobs` are the specs that would settle it, one a line."""
+
+    TABLE = "table"
+    JSON = "json"
+    JOBS = "jobs"
+
+
+def recommend(
+    context: typer.Context,
+    task: Annotated[str, typer.Argument(help="A task, as a name or YAML, '{name: add, k: 2}'.")],
+    base_model: Annotated[str, typer.Option(help="Name of a base model.")],
+    budget: Annotated[int | None, typer.Option(min=1, help="Trainable parameters.")] = None,
+    fraction_of_base: Annotated[
+        float | None, typer.Option(help="Instead: a share of the base model's parameters.")
+    ] = None,
+    max_seconds: Annotated[
+        float | None, typer.Option(help="Only what no job took longer than this for.")
+    ] = None,
+    method: Annotated[
+        list[str] | None, typer.Option(help="Only this method, as a name or YAML; repeatable.")
+    ] = None,
+    output: Annotated[
+        RecommendationOutput,
+        typer.Option("--output", "-o", help="What stdout gets; `jobs` are specs, one a line."),
+    ] = RecommendationOutput.TABLE,
+) -> None:
+    """Recommend a method for a task within a budget, from what has been measured."""
+    if (budget is None) == (fraction_of_base is None):
+        raise UsageFault("Give either --budget or --fraction-of-base.")
+    limit = {"fraction_of_base": fraction_of_base} if budget is None else budget
+    with open_client(context) as client:
+        found = client.recommendations.ask(
+            _choice(task),
+            base_model=base_model,
+            budget=cast("int | dict[str, float]", limit),
+            max_seconds=max_seconds,
+            methods=[_choice(text) for text in method or ()],
+        )
+    if output is RecommendationOutput.JSON:
+        print_value(found, Output.JSON)
+    elif output is RecommendationOutput.JOBS:
+        for job in found.jobs:
+            print(json_text(job.spec))
+    else:
+        _print(found)
+
+
+def _choice(text: str) -> str | dict[str, object]:
+    value = read_value(text)
+    if not isinstance(value, str | dict):
+        raise UsageFault(f"{text!r} is neither a name nor a mapping such as {{name: lora}}.")
+    return cast("str | dict[str, object]", value)
+
+
+def _print(found: "Recommendation") -> None:
+    print(one_line(found.text))
+    if found.recommended is not None:
+        print(one_line(f"Configuration: {json_text(found.recommended.method)}"))
+    if found.measured:
+        print()
+        print_table(COLUMNS, map(_row, found.measured))
+    if found.thin_evidence:
+        print("\nThin evidence:")
+        for one in found.thin_evidence:
+            print(one_line(f"  {one.kind}: {one.text}"))
+    _print_proposals(found)
+
+
+def _row(one: "MeasuredMethod") -> list[object]:
+    budget = one.budget
+    return [
+        one.label,
+        f"{one.score.mean:.3f}",
+        f"{one.score.low:.3f} to {one.score.high:.3f}",
+        "*" if one.could_be_best else "",
+        len(one.seeds),
+        one.trials,
+        budget.trainable_parameters,
+        budget.stored_bytes,
+        budget.extra_context_tokens,
+        one.seconds,
+    ]
+
+
+def _print_proposals(found: "Recommendation") -> None:
+    if found.jobs:
+        print("\nWould settle it (--output jobs prints the specs):")
+        rows = [
+            [
+                job.purpose,
+                job.text,
+                json_text(job.spec.get("seeds")),
+                job.budget.trainable_parameters,
+                job.estimate.seconds,
+            ]
+            for job in found.jobs
+        ]
+        print_table(PROPOSED, rows)
+    if (study := found.first_study) is not None:
+        print(f"\nA first study of {study.jobs} jobs, about {study.seconds:.0f} s of work:")
+        print(json_text(study.spec, indent=2))

@@ -1,0 +1,127 @@
+"""Why a recommendation may be wrong: what is thin about the evidence that it rests on."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from adaptlab_services.comparison_rows import Row, compared_method
+from adaptlab_services.recommendation_evidence import Asked, Evidence, name_of
+from adaptlab_services.recommendation_views import ThinEvidence
+
+
+def doubts(asked: Asked, evidence: Evidence) -> Iterator[ThinEvidence]:
+    """Everything that is thin, the comparison's own warnings first."""
+    for one in evidence.comparison.warnings:
+        yield ThinEvidence(kind=one.kind, text=one.text, methods=one.methods)
+    yield from _chosen_by_score(evidence)
+    shown = [evidence.recommended, *([evidence.runner_up] if evidence.runner_up else [])]
+    for row in shown:
+        yield from _tuning(row)
+        yield from _other_budget(row, asked, evidence)
+    yield from _not_run(asked, evidence)
+    yield from _not_compared(asked, evidence)
+
+
+def unmeasured(asked: Asked, evidence: Evidence) -> tuple[str, ...]:
+    """The methods that fit the budget and have no comparable run."""
+    known = {name_of(row) for row in (*evidence.rows, *evidence.too_slow)}
+    fitting = (one.name for one in asked.solutions if one.feasible)
+    return tuple(dict.fromkeys(name for name in fitting if name not in known))
+
+
+def larger_at_budget(row: Row, asked: Asked, evidence: Evidence) -> int | None:
+    """What the row's method trains at the budget asked for, where no run of it is as large."""
+    tried = max(one.parameters for one in evidence.rows if name_of(one) == name_of(row))
+    sizes = (
+        one.budget.trainable_parameters
+        for one in asked.solutions
+        if one.name == name_of(row) and one.budget is not None
+    )
+    size = max(sizes, default=0)
+    return size if size > tried else None
+
+
+def fewer_trials(row: Row, evidence: Evidence) -> int | None:
+    """The most trials that another row had, where this one had fewer and trains something."""
+    most = max(one.trials for one in evidence.rows if one.parameters or one is row)
+    return most if row.parameters and row.trials < most else None
+
+
+def _chosen_by_score(evidence: Evidence) -> Iterator[ThinEvidence]:
+    best = evidence.comparison.cells[0].best
+    if len(best) > 1:
+        text = (
+            f"{len(best)} configurations could be the best, and the highest mean on the test items "
+            "was taken. Of equals the highest is likely too high, which its interval does not know."
+        )
+        yield ThinEvidence(kind="chosen_by_score", text=text, methods=best)
+
+
+def _tuning(row: Row) -> Iterator[ThinEvidence]:
+    """One learning rate, or a best one at an end of those that were tried."""
+    if not row.parameters:
+        return
+    sweep = compared_method(row).sweep
+    rates = sorted({one.learning_rate for one in sweep})
+    if len(rates) == 1:
+        text = f"{row.label} was trained with one learning rate, {rates[0]:g}; another may do more."
+        yield ThinEvidence(kind="one_learning_rate", text=text, methods=(row.label,))
+        return
+    chosen: Counter[float] = Counter()
+    for one in sweep:
+        chosen[one.learning_rate] += one.chosen
+    rate, seeds = chosen.most_common(1)[0]
+    if rate in (rates[0], rates[-1]) and seeds:
+        text = (
+            f"Most seeds of {row.label} chose the learning rate {rate:g}, at an end of the range "
+            f"{rates[0]:g} to {rates[-1]:g}; beyond it there may be a better one."
+        )
+        yield ThinEvidence(kind="rate_at_the_end", text=text, methods=(row.label,))
+
+
+def _other_budget(row: Row, asked: Asked, evidence: Evidence) -> Iterator[ThinEvidence]:
+    size = larger_at_budget(row, asked, evidence)
+    if size is not None:
+        text = (
+            f"{row.label} trains {row.parameters:,} parameters; within {asked.limit:,} the method "
+            f"could train {size:,}, which nobody has run."
+        )
+        yield ThinEvidence(kind="other_budget", text=text, methods=(row.label,))
+
+
+def _not_run(asked: Asked, evidence: Evidence) -> Iterator[ThinEvidence]:
+    if names := unmeasured(asked, evidence):
+        text = f"No comparable run of {_listed(names)}, which would fit the budget."
+        yield ThinEvidence(kind="no_run", text=text, methods=names)
+
+
+def _not_compared(asked: Asked, evidence: Evidence) -> Iterator[ThinEvidence]:
+    """Runs that were left aside, and why."""
+    yield from too_slow(asked, evidence.too_slow)
+    if evidence.other_settings:
+        names = {str((job.spec.method or {})["name"]) for job in evidence.other_settings}
+        text = (
+            f"{len(evidence.other_settings)} further jobs ({_listed(sorted(names))}) differ in a "
+            "setting that makes their scores answers to another question, and were left aside."
+        )
+        yield ThinEvidence(kind="other_settings", text=text, methods=tuple(sorted(names)))
+    if evidence.older_code is not None:
+        text = (
+            f"The runs are of the code {evidence.older_code}, which is not this server's: new ones "
+            "cannot be compared with them."
+        )
+        yield ThinEvidence(kind="older_code", text=text)
+    if evidence.left_out:
+        text = f"{evidence.left_out} smaller configurations were too many, and were left aside."
+        yield ThinEvidence(kind="left_out", text=text)
+
+
+def too_slow(asked: Asked, rows: Sequence[Row]) -> Iterator[ThinEvidence]:
+    """What took longer than was asked for, if anything did."""
+    if rows:
+        labels = tuple(row.label for row in rows)
+        text = f"Left aside, because a job took longer than {asked.max_seconds:g} s: "
+        yield ThinEvidence(kind="too_slow", text=f"{text}{_listed(labels)}.", methods=labels)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names)

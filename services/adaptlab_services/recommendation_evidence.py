@@ -1,0 +1,245 @@
+"""The stored results that answer a recommendation's question, and what they say together."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import literal, select
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.orm import Session
+
+from adaptlab.code_version import code_version
+from adaptlab.comparability import ComparedJob, comparability, comparable_groups
+from adaptlab.comparison import Comparison, compare
+from adaptlab.resolve import BaseModelFacts
+from adaptlab.spec import Choice
+from adaptlab.statistics import Scores
+from adaptlab.values import AUTO
+from adaptlab.verdict import LEAST_SEEDS, Verdict
+from adaptlab_db.tables import Attempt, BaseModel, Job
+from adaptlab_services.budgets import MethodAnswer
+from adaptlab_services.comparison_groups import tables_of_jobs
+from adaptlab_services.comparison_rows import Row, compared_jobs
+from adaptlab_services.scored_jobs import ScoredJob, scored_jobs
+
+MOST_JOBS = 200
+"""The latest runs that are looked at."""
+MOST_ROWS = 32
+"""Configurations that are held against each other; every two of them are a test."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The question with everything in it resolved.
+
+    `solutions` are the solver's answers at the budget for all methods that are considered.
+    """
+
+    base: BaseModelFacts
+    choice: Choice
+    task: Mapping[str, object]
+    limit: int
+    max_seconds: float | None
+    methods: tuple[Choice, ...]
+    solutions: tuple[MethodAnswer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """What a job was asked for, where it ran, and how long that took in seconds."""
+
+    spec: Mapping[str, Any]  # Any: a spec as JSON, whose members are of many types
+    queue: str
+    seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Comparable runs of a base model and task, as rows from the best score to the worst.
+
+    A row is one configuration with all its seeds. `too_slow` are rows that took longer than was
+    asked for, `other_settings` how many jobs are not comparable with these, and `left_out` how
+    many rows were too many.
+    """
+
+    rows: tuple[Row, ...]
+    comparison: Comparison
+    runs: Mapping[UUID, RunFacts]
+    too_slow: tuple[Row, ...]
+    other_settings: tuple[ScoredJob, ...]
+    left_out: int
+
+    @property
+    def recommended(self) -> Row:
+        """The first row that could be the best."""
+        best = self.comparison.cells[0].best
+        return next(row for row in self.rows if row.label in best)
+
+    @property
+    def runner_up(self) -> Row | None:
+        """The first row of another method."""
+        name = name_of(self.recommended)
+        return next((row for row in self.rows if name_of(row) != name), None)
+
+    def verdict(self, first: Row, second: Row) -> Verdict | None:
+        """What is found of two rows; None where they cannot be paired."""
+        wanted = {first.label, second.label}
+        found = self.comparison.cells[0].verdicts
+        return next((one for one in found if {one.pair.first, one.pair.second} == wanted), None)
+
+    def seconds(self, row: Row) -> float | None:
+        """The longest that a job of the row took."""
+        return longest(row, self.runs)
+
+    @property
+    def older_code(self) -> str | None:
+        """The version of the code that the runs are of, None where it is this one."""
+        known = [job.environment for row in self.rows for job in row.jobs if job.environment]
+        found = known[0].code_version if known else code_version()
+        return None if found == code_version() else found
+
+
+@dataclass(frozen=True, slots=True)
+class NoEvidence:
+    """Nothing that could be recommended; `too_slow` are rows that took longer than was asked."""
+
+    too_slow: tuple[Row, ...] = ()
+
+
+def name_of(row: Row) -> str:
+    """The name of the row's method, without budget and knobs."""
+    return str((row.jobs[0].spec.method or {})["name"])
+
+
+def longest(row: Row, runs: Mapping[UUID, RunFacts]) -> float | None:
+    """The longest that a job of the row took, in seconds; None where that is not known."""
+    known = [runs[job.id].seconds for job in row.jobs]
+    return max((one for one in known if one is not None), default=None)
+
+
+def gathered(session: Session, asked: Asked) -> Evidence | NoEvidence:
+    """What has been measured within the budget, as far as the asker may see it."""
+    runs = _runs(session, asked)
+    scored = [
+        job
+        for job in scored_jobs(session, runs).values()
+        if job.evaluations and _is_asked(job, asked.methods)
+    ]
+    if not scored:
+        return NoEvidence()
+    group = _most_telling(scored)
+    rows, too_slow = _rows(group, runs, asked.max_seconds)
+    if not rows:
+        return NoEvidence(too_slow)
+    kept = _at_most(rows, MOST_ROWS)
+    inside = {job.id for job in group}
+    return Evidence(
+        rows=kept,
+        comparison=_comparison(kept, asked),
+        runs=runs,
+        too_slow=too_slow,
+        other_settings=tuple(job for job in scored if job.id not in inside),
+        left_out=len(rows) - len(kept),
+    )
+
+
+def _runs(session: Session, asked: Asked) -> dict[UUID, RunFacts]:
+    """The latest runs on this base model and task that train no more than the budget."""
+    latest = (Attempt.job_id == Job.id) & (Attempt.attempt == Job.attempt)
+    rows = session.execute(
+        select(Job.id, Job.spec, Job.queue, Attempt.started_at, Attempt.ended_at)
+        .join(Attempt, latest)
+        .where(Job.kind == "adapt", Job.state == "succeeded", Job.task == asked.task["name"])
+        .where(Job.trainable_parameters <= asked.limit)
+        .where(Job.resolved_spec["task"] == literal(dict(asked.task), JSONB))
+        .where(Job.base_model.in_(_names(session, asked.base.digest)))
+        .where(Job.resolved_spec["base_digest"].astext == asked.base.digest)
+        .where(Job.method.in_([one.name for one in asked.solutions]))
+        .order_by(Job.created_at.desc(), Job.id.desc())
+        .limit(MOST_JOBS)
+    )
+    return {
+        job_id: RunFacts(
+            spec, queue, None if ended is None else round((ended - started).total_seconds(), 1)
+        )
+        for job_id, spec, queue, started, ended in rows
+    }
+
+
+def _names(session: Session, digest: str) -> Sequence[str]:
+    """What base models of this digest are called; there is an index for names."""
+    maker = select(BaseModel.name).join(Job, Job.id == BaseModel.job_id)
+    return session.scalars(maker.where(Job.spec_digest == digest)).all()
+
+
+def _is_asked(job: ScoredJob, methods: Sequence[Choice]) -> bool:
+    """Whether the job has the knobs that were given for its method, if any were."""
+    resolved = job.spec.method or {}
+    wanted = [choice.model_dump(mode="json") for choice in methods]
+    return not wanted or any(
+        all(value in (AUTO, resolved.get(knob)) for knob, value in choice.items())
+        for choice in wanted
+    )
+
+
+def _most_telling(jobs: Sequence[ScoredJob]) -> tuple[ScoredJob, ...]:
+    """Of the groups of comparable jobs the one with most methods, then of this code, then seeds."""
+    by_label = {str(job.id): job for job in jobs}
+    compared = [
+        ComparedJob(label=label, spec=job.spec, environment=job.environment)
+        for label, job in by_label.items()
+    ]
+    groups = [tuple(by_label[one.label] for one in group) for group in comparable_groups(compared)]
+    return max(groups, key=_weight)
+
+
+def _weight(group: Sequence[ScoredJob]) -> tuple[int, bool, int]:
+    names = {str((job.spec.method or {})["name"]) for job in group}
+    versions = {job.environment.code_version for job in group if job.environment is not None}
+    return len(names), versions <= {code_version()}, sum(len(job.evaluations) for job in group)
+
+
+def _rows(
+    jobs: Sequence[ScoredJob], runs: Mapping[UUID, RunFacts], max_seconds: float | None
+) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
+    """The rows in time, the best score first, and those that took too long."""
+    (table,) = tables_of_jobs(jobs)
+    in_time: list[Row] = []
+    too_slow: list[Row] = []
+    for row in table.rows:
+        seconds = longest(row, runs)
+        is_late = max_seconds is not None and seconds is not None and seconds > max_seconds
+        (too_slow if is_late else in_time).append(row)
+    return tuple(sorted(in_time, key=_order)), tuple(too_slow)
+
+
+def _order(row: Row) -> tuple[bool, float, int, str]:
+    """Three seeds before fewer, then the higher mean, then the smaller one."""
+    found = row.evaluations()
+    mean = sum(one.correct / one.total for one in found) / len(found)
+    return len(found) < LEAST_SEEDS, -mean, row.parameters, row.label
+
+
+def _at_most(rows: Sequence[Row], most: int) -> tuple[Row, ...]:
+    """So many rows: of every method first its largest, which is no choice by score."""
+    of_method: dict[str, list[Row]] = defaultdict(list)
+    for row in sorted(rows, key=lambda one: (-one.parameters, one.label)):
+        of_method[name_of(row)].append(row)
+    turns = [(place, row.label) for found in of_method.values() for place, row in enumerate(found)]
+    kept = {label for _, label in sorted(turns)[:most]}
+    return tuple(row for row in rows if row.label in kept)
+
+
+def _comparison(rows: Sequence[Row], asked: Asked) -> Comparison:
+    """All rows in one cell, whatever their budgets: each of them is within the one asked for."""
+    scores = tuple(_alone(row) for row in rows)
+    differences = comparability(compared_jobs(rows))
+    return compare(str(asked.task["name"]), scores, differences=differences)
+
+
+def _alone(row: Row) -> Scores:
+    found = replace(row, method=row.label, budget=None).scores()
+    assert found is not None, "only jobs with scores are gathered"
+    return found

@@ -1,0 +1,286 @@
+"""The jobs that would settle what a recommendation leaves open, each checked as if it were sent."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from adaptlab.errors import AdaptlabError
+from adaptlab.spec import AdaptSpec, ResolvedSpec
+from adaptlab.study import StudySpec
+from adaptlab.verdict import LEAST_SEEDS
+from adaptlab_services import jobs, studies
+from adaptlab_services.comparison_rows import Row
+from adaptlab_services.errors import Conflict
+from adaptlab_services.recommendation_doubts import fewer_trials, larger_at_budget, unmeasured
+from adaptlab_services.recommendation_evidence import Asked, Evidence, name_of
+from adaptlab_services.recommendation_views import (
+    ProposedJob,
+    ProposedStudy,
+    Purpose,
+    ThinEvidence,
+)
+from adaptlab_services.studies import Rules
+from adaptlab_services.study_previews import StudyPreview
+
+Document = dict[str, Any]  # Any: a spec as JSON, whose members are of many types
+
+FIRST_TRIALS = 5
+MOST_NAMES = 100
+MOST_FIRST_SEEDS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A job to propose, not yet checked."""
+
+    purpose: Purpose
+    text: str
+    spec: Document
+    methods: tuple[str, ...]
+
+
+def proposed(
+    session: Session, asked: Asked, evidence: Evidence
+) -> tuple[tuple[ProposedJob, ...], tuple[ThinEvidence, ...]]:
+    """The jobs that can be run, and what would be wrong with the others."""
+    made: dict[str, ProposedJob] = {}
+    refused: list[ThinEvidence] = []
+    for one in _wanted(asked, evidence):
+        try:
+            job = _checked(session, asked, one)
+        except AdaptlabError as error:
+            text = f"No job can be proposed for {', '.join(one.methods)}: {error}"
+            refused.append(ThinEvidence(kind="cannot_run", text=text, methods=one.methods))
+            continue
+        made.setdefault(job.spec_digest, job)
+    return tuple(made.values()), tuple(refused)
+
+
+def first_study(session: Session, asked: Asked, rules: Rules) -> ProposedStudy:
+    """A study of all methods that fit, for when nothing has been measured."""
+    fitting = list(dict.fromkeys(one.name for one in asked.solutions if one.feasible))
+    chosen: list[object] = [one.model_dump(mode="json") for one in asked.methods]
+    document: Document = {
+        "name": "first",
+        "base_models": [asked.base.name],
+        "tasks": [asked.choice.model_dump(mode="json")],
+        "methods": chosen or fitting,
+        "budgets": [asked.limit],
+        "seeds": max(LEAST_SEEDS, min(MOST_FIRST_SEEDS, asked.base.replicates)),
+        "tuning": {"trials": FIRST_TRIALS},
+    }
+    if asked.max_seconds is not None:
+        document["resources"] = {"max_seconds": max(1, int(asked.max_seconds))}
+    document["name"], preview = _under_a_free_name(session, asked, document, rules)
+    return ProposedStudy(
+        spec=document,
+        jobs=preview.new_jobs,
+        seconds=preview.seconds,
+        warnings=preview.warnings,
+    )
+
+
+def _under_a_free_name(
+    session: Session, asked: Asked, document: Document, rules: Rules
+) -> tuple[str, StudyPreview]:
+    """The first name that no study has, and what the study would be."""
+    plain = f"first-{asked.choice.name}-{asked.base.name}".replace("_", "-")[:58]
+    for number in range(1, MOST_NAMES):
+        name = plain if number == 1 else f"{plain}-{number}"
+        text = json.dumps(document | {"name": name})
+        spec = StudySpec.model_validate_json(text, strict=True)
+        try:
+            return name, studies.preview(session, spec, rules)
+        except Conflict:
+            continue
+    raise Conflict(f"{MOST_NAMES - 1} studies are called {plain}-…; rename or run one of them.")
+
+
+def _checked(session: Session, asked: Asked, wanted: _Wanted) -> ProposedJob:
+    """The same checks as those of a creation, on the same text."""
+    spec = AdaptSpec.model_validate_json(json.dumps(wanted.spec), strict=True)
+    preview = jobs.preview(session, spec)
+    resolved = preview.resolved_spec
+    return ProposedJob(
+        purpose=wanted.purpose,
+        text=wanted.text,
+        spec=wanted.spec,
+        spec_digest=preview.spec_digest,
+        method=resolved.method or {},
+        budget=resolved.budget,
+        estimate=preview.estimate,
+        warnings=(*preview.warnings, *_shared_bases(asked, resolved)),
+    )
+
+
+def _shared_bases(asked: Asked, resolved: ResolvedSpec) -> tuple[str, ...]:
+    replicates = asked.base.replicates
+    if all(seed < replicates for seed in resolved.seeds):
+        return ()
+    return (
+        f"The base model has {replicates} replicates: seeds from {replicates} on start from one "
+        "that another seed has, and tell less than independent ones.",
+    )
+
+
+def _wanted(asked: Asked, evidence: Evidence) -> Iterator[_Wanted]:
+    if evidence.older_code is not None:
+        yield from _anew(asked, evidence)
+    else:
+        retuned = {row.label for row in _shown(evidence) if fewer_trials(row, evidence)}
+        yield from _retuned(asked, evidence)
+        yield from _more_seeds(asked, evidence, retuned)
+    for row in _shown(evidence):
+        if size := larger_at_budget(row, asked, evidence):
+            text = f"{name_of(row)} at the budget asked for: {size:,} parameters."
+            spec = _new_spec(asked, evidence, _given(asked, name_of(row)))
+            yield _Wanted("asked_budget", text, spec, (name_of(row),))
+    for name in unmeasured(asked, evidence):
+        text = f"{name} fits the budget and has no comparable run."
+        yield _Wanted(
+            "missing_method", text, _new_spec(asked, evidence, _given(asked, name)), (name,)
+        )
+
+
+def _shown(evidence: Evidence) -> tuple[Row, ...]:
+    runner_up = evidence.runner_up
+    return (evidence.recommended, *(() if runner_up is None else (runner_up,)))
+
+
+def _given(asked: Asked, name: str) -> Document:
+    """The method with the knobs of the question."""
+    found = (one for one in asked.methods if one.name == name)
+    return next((one.model_dump(mode="json") for one in found), {"name": name})
+
+
+def _anew(asked: Asked, evidence: Evidence) -> Iterator[_Wanted]:
+    """The rows that could be the best, all seeds again: nothing new compares with the old ones."""
+    best = evidence.comparison.cells[0].best
+    wanted = {*best, *(row.label for row in _shown(evidence))}
+    for row in (one for one in evidence.rows if one.label in wanted):
+        seeds = sorted(_starts(row))
+        text = f"{row.label} again with this code, so that new runs can be compared with it."
+        yield _Wanted("newer_code", text, _again(asked, evidence, row, seeds), (row.label,))
+
+
+def _retuned(asked: Asked, evidence: Evidence) -> Iterator[_Wanted]:
+    for row in _shown(evidence):
+        if trials := fewer_trials(row, evidence):
+            text = f"{row.label} with {trials} trials for {row.trials}, as many as others had."
+            method = row.jobs[0].spec.method or {}
+            spec = _new_spec(asked, evidence, method)
+            yield _Wanted("equal_effort", text, spec, (row.label,))
+
+
+def _more_seeds(asked: Asked, evidence: Evidence, retuned: set[str]) -> Iterator[_Wanted]:
+    """Seeds for the recommended row and all that it may not be better than, as many as are needed.
+
+    Where nothing is to be told apart, up to the fewest from which intervals hold.
+    """
+    first = evidence.recommended
+    best = evidence.comparison.cells[0].best
+    wanted: dict[str, set[int]] = {}
+    for other in evidence.rows:
+        if other is first or not (other.label in best or other is evidence.runner_up):
+            continue
+        seeds = _seeds_to_settle(evidence, first, other)
+        for row in (first, other):
+            wanted.setdefault(row.label, set()).update(seeds)
+    wanted.setdefault(first.label, set()).update(_extended(set(_starts(first)), LEAST_SEEDS))
+    for row in evidence.rows:
+        lacking = sorted(wanted.get(row.label, set()) - set(_starts(row)))
+        if lacking and row.label not in retuned:
+            text = f"{row.label} with {len(lacking)} more seeds."
+            yield _Wanted("more_seeds", text, _again(asked, evidence, row, lacking), (row.label,))
+
+
+def _seeds_to_settle(evidence: Evidence, first: Row, other: Row) -> set[int]:
+    """The seeds that both rows should have, by the verdict's own projection of what it takes."""
+    either = {*_starts(first), *_starts(other)}
+    verdict = evidence.verdict(first, other)
+    if verdict is None:
+        return _extended(either, LEAST_SEEDS)
+    if verdict.more_seeds is None:
+        return set()
+    return _extended(either, verdict.pair.seeds + verdict.more_seeds)
+
+
+def _extended(seeds: set[int], count: int) -> set[int]:
+    """These seeds and the next free ones, `count` in all."""
+    found = set(seeds)
+    number = 0
+    while len(found) < count:
+        found.add(number)
+        number += 1
+    return found
+
+
+def _starts(row: Row) -> dict[int, int]:
+    """The seeds of a row that are scored, and from which replicate of the base each starts."""
+    scored = {one.seed for one in row.evaluations()}
+    return {
+        seed: base
+        for job in row.jobs
+        for seed, base in zip(job.spec.seeds, job.spec.base_replicates, strict=True)
+        if seed in scored
+    }
+
+
+def _again(asked: Asked, evidence: Evidence, row: Row, seeds: Sequence[int]) -> Document:
+    """What was asked for of the row, for other seeds."""
+    stored = evidence.runs[row.jobs[0].id]
+    kept = {name: value for name, value in stored.spec.items() if name != "labels"}
+    document = kept | {"base_model": asked.base.name} | _seeded(asked, evidence, seeds)
+    return document | _limited(asked, kept.get("resources") or {})
+
+
+def _new_spec(asked: Asked, evidence: Evidence, method: Mapping[str, object]) -> Document:
+    """A method as a job that compares with the rows: their training, effort, seeds and items."""
+    model = next((row for row in evidence.rows if row.parameters), evidence.rows[0])
+    spec = model.jobs[0].spec
+    training = spec.training.model_dump(mode="json", exclude={"trials", "halving"})
+    trials = max((row.trials for row in evidence.rows if row.parameters), default=1)
+    halving = spec.training.halving
+    document: Document = {
+        "kind": "adapt",
+        "base_model": asked.base.name,
+        "task": asked.choice.model_dump(mode="json"),
+        "method": dict(method),
+        "budget": {"trainable_parameters": asked.limit},
+        "training": training,
+        "evaluation": {"samples": spec.evaluation_samples},
+    }
+    if _trains(asked, method):
+        document["tuning"] = {
+            "trials": trials,
+            "selection": spec.selection,
+            "validation_samples": spec.validation_samples,
+            **({} if halving is None else {"halving": halving.model_dump(mode="json")}),
+        }
+    seeds = sorted(set(_starts(evidence.recommended)) | _extended(set(), LEAST_SEEDS))
+    queue = {"queue": evidence.runs[model.jobs[0].id].queue}
+    return document | _seeded(asked, evidence, seeds) | _limited(asked, queue)
+
+
+def _trains(asked: Asked, method: Mapping[str, object]) -> bool:
+    solved = (one.budget for one in asked.solutions if one.name == method["name"])
+    return any(one is not None and one.trainable_parameters > 0 for one in solved)
+
+
+def _seeded(asked: Asked, evidence: Evidence, seeds: Sequence[int]) -> Document:
+    """The seeds, each from the replicate of the base from which other rows have started it."""
+    starts = {seed: base for row in evidence.rows for seed, base in _starts(row).items()}
+    replicates = asked.base.replicates
+    return {
+        "seeds": list(seeds),
+        "base_replicates": [starts.get(seed, seed % replicates) for seed in seeds],
+    }
+
+
+def _limited(asked: Asked, resources: Mapping[str, object]) -> Document:
+    if asked.max_seconds is None:
+        return {"resources": dict(resources)}
+    return {"resources": {**resources, "max_seconds": max(1, int(asked.max_seconds))}}

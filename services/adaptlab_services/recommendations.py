@@ -1,0 +1,137 @@
+"""Recommendations: which method for a task within a budget, as far as stored results say it."""
+
+from collections.abc import Iterator
+
+from sqlalchemy.orm import Session
+
+from adaptlab.errors import InvalidSpec, Problem
+from adaptlab.resolve import resolve_task
+from adaptlab.verdict import LEAST_SEEDS
+from adaptlab_services import base_models, budgets, datasets
+from adaptlab_services.budgets import BudgetQuestion
+from adaptlab_services.comparison_rows import Row
+from adaptlab_services.recommendation_doubts import doubts, too_slow
+from adaptlab_services.recommendation_evidence import Asked, Evidence, NoEvidence, gathered
+from adaptlab_services.recommendation_jobs import first_study, proposed
+from adaptlab_services.recommendation_views import (
+    MeasuredMethod,
+    ProposedJob,
+    ProposedStudy,
+    Recommendation,
+    RecommendationQuestion,
+    ThinEvidence,
+)
+from adaptlab_services.studies import Rules
+
+
+def recommend(session: Session, question: RecommendationQuestion, rules: Rules) -> Recommendation:
+    """What the results that the asker may see say; raises `InvalidSpec` for a wrong question.
+
+    No score is ever made up: without results there is none, and a study is proposed instead.
+    """
+    asked = _asked(session, question)
+    evidence = gathered(session, asked)
+    if isinstance(evidence, NoEvidence):
+        thin = tuple(too_slow(asked, evidence.too_slow))
+        return _recommendation(asked, None, thin, (), first_study(session, asked, rules))
+    jobs, refused = proposed(session, asked, evidence)
+    thin = (*doubts(asked, evidence), *refused)
+    return _recommendation(asked, evidence, thin, jobs, None)
+
+
+def _asked(session: Session, question: RecommendationQuestion) -> Asked:
+    task = resolve_task(question.task, "/task", datasets.known(session))
+    base = base_models.facts(session, question.base_model)
+    solved = budgets.answer(
+        session,
+        BudgetQuestion(
+            base_model=question.base_model, budget=question.budget, methods=question.methods
+        ),
+    )
+    if solved.requested is None:
+        detail = "Give a number of trainable parameters, or fraction_of_base."
+        raise InvalidSpec(Problem("/budget", "missing", detail))
+    return Asked(
+        base=base,
+        choice=question.task,
+        task=task.model_dump(mode="json"),
+        limit=solved.requested,
+        max_seconds=question.max_seconds,
+        methods=question.methods,
+        solutions=solved.data,
+    )
+
+
+def _recommendation(
+    asked: Asked,
+    evidence: Evidence | None,
+    thin: tuple[ThinEvidence, ...],
+    jobs: tuple[ProposedJob, ...],
+    study: ProposedStudy | None,
+) -> Recommendation:
+    runner_up = None if evidence is None else evidence.runner_up
+    verdict = None
+    if evidence is not None and runner_up is not None:
+        verdict = evidence.verdict(evidence.recommended, runner_up)
+    return Recommendation(
+        text=_text(asked, evidence),
+        base_model=asked.base.name,
+        base_digest=asked.base.digest,
+        task=dict(asked.task),
+        requested=asked.limit,
+        max_seconds=asked.max_seconds,
+        recommended=None if evidence is None else _measured(evidence, evidence.recommended),
+        runner_up=None if evidence is None or runner_up is None else _measured(evidence, runner_up),
+        verdict=verdict,
+        thin_evidence=thin,
+        measured=()
+        if evidence is None
+        else tuple(_measured(evidence, row) for row in evidence.rows),
+        jobs=jobs,
+        first_study=study,
+    )
+
+
+def _measured(evidence: Evidence, row: Row) -> MeasuredMethod:
+    (found,) = (one for one in evidence.comparison.cells[0].rows if one.label == row.label)
+    spec = row.jobs[0].spec
+    return MeasuredMethod(
+        label=row.label,
+        method=spec.method or {},
+        score=found.score,
+        rank=found.rank,
+        could_be_best=found.could_be_best,
+        budget=spec.budget,
+        seconds=evidence.seconds(row),
+        seeds=tuple(sorted(one.seed for one in row.evaluations())),
+        trials=row.trials,
+        learning_rates=tuple(sorted(set(spec.training.learning_rates))) if row.parameters else (),
+        jobs=tuple(job.id for job in row.jobs),
+    )
+
+
+def _text(asked: Asked, evidence: Evidence | None) -> str:
+    return " ".join(_sentences(asked, evidence))
+
+
+def _sentences(asked: Asked, evidence: Evidence | None) -> Iterator[str]:
+    where = f"{asked.task['name']} on {asked.base.name} within {asked.limit:,} parameters"
+    if evidence is None:
+        in_time = "" if asked.max_seconds is None else f" and {asked.max_seconds:g} s a job"
+        yield f"Nothing comparable has been measured of {where}{in_time}: run the first study."
+        return
+    row = evidence.recommended
+    score = _measured(evidence, row).score
+    yield (
+        f"For {where}: {row.label}, which scored {score.mean:.1%} "
+        f"({score.level:.0%} interval {score.low:.1%} to {score.high:.1%}, {score.seeds} seeds)."
+    )
+    if score.seeds < LEAST_SEEDS:
+        yield f"No method has {LEAST_SEEDS} seeds yet, so this is a first impression."
+    runner_up = evidence.runner_up
+    if runner_up is None:
+        yield "No other method has been measured, so it is the best of one."
+    elif (verdict := evidence.verdict(row, runner_up)) is not None:
+        yield verdict.text
+    else:
+        yield f"Nothing can be said of it against {runner_up.label}: they cannot be paired."

@@ -1,0 +1,67 @@
+"""Recommendations from Python and from the command line, against the real API."""
+
+import json
+
+import pytest
+from sqlalchemy.orm import Session, sessionmaker
+from tests.client.conftest import Invoke
+from tests.comparing import ENOUGH_BASES, Run, a_measured_job, run_all
+from tests.making import BASE, a_base_model
+
+from adaptlab_client import Client, InvalidRequest
+
+Sessions = sessionmaker[Session]
+TASK = {"name": "sort_descending", "length": 3, "alphabet": 4}
+OPTIONS = ("--base-model", BASE, "--budget", "64", "--method", "lora", "--method", "prefix_tuning")
+
+
+@pytest.fixture(autouse=True)
+def base(sessions: Sessions) -> None:
+    """A base model that can be adapted."""
+    with sessions.begin() as session:
+        a_base_model(session, contents=ENOUGH_BASES)
+
+
+@pytest.fixture
+def measured(client: Client, sessions: Sessions, base: None) -> None:
+    """LoRA, of which 80 % is right."""
+    client.jobs.submit(a_measured_job(method="lora", budget=64))
+    run_all(sessions, lambda _: Run(right=320))
+
+
+def test_from_python(client: Client, measured: None) -> None:
+    found = client.recommendations.ask(
+        TASK, base_model=BASE, budget=64, methods=["lora", "prefix_tuning"]
+    )
+    assert found.recommended is not None
+    assert found.recommended.score.mean == pytest.approx(0.8)
+    assert found.recommended.budget.trainable_parameters == 64
+    (job,) = found.jobs
+    assert client.jobs.submit(job.spec).state == "queued"
+    slow = client.recommendations.ask(TASK, base_model=BASE, budget=64, max_seconds=3600)
+    assert slow.recommended is not None
+    with pytest.raises(InvalidRequest, match="/base_model"):
+        client.recommendations.ask(TASK, base_model="nobodys", budget=64)
+
+
+def test_from_the_command_line(invoke: Invoke, measured: None) -> None:
+    done = invoke("recommend", json.dumps(TASK), *OPTIONS)
+    assert done.exit_code == 0, done.stderr
+    assert "lora at 64, which scored 80.0%" in done.stdout
+    assert "no_run: No comparable run of prefix_tuning" in done.stdout
+    assert "missing_method" in done.stdout
+    whole = json.loads(invoke("recommend", json.dumps(TASK), *OPTIONS, "-o", "json").stdout)
+    lines = invoke("recommend", json.dumps(TASK), *OPTIONS, "-o", "jobs").stdout.splitlines()
+    assert [json.loads(line) for line in lines] == [one["spec"] for one in whole["jobs"]]
+    assert len(lines) == 1
+    sent = invoke("jobs", "submit", "-", given=lines[0])
+    assert sent.exit_code == 0, sent.stderr
+
+
+def test_without_results_there_is_a_first_study(invoke: Invoke) -> None:
+    done = invoke("recommend", json.dumps(TASK), *OPTIONS)
+    assert done.exit_code == 0, done.stderr
+    assert "Nothing comparable has been measured" in done.stdout
+    assert '"budgets": [' in done.stdout
+    wrong = invoke("recommend", "add", "--base-model", BASE)
+    assert (wrong.exit_code, "--budget" in wrong.stderr) == (2, True)
