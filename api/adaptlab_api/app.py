@@ -19,6 +19,7 @@ from adaptlab_api.buckets import Buckets
 from adaptlab_api.dependencies import BY_RULE
 from adaptlab_api.feed import Feed
 from adaptlab_api.gate import Gate
+from adaptlab_api.open_requests import OpenRequests
 from adaptlab_api.openapi import describe
 from adaptlab_api.pages.routes import mount_static, pages_router
 from adaptlab_api.parameters import PROJECT, only_known_parameters
@@ -35,6 +36,7 @@ from adaptlab_api.routes.jobs import jobs_router
 from adaptlab_api.routes.people import people_router
 from adaptlab_api.routes.queries import queries_router
 from adaptlab_api.routes.recipes import recipes_router
+from adaptlab_api.routes.recommendations import recommendations_router
 from adaptlab_api.routes.results import results_router
 from adaptlab_api.routes.server import description_router, health_router, server_router
 from adaptlab_api.routes.studies import studies_router
@@ -81,6 +83,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             Middleware(WrongTokens, settings=known),
             Middleware(Gate),
             Middleware(RequestRate, settings=known),
+            Middleware(OpenRequests, settings=known),
         ],
         generate_unique_id_function=lambda route: route.name,
     )
@@ -113,6 +116,7 @@ def api_router() -> APIRouter:
         budgets_router(),
         studies_router(),
         comparisons_router(),
+        recommendations_router(),
         recipes_router(),
         people_router(),
         server_router(),

@@ -29,11 +29,11 @@ GRACE_SECONDS = 10.0
 SLOWEST_BYTES_PER_SECOND = 16 * 1024
 
 MOST_FORM_BYTES = 4096
-"""Of the one form that is sent without a session, the one to sign in."""
+"""Of a form of the pages: the one to sign in, and those of tokens."""
 MOST_CHUNK_BYTES = 8 * 2**20
 """Of one piece of a file that is uploaded."""
 _OTHERWISE = (
-    (re.compile(r"/login"), MOST_FORM_BYTES),
+    (re.compile(r"/login|/tokens(/[0-9]+/revoke)?"), MOST_FORM_BYTES),
     (re.compile(r"/v1/uploads/[^/]+/chunks/[0-9]+"), MOST_CHUNK_BYTES),
 )
 

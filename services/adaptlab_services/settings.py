@@ -51,9 +51,11 @@ class Settings(BaseSettings):
         max_body_bytes: the largest request body.
         max_upload_bytes: the most bytes that one upload may have.
         max_uploads: the most uploads that one owner may have at a time, complete or not.
-        read_rate: requests a second that one token may make to look at things; `read_burst` is how
+        read_rate: requests a second that one person may make to look at things; `read_burst` is how
             many at once.
         write_rate: the same for requests that change something, with `write_burst`.
+        max_open_requests: the most requests of one person that are under way at a time, streams and
+            waits among them.
         wrong_tokens_per_minute: tokens from one address that may be wrong before it has to wait.
         max_model_parameters: the most parameters of a model that is trained or imported.
         max_batch_tokens: the most tokens in one batch of training of one replicate.
@@ -104,6 +106,7 @@ class Settings(BaseSettings):
     read_burst: int = Field(default=200, gt=0)
     write_rate: int = Field(default=20, gt=0)
     write_burst: int = Field(default=50, gt=0)
+    max_open_requests: int = Field(default=100, gt=0)
     wrong_tokens_per_minute: int = Field(default=5, gt=0)
     max_model_parameters: int = Field(default=10**10, gt=0)
     max_batch_tokens: int = Field(default=2**20, gt=0)

@@ -1,6 +1,5 @@
 """Studies: preview, create, look at, list, extend, clone and cancel."""
 
-import json
 import uuid
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -9,7 +8,7 @@ from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Select, func, null, select, tuple_, update
+from sqlalchemy import ColumnElement, func, null, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
@@ -42,12 +41,12 @@ from adaptlab_services import (
     study_checks,
     study_jobs,
 )
-from adaptlab_services.errors import Conflict, NotFound
 from adaptlab_services.estimates import Estimate, estimate
 from adaptlab_services.model_folders import NO_ROOTS, ModelRoots
 from adaptlab_services.paging import Cursor, Page
 from adaptlab_services.study_cancelling import stop_jobs
 from adaptlab_services.study_previews import StudyPreview, study_preview
+from adaptlab_services.study_rows import belonging, check_free, locked_row, spec_of, study_row
 from adaptlab_services.study_views import (
     Belonging,
     StudySummary,
@@ -122,7 +121,7 @@ def create(
 
 def preview(session: Session, spec: StudySpec, rules: Rules) -> StudyPreview:
     """Run every check of a creation and say what would become of the study."""
-    _check_free(session, spec.name)
+    check_free(session, spec.name)
     return _preview(session, spec, rules, None)
 
 
@@ -134,9 +133,9 @@ def extend(
     Raises `Conflict` for a study that was cancelled.
     """
     study_jobs.one_at_a_time(session)
-    row = _locked(session, study)
+    row = locked_row(session, study)
     access.check_change(session, row.owner_id, row.project_id)
-    before = _spec(row)
+    before = spec_of(row)
     spec = extended(before, extension)
     row.spec = spec.model_dump(mode="json", exclude_unset=True)
     row.extended_at = func.clock_timestamp()
@@ -154,8 +153,8 @@ def preview_extension(
     session: Session, study: str, extension: StudyExtension, rules: Rules
 ) -> StudyPreview:
     """Say what would become of a study by an extension; `reused` are also its own jobs."""
-    row = _locked(session, study)
-    spec = _spec(row)
+    row = locked_row(session, study)
+    spec = spec_of(row)
     try:
         with access.inside(session, row.project_id):
             return _preview(session, extended(spec, extension), rules, row.id)
@@ -165,18 +164,18 @@ def preview_extension(
 
 def cloned(session: Session, study: str, changes: StudyChanges) -> StudySpec:
     """The spec of a study with some members otherwise, to be created; raises `InvalidSpec`."""
-    return changed(_spec(_row(session, study)), changes)
+    return changed(spec_of(study_row(session, study)), changes)
 
 
 def inside_project_of(session: Session, study: str) -> AbstractContextManager[None]:
     """Let what is made go where a study is: its clone finds the same base models there."""
-    return access.inside(session, _row(session, study).project_id)
+    return access.inside(session, study_row(session, study).project_id)
 
 
 def get(session: Session, study: str) -> StudyView:
     """One study, by id or name."""
-    row = _row(session, study)
-    return study_view(session, row, _told(session, row))
+    row = study_row(session, study)
+    return study_view(session, row, belonging(session, row))
 
 
 def page(
@@ -221,7 +220,7 @@ def cancel(session: Session, principal: Principal, study: str) -> Changed:
     Jobs that somebody asked for by themselves go on. Repeating the call changes nothing.
     """
     study_jobs.one_at_a_time(session)
-    row = _locked(session, study, even_cancelled=True)
+    row = locked_row(session, study, even_cancelled=True)
     access.check_change(session, row.owner_id, row.project_id)
     if row.cancelled_at is None:
         row.cancelled_at = func.clock_timestamp()
@@ -250,7 +249,7 @@ def _insert(
         .returning(Study.id)
     )
     if written.scalar_one_or_none() is None:
-        _check_free(session, spec.name)
+        check_free(session, spec.name)
     return study_id
 
 
@@ -357,56 +356,6 @@ def _unmade(session: Session, spec: StudySpec, names: Sequence[str]) -> tuple[Ba
 def _estimate(session: Session, base: BaseSpec, roots: ModelRoots) -> Estimate:
     resolved = jobs.resolved_base(session, base, roots)
     return estimate(session, resolved, base.resources.queue)
-
-
-def _row(session: Session, study: str) -> Study:
-    return _one(session, study, select(Study))
-
-
-def _locked(session: Session, study: str, *, even_cancelled: bool = False) -> Study:
-    """The study, which nobody else changes until the unit of work ends."""
-    row = _one(session, study, select(Study).with_for_update())
-    if row.cancelled_at is not None and not even_cancelled:
-        detail = f"The study {row.name!r} was cancelled; clone it under another name."
-        raise Conflict(detail, state="cancelled")
-    return row
-
-
-def _one(session: Session, study: str, query: Select[Study]) -> Study:
-    """A study by its id, else by its name, in the request's own project first."""
-    try:
-        found = session.execute(query.where(Study.id == UUID(study))).scalar_one_or_none()
-    except ValueError:
-        found = None
-    if found is None:
-        named = session.scalars(query.where(Study.name == study)).all()
-        found = access.nearest(session, [(row.project_id, row) for row in named])
-    if found is None:
-        raise NotFound("study", study)
-    return found
-
-
-def _told(session: Session, study: Study) -> Belonging:
-    query = (
-        select(User.name, Project.name)
-        .select_from(Study)
-        .join(User, User.id == Study.owner_id)
-        .join(Project, Project.id == Study.project_id)
-    )
-    owner, project = session.execute(query.where(Study.id == study.id)).one()
-    return Belonging(owner, project)
-
-
-def _spec(study: Study) -> StudySpec:
-    return StudySpec.model_validate_json(json.dumps(study.spec))
-
-
-def _check_free(session: Session, name: str) -> None:
-    here = Study.project_id == access.project_of(session)
-    taken = session.scalars(select(Study.id).where(here, Study.name == name)).one_or_none()
-    if taken is not None:
-        detail = f"The study {name!r} exists already: {taken}. Extend it, or choose another name."
-        raise Conflict(detail)
 
 
 def _after(cursor: Cursor) -> ColumnElement[bool]:

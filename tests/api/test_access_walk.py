@@ -2,18 +2,19 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from uuid import uuid4
 
 import pytest
 from fastapi.routing import iter_route_contexts
 from fastapi.testclient import TestClient
-from sqlalchemy import delete, func, select, text, update
+from sqlalchemy import delete, exists, func, insert, select, text, update
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_job, a_member, a_project, a_token, a_user
 
 from adaptlab_api.gate import PUBLIC_FOLDER, PUBLIC_PATHS
 from adaptlab_api.rules import RULES
 from adaptlab_db import visibility
-from adaptlab_db.tables import Job, Membership, Study, Token
+from adaptlab_db.tables import Job, Membership, Project, Study, Table, Token
 from adaptlab_services import tokens
 from adaptlab_services.tokens import create_token
 
@@ -187,9 +188,44 @@ def test_a_statement_that_cannot_be_limited_is_refused(sessions: Sessions) -> No
         "SELECT j.id FROM jobs AS j WHERE j.state = 'queued'",
         "SELECT 1 FROM users JOIN jobs ON true",
         "SELECT jobs.id FROM jobs, studies WHERE jobs.project_id IN (SELECT 1)",
+        "SELECT id FROM public.jobs",
+        'SELECT id FROM "jobs"',
+        'SELECT id FROM "public"."jobs"',
+        "SELECT 1 FROM job_events WHERE job_events.job_id IN (SELECT gen_random_uuid())",
+        "SELECT 1 FROM users UNION SELECT 1 FROM jobs",
+        "WITH a AS (SELECT id FROM jobs) SELECT id FROM a",
+        "SELECT (SELECT count(*) FROM jobs)",
+        "TABLE jobs",
+        "COPY jobs TO STDOUT",
+        "UPDATE jobs SET priority = 1",
+        "UPDATE ONLY public.jobs SET priority = 1",
+        "WITH a AS (UPDATE jobs SET priority = 1 RETURNING id) SELECT id FROM a",
+        "DELETE FROM jobs",
+        "TRUNCATE jobs CASCADE",
+        "MERGE INTO jobs USING users ON true WHEN MATCHED THEN DO NOTHING",
+        "INSERT INTO projects (name) SELECT id::text FROM jobs",
     ):
         with seeing(sessions, here) as session, pytest.raises(visibility.NotVisible):
             session.execute(text(statement))
+
+
+def test_a_query_of_plain_tables_is_refused(sessions: Sessions) -> None:
+    with sessions.begin() as session:
+        a_job(session)
+        here = a_project(session)
+    jobs, events = (Table.metadata.tables[name] for name in ("jobs", "job_events"))
+    for statement in (
+        select(jobs.c.id),
+        select(events.c.sequence).where(events.c.job_id.in_([uuid4()])),
+        select(events.c.sequence).where(events.c.job_id.in_(select(jobs.c.id))),
+        select(exists().where(jobs.c.priority == 0)),
+        update(jobs).values(priority=1),
+        update(jobs).values(priority=1).returning(jobs.c.id),
+        delete(events),
+        insert(Project).from_select(["name"], select(Job.queue)),
+    ):
+        with seeing(sessions, here) as session, pytest.raises(visibility.NotVisible):
+            session.execute(statement)
 
 
 def test_rows_are_seen_by_project_however_they_are_asked_for(sessions: Sessions) -> None:

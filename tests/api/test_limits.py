@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_base_model, a_pretrain_document, a_study_document, an_adapt_document
 
 from adaptlab import spec
-from adaptlab_api import body_limit, http_protocol, request_rate, strict_json
+from adaptlab_api import body_limit, http_protocol, open_requests, request_rate, strict_json
 from adaptlab_api.app import create_app
 from adaptlab_api.routes.jobs import LONGEST_WAIT
 from adaptlab_services.idempotency import LONGEST_KEY
@@ -126,6 +126,7 @@ def _stated(settings: Settings) -> dict[str, str]:
         "body, as JSON": f"{defaults['max_body_bytes']} bytes",
         "body, one chunk of an upload": f"{body_limit.MOST_CHUNK_BYTES} bytes",
         "body, the form to sign in": f"{body_limit.MOST_FORM_BYTES} bytes",
+        "body, a form of the page of tokens": f"{body_limit.MOST_FORM_BYTES} bytes",
         "bytes of one upload": f"{defaults['max_upload_bytes']}",
         "uploads of one person at a time": f"{defaults['max_uploads']}",
         "head: request line and headers": f"{http_protocol.MOST_HEADER_BYTES} bytes",
@@ -136,8 +137,13 @@ def _stated(settings: Settings) -> dict[str, str]:
         f"{body_limit.SLOWEST_BYTES_PER_SECOND} bytes a second",
         "time in which a client takes nothing of an answer": f"{http_protocol.SEND_SECONDS:g} s",
         "connections at a time": f"{http_protocol.MOST_CONNECTIONS}",
-        "reads of one token": f"{defaults['read_rate']} a second, {defaults['read_burst']} at once",
-        "writes of one token": f"{defaults['write_rate']} a second, "
+        "requests of one person under way at a time, streams and waits too": (
+            f"{defaults['max_open_requests']}"
+        ),
+        "changes of one person that are worked on at a time": f"{open_requests.CHANGES_AT_ONCE}",
+        "reads of one person": f"{defaults['read_rate']} a second, "
+        f"{defaults['read_burst']} at once",
+        "writes of one person": f"{defaults['write_rate']} a second, "
         f"{defaults['write_burst']} at once",
         "wrong tokens from one address": f"{times[1]} a minute, {times[10]} in ten minutes, "
         f"{times[60]} an hour",

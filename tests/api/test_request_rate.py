@@ -1,14 +1,19 @@
 """Who asks too often, or with too many wrong tokens, waits; everybody else does not notice."""
 
 import socket
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy.orm import Session, sessionmaker
-from tests.making import a_token
+from tests.api.serving import a_server
+from tests.making import a_job, a_token
 
 from adaptlab_api.app import create_app
 from adaptlab_services.settings import Settings
@@ -55,7 +60,7 @@ def other(sessions: Sessions) -> str:
         return a_token(session, "ben")
 
 
-def test_one_token_waits_and_others_do_not(settings: Settings, token: str, other: str) -> None:
+def test_one_person_waits_and_others_do_not(settings: Settings, token: str, other: str) -> None:
     with a_client(settings, token, **SLOW) as client:
         assert 3 <= until_refused(client, WRITE) < 20
         assert 6 <= until_refused(client, READ) < 40
@@ -145,3 +150,75 @@ def test_whoever_goes_on_waits_longer(settings: Settings, monkeypatch: pytest.Mo
     assert waits[0] == 60  # one a minute
     hours = (now - began) / 3_600_000
     assert 8 * hours <= taken <= 8 * (hours + 1)  # eight an hour, and eight at once
+
+
+def test_more_tokens_are_no_more_requests(
+    settings: Settings, token: str, sessions: Sessions
+) -> None:
+    with sessions.begin() as session:
+        another = a_token(session)
+    with a_client(settings, token, **SLOW) as client:
+        for asked in (WRITE, READ):
+            until_refused(client, asked)
+            assert until_refused(client, asked, another) < 3
+
+
+def test_a_good_sign_in_lets_no_wrong_one_past(settings: Settings, token: str) -> None:
+    with a_client(settings, **FEW) as client:
+        until_refused(client, READ, WRONG)
+    with a_client(settings, address="10.0.0.2", **FEW) as client:
+        form = {"token": token}
+        assert client.post("/login", data=form, follow_redirects=False).status_code == 303
+        until_refused(client, READ, WRONG)
+        assert client.post("/login", data={"token": WRONG}).status_code == 429
+
+
+def test_one_person_cannot_take_all_connections(
+    settings: Settings, token: str, other: str, sessions: Sessions, tmp_path: Path
+) -> None:
+    with sessions.begin() as session:
+        job = a_job(session)
+        another = a_token(session)
+    few = "import os; os.environ['ADAPTLAB_MAX_OPEN_REQUESTS'] = '3'"
+    with a_server(settings, token, tmp_path / "log", few) as server, ExitStack() as streams:
+        following = {"Accept": "text/event-stream"}
+        address = f"{server.url}/v1/jobs/{job}/events"
+        mine = following | {"Authorization": f"Bearer {token}"}
+        for _ in range(3):
+            stream = streams.enter_context(httpx.stream("GET", address, headers=mine))
+            assert stream.status_code == 200
+        for one in (token, another):
+            header = {"Authorization": f"Bearer {one}"}
+            refused = httpx.get(address, headers=header)
+            assert refused.status_code == 429
+            assert "3 requests of one person" in refused.json()["detail"]
+        theirs = {"Authorization": f"Bearer {other}"}
+        assert httpx.get(address, headers=theirs).status_code == 200
+        assert httpx.get(f"{server.url}/healthz").status_code == 200
+        streams.close()
+        header = {"Authorization": f"Bearer {token}"}
+        assert any(again(address, header) for _ in range(40))
+
+
+def again(address: str, header: dict[str, str]) -> bool:
+    """Whether it is answered now; the server hears of an end when it next sends something."""
+    time.sleep(0.1)
+    return httpx.get(address, headers=header).status_code == 200
+
+
+def test_one_person_cannot_take_all_threads(
+    settings: Settings, token: str, other: str, tmp_path: Path
+) -> None:
+    slow = (
+        "import time; from adaptlab_api.routes import jobs; "
+        "jobs.jobs.cancel = lambda *_: time.sleep(2)"
+    )
+    with a_server(settings, token, tmp_path / "log", slow) as server, ThreadPoolExecutor(30) as us:
+        changes = [us.submit(httpx.post, server.url + WRITE[1], headers={
+            "Authorization": f"Bearer {token}"}, timeout=60) for _ in range(24)]  # fmt: skip
+        time.sleep(0.5)
+        theirs = {"Authorization": f"Bearer {other}"}
+        begin = time.monotonic()
+        assert httpx.get(server.url + READ[1], headers=theirs).status_code == 404
+        assert time.monotonic() - begin < 1.2
+        assert not all(one.done() for one in changes)

@@ -234,12 +234,13 @@ def test_a_task_that_the_base_model_cannot_have_is_pointed_to(api: TestClient, b
 
 
 def test_too_many_jobs_are_refused_with_the_sum(api: TestClient, base: None) -> None:
-    tasks = [{"name": "sort_descending", "length": 3, "alphabet": a} for a in range(2, 12)]
-    methods = ["lora", "prefix_tuning", "frozen"]
+    names = ("sort_descending", "sort_ascending")
+    tasks = [{"name": n, "length": 3, "alphabet": a} for n in names for a in range(2, 8)]
+    methods = ["lora", "prefix_tuning", "soft_prompt", "frozen"]
     spec = a_study_document(tasks=tasks, methods=methods, budgets=[*range(32, 64)])
     found = fault(api.post("/v1/studies", json=spec))
-    assert (found["code"], found["nearest"]) == ("too_many_jobs", [500])
-    assert "650 jobs" in found["detail"]  # 10 tasks, 32 budgets for each of two, one for frozen
+    assert (found["code"], found["nearest"]) == ("too_many_jobs", [1000])
+    assert "1,164 jobs" in found["detail"]  # 12 tasks, 32 budgets for each of three, one for frozen
 
 
 def test_an_extension_that_makes_no_sense_is_refused(api: TestClient, base: None) -> None:

@@ -131,6 +131,22 @@ def test_names_of_methods_in_tables_and_charts(
         assert visitor.page.title() != "owned"
 
 
+def test_names_of_tokens(visitor: Visitor, api: httpx.Client, admin: Principal) -> None:
+    visitor.page.add_init_script(WATCH)
+    names = [text[:64] for text in TEXTS if text.strip()]
+    with_nul = [name for name in names if api.post("/v1/tokens", json={"name": name}).is_error]
+    assert all("\0" in name for name in with_nul), with_nul
+    visitor.sign_in()
+    pages, address = 0, "/tokens"
+    while address:
+        look(visitor, address)
+        pages += 1
+        older = visitor.page.get_by_role("link", name="Older")
+        address = older.get_attribute("href") if older.count() else ""
+    assert pages >= len(names) // 50
+    look(visitor, "/workers")
+
+
 def test_addresses(visitor: Visitor, admin: Principal) -> None:
     visitor.page.add_init_script(WATCH)
     wanted = [text for text in TEXTS if "alert" in text or "owned" in text][::10]

@@ -22,6 +22,8 @@ from adaptlab_api.pages.rendering import Renderer
 from adaptlab_api.pages.signing_in import sign_in_routes
 from adaptlab_api.pages.static_files import add_static_routes
 from adaptlab_api.pages.study_routes import compare_routes, study_routes
+from adaptlab_api.pages.token_routes import token_routes
+from adaptlab_api.pages.worker_routes import worker_routes
 from adaptlab_api.problems import answer
 from adaptlab_api.rules import may_call
 from adaptlab_services import base_models, catalogue, doorbell, job_control, jobs
@@ -56,6 +58,8 @@ def _closed_routes(renderer: Renderer) -> APIRouter:
     router.include_router(study_routes(renderer))
     router.include_router(compare_routes(renderer))
     router.include_router(recipe_routes(renderer))
+    router.include_router(worker_routes(renderer))
+    router.include_router(token_routes(renderer))
     return router
 
 

@@ -2,20 +2,18 @@
 
 from dataclasses import dataclass
 from typing import Annotated
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
 from adaptlab_api.dependencies import SessionDep
 from adaptlab_api.gate import is_from, session_cookie
+from adaptlab_api.pages.forms import form_fields
 from adaptlab_api.pages.rendering import Renderer
-from adaptlab_api.problems import BAD_REQUEST, NO_FORM, Refused
 from adaptlab_services import tokens
 from adaptlab_services.errors import Unauthorised
 
-FORM = "application/x-www-form-urlencoded"
-MOST_FIELDS = 8
 WRONG = "This token is not valid. It may be mistyped, expired or revoked."
 FOREIGN = "This form was sent from another site. Open the sign-in page here and try again."
 
@@ -29,14 +27,8 @@ class SignIn:
 
 
 async def sign_in_form(request: Request) -> SignIn:
-    """The urlencoded form, whose size its route bounds; raises `Refused` for another kind."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != FORM:
-        raise Refused(NO_FORM, f"The Content-Type is {kind[:64]!r}; send {FORM}.")
-    body = (await request.body()).decode("utf-8", "replace")
-    if body.count("&") >= MOST_FIELDS:
-        raise Refused(BAD_REQUEST, f"The form has more than {MOST_FIELDS} fields.")
-    fields = parse_qs(body)
+    """The form of the sign-in page; raises `Refused` for a body of another kind."""
+    fields = await form_fields(request)
     return SignIn(
         token=fields.get("token", [""])[0].strip(),
         next=local_path(fields.get("next", ["/"])[0]),

@@ -1,0 +1,22 @@
+"""The forms of the pages: urlencoded, of few fields, and never of several parts."""
+
+from collections.abc import Mapping, Sequence
+from urllib.parse import parse_qs
+
+from fastapi import Request
+
+from adaptlab_api.problems import BAD_REQUEST, NO_FORM, Refused
+
+FORM = "application/x-www-form-urlencoded"
+MOST_FIELDS = 8
+
+
+async def form_fields(request: Request) -> Mapping[str, Sequence[str]]:
+    """The fields of a form, whose size its route bounds; raises `Refused` for another kind."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != FORM:
+        raise Refused(NO_FORM, f"The Content-Type is {kind[:64]!r}; send {FORM}.")
+    body = (await request.body()).decode("utf-8", "replace")
+    if body.count("&") >= MOST_FIELDS:
+        raise Refused(BAD_REQUEST, f"The form has more than {MOST_FIELDS} fields.")
+    return parse_qs(body)

@@ -1,0 +1,23 @@
+"""The route of the page of workers and queues."""
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+
+from adaptlab_api.dependencies import SessionDep
+from adaptlab_api.pages.parameters import ReaderDep
+from adaptlab_api.pages.rendering import Renderer
+from adaptlab_api.pages.worker_page import worker_page
+
+HERE = "/workers"
+
+
+def worker_routes(renderer: Renderer) -> APIRouter:
+    """The workers that live, and the queues."""
+    router = APIRouter(prefix=HERE)
+
+    @router.get("")
+    def workers_page(session: SessionDep, principal: ReaderDep) -> Response:
+        shown: dict[str, object] = {"principal": principal, "here": HERE}
+        return renderer.page("workers.html", {**shown, **worker_page(session)})
+
+    return router

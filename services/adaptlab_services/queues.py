@@ -1,0 +1,90 @@
+"""Queues: what waits in each, who serves it, and what their workers run."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from uuid import UUID
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from adaptlab.values import Value
+from adaptlab_db.tables import Attempt, Job
+from adaptlab_services.moments import Moment
+from adaptlab_services.workers import WorkerView
+
+
+class QueueView(Value):
+    """A queue; `queued` and `running` count the jobs in it that the asker sees.
+
+    `workers` counts those that live, `takers` those of them that take jobs now.
+    """
+
+    name: str
+    queued: int
+    running: int
+    oldest_queued_at: Moment | None
+    workers: int
+    takers: int
+
+
+class RunningJob(Value):
+    """A job that a worker runs, and on which device, which is known once it has started."""
+
+    id: UUID
+    kind: str
+    name: str | None
+    method: str | None
+    task: str | None
+    device: str | None
+    started_at: Moment
+
+
+def queue_views(session: Session, known: Sequence[WorkerView]) -> tuple[QueueView, ...]:
+    """The queues that live workers serve or that hold jobs, by name; `known` are the workers."""
+    query = select(Job.queue, func.count(), func.min(Job.created_at)).group_by(Job.queue)
+    waiting = {
+        queue: (count, oldest)
+        for queue, count, oldest in session.execute(query.where(Job.state == "queued"))
+    }
+    running = {
+        queue: count for queue, count, _ in session.execute(query.where(Job.state == "running"))
+    }
+    live = [worker for worker in known if worker.live]
+    serving = Counter(queue for worker in live for queue in worker.queues)
+    taking = Counter(
+        queue for worker in live if worker.unschedulable is None for queue in worker.queues
+    )
+    return tuple(
+        QueueView(
+            name=name,
+            queued=waiting.get(name, (0, None))[0],
+            running=running.get(name, 0),
+            oldest_queued_at=waiting.get(name, (0, None))[1],
+            workers=serving[name],
+            takers=taking[name],
+        )
+        for name in sorted({*waiting, *running, *serving})
+    )
+
+
+def running_by_worker(session: Session) -> Mapping[UUID, Sequence[RunningJob]]:
+    """The jobs that the asker sees running, by worker, oldest first."""
+    rows = session.execute(
+        select(Attempt.worker_id, Job, Attempt.started_at, Attempt.environment)
+        .join(Attempt, (Attempt.job_id == Job.id) & (Attempt.attempt == Job.attempt))
+        .where(Job.state == "running")
+        .order_by(Attempt.started_at, Job.id)
+    )
+    found: dict[UUID, list[RunningJob]] = {}
+    for worker_id, job, started_at, environment in rows:
+        one = RunningJob(
+            id=job.id,
+            kind=job.kind,
+            name=job.spec.get("name"),
+            method=job.method,
+            task=job.task,
+            device=(environment or {}).get("device"),
+            started_at=started_at,
+        )
+        found.setdefault(worker_id, []).append(one)
+    return found

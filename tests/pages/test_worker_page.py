@@ -1,0 +1,155 @@
+"""The page of workers and queues: who lives, what they run, and the queue that nobody serves."""
+
+import html
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+from fastapi.testclient import TestClient
+from playwright.sync_api import ViewportSize, expect
+from sqlalchemy import func, update
+from sqlalchemy.orm import Session, sessionmaker
+from tests.making import a_base_model, a_job, a_member, a_user, an_adapt_spec
+from tests.pages.made_up import PRETRAINING, MadeUpWorker
+from tests.pages.visitors import HOSTILE, NARROW, WIDE, Visitor
+
+from adaptlab_api.app import create_app
+from adaptlab_db.tables import Worker
+from adaptlab_services import tokens, workers
+from adaptlab_services.settings import Settings
+
+Sessions = sessionmaker[Session]
+HERE = {"Sec-Fetch-Site": "same-origin"}
+ON_GPU = {**PRETRAINING, "resources": {"queue": "gpu"}}
+
+
+@pytest.fixture
+def client(settings: Settings) -> Iterator[TestClient]:
+    app = create_app(settings)
+    with TestClient(app, follow_redirects=False, headers={"Accept": "text/html"}) as made:
+        yield made
+
+
+@pytest.fixture
+def signed_in(client: TestClient, token: str) -> TestClient:
+    assert client.post("/login", data={"token": token}, headers=HERE).status_code == 303
+    return client
+
+
+def shown(client: TestClient) -> str:
+    """The text of the page, without its tags."""
+    answer = client.get("/workers")
+    assert answer.status_code == 200
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", answer.text)).split())
+
+
+def test_an_empty_server_says_how_a_worker_is_started(signed_in: TestClient) -> None:
+    page = shown(signed_in)
+    assert "No worker lives" in page
+    assert "adaptlab worker" in page
+    assert "No queue has a worker or a job" in page
+
+
+def test_a_worker_is_shown_with_what_it_runs(signed_in: TestClient, worker: MadeUpWorker) -> None:
+    job = worker.submit(PRETRAINING)
+    assert "cpu 1 0 1" in shown(signed_in)  # queued, running, workers
+    assert "idle made-up process 1 cpu nothing that you see" in shown(signed_in)
+    worker.claim()
+    page = shown(signed_in)
+    assert "running made-up process 1 cpu Pretraining sort-asc-1l cpu" in page  # the device
+    assert "cpu 0 1 1" in page
+    assert f'href="/jobs/{job.id}"' in signed_in.get("/workers").text
+    assert "No live worker serves" not in page
+
+
+def test_a_queue_that_nobody_serves_is_warned_of(
+    signed_in: TestClient, worker: MadeUpWorker
+) -> None:
+    worker.submit(ON_GPU)
+    page = shown(signed_in)
+    assert "No live worker serves the queue “gpu”" in page
+    assert "gpu 1 0 nobody serves it" in page
+    assert "No live worker serves the queue “cpu”" not in page
+    worker.come("gpu")
+    page = shown(signed_in)
+    assert "No live worker serves" not in page
+    assert "gpu 1 0 1" in page
+
+
+def test_a_worker_that_takes_nothing_says_why_and_serves_no_queue(
+    signed_in: TestClient, worker: MadeUpWorker, sessions: Sessions
+) -> None:
+    worker.submit(PRETRAINING)
+    with sessions.begin() as session:
+        (only,) = workers.recent(session)
+        workers.looks_for_work(session, only.id, "the disk has 1 MiB left")
+    page = shown(signed_in)
+    assert "unschedulable made-up process 1 the disk has 1 MiB left" in page
+    assert "No live worker serves the queue “cpu”" in page
+    assert "cpu 1 0 nobody serves it" in page
+
+
+def test_a_worker_that_was_not_heard_of_is_only_counted(
+    signed_in: TestClient, worker: MadeUpWorker, sessions: Sessions
+) -> None:
+    worker.submit(PRETRAINING)
+    with sessions.begin() as session:
+        long_ago = func.clock_timestamp() - workers.SILENCE - timedelta(seconds=1)
+        session.execute(update(Worker).values(heartbeat_at=long_ago))
+    page = shown(signed_in)
+    assert "made-up" not in page
+    assert "1 other worker has ended or not been heard of for a minute" in page
+    assert "No live worker serves the queue “cpu”" in page
+
+
+def test_jobs_of_other_projects_are_neither_named_nor_counted(
+    client: TestClient, sessions: Sessions, worker: MadeUpWorker
+) -> None:
+    with sessions.begin() as session:
+        user = a_user(session, "ada")
+        a_member(session, user, "ours")
+        a_member(session, a_user(session, "bert"), "theirs")
+        a_base_model(session, "base", owner="bert", project="theirs")
+        (only,) = workers.recent(session)
+        spec = an_adapt_spec(base_model="base")
+        running = a_job(
+            session, spec, owner="bert", project="theirs", state="running", worker_id=only.id
+        )
+        a_job(session, spec, owner="bert", project="theirs", queue="secret")
+        text = tokens.create_token(session, user, "for a test", ("read",))
+    client.post("/login", data={"token": text}, headers=HERE)
+    page = client.get("/workers").text
+    assert str(running) not in page
+    assert "secret" not in page
+    assert "nothing that you see" in page
+    assert "cpu 0 0 1" in shown(client)
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("viewport", [WIDE, NARROW], ids=["wide", "narrow"])
+def test_in_a_browser_it_follows_what_happens_and_nothing_overflows(
+    visitor: Visitor, worker: MadeUpWorker, viewport: ViewportSize, scheme: str, sessions: Sessions
+) -> None:
+    worker.submit(ON_GPU)
+    with sessions.begin() as session:
+        session.execute(update(Worker).values(host=f"{HOSTILE}{'w' * 100}"))
+        (only,) = workers.recent(session)
+        workers.looks_for_work(session, only.id, f"{HOSTILE}{'x' * 300}")
+    page = visitor.page
+    page.set_viewport_size(viewport)
+    page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+    visitor.sign_in("/workers")
+    expect(page.locator("#unserved .notice")).to_contain_text("gpu")
+    assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
+    assert page.title() != "owned"
+    worker.come("gpu")
+    expect(page.locator("#unserved .notice")).to_have_count(0)
+    worker.claim("gpu")
+    expect(page.locator("#workers")).to_contain_text("Pretraining sort-asc-1l")
+    assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
+    for name in ("Jobs", "Studies", "Recipes", "Base models", "Methods", "Workers"):
+        link = page.get_by_role("navigation", name="Pages").get_by_role("link", name=name)
+        link.scroll_into_view_if_needed()
+        expect(link).to_be_in_viewport()
