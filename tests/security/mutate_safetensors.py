@@ -31,7 +31,6 @@ from adaptlab.errors import BadCheckpoint, BadModelFolder
 
 Tensors = Mapping[str, torch.Tensor]
 CPU = torch.device("cpu")
-MOST_SECONDS = 1.0
 MOST_BYTES = 256 * 2**20
 LONGEST_REFUSAL = 4000  # letters; the eight first names of missing and of extra tensors fit
 NUMPY = {"F32": "<f4", "F64": "<f8"}
@@ -73,8 +72,6 @@ def run(count: int, seed: int, folder: Path) -> Findings:
         door.place.write_bytes(content)
         try_one(door, content, found)
     found.most_bytes = peak_bytes(CPU) - before
-    # Not the time on the clock, which depends on what else the machine does.
-    assert found.slowest_on_processor <= MOST_SECONDS, f"took {found.slowest_on_processor:.2f} s"
     assert found.longest_refusal < LONGEST_REFUSAL, "a message that nobody can read"
     assert found.most_bytes <= MOST_BYTES, f"{found.most_bytes} bytes more were held"
     return found

@@ -14,7 +14,6 @@ from fastapi.testclient import TestClient
 from tests.security.serving import a_server, asking
 from tests.security.spec_mutations import requests
 
-MOST_SECONDS = 1.0
 LARGEST_ANSWER = 2**20
 EXPECTED = frozenset({200, 400, 404, 409, 413, 422})
 
@@ -41,8 +40,6 @@ def run(client: TestClient, count: int, seed: int) -> Findings:
         found.outcomes[f"{address.partition('?')[0]}: {answer.status_code}"] += 1
         if answer.status_code not in EXPECTED:
             found.faults.append(f"{answer.status_code} to {address} {body.decode('latin-1')}")
-        elif took > MOST_SECONDS:
-            found.faults.append(f"{took:.2f} s for {address} {body.decode('latin-1')}")
         elif len(answer.content) > LARGEST_ANSWER:
             found.faults.append(f"{len(answer.content)} bytes to {address} {body[:500]!r}")
         elif answer.status_code != 200:
