@@ -156,7 +156,7 @@ def _compared(contest: Contest) -> Figure:
     return Figure(
         contest.work,
         f"{contest.against}: {spread(theirs, 'ms')}",
-        f"{spread(ours, 'ms')}: {ratio:.1f} × faster",
+        f"{spread(ours, 'ms')}: {ratio:.1f} times as fast",
         contest.target,
     )
 
