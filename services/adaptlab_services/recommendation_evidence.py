@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Any
 from uuid import UUID
 
@@ -185,8 +186,12 @@ def _is_asked(job: ScoredJob, methods: Sequence[Choice]) -> bool:
 
 
 def _most_telling(jobs: Sequence[ScoredJob]) -> tuple[ScoredJob, ...]:
-    """Of the groups of comparable jobs the one with most methods, then of this code, then seeds."""
-    by_label = {str(job.id): job for job in jobs}
+    """Of the groups of comparable jobs the one that holds the highest score.
+
+    Between equals that with most methods, then of this code, then seeds. By methods first, a group
+    where nothing has learned the task would be preferred to a single method that has.
+    """
+    by_label = {str(job.id): job for job in _not_superseded(jobs)}
     compared = [
         ComparedJob(label=label, spec=job.spec, environment=job.environment)
         for label, job in by_label.items()
@@ -195,10 +200,24 @@ def _most_telling(jobs: Sequence[ScoredJob]) -> tuple[ScoredJob, ...]:
     return max(groups, key=_weight)
 
 
-def _weight(group: Sequence[ScoredJob]) -> tuple[int, bool, int]:
+def _weight(group: Sequence[ScoredJob]) -> tuple[float, int, bool, int]:
     names = {str((job.spec.method or {})["name"]) for job in group}
-    versions = {job.environment.code_version for job in group if job.environment is not None}
-    return len(names), versions <= {code_version()}, sum(len(job.evaluations) for job in group)
+    seeds = sum(len(job.evaluations) for job in group)
+    return max(map(_mean, group)), len(names), all(map(_is_current, group)), seeds
+
+
+def _not_superseded(jobs: Sequence[ScoredJob]) -> list[ScoredJob]:
+    """Without those of older code whose very spec this code has run."""
+    current = {job.spec.model_dump_json() for job in jobs if _is_current(job)}
+    return [job for job in jobs if _is_current(job) or job.spec.model_dump_json() not in current]
+
+
+def _is_current(job: ScoredJob) -> bool:
+    return job.environment is None or job.environment.code_version == code_version()
+
+
+def _mean(job: ScoredJob) -> float:
+    return fmean(one.correct / one.total for one in job.evaluations)
 
 
 def _rows(

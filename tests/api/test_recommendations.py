@@ -147,8 +147,8 @@ def test_only_what_fits_and_compares_counts(api: TestClient, sessions: Sessions)
     measured(api, sessions, {"lora": Run(right=396)}, task=TASK | {"alphabet": 3})
     assert ask(api)["recommended"] is None
     measured(api, sessions, {"lora": Run(right=200), "prefix_tuning": Run(right=100)})
-    # Ten times the steps answer another question.
-    measured(api, sessions, {"lora": Run(right=390)}, training={"steps": 200, "batch_size": 4})
+    # Ten times the steps answer another question, here one with a lower score.
+    measured(api, sessions, {"lora": Run(right=150)}, training={"steps": 200, "batch_size": 4})
     found = ask(api)
     assert found["recommended"]["score"]["mean"] == 0.5
     assert {"other_settings", "no_run"} <= kinds(found)
@@ -254,6 +254,18 @@ def test_what_took_too_long_is_left_aside(api: TestClient, sessions: Sessions) -
     nothing = ask(api, methods=["lora"], max_seconds=60)
     assert (nothing["recommended"], kinds(nothing)) == (None, {"too_slow"})
     assert nothing["first_study"]["spec"]["resources"] == {"max_seconds": 60}
+
+
+def test_a_method_that_learned_is_not_passed_over_for_more_that_did_not(
+    api: TestClient, sessions: Sessions
+) -> None:
+    measured(api, sessions, {"prefix_tuning": Run(right=0), "frozen": Run(right=0)})
+    longer = {"steps": 200, "batch_size": 4}
+    measured(api, sessions, {"lora": Run(right=390)}, training=longer)
+    found = ask(api)
+    assert found["recommended"]["method"]["name"] == "lora"
+    (aside,) = [one for one in found["thin_evidence"] if one["kind"] == "other_settings"]
+    assert aside["methods"] == ["prefix_tuning"]
 
 
 def test_runs_of_older_code_are_run_again(api: TestClient, sessions: Sessions) -> None:
