@@ -4,6 +4,7 @@ import signal
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import product
 from pathlib import Path
 
@@ -58,7 +59,8 @@ def kill_everything(stack: Stack) -> None:
     supervisor = psutil.Process(stack.pid)
     family = [supervisor, *supervisor.children(recursive=True)]
     for process in family:
-        process.send_signal(signal.SIGKILL)
+        with suppress(psutil.NoSuchProcess):  # what is tied to the supervisor dies with it
+            process.send_signal(signal.SIGKILL)
     _, alive = psutil.wait_procs(family, timeout=10)
     assert not alive
 
