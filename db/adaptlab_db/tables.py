@@ -241,9 +241,9 @@ class Job(Table):
         CheckConstraint(
             "(state = 'running') = (lease_expires_at IS NOT NULL)", name="running_has_lease"
         ),
-        Index("ix_jobs_claim", "queue", text("priority DESC"), "created_at", "id",
+        Index("ix_jobs_lanes", "queue", "priority", "owner_id", "created_at", "id",
               postgresql_where=text("state = 'queued'")),
-        Index("ix_jobs_lease", "lease_expires_at", postgresql_where=text("state = 'running'")),
+        # None of the lease: what a heartbeat changes stands in no index, so that it touches none.
         Index("ix_jobs_running_owner", "owner_id", postgresql_where=text("state = 'running'")),
         Index("ix_jobs_newest", text("created_at DESC"), text("id DESC")),
         Index("ix_jobs_project_newest", "project_id", text("created_at DESC"), text("id DESC")),
@@ -481,14 +481,13 @@ class Replicate(Table):
 
 
 class MetricPoint(Table):
-    """One value of one curve; NULL where the value was not finite."""
+    """One value of one curve; NULL where the value was not finite.
+
+    Belongs to an attempt, by triggers instead of a foreign key, which would look it up for every
+    point: they do so once a statement, and remove the points of an attempt with it.
+    """
 
     __tablename__ = "metric_points"
-    __table_args__ = (
-        ForeignKeyConstraint(
-            ["job_id", "attempt"], ["attempts.job_id", "attempts.attempt"], ondelete="CASCADE"
-        ),
-    )
 
     job_id: Mapped[uuid.UUID] = mapped_column(primary_key=True)
     attempt: Mapped[int] = mapped_column(primary_key=True)

@@ -60,6 +60,8 @@ def keep(session: Session, job_ids: Collection[UUID]) -> None:
     """Write down what the latest attempts of these jobs measured; they have just succeeded."""
     found: dict[tuple[UUID, str], list[Measured]] = defaultdict(list)
     chosen = _chosen(session, job_ids)
+    if not chosen:
+        return
     for job_id, name, measured in (
         *_losses(chosen),
         *_scores(session, chosen),

@@ -7,13 +7,14 @@ so that a worker whose clock is wrong does no harm.
 import uuid
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, Protocol
 from uuid import UUID
 
 from pydantic import ValidationError
-from sqlalchemy import ColumnElement, func, select, update
+from sqlalchemy import ColumnElement, Select, func, select, update
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session, sessionmaker
@@ -27,7 +28,7 @@ from adaptlab_services.claims import Claim, held
 from adaptlab_services.errors import LeaseLost, LedgerUnreachable
 from adaptlab_services.lease_ends import CANCELLED, NOT_PAUSING, after_backoff, paused, uncounted
 from adaptlab_services.poison import fingerprint, furthest_step, has_failed_alike
-from adaptlab_services.transitions import Change, Outcome, Reason, move, queues_to_ring
+from adaptlab_services.transitions import Change, Moved, Outcome, Reason, move, queues_to_ring
 
 Command = Literal["continue", "stop", "pause"]
 
@@ -133,8 +134,7 @@ class DatabaseLedger:
         claim_id, seconds = claim_id or uuid.uuid4(), self._lease_seconds
         while True:
             with self._unit_of_work() as session:
-                workers.looks_for_work(session, worker_id)
-                taken = claiming.taken_before(session, claim_id, seconds)
+                taken = claiming.taken_before(session, worker_id, claim_id, seconds)
                 if taken is None:
                     taken = claiming.take(
                         session, worker_id, queues, claim_id, seconds, self._most_running
@@ -154,20 +154,9 @@ class DatabaseLedger:
     def heartbeat(self, claim: Claim, step: int) -> Command:
         """See `Ledger`."""
         with self._unit_of_work() as session:
-            row = session.execute(
-                update(Job)
-                .where(*held(claim))
-                .values(
-                    step=func.greatest(Job.step, step),
-                    heartbeat_at=func.clock_timestamp(),
-                    lease_expires_at=claiming.seconds_from_now(claim.lease_seconds),
-                )
-                .returning(Job.cancel_requested_at, Job.pause_requested_at, Job.worker_id)
-                .execution_options(synchronize_session=False)
-            ).one_or_none()
+            row = session.execute(_renewal(claim, step)).one_or_none()
             if row is None:
                 raise LeaseLost(claim.job_id, claim.attempt)
-            workers.seen(session, row.worker_id)
             if row.cancel_requested_at is not None:
                 return "stop"
             return "continue" if row.pause_requested_at is None else "pause"
@@ -252,12 +241,13 @@ class DatabaseLedger:
     def _end(self, claim: Claim, *choices: Choice) -> tuple[str, ...]:
         """Make the first change whose condition holds; each is guarded by the fence."""
         with self._unit_of_work() as session:
-            # Between two of the changes nobody may ask for something else.
-            session.execute(select(Job.id).where(*held(claim)).with_for_update())
-            for condition, change in choices:
-                moved = move(session, [*held(claim), *condition], change)
-                if moved:
-                    return queues_to_ring(moved)
+            moved = _first(session, claim, choices[:1])  # mostly this one, and nothing more to ask
+            if not moved:
+                # Between two of the changes nobody may ask for something else.
+                session.execute(select(Job.id).where(*held(claim)).with_for_update())
+                moved = _first(session, claim, choices)
+            if moved:
+                return queues_to_ring(moved)
             outcomes: set[Outcome] = {change.outcome_of_attempt for _, change in choices}
             if not _has_ended(session, claim, outcomes):
                 raise LeaseLost(claim.job_id, claim.attempt)
@@ -268,6 +258,32 @@ class DatabaseLedger:
     def _unit_of_work(self) -> Generator[Session]:
         with _translated(), self._sessions.begin() as session:
             yield session
+
+
+def _renewal(claim: Claim, step: int) -> Select[datetime | None, datetime | None]:
+    """Renews the lease, notes that the worker was heard of, and gives what was asked for."""
+    renewed = (
+        update(Job)
+        .where(*held(claim))
+        .values(
+            step=func.greatest(Job.step, step),
+            heartbeat_at=func.clock_timestamp(),
+            lease_expires_at=claiming.seconds_from_now(claim.lease_seconds),
+        )
+        .returning(Job.cancel_requested_at, Job.pause_requested_at, Job.worker_id)
+        .cte("renewed")
+    )
+    seen = workers.seen(select(renewed.c.worker_id)).cte("seen")
+    return select(renewed.c.cancel_requested_at, renewed.c.pause_requested_at).add_cte(seen)
+
+
+def _first(session: Session, claim: Claim, choices: Sequence[Choice]) -> tuple[Moved, ...]:
+    """Make the first change whose condition holds."""
+    for condition, change in choices:
+        moved = move(session, [*held(claim), *condition], change)
+        if moved:
+            return moved
+    return ()
 
 
 def _has_ended(session: Session, claim: Claim, outcomes: set[Outcome]) -> bool:

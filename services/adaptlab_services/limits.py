@@ -1,6 +1,6 @@
 """What one person may have of the queue at a time."""
 
-from sqlalchemy import ColumnElement, func, select, text
+from sqlalchemy import func, select, text
 from sqlalchemy.orm import Session
 
 from adaptlab_db.tables import Job
@@ -30,8 +30,3 @@ def check_queued(session: Session, owner_id: int, most: int | None) -> None:
 def claim_in_turn(session: Session) -> None:
     """Let no other worker claim until the unit of work ends, so that what runs can be counted."""
     session.execute(_CLAIMS_IN_TURN)
-
-
-def is_below(running: ColumnElement[int], most: int) -> ColumnElement[bool]:
-    """Whether one more job of an owner may run."""
-    return func.coalesce(running, 0) < most

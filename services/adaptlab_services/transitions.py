@@ -10,13 +10,31 @@ Allowed changes (the database's trigger rejects all others)::
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, func, insert, select, update
+from sqlalchemy import (
+    ARRAY,
+    CTE,
+    ColumnElement,
+    Insert,
+    Integer,
+    Text,
+    Update,
+    Uuid,
+    any_,
+    bindparam,
+    column,
+    func,
+    insert,
+    select,
+    update,
+)
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from adaptlab_db.tables import TERMINAL_STATES, Attempt, Job, JobEvent, Json
+from adaptlab_db.tables import TERMINAL_STATES, Attempt, Job, JobEvent, Json, Table
 from adaptlab_services import awaiting, job_metrics, training_states
 
 JobState = Literal["waiting", "queued", "running", "paused", "succeeded", "failed", "cancelled"]
@@ -138,15 +156,14 @@ def move(
 ) -> tuple[Moved, ...]:
     """Move every job for which all of `which` holds, by one guarded statement.
 
-    Appends an event to each, closes the attempts that were running, and, when a job that others
-    wait for has ended, moves those too. Returns all that moved, those that waited last.
+    Appends an event to each, opens the attempt of what was claimed or closes those that were
+    running, and, when a job that others wait for has ended, moves those too. Returns all that
+    moved, those that waited last.
     """
     moved = _update_jobs(session, which, change)
     if not moved:
         return ()
-    _append(session, moved, change)
-    if change.to != "running":
-        _close_attempts(session, moved, change)
+    _write_down(session, moved, change)
     if change.to in TERMINAL_STATES:
         training_states.forget(session, [job.job_id for job in moved])
     if change.to == "succeeded":
@@ -233,35 +250,63 @@ def _update_jobs(
     return tuple(Moved(*row) for row in rows)
 
 
-def _append(session: Session, moved: Sequence[Moved], change: Change) -> None:
+def _write_down(session: Session, moved: Sequence[Moved], change: Change) -> None:
+    """Append an event to each, and open or close their attempts, by one statement."""
     data: Json = dict(change.data or {})
     if change.reason is not None:
         data["reason"] = change.reason
-    session.execute(
-        insert(JobEvent),
-        [
-            {
-                "job_id": job.job_id,
-                "sequence": job.sequence,
-                "type": change.to,
-                "attempt": job.attempt or None,
-                "data": data,
-            }
-            for job in moved
-        ],
-    )
+    given: dict[str, object] = {
+        "jobs": [job.job_id for job in moved],
+        "sequences": [job.sequence for job in moved],
+        "attempts": [job.attempt or None for job in moved],
+        "type": change.to,
+        "data": data,
+    }
+    if change.to == "running":
+        session.execute(_opening(), given)
+        return
+    given |= {
+        "new_outcome": change.outcome_of_attempt,
+        "new_reason": change.reason,
+        "new_error": storable(change.error),
+    }
+    session.execute(_closing(), given, execution_options={"synchronize_session": False})
 
 
-def _close_attempts(session: Session, moved: Sequence[Moved], change: Change) -> None:
+# Made once, because putting them together takes longer than carrying them out.
+_JOBS = bindparam("jobs", type_=ARRAY(Uuid))
+_TABLES = Table.metadata.tables  # an INSERT of the ORM takes parameters for rows
+
+
+def _appending() -> CTE:
+    lists = (bindparam(name, type_=ARRAY(Integer)) for name in ("sequences", "attempts"))
+    columns = (column("job_id", Uuid), column("sequence", Integer), column("attempt", Integer))
+    moved = func.unnest(_JOBS, *lists).table_valued(*columns, name="moved").render_derived()
+    type_, data = bindparam("type", type_=Text), bindparam("data", type_=JSONB)
+    rows = select(moved.c.job_id, moved.c.sequence, type_, moved.c.attempt, data)
+    names = ["job_id", "sequence", "type", "attempt", "data"]
+    return insert(_TABLES["job_events"]).from_select(names, rows).cte("appended")
+
+
+@cache
+def _opening() -> Insert:
+    columns = (Job.id, Job.attempt, Job.worker_id, Job.claim_id)
+    claimed = select(*columns).where(Job.id == any_(_JOBS))
+    names = ["job_id", "attempt", "worker_id", "claim_id"]
+    return insert(_TABLES["attempts"]).from_select(names, claimed).add_cte(_appending())
+
+
+@cache
+def _closing() -> Update:
     # Of a job only the last attempt can be open, so naming the jobs is enough.
-    session.execute(
+    return (
         update(Attempt)
-        .where(Attempt.job_id.in_([job.job_id for job in moved]), Attempt.ended_at.is_(None))
+        .where(Attempt.job_id == any_(_JOBS), Attempt.ended_at.is_(None))
         .values(
             ended_at=func.clock_timestamp(),
-            outcome=change.outcome_of_attempt,
-            reason=change.reason,
-            error=storable(change.error),
+            outcome=bindparam("new_outcome", type_=Text),
+            reason=bindparam("new_reason", type_=Text),
+            error=bindparam("new_error", type_=Text),
         )
-        .execution_options(synchronize_session=False)
+        .add_cte(_appending())
     )

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, func, insert, select, update
+from sqlalchemy import ColumnElement, Select, Update, bindparam, func, insert, null, select, update
 from sqlalchemy.orm import Session
 
 from adaptlab.values import Value
@@ -39,15 +39,22 @@ def register(session: Session, host: str, process_id: int, queues: Sequence[str]
     return worker_id
 
 
-def seen(session: Session, worker_id: UUID) -> None:
-    """Note that a worker was heard of."""
-    _set(session, worker_id, {"heartbeat_at": func.clock_timestamp()})
+def seen(which: Select[UUID | None]) -> Update:
+    """Notes that workers were heard of."""
+    now = {"heartbeat_at": func.clock_timestamp()}
+    return update(Worker).where(Worker.id.in_(which)).values(now)
 
 
 def looks_for_work(session: Session, worker_id: UUID, unschedulable: str | None = None) -> None:
     """Note that a worker was heard of and takes jobs, or why it does not."""
     now = func.clock_timestamp()
     _set(session, worker_id, {"heartbeat_at": now, "unschedulable": unschedulable})
+
+
+def looking(parameter: str) -> Update:
+    """Notes that the worker whose id is the parameter of that name looks for work."""
+    values = {"heartbeat_at": func.clock_timestamp(), "unschedulable": null()}
+    return update(Worker).where(Worker.id == bindparam(parameter)).values(values)
 
 
 def stop(session: Session, worker_id: UUID) -> None:

@@ -6,6 +6,7 @@ from uuid import UUID
 
 import pytest
 from sqlalchemy import func, select, text, update
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import (
     a_checkpoint,
@@ -193,6 +194,53 @@ def test_a_thousand_points_are_one_statement(
         ledger.record(claim, [results.Metrics(points=metric_points(range(1000)))])
     assert count(sessions, MetricPoint) == 1000
     assert len([s for s in sent if "metric_points" in s and "INSERT" in s]) == 1
+
+
+def test_of_points_that_were_there_before_only_the_value_changes(
+    sessions: Sessions, ledger: DatabaseLedger, claim: Claim
+) -> None:
+    """One old point among new ones of two curves, one of them by a name that needs quoting."""
+
+    def points(steps: range, value: float) -> results.Metrics:
+        return results.Metrics(
+            points=tuple(
+                results.MetricPoint(replicate=1, name=name, step=step, value=value + step)
+                for name in ("loss", "a 'name', {in} \"quotes\"")
+                for step in steps
+            )
+        )
+
+    ledger.record(claim, [points(range(5), 0.1)])
+    with statements(sessions) as sent:
+        ledger.record(claim, [points(range(4, 8), 1e-30)])
+    assert len([s for s in sent if "metric_points" in s and "ON CONFLICT" in s]) == 1
+    found = {(p.name, p.step): p.value for p in rows(sessions, MetricPoint)}
+    for name in ("loss", "a 'name', {in} \"quotes\""):
+        curve = [found[name, step] for step in range(8)]
+        assert curve == [
+            *(0.1 + step for step in range(4)),
+            *(1e-30 + step for step in range(4, 8)),
+        ]
+
+
+def test_points_belong_to_an_attempt_that_there_is(
+    sessions: Sessions, ledger: DatabaseLedger, claim: Claim
+) -> None:
+    """As by a foreign key, of which they have none."""
+    ledger.record(claim, [results.Metrics(points=metric_points())])
+    for statement in (
+        "INSERT INTO metric_points SELECT job_id, 2, name, replicate, step FROM metric_points",
+        "UPDATE metric_points SET attempt = 2",
+    ):
+        with pytest.raises(IntegrityError, match="no attempt 2"), sessions.begin() as session:
+            session.execute(text(statement))
+    with sessions.begin() as session:
+        other = a_job(session, state="running")
+        point = {"name": "loss", "replicate": 0, "step": 1}
+        session.add(MetricPoint(job_id=other, attempt=1, **point))
+    with sessions.begin() as session:
+        session.execute(text("DELETE FROM jobs WHERE id = :id"), {"id": claim.job_id})
+    assert [p.job_id for p in rows(sessions, MetricPoint)] == [other]
 
 
 def test_no_number_of_points_is_too_large(

@@ -18,7 +18,7 @@ def test_a_worker_is_live_while_it_is_heard_of(sessions: Sessions) -> None:
     with sessions.begin() as session:
         assert [(w.id, w.live) for w in workers.recent(session)] == [(heard, True), (silent, False)]
         assert workers.live_queues(session) == ("cpu", "gpu")
-        workers.seen(session, silent)
+        workers.looks_for_work(session, silent)
         assert workers.live_queues(session) == ("big", "cpu", "gpu")
         workers.stop(session, heard)
         assert workers.live_queues(session) == ("big",)
