@@ -6,6 +6,8 @@ from typing import Annotated
 import typer
 
 from adaptlab_db.migrate import upgrade
+from adaptlab_db.role_passwords import RolePasswords
+from adaptlab_db.roles import make_logins
 from adaptlab_db.secret_files import secret
 
 DATABASE_URL = "ADAPTLAB_DATABASE_URL"
@@ -28,6 +30,13 @@ def migrate(
     ],
     revision: Annotated[str, typer.Option(help="The revision to go up to.")] = "head",
 ) -> None:
-    """Bring the database's tables up to date."""
+    """Bring the database's tables up to date, and the rights of the API and the workers.
+
+    With ADAPTLAB_API_DATABASE_PASSWORD and ADAPTLAB_WORKER_DATABASE_PASSWORD (or files, by names
+    that end in _FILE) it makes the roles with which they come to the database.
+    """
+    passwords = RolePasswords.given(os.environ)
+    if passwords is not None:
+        make_logins(database_url, passwords)
     upgrade(database_url, revision)
     typer.echo(f"The tables are at {revision}.")

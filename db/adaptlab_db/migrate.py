@@ -10,13 +10,16 @@ import secrets
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from typing import cast
 
+import psycopg
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from sqlalchemy import Connection, make_url, text
 
+from adaptlab_db.roles import Psycopg, grant_rights
 from adaptlab_db.session import create_engine, normalised_url
 from adaptlab_db.tables import Table
 
@@ -26,9 +29,13 @@ LOCK_TIMEOUT = "5s"
 
 
 def upgrade(url: str, revision: str = "head") -> None:
-    """Bring the database to `revision`; of several processes at once, one does and all return."""
+    """Bring the database to `revision`; of several processes at once, one does and all return.
+
+    The roles of the API and the workers, where there are any, get the rights of that revision.
+    """
     with _locked(url) as connection:
         command.upgrade(_configuration(connection), revision)
+        grant_rights(_driver(connection), str(connection.engine.url.database))
 
 
 def downgrade(url: str, revision: str) -> None:
@@ -77,6 +84,12 @@ def _locked(url: str) -> Generator[Connection]:
             yield connection
     finally:
         engine.dispose()
+
+
+def _driver(connection: Connection) -> Psycopg:
+    found = connection.connection.driver_connection
+    assert isinstance(found, psycopg.Connection)
+    return cast("Psycopg", found)
 
 
 def _configuration(connection: Connection) -> Config:

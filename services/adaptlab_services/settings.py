@@ -57,6 +57,7 @@ class Settings(BaseSettings):
         max_open_requests: the most requests of one person that are under way at a time, streams and
             waits among them.
         wrong_tokens_per_minute: tokens from one address that may be wrong before it has to wait.
+        sign_ins_per_minute: forms to sign in that one address may send, good or not.
         max_model_parameters: the most parameters of a model that is trained or imported.
         max_batch_tokens: the most tokens in one batch of training of one replicate.
         max_attention_bytes: the most bytes that the attention maps of one job may take.
@@ -108,6 +109,7 @@ class Settings(BaseSettings):
     write_burst: int = Field(default=50, gt=0)
     max_open_requests: int = Field(default=100, gt=0)
     wrong_tokens_per_minute: int = Field(default=5, gt=0)
+    sign_ins_per_minute: int = Field(default=20, gt=0)
     max_model_parameters: int = Field(default=10**10, gt=0)
     max_batch_tokens: int = Field(default=2**20, gt=0)
     max_attention_bytes: int = Field(default=256 * 2**20, gt=0)

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Self
 
+from adaptlab_db.role_passwords import RolePasswords
 from adaptlab_stack.errors import DataDirectoryClosed, DataDirectoryInUse
 
 LOG_BYTES = 10 * 2**20
@@ -18,10 +19,20 @@ LOG_BYTES = 10 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Passwords of the embedded servers, which listen where every user of the machine can knock."""
+    """Passwords of the embedded servers, which listen where every user of the machine can knock.
+
+    `postgres` is that of the tables' owner, `api` and `worker` are of the roles that use them.
+    """
 
     postgres: str
     valkey: str
+    api: str
+    worker: str
+
+    @property
+    def roles(self) -> RolePasswords:
+        """The passwords of those who use the tables."""
+        return RolePasswords(self.api, self.worker)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +124,22 @@ class DataDirectory:
             os.close(descriptor)
 
     def credentials(self) -> Credentials:
-        """The passwords of this directory's servers, made on first use."""
+        """The passwords of this directory's servers, each made on first use.
+
+        A directory of an earlier version has two, and gets the others.
+        """
+        kept: dict[str, str] = {}
         if self.credentials_file.exists():
-            return Credentials(**json.loads(self.credentials_file.read_text()))
-        made = Credentials(postgres=secrets.token_urlsafe(24), valkey=secrets.token_urlsafe(24))
-        write_private(self.credentials_file, json.dumps(asdict(made)))
-        return made
+            kept = json.loads(self.credentials_file.read_text())
+        found = Credentials(
+            **{
+                name: kept.get(name) or secrets.token_urlsafe(24)
+                for name in ("postgres", "valkey", "api", "worker")
+            }
+        )
+        if asdict(found) != kept:
+            write_private(self.credentials_file, json.dumps(asdict(found)))
+        return found
 
     def write_state(self, state: StackState) -> None:
         """Publish where the servers are and which processes run."""

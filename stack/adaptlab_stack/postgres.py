@@ -10,6 +10,9 @@ from pathlib import Path
 
 import psycopg
 
+from adaptlab_db.rights import Part
+from adaptlab_db.role_passwords import address_for
+from adaptlab_db.roles import make_logins_by
 from adaptlab_stack.binaries import PostgresPrograms, find_postgres
 from adaptlab_stack.data_directory import DataDirectory
 from adaptlab_stack.errors import StartFailed
@@ -65,6 +68,10 @@ class EmbeddedPostgres:
         """The address of adaptlab's database, with its password, for SQLAlchemy and psycopg 3."""
         return self._address("postgresql+psycopg", DATABASE)
 
+    def url_for(self, part: Part) -> str:
+        """The same database for the API or the workers, whose roles may do less than its owner."""
+        return address_for(self.url, part, self.directory.credentials().roles)
+
     @property
     def description(self) -> str:
         """Where the server listens and whose program it is, without the password."""
@@ -100,7 +107,7 @@ class EmbeddedPostgres:
         return f"{scheme}://{ROLE}:{password}@{LOOPBACK}:{self.port}/{database}"
 
     def _is_ready(self) -> bool:
-        """Whether the server answers; makes the database when it is missing."""
+        """Whether the server answers; makes the database and its users' roles where missing."""
         try:
             with psycopg.connect(
                 self._address("postgresql", "postgres"), connect_timeout=2, autocommit=True
@@ -108,6 +115,7 @@ class EmbeddedPostgres:
                 query = "SELECT 1 FROM pg_database WHERE datname = %s"
                 if connection.execute(query, [DATABASE]).fetchone() is None:
                     connection.execute(f'CREATE DATABASE "{DATABASE}"')
+                make_logins_by(connection, DATABASE, self.directory.credentials().roles)
         except psycopg.OperationalError:
             return False
         return True

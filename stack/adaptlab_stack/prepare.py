@@ -7,13 +7,18 @@ import os
 from pathlib import Path
 
 from adaptlab_db.migrate import upgrade
+from adaptlab_db.role_passwords import RolePasswords
+from adaptlab_db.roles import make_logins
 from adaptlab_db.session import session_factory
 from adaptlab_services.tokens import ensure_admin_token
 from adaptlab_stack.data_directory import DataDirectory
 
 
 def prepare(database_url: str, data_dir: Path) -> None:
-    """Bring the tables up to date, and make the admin token on first use."""
+    """Bring the tables, roles and rights up to date, and make the admin token on first use."""
+    passwords = RolePasswords.given(os.environ)
+    if passwords is not None:
+        make_logins(database_url, passwords)
     upgrade(database_url)
     with session_factory(database_url).begin() as session:
         ensure_admin_token(session, DataDirectory(data_dir).token)

@@ -11,6 +11,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from adaptlab_api.listening import Listening, UnsafeAddress
+from adaptlab_db.rights import PARTS, Part
+from adaptlab_db.role_passwords import VARIABLES, RolePasswords, address_for
 from adaptlab_db.secret_files import SUFFIX, secret
 from adaptlab_stack.data_directory import DataDirectory, Endpoints, StackState
 from adaptlab_stack.errors import OpenToOthers
@@ -119,6 +121,7 @@ def _plan(directory: DataDirectory, options: UpOptions, programs: Programs) -> _
         broker_url=valkey.url if valkey else str(broker_url),
     )
     environment = _environment(endpoints, directory)
+    addresses = _addresses(postgres, endpoints.database_url)
     lines = (
         ("data", str(directory.root)),
         ("postgres", postgres.description if postgres else f"given by {DATABASE_URL}"),
@@ -133,9 +136,14 @@ def _plan(directory: DataDirectory, options: UpOptions, programs: Programs) -> _
         endpoints=endpoints,
         listening=listening,
         servers=tuple(server.process() for server in (postgres, valkey) if server),
-        preparation=ProcessSpec("prepare", programs.prepare, environment, directory.scratch),
+        preparation=ProcessSpec(
+            "prepare",
+            programs.prepare,
+            environment if postgres else {**environment, **_role_passwords()},
+            directory.scratch,
+        ),
         applications=_applications(
-            directory, options, programs, environment, listening, endpoints.url
+            directory, options, programs, environment, listening, endpoints.url, addresses
         ),
         lines=lines,
     )
@@ -148,12 +156,14 @@ def _applications(
     environment: Mapping[str, str],
     listening: socket.socket,
     url: str,
+    addresses: Mapping[Part, str],
 ) -> tuple[ProcessSpec, ...]:
+    of_api, of_workers = ({**environment, DATABASE_URL: addresses[part]} for part in PARTS)
     servers = [
         ProcessSpec(
             name,
             (*programs.api, *_listening_options(options, listening)),
-            environment,
+            of_api,
             directory.scratch,
             ready=lambda: _answers(url, "/readyz"),
             sockets=(listening.fileno(),),
@@ -161,11 +171,21 @@ def _applications(
         for name in _names("api", options.servers)
     ]
     workers = [
-        ProcessSpec(name, programs.worker, environment, directory.scratch)
+        ProcessSpec(name, programs.worker, of_workers, directory.scratch)
         for name in _names("worker", options.workers)
     ]
-    beat = ProcessSpec("beat", programs.beat, environment, directory.scratch)
+    beat = ProcessSpec("beat", programs.beat, of_workers, directory.scratch)
     return (*servers, *workers, beat)
+
+
+def _addresses(postgres: EmbeddedPostgres | None, database_url: str) -> Mapping[Part, str]:
+    """Where the API and the workers find the database: by roles of their own, if there are any."""
+    if postgres is not None:
+        return {part: postgres.url_for(part) for part in PARTS}
+    passwords = RolePasswords.given(os.environ)
+    if passwords is None:  # a given server whose roles are its owner's business
+        return dict.fromkeys(PARTS, database_url)
+    return {part: address_for(database_url, part, passwords) for part in PARTS}
 
 
 def _names(kind: str, count: int) -> list[str]:
@@ -193,13 +213,20 @@ def given_address(name: str) -> str | None:
 
 def _environment(endpoints: Endpoints, directory: DataDirectory) -> Mapping[str, str]:
     files = {f"{name}{SUFFIX}" for name in (DATABASE_URL, BROKER_URL)}  # read here already
+    left_out = files | set(_role_passwords())
     return {
-        **{name: value for name, value in os.environ.items() if name not in files},
+        **{name: value for name, value in os.environ.items() if name not in left_out},
         DATABASE_URL: endpoints.database_url,
         BROKER_URL: endpoints.broker_url,
         DATA_DIR: str(directory.root),
         "PYTHONUNBUFFERED": "1",
     }
+
+
+def _role_passwords() -> Mapping[str, str]:
+    """What only the preparation is told, which makes the roles of a given server."""
+    names = {f"{name}{end}" for name in VARIABLES.values() for end in ("", SUFFIX)}
+    return {name: value for name, value in os.environ.items() if name in names}
 
 
 def _answers(url: str, path: str) -> bool:

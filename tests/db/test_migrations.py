@@ -54,10 +54,10 @@ def test_revisions_make_exactly_the_tables(database_url: str, made_from_tables: 
 def test_a_drift_is_found(database_url: str, sessions: sessionmaker[Session]) -> None:
     with sessions.begin() as session:
         session.execute(text("ALTER TABLE jobs ADD COLUMN surplus int"))
-        session.execute(text("DROP INDEX ix_jobs_claim"))
+        session.execute(text("DROP INDEX ix_jobs_lanes"))
     found = "\n".join(drift(database_url))
     assert "surplus" in found
-    assert "ix_jobs_claim" in found
+    assert "ix_jobs_lanes" in found
 
 
 def test_every_revision_goes_up_down_and_up(empty_database_url: str) -> None:

@@ -13,6 +13,8 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from adaptlab_db.role_passwords import VARIABLES
+
 OURS = ("api", "beat", "migrate", "worker", "worker-gpu")
 
 
@@ -118,6 +120,8 @@ def test_the_settings_of_a_service_exist(compose: dict[str, Any], service: str) 
     from adaptlab_services.settings import Settings
 
     known = {f"ADAPTLAB_{field}".upper() for field in Settings.model_fields}
+    if service == "migrate":  # makes the roles of the others
+        known |= set(VARIABLES.values())
     given = set(compose["services"][service]["environment"])
     assert {"ADAPTLAB_DATABASE_URL", "ADAPTLAB_BROKER_URL"} <= given <= known
 
@@ -145,6 +149,16 @@ def test_no_password_is_committed(repository: Path, compose: dict[str, Any]) -> 
     assert not re.search(r"\$\{POSTGRES_PASSWORD(?!:\?)", text)
     assert compose["services"]["postgres"]["environment"]["POSTGRES_PASSWORD"].startswith("${")
     assert "POSTGRES_PASSWORD=\n" in (repository / ".env.example").read_text()
+
+
+def test_each_part_comes_to_the_database_as_its_own_role(compose: dict[str, Any]) -> None:
+    """The owner of the tables is for the migration alone, and so are the others' passwords."""
+    comes_as = {"migrate": "adaptlab", "api": "adaptlab_api"}
+    for name in OURS:
+        given = compose["services"][name]["environment"]
+        user = given["ADAPTLAB_DATABASE_URL"].partition("://")[2].partition(":")[0]
+        assert user == comes_as.get(name, "adaptlab_worker")
+        assert (set(VARIABLES.values()) <= set(given)) == (name == "migrate")
 
 
 def test_every_variable_that_compose_asks_for_is_in_the_example(repository: Path) -> None:

@@ -1,0 +1,228 @@
+"""The API and the workers come to Postgres as roles that may do their work and nothing else."""
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from psycopg.errors import InsufficientPrivilege
+from psycopg.sql import SQL, Identifier
+from sqlalchemy import delete, make_url
+from sqlalchemy.exc import ProgrammingError
+from sqlalchemy.orm import Session, sessionmaker
+from tests.making import a_job, a_token
+
+from adaptlab_db.migrate import downgrade, upgrade
+from adaptlab_db.rights import PARTS, RIGHTS, Part
+from adaptlab_db.role_passwords import OnePassword, RolePasswords, address_for, role_of
+from adaptlab_db.roles import make_logins
+from adaptlab_db.secret_files import SecretUnreadable
+from adaptlab_db.session import close, session_factory
+from adaptlab_db.tables import AuditEntry, Table
+
+Sessions = sessionmaker[Session]
+PASSWORDS = RolePasswords("of-the-api", "of-the-workers")
+
+OF_NEITHER = (
+    "DROP TABLE jobs",
+    "DROP TABLE audit_entries CASCADE",
+    "ALTER TABLE jobs ADD COLUMN mine integer",
+    "ALTER TABLE audit_entries DISABLE TRIGGER append_only",
+    "DROP TRIGGER append_only ON audit_entries",
+    "DROP TRIGGER guard_states ON jobs",
+    "CREATE OR REPLACE FUNCTION refuse_to_change_audit_entries() RETURNS trigger"
+    " LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
+    "TRUNCATE jobs CASCADE",
+    "TRUNCATE audit_entries",
+    "TRUNCATE job_events",
+    "TRUNCATE metric_points",
+    "UPDATE audit_entries SET actor = 'nobody'",
+    "DELETE FROM audit_entries",
+    "UPDATE job_events SET type = 'nothing'",
+    "DELETE FROM job_events",
+    "DELETE FROM jobs",
+    "DELETE FROM users",
+    "DELETE FROM tokens",
+    "DELETE FROM projects",
+    "UPDATE alembic_version SET version_num = '0001'",
+    "CREATE TABLE mine (word text)",
+    "CREATE SCHEMA mine",
+    "CREATE ROLE mine SUPERUSER",
+    "SET session_replication_role = replica",
+    "COPY jobs TO PROGRAM 'cat'",
+    "SELECT pg_read_file('/etc/passwd')",
+    "SELECT rolpassword FROM pg_authid",
+)
+FORBIDDEN: dict[Part, tuple[str, ...]] = {
+    "api": (
+        "UPDATE metric_points SET value = 1",
+        "DELETE FROM evaluations",
+        "INSERT INTO checkpoints DEFAULT VALUES",
+        "INSERT INTO workers DEFAULT VALUES",
+    ),
+    "worker": (
+        "SELECT * FROM tokens",
+        "SELECT * FROM users",
+        "SELECT * FROM browser_sessions",
+        "SELECT * FROM audit_entries",
+        "INSERT INTO audit_entries (action, status, request_id) "
+        "VALUES ('x', 200, gen_random_uuid())",
+        "INSERT INTO tokens (user_id, name, digest, scopes) VALUES (1, 'x', '', '{}')",
+        "UPDATE users SET is_admin = true",
+        "INSERT INTO memberships (user_id, project_id, role) VALUES (1, 1, 'admin')",
+        "INSERT INTO jobs DEFAULT VALUES",
+        "UPDATE studies SET name = 'x'",
+    ),
+}
+
+
+@pytest.fixture
+def addresses(database_url: str) -> Iterator[dict[Part, str]]:
+    """Where each part finds the test's own database."""
+    make_logins(database_url, PASSWORDS)
+    upgrade(database_url)
+    yield {part: address_for(database_url, part, PASSWORDS) for part in PARTS}
+    with psycopg.connect(plain(database_url), autocommit=True) as owner:
+        for part in PARTS:
+            role = Identifier(role_of(str(make_url(database_url).database), part))
+            owner.execute(SQL("DROP OWNED BY {}").format(role))
+            owner.execute(SQL("DROP ROLE {}").format(role))
+
+
+def plain(url: str) -> str:
+    return make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+
+
+def test_every_table_has_rights_that_were_thought_of() -> None:
+    named = {table.name for table in Table.metadata.sorted_tables} | {"alembic_version"}
+    for part in PARTS:
+        assert set(RIGHTS[part]) == named, part
+        for appended in ("audit_entries", "job_events"):
+            assert not set("wd") & set(RIGHTS[part][appended])
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_what_is_forbidden_is_refused_by_postgres(
+    addresses: dict[Part, str], sessions: Sessions, part: Part
+) -> None:
+    with sessions.begin() as session:
+        a_job(session)
+        a_token(session)
+    with psycopg.connect(plain(addresses[part]), autocommit=True) as connection:
+        for statement in (*OF_NEITHER, *FORBIDDEN[part]):
+            with pytest.raises(InsufficientPrivilege):
+                connection.execute(statement.encode())
+        owner = Identifier(str(make_url(addresses[part]).username).removesuffix(f"_{part}"))
+        with pytest.raises(psycopg.Error):
+            connection.execute(SQL("SET ROLE {}").format(owner))
+        for table, letters in RIGHTS[part].items():
+            if "r" in letters:
+                connection.execute(SQL("SELECT 1 FROM {} LIMIT 1").format(Identifier(table)))
+
+
+def test_the_orm_is_refused_too(addresses: dict[Part, str], sessions: Sessions) -> None:
+    api = session_factory(addresses["api"])
+    try:
+        with api() as session, pytest.raises(ProgrammingError, match="permission denied"):
+            session.execute(delete(AuditEntry))
+    finally:
+        close(api)
+
+
+def test_rights_follow_a_migration_and_making_roles_again_changes_only_passwords(
+    database_url: str, addresses: dict[Part, str]
+) -> None:
+    downgrade(database_url, "0012")
+    upgrade(database_url)
+    make_logins(database_url, PASSWORDS)
+    upgrade(database_url)
+    for part in PARTS:
+        with psycopg.connect(plain(addresses[part])) as connection:
+            connection.execute("SELECT 1 FROM jobs")
+    another = RolePasswords.generated()
+    make_logins(database_url, another)
+    with pytest.raises(psycopg.OperationalError):
+        psycopg.connect(plain(addresses["api"]))
+    with psycopg.connect(plain(address_for(database_url, "api", another))) as connection:
+        connection.execute("SELECT 1 FROM jobs")
+
+
+def test_rights_that_were_given_by_hand_are_taken_back(
+    database_url: str, addresses: dict[Part, str]
+) -> None:
+    role = Identifier(role_of(str(make_url(database_url).database), "api"))
+    with psycopg.connect(plain(database_url), autocommit=True) as owner:
+        owner.execute(SQL("GRANT ALL ON audit_entries TO {}").format(role))
+    upgrade(database_url)
+    connection = psycopg.connect(plain(addresses["api"]))
+    with connection, pytest.raises(InsufficientPrivilege):
+        connection.execute("DELETE FROM audit_entries")
+
+
+def test_postgres_keeps_and_is_told_a_digest_of_a_password(
+    database_url: str, addresses: dict[Part, str]
+) -> None:
+    with psycopg.connect(plain(database_url)) as owner:
+        name = str(make_url(addresses["api"]).username)
+        query = "SELECT rolpassword, rolsuper, rolcreaterole FROM pg_authid WHERE rolname = %s"
+        found = owner.execute(query, [name]).fetchone()
+    assert found is not None
+    assert str(found[0]).startswith("SCRAM-SHA-256$")
+    assert found[1:] == (False, False)
+    assert PASSWORDS.api not in repr(PASSWORDS)
+
+
+def test_whoever_may_make_roles_makes_them_without_being_a_superuser(
+    database_url: str, addresses: dict[Part, str]
+) -> None:
+    """As on servers that somebody else runs, where nobody is given a superuser."""
+    url = make_url(database_url)
+    maker = Identifier(f"{url.database}_maker")
+    with psycopg.connect(plain(database_url), autocommit=True) as owner:
+        for part in PARTS:
+            owner.execute(SQL("DROP OWNED BY {}").format(Identifier(_role(database_url, part))))
+            owner.execute(SQL("DROP ROLE {}").format(Identifier(_role(database_url, part))))
+        owner.execute(SQL("CREATE ROLE {} LOGIN CREATEROLE PASSWORD 'x'").format(maker))
+        try:
+            as_maker = url.set(username=f"{url.database}_maker", password="x")
+            for _ in range(2):  # new ones, and those that are there
+                make_logins(as_maker.render_as_string(hide_password=False), PASSWORDS)
+            upgrade(database_url)
+            with psycopg.connect(plain(addresses["api"])) as connection:
+                connection.execute("SELECT 1 FROM jobs")
+        finally:
+            owner.execute(SQL("REASSIGN OWNED BY {} TO CURRENT_USER").format(maker))
+            owner.execute(SQL("DROP OWNED BY {} CASCADE").format(maker))
+            owner.execute(SQL("DROP ROLE {}").format(maker))
+
+
+def test_a_role_that_was_given_powers_loses_them(
+    database_url: str, addresses: dict[Part, str]
+) -> None:
+    with psycopg.connect(plain(database_url), autocommit=True) as owner:
+        role = _role(database_url, "api")
+        owner.execute(SQL("ALTER ROLE {} SUPERUSER CREATEDB INHERIT").format(Identifier(role)))
+        make_logins(database_url, PASSWORDS)
+        query = "SELECT rolsuper, rolcreatedb, rolinherit FROM pg_roles WHERE rolname = %s"
+        assert owner.execute(query, [role]).fetchone() == (False, False, False)
+
+
+def _role(url: str, part: Part) -> str:
+    return role_of(str(make_url(url).database), part)
+
+
+def test_passwords_come_from_the_environment_or_from_files() -> None:
+    api, worker = "ADAPTLAB_API_DATABASE_PASSWORD", "ADAPTLAB_WORKER_DATABASE_PASSWORD"
+    assert RolePasswords.given({}) is None
+    assert RolePasswords.given({api: "one", worker: "two"}) == RolePasswords("one", "two")
+    with pytest.raises(OnePassword):
+        RolePasswords.given({api: "one"})
+    with pytest.raises(SecretUnreadable):
+        RolePasswords.given({f"{api}_FILE": "/nowhere", worker: "two"})
+
+
+def test_a_database_without_the_roles_is_migrated_as_before(database_url: str) -> None:
+    upgrade(database_url)
+    with psycopg.connect(plain(database_url)) as owner:
+        query = "SELECT count(*) FROM pg_roles WHERE rolname LIKE %s"
+        found = owner.execute(query, [f"{make_url(database_url).database}_%"]).fetchone()
+    assert found == (0,)
