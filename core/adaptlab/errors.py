@@ -65,6 +65,15 @@ class BadDataset(AdaptlabError):
     """Content that is not the canonical content of the dataset it is said to be."""
 
 
+class BrokenBundle(AdaptlabError):
+    """A file that is no bundle, or a bundle of which a member cannot be trusted or read."""
+
+    def __init__(self, member: str, detail: str) -> None:
+        super().__init__(f"{member}: {detail}")
+        self.member = member
+        self.detail = detail
+
+
 class OutOfMemory(AdaptlabError, MemoryError):
     """Not even one replicate at a time fits in memory."""
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from uuid import UUID
 
 from adaptlab.comparability import ComparedJob
 from adaptlab.method import starting_anew
@@ -100,17 +101,22 @@ def compared_method(row: Row) -> ComparedMethod:
     )
 
 
-def compared_jobs(rows: Sequence[Row]) -> tuple[ComparedJob, ...]:
-    """The jobs whose settings have to agree, each once, under the labels of their rows."""
-    labels: dict[object, ComparedJob] = {}
+def counted_jobs(rows: Sequence[Row]) -> tuple[tuple[str, ScoredJob], ...]:
+    """The jobs whose scores count, each once, with the label by which warnings call it."""
+    found: dict[UUID, tuple[str, ScoredJob]] = {}
     for row in rows:
         for job in row.jobs:
-            if job.id in labels or not job.evaluations:
-                continue
-            label = _part(row, job)
-            one = ComparedJob(label=label, spec=job.spec, environment=job.environment)
-            labels[job.id] = one
-    return tuple(labels.values())
+            if job.id not in found and job.evaluations:
+                found[job.id] = (_part(row, job), job)
+    return tuple(found.values())
+
+
+def compared_jobs(rows: Sequence[Row]) -> tuple[ComparedJob, ...]:
+    """The jobs whose settings have to agree, each once, under the labels of their rows."""
+    return tuple(
+        ComparedJob(label=label, spec=job.spec, environment=job.environment)
+        for label, job in counted_jobs(rows)
+    )
 
 
 def missing_scores(row: Row) -> Iterator[MissingScores]:

@@ -12,9 +12,10 @@ from adaptlab.comparability import SettingDifference, comparability
 from adaptlab.comparison import Comparison, compare
 from adaptlab.statistics import Scores
 from adaptlab.study_plan import SkippedCell
+from adaptlab.table_comparison import table_warnings
 from adaptlab_services import studies
 from adaptlab_services.comparison_diagnoses import diagnoses
-from adaptlab_services.comparison_groups import ComparedTable, tables_of_jobs
+from adaptlab_services.comparison_groups import ComparedTable, check_pairs, tables_of_jobs
 from adaptlab_services.comparison_rows import (
     Row,
     compared_jobs,
@@ -28,7 +29,6 @@ from adaptlab_services.comparison_views import (
     StudyComparison,
     StudyName,
     TableComparison,
-    TableWarning,
 )
 from adaptlab_services.errors import NotFound
 from adaptlab_services.scored_jobs import ScoredJob, scored_jobs
@@ -55,11 +55,10 @@ def of_study(
 ) -> StudyComparison:
     """The comparison of a study by id or name, as far as it has scores; raises `NotFound`."""
     view = studies.get(session, study)
-    jobs = scored_jobs(session, {job.id for cell in view.cells for job in cell.jobs})
-    tables = _compared(tuple(_tables_of_study(view, jobs)), strictness)
+    tables = compared(tables_of_study(session, view), strictness)
     return StudyComparison(
         study=StudyName(id=view.id, name=view.name, state=view.state, terminal=view.terminal),
-        warnings=_warnings(tables),
+        warnings=table_warnings(tables),
         level=strictness.level,
         margin=strictness.margin,
         tables=tables,
@@ -72,23 +71,30 @@ def of_jobs(
     """The comparison of any adaptations, one table a task, as far as they have scores.
 
     Jobs that differ in nothing but their seeds are one row. Raises `NotFound` for a job that is
-    not there and `InvalidSpec` for one that adapts nothing.
+    not there and `InvalidSpec` for one that adapts nothing, and for more pairs than are tested.
     """
     jobs = scored_jobs(session, job_ids)
     for job_id in job_ids:
         if job_id not in jobs:
             raise NotFound("job", job_id)
-    tables = _compared(tables_of_jobs(tuple(jobs.values())), strictness)
+    grouped = tables_of_jobs(tuple(jobs.values()))
+    check_pairs(grouped)
+    tables = compared(grouped, strictness)
     return JobComparison(
-        warnings=_warnings(tables),
+        warnings=table_warnings(tables),
         level=strictness.level,
         margin=strictness.margin,
         tables=tables,
     )
 
 
+def tables_of_study(session: Session, view: StudyView) -> tuple[ComparedTable, ...]:
+    """What a study has measured, in its order; a base model without any cell has no table."""
+    jobs = scored_jobs(session, {job.id for cell in view.cells for job in cell.jobs})
+    return tuple(_tables_of_study(view, jobs))
+
+
 def _tables_of_study(view: StudyView, jobs: Mapping[UUID, ScoredJob]) -> Iterator[ComparedTable]:
-    """The tables in the order of the study; a base model without any cell has none."""
     for base_model, task in dict.fromkeys((cell.base_model, cell.task) for cell in view.cells):
         cells = [cell for cell in view.cells if (cell.base_model, cell.task) == (base_model, task)]
         skipped = [one for one in view.skipped if one.base_model == base_model]
@@ -133,14 +139,15 @@ def _skipped(cell: SkippedCell) -> MissingScores:
     )
 
 
-def _compared(
+def compared(
     tables: Sequence[ComparedTable], strictness: Strictness
 ) -> tuple[TableComparison, ...]:
+    """What the scores of each table say; the promises are shared out over all of them."""
     return tuple(_table(table, len(tables), strictness) for table in tables)
 
 
 def _table(table: ComparedTable, tables: int, strictness: Strictness) -> TableComparison:
-    reference = _reference(table.rows)
+    reference = reference_of(table.rows)
     comparison = _comparison(table, reference, tables, strictness)
     missing = [one for row in table.rows for one in missing_scores(row)]
     forgotten = (forgetting(row) for row in table.rows)
@@ -192,34 +199,10 @@ def _computed(
     )
 
 
-def _reference(rows: Sequence[Row]) -> Row | None:
+def reference_of(rows: Sequence[Row]) -> Row | None:
     """The scored reference that trains the most: what can be learned, and what it costs.
 
     Of two, the one that starts from the base model as all that are measured against it do.
     """
     scored = [r for r in rows if r.role == "reference" and r.parameters and r.evaluations()]
     return max(scored, key=lambda row: (row.parameters, not row.starts_anew), default=None)
-
-
-def _warnings(tables: Sequence[TableComparison]) -> tuple[TableWarning, ...]:
-    return tuple(warning for table in tables for warning in _warnings_of(table))
-
-
-def _warnings_of(table: TableComparison) -> Iterator[TableWarning]:
-    for one in table.comparison.warnings if table.comparison else ():
-        yield TableWarning(
-            base_model=table.base_model,
-            task=table.task,
-            kind=one.kind,
-            text=one.text,
-            methods=one.methods,
-        )
-    lacking = [one for one in table.missing if one.state != "skipped"]
-    if lacking:
-        yield TableWarning(
-            base_model=table.base_model,
-            task=table.task,
-            kind="missing",
-            text="Scores are missing: " + " ".join(dict.fromkeys(one.text for one in lacking)),
-            methods=tuple(dict.fromkeys(one.method for one in lacking)),
-        )

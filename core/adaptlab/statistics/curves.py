@@ -5,7 +5,6 @@ import math
 from collections.abc import Sequence
 from typing import Annotated
 
-import numpy as np
 from pydantic import Field
 
 from adaptlab.statistics.intervals import Interval, mean_interval
@@ -149,6 +148,8 @@ def _crossings(
     names: tuple[str, str], budgets: Sequence[int], gaps: Sequence[Outcomes], level: float
 ) -> tuple[Crossing, ...]:
     """The sign changes of a difference that is drawn through `gaps` [seed, item] at `budgets`."""
+    import numpy as np  # only for those who compute
+
     means = [float(gap.mean()) for gap in gaps]
     if all(here * there >= 0 for here, there in itertools.pairwise(means)):
         return ()
@@ -190,7 +191,8 @@ def _sign(gap: Outcomes, tail: float) -> int:
     """1 or -1 where the mean is told from zero, else 0."""
     found = spread(gap)
     item_part = max(found.item_part, 1 / found.items**2 - found.seed_part)
-    return int(np.sign(found.mean)) * (abs(found.mean) > difference_reach(found, item_part, tail))
+    sign = (found.mean > 0) - (found.mean < 0)
+    return sign * (abs(found.mean) > difference_reach(found, item_part, tail))
 
 
 def _budget(budgets: Sequence[int], place: float) -> float:

@@ -5,7 +5,6 @@ import math
 from collections.abc import Sequence
 from typing import Annotated
 
-import numpy as np
 from pydantic import Field
 
 from adaptlab.distributions import student_quantile, student_tail
@@ -111,6 +110,8 @@ def sign_flip(differences: Sequence[float]) -> float:
     Over the seeds' mean differences, at most `MOST_FLIPPED_SEEDS` of them; more are thinned to
     the first so many, which costs power and not validity.
     """
+    import numpy as np  # only for those who compute
+
     values = np.asarray(differences[:MOST_FLIPPED_SEEDS], dtype=np.float64)
     numbers = np.arange(2 ** len(values), dtype=np.int64)[:, None]
     signs = 1.0 - 2.0 * ((numbers >> np.arange(len(values), dtype=np.int64)) & 1)  # [flip, seed]

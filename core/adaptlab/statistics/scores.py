@@ -1,16 +1,18 @@
 """The outcomes of one method: which of the shared test items each of its seeds got right."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Self
+from typing import TYPE_CHECKING, Annotated, Self, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from adaptlab.results import Evaluation
 from adaptlab.values import Value
 
-Outcomes = NDArray[np.float64]
+if TYPE_CHECKING:  # numpy is loaded by who computes: a server that lists jobs saves 20 MB
+    import numpy as np
+    from numpy.typing import NDArray
+
+Outcomes: TypeAlias = "NDArray[np.float64]"
 """Ones and zeros, of shape [seed, item]; differences of them are also -1."""
 
 
@@ -62,6 +64,8 @@ class Scores(Value):
 
     def matrix(self, seeds: Sequence[int] | None = None) -> Outcomes:
         """The outcomes as numbers, [seed, item], for all seeds or the given ones in their order."""
+        import numpy as np
+
         rows = dict(zip(self.seeds, self.outcomes, strict=True))
         chosen = self.seeds if seeds is None else seeds
         packed = np.frombuffer(bytes.fromhex("".join(rows[seed] for seed in chosen)), np.uint8)

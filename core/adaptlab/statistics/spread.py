@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from adaptlab.statistics.scores import Outcomes
+
+if TYPE_CHECKING:  # numpy is loaded by who computes: a server that lists jobs saves 20 MB
+    from numpy.typing import NDArray
 
 NORMAL = NormalDist()
 
@@ -48,7 +48,7 @@ class Spread:
         return self.rest + self.item_part
 
 
-def spread(values: Outcomes | NDArray[Any]) -> Spread:
+def spread(values: "Outcomes | NDArray[Any]") -> Spread:
     """The mean of `values` [seed, item] and its variance by a crossed random-effects analysis.
 
     With mean squares MS_s of seeds, MS_i of items and MS_r of the rest (Cornfield and Tukey 1956;
@@ -56,6 +56,8 @@ def spread(values: Outcomes | NDArray[Any]) -> Spread:
     seed_part = MS_s / (n_s n_i), rest = MS_r / (n_s n_i), and item_part =
     max(0, MS_i - MS_r) / (n_s n_i).
     """
+    import numpy as np
+
     seeds, items = values.shape
     mean = float(values.mean())
     by_seed, by_item = values.mean(axis=1) - mean, values.mean(axis=0) - mean

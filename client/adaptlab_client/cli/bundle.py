@@ -1,0 +1,120 @@
+"""`adaptlab studies bundle` and `adaptlab bundle`: a decision as a file, and its check."""
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from adaptlab_client.cli.exits import ExitCode, UsageFault
+from adaptlab_client.cli.groups import group
+from adaptlab_client.cli.session import open_client
+from adaptlab_client.cli.terminal import Output, complain, one_line, print_value, say
+
+if TYPE_CHECKING:
+    from adaptlab.bundle.checking import CheckedBundle
+
+BundleArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A bundle.")]
+ToOption = Annotated[
+    Path | None, typer.Option("--to", metavar="FILE", help="Where to; else STUDY.zip here.")
+]
+RenderOption = Annotated[
+    Path | None,
+    typer.Option("--render", metavar="DIR", help="Write text and plots anew into a new folder."),
+]
+DigestOption = Annotated[
+    str | None, typer.Option("--sha256", metavar="DIGEST", help="What the whole file must have.")
+]
+
+
+def save(
+    context: typer.Context,
+    study: Annotated[str, typer.Argument(metavar="STUDY", help="Id or name of a study.")],
+    to: ToOption = None,
+    level: Annotated[float | None, typer.Option(help="Confidence level; else 0.95.")] = None,
+    margin: Annotated[
+        float | None, typer.Option(help="Share of items below which methods are alike; else 0.01.")
+    ] = None,
+) -> None:
+    """Save the decision of a study that has ended, with all that it rests on, as one file."""
+    with open_client(context) as client:
+        target = to or Path(f"{client.studies.get(study).name}.zip")
+        saved = client.studies.bundle(study, target, level=level, margin=margin)
+    say(f"SHA-256 {_sha256(saved)}; note it where nobody can change it.")
+    print(one_line(saved))
+
+
+def check(
+    file: BundleArgument,
+    render: RenderOption = None,
+    sha256: DigestOption = None,
+    output: Annotated[
+        Output, typer.Option("--output", "-o", help="What stdout gets; json has all of it.")
+    ] = Output.TABLE,
+) -> None:
+    """Check a bundle without any server: digests, every number from the outcomes, every text.
+
+    The exit code is 0 when it holds and 65 when it does not.
+    """
+    from adaptlab.bundle.checking import check_bundle
+    from adaptlab.errors import BrokenBundle
+
+    if sha256 is not None and file.is_file() and _sha256(file) != sha256.lower():
+        detail = f"its SHA-256 is {_sha256(file)}, and {sha256.lower()} was expected."
+        raise BrokenBundle(str(file), detail)
+    found = check_bundle(file)
+    if output is Output.TABLE:
+        _print(found)
+    else:
+        print_value(found, Output.JSON if output is Output.JSON else Output.JSONL)
+    for finding in found.findings:
+        complain(f"adaptlab: {finding.member}: {finding.text}")
+    if not found.holds:
+        raise typer.Exit(ExitCode.UNSOUND)
+    if render is not None:
+        _render(found, render)
+
+
+def application() -> typer.Typer:
+    """The commands below `adaptlab bundle`."""
+    purpose = "Decisions as files; `adaptlab studies bundle` makes one."
+    return group("bundle", purpose, {"check": check})
+
+
+def _print(found: "CheckedBundle") -> None:
+    if not found.holds:
+        print(f"{one_line(found.study.name)}: this bundle does not hold.")
+        return
+    partial = ", a partial decision" if found.claim.partial else ""
+    print(f"{one_line(found.study.name)}: this bundle holds{partial}.")
+    print(f"- {found.members} members have the digests of the manifest.")
+    print(f"- {found.numbers:,} numbers of the claim follow from its outcomes and specs.")
+    print("- Tables and texts are those that follow from the claim.")
+    print("- Not checked: diagnoses, forgetting and trials, which are as the server states them;")
+    print("  Parquet files and plots beyond their digests.")
+    for table in found.claim.tables:
+        for cell in table.comparison.cells if table.comparison else ():
+            budget = "" if cell.budget is None else f" at {cell.budget:,}"
+            best = one_line(", ".join(cell.best))
+            print(one_line(f"{table.task} on {table.base_model}{budget}: could be best: {best}"))
+
+
+def _render(found: "CheckedBundle", folder: Path) -> None:
+    """Names of files are ours, made of numbers; none comes out of the bundle."""
+    from adaptlab.bundle.plots import plots
+    from adaptlab.charts import svg
+
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageFault(f"{folder} is not empty; name a new folder.")
+    (folder / "plots").mkdir(parents=True, exist_ok=True)
+    (folder / "decision.md").write_text(found.decision, encoding="utf-8")
+    count = 0
+    for name, chart in plots(found.claim):
+        (folder / name).write_text(svg(chart), encoding="utf-8")
+        count += 1
+    say(f"{folder}: decision.md and {count} plots")
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

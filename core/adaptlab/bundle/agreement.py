@@ -1,0 +1,76 @@
+"""Whether two documents say the same: numbers up to rounding, everything else exactly."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
+
+CLOSE = 1e-9
+"""How far a number may be off, relative to it: another processor sums in another order."""
+MOST_TOLD = 20
+Members = Mapping[str, object]
+Elements = Sequence[object]
+
+
+def disagreements(stated: object, again: object) -> tuple[int, tuple[str, ...]]:
+    """How many numbers agree, and where the documents differ, at most `MOST_TOLD` places."""
+    agreed, found = 0, list[str]()
+    for text in _walk("", stated, again):
+        if text is None:
+            agreed += 1
+        elif len(found) < MOST_TOLD:
+            found.append(text)
+    return agreed, tuple(found)
+
+
+def _walk(place: str, stated: object, again: object) -> Iterator[str | None]:
+    """None for every number that agrees, a text for everything that differs."""
+    if isinstance(stated, dict) and isinstance(again, dict):
+        yield from _members(place, cast("Members", stated), cast("Members", again))
+    elif isinstance(stated, list) and isinstance(again, list):
+        yield from _elements(place, cast("Elements", stated), cast("Elements", again))
+    else:
+        yield from _values(place, cast("object", stated), again)
+
+
+def _values(place: str, stated: object, again: object) -> Iterator[str | None]:
+    if _is_number(stated) and _is_number(again):
+        is_close = _are_close(cast("float", stated), cast("float", again))
+        yield None if is_close else _difference(place, stated, again)
+    elif stated != again:
+        yield _difference(place, stated, again)
+
+
+def _members(place: str, stated: Members, again: Members) -> Iterator[str | None]:
+    for name in dict.fromkeys((*stated, *again)):
+        if name in stated and name in again:
+            yield from _walk(f"{place}/{name}", stated[name], again[name])
+        else:
+            yield _difference(f"{place}/{name}", stated.get(name), again.get(name))
+
+
+def _elements(place: str, stated: Elements, again: Elements) -> Iterator[str | None]:
+    if len(stated) != len(again):
+        yield f"at {place or '/'} there are {len(stated)} entries, and {len(again)} follow."
+        return
+    for number, (one, other) in enumerate(zip(stated, again, strict=True)):
+        yield from _walk(f"{place}/{number}", one, other)
+
+
+def _are_close(one: float, other: float) -> bool:
+    try:
+        return math.isclose(one, other, rel_tol=CLOSE, abs_tol=CLOSE * CLOSE)
+    except OverflowError:  # an integer that no float can hold
+        return one == other
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _difference(place: str, stated: object, again: object) -> str:
+    return f"at {place or '/'} it states {_short(stated)}, and {_short(again)} follows."
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 200 else f"{text[:200]}…"

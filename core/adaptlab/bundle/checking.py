@@ -1,0 +1,305 @@
+"""Checking a bundle without a server: digests, every number again from the outcomes, every text."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+from uuid import UUID
+
+from pydantic import BaseModel, ValidationError
+
+from adaptlab.bundle import contents
+from adaptlab.bundle.agreement import disagreements
+from adaptlab.bundle.contents import (
+    Claim,
+    Evidence,
+    FrozenJob,
+    FrozenStudy,
+    Manifest,
+    SourceList,
+    Sources,
+    TableEvidence,
+    resolved_study,
+)
+from adaptlab.bundle.decision import decision_text
+from adaptlab.bundle.plots import plots
+from adaptlab.bundle.read_me import read_me_text
+from adaptlab.bundle.reading import BundleReader
+from adaptlab.bundle.tables import bundle_tables, csv_bytes
+from adaptlab.comparability import ComparedJob, comparability
+from adaptlab.comparison import Comparison, compare
+from adaptlab.errors import BrokenBundle
+from adaptlab.resolve import spec_digest
+from adaptlab.spec import ResolvedSpec
+from adaptlab.statistics import Scores
+from adaptlab.table_comparison import TableComparison, table_warnings
+from adaptlab.values import Value
+
+V = TypeVar("V", bound=BaseModel)
+MOST_FINDINGS = 50
+
+
+class Finding(Value):
+    """What is wrong with a member."""
+
+    member: str
+    text: str
+
+
+class CheckedBundle(Value):
+    """What a check found; `claim` has the numbers as they were computed again.
+
+    `findings` are empty for a bundle that holds, and `numbers` counts the numbers of the claim
+    that came out the same.
+    """
+
+    study: FrozenStudy
+    claim: Claim
+    decision: str
+    members: int
+    numbers: int
+    findings: tuple[Finding, ...]
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing is wrong with it."""
+        return not self.findings
+
+
+class _Parts(Value):
+    """The members that everything else follows from."""
+
+    study: FrozenStudy
+    jobs: tuple[FrozenJob, ...]
+    claim: Claim
+    evidence: Evidence
+
+
+def check_bundle(path: Path) -> CheckedBundle:
+    """Check a bundle.
+
+    Every digest of the manifest is verified. Intervals, tests, ranks, verdicts, curves and
+    warnings are computed again from the outcomes and the jobs' specs, tables and texts are
+    written again, and all of it is compared. Diagnoses, forgetting and trials are as they are
+    stated: what they rest on stays on the server.
+
+    Raises `BrokenBundle`, with the member, for a file that cannot be read as a bundle.
+    """
+    with BundleReader(path) as reader:
+        manifest = _value(reader, contents.MANIFEST, Manifest)
+        if manifest.format != contents.FORMAT:
+            raise BrokenBundle(
+                contents.MANIFEST,
+                f"the bundle has the format {manifest.format}, and this version checks "
+                f"{contents.FORMAT}; check it with the version of adaptlab that wrote it.",
+            )
+        changed = [*_digests(reader, manifest)]
+        parts = _parts(reader)
+        sources = _sources(parts.jobs)
+        again, broken = _computed_again(parts)
+        stated = parts.claim
+        numbers, differences = disagreements(
+            stated.model_dump(mode="json"), again.model_dump(mode="json")
+        )
+        found = [
+            *changed,
+            *broken,
+            *(Finding(member=contents.CLAIM, text=text) for text in differences),
+            *_jobs(parts),
+            *_manifest(manifest, parts, sources),
+            *_rendered(reader, parts, again, sources),
+        ]
+    return CheckedBundle(
+        study=parts.study,
+        claim=again,
+        decision=decision_text(parts.study, again, sources, _digests_of(parts)),
+        members=len(manifest.members),
+        numbers=numbers,
+        findings=tuple(found[:MOST_FINDINGS]),
+    )
+
+
+def _digests(reader: BundleReader, manifest: Manifest) -> Iterator[Finding]:
+    """Members that are not as the manifest has them; raises `BrokenBundle` for one not there."""
+    listed = {member.name: member for member in manifest.members}
+    for name in (*contents.FIXED, *sorted(listed)):
+        if name not in reader.names:
+            raise BrokenBundle(name, "this member is missing.")
+    for name in sorted(reader.names - {contents.MANIFEST}):
+        if name not in listed:
+            raise BrokenBundle(name, "the manifest does not name this member.")
+        sha256, size = reader.digest(name)
+        if (sha256, size) != (listed[name].sha256, listed[name].size):
+            text = f"its SHA-256 is {sha256}, and the manifest says {listed[name].sha256}."
+            yield Finding(member=name, text=text)
+
+
+def _parts(reader: BundleReader) -> _Parts:
+    lines = reader.read(contents.JOBS).splitlines()
+    return _Parts(
+        study=_value(reader, contents.STUDY, FrozenStudy),
+        jobs=tuple(_parsed(contents.JOBS, line, FrozenJob) for line in lines),
+        claim=_value(reader, contents.CLAIM, Claim),
+        evidence=_value(reader, contents.EVIDENCE, Evidence),
+    )
+
+
+def _value(reader: BundleReader, name: str, kind: type[V]) -> V:
+    return _parsed(name, reader.read(name), kind)
+
+
+def _parsed(name: str, content: bytes, kind: type[V]) -> V:
+    try:
+        return kind.model_validate_json(content)
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_input=False)[0]
+        place = "".join(f"/{part}" for part in fault["loc"])
+        raise BrokenBundle(name, f"it cannot be read at {place or '/'}: {fault['msg']}.") from error
+
+
+def _computed_again(parts: _Parts) -> tuple[Claim, list[Finding]]:
+    """The claim with every number that follows from the outcomes computed anew."""
+    stated, evidence = parts.claim, parts.evidence
+    if len(stated.tables) != len(evidence.tables):
+        raise BrokenBundle(
+            contents.EVIDENCE,
+            f"outcomes of {len(evidence.tables)} tables, and the claim has {len(stated.tables)}.",
+        )
+    jobs = {job.id: job for job in parts.jobs}
+    tables: list[TableComparison] = []
+    found: list[Finding] = []
+    for table, behind in zip(stated.tables, evidence.tables, strict=True):
+        comparison = _compared(behind, jobs, parts)
+        place = {"base_model": behind.base_model, "task": behind.task, "comparison": comparison}
+        tables.append(table.model_copy(update=place))
+        found += _effort(table, behind, jobs)
+    partial = parts.study.state != "succeeded"
+    again = {"partial": partial, "tables": tuple(tables), "warnings": table_warnings(tables)}
+    return stated.model_copy(update=again), found
+
+
+def _compared(
+    behind: TableEvidence, jobs: Mapping[UUID, FrozenJob], parts: _Parts
+) -> Comparison | None:
+    if not behind.scores:
+        return None
+    counted = [
+        ComparedJob(label=one.label, spec=_resolved(job), environment=job.environment)
+        for one in behind.jobs
+        for job in [_job(jobs, one.job)]
+    ]
+    try:
+        return compare(
+            behind.task,
+            behind.scores,
+            reference=behind.reference,
+            margin=parts.claim.margin,
+            level=parts.claim.level,
+            tables=len(parts.evidence.tables),
+            differences=comparability(counted),
+        )
+    except (ArithmeticError, LookupError, ValueError) as error:
+        raise BrokenBundle(contents.EVIDENCE, f"it cannot be compared: {error}") from error
+
+
+def _effort(
+    table: TableComparison, behind: TableEvidence, jobs: Mapping[UUID, FrozenJob]
+) -> Iterator[Finding]:
+    """Rows whose size, trials or seeds are not those of their jobs."""
+    counted = {one.job for one in behind.jobs}
+    methods = {one.label: one for one in table.methods}
+    for scores in behind.scores:
+        row = methods.get(scores.label)
+        if row is None or not counted.issuperset(_scored(row.jobs, scores, jobs)):
+            text = f"the claim has no jobs that the outcomes of {scores.label} would be of."
+            yield Finding(member=contents.EVIDENCE, text=text)
+            continue
+        specs = [_resolved(_job(jobs, job)) for job in row.jobs]
+        facts = (specs[0].budget.trainable_parameters, len(specs[0].training.trials))
+        seeds = {seed for spec in specs for seed in spec.seeds}
+        if facts != (scores.parameters, scores.trials) or not seeds.issuperset(scores.seeds):
+            text = (
+                f"parameters, trials or seeds of {scores.label} are not those of its jobs' specs."
+            )
+            yield Finding(member=contents.EVIDENCE, text=text)
+        if facts != (row.parameters, row.trials):
+            text = f"parameters or trials of {row.label} are not those of its jobs."
+            yield Finding(member=contents.CLAIM, text=text)
+
+
+def _scored(ids: Sequence[UUID], scores: Scores, jobs: Mapping[UUID, FrozenJob]) -> Iterator[UUID]:
+    """The jobs of a row that have a seed of its outcomes, of which there has to be one."""
+    found = [one for one in ids if set(_resolved(_job(jobs, one)).seeds) & set(scores.seeds)]
+    yield from (one for one in found if _job(jobs, one).state == "succeeded")
+    if not found:
+        yield UUID(int=0)
+
+
+def _job(jobs: Mapping[UUID, FrozenJob], job: UUID) -> FrozenJob:
+    if job not in jobs:
+        raise BrokenBundle(contents.JOBS, f"the job {job} is missing.")
+    return jobs[job]
+
+
+def _resolved(job: FrozenJob) -> ResolvedSpec:
+    return _parsed(contents.JOBS, json.dumps(job.resolved_spec).encode(), ResolvedSpec)
+
+
+def _digests_of(parts: _Parts) -> dict[str, str]:
+    return contents.content_digests(
+        (contents.STUDY, parts.study),
+        (contents.CLAIM, parts.claim),
+        (contents.EVIDENCE, parts.evidence),
+    )
+
+
+def _sources(jobs: Sequence[FrozenJob]) -> Sources:
+    listed = SourceList()
+    for job in jobs:
+        listed.add(job)
+    return listed.found()
+
+
+def _jobs(parts: _Parts) -> Iterator[Finding]:
+    """Specs that have not their digest, and a study that is not as it was sent."""
+    if resolved_study(parts.study.spec) != parts.study.resolved:
+        text = "`resolved` is not what `spec` comes to."
+        yield Finding(member=contents.STUDY, text=text)
+    for job in parts.jobs:
+        if (digest := spec_digest(_resolved(job))) != job.spec_digest:
+            text = f"the spec of job {job.id} has the digest {digest}, not {job.spec_digest}."
+            yield Finding(member=contents.JOBS, text=text)
+
+
+def _manifest(manifest: Manifest, parts: _Parts, sources: Sources) -> Iterator[Finding]:
+    if (manifest.study, manifest.sources) != (parts.study.name, sources):
+        text = f"study or sources are not what {contents.STUDY} and {contents.JOBS} say."
+        yield Finding(member=contents.MANIFEST, text=text)
+
+
+def _rendered(
+    reader: BundleReader, parts: _Parts, again: Claim, sources: Sources
+) -> Iterator[Finding]:
+    """Texts and tables that do not follow from the claim, and plots that are not all there."""
+    try:
+        written = dict(_written(parts, sources))
+        drawn = {name for name, _ in plots(again)}
+    except (ArithmeticError, LookupError, ValueError) as error:
+        raise BrokenBundle(contents.CLAIM, f"it cannot be written out: {error!r}.") from error
+    for name, content in written.items():
+        if reader.read(name) != content:
+            text = f"it is not what {contents.CLAIM} and {contents.EVIDENCE} make."
+            yield Finding(member=name, text=text)
+    for name in sorted(drawn - reader.names):
+        raise BrokenBundle(name, "this member is missing.")
+    for name in sorted(name for name in reader.names - drawn if name.startswith("plots/")):
+        yield Finding(member=name, text="the claim has no such plot.")
+
+
+def _written(parts: _Parts, sources: Sources) -> Iterator[tuple[str, bytes]]:
+    """The texts and tables as the claim has them, by the names of their members."""
+    study, claim = parts.study, parts.claim
+    yield contents.README, read_me_text(study, claim).encode()
+    yield contents.DECISION, decision_text(study, claim, sources, _digests_of(parts)).encode()
+    for table in bundle_tables(claim, parts.evidence):
+        yield contents.csv_name(table.name), csv_bytes(table)

@@ -1,0 +1,280 @@
+"""The text of a decision: warnings first, what was asked, the verdicts, what is thin."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from adaptlab.bundle.contents import JOBS, Claim, FrozenStudy, Sources
+from adaptlab.comparison import Comparison, ComparisonCell, ComparisonRow
+from adaptlab.scores import task_labels
+from adaptlab.statistics import Interval
+from adaptlab.statistics.curves import Candidate
+from adaptlab.table_comparison import ComparedMethod, MethodForgetting, TableComparison
+
+_MARKUP = re.compile(r"([\\`*_{}\[\]<>#|!~&$])")
+_BREAKS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200b-\u200f\u202a-\u202e\u2060-\u2069]+")
+Lines = Iterable[str]
+
+
+def decision_text(
+    study: FrozenStudy, claim: Claim, sources: Sources, digests: Mapping[str, str]
+) -> str:
+    """The decision as a document that needs nothing beside it.
+
+    `digests` are those of the members that it rests on, which it names.
+    """
+    parts: tuple[Lines, ...] = (
+        [f"# What the study {plain(study.name)} says"],
+        _state(study, claim),
+        _warnings(claim),
+        _asked(study, claim),
+        *(_table(table) for table in claim.tables),
+        _thin(claim),
+        _sources(study, sources, digests),
+    )
+    return "\n\n".join(block for part in parts for block in part) + "\n"
+
+
+def plain(text: object) -> str:
+    """Text of others inside Markdown: it stays on its line and is no markup."""
+    return _MARKUP.sub(r"\\\1", _BREAKS.sub(" ", str(text)))
+
+
+def _state(study: FrozenStudy, claim: Claim) -> Iterator[str]:
+    if claim.partial:
+        yield (
+            f"**This decision is partial.** The study is {study.state}: jobs failed or were "
+            "cancelled, and the scores that they would have made are missing below."
+        )
+
+
+def _warnings(claim: Claim) -> Iterator[str]:
+    yield "## Read these warnings first"
+    if not claim.warnings:
+        yield "There are none."
+        return
+    yield _list(
+        f"**{one.kind}** ({plain(one.task)} on {plain(one.base_model)}): {plain(one.text)}"
+        for one in claim.warnings
+    )
+
+
+def _asked(study: FrozenStudy, claim: Claim) -> Iterator[str]:
+    yield "## What was asked"
+    yield (
+        "Which of these methods works on these tasks at these budgets of trainable parameters, "
+        "when each is tuned with the same effort?"
+    )
+    rows = [row for table in claim.tables for row in table.methods]
+    facts = {
+        "Base models": (table.base_model for table in claim.tables),
+        "Tasks": (table.task for table in claim.tables),
+        "Methods": (row.method for row in rows),
+        "Budgets": (f"{row.budget:,}" for row in rows if row.budget is not None),
+        "Seeds": (str(len(row.seeds)) for row in rows),
+        "Trials a seed": (str(row.trials) for row in rows if row.parameters),
+        "Steps": (f"{row.steps:,}" for row in rows if row.parameters),
+        "Skipped": (one.text for table in claim.tables for one in table.missing if not one.job),
+    }
+    lines = [
+        f"{name}: {', '.join(plain(value) for value in dict.fromkeys(values))}"
+        for name, values in facts.items()
+    ]
+    yield _list(line for line in lines if not line.endswith(": "))
+    yield (
+        f"Intervals have the confidence level {claim.level:g}. Methods count as alike within "
+        f"{_points(claim.margin)} of accuracy. The whole spec is in `specs/study.json`."
+    )
+
+
+def _table(table: TableComparison) -> Iterator[str]:
+    yield f"## {plain(table.task)} on {plain(table.base_model)}"
+    comparison = table.comparison
+    if comparison is None:
+        yield "Nothing was scored."
+    else:
+        for cell in comparison.cells:
+            yield from _cell(cell, table.methods)
+            yield from _verdicts(comparison, cell)
+        yield from _over_budgets(comparison)
+    yield from _section("Diagnosis", (plain(one.diagnosis.text) for one in table.diagnoses))
+    yield from _section("Forgetting", _forgetting(table.forgetting))
+    yield from _section("Missing", (plain(one.text) for one in table.missing))
+
+
+def _cell(cell: ComparisonCell, methods: Sequence[ComparedMethod]) -> Iterator[str]:
+    budget = "Without a budget" if cell.budget is None else f"At {cell.budget:,} parameters"
+    yield f"### {budget}"
+    references = {row.label for row in methods if row.role == "reference"}
+    yield _answer(cell, references)
+    head = "| method | trained parameters | score | interval | ranks | seeds | trials |"
+    lines = [_row(row, is_reference=row.label in references) for row in cell.rows]
+    yield "\n".join([head, "| --- | ---: | ---: | --- | --- | ---: | ---: |", *lines])
+
+
+def _row(row: ComparisonRow, *, is_reference: bool) -> str:
+    name = f"{plain(row.method)}{' (reference)' if is_reference else ''}"
+    score = f"{_percent(row.score.mean)} | {_limits(row.score)}"
+    ranks = _ranks(row.rank.low, row.rank.high)
+    effort = f"{row.score.seeds} | {_number(row.trials)}"
+    return f"| {name} | {_number(row.parameters)} | {score} | {ranks} | {effort} |"
+
+
+def _answer(cell: ComparisonCell, references: set[str]) -> str:
+    """The methods, references aside, than which no other method was found better."""
+    methods = [row.label for row in cell.rows if row.label not in references]
+    told = [one.pair for one in cell.verdicts if one.reason == "test"]
+    order = [(p.first, p.second) if p.difference > 0 else (p.second, p.first) for p in told]
+    beaten = {worse for better, worse in order if better in methods}
+    best = [plain(name) for name in methods if name not in beaten] or [*map(plain, methods)]
+    if not best:
+        return "Only references were scored."
+    if len(best) == 1:
+        return f"Of the methods, the best is **{best[0]}**."
+    return f"Of the methods, any of these could be the best: **{', '.join(best)}**."
+
+
+def _verdicts(comparison: Comparison, cell: ComparisonCell) -> Iterator[str]:
+    if comparison.voided:
+        yield "No verdicts: the jobs answer different questions; see the warnings."
+    else:
+        yield from _section("Verdicts", (plain(one.text) for one in cell.verdicts))
+
+
+def _over_budgets(comparison: Comparison) -> Iterator[str]:
+    if comparison.voided:
+        return
+    lines = [
+        f"{plain(one.higher_after)} overtakes {plain(one.higher_before)} at a budget of about "
+        f"{one.budget:,.0f} (between {_end(one.low)} and {_end(one.high)}"
+        f"{'' if one.told else '; not told from chance'})."
+        for one in comparison.crossings
+    ]
+    if (cheapest := comparison.cheapest) is not None:
+        near = f"within {_points(cheapest.margin)} of {plain(cheapest.reference)}"
+        lines += [
+            f"Cheapest that is shown to be {near}: {_candidate(cheapest.shown)}.",
+            f"Cheapest that may be {near}: {_candidate(cheapest.possible)}.",
+        ]
+    yield from _section("Over budgets", lines)
+
+
+def _forgetting(rows: Sequence[MethodForgetting]) -> Iterator[str]:
+    changes = [(row.label, change) for row in rows for change in row.changes]
+    labels = task_labels([change.task for _, change in changes])
+    for (label, change), task in zip(changes, labels, strict=True):
+        yield (
+            f"{plain(label)} on {plain(task)}, which the base model knew: "
+            f"{_percent(change.before.mean)} before, {_percent(change.after.mean)} after."
+        )
+
+
+def _thin(claim: Claim) -> Iterator[str]:
+    yield "## What is thin"
+    found = [text for table in claim.tables for text in _thin_in(table)]
+    if claim.partial:
+        found.append("Scores are missing for good, so a method that would be best may be absent.")
+    found.append(
+        "The answer was chosen by scores on the test items. For a number to publish, run the "
+        "configuration once more with new seeds."
+    )
+    yield _list(found)
+
+
+def _thin_in(table: TableComparison) -> Iterator[str]:
+    comparison = table.comparison
+    at = f"{plain(table.task)} on {plain(table.base_model)}"
+    if comparison is None:
+        yield f"{at}: nothing was scored."
+        return
+    verdicts = [one for cell in comparison.cells for one in cell.verdicts]
+    undecided = sum(one.finding == "needs_more_seeds" for one in verdicts)
+    alike = sum(one.finding == "cannot_be_told_apart" for one in verdicts)
+    if undecided or alike:
+        yield (
+            f"{at}: of {len(verdicts)} verdicts {undecided} need more seeds and {alike} cannot "
+            "be told apart."
+        )
+    yield (
+        f"{at}: {comparison.seeds} seeds know of no failure that none of them showed; up to "
+        f"{comparison.unseen_failure_rate:.0%} of seeds may fail where all of them succeed."
+    )
+    for row in table.methods:
+        yield from _rates(at, row)
+
+
+def _rates(at: str, row: ComparedMethod) -> Iterator[str]:
+    """Learning rates of which a better one may lie beyond what was tried."""
+    rates = sorted({trial.learning_rate for trial in row.sweep})
+    if not row.parameters or not rates:
+        return
+    if len(rates) == 1:
+        yield f"{at}: {plain(row.label)} was trained with one learning rate, {rates[0]:g}."
+        return
+    ends = [t for t in row.sweep if t.learning_rate in (rates[0], rates[-1])]
+    if 2 * sum(trial.chosen for trial in ends) > sum(trial.chosen for trial in row.sweep):
+        yield (
+            f"{at}: most seeds of {plain(row.label)} chose a learning rate at an end of the range "
+            f"{rates[0]:g} to {rates[-1]:g}; beyond it there may be a better one."
+        )
+
+
+def _sources(study: FrozenStudy, sources: Sources, digests: Mapping[str, str]) -> Iterator[str]:
+    yield "## Where this comes from"
+    bases = [
+        f"{plain(name)} (`{digest}`)"
+        for name, digests in sources.base_models.items()
+        for digest in digests
+    ]
+    lines = [
+        f"Study `{study.id}` of {plain(study.owner)} in the project {plain(study.project)}, made "
+        f"{study.created_at}; {sources.jobs} jobs, listed in `specs/jobs.jsonl`.",
+        f"Code: {', '.join(f'`{one}`' for one in sources.code_versions) or 'not known'}.",
+        f"Weights of the base models: {', '.join(bases) or 'not known'}.",
+        *(f"Content of `{name}`: `{digest}`." for name, digest in digests.items()),
+        f"Content of `{JOBS}`: `{sources.content}`.",
+    ]
+    yield _list(lines)
+
+
+def _section(title: str, lines: Lines) -> Iterator[str]:
+    if listed := [*lines]:
+        yield f"**{title}**"
+        yield _list(listed)
+
+
+def _list(lines: Lines) -> str:
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def _candidate(one: Candidate | None) -> str:
+    if one is None:
+        return "none"
+    return (
+        f"{plain(one.method)} with {one.parameters:,} parameters (difference "
+        f"{100 * one.difference:+.1f} points, {100 * one.low:+.1f} to {100 * one.high:+.1f})"
+    )
+
+
+def _points(share: float) -> str:
+    points = f"{100 * share:g}"
+    return f"{points} point{'' if points == '1' else 's'}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def _limits(score: Interval) -> str:
+    return f"{100 * score.low:.1f} to {100 * score.high:.1f} %"
+
+
+def _ranks(low: int, high: int) -> str:
+    return str(low) if low == high else f"{low} to {high}"
+
+
+def _number(value: int | None) -> str:
+    return "" if value is None else f"{value:,}"
+
+
+def _end(budget: float | None) -> str:
+    return "no end" if budget is None else f"{budget:,.0f}"

@@ -1,0 +1,23 @@
+"""The plots of a claim, by the names that they have in a bundle."""
+
+from collections.abc import Iterator
+from itertools import islice
+
+from adaptlab.bundle.contents import MOST_PLOTS, Claim
+from adaptlab.charts import Chart
+from adaptlab.charts.table_charts import compared_methods, table_charts
+
+
+def plots(claim: Claim) -> Iterator[tuple[str, Chart]]:
+    """The first `MOST_PLOTS` charts with their names, such as `plots/0-2-ranks.svg`.
+
+    The first number is that of the table, the second that of the cell, both from 0.
+    """
+    return islice(_plots(claim), MOST_PLOTS)
+
+
+def _plots(claim: Claim) -> Iterator[tuple[str, Chart]]:
+    methods = compared_methods(claim.tables)
+    for number, table in enumerate(claim.tables):
+        for name, chart in table_charts(table, methods=methods):
+            yield f"plots/{number}-{name}.svg", chart

@@ -1,0 +1,136 @@
+"""One table of a comparison with all that a reader needs beside the scores, and its warnings."""
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+from uuid import UUID
+
+from adaptlab.comparison import Comparison, WarningKind
+from adaptlab.diagnosis import Diagnosis
+from adaptlab.scores import ScoreChange
+from adaptlab.study_plan import Role
+from adaptlab.values import Value
+
+
+class TableWarning(Value):
+    """What a reader must know before one of the tables; `methods` are the rows it touches."""
+
+    base_model: str
+    task: str
+    kind: WarningKind | Literal["missing"]
+    text: str
+    methods: tuple[str, ...] = ()
+
+
+class TriedTrial(Value):
+    """One trial over all seeds: how many chose it, in how many it diverged or was eliminated.
+
+    `validation_accuracy` and `final_loss` are means over the seeds that have one; a job with one
+    trial a seed has nothing to choose, and no validation accuracy. Those of an eliminated trial are
+    from the step at which successive halving stopped it.
+    """
+
+    trial: int
+    learning_rate: float
+    weight_decay: float
+    initial_scale: float
+    seeds: int
+    chosen: int
+    diverged: int
+    eliminated: int
+    validation_accuracy: float | None
+    final_loss: float | None
+
+
+class ComparedMethod(Value):
+    """What stands behind the row `label`: its jobs, and the effort that was spent on it.
+
+    `budget` is None for what is the same at every budget: references, and methods of fixed size
+    that all budgets have room for. `trials` is how many settings each seed was trained with, and
+    `sweep` what came of each; `trained_steps` are the steps that all of these made together, fewer
+    where some ended before the last.
+    """
+
+    method: str
+    label: str
+    budget: int | None
+    role: Role
+    parameters: int
+    jobs: tuple[UUID, ...]
+    seeds: tuple[int, ...]
+    steps: int
+    batch_size: int
+    trials: int
+    trained_steps: int
+    sweep: tuple[TriedTrial, ...]
+
+
+class MissingScores(Value):
+    """Scores that the table lacks, and why.
+
+    `state` is that of the job, or `skipped` where the method cannot meet the budget, and a job
+    that succeeded was not scored on its task. `budget` is None where it is missing at every one.
+    Without `seeds` it is all of them.
+    """
+
+    method: str
+    budget: int | None
+    state: str
+    reason: str | None
+    seeds: tuple[int, ...]
+    job: UUID | None
+    text: str
+
+
+class MethodDiagnosis(Value):
+    """Why the method in the row `label` fails, or is behind."""
+
+    method: str
+    label: str
+    budget: int | None
+    diagnosis: Diagnosis
+
+
+class MethodForgetting(Value):
+    """What the method in the row `label` did to the scores on the base model's own tasks."""
+
+    method: str
+    label: str
+    budget: int | None
+    changes: tuple[ScoreChange, ...]
+
+
+class TableComparison(Value):
+    """The methods on one task and base model; `comparison` is None while nothing is scored."""
+
+    base_model: str
+    task: str
+    comparison: Comparison | None
+    diagnoses: tuple[MethodDiagnosis, ...]
+    missing: tuple[MissingScores, ...]
+    forgetting: tuple[MethodForgetting, ...]
+    methods: tuple[ComparedMethod, ...]
+
+
+def table_warnings(tables: Sequence[TableComparison]) -> tuple[TableWarning, ...]:
+    """What a reader must know before the tables, in their order."""
+    return tuple(warning for table in tables for warning in _warnings(table))
+
+
+def _warnings(table: TableComparison) -> Iterator[TableWarning]:
+    for one in table.comparison.warnings if table.comparison else ():
+        yield TableWarning(
+            base_model=table.base_model,
+            task=table.task,
+            kind=one.kind,
+            text=one.text,
+            methods=one.methods,
+        )
+    lacking = [one for one in table.missing if one.state != "skipped"]
+    if lacking:
+        yield TableWarning(
+            base_model=table.base_model,
+            task=table.task,
+            kind="missing",
+            text="Scores are missing: " + " ".join(dict.fromkeys(one.text for one in lacking)),
+            methods=tuple(dict.fromkeys(one.method for one in lacking)),
+        )

@@ -1,0 +1,237 @@
+"""Bundles: a study's decision frozen, with what it takes to render and to check it elsewhere."""
+
+import hashlib
+import platform
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import IO, Any
+from uuid import UUID
+
+from sqlalchemy import Row, RowMapping, select
+from sqlalchemy.orm import Session
+
+from adaptlab.bundle import contents
+from adaptlab.bundle.contents import (
+    Claim,
+    CountedJob,
+    Evidence,
+    FrozenJob,
+    FrozenStudy,
+    Manifest,
+    SourceList,
+    TableEvidence,
+)
+from adaptlab.bundle.decision import decision_text
+from adaptlab.bundle.plots import plots
+from adaptlab.bundle.read_me import read_me_text
+from adaptlab.bundle.tables import BundleTable, bundle_tables, csv_bytes
+from adaptlab.bundle.writing import BundleWriter
+from adaptlab.code_version import code_version
+from adaptlab.table_comparison import table_warnings
+from adaptlab.values import Value
+from adaptlab_db.tables import Attempt, Job, StudyJob
+from adaptlab_services import comparisons, studies
+from adaptlab_services.bulk_rows import Units
+from adaptlab_services.comparison_groups import ComparedTable
+from adaptlab_services.comparison_rows import counted_jobs
+from adaptlab_services.comparisons import Strictness
+from adaptlab_services.errors import Conflict
+from adaptlab_services.plot_drawing import drawing, drawn
+from adaptlab_services.result_queries import ColumnView
+from adaptlab_services.row_formats import Batch, write_parquet
+from adaptlab_services.study_views import StudyView
+
+JOBS_AT_ONCE = 50
+ROWS_AT_ONCE = 256
+PIECE = 2**16
+SOFTWARE = ("numpy", "pydantic", "vl-convert-python", "arro3-core", "arro3-io")
+JobRow = Row[*tuple[Any, ...]]  # columns of several types
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenDecision:
+    """What a bundle is made from; `tag` changes with anything that would change its bytes."""
+
+    study: FrozenStudy
+    claim: Claim
+    evidence: Evidence
+    jobs: tuple[UUID, ...]
+    software: dict[str, str]
+    tag: str
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenBundle:
+    """A bundle in an open file that is nowhere on the disk any more."""
+
+    file: IO[bytes]
+    size: int
+    sha256: str
+
+
+def frozen(session: Session, study: str, strictness: Strictness) -> FrozenDecision:
+    """What a study says, with its evidence; raises `NotFound`, and `Conflict` while it runs.
+
+    A decision that would change by itself cannot be frozen. A study of which jobs failed or were
+    cancelled can, and is marked as partial.
+    """
+    view = studies.get(session, study)
+    if not view.terminal:
+        raise Conflict(
+            "The study is running, and a decision that still changes cannot be frozen; wait until "
+            "it has ended, or cancel it.",
+            view.state,
+        )
+    found = comparisons.tables_of_study(session, view)
+    tables = comparisons.compared(found, strictness)
+    if not any(table.comparison for table in tables):
+        detail = "Nothing of the study is scored, so there is no decision; `extend` runs it again."
+        raise Conflict(detail, view.state)
+    claim = Claim(
+        partial=view.state != "succeeded",
+        level=strictness.level,
+        margin=strictness.margin,
+        warnings=table_warnings(tables),
+        tables=tables,
+    )
+    evidence = Evidence(tables=tuple(map(_evidence, found)))
+    jobs = _jobs_of(session, view.id)
+    software = _software()
+    frozen_study = _frozen_study(view)
+    tag = _tag((frozen_study, claim, evidence), jobs, software)
+    ids = tuple(row.id for row in jobs)
+    return FrozenDecision(frozen_study, claim, evidence, ids, software, tag)
+
+
+def written(units: Units, decision: FrozenDecision) -> WrittenBundle:
+    """The bundle, in a temporary file; no connection is held while plots are drawn.
+
+    Equal decisions make equal bytes. Raises `TooManyDrawings` and `DrawingFailed`.
+    """
+    with tempfile.TemporaryDirectory(prefix="adaptlab-bundle-") as folder:
+        target = Path(folder) / "bundle.zip"
+        with drawing(), target.open("wb") as file, BundleWriter(file) as writer:
+            _write(writer, units, decision, Path(folder) / "table.parquet")
+        with target.open("rb") as made:
+            sha256 = hashlib.file_digest(made, "sha256").hexdigest()
+        return WrittenBundle(target.open("rb"), target.stat().st_size, sha256)
+
+
+def pieces(bundle: WrittenBundle) -> Iterator[bytes]:
+    """The content; the file is closed at the end."""
+    with bundle.file as file:
+        while piece := file.read(PIECE):
+            yield piece
+
+
+def _write(writer: BundleWriter, units: Units, decision: FrozenDecision, scratch: Path) -> None:
+    study, claim, evidence = decision.study, decision.claim, decision.evidence
+    sources = SourceList()
+    writer.add(contents.JOBS, _job_lines(units, decision.jobs, sources))
+    found = sources.found()
+    digests = contents.content_digests(
+        (contents.STUDY, study), (contents.CLAIM, claim), (contents.EVIDENCE, evidence)
+    )
+    texts: dict[str, str] = {
+        contents.README: read_me_text(study, claim),
+        contents.DECISION: decision_text(study, claim, found, digests),
+        contents.STUDY: study.model_dump_json(indent=1),
+        contents.CLAIM: claim.model_dump_json(),
+        contents.EVIDENCE: evidence.model_dump_json(),
+    }
+    for name, text in texts.items():
+        writer.add(name, [text.encode()])
+    for table in bundle_tables(claim, evidence):
+        writer.add(contents.csv_name(table.name), [csv_bytes(table)])
+        writer.add(contents.parquet_name(table.name), _parquet(table, scratch))
+    for name, picture in drawn(plots(claim)):
+        writer.add(name, [picture])
+    writer.add_manifest(
+        Manifest(
+            format=contents.FORMAT,
+            study=study.name,
+            sources=found,
+            software=decision.software,
+            members=writer.members,
+        )
+    )
+
+
+def _frozen_study(view: StudyView) -> FrozenStudy:
+    known = view.model_dump(
+        mode="json",
+        include={"id", "name", "state", "owner", "project", "recipe", "created_at", "extended_at",
+                 "cancelled_at", "spec"},
+    )  # fmt: skip
+    return FrozenStudy.model_validate(known | {"resolved": contents.resolved_study(view.spec)})
+
+
+def _evidence(table: ComparedTable) -> TableEvidence:
+    reference = comparisons.reference_of(table.rows)
+    return TableEvidence(
+        base_model=table.base_model,
+        task=table.task,
+        reference=reference.method if reference else None,
+        scores=tuple(found for row in table.rows if (found := row.scores()) is not None),
+        jobs=tuple(CountedJob(label=label, job=job.id) for label, job in counted_jobs(table.rows)),
+    )
+
+
+def _jobs_of(session: Session, study_id: UUID) -> Sequence[JobRow]:
+    """All jobs of the study, base models and checks included, the first made first."""
+    mine = select(StudyJob.job_id).where(StudyJob.study_id == study_id)
+    query = select(Job.id, Job.state, Job.attempt, Job.spec_digest).where(Job.id.in_(mine))
+    return session.execute(query.order_by(Job.created_at, Job.id)).all()
+
+
+def _tag(values: Iterable[Value], jobs: Sequence[JobRow], software: dict[str, str]) -> str:
+    digest = hashlib.sha256()
+    for value in values:
+        digest.update(value.model_dump_json().encode())
+    for row in jobs:
+        digest.update(f"{row.id} {row.state} {row.attempt} {row.spec_digest}\n".encode())
+    digest.update(f"{contents.FORMAT} {sorted(software.items())}".encode())
+    return digest.hexdigest()
+
+
+def _software() -> dict[str, str]:
+    found = {"adaptlab": code_version(), "python": platform.python_version()}
+    return found | {name: version(name) for name in SOFTWARE}
+
+
+def _job_lines(units: Units, ids: Sequence[UUID], sources: SourceList) -> Iterator[bytes]:
+    for start in range(0, len(ids), JOBS_AT_ONCE):
+        with units() as session:
+            rows = _job_rows(session, ids[start : start + JOBS_AT_ONCE])
+        for row in rows:
+            job = FrozenJob.model_validate(dict(row))
+            sources.add(job)
+            yield job.model_dump_json().encode() + b"\n"
+
+
+def _job_rows(session: Session, ids: Sequence[UUID]) -> Sequence[RowMapping]:
+    latest = (Attempt.job_id == Job.id) & (Attempt.attempt == Job.attempt)
+    columns = (Job.id, Job.kind, Job.state, Job.attempt, Job.spec, Job.resolved_spec)
+    query = (
+        select(*columns, Job.spec_digest, Attempt.environment)
+        .outerjoin(Attempt, latest)
+        .where(Job.id.in_(ids))
+        .order_by(Job.created_at, Job.id)
+    )
+    return session.execute(query).mappings().all()
+
+
+def _parquet(table: BundleTable, scratch: Path) -> Iterator[bytes]:
+    columns = [ColumnView(name=column.name, type=column.type) for column in table.columns]
+    write_parquet(columns, _batches(table), scratch)
+    with scratch.open("rb") as file:
+        while piece := file.read(PIECE):
+            yield piece
+
+
+def _batches(table: BundleTable) -> Iterator[Batch]:
+    for start in range(0, len(table.rows), ROWS_AT_ONCE):
+        yield table.rows[start : start + ROWS_AT_ONCE]

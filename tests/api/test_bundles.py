@@ -1,0 +1,228 @@
+"""Bundles over HTTP: what is in one, that it holds, when there is none, and who may have it."""
+
+import base64
+import csv
+import hashlib
+import io
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy.orm import Session, sessionmaker
+from tests.comparing import ENOUGH_BASES, Run, a_measured_study, as_known, run_all
+from tests.making import a_base_model
+
+from adaptlab.bundle import contents
+from adaptlab.bundle.checking import check_bundle
+from adaptlab_services import plot_drawing
+
+Sessions = sessionmaker[Session]
+PLACE = "/v1/studies/small/bundle"
+
+
+def a_study(api: TestClient, sessions: Sessions, run_of: Any = as_known, **changes: Any) -> None:
+    with sessions.begin() as session:
+        a_base_model(session, contents=ENOUGH_BASES)
+    answer = api.post("/v1/studies", json=a_measured_study(**changes))
+    assert answer.status_code == 201, answer.text
+    run_all(sessions, run_of)
+
+
+def opened(content: bytes) -> zipfile.ZipFile:
+    return zipfile.ZipFile(io.BytesIO(content))
+
+
+def lines(archive: zipfile.ZipFile, table: str) -> list[dict[str, str]]:
+    text = archive.read(f"tables/{table}.csv").decode()
+    return [*csv.DictReader(io.StringIO(text, newline=""))]
+
+
+def test_a_bundle_has_everything_and_holds(
+    api: TestClient, sessions: Sessions, tmp_path: Path
+) -> None:
+    a_study(api, sessions)
+    answer = api.get(PLACE)
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-type"] == "application/zip"
+    assert answer.headers["content-disposition"] == 'attachment; filename="small.zip"'
+    digest = base64.b64encode(hashlib.sha256(answer.content).digest()).decode()
+    assert answer.headers["content-digest"] == f"sha-256=:{digest}:"
+    archive = opened(answer.content)
+    manifest = json.loads(archive.read("manifest.json"))
+    assert {one["name"] for one in manifest["members"]} | {"manifest.json"} == set(
+        archive.namelist()
+    )
+    for one in manifest["members"]:
+        content = archive.read(one["name"])
+        assert (one["size"], one["sha256"]) == (len(content), hashlib.sha256(content).hexdigest())
+    assert {entry.date_time for entry in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+    assert "vl-convert-python" in manifest["software"]
+
+    study = json.loads(archive.read("specs/study.json"))
+    shown = api.get("/v1/studies/small").json()
+    assert study["spec"] == shown["spec"]
+    assert "capture" not in study["spec"]
+    assert study["resolved"]["capture"]["attention"] is None
+    jobs = [json.loads(line) for line in archive.read("specs/jobs.jsonl").splitlines()]
+    listed = api.get("/v1/studies/small/jobs").json()["data"]
+    assert {job["id"]: job["spec_digest"] for job in jobs} == {
+        job["id"]: job["spec_digest"] for job in listed
+    }
+    assert len(manifest["sources"]["base_models"]) == 1
+    assert manifest["sources"]["code_versions"] == [jobs[-1]["environment"]["code_version"]]
+
+    comparison = api.get("/v1/studies/small/comparison").json()
+    assert json.loads(archive.read("claim.json"))["tables"] == comparison["tables"]
+    scores = {(one["budget"], one["method"]): one for one in lines(archive, "scores")}
+    assert (scores["32", "lora"]["score"], scores["32", "lora"]["could_be_best"]) == (
+        "0.75",
+        "false",
+    )
+    outcomes = lines(archive, "outcomes")
+    lora = [one for one in outcomes if (one["method"], one["budget"]) == ("lora", "32")]
+    assert [(one["seed"], one["correct"], one["items"]) for one in lora] == [
+        (str(seed), "300", "400") for seed in range(3)
+    ]
+    assert {one["trial"] for one in lines(archive, "learning_rates")} == {"0", "1", "2"}
+    assert len(lines(archive, "pairs")) == 2 * 6
+
+    text = archive.read("decision.md").decode()
+    places = [text.index(f"## {title}") for title in ("Read these", "What was asked", "What is th")]
+    assert places == sorted(places)
+    assert "full\\_finetuning beats" in text or "full\\_finetuning is better" in text, text
+
+    plots = [name for name in archive.namelist() if name.startswith("plots/")]
+    assert {"plots/0-curves.svg", "plots/0-1-differences.svg", "plots/0-0-sweeps.svg"} < set(plots)
+    assert all(archive.read(name).startswith(b"<svg") for name in plots)
+
+    (tmp_path / "bundle.zip").write_bytes(answer.content)
+    found = check_bundle(tmp_path / "bundle.zip")
+    assert found.findings == ()
+    assert found.numbers > 500
+    assert found.decision == text
+
+
+def test_tables_are_the_same_as_parquet(
+    api: TestClient, sessions: Sessions, tmp_path: Path
+) -> None:
+    a_study(api, sessions)
+    archive = opened(api.get(PLACE).content)
+    for table in contents.TABLES:
+        file = tmp_path / f"{table}.parquet"
+        file.write_bytes(archive.read(f"tables/{table}.parquet"))
+        read = duckdb.read_parquet(str(file))
+        rows = [dict(zip(read.columns, row, strict=True)) for row in read.fetchall()]
+        expected = lines(archive, table)
+        shown = [{k: "" if v is None else str(v) for k, v in row.items()} for row in rows]
+        assert shown == [{k: v.removeprefix("'") for k, v in row.items()} for row in expected]
+
+
+def test_the_same_decision_has_the_same_bytes(api: TestClient, sessions: Sessions) -> None:
+    a_study(api, sessions, budgets=[64])
+    first = api.get(PLACE)
+    again = api.get(PLACE)
+    assert (first.content, first.headers["etag"]) == (again.content, again.headers["etag"])
+    known = {"If-None-Match": first.headers["etag"]}
+    assert api.get(PLACE, headers=known).status_code == 304
+    strict = api.get(PLACE, params={"level": 0.99}, headers=known)
+    assert strict.status_code == 200
+    assert json.loads(opened(strict.content).read("claim.json"))["level"] == 0.99
+    assert api.get(PLACE, params={"level": 2}).status_code == 422
+
+
+def test_a_study_that_runs_has_no_bundle(api: TestClient, sessions: Sessions) -> None:
+    with sessions.begin() as session:
+        a_base_model(session, contents=ENOUGH_BASES)
+    api.post("/v1/studies", json=a_measured_study())
+    answer = api.get(PLACE)
+    assert (answer.status_code, answer.json()["state"]) == (409, "running")
+    assert "wait until" in answer.json()["detail"]
+    api.post("/v1/studies/small/cancel")
+    answer = api.get(PLACE)
+    assert answer.status_code == 409
+    assert "Nothing of the study is scored" in answer.json()["detail"]
+    assert api.get("/v1/studies/nobody/bundle").status_code == 404
+
+
+def test_a_decision_without_some_jobs_is_partial(
+    api: TestClient, sessions: Sessions, tmp_path: Path
+) -> None:
+    def lora_fails(spec: Any) -> Run:
+        name = (spec.method or {}).get("name")
+        return Run(fails=True) if name == "lora" else as_known(spec)
+
+    a_study(api, sessions, lora_fails)
+    content = api.get(PLACE).content
+    archive = opened(content)
+    assert json.loads(archive.read("claim.json"))["partial"] is True
+    for name in ("README.md", "decision.md"):
+        assert "partial" in archive.read(name).decode().lower().splitlines()[2], name
+    assert {one["method"] for one in lines(archive, "missing")} == {"lora"}
+    (tmp_path / "bundle.zip").write_bytes(content)
+    assert check_bundle(tmp_path / "bundle.zip").findings == ()
+
+
+def test_text_of_others_is_no_markup(api: TestClient, sessions: Sessions) -> None:
+    label = "=1|<b>`x`[a](b)"
+    a_study(api, sessions, methods=["frozen", {"name": "lora", "label": label}], budgets=[64])
+    archive = opened(api.get(PLACE).content)
+    text = archive.read("decision.md").decode()
+    assert "=1\\|\\<b\\>\\`x\\`\\[a\\](b)" in text
+    assert label not in text
+    assert lines(archive, "scores")[1]["method"] == f"'{label}"
+
+
+def test_a_stranger_has_no_bundle(
+    api: TestClient, anonymous: TestClient, sessions: Sessions
+) -> None:
+    from tests.api.test_access_matrix import person
+
+    a_study(api, sessions, budgets=[64])
+    assert api.get(PLACE).status_code == 200
+    study = api.get("/v1/studies/small").json()["id"]
+    stranger = person(sessions, "stranger", {"elsewhere": "admin"})
+    for name in ("small", study):
+        answer = anonymous.get(f"/v1/studies/{name}/bundle", headers=stranger)
+        assert answer.status_code == 404, answer.text
+
+
+def test_jobs_are_read_some_at_a_time(
+    api: TestClient, sessions: Sessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a_study(api, sessions, budgets=[64])
+    whole = api.get(PLACE).content
+    monkeypatch.setattr("adaptlab_services.bundles.JOBS_AT_ONCE", 1)
+    monkeypatch.setattr("adaptlab_services.bundles.PIECE", 100)
+    assert api.get(PLACE).content == whole
+
+
+def test_bundles_are_drawn_one_at_a_time(
+    api: TestClient, sessions: Sessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a_study(api, sessions, budgets=[64])
+    monkeypatch.setattr("adaptlab_services.plot_drawing.PATIENCE_SECONDS", 0.0)
+    with plot_drawing.drawing():
+        answer = api.get(PLACE)
+        assert (answer.status_code, "Other bundles" in answer.json()["detail"]) == (429, True)
+    assert api.get(PLACE).status_code == 200
+
+
+def test_who_draws_knows_nothing_of_the_server_and_may_die(
+    api: TestClient, sessions: Sessions, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    a_study(api, sessions, budgets=[64])
+    dies = tmp_path / "python"
+    dies.write_text(f"#!/bin/sh\nenv > '{tmp_path}/environment'\n")
+    dies.chmod(0o755)
+    monkeypatch.setenv("ADAPTLAB_DATABASE_URL", "postgresql://ada:secret@db/x")
+    with monkeypatch.context() as patched:
+        patched.setattr("adaptlab_services.plot_drawing.sys.executable", str(dies))
+        assert api.get(PLACE).status_code == 500
+    environment = (tmp_path / "environment").read_text()
+    assert "PATH=" in environment
+    assert "ADAPTLAB_" not in environment
+    assert api.get(PLACE).status_code == 200

@@ -1,0 +1,467 @@
+"""Bundles without a server: one that holds, and everything that somebody may have done to one."""
+
+import io
+import json
+import random
+import zipfile
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy.orm import Session, sessionmaker
+from tests.client.conftest import Address, Invoke
+from tests.comparing import ENOUGH_BASES, a_measured_study, as_known, run_all
+from tests.making import a_base_model
+from typer.testing import CliRunner, Result
+
+from adaptlab_client import Client, Conflict, DigestMismatch
+from adaptlab_client.bundles import save_bundle
+from adaptlab_client.cli.main import application
+from adaptlab_client.connection import Connection, Retries
+from adaptlab_client.discovery import Server
+
+Change = Callable[[bytes], bytes] | None
+Members = dict[str, bytes]
+NOTHING: Mapping[str, str | None] = {"ADAPTLAB_URL": None, "ADAPTLAB_TOKEN": None}
+
+
+def check(*arguments: str | Path) -> Result:
+    """`adaptlab bundle check` as somebody runs it who knows no server."""
+    return CliRunner().invoke(application(), ["bundle", "check", *map(str, arguments)], env=NOTHING)
+
+
+@pytest.fixture
+def bundle(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
+) -> Path:
+    """A bundle, made once by a server."""
+    kept = tmp_path_factory.getbasetemp() / "kept-bundle.zip"
+    if not kept.exists():
+        client: Client = request.getfixturevalue("client")
+        a_measured_one(client, request.getfixturevalue("sessions"))
+        client.studies.bundle("small", kept)
+    target = tmp_path / "bundle.zip"
+    target.write_bytes(kept.read_bytes())
+    return target
+
+
+def a_measured_one(client: Client, sessions: sessionmaker[Session]) -> None:
+    with sessions.begin() as session:
+        a_base_model(session, contents=ENOUGH_BASES)
+    client.studies.create(a_measured_study(seeds=2))  # few seeds: there is a warning
+    run_all(sessions, as_known)
+
+
+def members_of(bundle: Path) -> Members:
+    with zipfile.ZipFile(bundle) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def write(bundle: Path, members: Members, *, signed: bool = True) -> None:
+    """Write the members; the manifest gets the digests of what they have become."""
+    if signed and "manifest.json" in members:
+        manifest = json.loads(members["manifest.json"])
+        manifest["members"] = [
+            {"name": name, "size": len(content), "sha256": sha256(content).hexdigest()}
+            for name, content in sorted(members.items())
+            if name != "manifest.json"
+        ]
+        members = members | {"manifest.json": json.dumps(manifest).encode()}
+    with zipfile.ZipFile(bundle, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+
+
+def test_a_bundle_is_saved_checked_and_drawn_again(
+    client: Client, sessions: sessionmaker[Session], invoke: Invoke, tmp_path: Path
+) -> None:
+    a_measured_one(client, sessions)
+    target, folder = tmp_path / "decision.zip", tmp_path / "again"
+    saved = invoke("studies", "bundle", "small", "--to", str(target))
+    assert (saved.exit_code, saved.stdout.strip()) == (0, str(target)), saved.output
+    digest = sha256(target.read_bytes()).hexdigest()
+    assert digest in saved.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["decision.zip"]
+
+    found = check(target, "--render", folder, "--sha256", digest)
+    assert found.exit_code == 0, found.output
+    assert "this bundle holds" in found.stdout
+    assert "could be best: full_finetuning, lora at 64" in found.stdout
+    members = members_of(target)
+    assert (folder / "decision.md").read_bytes() == members["decision.md"]
+    plots = {f"plots/{path.name}" for path in (folder / "plots").iterdir()}
+    assert plots == {name for name in members if name.startswith("plots/")}
+    # Drawn on the same machine, they are the same to the byte.
+    assert all((folder / name).read_bytes() == members[name] for name in plots)
+    again = check(target, "--render", folder)
+    assert again.exit_code == 2
+    assert "is not empty" in again.output
+    wrong = check(target, "--sha256", "0" * 64)
+    assert (wrong.exit_code, "was expected" in wrong.output) == (65, True)
+
+
+def test_a_check_for_programs(bundle: Path) -> None:
+    found = check(bundle, "--output", "json")
+    assert found.exit_code == 0, found.output
+    document = json.loads(found.stdout)
+    assert document["findings"] == []
+    assert document["study"]["name"] == "small"
+    assert document["claim"]["warnings"][0]["kind"] == "few_seeds"
+
+
+def test_a_study_that_runs_has_no_bundle(
+    client: Client, sessions: sessionmaker[Session], tmp_path: Path
+) -> None:
+    with sessions.begin() as session:
+        a_base_model(session, contents=ENOUGH_BASES)
+    client.studies.create(a_measured_study())
+    with pytest.raises(Conflict, match="wait until it has ended"):
+        client.studies.bundle("small", tmp_path / "none.zip")
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_what_arrives_broken_is_not_kept(
+    address: Address, bundle: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    import httpx
+
+    def answer(_: httpx.Request) -> httpx.Response:
+        header = {"Content-Digest": "sha-256=:" + "A" * 43 + "=:"}
+        return httpx.Response(200, content=bundle.read_bytes(), headers=header)
+
+    server = Server("http://127.0.0.1:1", "token")
+    with (
+        Connection(
+            server, retries=Retries(attempts=1), seconds=1, transport=httpx.MockTransport(answer)
+        ) as connection,
+        pytest.raises(DigestMismatch),
+    ):
+        save_bundle(connection, "small", tmp_path / "new.zip", {})
+    assert not (tmp_path / "new.zip").exists()
+    assert not (tmp_path / "new.zip.part").exists()
+
+
+def test_packing_anew_changes_nothing(bundle: Path) -> None:
+    """What the tests below do to a bundle is found for what they change, not for how."""
+    write(bundle, members_of(bundle))
+    assert check(bundle).exit_code == 0
+
+
+def in_json(member: str, change: Callable[[Any], None]) -> Callable[[Members], None]:
+    def changed(members: Members) -> None:
+        document = json.loads(members[member])
+        change(document)
+        members[member] = json.dumps(document).encode()
+
+    return changed
+
+
+def in_lines(change: Callable[[list[Any]], None]) -> Callable[[Members], None]:
+    def changed(members: Members) -> None:
+        jobs = [json.loads(line) for line in members["specs/jobs.jsonl"].splitlines()]
+        change(jobs)
+        members["specs/jobs.jsonl"] = b"".join(json.dumps(job).encode() + b"\n" for job in jobs)
+
+    return changed
+
+
+def in_text(member: str, old: bytes, new: bytes) -> Callable[[Members], None]:
+    def changed(members: Members) -> None:
+        assert old in members[member]
+        members[member] = members[member].replace(old, new, 1)
+
+    return changed
+
+
+def cell(claim: Any) -> Any:
+    return claim["tables"][0]["comparison"]["cells"][0]
+
+
+def flip(evidence: Any) -> None:
+    """The second seed of LoRA at 32 gets one item more right."""
+    (lora,) = [
+        s for s in evidence["tables"][0]["scores"] if (s["method"], s["budget"]) == ("lora", 32)
+    ]
+    bits = bytearray.fromhex(lora["outcomes"][1])
+    bits[300 // 8] |= 1 << (7 - 300 % 8)
+    lora["outcomes"][1] = bits.hex()
+
+
+def equal_effort(jobs: list[Any]) -> None:
+    """One job is said to have had a trial more."""
+    trials = jobs[-1]["resolved_spec"]["training"]["trials"]
+    trials.append(trials[0])
+
+
+FORGED: dict[str, tuple[str, Callable[[Members], None]]] = {
+    # by what was done: the member that has to be named
+    "a score": (
+        "claim.json: at /tables/0/comparison/cells/0/rows/0/score/mean it states 0.5, and 0.0",
+        in_json("claim.json", lambda c: cell(c)["rows"][0]["score"].update(mean=0.5)),
+    ),
+    "an interval": (
+        "claim.json: at /tables/0/comparison/cells/0/verdicts/0/pair/low",
+        in_json("claim.json", lambda c: cell(c)["verdicts"][0]["pair"].update(low=-0.001)),
+    ),
+    "a verdict": (
+        "claim.json: at /tables/0/comparison/cells/0/verdicts/0/finding",
+        in_json("claim.json", lambda c: cell(c)["verdicts"][0].update(finding="better")),
+    ),
+    "a warning": (
+        "claim.json: at /warnings",
+        in_json("claim.json", lambda c: c.update(warnings=[])),
+    ),
+    "a level": (
+        "claim.json: at /tables/0/comparison/level",
+        in_json("claim.json", lambda c: c.update(level=0.8)),
+    ),
+    "partial": ("claim.json: at /partial", in_json("claim.json", lambda c: c.update(partial=True))),
+    "an outcome": ("claim.json: at /tables/0", in_json("evidence.json", flip)),
+    "an outcome, told in the table": ("tables/outcomes.csv", in_json("evidence.json", flip)),
+    "the effort": (
+        "evidence.json: parameters, trials or seeds of lora at 64",
+        in_json("evidence.json", lambda e: e["tables"][0]["scores"][-1].update(trials=9)),
+    ),
+    "the jobs behind a row": (
+        "evidence.json: the claim has no jobs",
+        in_json("evidence.json", lambda e: e["tables"][0].update(jobs=[])),
+    ),
+    "a spec": ("specs/jobs.jsonl: the spec of job", in_lines(equal_effort)),
+    "where a job ran": (
+        "manifest.json: study or sources",
+        in_lines(lambda jobs: jobs[-1]["environment"].update(device="gpu")),
+    ),
+    "what a job was asked": (
+        "decision.md: it is not what",
+        in_lines(lambda jobs: jobs[-1]["spec"].update(seeds=1)),
+    ),
+    "a digest of a spec": (
+        "specs/jobs.jsonl: the spec of job",
+        in_lines(lambda jobs: jobs[0].update(spec_digest="0" * 64)),
+    ),
+    "a code version": (
+        "claim.json: at /tables/0/comparison/voided",
+        in_lines(lambda jobs: jobs[-1]["environment"].update(code_version="other")),
+    ),
+    "the sources": (
+        "manifest.json: study or sources",
+        in_json("manifest.json", lambda m: m["sources"].update(code_versions=["other"])),
+    ),
+    "the study": (
+        "manifest.json: study or sources",
+        in_json("specs/study.json", lambda s: s.update(name="better")),
+    ),
+    "the text": ("decision.md", in_text("decision.md", b"Read these warnings", b"Skip these w")),
+    "the README": ("README.md", in_text("README.md", b"Read `decision.md`", b"Run `me`")),
+    "a table": ("tables/scores.csv", in_text("tables/scores.csv", b"lora", b"frozen")),
+}
+
+
+@pytest.mark.parametrize("what", FORGED)
+def test_what_was_forged_is_named(bundle: Path, what: str) -> None:
+    """The manifest agrees with what was forged: it is the numbers that give it away."""
+    named, forge = FORGED[what]
+    members = members_of(bundle)
+    forge(members)
+    write(bundle, members)
+    found = check(bundle)
+    assert found.exit_code == 65, found.output
+    assert f"adaptlab: {named}" in found.stderr
+    assert "holds" not in found.stdout.replace("does not hold", "")
+
+
+def places(document: Any) -> list[tuple[Any, Any]]:
+    """Every place in a document: what it is in, and its key or number there."""
+    if isinstance(document, dict):
+        inside = [*document.items()]
+    else:
+        inside = [*enumerate(document)] if isinstance(document, list) else []
+    below = [place for _, value in inside for place in places(value)]
+    return [*((document, key) for key, _ in inside), *below]
+
+
+OTHERWISE = (None, 0, -1, 2**63, 1e308, "", "lora", [], {}, True, [1], {"a": 1}, 0.5)
+
+
+@pytest.mark.parametrize("member", ["claim.json", "evidence.json", "specs/study.json"])
+def test_whatever_is_changed_somewhere_is_found(bundle: Path, member: str) -> None:
+    """At random places, with a fixed seed; nothing but a refusal with a member comes of it."""
+    members, chance = members_of(bundle), random.Random(7)
+    for _ in range(12):
+        document = json.loads(members[member])
+        inside, key = chance.choice(places(document))
+        other = chance.choice([one for one in OTHERWISE if one != inside[key]])
+        inside[key] = other
+        write(bundle, members | {member: json.dumps(document).encode()})
+        found = check(bundle)
+        assert found.exit_code == 65, (key, other, found.output, found.exception)
+
+
+@pytest.mark.parametrize(
+    "member", ["plots/0-curves.svg", "tables/pairs.parquet", "specs/study.json", "evidence.json"]
+)
+def test_every_digest_is_verified(bundle: Path, member: str) -> None:
+    members = members_of(bundle)
+    members[member] += b" "
+    write(bundle, members, signed=False)
+    found = check(bundle)
+    assert found.exit_code == 65
+    assert f"{member}: its SHA-256 is {sha256(members[member]).hexdigest()}" in found.stderr
+
+
+@pytest.mark.parametrize(
+    "member",
+    ["manifest.json", "claim.json", "decision.md", "tables/outcomes.csv", "tables/pairs.parquet",
+     "specs/jobs.jsonl", "plots/0-0-ranks.svg"],
+)  # fmt: skip
+@pytest.mark.parametrize("signed", [True, False])
+def test_a_missing_member_is_named(bundle: Path, member: str, signed: bool) -> None:
+    members = members_of(bundle)
+    del members[member]
+    write(bundle, members, signed=signed)
+    found = check(bundle)
+    assert (found.exit_code, f"{member}: this member is missing" in found.stderr) == (65, True)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../../evil.svg", "/tmp/evil", "plots/../../evil.svg", "plots\\evil.svg", "plots/", "evil",
+     "plots/0-curves.svg/x", "C:evil", "tables/scores.csv\n", "plots/0-0-ranks.svg.exe"],
+)  # fmt: skip
+def test_a_name_that_no_bundle_has_is_refused(bundle: Path, name: str, tmp_path: Path) -> None:
+    members = members_of(bundle)
+    write(bundle, members | {name: b"evil"})
+    found = check(bundle, "--render", tmp_path / "drawn")
+    assert found.exit_code == 65
+    assert "no bundle has a member of this name" in found.stderr
+    assert "evil" not in name or "evil" in found.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["bundle.zip"]
+
+
+def twice(bundle: Path) -> None:
+    members = members_of(bundle)
+    with pytest.warns(UserWarning, match="Duplicate"), zipfile.ZipFile(bundle, "a") as archive:
+        archive.writestr("claim.json", members["claim.json"])
+
+
+def bomb(bundle: Path) -> None:
+    members = members_of(bundle)
+    write(bundle, members | {"evidence.json": bytes(130 * 2**20)})
+
+
+def many_bombs(bundle: Path) -> None:
+    members = members_of(bundle)
+    plots = {f"plots/{n}-curves.svg": bytes(60 * 2**20) for n in range(10)}
+    write(bundle, members | plots, signed=False)
+
+
+def many_members(bundle: Path) -> None:
+    members = members_of(bundle)
+    write(bundle, members | {f"plots/{n}-curves.svg": b"" for n in range(300)})
+
+
+def a_lie_about_the_size(bundle: Path) -> None:
+    """The directory says that a member is small; the bytes say otherwise."""
+    members = members_of(bundle)
+    write(bundle, members | {"evidence.json": bytes(2**20)}, signed=False)
+    content = bytearray(bundle.read_bytes())
+    place = content.rindex(b"evidence.json") - 46
+    assert content[place : place + 4] == b"PK\1\2"
+    content[place + 24 : place + 28] = (100).to_bytes(4, "little")
+    bundle.write_bytes(content)
+
+
+def bad_checksum(bundle: Path) -> None:
+    content = bytearray(bundle.read_bytes())
+    place = content.index(b"claim.json") + 200
+    content[place] ^= 0xFF
+    bundle.write_bytes(content)
+
+
+def deep(bundle: Path) -> None:
+    members = members_of(bundle)
+    write(bundle, members | {"claim.json": b'{"tables":' + b"[" * 10**5})
+
+
+def other_format(bundle: Path) -> None:
+    members = members_of(bundle)
+    in_json("manifest.json", lambda m: m.update(format=2))(members)
+    write(bundle, members)
+
+
+def fewer_tables(bundle: Path) -> None:
+    members = members_of(bundle)
+    in_json("evidence.json", lambda e: e.update(tables=[]))(members)
+    write(bundle, members)
+
+
+def a_job_less(bundle: Path) -> None:
+    members = members_of(bundle)
+    in_lines(lambda jobs: jobs.pop())(members)
+    write(bundle, members)
+
+
+def unknown_method(bundle: Path) -> None:
+    members = members_of(bundle)
+    in_json("evidence.json", lambda e: e["tables"][0]["scores"].append(
+        e["tables"][0]["scores"][0]
+    ))(members)  # fmt: skip
+    write(bundle, members)
+
+
+def no_rate(bundle: Path) -> None:
+    """A learning rate of which there is no logarithm."""
+    members = members_of(bundle)
+    trial = ("tables", 0, "methods", -1, "sweep", 0)
+
+    def zero(claim: Any) -> None:
+        for step in trial:
+            claim = claim[step]
+        claim["learning_rate"] = 0.0
+
+    in_json("claim.json", zero)(members)
+    write(bundle, members)
+
+
+BROKEN: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "a name twice": ("'claim.json': this name is there 2 times", twice),
+    "a bomb": ("evidence.json: it unpacks to 136,314,880 bytes", bomb),
+    "many bombs": ("the members unpack to", many_bombs),
+    "many members": ("a bundle has at most 256", many_members),
+    "a lie about the size": ("evidence.json", a_lie_about_the_size),
+    "a bad checksum": ("claim.json: this member cannot be read", bad_checksum),
+    "deep nesting": ("claim.json: it cannot be read", deep),
+    "another format": ("manifest.json: the bundle has the format 2", other_format),
+    "fewer tables": ("evidence.json: outcomes of 0 tables", fewer_tables),
+    "a job less": ("specs/jobs.jsonl: the job", a_job_less),
+    "a rate that cannot be": ("claim.json: it cannot be written out", no_rate),
+    "a row twice": ("evidence.json: it cannot be compared", unknown_method),
+    "half of it": ("no zip file", lambda b: b.write_bytes(b.read_bytes()[: b.stat().st_size // 2])),
+    "a text": ("no zip file", lambda b: b.write_text("adaptlab")),
+    "nothing": ("no zip file", lambda b: b.write_bytes(b"")),
+    "no file": ("there is no such file", lambda b: b.unlink()),
+    "a folder": ("there is no such file", lambda b: (b.unlink(), b.mkdir())),
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_what_is_no_bundle_is_refused_with_the_member(bundle: Path, what: str) -> None:
+    named, break_it = BROKEN[what]
+    break_it(bundle)
+    found = check(bundle)
+    assert found.exit_code == 65, (found.output, found.exception)
+    assert named in found.stderr, found.stderr
+    assert len(found.stderr) < 1000
+
+
+def test_a_long_list_of_members_is_not_read(bundle: Path) -> None:
+    """The end record is looked at before `zipfile` reads a list as long as it says."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for number in range(3000):
+            archive.writestr(f"{number}", b"")
+    bundle.write_bytes(file.getvalue())
+    found = check(bundle)
+    assert (found.exit_code, "3000 members" in found.stderr) == (65, True)
