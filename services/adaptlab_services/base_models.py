@@ -1,10 +1,11 @@
 """Base models: names for the weights that pretraining jobs make and imports bring in."""
 
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Literal
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Row, Select, select, tuple_, update
+from sqlalchemy import ColumnElement, Row, Select, bindparam, func, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
@@ -50,27 +51,30 @@ class BaseModelView(Value):
     links: BaseModelLinks
 
 
+@dataclass(frozen=True, slots=True)
+class UsableBase:
+    """A base model that can be adapted: `job_id` makes it, and has made it if it `is_ready`."""
+
+    facts: BaseModelFacts
+    job_id: UUID
+    is_ready: bool
+
+
 def facts(session: Session, name: str, pointer: str = "/base_model") -> BaseModelFacts:
     """What resolving an adaptation needs to know; raises `InvalidSpec` for a model of no use."""
-    return facts_and_readiness(session, name, pointer)[0]
+    return usable_base(session, name, pointer).facts
 
 
-def facts_and_readiness(
-    session: Session, name: str, pointer: str = "/base_model"
-) -> tuple[BaseModelFacts, bool]:
-    """`facts`, and whether the weights are there.
+def usable_base(session: Session, name: str, pointer: str = "/base_model") -> UsableBase:
+    """A base model by name; raises `InvalidSpec` for a model of no use.
 
     A job that has yet to make it stays locked until the unit of work ends, so that it cannot
     succeed between this look at it and the moment at which a job that waits for it is written.
     """
-    look = (
-        select(Job.id, Job.state, Job.spec_digest, Job.resolved_spec)
-        .join(BaseModel, BaseModel.job_id == Job.id)
-        .where(*_named(session, name))
-    )
-    found = session.execute(look).one_or_none()
+    which = {"name": name, "project_id": access.project_of(session)}
+    found = session.execute(_LOOK, which).one_or_none()
     if found is not None and found.state != "succeeded":  # which it would stay
-        found = session.execute(look.with_for_update(read=True, of=Job)).one_or_none()
+        found = session.execute(_LOOK.with_for_update(read=True, of=Job), which).one_or_none()
     if found is None:
         raise _unknown(session, name, pointer)
     if found.state in GIVEN_UP:
@@ -82,8 +86,28 @@ def facts_and_readiness(
                 "or make it again under the same name.",
             )
         )
-    resolved = ResolvedSpec.model_validate(found.resolved_spec)
-    return resolved_facts(name, found.spec_digest, resolved), found.state == "succeeded"
+    known = BaseModelFacts(
+        name=name,
+        digest=found.spec_digest,
+        family=found.family,
+        task=found.task,
+        replicates=found.replicates,
+    )
+    return UsableBase(known, found.id, found.state == "succeeded")
+
+
+_LOOK = (
+    select(
+        Job.id,
+        Job.state,
+        Job.spec_digest,
+        Job.resolved_spec["family"].label("family"),
+        Job.resolved_spec["task"].label("task"),
+        func.jsonb_array_length(Job.resolved_spec["seeds"]).label("replicates"),
+    )
+    .join(BaseModel, BaseModel.job_id == Job.id)
+    .where(BaseModel.name == bindparam("name"), BaseModel.project_id == bindparam("project_id"))
+)
 
 
 def resolved_facts(name: str, digest: str, resolved: ResolvedSpec) -> BaseModelFacts:
@@ -173,6 +197,14 @@ def page(session: Session, page_size: int, page_token: str | None = None) -> Pag
         last = shown[-1][0]
         token = paging.written(Cursor(last.name, str(last.project_id)), "base_models")
     return Page(data=tuple(_view(row) for row in shown), next_page_token=token)
+
+
+def usable(session: Session, most: int) -> tuple[BaseModelView, ...]:
+    """The newest base models that a job of the request's own project could name."""
+    here = BaseModel.project_id == access.project_of(session)
+    query = _rows().where(here, Job.state.not_in(GIVEN_UP))
+    newest = query.order_by(BaseModel.created_at.desc(), BaseModel.name).limit(most)
+    return tuple(_view(row) for row in session.execute(newest))
 
 
 def _named(session: Session, name: str) -> tuple[ColumnElement[bool], ColumnElement[bool]]:

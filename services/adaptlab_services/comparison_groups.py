@@ -1,7 +1,8 @@
 """Tables of a comparison, and how jobs that belong to no study fall into them."""
 
 import json
-from collections import defaultdict
+import math
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -12,6 +13,9 @@ from adaptlab.study_plan import seedless_digest
 from adaptlab_services.comparison_rows import Row
 from adaptlab_services.comparison_views import MissingScores
 from adaptlab_services.scored_jobs import ScoredJob
+
+MOST_PAIRS = 1_000
+"""Of rows in one comparison of chosen jobs: each takes one or two milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,28 @@ def tables_of_jobs(jobs: Sequence[ScoredJob]) -> tuple[ComparedTable, ...]:
         groups[json.dumps(job.spec.task, sort_keys=True)].append(job)
     labels = task_labels([group[0].spec.task or {} for group in groups.values()])
     return tuple(_table(label, group) for label, group in zip(labels, groups.values(), strict=True))
+
+
+def check_pairs(tables: Sequence[ComparedTable]) -> None:
+    """Raise `InvalidSpec` for more pairs of rows than can be tested while somebody waits."""
+    pairs = sum(map(_pairs, tables))
+    if pairs <= MOST_PAIRS:
+        return
+    rows = sum(len(table.rows) for table in tables)
+    detail = (
+        f"These jobs make {rows} rows, and {pairs:,} pairs of them would be tested against each "
+        f"other; at most {MOST_PAIRS:,} are, which 45 rows at one budget make. Choose fewer jobs, "
+        "or those of one budget; jobs that differ in seeds alone are one row."
+    )
+    raise InvalidSpec(Problem("/query/job", "too_many_pairs", detail))
+
+
+def _pairs(table: ComparedTable) -> int:
+    """Rows meet those of their own budget, and those of none, which stand beside every one."""
+    counts = Counter(row.budget for row in table.rows)
+    anywhere = counts.pop(None, 0)
+    among = sum(math.comb(count, 2) for count in counts.values())
+    return among + anywhere * counts.total() + math.comb(anywhere, 2)
 
 
 def _check(jobs: Sequence[ScoredJob]) -> None:
@@ -77,4 +103,4 @@ def _distinct(rows: Sequence[Row]) -> Iterator[Row]:
         if knobs and known.count(known[place]) == 1:
             yield replace(row, method=f"{row.method} ({knobs}")
         else:
-            yield replace(row, method=f"{row.method} (job {str(row.jobs[0].id)[:8]})")
+            yield replace(row, method=f"{row.method} (job {str(row.jobs[0].id)[-8:]})")

@@ -11,9 +11,10 @@ import uvicorn
 from playwright.sync_api import Browser, expect, sync_playwright
 from sqlalchemy.orm import Session, sessionmaker
 from tests.pages.made_up import MadeUpWorker
-from tests.pages.visitors import WIDE, Visitor
+from tests.pages.visitors import PATIENCE, WIDE, Visitor
 
 from adaptlab_api.app import create_app
+from adaptlab_api.pages.assets import charts_script
 from adaptlab_services import tokens
 from adaptlab_services.settings import Settings
 
@@ -46,8 +47,10 @@ def worker(sessions: sessionmaker[Session], token: str) -> MadeUpWorker:
 
 @pytest.fixture(scope="session")
 def chart_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the chart library is kept, so that it is made once for all tests."""
-    return tmp_path_factory.mktemp("charts")
+    """Where the chart library is kept: made once, before anybody waits for a chart."""
+    folder = tmp_path_factory.mktemp("charts")
+    charts_script(folder)
+    return folder
 
 
 @pytest.fixture
@@ -60,7 +63,7 @@ def server(settings: Settings, chart_cache: Path) -> Iterator[str]:
     running = uvicorn.Server(config)
     thread = threading.Thread(target=running.run, daemon=True)
     thread.start()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not running.started:
         assert thread.is_alive()
         assert time.monotonic() < deadline
@@ -90,8 +93,8 @@ def visitor(browser: Browser, server: str, token: str) -> Iterator[Visitor]:
     """A person at a wide window, behind whose back nothing may have gone wrong at the end."""
     context = browser.new_context(viewport=WIDE)
     page = context.new_page()
-    page.set_default_timeout(15_000)
-    expect.set_options(timeout=15_000)
+    page.set_default_timeout(PATIENCE)
+    expect.set_options(timeout=PATIENCE)
     made = Visitor(page, server, token)
     page.on("console", made.note_console)
     page.on("pageerror", lambda error: made.faults.append(f"script error: {error}"))

@@ -167,7 +167,7 @@ class MadeUpWorker:
     def _attend(
         self, claim: Claim, replicate: int, seed: int, source: AttentionSource, learned: int
     ) -> None:
-        weights = pattern(seed, learned)
+        weights = pattern(seed, learned, moved=source == "adapted")
         file = io.BytesIO()
         np.save(file, weights)
         stored = self._ledger.put_artifact(claim, [file.getvalue()])
@@ -239,9 +239,14 @@ def summaries(learned: int, source: AttentionSource) -> Iterator[AttentionSummar
             )
 
 
-def pattern(seed: int, learned: int) -> np.ndarray:
-    """Causal patterns of shape [sample, layer, head, query, key]; learned keys take 61 %."""
+def pattern(seed: int, learned: int, *, moved: bool = False) -> np.ndarray:
+    """Causal patterns of shape [sample, layer, head, query, key]; learned keys take 61 %.
+
+    What has `moved` is as before in the first layer, and flatter in the others.
+    """
     scores = np.random.default_rng(seed).normal(size=(2, LAYERS, HEADS, LENGTH, LENGTH)) * 1.5
+    if moved:
+        scores[:, 1:] *= 0.5
     scores[..., ~np.tri(LENGTH, dtype=bool)] = -np.inf
     weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
     weights /= weights.sum(axis=-1, keepdims=True)

@@ -168,7 +168,7 @@ def test_the_keyboard_is_enough(visitor: Visitor, worker: MadeUpWorker):
     visitor.page.wait_for_url(visitor.server + "/")
     visitor.page.keyboard.press("Tab")
     expect(visitor.page.locator(":focus")).to_have_text("Skip to the content")
-    for _ in range(16):
+    for _ in range(24):
         visitor.page.keyboard.press("Tab")
         if "Pretraining" in visitor.page.locator(":focus").inner_text():
             break

@@ -234,15 +234,15 @@ def test_a_pattern_is_the_one_that_was_asked_for(signed_in: TestClient, worker: 
     worker.complete(PRETRAINING, 0.9)
     job = worker.complete(ADAPTATION, 0.6, 0.0, learned=2)
     path = f"/jobs/{job.id}/charts/attention"
-    one = signed_in.get(path, params={"replicate": 1, "sample": 1, "layer": 1, "head": 1}).json()
+    one = signed_in.get(path, params={"replicate": 1, "sample": 1, "layer": 0, "head": 1}).json()
     before, after, among = (chart["layer"][0]["data"]["values"] for chart in one["concat"])
     learned = [cell["weight"] for cell in after if cell["key"] in ("p1", "p2")]
     assert learned == pytest.approx([0.305] * len(learned), abs=2e-3)
-    # The made-up prefix takes 61 % from every row alike, so what is left equals the base.
+    # In the first layer the made-up prefix takes 61 % from every row alike, and changes no more.
     assert [cell["weight"] for cell in among] == pytest.approx(
         [cell["weight"] for cell in before], abs=2e-3
     )
-    other = signed_in.get(path, params={"replicate": 1, "sample": 0, "layer": 1, "head": 1}).json()
+    other = signed_in.get(path, params={"replicate": 1, "sample": 0, "layer": 0, "head": 1}).json()
     assert other["concat"][0] != one["concat"][0]
     assert signed_in.get(path, params={"layer": 9}).status_code == 204
     assert signed_in.get(path, params={"layer": -1}).status_code == 422

@@ -11,6 +11,8 @@ HOSTILE_LABEL = HOSTILE.replace("\u202e", "")
 """What a label of a method may still be: no control characters."""
 WIDE: ViewportSize = {"width": 1280, "height": 900}
 NARROW: ViewportSize = {"width": 400, "height": 800}
+PATIENCE = 60_000
+"""Milliseconds until a condition is given up, on however loaded a machine."""
 
 
 @dataclass

@@ -1,68 +1,64 @@
-"""What a job page says about attention: what can be chosen, and the figures of every head."""
+"""What can be chosen of a job's attention: seeds, samples, layers, heads, steps of the output."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import dataclass, replace
 
-from adaptlab.results import AttentionSummary
 from adaptlab_services.attention import MapView
+from adaptlab_services.attention_heads import MapOutline
 
 Option = tuple[int, str]
-# More heads than this are in the map's summaries (`GET /v1/jobs/{id}/attention`), not on the page.
-MOST_ROWS = 600
 LONGEST_SAMPLE = 60
 
 
 @dataclass(frozen=True, slots=True)
-class HeadRow:
-    """One head of one layer and seed; `base_entropy` is its entropy before adaptation."""
+class Place:
+    """Where in the maps of a job somebody looks; `step` counts the tokens of the output."""
 
-    seed: int
-    layer: int
-    head: int
-    base_entropy: float | None
-    entropy: float
-    learned_mass: float
-    divergence: float
-    relative_deviation: float
+    replicate: int = 0
+    sample: int = 0
+    layer: int = 0
+    head: int = 0
+    step: int = 0
+
+    def within(self, maps: Sequence[MapOutline]) -> "Place":
+        """The nearest place that these maps have; there must be one."""
+        known = {one.replicate for one in maps}
+        first = maps[0]
+        samples, layers, heads, rows, _ = first.shape
+        return replace(
+            self,
+            replicate=self.replicate if self.replicate in known else min(known),
+            sample=min(self.sample, samples - 1),
+            layer=min(self.layer, layers - 1),
+            head=min(self.head, heads - 1),
+            step=min(self.step, max(rows - first.target_start, 1) - 1),
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class AttentionView:
-    """The choices above the heat maps and the table below them.
-
-    `deviation` is the largest relative deviation in the first layer, None without an adapted shown.
-    """
+    """The choices above the heat maps; `learned_positions` of the adapted maps, if any."""
 
     replicates: tuple[Option, ...]
     samples: tuple[Option, ...]
     layers: tuple[Option, ...]
     heads: tuple[Option, ...]
+    steps: int
     learned_positions: int
     adapted: bool
-    deviation: float | None
-    rows: tuple[HeadRow, ...]
-    left_out: int
 
 
-def attention_view(maps: Sequence[MapView]) -> AttentionView | None:
-    """The view of all maps of a job; None when there is none."""
-    if not maps:
-        return None
-    first = maps[0]
-    _, layers, heads, *_ = first.shape
-    rows = sorted(_rows(maps), key=lambda row: (row.layer, row.head, row.seed))
-    adapted = [one for one in maps if one.source == "adapted"]
+def attention_view(maps: Sequence[MapOutline], one: MapView) -> AttentionView:
+    """The choices that the maps of a job leave; `one` of them has the samples."""
+    _, layers, heads, rows, _ = maps[0].shape
     return AttentionView(
-        replicates=_distinct((one.replicate, str(one.seed)) for one in maps),
-        samples=tuple((n, _sample(n, first)) for n in range(len(first.tokens))),
+        replicates=_distinct((found.replicate, str(found.seed)) for found in maps),
+        samples=tuple((n, _sample(n, one)) for n in range(len(one.tokens))),
         layers=tuple((n, str(n)) for n in range(layers)),
         heads=tuple((n, str(n)) for n in range(heads)),
-        learned_positions=max(one.learned_positions for one in maps),
-        adapted=bool(adapted),
-        deviation=_first_layer_deviation(adapted),
-        rows=tuple(rows[:MOST_ROWS]),
-        left_out=max(0, len(rows) - MOST_ROWS),
+        steps=max(rows - one.target_start, 1),
+        learned_positions=max(found.learned_positions for found in maps),
+        adapted=any(found.source == "adapted" for found in maps),
     )
 
 
@@ -79,34 +75,3 @@ def _sample(number: int, one: MapView) -> str:
 
 def _distinct(options: Iterable[Option]) -> tuple[Option, ...]:
     return tuple(sorted(dict(options).items()))
-
-
-def _rows(maps: Sequence[MapView]) -> list[HeadRow]:
-    """One row a head, from the adapted map where there is one, else from the base's."""
-    by_source = {(one.replicate, one.source): one for one in maps}
-    rows: list[HeadRow] = []
-    for replicate in sorted({one.replicate for one in maps}):
-        base = by_source.get((replicate, "base"))
-        shown = by_source.get((replicate, "adapted")) or base
-        assert shown is not None
-        before = {(s.layer, s.head): s.entropy for s in base.summaries} if base else {}
-        rows += [_row(shown.seed, one, before) for one in shown.summaries]
-    return rows
-
-
-def _row(seed: int, one: AttentionSummary, before: dict[tuple[int, int], float]) -> HeadRow:
-    return HeadRow(
-        seed=seed,
-        layer=one.layer,
-        head=one.head,
-        base_entropy=before.get((one.layer, one.head)),
-        entropy=one.entropy,
-        learned_mass=one.learned_mass,
-        divergence=one.divergence,
-        relative_deviation=one.relative_deviation,
-    )
-
-
-def _first_layer_deviation(adapted: Sequence[MapView]) -> float | None:
-    found = chain.from_iterable(one.summaries for one in adapted)
-    return max((one.relative_deviation for one in found if one.layer == 0), default=None)

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from adaptlab.charts import better_first
+from adaptlab.charts.table_charts import compared_methods, ordered_rows
 from adaptlab.comparison import Comparison, ComparisonCell, ComparisonRow
 from adaptlab.scores import ScoreChange, task_labels
 from adaptlab.statistics import PairedDifference
@@ -137,24 +138,10 @@ def table_views(found: JobComparison) -> tuple[TableView, ...]:
     return tuple(_table(number, table, found) for number, table in enumerate(found.tables))
 
 
-def compared_methods(found: JobComparison) -> tuple[str, ...]:
-    """Every method of the page, in one order: what decides its colour in all charts."""
-    return tuple(dict.fromkeys(one.method for table in found.tables for one in table.methods))
-
-
-def ordered_rows(cell: ComparisonCell) -> tuple[ComparisonRow, ...]:
-    """Those that could be best first, then by possible ranks, then by name; never by score."""
-    return tuple(sorted(cell.rows, key=_place))
-
-
-def _place(row: ComparisonRow) -> tuple[bool, int, int, str]:
-    return not row.could_be_best, row.rank.low, row.rank.high, row.method
-
-
 def _table(number: int, table: TableComparison, found: JobComparison) -> TableView:
     comparison = table.comparison
     ours = [w for w in found.warnings if (w.base_model, w.task) == (table.base_model, table.task)]
-    colours, sweeps = compared_methods(found), [one.sweep for one in table.methods]
+    colours, sweeps = compared_methods(found.tables), [one.sweep for one in table.methods]
     differences = comparison.differences if comparison else ()
     lacking = [one for one in table.missing if one.state != "skipped"]
     return TableView(

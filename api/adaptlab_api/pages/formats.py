@@ -120,7 +120,7 @@ def utc(moment: datetime) -> str:
 
 
 def short_id(identity: UUID | str) -> str:
-    """The end of an id; the beginning of ours is the time, which neighbours share."""
+    """The end of an id, as comparisons and the command line name jobs too."""
     return str(identity)[-8:]
 
 
@@ -158,6 +158,11 @@ def members(value: object) -> list[tuple[str, object]]:
     return list(cast("Mapping[str, object]", found).items())
 
 
+def use(value: object, pointer: str) -> str:
+    """What a button sends that takes a value over into a form."""
+    return json.dumps([pointer, value])
+
+
 def page_filters() -> dict[str, Callable[..., object]]:
     """Every filter under the name that templates use."""
     return {
@@ -179,6 +184,7 @@ def page_filters() -> dict[str, Callable[..., object]]:
         "method_title": method_title,
         "one_line": one_line,
         "members": members,
+        "use": use,
     }
 
 

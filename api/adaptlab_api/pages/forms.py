@@ -1,4 +1,4 @@
-"""The forms of the pages: urlencoded, of few fields, and never of several parts."""
+"""The forms of the pages: urlencoded, and never of several parts."""
 
 from collections.abc import Mapping, Sequence
 from urllib.parse import parse_qs
@@ -11,12 +11,17 @@ FORM = "application/x-www-form-urlencoded"
 MOST_FIELDS = 8
 
 
-async def form_fields(request: Request) -> Mapping[str, Sequence[str]]:
-    """The fields of a form, whose size its route bounds; raises `Refused` for another kind."""
+async def small_form_fields(request: Request) -> Mapping[str, Sequence[str]]:
+    """The fields of a form of few fields; raises `Refused` for another body."""
+    return await form_fields(request, MOST_FIELDS)
+
+
+async def form_fields(request: Request, most: int) -> Mapping[str, Sequence[str]]:
+    """At most so many fields of a form, whose size its route bounds; raises `Refused`."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != FORM:
         raise Refused(NO_FORM, f"The Content-Type is {kind[:64]!r}; send {FORM}.")
     body = (await request.body()).decode("utf-8", "replace")
-    if body.count("&") >= MOST_FIELDS:
-        raise Refused(BAD_REQUEST, f"The form has more than {MOST_FIELDS} fields.")
+    if body.count("&") >= most:
+        raise Refused(BAD_REQUEST, f"The form has more than {most} fields.")
     return parse_qs(body)

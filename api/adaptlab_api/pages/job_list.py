@@ -112,6 +112,7 @@ def job_list(
         "rows": rows,
         "filters": filters,
         "fault": fault,
+        "expression": filters.expression(),
         "fields": fields_to_ask(),
         "filtered": bool(filters.query()) or place.token is not None,
         "states": ("waiting", "queued", "running", "paused", "succeeded", "failed", "cancelled"),

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import cast
+from urllib.parse import quote
 from uuid import UUID
 
 from sqlalchemy.orm import Session
@@ -12,28 +13,40 @@ from adaptlab.halving import rung_steps, stages
 from adaptlab.results import ReplicateResult
 from adaptlab.spec import EarlyStopping, ResolvedSpec, ResolvedTraining
 from adaptlab_api.pages.attention_view import attention_view
+from adaptlab_api.pages.chart_data import MOST_REPLICATES
 from adaptlab_api.pages.formats import NOTHING, integer, pretty, significant, words
 from adaptlab_api.pages.job_list import ACTIVE_SECONDS, job_title, running_seconds, unserved_queues
 from adaptlab_api.pages.scores import forgetting_rows, score_table
 from adaptlab_api.pages.study_page import studies_of_job
-from adaptlab_services import attention, checkpoints, events, jobs, results
+from adaptlab_services import (
+    attention,
+    attention_heads,
+    checkpoints,
+    events,
+    job_rights,
+    jobs,
+    results,
+)
+from adaptlab_services.attention_heads import MapOutline
 
 MOST_EVENTS = 500
+MOST_FILES = 100
+HEADS_SHOWN = 12
 
 
 def job_page(session: Session, job_id: UUID, now: datetime) -> dict[str, object]:
     """Everything that the template of a job shows; raises `NotFound`."""
     job = jobs.get(session, job_id)
     tried = results.replicates(session, job_id).data
-    maps = attention.maps(session, job_id).data
-    view = attention_view(maps)
+    maps = attention_heads.outlines(session, job_id)
     spec = job.resolved_spec
     evaluations = results.evaluations(session, job_id).data
+    told = _latest_events(session, job_id)
     return {
         "job": job,
         "title": job_title(job),
         "seconds": running_seconds(job, now),
-        "base_job": _page_of(job.links.base_job),
+        "base_page": job.links.base_job and f"/base-models/{quote(job.base_model or '', safe='')}",
         "unserved": unserved_queues(session, [job]),
         "seeds": len(spec.seeds),
         "trials": len(spec.training.learning_rates),
@@ -44,24 +57,49 @@ def job_page(session: Session, job_id: UUID, now: datetime) -> dict[str, object]
         "rungs": rungs(spec, tried),
         "decays_vary": _vary(spec, "weight_decay"),
         "scales_vary": _vary(spec, "initial_scale"),
-        "maps": maps,
-        "attention": view,
-        "deviation": view.deviation if view else None,
+        "maps": maps[:MOST_FILES],
+        "more_maps": max(0, len(maps) - MOST_FILES),
+        **_attention(session, job_id, maps),
         "facts": spec_facts(spec),
         "resolved_json": pretty(spec),
         "spec_json": pretty(job.spec),
         "theory": results.theory(session, job_id).data,
         "attempts": results.attempts(session, job_id).data,
-        "events": _latest_events(session, job_id),
+        "events": told,
+        "most_events": MOST_EVENTS,
+        "may_change": job_rights.may_change(session, job_id),
         "studies": studies_of_job(session, job_id),
-        "checkpoints": checkpoints.of_job(session, job_id).data,
+        "checkpoints": checkpoints.of_job(session, job_id).data[:MOST_FILES],
+        "undrawn": max(0, len(tried) - MOST_REPLICATES),
         "poll": None if job.terminal else ACTIVE_SECONDS,
+        "stream": None if job.terminal else _stream(job_id, told),
+    }
+
+
+def _attention(session: Session, job_id: UUID, maps: Sequence[MapOutline]) -> dict[str, object]:
+    """What can be chosen, and the heads of the first seed; all else is on the page of its own."""
+    if not maps:
+        return {"attention": None, "deviation": None, "heads": ()}
+    wanted = attention.MapFilter(replicate=maps[0].replicate, layer=0, head=0)
+    view = attention_view(maps, attention.maps(session, job_id, wanted).data[0])
+    layers = attention_heads.layers(session, maps)
+    first = next((one for one in layers if one.layer == 0), None)
+    rows = attention_heads.heads(session, maps, maps[0].replicate, limit=HEADS_SHOWN)
+    return {
+        "attention": view,
+        "deviation": None if first is None else first.relative_deviation,
+        "heads": rows,
     }
 
 
 def _latest_events(session: Session, job_id: UUID) -> tuple[events.EventView, ...]:
     latest = events.pulse_of(session, job_id).sequence
     return events.after(session, job_id, after=max(0, latest - MOST_EVENTS)).data
+
+
+def _stream(job_id: UUID, told: Sequence[events.EventView]) -> str:
+    """The address of the events that follow what the page tells."""
+    return f"/v1/jobs/{job_id}/events?after={told[-1].sequence if told else 0}"
 
 
 def spec_facts(spec: ResolvedSpec) -> list[tuple[str, str]]:
@@ -183,8 +221,3 @@ def _knob(value: object) -> str:
     if isinstance(value, dict) and "name" in value:
         return _configuration(cast("Mapping[str, object]", value))
     return str(value)  # pyright: ignore[reportUnknownArgumentType] - JSON
-
-
-def _page_of(link: str | None) -> str | None:
-    """The page of a job from its address in the API."""
-    return link.removeprefix("/v1") if link else None

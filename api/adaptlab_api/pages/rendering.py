@@ -56,8 +56,12 @@ class Renderer:
         status: int = 200,
         headers: Mapping[str, str] | None = None,
     ) -> HTMLResponse:
-        """One whole page; `poll` among the values says after how many seconds it asks again."""
-        shown = {"poll": None, "here": None, "principal": None, "assets": self.assets, **values}
+        """One whole page; `poll` among the values says after how many seconds it asks again.
+
+        With `stream`, the address of server-sent events, it asks when there is one of these.
+        """
+        absent = dict.fromkeys(("poll", "stream", "here", "principal"))
+        shown = {**absent, "assets": self.assets, **values}
         text = self.environment.get_template(template).render(shown)
         return HTMLResponse(text, status, {**PAGE_HEADERS, **(headers or {})})
 

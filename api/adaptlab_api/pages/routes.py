@@ -5,37 +5,40 @@ from typing import Annotated, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, BackgroundTasks, Depends, FastAPI, Query, Request
-from fastapi.responses import JSONResponse, RedirectResponse, Response
+from fastapi.responses import RedirectResponse, Response
 from sqlalchemy.orm import Session
 
-from adaptlab.charts import Chart, Theme
+from adaptlab.charts import Theme
 from adaptlab.errors import InvalidSpec
 from adaptlab_api.dependencies import ResourcesDep, SessionDep, SubmitterDep
 from adaptlab_api.pages.assets import load_assets
-from adaptlab_api.pages.chart_data import Look, attention_chart, curves_chart
+from adaptlab_api.pages.attention_routes import attention_chart_routes, attention_routes
+from adaptlab_api.pages.base_model_routes import base_model_routes
+from adaptlab_api.pages.catalogue_routes import catalogue_routes
+from adaptlab_api.pages.chart_data import curves_chart
+from adaptlab_api.pages.drawing import drawn
 from adaptlab_api.pages.examples import first_job
 from adaptlab_api.pages.job_list import JobFilters, Place, job_list
 from adaptlab_api.pages.job_page import job_page
-from adaptlab_api.pages.parameters import Number, ReaderDep, server_address
+from adaptlab_api.pages.parameters import ReaderDep, identity, server_address
 from adaptlab_api.pages.recipe_routes import recipe_routes
+from adaptlab_api.pages.recommend_routes import recommend_routes
 from adaptlab_api.pages.rendering import Renderer
 from adaptlab_api.pages.signing_in import sign_in_routes
 from adaptlab_api.pages.static_files import add_static_routes
 from adaptlab_api.pages.study_routes import compare_routes, study_routes
+from adaptlab_api.pages.submit_routes import submit_routes
 from adaptlab_api.pages.token_routes import token_routes
 from adaptlab_api.pages.worker_routes import worker_routes
 from adaptlab_api.problems import answer
 from adaptlab_api.rules import may_call
-from adaptlab_services import base_models, catalogue, doorbell, job_control, jobs
+from adaptlab_services import doorbell, job_control, jobs
 from adaptlab_services.errors import Conflict, Forbidden, LimitReached, NotFound
 from adaptlab_services.tokens import Principal
 
-BASE_MODELS_PAGE = 100
-BASE_MODELS_POLL = 5
 NO_JOB = "No job has this id. It may be mistyped, or the job may be on another server."
 NO_LIST = "This address asks for something that the list does not know."
 NOT_DONE = "This cannot be done now"
-NOTHING_DRAWN = 204
 
 Control = Literal["pause", "resume", "retry"]
 
@@ -52,11 +55,17 @@ def pages_router() -> APIRouter:
 def _closed_routes(renderer: Renderer) -> APIRouter:
     """The pages for who is signed in."""
     router = APIRouter(dependencies=[Depends(may_call)])
+    router.include_router(submit_routes(renderer))  # before the jobs and studies of any name
     router.include_router(_list_routes(renderer))
     router.include_router(_job_routes(renderer))
     router.include_router(_chart_routes())
+    router.include_router(attention_routes(renderer))
+    router.include_router(attention_chart_routes())
     router.include_router(study_routes(renderer))
     router.include_router(compare_routes(renderer))
+    router.include_router(recommend_routes(renderer))
+    router.include_router(base_model_routes(renderer))
+    router.include_router(catalogue_routes(renderer))
     router.include_router(recipe_routes(renderer))
     router.include_router(worker_routes(renderer))
     router.include_router(token_routes(renderer))
@@ -82,10 +91,6 @@ def _place(page_token: str = "", trail: str = "") -> Place:
     return Place.read(page_token, trail)
 
 
-def _look(theme: Theme = "light", columns: Annotated[int, Query(ge=1, le=3)] = 3) -> Look:
-    return Look(theme, columns)
-
-
 def _list_routes(renderer: Renderer) -> APIRouter:
     router = APIRouter()
 
@@ -106,30 +111,6 @@ def _list_routes(renderer: Renderer) -> APIRouter:
         status = 400 if content["fault"] else 200
         return renderer.page("jobs.html", {**shown, **content, "example": example}, status)
 
-    @router.get("/base-models")
-    def base_models_page(
-        request: Request, session: SessionDep, principal: ReaderDep, page_token: str = ""
-    ) -> Response:
-        shown: dict[str, object] = {"principal": principal, "here": "/base-models"}
-        try:
-            page = base_models.page(session, BASE_MODELS_PAGE, page_token or None)
-        except InvalidSpec as fault:
-            return renderer.fault(400, NO_LIST, f"{fault}", shown)
-        following = page.next_page_token
-        values = {
-            **shown,
-            "models": page.data,
-            "following": following and f"/base-models?page_token={following}",
-            "example": first_job(server_address(request)),
-            "poll": None if page_token else BASE_MODELS_POLL,
-        }
-        return renderer.page("base-models.html", values)
-
-    @router.get("/methods")
-    def methods_page(principal: ReaderDep) -> Response:
-        values = {"principal": principal, "here": "/methods", "methods": catalogue.methods().data}
-        return renderer.page("methods.html", values)
-
     return router
 
 
@@ -139,8 +120,8 @@ def _job_routes(renderer: Renderer) -> APIRouter:
     @router.get("/jobs/{job_id}")
     def one_job(job_id: str, session: SessionDep, principal: ReaderDep) -> Response:
         try:
-            content = job_page(session, UUID(job_id), datetime.now(UTC))
-        except (NotFound, ValueError):
+            content = job_page(session, identity(job_id), datetime.now(UTC))
+        except NotFound:
             return _no_job(renderer, principal)
         return renderer.page("job.html", {"principal": principal, **content})
 
@@ -201,30 +182,9 @@ def _chart_routes() -> APIRouter:
     def learning_curves(
         job_id: UUID, session: SessionDep, _: ReaderDep, theme: Theme = "light"
     ) -> Response:
-        return _drawn(curves_chart(session, job_id, theme))
-
-    @router.get("/attention")
-    def attention(
-        job_id: UUID,
-        session: SessionDep,
-        _: ReaderDep,
-        look: Annotated[Look, Depends(_look)],
-        replicate: Number = 0,
-        sample: Number = 0,
-        layer: Number = 0,
-        head: Number = 0,
-    ) -> Response:
-        place = (sample, layer, head)
-        return _drawn(attention_chart(session, job_id, replicate, place, look))
+        return drawn(curves_chart(session, job_id, theme))
 
     return router
-
-
-def _drawn(chart: Chart | None) -> Response:
-    """The chart as JSON; no content where there is nothing to draw yet."""
-    if chart is None:
-        return Response(status_code=NOTHING_DRAWN)
-    return JSONResponse(chart, headers={"Cache-Control": "no-store"})
 
 
 def _refused(

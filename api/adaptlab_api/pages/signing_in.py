@@ -9,7 +9,7 @@ from fastapi.responses import RedirectResponse, Response
 
 from adaptlab_api.dependencies import SessionDep
 from adaptlab_api.gate import is_from, session_cookie
-from adaptlab_api.pages.forms import form_fields
+from adaptlab_api.pages.forms import small_form_fields
 from adaptlab_api.pages.rendering import Renderer
 from adaptlab_services import tokens
 from adaptlab_services.errors import Unauthorised
@@ -28,7 +28,7 @@ class SignIn:
 
 async def sign_in_form(request: Request) -> SignIn:
     """The form of the sign-in page; raises `Refused` for a body of another kind."""
-    fields = await form_fields(request)
+    fields = await small_form_fields(request)
     return SignIn(
         token=fields.get("token", [""])[0].strip(),
         next=local_path(fields.get("next", ["/"])[0]),

@@ -1,16 +1,16 @@
 """The routes of the pages that compare: studies, and jobs chosen by hand."""
 
 from typing import Annotated
-from uuid import UUID
 
-from fastapi import APIRouter, Depends, Query, Request
-from fastapi.responses import JSONResponse, RedirectResponse, Response
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import RedirectResponse, Response
 
 from adaptlab.charts import Theme
 from adaptlab.errors import InvalidSpec
 from adaptlab_api.dependencies import SessionDep, SubmitterDep
-from adaptlab_api.pages.compare_page import compare_page, compared
+from adaptlab_api.pages.compare_page import Chosen, compare_page, compared, refused
 from adaptlab_api.pages.comparison_charts import table_charts
+from adaptlab_api.pages.drawing import drawn
 from adaptlab_api.pages.examples import first_study
 from adaptlab_api.pages.parameters import Number, ReaderDep, server_address
 from adaptlab_api.pages.rendering import Renderer
@@ -18,11 +18,11 @@ from adaptlab_api.pages.study_page import study_list, study_page
 from adaptlab_services import comparisons, studies
 from adaptlab_services.comparison_views import JobComparison
 from adaptlab_services.errors import NotFound
+from adaptlab_services.filtering import LONGEST_FILTER
 from adaptlab_services.tokens import Principal
 
 HERE = "/studies"
 NO_STUDY = "No study has this name or id. It may be mistyped, or the study may be elsewhere."
-NO_JOB = "One of these jobs is not on this server. Choose the jobs again from the list."
 NO_LIST = "This address asks for something that the list does not know."
 
 
@@ -83,42 +83,36 @@ def compare_routes(renderer: Renderer) -> APIRouter:
     def compare(
         session: SessionDep,
         principal: ReaderDep,
-        chosen: Annotated[tuple[UUID, ...] | None, Depends(_chosen)],
+        job: Annotated[tuple[str, ...], Query()] = (),
+        jobs: str = "",
+        filter_text: Annotated[str, Query(alias="filter", max_length=LONGEST_FILTER)] = "",
     ) -> Response:
         shown: dict[str, object] = {"principal": principal}
+        chosen = Chosen(filter=filter_text)
         try:
-            if chosen is None:
-                return renderer.fault(404, "There is no such job", NO_JOB, shown)
+            chosen = Chosen.read((*job, *jobs.split(",")), filter_text)
             content = compare_page(session, chosen)
-        except NotFound:
-            return renderer.fault(404, "There is no such job", NO_JOB, shown)
+        except NotFound as fault:
+            return renderer.page("compare.html", {**shown, **refused(chosen, fault)}, 404)
         except InvalidSpec as fault:
-            return renderer.fault(400, "These jobs cannot be compared", f"{fault}", shown)
+            return renderer.page("compare.html", {**shown, **refused(chosen, fault)}, 400)
         return renderer.page("compare.html", {**shown, **content})
 
     @router.get("/charts")
     def compare_charts(
         session: SessionDep,
         _: ReaderDep,
-        chosen: Annotated[tuple[UUID, ...] | None, Depends(_chosen)],
+        jobs: str = "",
         table: Number = 0,
         theme: Theme = "light",
     ) -> Response:
         try:
-            found = compared(session, chosen or ())
+            found = compared(session, Chosen.read(jobs.split(","), "").jobs(session))
         except (NotFound, InvalidSpec):
             return Response(status_code=404)
         return _drawn(found, table, theme)
 
     return router
-
-
-def _chosen(job: Annotated[tuple[str, ...], Query()] = ()) -> tuple[UUID, ...] | None:
-    """The jobs in the address; None if one of them cannot be a job."""
-    try:
-        return tuple(UUID(one) for one in job)
-    except ValueError:
-        return None
 
 
 def _no_study(renderer: Renderer, principal: Principal) -> Response:
@@ -128,7 +122,4 @@ def _no_study(renderer: Renderer, principal: Principal) -> Response:
 
 def _drawn(found: JobComparison, table: int, theme: Theme) -> Response:
     """All charts of one table by name; no content where nothing is scored."""
-    charts = table_charts(found, table, theme)
-    if charts is None:
-        return Response(status_code=204)
-    return JSONResponse(charts, headers={"Cache-Control": "no-store"})
+    return drawn(table_charts(found, table, theme))

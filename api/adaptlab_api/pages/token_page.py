@@ -15,6 +15,7 @@ from adaptlab_services import issued_tokens, projects
 from adaptlab_services.access import Access
 from adaptlab_services.errors import Forbidden, NotFound
 from adaptlab_services.issued_tokens import DEFAULT_DAYS, MOST_DAYS, NewToken
+from adaptlab_services.token_rights import covered
 from adaptlab_services.tokens import Principal
 
 HERE = "/tokens"
@@ -74,7 +75,7 @@ def token_page(
     """Everything that the template shows; raises `InvalidSpec` for a wrong `page_token`."""
     page = issued_tokens.page(session, principal, found, None, PAGE_SIZE, page_token)
     following = page.next_page_token
-    offered = offered_scopes(principal, found)
+    offered = offered_scopes(principal)
     seen = projects.listed(session, found).data
     return {
         "tokens": page.data,
@@ -92,9 +93,9 @@ def token_page(
     }
 
 
-def offered_scopes(principal: Principal, found: Access) -> tuple[str, ...]:
+def offered_scopes(principal: Principal) -> tuple[str, ...]:
     """The scopes that whoever asks may give a token."""
-    return tuple(name for name in SCOPES if found.is_admin or name in principal.scopes)
+    return tuple(name for name in SCOPES if name in covered(principal.scopes))
 
 
 def faults_of(refusal: InvalidSpec | Refused | Forbidden | NotFound) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from adaptlab.errors import InvalidSpec
 from adaptlab_api.dependencies import AccessDep, PrincipalDep, SessionDep
-from adaptlab_api.pages.forms import form_fields
+from adaptlab_api.pages.forms import small_form_fields
 from adaptlab_api.pages.rendering import Renderer
 from adaptlab_api.pages.token_page import HERE, TokenForm, faults_of, token_page
 from adaptlab_api.problems import Refused, answer
@@ -24,8 +24,9 @@ from adaptlab_services.tokens import Principal
 
 NO_LIST = "This address asks for something that the list does not know."
 NO_TOKEN = "You have no token of this number. It may be somebody else's."
+CAN_MORE = "This token can do more than yours"
 
-FieldsDep = Annotated[Mapping[str, Sequence[str]], Depends(form_fields)]
+FieldsDep = Annotated[Mapping[str, Sequence[str]], Depends(small_form_fields)]
 
 
 def token_routes(renderer: Renderer) -> APIRouter:
@@ -53,11 +54,13 @@ def token_routes(renderer: Renderer) -> APIRouter:
     def revoke_token(
         token_id: RowId, session: SessionDep, principal: PrincipalDep, found: AccessDep
     ) -> Response:
+        shown: dict[str, object] = {"principal": principal, "here": HERE}
         try:
             issued_tokens.revoke(session, principal, found, token_id)
         except NotFound:
-            shown: dict[str, object] = {"principal": principal, "here": HERE}
             return renderer.fault(404, "There is no such token", NO_TOKEN, shown)
+        except Forbidden as refusal:
+            return renderer.fault(403, CAN_MORE, str(refusal), shown)
         return RedirectResponse(HERE, 303)
 
     return router

@@ -4,10 +4,12 @@ A specification is plain JSON without expressions of our own, so that a page can
 Vega's interpreter, without `eval`. Names of tasks, methods and tokens only ever appear as data.
 """
 
+from adaptlab.charts.attention_steps import attention_step
 from adaptlab.charts.budgets import score_against_budget
 from adaptlab.charts.curves import AxisScale, learning_curves
 from adaptlab.charts.differences import better_first, pairwise_differences
 from adaptlab.charts.frame import SCHEMA, VEGA_LITE, Chart, Json, Theme
+from adaptlab.charts.head_grids import HeadPattern, head_grid
 from adaptlab.charts.heat_maps import AttentionPattern, attention_patterns
 from adaptlab.charts.pictures import png, svg
 from adaptlab.charts.ranks import possible_ranks
@@ -19,11 +21,14 @@ __all__ = [
     "AttentionPattern",
     "AxisScale",
     "Chart",
+    "HeadPattern",
     "Json",
     "SweepPoint",
     "Theme",
     "attention_patterns",
+    "attention_step",
     "better_first",
+    "head_grid",
     "learning_curves",
     "pairwise_differences",
     "png",

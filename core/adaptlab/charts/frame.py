@@ -19,6 +19,7 @@ class Palette(NamedTuple):
     learned: str
     empty: str
     ramp: tuple[str, ...]
+    change: tuple[str, ...]
     lines: tuple[str, ...]
 
 
@@ -30,6 +31,7 @@ PALETTES: dict[Theme, Palette] = {
         learned="#bc4c00",
         empty="#f6f8fa",
         ramp=("#f6f8fa", "#c9e3f5", "#7fbbe3", "#3a86c8", "#1a4f96", "#0b1f4f"),
+        change=("#7f3b08", "#e08214", "#f6f8fa", "#5aa0d0", "#0b3c78"),
         # Okabe and Ito's colours, which colour-blind readers can tell apart.
         lines=("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555"),
     ),
@@ -40,6 +42,7 @@ PALETTES: dict[Theme, Palette] = {
         learned="#f0883e",
         empty="#161b22",
         ramp=("#161b22", "#173a63", "#1f6fb5", "#4aa8dc", "#a3dcef", "#fdfbd4"),
+        change=("#ffd9a8", "#d9822b", "#161b22", "#3a86c8", "#bfe6ff"),
         lines=("#56b4e9", "#e69f00", "#2fc59a", "#e89ac7", "#f0e442", "#6ea8ff", "#aaaaaa"),
     ),
 }

@@ -35,14 +35,18 @@ def attention_patterns(
     title: str = "",
     theme: Theme = "light",
     columns: int = 3,
+    signed: bool = False,
+    query: int | None = None,
 ) -> Chart:
-    """Heat maps of query × key side by side, on one colour scale from 0 to 1.
+    """Heat maps of query × key side by side, on one colour scale from 0 to 1, or -1 to 1.
 
     Args:
         maps: any number of patterns; each keeps its own shape.
         title: what stands above all of them.
         theme: light or dark.
         columns: maps in a row before the next row starts.
+        signed: whether the weights are differences of weights.
+        query: the row that is framed in every map, counted from 0.
 
     Learned positions stand before the content, apart from it, and are labelled p1, p2 …
     Raises `ValueError` for none, and for weights that do not fit their tokens.
@@ -50,6 +54,7 @@ def attention_patterns(
     if not maps:
         raise ValueError("There is no attention pattern to draw.")
     palette = PALETTES[theme]
+    colours = weight_scale(palette, signed=signed)
     cell = _cell(maps)
     two_lines = any(pattern.subtitle for pattern in maps)
     names = ", ".join(pattern.title for pattern in maps)
@@ -58,7 +63,7 @@ def attention_patterns(
         "description": f"Attention weights of queries (rows) on keys (columns): {names}.",
         "columns": min(columns, len(maps)),
         "spacing": 36,
-        "concat": [_heat_map(pattern, cell, two_lines, palette) for pattern in maps],
+        "concat": [_heat_map(one, cell, colours, two_lines, query, palette) for one in maps],
         "resolve": {"scale": {"color": "shared"}},
     }
 
@@ -69,7 +74,14 @@ def _cell(maps: Sequence[AttentionPattern]) -> int:
     return max(SMALLEST_CELL, min(LARGEST_CELL, MAP_SIDE // max(1, longest)))
 
 
-def _heat_map(pattern: AttentionPattern, cell: int, two_lines: bool, palette: Palette) -> Chart:
+def _heat_map(
+    pattern: AttentionPattern,
+    cell: int,
+    colours: Chart,
+    two_lines: bool,
+    query: int | None,
+    palette: Palette,
+) -> Chart:
     keys, queries = _labels(pattern)
     heading: Chart = {"text": pattern.title, "anchor": "start", "offset": 10}
     if two_lines:
@@ -80,9 +92,10 @@ def _heat_map(pattern: AttentionPattern, cell: int, two_lines: bool, palette: Pa
         "height": cell * len(queries),
         "view": {"fill": palette.empty},
         "layer": [
-            _cells(pattern, keys, queries, cell, palette),
+            _cells(pattern, keys, queries, cell, colours, palette),
             *_token_labels(keys, queries, pattern.learned_positions, cell, palette),
             *_borders(pattern, len(queries), len(keys), cell, palette),
+            *_framed(query, len(queries), len(keys), cell, palette),
         ],
     }
 
@@ -113,6 +126,7 @@ def _cells(
     keys: list[_Position],
     queries: list[_Position],
     cell: int,
+    colours: Chart,
     palette: Palette,
 ) -> Chart:
     rows: list[Json] = [
@@ -136,7 +150,7 @@ def _cells(
                 "title": "query",
                 "axis": {**axis, "titlePadding": 14 + _longest(queries, cell)},
             },
-            "color": _weight_colour(palette),
+            "color": {"field": "weight", "type": "quantitative", **colours},
             "tooltip": [
                 {"field": "query", "type": "nominal"},
                 {"field": "key", "type": "nominal"},
@@ -155,21 +169,21 @@ def _band(field: str, positions: list[_Position]) -> Chart:
     }
 
 
-def _weight_colour(palette: Palette) -> Chart:
-    ramp: list[Json] = list(palette.ramp)
-    return {
-        "field": "weight",
-        "type": "quantitative",
-        "scale": {"domain": [0, 1], "range": ramp, "clamp": True},
-        "legend": {
-            "title": "attention weight",
-            "orient": "bottom",
-            "gradientLength": 220,
-            "gradientThickness": 10,
-            "values": [0, 0.25, 0.5, 0.75, 1],
-            "format": ".2~f",
-        },
+def weight_scale(palette: Palette, *, signed: bool) -> Chart:
+    """The colours of attention weights, or of their differences, with the legend below."""
+    ramp: list[Json] = [*(palette.change if signed else palette.ramp)]
+    domain: list[Json] = [-1, -0.25, 0, 0.25, 1] if signed else [0, 1]
+    ticks: list[Json] = [-1, -0.5, 0, 0.5, 1] if signed else [0, 0.25, 0.5, 0.75, 1]
+    legend: Chart = {
+        "title": "after minus before" if signed else "attention weight",
+        "orient": "bottom",
+        "gradientLength": 220,
+        "gradientThickness": 10,
+        "values": ticks,
+        "format": "+.2~f" if signed else ".2~f",
     }
+    scale: Chart = {"domain": domain, "range": ramp, "clamp": True, "interpolate": "rgb"}
+    return {"scale": scale, "legend": legend}
 
 
 def _font_size(cell: int) -> int:
@@ -257,3 +271,13 @@ def _line(mark: Chart, start: tuple[int, int], end: tuple[int, int]) -> Chart:
         "y2": {"value": y2},
     }
     return {"data": {"values": [{}]}, "mark": mark, "encoding": places}
+
+
+def _framed(query: int | None, rows: int, columns: int, cell: int, palette: Palette) -> list[Json]:
+    """A frame round the row of one query, or nothing where there is no such row."""
+    if query is None or not 0 <= query < rows:
+        return []
+    mark: Chart = {"type": "rect", "fillOpacity": 0, "stroke": palette.text, "strokeWidth": 2}
+    return [
+        _line(mark | {"tooltip": None}, (0, cell * query), (cell * columns, cell * (query + 1)))
+    ]

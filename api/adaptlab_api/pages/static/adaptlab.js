@@ -86,6 +86,7 @@
     }
     document.title = page.title;
     document.body.dataset.poll = page.body.dataset.poll ?? "";
+    document.body.dataset.stream = page.body.dataset.stream ?? "";
   }
 
   function connection(kind) {
@@ -99,6 +100,7 @@
     if (response.type === "opaqueredirect" || response.status === 401) {
       connection("signed-out");
       document.body.dataset.poll = "";
+      document.body.dataset.stream = "";
       return;
     }
     if (!response.ok) throw new Error(`status ${response.status}`);
@@ -109,6 +111,7 @@
 
   async function tick() {
     window.clearTimeout(timer);
+    told = false;
     if (document.hidden) return;
     try {
       await refresh();
@@ -124,8 +127,58 @@
     window.clearTimeout(timer);
     const every = Number(document.body.dataset.poll) * 1000;
     if (!every && !failures) return;
-    const wait = failures ? Math.min(LONGEST_MS, ACTIVE_MS * 2 ** failures) : every;
+    const calm = told ? NEWS_MS : streaming ? every * CALM : every;
+    const wait = failures ? Math.min(LONGEST_MS, ACTIVE_MS * 2 ** failures) : calm;
     timer = window.setTimeout(tick, wait);
+    if (!failures) follow();
+  }
+
+  // Where the body's `data-stream` names a stream of events, the page asks when one comes, and by
+  // the clock seldom. A hidden page gives its connection back: a browser has six for a server.
+  const NEWS_MS = 400; // events that come together are one piece of news
+  const CALM = 8;
+  let streaming = null;
+  let told = false;
+
+  function news() {
+    if (told) return;
+    told = true;
+    window.clearTimeout(timer);
+    timer = window.setTimeout(tick, NEWS_MS);
+  }
+
+  async function follow() {
+    const address = document.body.dataset.stream;
+    if (!address || streaming || document.hidden) return;
+    const mine = new AbortController();
+    streaming = mine;
+    try {
+      const response = await fetch(address, {
+        headers: { Accept: "text/event-stream" }, signal: mine.signal, redirect: "manual",
+      });
+      if (response.status === 200) {
+        const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+        for (;;) {
+          const { done, value } = await reader.read();
+          if (done) break;
+          if (/^data:/m.test(value)) news();
+        }
+      }
+    } catch { /* the clock goes on */ }
+    if (streaming !== mine) return;
+    streaming = null;
+    if (!document.hidden && !told) askByTheClock();
+  }
+
+  function askByTheClock() {
+    const every = Number(document.body.dataset.poll) * 1000;
+    window.clearTimeout(timer);
+    if (every) timer = window.setTimeout(tick, every);
+  }
+
+  function letGo() {
+    streaming?.abort();
+    streaming = null;
   }
 
   // ---- charts -------------------------------------------------------------------------------
@@ -170,6 +223,7 @@
     else chart.append(holder);
     const result = await vegaEmbed(holder, spec, {
       ...chartOptions,
+      renderer: chart.dataset.renderer ?? chartOptions.renderer,
       loader: { load: () => Promise.reject(new Error("charts bring their own data")) },
       tooltip: { disableDefaultStyle: true },
     });
@@ -178,6 +232,7 @@
     chart.drawnWidth = chart.clientWidth;
     chart.result?.finalize();
     chart.result = result;
+    if (chart.dataset.picks) picks(chart, result);
     chart.dataset.drawn = String(Number(chart.dataset.drawn ?? 0) + 1);
   }
 
@@ -255,17 +310,47 @@
     }
   }
 
-  // A form with `data-selects="ID"` chooses what the chart ID shows: its fields are the query.
+  // A form with `data-selects="ID ID"` chooses what these charts show: its fields are the query
+  // that is added to `data-from` of each. With `data-in-address` they are the page's own query too,
+  // and what the page says in words follows.
+  const KEY_MS = 80; // a slider that is dragged asks when it rests
+
   function followSelection(form) {
-    const chart = document.getElementById(form.dataset.selects);
+    const charts = form.dataset.selects.split(" ").map((id) => document.getElementById(id));
     const choose = () => {
       const query = new URLSearchParams(new FormData(form));
-      chart.dataset.source = `${form.dataset.source}?${query}`;
-      showChart(chart);
+      for (const chart of charts) {
+        chart.dataset.source = `${chart.dataset.from}?${query}`;
+        showChart(chart);
+      }
+      return query;
     };
-    form.addEventListener("change", choose);
-    form.addEventListener("submit", (event) => event.preventDefault());
+    let resting = 0;
+    const chosen = () => {
+      window.clearTimeout(resting);
+      resting = window.setTimeout(() => {
+        const query = choose();
+        if (!("inAddress" in form.dataset)) return;
+        const kept = new URLSearchParams(location.search);
+        for (const [name, value] of query) kept.set(name, value);
+        history.replaceState(null, "", `?${kept}${location.hash}`);
+        tick();
+      }, KEY_MS);
+    };
+    form.addEventListener("input", chosen);
+    if ("inAddress" in form.dataset) form.addEventListener("submit", (event) => event.preventDefault());
     choose();
+  }
+
+  // A click on a mark chooses what it stands for in the form that the chart names.
+  function picks(chart, result) {
+    const form = document.getElementById(chart.dataset.picks);
+    result.view.addEventListener("click", (_, item) => {
+      const datum = item?.datum;
+      if (datum?.layer === undefined) return;
+      for (const name of ["layer", "head"]) form.elements[name].value = datum[name];
+      form.dispatchEvent(new Event("input"));
+    });
   }
 
   // ---- start --------------------------------------------------------------------------------
@@ -292,7 +377,8 @@
   });
   document.addEventListener("adaptlab:refreshed", () => showCharts("[data-follow]"));
   document.addEventListener("visibilitychange", () => {
-    if (!document.hidden && document.body.hasAttribute("data-poll")) tick();
+    if (document.hidden) letGo();
+    else if (document.body.hasAttribute("data-poll")) tick();
   });
   dark.addEventListener("change", () => showCharts(".chart[data-source]"));
   let resizing = 0;

@@ -1,0 +1,106 @@
+"""The form of a study: its fields, and what it begins with."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+
+from adaptlab_api.pages.job_form import (
+    FIRST_TASK,
+    Around,
+    chosen_section,
+    field_of,
+    first_document,
+    measuring_section,
+    names_of_bases,
+    queue_section,
+    told_of,
+    training_section,
+)
+from adaptlab_api.pages.spec_document import Document
+from adaptlab_api.pages.spec_fields import Field
+from adaptlab_api.pages.spec_form import ALL, Section
+from adaptlab_services import catalogue
+
+FIRST_METHODS = ("frozen", "full_finetuning", "lora", "prefix_tuning")
+FIRST_BUDGETS = (512, 4096)
+FIRST_TRIALS = 4
+CONFIGURED = "one a line, as JSON: {“name”: “lora”, “sites”: [“mlp”], “label”: “lora-mlp”}"
+
+
+def first_study_document(offered: Around, now: datetime) -> Document:
+    """What a fresh form holds."""
+    like = first_document(offered, "adapt", "", "")
+    return {
+        "name": f"study-{now:%Y%m%d-%H%M}",
+        "base_models": [like["base_model"]] if "base_model" in like else [],
+        "tasks": [like.get("task", {"name": FIRST_TASK})],
+        "methods": list(FIRST_METHODS),
+        "budgets": list(FIRST_BUDGETS),
+        "seeds": 3,
+        "tuning": {"trials": FIRST_TRIALS},
+    }
+
+
+def study_sections(_: str, chosen: Callable[[str], str], offered: Around) -> tuple[Section, ...]:
+    """The fields of a study."""
+    name = field_of("study", "/name", hint="a-z, 0-9, dots and dashes")
+    task = chosen_section("task", "/tasks/0", chosen, "what every method is to do")
+    further = Field(
+        "/tasks/-",
+        "Further tasks",
+        "lines",
+        hint="one a line, a name or JSON",
+        several_lines=3,
+        first=1,
+    )
+    checks = field_of("study", "/checks", hint="theory checks, one a line, a name or JSON")
+    return (
+        Section("name", "Study", "its name is its address", (name,)),
+        _bases(offered),
+        replace(task, more=(further,)),
+        _methods(),
+        _budgets(),
+        training_section("study", tuned=True),
+        measuring_section("study"),
+        Section("checks", "Theory checks", "claims that are measured with it", (), (checks,)),
+        queue_section("study", offered),
+    )
+
+
+def _bases(offered: Around) -> Section:
+    names = names_of_bases(offered.bases)
+    told = {one.name: told_of(one) for one in offered.bases}
+    chosen = Field(
+        "/base_models",
+        "Base models",
+        "lines",
+        choices=names,
+        told=tuple(told[name] for name in names),
+    )
+    inline = Field(
+        "/base_models/-",
+        "Specs of those that are made first",
+        "lines",
+        hint="one a line, as JSON",
+        several_lines=3,
+    )
+    return Section("base", "Base models", "what is adapted", (chosen,), (inline,))
+
+
+def _methods() -> Section:
+    names = tuple(one.name for one in catalogue.methods().data)
+    chosen = Field("/methods", "Methods", "lines", choices=(*names, ALL))
+    configured = Field(
+        "/methods/-",
+        "Methods with knobs of their own",
+        "lines",
+        hint=CONFIGURED,
+        several_lines=3,
+    )
+    return Section("methods", "Methods", "held against each other", (chosen,), (configured,))
+
+
+def _budgets() -> Section:
+    budgets = field_of("study", "/budgets", kind="numbers", several_lines=0, required=True)
+    said = replace(budgets, hint="trainable parameters, with commas between")
+    return Section("budget", "Budgets", "every method's size is solved from each", (said,))

@@ -1,0 +1,78 @@
+"""Where a base model comes from, and what was made of it."""
+
+from uuid import UUID
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from adaptlab.values import Value
+from adaptlab_db.tables import BaseModel, Job, StudyJob
+from adaptlab_services import base_models, checkpoints, jobs
+from adaptlab_services.base_models import BaseModelView
+from adaptlab_services.checkpoints import CheckpointView
+from adaptlab_services.job_views import JobView, job_rows, job_view
+
+NEWEST = 10
+MOST_GROUPS = 50
+
+
+class AdaptedSo(Value):
+    """The adaptations of a base model by one method to one task, and how many have succeeded."""
+
+    task: str | None
+    method: str | None
+    jobs: int
+    succeeded: int
+
+
+class Lineage(Value):
+    """A base model with the job that made it, its weights, and the jobs that adapt it.
+
+    `adapted` counts these by task and method, those with the most jobs first and at most
+    `MOST_GROUPS`; `newest` are the last few of `adaptations`, and `studies` are theirs.
+    """
+
+    model: BaseModelView
+    made_by: JobView
+    weights: tuple[CheckpointView, ...]
+    adapted: tuple[AdaptedSo, ...]
+    adaptations: int
+    newest: tuple[JobView, ...]
+    studies: int
+
+
+def of(session: Session, name: str) -> Lineage:
+    """The lineage of a base model; raises `NotFound`."""
+    model = base_models.get(session, name)
+    where = select(BaseModel.project_id).where(BaseModel.job_id == model.job_id).scalar_subquery()
+    ours = (Job.base_model == name, Job.project_id == where, Job.kind == "adapt")
+    succeeded = func.count().filter(Job.state == "succeeded").label("succeeded")
+    counted = session.execute(
+        select(Job.task, Job.method, func.count().label("jobs"), succeeded)
+        .where(*ours)
+        .group_by(Job.task, Job.method)
+        .order_by(func.count().desc(), Job.task, Job.method)
+        .limit(MOST_GROUPS)
+    )
+    total = session.execute(select(func.count()).select_from(Job).where(*ours)).scalar_one()
+    studies = session.execute(
+        select(func.count(StudyJob.study_id.distinct()))
+        .join(Job, Job.id == StudyJob.job_id)
+        .where(*ours)
+    )
+    newest = select(Job.id).where(*ours).order_by(Job.created_at.desc(), Job.id.desc())
+    return Lineage(
+        model=model,
+        made_by=jobs.get(session, model.job_id),
+        weights=checkpoints.of_job(session, model.job_id).data,
+        adapted=tuple(AdaptedSo.model_validate(row, from_attributes=True) for row in counted),
+        adaptations=total,
+        newest=_views(session, list(session.scalars(newest.limit(NEWEST)))),
+        studies=studies.scalar_one(),
+    )
+
+
+def _views(session: Session, job_ids: list[UUID]) -> tuple[JobView, ...]:
+    rows = session.execute(job_rows().where(Job.id.in_(job_ids)))
+    views = {row[0].id: job_view(row) for row in rows}
+    return tuple(views[one] for one in job_ids if one in views)

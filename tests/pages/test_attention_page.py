@@ -1,0 +1,179 @@
+"""The attention page over HTTP: what it says in this job's numbers, and what its charts hold."""
+
+import re
+from collections.abc import Iterator
+from html import unescape
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+from tests.pages.made_up import ADAPTATION, PRETRAINING, MadeUpWorker
+from tests.watching import of_jobs, statements
+
+from adaptlab.charts.head_grids import coarse
+from adaptlab_api.app import create_app
+from adaptlab_services.settings import Settings
+
+HERE = {"Sec-Fetch-Site": "same-origin"}
+
+
+@pytest.fixture
+def visitor(settings: Settings, token: str) -> Iterator[TestClient]:
+    """Somebody who is signed in."""
+    with TestClient(create_app(settings), headers={"Accept": "text/html"}) as made:
+        assert made.post("/login", data={"token": token}, headers=HERE).is_success
+        yield made
+
+
+@pytest.fixture
+def job(worker: MadeUpWorker) -> str:
+    """A prefix of two positions that takes 61 % and moves nothing in the first layer."""
+    worker.complete(PRETRAINING, 0.99)
+    return f"/jobs/{worker.complete(ADAPTATION, 0.6, 0.01, learned=2).id}"
+
+
+def words(page: str) -> str:
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", page)).split())
+
+
+def test_the_guide_is_told_in_the_numbers_of_the_job(visitor: TestClient, job: str) -> None:
+    page = words(visitor.get(f"{job}/attention").text)
+    assert "puts 2 learned positions before the content" in page
+    assert "from 61.0 % to 61.0 % of a head" in page
+    assert "What Prefix-tuning cannot do" in page
+    assert "relative deviation is 3.1×10⁻⁸ , which is what rounding leaves" in page
+    assert "layer 1, by up to 0.310" in page
+
+
+def test_a_method_that_can_change_attention_is_told_so(
+    visitor: TestClient, worker: MadeUpWorker
+) -> None:
+    base = worker.complete(PRETRAINING, 0.99)
+    lora = worker.complete(ADAPTATION, 0.6, 0.9, method={"name": "lora", "rank": 1}, budget={})
+    page = words(visitor.get(f"/jobs/{lora.id}/attention").text)
+    assert "What LoRA can do" in page
+    assert "it could, and did not" in page
+    assert "learned position" not in page.replace("the learned positions take; div", "")
+    alone = words(visitor.get(f"/jobs/{base.id}/attention").text)
+    assert "This job adapts nothing" in alone
+    assert "difference" not in visitor.get(f"/jobs/{base.id}/attention").text
+
+
+def test_the_step_says_what_is_answered_there(visitor: TestClient, job: str) -> None:
+    # The question is 2 6 0 1 4 6 3 0 1 2, the answer its digits in order: 0 0 1 1 2 2 3 4 6 6.
+    first = words(visitor.get(f"{job}/attention?step=0").text)
+    assert "Step 1 of 10, at position 9, which holds the token 2" in first
+    assert "the adapted one 0 ✓" in first
+    assert "Right is 0" in first
+    assert "take 61.0 % of this row" in first
+    last = words(visitor.get(f"{job}/attention?step=999").text)
+    assert "Step 10 of 10, at position 18" in last
+    assert "what is right is not stored" in last
+
+
+def test_heads_are_sorted_by_the_server(visitor: TestClient, job: str) -> None:
+    def heads(query: str) -> list[str]:
+        page = visitor.get(f"{job}/attention?{query}").text
+        return re.findall(r"layer (\d, head \d)</a></th>", page)
+
+    assert heads("") == ["0, head 0", "0, head 1", "1, head 0", "1, head 1"]
+    # 1.412 - 0.2 layer + 0.05 head + 0.1 in layer 1.
+    assert heads("sort=entropy&order=desc") == ["0, head 1", "0, head 0", "1, head 1", "1, head 0"]
+    assert heads("sort=relative_deviation&order=desc")[0] == "1, head 0"
+    assert heads("order=desc")[0] == "1, head 1"
+    page = visitor.get(f"{job}/attention?sort=entropy&order=desc").text
+    assert page.count('aria-sort="descending"') == 1
+    assert visitor.get(f"{job}/attention?sort=colour").status_code == 422
+
+
+def test_the_table_of_heads_is_paged(
+    visitor: TestClient, job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("adaptlab_api.pages.attention_page.HEADS_PAGE", 3)
+    page = visitor.get(f"{job}/attention").text
+    assert "1 to 3 of 4" in page
+    following = unescape(page.partition('" rel="next"')[0].rpartition('href="')[2])
+    second = visitor.get(f"{job}/attention{following.partition('#')[0]}").text
+    assert "4 to 4 of 4" in second
+    assert 'rel="prev"' in second
+
+
+def test_a_place_that_is_not_there_is_the_nearest_one(visitor: TestClient, job: str) -> None:
+    page = visitor.get(f"{job}/attention?layer=99&head=99&sample=99&replicate=99")
+    assert page.status_code == 200
+    assert "layer 1, head 1, seed 0" in page.text
+    for name in ("attention-heads", "attention-difference", "attention-step"):
+        assert visitor.get(f"{job}/charts/{name}?layer=99").status_code == 204
+
+
+def weights(layer: dict[str, object]) -> list[float]:
+    return [cell["weight"] for cell in layer["data"]["values"]]  # type: ignore[index]
+
+
+def test_the_difference_is_nothing_in_the_first_layer_and_something_later(
+    visitor: TestClient, job: str
+) -> None:
+    def largest(layer: int) -> float:
+        chart = visitor.get(f"{job}/charts/attention-difference?layer={layer}").json()
+        return max(map(abs, weights(chart["concat"][0]["layer"][0])))
+
+    assert largest(0) < 2e-3  # half precision
+    assert largest(1) > 0.1
+
+
+def test_the_grid_holds_every_head_and_marks_what_is_learned(visitor: TestClient, job: str) -> None:
+    chart = visitor.get(f"{job}/charts/attention-heads?shown=adapted&layer=1&head=0").json()
+    frames, cells, bars, *others = chart["layer"]
+    assert len(frames["data"]["values"]) == 4
+    assert {(c["layer"], c["head"]) for c in cells["data"]["values"]} == {
+        (layer, head) for layer in (0, 1) for head in (0, 1)
+    }
+    assert len(bars["data"]["values"]) == 4
+    selected = others[-1]["data"]["values"]
+    assert [(one["layer"], one["head"]) for one in selected] == [(1, 0)]
+    change = visitor.get(f"{job}/charts/attention-heads?shown=difference").json()
+    moved = {cell["layer"] for cell in change["layer"][1]["data"]["values"]}
+    assert 1 in moved
+    assert change["layer"][1]["encoding"]["color"]["scale"]["domain"][0] == -1
+
+
+def test_the_bars_of_a_step_are_its_row(visitor: TestClient, job: str) -> None:
+    chart = visitor.get(f"{job}/charts/attention-step?step=3").json()
+    (bars,) = (layer for layer in chart["layer"] if layer["mark"]["type"] == "bar")
+    rows: dict[str, list[dict[str, object]]] = {}
+    for one in bars["data"]["values"]:
+        rows.setdefault(one["pattern"], []).append(one)
+    assert list(rows) == ["before", "after", "after, content alone"]
+    for row in rows.values():
+        assert sum(float(str(one["weight"])) for one in row) == pytest.approx(1, abs=5e-3)
+    assert [one["key"] for one in rows["after"][:2]] == ["p1", "p2"]
+
+
+def test_large_patterns_are_drawn_in_blocks_with_their_farthest_value() -> None:
+    large = np.zeros((64, 70))
+    large[10, 11], large[40, 41], large[41, 40] = 0.5, -0.7, 0.2
+    blocks = coarse(large, 7)
+    assert blocks.shape == (7, 7)
+    assert (blocks.max(), blocks.min()) == (0.5, -0.7)
+    assert np.count_nonzero(blocks) == 2  # the 0.2 lies in the block of the -0.7
+
+
+def test_the_page_takes_few_statements_however_many_seeds_there_are(
+    visitor: TestClient, worker: MadeUpWorker
+) -> None:
+    few = worker.complete(PRETRAINING, 0.99)
+    many = worker.complete(PRETRAINING, 0.99, name="many", seeds=9)
+    counts: list[int] = []
+    for job in (few, many):
+        with statements() as sent:
+            assert visitor.get(f"/jobs/{job.id}/attention").status_code == 200
+        counts.append(len(of_jobs(sent)))
+    assert counts[0] == counts[1]
+
+
+def test_a_job_without_attention_says_how_to_ask_for_it(
+    visitor: TestClient, worker: MadeUpWorker
+) -> None:
+    job = worker.submit(PRETRAINING, capture={})
+    assert "not asked to record any" in visitor.get(f"/jobs/{job.id}/attention").text
+    assert visitor.get("/jobs/nope/attention").status_code == 404

@@ -1,0 +1,115 @@
+"""Any jobs against each other: chosen by their ids or by a filter, and how many there may be."""
+
+from collections.abc import Iterator
+from html import unescape
+from urllib.parse import quote
+from uuid import UUID
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy.orm import Session, sessionmaker
+from tests.comparing import run_all
+from tests.pages.made_up_studies import a_base, a_study, ordinary
+
+from adaptlab_api.app import create_app
+from adaptlab_services import tokens
+from adaptlab_services.settings import Settings
+from adaptlab_services.study_views import StudyView
+
+Sessions = sessionmaker[Session]
+HERE = {"Sec-Fetch-Site": "same-origin"}
+
+
+@pytest.fixture
+def visitor(settings: Settings, token: str) -> Iterator[TestClient]:
+    """Somebody who is signed in."""
+    with TestClient(create_app(settings), headers={"Accept": "text/html"}) as made:
+        assert made.post("/login", data={"token": token}, headers=HERE).is_success
+        yield made
+
+
+@pytest.fixture
+def study(sessions: Sessions, token: str) -> StudyView:
+    """Six methods at two budgets, all measured."""
+    a_base(sessions)
+    with sessions.begin() as session:
+        admin = tokens.authenticate(session, token)
+    made = a_study(sessions, admin, name="done")
+    run_all(sessions, ordinary)
+    return made
+
+
+def jobs_of(study: StudyView, *methods: str) -> list[UUID]:
+    found = [job.id for cell in study.cells if cell.method in methods for job in cell.jobs]
+    return list(dict.fromkeys(found))
+
+
+def rows_of(page: str, identity: str = "table-0-0") -> int:
+    table = page.partition(f'id="{identity}"')[2].partition("</table>")[0]
+    return table.count('<th scope="row">')
+
+
+def test_jobs_are_named_with_commas_or_one_by_one(visitor: TestClient, study: StudyView) -> None:
+    ids = [str(one) for one in jobs_of(study, "lora", "adapter")]
+    commas = visitor.get(f"/compare?jobs={','.join(ids)}")
+    assert commas.status_code == 200
+    assert rows_of(commas.text) == 2
+    singly = visitor.get("/compare?" + "&".join(f"job={one}" for one in ids))
+    assert rows_of(singly.text) == 2
+    charts = f"/compare/charts?jobs={','.join(ids)}"
+    assert quote(",".join(ids), safe="") in commas.text
+    drawn = visitor.get(charts).json()
+    assert {"curves", "0-ranks", "0-differences", "0-sweeps"} <= set(drawn)
+
+
+def test_a_filter_chooses_what_has_succeeded(visitor: TestClient, study: StudyView) -> None:
+    filter_text = quote('method IN ("lora", "adapter", "prefix_tuning") AND budget.requested = 64')
+    page = visitor.get(f"/compare?filter={filter_text}")
+    assert page.status_code == 200
+    assert rows_of(page.text) == 3
+    assert "3 jobs</p>" in page.text
+    none = visitor.get(f"/compare?filter={quote('method = ia3')}")
+    assert none.status_code == 200
+    assert "No adaptation matches" in none.text
+
+
+def test_a_filter_with_a_fault_says_where(visitor: TestClient) -> None:
+    page = visitor.get(f"/compare?filter={quote('metod = lora')}")
+    assert page.status_code == 400
+    assert "<mark>metod</mark>" in page.text
+    assert "<code>method</code>" in page.text
+
+
+def test_the_list_leads_to_a_comparison_of_all_that_match(
+    visitor: TestClient, study: StudyView
+) -> None:
+    listed = visitor.get("/?method=lora").text
+    address = unescape(listed.partition('class="button" href="/compare?')[2].partition('"')[0])
+    assert rows_of(visitor.get(f"/compare?{address}").text) == 1
+    assert "Compare all of these" not in visitor.get("/").text
+
+
+def test_more_pairs_than_are_tested_are_refused_with_their_number(
+    visitor: TestClient, study: StudyView, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # At each of two budgets 4 methods, and beside them 2 references that meet all and each other:
+    # 2 · 6 + 2 · 8 + 1.
+    monkeypatch.setattr("adaptlab_services.comparison_groups.MOST_PAIRS", 28)
+    everything = f"/compare?filter={quote('task = sort_descending')}"
+    answer = visitor.get(everything)
+    assert answer.status_code == 400
+    assert "29 pairs of them" in answer.text
+    of_api = visitor.get("/v1/comparison", params={"job": [str(c.jobs[0].id) for c in study.cells]})
+    assert of_api.status_code == 422
+    assert of_api.json()["errors"][0]["code"] == "too_many_pairs"
+    monkeypatch.setattr("adaptlab_services.comparison_groups.MOST_PAIRS", 29)
+    assert visitor.get(everything).status_code == 200
+
+
+def test_a_filter_that_matches_too_many_jobs_is_refused(
+    visitor: TestClient, study: StudyView, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("adaptlab_services.chosen_jobs.MOST_JOBS", 9)
+    answer = visitor.get(f"/compare?filter={quote('task = sort_descending')}")
+    assert answer.status_code == 400
+    assert "More than 9 adaptations match" in answer.text

@@ -1,0 +1,200 @@
+"""The dashboard on a real server with a real worker: what a person does from first to last.
+
+One stack for the whole module; each test makes what it needs, or takes the base model and the two
+adaptations that are made once.
+"""
+
+import json
+import re
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+from tests.pages.visitors import PATIENCE, WIDE, Visitor
+
+from adaptlab_client import Client
+from adaptlab_stack.stack import Stack
+
+pytestmark = pytest.mark.browser
+
+TASK = {"length": 4, "alphabet": 4, "few_distinct": False}
+BASE = {
+    "kind": "pretrain",
+    "name": "small",
+    "family": {"name": "minigpt", "layers": 2, "heads": 2, "width": 16},
+    "task": {"name": "sort_ascending", **TASK},
+    "training": {"steps": 60, "batch_size": 16},
+    "seeds": 2,
+    "evaluation": {"samples": 40},
+}
+ADAPTATION = {
+    "kind": "adapt",
+    "base_model": "small",
+    "task": {"name": "sort_descending", **TASK},
+    "training": {"steps": 40, "batch_size": 16},
+    "seeds": 2,
+    "evaluation": {"samples": 40},
+    "capture": {"attention": {"samples": 2}},
+}
+
+
+@dataclass(frozen=True)
+class Dashboard:
+    """A running stack, and the ids of a prefix and of an adaptation by LoRA that were trained."""
+
+    url: str
+    token: str
+    prefix: str
+    lora: str
+
+
+@pytest.fixture(scope="module")
+def dashboard() -> Iterator[Dashboard]:
+    """A server and a worker of their own, with one base model and two adaptations of it."""
+    own = {"ADAPTLAB_DATABASE_URL": None, "ADAPTLAB_BROKER_URL": None}
+    with tempfile.TemporaryDirectory(prefix="adaptlab pages ") as folder:
+        Path(folder).chmod(0o755)
+        with Stack.start(Path(folder) / "data", environment=own) as stack:
+            with Client(stack.url, stack.token) as client:
+                client.jobs.submit(BASE)
+                prefix = client.jobs.submit(
+                    {**ADAPTATION, "method": {"name": "prefix_tuning", "length": 2}}
+                )
+                lora = client.jobs.submit({**ADAPTATION, "method": {"name": "lora", "rank": 1}})
+                for job in (prefix, lora):
+                    assert client.jobs.wait(job.id, timeout=300).state == "succeeded"
+            yield Dashboard(stack.url, stack.token, str(prefix.id), str(lora.id))
+
+
+@pytest.fixture
+def person(browser: Browser, dashboard: Dashboard) -> Iterator[Visitor]:
+    """Somebody at a wide window, behind whose back nothing may have gone wrong at the end."""
+    context = browser.new_context(viewport=WIDE)
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE)
+    expect.set_options(timeout=PATIENCE)
+    made = Visitor(page, dashboard.url, dashboard.token)
+    page.on("console", made.note_console)
+    page.on("pageerror", lambda error: made.faults.append(f"script error: {error}"))
+    page.on("request", made.note_request)
+    page.on("dialog", made.note_dialog)
+    yield made
+    context.close()
+    assert made.faults == []
+
+
+def test_a_job_is_submitted_from_the_form_and_watched_to_its_end(person: Visitor) -> None:
+    person.sign_in("/jobs/new?kind=pretrain")
+    page = person.page
+    page.locator('[name="/name"]').fill("from-the-form")
+    page.locator('[name="/training/steps"]').fill("50")
+    page.get_by_role("button", name="Submit job").click()
+    page.wait_for_url(re.compile(r"/jobs/[0-9a-f-]{36}$"))
+    page.evaluate("window.sameDocument = true")
+    expect(page.locator(".job-head .state")).to_have_text("succeeded")
+    expect(page.locator("#curves-chart svg.marks")).to_be_visible()
+    expect(page.locator("#scores tbody tr").first).to_be_visible()
+    expect(page.locator("#events")).to_contain_text("succeeded")
+    assert page.evaluate("window.sameDocument") is True
+    assert page.evaluate("document.body.dataset.stream") == ""
+
+
+def test_attention_is_opened_and_says_what_the_theory_says(
+    person: Visitor, dashboard: Dashboard
+) -> None:
+    person.sign_in(f"/jobs/{dashboard.prefix}")
+    page = person.page
+    page.get_by_role("button", name="All heads, step by step").click()
+    page.wait_for_url("**/attention?*")
+    expect(page.locator("#guide")).to_contain_text("which is what rounding leaves: nothing moved")
+    expect(page.locator("#attention-heads canvas")).to_be_visible()
+    for name in ("attention", "attention-difference", "attention-step"):
+        page.locator(f"#{name}").scroll_into_view_if_needed()
+        expect(page.locator(f"#{name} svg.marks")).to_be_visible()
+    drawn = int(page.locator("#attention-step").get_attribute("data-drawn") or 0)
+    page.locator('#choice select[name="layer"]').select_option("1")
+    expect(page.locator("#one-words")).to_contain_text("layer 1")
+    expect(page.locator("#attention-step")).not_to_have_attribute("data-drawn", str(drawn))
+    assert "layer=1" in page.url
+
+
+def test_two_jobs_are_ticked_and_compared(person: Visitor, dashboard: Dashboard) -> None:
+    person.sign_in("/?base_model=small")
+    page = person.page
+    for job in (dashboard.prefix, dashboard.lora):
+        page.locator(f'input[value="{job}"]').check()
+    page.get_by_role("button", name="Compare chosen jobs").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Compare jobs")
+    expect(page.locator(".scores tbody tr")).to_have_count(2)
+    expect(page.locator("#table-0-scores .notice").first).to_contain_text("Few seeds")
+    differences = page.locator("#table-0-0-differences")
+    differences.scroll_into_view_if_needed()
+    expect(differences.locator("svg.marks")).to_be_visible()
+    expect(page.locator(".verdicts")).to_contain_text("prefix_tuning")
+
+
+def press_until(page: Page, key: str, focused: str, most: int = 60) -> None:
+    """Press a key until what has the focus matches a selector."""
+    for _ in range(most):
+        page.keyboard.press(key)
+        if page.evaluate("which => document.activeElement.matches(which)", focused):
+            return
+    raise AssertionError(f"{key} never leads to {focused}")
+
+
+def test_the_keyboard_leads_from_signing_in_to_one_step_of_one_head(
+    person: Visitor, dashboard: Dashboard
+) -> None:
+    page = person.page
+    page.goto(f"{person.server}/?method=prefix_tuning")
+    page.keyboard.type(person.token)  # the field has the focus
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/?method=prefix_tuning")
+    press_until(page, "Tab", f'a[href="/jobs/{dashboard.prefix}"]')
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**/jobs/{dashboard.prefix}")
+    press_until(page, "Tab", "form[data-selects] button")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/attention?*")
+    press_until(page, "Tab", 'input[type="range"]')
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#step-words")).to_contain_text("Step 2 of 4")
+    press_until(page, "Shift+Tab", 'select[name="head"]')
+    page.keyboard.press("ArrowDown")
+    expect(page.locator("#one-words")).to_contain_text("head 1")
+    expect(page.locator("#step-words")).to_contain_text("Step 2 of 4")
+
+
+def test_dark_mode_is_followed_by_the_page_and_its_charts(
+    person: Visitor, dashboard: Dashboard
+) -> None:
+    person.sign_in(f"/jobs/{dashboard.prefix}/attention")
+    page = person.page
+    chart = page.locator("#attention-step")
+    chart.scroll_into_view_if_needed()
+    expect(chart.locator("svg.marks")).to_be_visible()
+    light = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    # Ink on a light ground, paper on a dark one: the colours of the two palettes' text.
+    expect(chart.locator('svg text[fill="#1f2328"]').first).to_be_visible()
+    page.emulate_media(color_scheme="dark")
+    expect(chart.locator('svg text[fill="#e6edf3"]').first).to_be_visible()
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") != light
+
+
+def test_a_recommendation_rests_on_what_was_measured_and_submits_what_is_missing(
+    person: Visitor, dashboard: Dashboard
+) -> None:
+    person.sign_in("/recommend")
+    page = person.page
+    page.get_by_label("Task").fill(json.dumps(ADAPTATION["task"]))
+    page.get_by_label("Base model").fill("small")
+    page.get_by_label("Trainable parameters").fill("4096")
+    page.get_by_role("button", name="Recommend").click()
+    expect(page.locator(".lead")).to_contain_text("within 4,096 parameters")
+    expect(page.locator("#thin li").first).to_be_visible()
+    page.locator("#settle tbody").get_by_role("button", name="Submit").first.click()
+    page.wait_for_url(re.compile(r"/jobs/[0-9a-f-]{36}$"))
+    expect(page.locator(".job-head .state")).to_be_visible()
