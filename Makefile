@@ -54,6 +54,7 @@ imports: setup
 # The constraints are compared after a fresh resolution that starts from the committed pins.
 drift: setup
 	$(PY) -m adaptlab_api.openapi --check
+	$(PY) -m adaptlab_client.reference --check
 	cp constraints.txt $(VENV)/constraints.txt
 	$(COMPILE) -o $(VENV)/constraints.txt > /dev/null
 	diff constraints.txt $(VENV)/constraints.txt
@@ -64,6 +65,7 @@ audit: setup
 generate: setup ## Rebuild constraints.txt and openapi.yaml (UPGRADE=1 takes newer versions)
 	$(COMPILE) $(if $(UPGRADE),--upgrade) -o constraints.txt > /dev/null
 	$(PY) -m adaptlab_api.openapi
+	$(PY) -m adaptlab_client.reference
 
 bench: setup ## Measure speed and print the figures (ARGS=… goes to the benchmarks)
 	$(PY) -m bench $(ARGS)

@@ -139,6 +139,14 @@ class JobEvent(Answer):
     data: JsonValue = None
 
 
+class EventPage(Answer):
+    """Events, and the number after which the next ones are."""
+
+    data: tuple[JobEvent, ...]
+    next_after: int = 0
+    terminal: bool = False
+
+
 class Curve(Answer):
     """One metric of one replicate; a value that was not finite is None."""
 
@@ -233,33 +241,12 @@ class Evaluation(Answer):
         return str(self.task.get("name", ""))
 
 
-class HeadSummary(Answer):
-    """What one head of one layer does; see `adaptlab.results.AttentionSummary`."""
+class Outcomes(Answer):
+    """Which items of an evaluation were right, in item order."""
 
-    layer: int
-    head: int
-    entropy: float | None = None
-    learned_mass: float | None = None
-    divergence: float | None = None
-    relative_deviation: float | None = None
-
-
-class AttentionMap(Answer):
-    """Recorded attention, without its array; the axes are sample, layer, head, query, key."""
-
-    id: int | str
-    replicate: int
-    seed: int
-    source: str
-    shape: tuple[int, ...]
-    axes: tuple[str, ...] = ()
-    learned_positions: int = 0
-    target_start: int | None = None
-    tokens: tuple[tuple[int | str, ...], ...] = ()
-    predictions: tuple[tuple[int | str, ...], ...] = ()
-    sha256: str | None = None
-    size: int | None = None
-    summaries: tuple[HeadSummary, ...] = ()
+    evaluation_id: int
+    total: int
+    outcomes: tuple[bool, ...]
 
 
 class Checkpoint(Answer):

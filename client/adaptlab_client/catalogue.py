@@ -93,10 +93,15 @@ class Budgets:
 
 
 class Checkpoints:
-    """The bytes of checkpoints."""
+    """Trained tensors."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+
+    def get(self, checkpoint_id: int | str) -> Checkpoint:
+        """One of them without its bytes; raises `NotFound`."""
+        path = path_of("checkpoints", checkpoint_id)
+        return self._connection.ask(Request("GET", path), Checkpoint)
 
     def download(
         self,

@@ -7,7 +7,7 @@ from typing import Self
 
 import httpx
 
-from adaptlab_client.answers import Answer, MethodEntry, PlugIn
+from adaptlab_client.answers import MethodEntry, PlugIn
 from adaptlab_client.catalogue import BaseModels, Budgets, Catalogue, Checkpoints
 from adaptlab_client.comparisons import Comparisons
 from adaptlab_client.connection import Connection, Query, Request, Retries, path_of
@@ -19,6 +19,8 @@ from adaptlab_client.people_answers import AuditEntry, Me
 from adaptlab_client.recipes import Recipes
 from adaptlab_client.recommendations import Recommendations
 from adaptlab_client.results import ResultQueries
+from adaptlab_client.server import ServerStatus
+from adaptlab_client.server_answers import Capabilities
 from adaptlab_client.studies import Studies
 from adaptlab_client.uploads import Uploads
 
@@ -73,6 +75,7 @@ class Client:
         self.users = Users(self._connection)
         self.projects = ProjectList(self._connection)
         self.results = ResultQueries(self._connection)
+        self.server = ServerStatus(self._connection)
 
     @property
     def url(self) -> str:
@@ -96,13 +99,13 @@ class Client:
             self.url, token, timeout=self._timeout, retries=self._retries, transport=self._transport
         )
 
-    def capabilities(self) -> Answer:
-        """Versions, limits and names of the server; members are read from the answer."""
-        return self._connection.ask(Request("GET", path_of("capabilities")), Answer)
+    def capabilities(self) -> Capabilities:
+        """Versions, limits and names of the server."""
+        return self.server.capabilities()
 
     def health(self) -> bool:
         """Whether the server is ready; raises `ServerUnavailable` when it is up but not ready."""
-        return self._connection.send(Request("GET", "/readyz")).is_success
+        return self.server.ready().status == "ready"
 
     def close(self) -> None:
         """Close all connections."""

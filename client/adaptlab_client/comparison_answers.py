@@ -1,10 +1,12 @@
 """Comparisons as the server answers them, and as rows for tables and data frames."""
 
 from collections.abc import Iterator
-from importlib import import_module
-from typing import Any
+from typing import Any, Literal
 
 from adaptlab_client.answers import Answer
+from adaptlab_client.comparison_pictures import PlotKind, plot
+from adaptlab_client.frames import frame
+from adaptlab_client.pictures import Picture
 
 Cell = str | int | float | bool | None
 
@@ -262,12 +264,22 @@ class JobComparison(Answer):
 
     def to_pandas(self) -> Any:  # a pandas.DataFrame; pandas need not be installed
         """The rows as a data frame; raises `ImportError` where pandas is not installed."""
-        try:
-            pandas = import_module("pandas")
-        except ImportError as error:
-            detail = "to_pandas needs pandas; `pip install pandas`, or take rows() as they are."
-            raise ImportError(detail) from error
-        return pandas.DataFrame([*self.rows()])
+        return frame(self.rows())
+
+    def plot(
+        self,
+        kind: PlotKind = "budgets",
+        *,
+        table: int = 0,
+        budget: int | None = None,
+        theme: Literal["light", "dark"] = "light",
+    ) -> Picture:
+        """A chart of one table: `budgets` over all of them, or of the cell at one `budget`.
+
+        `ranks`, `differences` and `learning_rates` are of the first budget unless it is given.
+        Raises `ValueError` for what there is not.
+        """
+        return plot(self, kind, table=table, budget=budget, theme=theme)
 
 
 class StudyName(Answer):

@@ -46,6 +46,7 @@ def discover(
     if not address:
         raise NoServer(
             "No server was named and none was found. Start one here with `adaptlab up`, or set "
+            "ADAPTLAB_DATA_DIR to the folder of one that runs on this machine, or set "
             "ADAPTLAB_URL and run `adaptlab login`, or set ADAPTLAB_TOKEN."
         )
     address = _checked(address)
@@ -72,10 +73,18 @@ class _Kept:
 
 
 def _checked(address: str) -> str:
-    parts = urlsplit(address)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    if not _is_address(address):
         raise NoServer(f"{address!r} is not the address of a server, such as http://127.0.0.1:8000")
     return address.rstrip("/")
+
+
+def _is_address(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        _ = parts.port  # one that is no number is found out when it is asked for
+    except ValueError:  # or a bracket that is not closed
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname)
 
 
 def _data_directory(environment: Mapping[str, str], start: Path) -> Path | None:

@@ -135,6 +135,17 @@ class UnexpectedAnswer(AdaptlabError):
     """The answer is not one of an adaptlab server."""
 
 
+class SeveralMaps(AdaptlabError):
+    """There is not exactly one attention map, so that it is not clear whose array is meant."""
+
+    def __init__(self, maps: Sequence[tuple[str, int]]) -> None:
+        there = ", ".join(f"{source} of replicate {replicate}" for source, replicate in maps)
+        super().__init__(
+            f"One array is asked for, and {len(maps)} maps are there: {there or 'none'}. Ask for "
+            "one with `source` and `replicate`, or take `.numpy()` of each map."
+        )
+
+
 class DigestMismatch(AdaptlabError):
     """The bytes that arrived are not the ones that were announced."""
 

@@ -1,39 +1,21 @@
-"""Jobs: submit, look, wait, cancel, and fetch what they brought forth."""
+"""Jobs: submit, look, wait, follow, cancel, pause, resume, make anew."""
 
-import io
 import math
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import httpx
 from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.spec import AnySpec
-from adaptlab_client import download, event_stream
-from adaptlab_client.answers import (
-    Attempt,
-    AttentionMap,
-    Checkpoint,
-    Curve,
-    Document,
-    Evaluation,
-    Job,
-    JobEvent,
-    Preview,
-    Replicate,
-    Results,
-    TheoryCheck,
-)
-from adaptlab_client.connection import Connection, Query, Request, path_of
+from adaptlab_client import event_stream
+from adaptlab_client.answers import Document, EventPage, Job, JobEvent, Preview
+from adaptlab_client.connection import Query, Request, path_of
 from adaptlab_client.errors import PASSING, UnexpectedAnswer, WaitTimedOut
+from adaptlab_client.job_results import JobResults
 from adaptlab_client.paging import entries
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 Spec = Mapping[str, object] | AnySpec
 LONG_POLL = 25.0
@@ -42,11 +24,8 @@ PATIENCE = 300.0
 SILENCE = 45.0  # the server sends a comment every 15 s
 
 
-class Jobs:
-    """The jobs of one server."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+class Jobs(JobResults):
+    """The jobs of one server, and what they have measured."""
 
     def submit(self, spec: Spec, *, idempotency_key: str | None = None) -> Job:
         """Make a job; a key that is used again with the same spec returns the first job.
@@ -149,6 +128,16 @@ class Jobs:
                 if time.monotonic() > min(since + PATIENCE, deadline):
                     raise
 
+    def events_so_far(self, job_id: str, *, after: int = 0) -> Iterator[JobEvent]:
+        """What has happened to the job, from the event after `after`, without waiting for more."""
+        while True:
+            request = Request("GET", path_of("jobs", job_id, "events"), query={"after": after})
+            page = self._connection.ask(request, EventPage)
+            yield from page.data
+            if not page.data or page.next_after <= after:
+                return
+            after = page.next_after
+
     def events(self, job_id: str, *, after: int = 0) -> Iterator[JobEvent]:
         """What happens to the job, from the event after `after` to its end, as it happens.
 
@@ -171,78 +160,6 @@ class Jobs:
             # A stream that ends without a word may be a proxy's doing; the next one will tell.
             if failures:
                 self._connection.retries.pause(failures)
-
-    def metrics(
-        self,
-        job_id: str,
-        *,
-        names: Sequence[str] = (),
-        replicates: Sequence[int] = (),
-        max_points: int | None = None,
-    ) -> tuple[Curve, ...]:
-        """The learning curves, thinned to at most `max_points` each."""
-        query = {"names": [*names], "replicates": [*replicates], "max_points": max_points}
-        request = Request("GET", path_of("jobs", job_id, "metrics"), query=query)
-        return self._connection.ask(request, Results[Curve]).data
-
-    def replicates(self, job_id: str) -> tuple[Replicate, ...]:
-        """How every seed and trial ended."""
-        request = Request("GET", path_of("jobs", job_id, "replicates"))
-        return self._connection.ask(request, Results[Replicate]).data
-
-    def attempts(self, job_id: str) -> tuple[Attempt, ...]:
-        """Every try at the job: where it ran, when, and how it ended."""
-        request = Request("GET", path_of("jobs", job_id, "attempts"))
-        return self._connection.ask(request, Results[Attempt]).data
-
-    def evaluations(self, job_id: str, *, attached: bool | None = None) -> tuple[Evaluation, ...]:
-        """The scores of every chosen replicate on every evaluated task.
-
-        `attached=True` leaves out the scores of the base model on its own, `attached=False` all
-        others; without it both come.
-        """
-        query = {"attached": attached}
-        request = Request("GET", path_of("jobs", job_id, "evaluations"), query=query)
-        return self._connection.ask(request, Results[Evaluation]).data
-
-    def theory(self, job_id: str) -> tuple[TheoryCheck, ...]:
-        """What the theory checks of a job say, in the order in which they were measured."""
-        request = Request("GET", path_of("jobs", job_id, "theory"))
-        return self._connection.ask(request, Results[TheoryCheck]).data
-
-    def attention(
-        self,
-        job_id: str,
-        *,
-        layer: int | None = None,
-        head: int | None = None,
-        source: str | None = None,
-        replicate: int | None = None,
-    ) -> tuple[AttentionMap, ...]:
-        """The recorded attention maps without their arrays; summaries as narrowed down."""
-        query = {"layer": layer, "head": head, "source": source, "replicate": replicate}
-        request = Request("GET", path_of("jobs", job_id, "attention"), query=query)
-        return self._connection.ask(request, Results[AttentionMap]).data
-
-    def attention_array(self, job_id: str, attention: AttentionMap) -> "NDArray[np.float16]":
-        """The patterns [sample, layer, head, query, key]; raises `DigestMismatch`."""
-        import numpy as np  # only for those who look at arrays
-
-        path = path_of("jobs", job_id, "attention", attention.id, "content")
-        body = download.content(self._connection, path, attention.sha256)
-        try:
-            array = np.load(io.BytesIO(body), allow_pickle=False)
-        except (ValueError, EOFError, OSError) as error:
-            raise UnexpectedAnswer(f"{path} is not a .npy file: {error}") from error
-        found = np.asarray(array, dtype=np.float16)
-        if found.shape != attention.shape:
-            raise UnexpectedAnswer(f"{path} is not an array of shape {attention.shape}.")
-        return found
-
-    def checkpoints(self, job_id: str) -> tuple[Checkpoint, ...]:
-        """The checkpoints of the job; `Client.checkpoints` downloads them."""
-        request = Request("GET", path_of("jobs", job_id, "checkpoints"))
-        return self._connection.ask(request, Results[Checkpoint]).data
 
     def _stream(self, job_id: str, after: int) -> Iterator[JobEvent]:
         """One connection's worth of events; raises `_Ended` when none can follow."""

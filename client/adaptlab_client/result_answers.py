@@ -1,10 +1,10 @@
 """What queries over results answer: rows of chosen fields, and the fields that there are."""
 
 from collections.abc import Iterator
-from importlib import import_module
 from typing import Any
 
 from adaptlab_client.answers import Answer
+from adaptlab_client.frames import frame, pandas
 
 Cell = str | int | float | None
 Row = dict[str, Cell]
@@ -61,15 +61,10 @@ class ResultTable(Answer):
 
     def to_pandas(self) -> Any:  # a pandas.DataFrame; pandas need not be installed
         """The rows as a data frame, times as times; raises `ImportError` without pandas."""
-        try:
-            pandas = import_module("pandas")
-        except ImportError as error:
-            detail = "to_pandas needs pandas; `pip install pandas`, or take rows() as they are."
-            raise ImportError(detail) from error
-        frame = pandas.DataFrame([*self.data], columns=[column.name for column in self.columns])
+        found = frame(self.data, [column.name for column in self.columns])
         for column in self.columns:
             if column.type == "time":
-                frame[column.name] = pandas.to_datetime(
-                    frame[column.name], utc=True, format="ISO8601"
+                found[column.name] = pandas().to_datetime(
+                    found[column.name], utc=True, format="ISO8601"
                 )
-        return frame
+        return found

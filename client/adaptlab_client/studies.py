@@ -1,23 +1,28 @@
 """Studies: create, look, wait, extend, clone, cancel, and list what they run."""
 
+import hashlib
+import json
 import math
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TypeVar
 
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from adaptlab.study import StudyChanges, StudyExtension, StudySpec
 from adaptlab_client.answers import Answer, Document, Job
+from adaptlab_client.bundles import save_bundle
 from adaptlab_client.comparison_answers import StudyComparison
 from adaptlab_client.comparisons import Comparisons
 from adaptlab_client.connection import Connection, Query, Request, path_of
-from adaptlab_client.errors import PASSING, WaitTimedOut
+from adaptlab_client.errors import PASSING, Conflict, NotFound, WaitTimedOut
 from adaptlab_client.jobs import PATIENCE, document_of
 from adaptlab_client.paging import entries
 from adaptlab_client.recipe_answers import RecipeReport
 from adaptlab_client.study_answers import Study, StudyPreview
+from adaptlab_client.study_run import StudyRun
 
 A = TypeVar("A", bound=Answer)
 StudyBody = Mapping[str, object] | StudySpec | StudyExtension | StudyChanges
@@ -37,6 +42,24 @@ class Studies:
         `InvalidRequest` with a pointer to every fault, and `Conflict` for a taken name.
         """
         return self._post((), spec, Study, key=idempotency_key or str(uuid.uuid4()))
+
+    def run(self, spec: StudyBody, *, idempotency_key: str | None = None) -> StudyRun:
+        """Create a study, or find the one that the same spec has made, to wait for and compare.
+
+        Without `idempotency_key` it follows from the spec, so that a script or notebook that runs
+        again goes on with what it began. Raises `InvalidRequest`, and `Conflict` for a name that
+        another study has.
+        """
+        document = _document(spec)
+        key = idempotency_key or f"run-{_digest(document)}"
+        try:
+            return StudyRun(self, self.create(spec, idempotency_key=key))
+        except Conflict:
+            # Keys are kept for a week, and names for ever.
+            there = self._asked_before(document)
+            if there is None:
+                raise
+            return StudyRun(self, there)
 
     def preview(self, spec: StudyBody) -> StudyPreview:
         """What `create` would make: jobs, cells, what fits nowhere, passes and time."""
@@ -77,6 +100,10 @@ class Studies:
         """What `extend` would make."""
         return self._post((study, "extend"), extension, StudyPreview, validate_only=True)
 
+    def preview_clone(self, study: str, changes: StudyBody) -> StudyPreview:
+        """What `clone` would make."""
+        return self._post((study, "clone"), changes, StudyPreview, validate_only=True)
+
     def clone(self, study: str, changes: StudyBody, *, idempotency_key: str | None = None) -> Study:
         """Make a study like another one, with another name and the other members given."""
         key = idempotency_key or str(uuid.uuid4())
@@ -87,6 +114,22 @@ class Studies:
     ) -> StudyComparison:
         """Scores, verdicts and diagnoses as far as there are scores; read the warnings first."""
         return Comparisons(self._connection).study(study, level=level, margin=margin)
+
+    def bundle(
+        self,
+        study: str,
+        target: Path,
+        *,
+        level: float | None = None,
+        margin: float | None = None,
+    ) -> Path:
+        """Save the decision of a study that has ended, with all that it rests on, as one file.
+
+        `adaptlab.bundle.checking.check_bundle` checks it without a server. Raises `Conflict` while
+        the study runs, and `DigestMismatch`.
+        """
+        query: Query = {"level": level, "margin": margin}
+        return save_bundle(self._connection, study, target, query)
 
     def report(self, study: str) -> RecipeReport:
         """The paper's tables and claims beside what a recipe's study has measured so far.
@@ -108,22 +151,55 @@ class Studies:
         `on_progress` gets the study every two seconds. Outages of up to five minutes are waited
         through. Raises `WaitTimedOut` after `timeout` seconds.
         """
+        return next(self.as_ended([study], timeout=timeout, on_progress=on_progress))
+
+    def as_ended(
+        self,
+        studies: Sequence[str],
+        *,
+        timeout: float | None = None,
+        on_progress: Callable[[Study], None] | None = None,
+    ) -> Iterator[Study]:
+        """The studies in the order in which they end; raises `WaitTimedOut` for those that don't.
+
+        What is said of `wait` holds here.
+        """
         deadline = math.inf if timeout is None else time.monotonic() + timeout
-        heard = time.monotonic()
+        heard = dict.fromkeys(studies, time.monotonic())
         while True:
-            try:
-                found = self.get(study)
-                heard = time.monotonic()
+            for study in list(heard):
+                found = self._heard_of(study, min(heard[study] + PATIENCE, deadline))
+                if found is None:
+                    continue
+                heard[study] = time.monotonic()
                 if on_progress:
                     on_progress(found)
                 if found.terminal:
-                    return found
-            except PASSING:
-                if time.monotonic() > min(heard + PATIENCE, deadline):
-                    raise
+                    del heard[study]
+                    yield found
+            if not heard:
+                return
             if time.monotonic() >= deadline:
-                raise WaitTimedOut([study], timeout or 0.0)
+                raise WaitTimedOut(list(heard), timeout or 0.0)
             time.sleep(max(0.0, min(PROGRESS_POLL, deadline - time.monotonic())))
+
+    def _heard_of(self, study: str, until: float) -> Study | None:
+        """The study, or None in an outage, which is put up with until then."""
+        try:
+            return self.get(study)
+        except PASSING:
+            if time.monotonic() > until:
+                raise
+            return None
+
+    def _asked_before(self, document: Document) -> Study | None:
+        """The study of that name if its spec is the same."""
+        try:
+            there = self.get(str(document.get("name")))
+            same = StudySpec.model_validate(there.spec) == StudySpec.model_validate(document)
+        except (NotFound, ValidationError):
+            return None
+        return there if same else None
 
     def _post(
         self,
@@ -142,6 +218,11 @@ class Studies:
             headers={"Idempotency-Key": key} if key else {},
         )
         return self._connection.ask(request, answer)
+
+
+def _digest(document: Document) -> str:
+    canonical = json.dumps(document, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()
 
 
 def _document(body: StudyBody) -> Document:

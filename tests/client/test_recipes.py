@@ -144,7 +144,7 @@ def test_exit_codes_say_how_a_recipe_went(invoke: Invoke, sessions: Sessions) ->
     assert invoke(*QUICK, "--preset", "quik").exit_code == 2
     assert invoke("recipes", "show", "petrov2024/tabel-1").exit_code == 5
     assert invoke("recipes", "report", "nobody").exit_code == 5
-    assert invoke(*QUICK, "--validate-only", "-o", "csv").exit_code == 2
+    assert invoke(*QUICK, "--validate-only", "-o", "xml").exit_code == 2
 
 
 @pytest.mark.parametrize(

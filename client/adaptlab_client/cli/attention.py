@@ -1,6 +1,7 @@
 """`adaptlab attention`: recorded patterns as pictures, and what the heads do as a table."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,12 +9,12 @@ import typer
 
 from adaptlab_client.cli.exits import UsageFault
 from adaptlab_client.cli.session import JobsArgument, OutputOption, open_client
-from adaptlab_client.cli.terminal import Output, inert, print_table, print_values, say
+from adaptlab_client.cli.terminal import Output, inert, one_line, print_rows, print_values, say
 
 if TYPE_CHECKING:
     from adaptlab.charts import AttentionPattern, Chart, Theme
-    from adaptlab_client.answers import AttentionMap, Job
-    from adaptlab_client.client import Client
+    from adaptlab_client.answers import Job
+    from adaptlab_client.attention_answers import AttentionMap, AttentionMaps
 
 
 def attention(
@@ -22,10 +23,13 @@ def attention(
     png: Annotated[Path | None, typer.Option(help="Draw the patterns into this file.")] = None,
     svg: Annotated[Path | None, typer.Option(help="The same as SVG.")] = None,
     vega_lite: Annotated[Path | None, typer.Option(help="The same as Vega-Lite JSON.")] = None,
-    replicate: Annotated[int, typer.Option(min=0)] = 0,
-    layer: Annotated[int, typer.Option(min=0)] = 0,
-    head: Annotated[int, typer.Option(min=0)] = 0,
-    sample: Annotated[int, typer.Option(min=0)] = 0,
+    npy: Annotated[
+        Path | None, typer.Option(help="Write every map as a .npy file into this folder.")
+    ] = None,
+    replicate: Annotated[int, typer.Option(min=0, help="Of a picture: which seed.")] = 0,
+    layer: Annotated[int, typer.Option(min=0, help="Of a picture.")] = 0,
+    head: Annotated[int, typer.Option(min=0, help="Of a picture.")] = 0,
+    sample: Annotated[int, typer.Option(min=0, help="Of a picture.")] = 0,
     dark: Annotated[bool, typer.Option("--dark", help="Light on dark.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -34,19 +38,21 @@ def attention(
         found = [(client.jobs.get(job), client.jobs.attention(job)) for job in jobs]
         if png or svg or vega_lite:
             place = (replicate, layer, head, sample)
-            chart = _chart(client, found, place, "dark" if dark else "light")
+            chart = _chart(found, place, "dark" if dark else "light")
             _write(chart, png, svg, vega_lite)
             return
+        if npy:
+            _save(found, npy)
+            return
     maps = [recorded for _, several in found for recorded in several]
-    if output is Output.TABLE:
-        _print_summaries(found)
+    if output in (Output.TABLE, Output.CSV):
+        _print_summaries(found, output)
     else:
         print_values(maps, output)
 
 
 def _chart(
-    client: "Client",
-    found: "list[tuple[Job, tuple[AttentionMap, ...]]]",
+    found: "Sequence[tuple[Job, AttentionMaps]]",
     place: tuple[int, int, int, int],
     theme: "Theme",
 ) -> "Chart":
@@ -64,13 +70,13 @@ def _chart(
             )
         for recorded_map in sorted(of_replicate, key=lambda m: m.source != "base"):
             if recorded_map.source != "base" or not patterns:
-                patterns.append(_pattern(client, job, recorded_map, (layer, head, sample)))
+                patterns.append(_pattern(job, recorded_map, (layer, head, sample)))
     title = f"Layer {layer}, head {head}, replicate {replicate}, sample {sample}"
     return attention_patterns(patterns, title=title, theme=theme)
 
 
 def _pattern(
-    client: "Client", job: "Job", recorded: "AttentionMap", place: tuple[int, int, int]
+    job: "Job", recorded: "AttentionMap", place: tuple[int, int, int]
 ) -> "AttentionPattern":
     from adaptlab.charts import AttentionPattern
 
@@ -79,7 +85,7 @@ def _pattern(
     for name, wanted in (("sample", sample), ("layer", layer), ("head", head)):
         if wanted >= limits[name]:
             raise UsageFault(f"--{name} {wanted}: {job.id} has {limits[name]} of them, from 0 on.")
-    array = client.jobs.attention_array(job.id, recorded)
+    array = recorded.numpy()
     summary = next((s for s in recorded.summaries if (s.layer, s.head) == (layer, head)), None)
     deviation = summary.relative_deviation if summary else None
     subtitle = "" if deviation is None else f"relative deviation from the base {deviation:.2g}"
@@ -114,11 +120,22 @@ def _write(chart: "Chart", png: Path | None, svg: Path | None, vega_lite: Path |
             say(f"wrote {inert(path)}")
 
 
-def _print_summaries(found: "list[tuple[Job, tuple[AttentionMap, ...]]]") -> None:
+def _save(found: "Sequence[tuple[Job, AttentionMaps]]", folder: Path) -> None:
+    """Write arrays [sample, layer, head, query, key], verified, and print where."""
+    import numpy as np  # only for those who look at arrays
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for job, maps in found:
+        for one in maps:
+            path = folder / f"{job.id}-{one.source}-{one.replicate}.npy"
+            np.save(path, one.numpy(), allow_pickle=False)
+            print(one_line(path))
+
+
+def _print_summaries(found: "Sequence[tuple[Job, AttentionMaps]]", output: Output) -> None:
     rows = [
         [job.id, job.method, recorded.source, recorded.replicate, s.layer, s.head,
-         _figure(s.entropy), _figure(s.learned_mass), _figure(s.divergence),
-         _figure(s.relative_deviation)]
+         s.entropy, s.learned_mass, s.divergence, s.relative_deviation]
         for job, maps in found
         for recorded in maps
         for s in recorded.summaries
@@ -127,8 +144,4 @@ def _print_summaries(found: "list[tuple[Job, tuple[AttentionMap, ...]]]") -> Non
         "job", "method", "source", "replicate", "layer", "head", "entropy", "learned mass",
         "divergence", "relative deviation",
     )  # fmt: skip
-    print_table(titles, rows)
-
-
-def _figure(value: float | None) -> str:
-    return "" if value is None else f"{value:.3g}"
+    print_rows(titles, rows, output)

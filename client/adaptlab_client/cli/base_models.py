@@ -4,16 +4,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from adaptlab_client.cli import suggestions
 from adaptlab_client.cli.groups import group
-from adaptlab_client.cli.jobs import TimeoutOption, print_job, wait_for
+from adaptlab_client.cli.job_tables import print_job
 from adaptlab_client.cli.session import OutputOption, open_client
 from adaptlab_client.cli.terminal import Output, print_in_full, print_list, print_value
+from adaptlab_client.cli.waiting import TimeoutOption, WaitOption, wait_for
 
 if TYPE_CHECKING:
     from adaptlab_client.answers import BaseModelEntry
 
 COLUMNS = ("name", "state", "family", "task", "parameters", "replicates", "job")
-NameArgument = Annotated[str, typer.Argument(help="Name of a base model.")]
+NameArgument = Annotated[
+    str, typer.Argument(help="Name of a base model.", autocompletion=suggestions.base_models)
+]
 
 
 def list_base_models(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
@@ -35,9 +39,7 @@ def import_model(
         str, typer.Argument(metavar="ALIAS/PATH", help="A model folder below a root of the server.")
     ],
     queue: Annotated[str | None, typer.Option(help="The queue whose workers read it.")] = None,
-    wait: Annotated[
-        bool, typer.Option("--wait", help="Stay until it has ended; exit as `jobs wait` does.")
-    ] = False,
+    wait: WaitOption = False,
     timeout: TimeoutOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -56,6 +58,7 @@ def import_model(
 def application() -> typer.Typer:
     """The commands below `adaptlab base-models`."""
     return group(
+        "base-models",
         "The models that jobs adapt: list, show, import.",
         {
             "list": list_base_models,

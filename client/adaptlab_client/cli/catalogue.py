@@ -4,28 +4,39 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from adaptlab_client.cli import suggestions
 from adaptlab_client.cli.exits import ExitCode, UsageFault
-from adaptlab_client.cli.session import OutputOption, open_client
+from adaptlab_client.cli.groups import group
+from adaptlab_client.cli.session import BaseModelOption, OutputOption, open_client
 from adaptlab_client.cli.specs import read_value
 from adaptlab_client.cli.terminal import (
     Output,
+    complain,
     json_text,
     print_in_full,
     print_list,
-    print_table,
+    print_rows,
     print_value,
     print_values,
-    say,
 )
 
 if TYPE_CHECKING:
     from adaptlab_client.answers import PlugIn, Solved
 
-NameArgument = Annotated[str | None, typer.Argument(help="One of them, in full.")]
+MethodArgument = Annotated[
+    str | None,
+    typer.Argument(help="One of them, in full.", autocompletion=suggestions.methods),
+]
+TaskArgument = Annotated[
+    str | None, typer.Argument(help="One of them, in full.", autocompletion=suggestions.tasks)
+]
+FamilyArgument = Annotated[
+    str | None, typer.Argument(help="One of them, in full.", autocompletion=suggestions.families)
+]
 
 
 def methods(
-    context: typer.Context, name: NameArgument = None, output: OutputOption = Output.TABLE
+    context: typer.Context, name: MethodArgument = None, output: OutputOption = Output.TABLE
 ) -> None:
     """Show the adaptation methods that the server knows."""
     with open_client(context) as client:
@@ -44,7 +55,7 @@ def methods(
 
 
 def tasks(
-    context: typer.Context, name: NameArgument = None, output: OutputOption = Output.TABLE
+    context: typer.Context, name: TaskArgument = None, output: OutputOption = Output.TABLE
 ) -> None:
     """Show the tasks that the server knows."""
     with open_client(context) as client:
@@ -53,7 +64,7 @@ def tasks(
 
 
 def families(
-    context: typer.Context, name: NameArgument = None, output: OutputOption = Output.TABLE
+    context: typer.Context, name: FamilyArgument = None, output: OutputOption = Output.TABLE
 ) -> None:
     """Show the families of base models that the server knows."""
     with open_client(context) as client:
@@ -67,7 +78,7 @@ def solve(
     fraction_of_base: Annotated[
         float | None, typer.Option(help="Instead: a share of the base model's parameters.")
     ] = None,
-    base_model: Annotated[str | None, typer.Option(help="Name of a base model.")] = None,
+    base_model: BaseModelOption = None,
     family: Annotated[
         str | None,
         typer.Option(help="Instead: a family, as a name or YAML, '{name: minigpt, width: 96}'."),
@@ -90,29 +101,20 @@ def solve(
             task=_choice(task),
             methods=[choice for text in method or () if (choice := _choice(text)) is not None],
         )
-    if output is Output.TABLE:
-        _print_solutions(answer.data)
+    if output in (Output.TABLE, Output.CSV):
+        _print_solutions(answer.data, output)
     elif output is Output.ID:
         print_values([entry for entry in answer.data if entry.feasible], output, "name")
     else:
         print_value(answer, output)
     if not any(entry.feasible for entry in answer.data):
-        say("No method fits this budget.")
+        complain("No method fits this budget.")
         raise typer.Exit(ExitCode.INFEASIBLE)
 
 
 def budgets_application() -> typer.Typer:
     """The commands below `adaptlab budgets`."""
-    app = typer.Typer(
-        no_args_is_help=True, rich_markup_mode=None, help="What a parameter budget buys."
-    )
-    app.command("solve")(solve)
-
-    @app.callback()
-    def several() -> None:  # pyright: ignore[reportUnusedFunction] - makes `solve` a command of its own
-        """What a parameter budget buys."""
-
-    return app
+    return group("budgets", "What a parameter budget buys.", {"solve": solve})
 
 
 def _choice(text: str | None) -> str | dict[str, object] | None:
@@ -122,7 +124,7 @@ def _choice(text: str | None) -> str | dict[str, object] | None:
     return cast("str | dict[str, object] | None", value)
 
 
-def _print_solutions(solutions: "tuple[Solved, ...]") -> None:
+def _print_solutions(solutions: "tuple[Solved, ...]", output: Output) -> None:
     rows: list[list[object]] = []
     for entry in solutions:
         budget = entry.budget
@@ -140,7 +142,7 @@ def _print_solutions(solutions: "tuple[Solved, ...]") -> None:
     titles = (
         "method", "fits", "trainable", "unused", "stored bytes", "extra tokens", "configuration",
     )  # fmt: skip
-    print_table(titles, rows)
+    print_rows(titles, rows, output)
 
 
 def _fit(entry: "Solved") -> str:

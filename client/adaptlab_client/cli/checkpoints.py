@@ -1,4 +1,4 @@
-"""`adaptlab checkpoints`: list and download trained tensors."""
+"""`adaptlab checkpoints`: list, show and download trained tensors."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -8,10 +8,12 @@ import typer
 from adaptlab_client.cli.exits import UsageFault
 from adaptlab_client.cli.groups import group
 from adaptlab_client.cli.session import JobArgument, OutputOption, open_client
-from adaptlab_client.cli.terminal import Output, one_line, print_list, say
+from adaptlab_client.cli.terminal import Output, one_line, print_in_full, print_list, say
 
 if TYPE_CHECKING:
     from adaptlab_client.answers import Checkpoint
+
+COLUMNS = ("id", "kind", "replicate", "seed", "parameters", "bytes", "sha256")
 
 
 def list_checkpoints(
@@ -20,12 +22,17 @@ def list_checkpoints(
     """List the checkpoints of a job."""
     with open_client(context) as client:
         found = client.jobs.checkpoints(job)
-    print_list(
-        found,
-        ("id", "kind", "replicate", "seed", "parameters", "bytes", "SHA-256"),
-        lambda c: (c.id, c.kind, c.replicate, c.seed, c.parameters, c.size, c.sha256),
-        output,
-    )
+    print_list(found, COLUMNS, _row, output)
+
+
+def show(
+    context: typer.Context,
+    checkpoint: Annotated[int, typer.Argument(metavar="CHECKPOINT", help="Its identity.")],
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show one checkpoint in full, without its bytes."""
+    with open_client(context) as client:
+        print_in_full(client.checkpoints.get(checkpoint), output)
 
 
 def download(
@@ -34,19 +41,22 @@ def download(
         list[str] | None, typer.Argument(metavar="[CHECKPOINT…]", help="Their identities.")
     ] = None,
     job: Annotated[str | None, typer.Option(help="All checkpoints of this job.")] = None,
-    to: Annotated[Path, typer.Option(help="A folder, or the file for a single one.")] = Path(),
+    to: Annotated[Path, typer.Option(help="A folder, or for a single one a file.")] = Path(),
 ) -> None:
     """Download safetensors files, verified; one that broke off goes on where it stopped."""
+    from adaptlab_client.cli.progress import byte_bar  # rich, loaded for those who wait
+
     with open_client(context) as client:
         wanted: list[Checkpoint | str] = [*(checkpoints or ())]
         if job is not None:
             wanted += client.jobs.checkpoints(job)
         if not wanted:
             raise UsageFault("Name checkpoints, or a --job that has some.")
-        if len(wanted) > 1:
+        if len(wanted) > 1 or (job is not None and not to.suffix):
             to.mkdir(parents=True, exist_ok=True)
         for checkpoint in wanted:
-            path = client.checkpoints.download(checkpoint, to)
+            with byte_bar("checkpoint") as report:
+                path = client.checkpoints.download(checkpoint, to, report=report)
             print(one_line(path))
             say(f"{path.stat().st_size} bytes, verified")
 
@@ -54,9 +64,15 @@ def download(
 def application() -> typer.Typer:
     """The commands below `adaptlab checkpoints`."""
     return group(
+        "checkpoints",
         "Trained tensors, as safetensors files.",
         {
             "list": list_checkpoints,
+            "show": show,
             "download": download,
         },
     )
+
+
+def _row(one: "Checkpoint") -> list[object]:
+    return [one.id, one.kind, one.replicate, one.seed, one.parameters, one.size, one.sha256]

@@ -1,14 +1,14 @@
 """`adaptlab compare`: warnings first, then scores, verdicts, diagnoses and budget curves."""
 
 from collections.abc import Iterator
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from adaptlab_client.cli import suggestions
 from adaptlab_client.cli.exits import UsageFault
 from adaptlab_client.cli.session import open_client
-from adaptlab_client.cli.terminal import Output, one_line, print_table, print_value, say
+from adaptlab_client.cli.terminal import Output, RowOutput, one_line, print_table, print_value, say
 
 if TYPE_CHECKING:
     from adaptlab_client.client import Client
@@ -26,19 +26,17 @@ COLUMNS = ("method", "parameters", "score", "interval", "ranks", "best", "seeds"
 FORGOTTEN = ("method", "task of the base", "before", "after", "change", "over seeds")
 
 
-class ComparisonOutput(StrEnum):
-    """How a comparison is printed."""
-
-    TABLE = "table"
-    JSON = "json"
-    CSV = "csv"
-
-
 ComparedArgument = Annotated[
     list[str] | None,
-    typer.Argument(metavar="STUDY|JOB…", help="Id or name of a study, or identities of jobs."),
+    typer.Argument(
+        metavar="STUDY|JOB…",
+        help="Id or name of a study, or identities of jobs.",
+        autocompletion=suggestions.studies,
+    ),
 ]
-StudyOption = Annotated[str | None, typer.Option(help="Id or name of a study.")]
+StudyOption = Annotated[
+    str | None, typer.Option(help="Id or name of a study.", autocompletion=suggestions.studies)
+]
 LevelOption = Annotated[float | None, typer.Option(help="Confidence level; else 0.95.")]
 MarginOption = Annotated[
     float | None, typer.Option(help="Share of items below which methods are alike; else 0.01.")
@@ -47,9 +45,7 @@ PairsOption = Annotated[
     bool,
     typer.Option("--all-pairs", help="Show the verdicts on pairs of which none could be best."),
 ]
-CompareOutput = Annotated[
-    ComparisonOutput, typer.Option("--output", "-o", help="What stdout gets.")
-]
+CompareOutput = Annotated[RowOutput, typer.Option("--output", "-o", help="What stdout gets.")]
 
 
 def compare(
@@ -59,20 +55,20 @@ def compare(
     level: LevelOption = None,
     margin: MarginOption = None,
     all_pairs: PairsOption = False,
-    output: CompareOutput = ComparisonOutput.TABLE,
+    output: CompareOutput = RowOutput.TABLE,
 ) -> None:
     """Compare the methods of a study, or of two and more jobs, and say what can be said."""
     named, jobs = _what(compared or [], study)
     with open_client(context) as client:
-        if output is ComparisonOutput.CSV:
+        if output is RowOutput.CSV:
             text = client.comparisons.csv(study=named, jobs=jobs, level=level, margin=margin)
             print(text, end="")
             return
         found = _fetched(client, named, jobs, level, margin)
-    if output is ComparisonOutput.JSON:
-        print_value(found, Output.JSON)
-        return
-    _print(found, all_pairs=all_pairs)
+    if output is RowOutput.TABLE:
+        _print(found, all_pairs=all_pairs)
+    else:
+        print_value(found, Output(output))
 
 
 def _what(compared: list[str], study: str | None) -> tuple[str | None, list[str]]:

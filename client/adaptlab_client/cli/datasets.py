@@ -1,4 +1,4 @@
-"""`adaptlab datasets`: list, show, upload, import-dictionaries."""
+"""`adaptlab datasets`: list, show, upload, download, import-dictionaries."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from adaptlab_client.cli import suggestions
 from adaptlab_client.cli.exits import UsageFault
 from adaptlab_client.cli.groups import group
 from adaptlab_client.cli.session import OutputOption, open_client
 from adaptlab_client.cli.terminal import (
     Output,
+    one_line,
     print_in_full,
     print_list,
-    print_table,
-    print_value,
+    print_one,
     say,
 )
 
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
     from adaptlab_client.dictionaries import Imported
 
 COLUMNS = ("name", "source", "triples", "longest", "digest", "from")
-NameArgument = Annotated[str, typer.Argument(help="Name of a dataset.")]
+NameArgument = Annotated[
+    str, typer.Argument(help="Name of a dataset.", autocompletion=suggestions.datasets)
+]
 
 
 def list_datasets(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
@@ -53,12 +56,25 @@ def upload(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Upload words from a file; started again after a break, it sends what is still missing."""
-    with open_client(context) as client:
-        entry = client.datasets.upload_file(name, file)
-    if output is Output.TABLE:
-        print_table(COLUMNS, [_row(entry)])
-    else:
-        print_value(entry, output, "name")
+    from adaptlab_client.cli.progress import byte_bar  # rich, loaded for those who wait
+
+    with open_client(context) as client, byte_bar(file.name) as report:
+        entry = client.datasets.upload_file(name, file, report=report)
+    print_one(entry, COLUMNS, _row, output, "name")
+
+
+def download(
+    context: typer.Context,
+    name: NameArgument,
+    file: Annotated[Path, typer.Argument(metavar="FILE", dir_okay=False, help="Where to write.")],
+) -> None:
+    """Download the words of a dataset, verified, one JSON object a line."""
+    from adaptlab_client.cli.progress import byte_bar  # rich, loaded for those who wait
+
+    with open_client(context) as client, byte_bar(name) as report:
+        path = client.datasets.download(name, file, report=report)
+    print(one_line(path))
+    say(f"{path.stat().st_size} bytes, verified")
 
 
 def import_dictionaries(
@@ -86,20 +102,19 @@ def import_dictionaries(
     with open_client(context) as client:
         sources = [asdict(origin) for origin in found.origins]
         entry = client.datasets.upload(name, found.triples, sources)
-    if output is Output.TABLE:
-        print_table(COLUMNS, [_row(entry)])
-    else:
-        print_value(entry, output, "name")
+    print_one(entry, COLUMNS, _row, output, "name")
 
 
 def application() -> typer.Typer:
     """The commands below `adaptlab datasets`."""
     return group(
-        "Words for tasks to ask: list, show, upload, import.",
+        "datasets",
+        "Words for tasks to ask: list, show, upload, download, import.",
         {
             "list": list_datasets,
             "show": show,
             "upload": upload,
+            "download": download,
             "import-dictionaries": import_dictionaries,
         },
     )

@@ -20,6 +20,8 @@ class ExitCode(IntEnum):
     """The token is missing, unknown or not allowed to do this."""
     NOT_FOUND = 5
     """There is no such job, base model, checkpoint or page."""
+    UNSOUND = 65
+    """A file is damaged, or does not say what follows from what is in it (EX_DATAERR)."""
     UNREACHABLE = 69
     """No server was found, or it does not answer (EX_UNAVAILABLE)."""
     INTERNAL = 70
@@ -29,7 +31,9 @@ class ExitCode(IntEnum):
     TIMED_OUT = 124
     """The time to wait was over first, as with timeout(1)."""
     INTERRUPTED = 130
-    """Ctrl-C."""
+    """Ctrl-C; what was waited for goes on."""
+    PIPE_CLOSED = 141
+    """Whoever was reading stdout has closed it, such as `head`."""
 
 
 def exit_code(error: Exception) -> ExitCode:
@@ -45,12 +49,14 @@ def exit_code(error: Exception) -> ExitCode:
         ((client.Conflict, client.TooLarge), ExitCode.USAGE),
         ((client.Unauthorised, client.UnsafeFile), ExitCode.AUTHENTICATION),
         (client.NotFound, ExitCode.NOT_FOUND),
+        (core.BrokenBundle, ExitCode.UNSOUND),
         ((client.ServerUnreachable, client.NoServer), ExitCode.UNREACHABLE),
         (
             (client.ServerUnavailable, client.TooManyRequests, client.DigestMismatch),
             ExitCode.TEMPORARY,
         ),
         (client.WaitTimedOut, ExitCode.TIMED_OUT),
+        (client.SeveralMaps, ExitCode.USAGE),
         ((OSError, UsageFault), ExitCode.USAGE),
     )
     return next((code for kind, code in table if isinstance(error, kind)), ExitCode.INTERNAL)

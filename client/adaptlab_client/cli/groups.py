@@ -1,13 +1,54 @@
-"""Groups of commands, such as those below `adaptlab jobs`."""
+"""Groups of commands, such as those below `adaptlab jobs`, and what all commands have."""
 
+import functools
+import inspect
 from collections.abc import Callable, Mapping
+from typing import Annotated
 
 import typer
 
+from adaptlab_client.cli.examples import EXAMPLES
+from adaptlab_client.cli.terminal import be_quiet, is_quiet
 
-def group(purpose: str, commands: Mapping[str, Callable[..., None]]) -> typer.Typer:
+Run = Callable[..., None]
+QuietOption = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Say on stderr only what went wrong.")
+]
+
+
+def group(name: str, purpose: str, commands: Mapping[str, Run]) -> typer.Typer:
     """Commands by name; `purpose` heads their help, which is shown where none is asked for."""
-    app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=purpose)
-    for name, command in commands.items():
-        app.command(name)(command)
+    app = typer.Typer(name=name, no_args_is_help=True, rich_markup_mode=None, help=purpose)
+    app.callback()(_several)
+    for each, command in commands.items():
+        add(app, f"{name} {each}", command)
     return app
+
+
+def add(app: typer.Typer, path: str, command: Run) -> None:
+    """Make a command one of `app`; `path` is what stands behind `adaptlab` to run it."""
+    lines = "\n".join(f"  {line}" for line in EXAMPLES.get(path, ()))
+    epilog = f"\b\nExamples:\n{lines}" if lines else None  # \b: the lines stay as they are
+    app.command(path.rpartition(" ")[2], epilog=epilog)(_with_quiet(command))
+
+
+def _with_quiet(command: Run) -> Run:
+    """The command with `--quiet` as its last option; before the command's name it works too."""
+
+    @functools.wraps(command)
+    def run(*arguments: object, quiet: bool, **options: object) -> None:
+        be_quiet(quiet or is_quiet())
+        command(*arguments, **options)
+
+    own = inspect.signature(command)
+    last = inspect.Parameter(
+        "quiet", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=QuietOption
+    )
+    # Typer reads a command's options from these two.
+    run.__dict__["__signature__"] = own.replace(parameters=[*own.parameters.values(), last])
+    run.__annotations__ = {**command.__annotations__, "quiet": QuietOption}
+    return run
+
+
+def _several() -> None:
+    """Keep a group of one command a group."""

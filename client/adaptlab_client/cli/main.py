@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 
 from adaptlab_client.cli.exits import ExitCode, exit_code
 from adaptlab_client.cli.extensions import extensions, load, summary
+from adaptlab_client.cli.groups import QuietOption, add
 
 
 class Root(TyperGroup):
@@ -45,23 +46,25 @@ class Root(TyperGroup):
         """Run, and turn every error into a short text on stderr and an exit code."""
         try:
             return super().invoke(ctx)
-        except (typer.Exit, typer.Abort, typer.TyperException, BrokenPipeError):
+        except (typer.Exit, typer.Abort, typer.TyperException):
             raise  # Typer's own way out
+        except BrokenPipeError as error:
+            raise typer.Exit(ExitCode.PIPE_CLOSED) from error
         except Exception as error:  # noqa: BLE001 - a traceback helps nobody at a command line
             leave(error)
 
 
 def leave(error: Exception) -> NoReturn:
     """Say what went wrong and exit with its code; ADAPTLAB_TRACEBACK=1 shows where."""
-    from adaptlab_client.cli.terminal import say
+    from adaptlab_client.cli.terminal import complain
 
     if os.environ.get("ADAPTLAB_TRACEBACK"):
         raise error
     code = exit_code(error)
     kind = f"{type(error).__name__}: " if code is ExitCode.INTERNAL else ""
-    say(f"adaptlab: {kind}{error}")
+    complain(f"adaptlab: {kind}{error}")
     if code is ExitCode.INTERNAL:
-        say("This is a fault in adaptlab; ADAPTLAB_TRACEBACK=1 shows where.")
+        complain("This is a fault in adaptlab; ADAPTLAB_TRACEBACK=1 shows where.")
     raise typer.Exit(code) from error
 
 
@@ -70,19 +73,23 @@ def application() -> typer.Typer:
     from adaptlab_client.cli import (
         attention,
         base_models,
+        bundle,
         catalogue,
         checkpoints,
         compare,
+        completion,
         datasets,
         jobs,
         people,
         recipes,
         recommend,
         results,
+        server,
         signing_in,
         studies,
         theory,
         tokens,
+        uploads,
     )
 
     app = typer.Typer(
@@ -91,42 +98,59 @@ def application() -> typer.Typer:
         help="Which adaptation method works for my task at this parameter budget, and why?",
         epilog=(
             "Exit codes: 0 done, 1 job failed or cancelled, 2 usage or validation, 3 infeasible "
-            "budget, 4 authentication, 5 not found, 69 server unreachable, 70 internal fault, "
-            "75 temporary, 124 timed out, 130 interrupted."
+            "budget, 4 authentication, 5 not found, 65 unsound file, 69 server unreachable, 70 "
+            "internal fault, 75 temporary, 124 timed out, 130 interrupted, 141 pipe closed."
         ),
         no_args_is_help=True,
+        add_completion=False,  # `adaptlab completion` prints, and changes no file
         rich_markup_mode=None,  # rich's help takes 0.3 s to load, and reads markup in names
         pretty_exceptions_enable=False,
     )
     app.callback()(_root)
-    app.add_typer(jobs.application(), name="jobs")
-    app.add_typer(studies.application(), name="studies")
-    app.add_typer(recipes.application(), name="recipes")
-    app.add_typer(results.application(), name="results")
-    app.add_typer(catalogue.budgets_application(), name="budgets")
-    app.add_typer(base_models.application(), name="base-models")
-    app.add_typer(datasets.application(), name="datasets")
-    app.add_typer(checkpoints.application(), name="checkpoints")
-    app.add_typer(theory.application(), name="theory")
-    app.add_typer(tokens.application(), name="tokens")
-    app.add_typer(people.users_application(), name="users")
-    app.add_typer(people.projects_application(), name="projects")
-    app.command("login")(signing_in.login)
-    app.command("logout")(signing_in.logout)
-    app.command("whoami")(signing_in.whoami)
-    app.command("audit")(people.audit)
-    app.command("compare")(compare.compare)
-    app.command("recommend")(recommend.recommend)
-    app.command("attention")(attention.attention)
-    app.command("methods")(catalogue.methods)
-    app.command("tasks")(catalogue.tasks)
-    app.command("families")(catalogue.families)
+    for below in (
+        jobs.application(),
+        studies.application(),
+        bundle.application(),
+        recipes.application(),
+        results.application(),
+        catalogue.budgets_application(),
+        base_models.application(),
+        datasets.application(),
+        checkpoints.application(),
+        uploads.application(),
+        theory.application(),
+        tokens.application(),
+        people.users_application(),
+        people.projects_application(),
+        server.application(),
+    ):
+        app.add_typer(below)
+    for name, command in {
+        "login": signing_in.login,
+        "logout": signing_in.logout,
+        "whoami": signing_in.whoami,
+        "audit": people.audit,
+        "compare": compare.compare,
+        "recommend": recommend.recommend,
+        "attention": attention.attention,
+        "methods": catalogue.methods,
+        "tasks": catalogue.tasks,
+        "families": catalogue.families,
+        "workers": server.workers,
+        "completion": completion.completion,
+    }.items():
+        add(app, name, command)
     return app
 
 
 def run() -> None:
     """Run the command line on the arguments of the process."""
-    application()()
+    from adaptlab_client.cli.completion import PROGRAM, VARIABLE, prepare
+    from adaptlab_client.cli.process import kind_to_its_streams
+
+    prepare()
+    with kind_to_its_streams():
+        application()(prog_name=PROGRAM, complete_var=VARIABLE)
 
 
 def _print_version(wanted: bool) -> None:
@@ -148,6 +172,7 @@ def _root(
             help="Only this project; what is made goes there. Else all of yours.",
         ),
     ] = None,
+    quiet: QuietOption = False,
     show_version: Annotated[
         bool,
         typer.Option(
@@ -156,7 +181,9 @@ def _root(
     ] = False,
 ) -> None:
     from adaptlab_client.cli.session import remember_server
+    from adaptlab_client.cli.terminal import be_quiet
 
+    be_quiet(quiet)
     remember_server(context, url, project)
 
 

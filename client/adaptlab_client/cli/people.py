@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from adaptlab_client.cli import suggestions
 from adaptlab_client.cli.groups import group
 from adaptlab_client.cli.session import OutputOption, open_client
-from adaptlab_client.cli.terminal import Output, print_list, say
+from adaptlab_client.cli.terminal import Output, print_list, print_one, say
 
 if TYPE_CHECKING:
     from adaptlab_client.people_answers import AuditEntry, MemberEntry, ProjectEntry, UserEntry
@@ -17,7 +18,10 @@ PROJECTS = ("name", "your role", "since")
 MEMBERS = ("user", "role", "since")
 AUDIT = ("at", "who", "token", "from", "action", "object", "status")
 UserArgument = Annotated[str, typer.Argument(help="Name of a user.")]
-ProjectArgument = Annotated[str, typer.Argument(help="Name of a project.")]
+NewProjectArgument = Annotated[str, typer.Argument(help="Name of a project.")]
+ProjectArgument = Annotated[
+    str, typer.Argument(help="Name of a project.", autocompletion=suggestions.projects)
+]
 
 
 def list_users(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
@@ -34,7 +38,8 @@ def create_user(
 ) -> None:
     """Make a user; then `adaptlab projects add` and `adaptlab tokens create --user`."""
     with open_client(context) as client:
-        print_list([client.users.create(name, is_admin=admin)], USERS, _user, output, "name")
+        made = client.users.create(name, is_admin=admin)
+    print_one(made, USERS, _user, output, "name")
 
 
 def change_user(
@@ -51,7 +56,7 @@ def change_user(
     """Make somebody an admin or not, shut them out or let them in again."""
     with open_client(context) as client:
         changed = client.users.change(name, is_admin=admin, is_active=active)
-    print_list([changed], USERS, _user, output, "name")
+    print_one(changed, USERS, _user, output, "name")
 
 
 def list_projects(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
@@ -61,11 +66,11 @@ def list_projects(context: typer.Context, output: OutputOption = Output.TABLE) -
 
 
 def create_project(
-    context: typer.Context, name: ProjectArgument, output: OutputOption = Output.TABLE
+    context: typer.Context, name: NewProjectArgument, output: OutputOption = Output.TABLE
 ) -> None:
     """Make a project; for admins."""
     with open_client(context) as client:
-        print_list([client.projects.create(name)], PROJECTS, _project, output, "name")
+        print_one(client.projects.create(name), PROJECTS, _project, output, "name")
 
 
 def members(
@@ -85,7 +90,7 @@ def add(
 ) -> None:
     """Put somebody into a project, or give them another role in it."""
     with open_client(context) as client:
-        print_list([client.projects.add(name, user, role)], MEMBERS, _member, output, "user")
+        print_one(client.projects.add(name, user, role), MEMBERS, _member, output, "user")
 
 
 def remove(context: typer.Context, name: ProjectArgument, user: UserArgument) -> None:
@@ -115,12 +120,13 @@ def audit(
 def users_application() -> typer.Typer:
     """The commands below `adaptlab users`."""
     commands = {"list": list_users, "create": create_user, "change": change_user}
-    return group("Who can get in: list, create, change; for admins.", commands)
+    return group("users", "Who can get in: list, create, change; for admins.", commands)
 
 
 def projects_application() -> typer.Typer:
     """The commands below `adaptlab projects`."""
     return group(
+        "projects",
         "What belongs together, and who sees it: list, create, members, add, remove.",
         {
             "list": list_projects,
@@ -133,19 +139,17 @@ def projects_application() -> typer.Typer:
 
 
 def _user(entry: "UserEntry") -> list[object]:
-    marks = ("yes" if mark else "no" for mark in (entry.is_admin, entry.is_active))
-    return [entry.name, *marks, f"{entry.created_at:%Y-%m-%d}"]
+    return [entry.name, entry.is_admin, entry.is_active, entry.created_at]
 
 
 def _project(entry: "ProjectEntry") -> list[object]:
-    return [entry.name, entry.role, f"{entry.created_at:%Y-%m-%d}"]
+    return [entry.name, entry.role, entry.created_at]
 
 
 def _member(entry: "MemberEntry") -> list[object]:
-    return [entry.user, entry.role, f"{entry.created_at:%Y-%m-%d}"]
+    return [entry.user, entry.role, entry.created_at]
 
 
 def _entry(entry: "AuditEntry") -> list[object]:
-    at = f"{entry.at:%Y-%m-%d %H:%M:%S}"
     who = (entry.actor, entry.token_id, entry.address)
-    return [at, *who, entry.action, entry.object, entry.status]
+    return [entry.at, *who, entry.action, entry.object, entry.status]

@@ -1,13 +1,21 @@
-"""Bars for jobs that are waited for, on stderr."""
+"""Bars for jobs and files that are waited for, on stderr."""
 
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TransferSpeedColumn,
+)
 
-from adaptlab_client.cli.terminal import console, one_line, say
+from adaptlab_client.cli.terminal import console, is_quiet, is_terminal, one_line, say
 
 if TYPE_CHECKING:
     from adaptlab_client.answers import Job
@@ -16,7 +24,7 @@ if TYPE_CHECKING:
 @contextmanager
 def bars() -> "Generator[Callable[[Job], None]]":
     """Give a function that shows a job's progress; where no terminal is, it tells of states."""
-    if not sys.stderr.isatty():
+    if is_quiet() or not is_terminal(sys.stderr):
         yield _state_teller()
         return
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
@@ -24,11 +32,26 @@ def bars() -> "Generator[Callable[[Job], None]]":
         yield _bar_mover(progress)
 
 
+@contextmanager
+def byte_bar(name: str) -> "Generator[Callable[[int, int | None], None]]":
+    """Give a function that shows how many of a file's bytes have moved, where a terminal is."""
+    if is_quiet() or not is_terminal(sys.stderr):
+        yield lambda done, total: None
+        return
+    columns = (
+        TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(),
+        TransferSpeedColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=console(sys.stderr), transient=True) as progress:
+        task = progress.add_task(one_line(name), total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
 def _bar_mover(progress: Progress) -> "Callable[[Job], None]":
     known: dict[str, TaskID] = {}
 
     def update(job: "Job") -> None:
-        text = one_line(f"{job.method or job.kind} {job.id[:8]} {job.state}")
+        text = one_line(f"{job.method or job.kind} {job.id[-8:]} {job.state}")
         if job.id not in known:
             known[job.id] = progress.add_task(text, total=None)
         total = job.progress.total or None

@@ -5,26 +5,26 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from adaptlab_client.cli import suggestions
 from adaptlab_client.cli.exits import UsageFault
 from adaptlab_client.cli.groups import group
-from adaptlab_client.cli.jobs import TimeoutOption
 from adaptlab_client.cli.session import OutputOption, open_client
 from adaptlab_client.cli.studies import (
     KeyOption,
     StudyArgument,
     ValidateOption,
-    followed,
-    leave_unless_succeeded,
     print_preview,
     say_made,
 )
 from adaptlab_client.cli.terminal import (
     Output,
+    print_in_full,
     print_list,
     print_table,
     print_value,
     say,
 )
+from adaptlab_client.cli.waiting import TimeoutOption, followed, leave_unless_succeeded
 
 if TYPE_CHECKING:
     from adaptlab_client.client import Client
@@ -38,12 +38,18 @@ class ReportOutput(StrEnum):
 
     TABLE = "table"
     JSON = "json"
+    JSONL = "jsonl"
     CSV = "csv"
     MARKDOWN = "markdown"
 
 
 RecipeArgument = Annotated[
-    str, typer.Argument(metavar="RECIPE", help="Name of a recipe, such as petrov2024/table-1.")
+    str,
+    typer.Argument(
+        metavar="RECIPE",
+        help="Name of a recipe, such as petrov2024/table-1.",
+        autocompletion=suggestions.recipes,
+    ),
 ]
 PresetOption = Annotated[
     str, typer.Option(help="quick: minutes on two cores; faithful: as published; fair: for all.")
@@ -76,7 +82,7 @@ def show(
     if output is Output.TABLE:
         _print(found)
     else:
-        print_value(found, output, identity="name")
+        print_in_full(found, output, "name")
 
 
 def run(
@@ -118,7 +124,7 @@ def run(
         say_made(made)
         ended = followed(client, made.id, timeout)
         _print_report(client, made.id, output)
-        leave_unless_succeeded(ended)
+        leave_unless_succeeded([ended])
 
 
 def report(
@@ -132,6 +138,7 @@ def report(
 def application() -> typer.Typer:
     """The commands below `adaptlab recipes`."""
     return group(
+        "recipes",
         "Studies that repeat a paper's tables and decide its claims.",
         {"list": list_recipes, "show": show, "run": run, "report": report},
     )
@@ -144,8 +151,8 @@ def _print_report(client: "Client", study: str, output: ReportOutput) -> None:
     match output:
         case ReportOutput.TABLE:
             print_report(found)
-        case ReportOutput.JSON:
-            print_value(found, Output.JSON)
+        case ReportOutput.JSON | ReportOutput.JSONL:
+            print_value(found, Output(output))
         case ReportOutput.CSV:
             print(csv_text(found), end="")
         case ReportOutput.MARKDOWN:
@@ -159,11 +166,9 @@ def _print_markdown(client: "Client", found: "RecipeReport") -> None:
 
 
 def _of_a_preview(output: ReportOutput) -> Output:
-    if output is ReportOutput.JSON:
-        return Output.JSON
-    if output is ReportOutput.TABLE:
-        return Output.TABLE
-    raise UsageFault("--validate-only runs nothing, so there is no report; use table or json.")
+    if output is ReportOutput.MARKDOWN:
+        raise UsageFault("--validate-only runs nothing, so there is no report in Markdown.")
+    return Output(output)
 
 
 def _print(recipe: "Recipe") -> None:

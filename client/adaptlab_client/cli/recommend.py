@@ -5,10 +5,18 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from adaptlab_client.cli import suggestions
 from adaptlab_client.cli.exits import UsageFault
 from adaptlab_client.cli.session import open_client
 from adaptlab_client.cli.specs import read_value
-from adaptlab_client.cli.terminal import Output, json_text, one_line, print_table, print_value
+from adaptlab_client.cli.terminal import (
+    Output,
+    json_text,
+    one_line,
+    print_csv,
+    print_table,
+    print_value,
+)
 
 if TYPE_CHECKING:
     from adaptlab_client.recommendation_answers import MeasuredMethod, Recommendation
@@ -23,13 +31,22 @@ class RecommendationOutput(StrEnum):
 
     TABLE = "table"
     JSON = "json"
+    JSONL = "jsonl"
+    CSV = "csv"
     JOBS = "jobs"
 
 
 def recommend(
     context: typer.Context,
-    task: Annotated[str, typer.Argument(help="A task, as a name or YAML, '{name: add, k: 2}'.")],
-    base_model: Annotated[str, typer.Option(help="Name of a base model.")],
+    task: Annotated[
+        str,
+        typer.Argument(
+            help="A task, as a name or YAML, '{name: add, k: 2}'.", autocompletion=suggestions.tasks
+        ),
+    ],
+    base_model: Annotated[
+        str, typer.Option(help="Name of a base model.", autocompletion=suggestions.base_models)
+    ],
     budget: Annotated[int | None, typer.Option(min=1, help="Trainable parameters.")] = None,
     fraction_of_base: Annotated[
         float | None, typer.Option(help="Instead: a share of the base model's parameters.")
@@ -57,13 +74,16 @@ def recommend(
             max_seconds=max_seconds,
             methods=[_choice(text) for text in method or ()],
         )
-    if output is RecommendationOutput.JSON:
-        print_value(found, Output.JSON)
-    elif output is RecommendationOutput.JOBS:
-        for job in found.jobs:
-            print(json_text(job.spec))
-    else:
-        _print(found)
+    match output:
+        case RecommendationOutput.TABLE:
+            _print(found)
+        case RecommendationOutput.CSV:
+            print_csv(COLUMNS, map(_row, found.measured))
+        case RecommendationOutput.JOBS:
+            for job in found.jobs:
+                print(json_text(job.spec))
+        case _:
+            print_value(found, Output(output))
 
 
 def _choice(text: str) -> str | dict[str, object]:

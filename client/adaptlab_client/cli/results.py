@@ -1,7 +1,5 @@
 """`adaptlab results`: list, groups, heads, fields, export, curves."""
 
-import csv
-import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -10,21 +8,12 @@ import typer
 
 from adaptlab_client.cli.exits import UsageFault
 from adaptlab_client.cli.groups import group
-from adaptlab_client.cli.session import open_client
-from adaptlab_client.cli.terminal import inert, json_text, print_table, say
+from adaptlab_client.cli.session import OutputOption, open_client
+from adaptlab_client.cli.terminal import Output, inert, json_text, one_line, print_rows, say
 
 if TYPE_CHECKING:
-    from adaptlab_client.result_answers import Cell, ResultTable
+    from adaptlab_client.result_answers import ResultTable
     from adaptlab_client.results import FileFormat
-
-
-class RowOutput(StrEnum):
-    """How rows are printed."""
-
-    TABLE = "table"
-    JSON = "json"
-    JSONL = "jsonl"
-    CSV = "csv"
 
 
 class Form(StrEnum):
@@ -44,7 +33,6 @@ OrderOption = Annotated[
 ]
 FieldsOption = Annotated[str, typer.Option(help="Columns, with commas between.")]
 LimitOption = Annotated[int, typer.Option(min=0, help="Rows to show; 0 shows all.")]
-RowsOption = Annotated[RowOutput, typer.Option("--output", "-o", help="What stdout gets.")]
 TargetArgument = Annotated[
     Path, typer.Argument(metavar="FILE", dir_okay=False, help="Where to write it.")
 ]
@@ -60,7 +48,7 @@ def list_results(
     order_by: OrderOption = None,
     fields: FieldsOption = "",
     limit: LimitOption = 50,
-    output: RowsOption = RowOutput.TABLE,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """List results of jobs that succeeded, the newest first."""
     with open_client(context) as client:
@@ -78,7 +66,7 @@ def heads(
     order_by: Annotated[str | None, typer.Option(help="As -divergence, which is usual.")] = None,
     fields: FieldsOption = "",
     limit: LimitOption = 50,
-    output: RowsOption = RowOutput.TABLE,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """List what heads of attention maps do, those that moved furthest first."""
     with open_client(context) as client:
@@ -93,7 +81,7 @@ def groups(
     by: Annotated[str, typer.Option(help="Fields, with commas between.")] = "method",
     metric: Annotated[str, typer.Option(help="Over whose seeds.")] = "accuracy",
     filter_text: FilterOption = "",
-    output: RowsOption = RowOutput.TABLE,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Show a metric over the seeds of groups of results: mean, deviation, 95 % interval."""
     with open_client(context) as client:
@@ -102,7 +90,7 @@ def groups(
 
 
 def fields(
-    context: typer.Context, heads: HeadsOption = False, output: RowsOption = RowOutput.TABLE
+    context: typer.Context, heads: HeadsOption = False, output: OutputOption = Output.TABLE
 ) -> None:
     """List the fields that a filter can ask about."""
     from adaptlab_client.result_answers import Column, ResultTable, Row
@@ -115,7 +103,7 @@ def fields(
         for one in found
     )
     columns = tuple(Column(name=name, type="text") for name in names)
-    _print(ResultTable(columns=columns, data=rows), output)
+    _print(ResultTable(columns=columns, data=rows), output, "name")
 
 
 def export(
@@ -156,6 +144,7 @@ def curves(
 def application() -> typer.Typer:
     """The commands below `adaptlab results`."""
     return group(
+        "results",
         "Results across jobs: query, group, export.",
         {
             "list": list_results,
@@ -168,24 +157,20 @@ def application() -> typer.Typer:
     )
 
 
-def _print(table: "ResultTable", output: RowOutput) -> None:
+def _print(table: "ResultTable", output: Output, identity: str = "id") -> None:
     names = [column.name for column in table.columns]
-    if output is RowOutput.TABLE:
-        print_table(names, [[_shown(row[name]) for name in names] for row in table.rows()])
-    elif output is RowOutput.JSON:
+    if output in (Output.TABLE, Output.CSV):
+        print_rows(names, ([row[name] for name in names] for row in table.rows()), output)
+    elif output is Output.JSON:
         print(json_text([dict(row) for row in table.rows()], indent=2))
-    elif output is RowOutput.JSONL:
+    elif output is Output.JSONL:
         for row in table.rows():
             print(json_text(dict(row)))
+    elif identity in names:
+        for row in table.rows():
+            print(one_line(row[identity]))
     else:
-        from adaptlab.spreadsheet import harmless
-
-        lines = ([harmless(row[name]) for name in names] for row in table.rows())
-        csv.writer(sys.stdout, lineterminator="\n").writerows([names, *lines])
-
-
-def _shown(cell: "Cell") -> str:
-    return "" if cell is None else f"{cell:.4g}" if isinstance(cell, float) else str(cell)
+        raise UsageFault(f"These rows have no {identity}; their columns are {', '.join(names)}.")
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from adaptlab_client.cli import suggestions
 from adaptlab_client.cli.terminal import Output
 
 if TYPE_CHECKING:
@@ -13,8 +14,18 @@ if TYPE_CHECKING:
 OutputOption = Annotated[
     Output, typer.Option("--output", "-o", help="What stdout gets; `id` is one identity a line.")
 ]
-JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="Identity of a job.")]
-JobsArgument = Annotated[list[str], typer.Argument(metavar="JOB…", help="Identities of jobs.")]
+JobArgument = Annotated[
+    str,
+    typer.Argument(metavar="JOB", help="Identity of a job.", autocompletion=suggestions.jobs),
+]
+JobsArgument = Annotated[
+    list[str],
+    typer.Argument(metavar="JOB…", help="Identities of jobs.", autocompletion=suggestions.jobs),
+]
+BaseModelOption = Annotated[
+    str | None,
+    typer.Option(help="Name of a base model.", autocompletion=suggestions.base_models),
+]
 
 
 def remember_server(context: typer.Context, url: str | None, project: str | None = None) -> None:

@@ -1,16 +1,35 @@
 """`adaptlab studies`: create, list, show, wait, extend, clone, cancel, and list their jobs."""
 
+from collections.abc import Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from adaptlab_client.cli.exits import ExitCode, UsageFault
+from adaptlab_client.cli import bundle, suggestions
+from adaptlab_client.cli.exits import UsageFault
 from adaptlab_client.cli.groups import group
-from adaptlab_client.cli.jobs import TimeoutOption, print_jobs
+from adaptlab_client.cli.job_tables import print_jobs
 from adaptlab_client.cli.session import OutputOption, open_client
 from adaptlab_client.cli.specs import Settings, read_spec
-from adaptlab_client.cli.terminal import Output, print_list, print_table, print_value, say
+from adaptlab_client.cli.terminal import (
+    Output,
+    complain,
+    print_list,
+    print_rows,
+    print_table,
+    print_value,
+    print_values,
+    say,
+)
+from adaptlab_client.cli.waiting import (
+    AnyOption,
+    TimeoutOption,
+    WaitOption,
+    counts,
+    leave_unless_succeeded,
+    studies_as_ended,
+)
 
 if TYPE_CHECKING:
     from adaptlab_client.client import Client
@@ -22,7 +41,18 @@ if TYPE_CHECKING:
         StudyPreview,
     )
 
-StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="Id or name of a study.")]
+StudyArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="STUDY", help="Id or name of a study.", autocompletion=suggestions.studies
+    ),
+]
+StudiesArgument = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="STUDY…", help="Ids or names of studies.", autocompletion=suggestions.studies
+    ),
+]
 FileArgument = Annotated[
     str | None, typer.Argument(help="In YAML or JSON; `-` reads stdin.", metavar="[FILE]")
 ]
@@ -32,9 +62,6 @@ SetOption = Annotated[
 ]
 ValidateOption = Annotated[
     bool, typer.Option("--validate-only", help="Check and show what would run; keep nothing.")
-]
-WaitOption = Annotated[
-    bool, typer.Option("--wait", help="Stay until it has ended; exit as `studies wait` does.")
 ]
 KeyOption = Annotated[
     str | None, typer.Option(help="The same key and spec make one study, however often sent.")
@@ -101,13 +128,14 @@ def list_jobs(
 
 def wait(
     context: typer.Context,
-    study: StudyArgument,
+    studies: StudiesArgument,
     timeout: TimeoutOption = None,
+    any_of: AnyOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Wait for a study to end; the exit code is 0 when all its jobs succeeded, else 1."""
+    """Wait for studies to end; the exit code is 0 when all their jobs succeeded, else 1."""
     with open_client(context) as client:
-        _wait_for(client, study, timeout, output)
+        _wait_for(client, studies, timeout, output, any_of=any_of)
 
 
 def cancel(
@@ -148,17 +176,24 @@ def clone(
     study: StudyArgument,
     name: Annotated[str, typer.Argument(help="The name of the new study.")],
     settings: SetOption = None,
+    idempotency_key: KeyOption = None,
+    validate_only: ValidateOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Make a study like another one; `--set` changes members, and what has been run is reused."""
-    changes: Settings = read_spec(None, settings) if settings else {}
+    given: Settings = read_spec(None, settings) if settings else {}
+    changes = given | {"name": name}
     with open_client(context) as client:
-        _print(client.studies.clone(study, changes | {"name": name}), output)
+        if validate_only:
+            print_preview(client.studies.preview_clone(study, changes), output)
+            return
+        _print(client.studies.clone(study, changes, idempotency_key=idempotency_key), output)
 
 
 def application() -> typer.Typer:
     """The commands below `adaptlab studies`."""
     return group(
+        "studies",
         "Many jobs for one question, with matched budgets and effort.",
         {
             "create": create,
@@ -169,6 +204,7 @@ def application() -> typer.Typer:
             "cancel": cancel,
             "extend": extend,
             "clone": clone,
+            "bundle": bundle.save,
         },
     )
 
@@ -180,46 +216,58 @@ def _print_or_wait(
         _print(made, output)
         return
     say_made(made)
-    _wait_for(client, made.id, timeout, output)
+    if output is Output.ID:
+        _print(made, output)  # at once, for a script that is stopped while it waits
+    _wait_for(client, [made.id], timeout, output, printed=output is Output.ID)
 
 
-def _wait_for(client: "Client", study: str, timeout: float | None, output: Output) -> None:
-    ended = followed(client, study, timeout)
-    _print(ended, output)
+def _wait_for(
+    client: "Client",
+    studies: Sequence[str],
+    timeout: float | None,
+    output: Output,
+    *,
+    any_of: bool = False,
+    printed: bool = False,
+) -> None:
+    """Wait, print what has ended, and leave with the code that says how; see `wait_for` of jobs."""
+    ended: list[Study] = []
+    try:
+        for study in studies_as_ended(client, studies, timeout):
+            ended.append(study)
+            if any_of:
+                break
+    finally:
+        if ended and not printed:
+            _print_ended(ended, output, alone=len(studies) == 1)
     leave_unless_succeeded(ended)
 
 
-def followed(client: "Client", study: str, timeout: float | None) -> "Study":
-    """The study when all its jobs have ended; meanwhile stderr hears how far they are."""
-    told: list[str] = []
-
-    def tell(found: "Study") -> None:
-        if told[-1:] != [_counts(found)]:
-            told.append(_counts(found))
-            say(f"{found.name}: {told[-1]}")
-
-    return client.studies.wait(study, timeout=timeout, on_progress=tell)
-
-
-def leave_unless_succeeded(ended: "Study") -> None:
-    """Exit as a study with jobs that failed or were cancelled does."""
-    if not ended.succeeded:
-        say(f"{ended.name} is {ended.state}; `adaptlab studies extend {ended.name}` runs again.")
-        raise typer.Exit(ExitCode.JOB_FAILED)
+def _print_ended(ended: "Sequence[Study]", output: Output, *, alone: bool) -> None:
+    if alone:
+        _print(ended[0], output)
+    elif output in (Output.TABLE, Output.CSV):
+        print_rows(COLUMNS, map(_row, ended), output)
+    else:
+        print_values(ended, output)
 
 
 def say_made(made: "Study") -> None:
     """Say on stderr what a study is called and what it has to do."""
-    say(f"{made.name} {made.id}: {_counts(made)}")
+    say(f"{made.name} {made.id}: {counts(made)}")
 
 
 def _print(study: "Study", output: Output) -> None:
+    if output is Output.CSV:
+        print_rows(CELLS, _cells(study), output)
+        return
     if output is not Output.TABLE:
         print_value(study, output)
         return
     print_table(COLUMNS, [_row(study)])
     if study.cells or not study.checks:
-        _print_cells(study)
+        print()
+        print_table(CELLS, _cells(study))
     if study.checks:
         print()
         rows = [
@@ -230,25 +278,23 @@ def _print(study: "Study", output: Output) -> None:
     _say_skipped(study.skipped)
 
 
-def _print_cells(study: "Study") -> None:
-    print()
-    rows = [
+def _cells(study: "Study") -> list[list[object]]:
+    return [
         [c.base_model, c.task, c.budget, c.method, c.trainable_parameters,
          "over budget" if c.over_budget else c.role, c.state,
          " + ".join(str(len(job.seeds)) for job in c.jobs),
          "; ".join(job.reason for job in c.jobs if job.reason)]
         for c in study.cells
     ]  # fmt: skip
-    print_table(CELLS, rows)
 
 
 def print_preview(preview: "StudyPreview", output: Output) -> None:
     """Print what a study would be; how many jobs and minutes goes to stderr."""
     for warning in preview.warnings:
-        say(f"warning: {warning}")
+        complain(f"warning: {warning}")
     if output is Output.ID:
         raise UsageFault("--validate-only makes no study, so there is no id to print.")
-    if output is not Output.TABLE:
+    if output in (Output.JSON, Output.JSONL):
         print_value(preview, output)
         return
     there = {job.spec_digest for job in preview.jobs if job.reused}
@@ -258,9 +304,9 @@ def print_preview(preview: "StudyPreview", output: Output) -> None:
          ", ".join("reused" if digest in there else "new" for digest in c.jobs)]
         for c in preview.cells
     ]  # fmt: skip
-    if rows or not preview.checks:
-        print_table(PLANNED, rows)
-    if preview.checks:
+    if rows or not preview.checks or output is Output.CSV:
+        print_rows(PLANNED, rows, output)
+    if preview.checks and output is Output.TABLE:
         print()
         checks = [[*_check(c), "reused" if c.job in there else "new"] for c in preview.checks]
         print_table(PLANNED_CHECKS, checks)
@@ -284,8 +330,4 @@ def _say_skipped(skipped: "tuple[SkippedCell, ...]") -> None:
 
 
 def _row(study: "Study") -> list[object]:
-    return [study.id, study.name, study.state, _counts(study), study.owner, study.created_at]
-
-
-def _counts(study: "Study") -> str:
-    return ", ".join(f"{count} {state}" for state, count in study.jobs.items())
+    return [study.id, study.name, study.state, counts(study), study.owner, study.created_at]

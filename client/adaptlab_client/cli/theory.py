@@ -6,14 +6,16 @@ import typer
 
 from adaptlab_client.cli.exits import ExitCode
 from adaptlab_client.cli.groups import group
-from adaptlab_client.cli.jobs import TimeoutOption, print_job, wait_for
+from adaptlab_client.cli.job_tables import print_job
 from adaptlab_client.cli.session import OutputOption, open_client
-from adaptlab_client.cli.terminal import Output, print_table, print_value, print_values
+from adaptlab_client.cli.terminal import Output, print_csv, print_table, print_value, print_values
+from adaptlab_client.cli.waiting import TimeoutOption, wait_for
 
 if TYPE_CHECKING:
     from adaptlab_client import Client
 
 COLUMNS = ("check", "claim", "measured", "tolerance", "verdict")
+EXACT_COLUMNS = ("check", "claim", "measured", "bound", "tolerance", "verdict")
 ChecksArgument = Annotated[
     list[str] | None,
     typer.Argument(metavar="CHECK", help="Which checks; none means all that can be done."),
@@ -53,7 +55,7 @@ def run(
         if output is Output.ID:
             print_value(job, output)  # at once, for a script that is stopped while it waits
         wait_for(client, [job.id], timeout, any_of=False, output=Output.ID, printed=True)
-        _print(client, job.id, output)
+        _print(client, job.id, output, made=True)
 
 
 def show(
@@ -69,6 +71,7 @@ def show(
 def application() -> typer.Typer:
     """The commands below `adaptlab theory`."""
     return group(
+        "theory",
         "Claims of the theory, measured: run, show.",
         {
             "run": run,
@@ -81,16 +84,21 @@ def _one_or_several(given: list[str]) -> object:
     return given[0] if len(given) == 1 else given
 
 
-def _print(client: "Client", job_id: str, output: Output) -> None:
-    """Print the reports; leave with the code of a failed job where a claim fails."""
+def _print(client: "Client", job_id: str, output: Output, *, made: bool = False) -> None:
+    """Print the reports; leave with the code of a failed job where a claim fails.
+
+    `made`: the identity of the job is on stdout already, which is all that `id` asks for.
+    """
     found = client.jobs.theory(job_id)
     if output is Output.TABLE:
-        rows = [
-            (c.name, c.claim, f"{c.measured:.3g}", f"{c.bound} {c.tolerance:.3g}", c.verdict)
-            for c in found
-        ]
+        rows = (
+            (c.name, c.claim, c.measured, f"{c.bound} {c.tolerance:.3g}", c.verdict) for c in found
+        )
         print_table(COLUMNS, rows)
-    elif output is not Output.ID:
+    elif output is Output.CSV:
+        exact = ((c.name, c.claim, c.measured, c.bound, c.tolerance, c.verdict) for c in found)
+        print_csv(EXACT_COLUMNS, exact)
+    elif output is not Output.ID or not made:
         print_values(found, output, "name")
     if not all(check.holds for check in found):
         raise typer.Exit(ExitCode.JOB_FAILED)

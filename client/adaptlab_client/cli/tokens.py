@@ -7,7 +7,7 @@ import typer
 from adaptlab_client.cli.exits import UsageFault
 from adaptlab_client.cli.groups import group
 from adaptlab_client.cli.session import OutputOption, open_client
-from adaptlab_client.cli.terminal import Output, one_line, print_list, print_table, print_value, say
+from adaptlab_client.cli.terminal import Output, one_line, print_list, print_value, say
 
 if TYPE_CHECKING:
     from adaptlab_client.people_answers import TokenEntry
@@ -69,22 +69,19 @@ def revoke(
         raise UsageFault(f"{wrong[0]!r} is no id of a token; `adaptlab tokens list` shows them.")
     with open_client(context) as client:
         ended = [client.tokens.revoke(int(identity)) for identity in identities]
-    if output is Output.TABLE:
-        print_table(COLUMNS, [_row(entry) for entry in ended])
-    else:
-        print_list(ended, COLUMNS, _row, output)
+    print_list(ended, COLUMNS, _row, output)
 
 
 def application() -> typer.Typer:
     """The commands below `adaptlab tokens`."""
     return group(
+        "tokens",
         "What opens the server: create, list, revoke.",
         {"create": create, "list": list_tokens, "revoke": revoke},
     )
 
 
 def _row(entry: "TokenEntry") -> list[object]:
-    expires = "never" if entry.expires_at is None else f"{entry.expires_at:%Y-%m-%d}"
-    used = "never" if entry.last_used_at is None else f"{entry.last_used_at:%Y-%m-%d %H:%M}"
     scopes = ", ".join(entry.scopes)
+    expires, used = entry.expires_at or "never", entry.last_used_at or "never"
     return [entry.id, entry.name, entry.user, scopes, entry.project, entry.state, expires, used]

@@ -1,0 +1,120 @@
+"""Attention as the server answers it: maps with their summaries, and their arrays when asked."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pydantic import PrivateAttr
+
+from adaptlab_client.answers import Answer
+from adaptlab_client.errors import SeveralMaps, UnexpectedAnswer
+from adaptlab_client.frames import frame
+from adaptlab_client.pictures import Picture
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+MAP_COLUMNS = ("source", "replicate", "seed")
+HEAD_COLUMNS = ("layer", "head", "entropy", "learned_mass", "divergence", "relative_deviation")
+Fetch = Callable[["AttentionMap"], "NDArray[np.float16]"]
+
+
+class HeadSummary(Answer):
+    """What one head of one layer does; see `adaptlab.results.AttentionSummary`."""
+
+    layer: int
+    head: int
+    entropy: float | None = None
+    learned_mass: float | None = None
+    divergence: float | None = None
+    relative_deviation: float | None = None
+
+
+class AttentionMap(Answer):
+    """Recorded attention, without its array; the axes are sample, layer, head, query, key."""
+
+    id: int | str
+    replicate: int
+    seed: int
+    source: str
+    shape: tuple[int, ...]
+    axes: tuple[str, ...] = ()
+    learned_positions: int = 0
+    target_start: int | None = None
+    tokens: tuple[tuple[int | str, ...], ...] = ()
+    predictions: tuple[tuple[int | str, ...], ...] = ()
+    sha256: str | None = None
+    size: int | None = None
+    summaries: tuple[HeadSummary, ...] = ()
+    _fetch: Fetch | None = PrivateAttr(default=None)
+
+    def fetched_by(self, fetch: Fetch) -> "AttentionMap":
+        """This map, which knows from now on where its array is."""
+        self._fetch = fetch
+        return self
+
+    def numpy(self) -> "NDArray[np.float16]":
+        """The patterns [sample, layer, head, query, key], fetched now; raises `DigestMismatch`."""
+        if self._fetch is None:
+            raise UnexpectedAnswer("This map was not made by a client, so nobody has its array.")
+        return self._fetch(self)
+
+    def plot(self, *, sample: int = 0, layer: int = 0, head: int = 0) -> Picture:
+        """The pattern of one head on one sample; raises `IndexError` for one not recorded."""
+        return attention_picture([self], (sample, layer, head))
+
+
+class AttentionMaps(tuple[AttentionMap, ...]):
+    """The maps of a job that were asked for."""
+
+    __slots__ = ()
+
+    def numpy(self) -> "NDArray[np.float16]":
+        """The patterns [sample, layer, head, query, key] of the only map.
+
+        Raises `SeveralMaps` unless there is exactly one: ask for a `source` and a `replicate`.
+        """
+        if len(self) != 1:
+            raise SeveralMaps([(one.source, one.replicate) for one in self])
+        return self[0].numpy()
+
+    def rows(self) -> Iterator[dict[str, str | int | float | None]]:
+        """One row a map, layer and head: what the head does, in numbers."""
+        for one in self:
+            place = {"source": one.source, "replicate": one.replicate, "seed": one.seed}
+            for summary in one.summaries:
+                yield place | summary.model_dump(include={*HEAD_COLUMNS})
+
+    def to_pandas(self) -> Any:  # a pandas.DataFrame; pandas need not be installed
+        """The rows as a data frame; raises `ImportError` without pandas."""
+        return frame(self.rows(), (*MAP_COLUMNS, *HEAD_COLUMNS))
+
+    def plot(self, *, sample: int = 0, layer: int = 0, head: int = 0) -> Picture:
+        """One head of all maps side by side, the base model first.
+
+        Raises `ValueError` for no map and `IndexError` for a place that was not recorded.
+        """
+        ordered = sorted(self, key=lambda one: (one.replicate, one.source != "base"))
+        return attention_picture(ordered, (sample, layer, head))
+
+
+def attention_picture(maps: Sequence[AttentionMap], place: tuple[int, int, int]) -> Picture:
+    """Heat maps of one (sample, layer, head)."""
+    from adaptlab.charts import AttentionPattern, attention_patterns
+
+    sample, layer, head = place
+    return Picture(
+        attention_patterns(
+            [
+                AttentionPattern(
+                    title=f"{one.source}, seed {one.seed}",
+                    weights=tuple(map(tuple, one.numpy()[place].astype(float).tolist())),
+                    tokens=tuple(str(token) for token in one.tokens[sample]),
+                    learned_positions=one.learned_positions,
+                    target_start=one.target_start,
+                )
+                for one in maps
+            ],
+            title=f"layer {layer}, head {head}, sample {sample}",
+        )
+    )

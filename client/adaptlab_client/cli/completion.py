@@ -1,0 +1,44 @@
+"""`adaptlab completion`: the lines that teach a shell what Tab offers behind `adaptlab`."""
+
+import os
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+# Typer has these scripts and no public way to print them for a shell that is named.
+from typer.completion import (
+    completion_init,  # pyright: ignore[reportPrivateImportUsage]
+    get_completion_script,  # pyright: ignore[reportPrivateImportUsage]
+)
+
+PROGRAM = "adaptlab"
+VARIABLE = "_ADAPTLAB_COMPLETE"
+"""Set by the shell when it asks what to offer instead of running a command."""
+
+
+class Shell(StrEnum):
+    """Shells that can be taught."""
+
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
+
+
+def completion(
+    shell: Annotated[Shell, typer.Argument(metavar="SHELL", help="bash, zsh or fish.")],
+) -> None:
+    """Print what a shell has to read to complete commands, options, ids and names.
+
+    For bash put `eval "$(adaptlab completion bash)"` into ~/.bashrc, for zsh the same with zsh
+    into ~/.zshrc, behind `compinit`; for fish `adaptlab completion fish | source` into
+    ~/.config/fish/config.fish.
+    """
+    script = get_completion_script(prog_name=PROGRAM, complete_var=VARIABLE, shell=shell.value)
+    print(script)
+
+
+def prepare() -> None:
+    """Get ready to answer a shell, if one is asking."""
+    if VARIABLE in os.environ:
+        completion_init()

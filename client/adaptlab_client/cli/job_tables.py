@@ -1,0 +1,135 @@
+"""How jobs, what they would be and their scores look as rows."""
+
+import json
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from adaptlab_client.cli.exits import UsageFault
+from adaptlab_client.cli.terminal import (
+    Output,
+    complain,
+    print_list,
+    print_one,
+    print_rows,
+    print_value,
+)
+
+if TYPE_CHECKING:
+    from adaptlab.scores import ScoreChange
+    from adaptlab.statistics import Interval
+    from adaptlab_client.answers import Estimate, Evaluation, Job, Preview
+
+COLUMNS = ("id", "state", "kind", "base model", "task", "method", "trainable", "progress", "reason")
+SCORE_COLUMNS = (
+    "task", "split", "seeds", "accuracy", "95 % interval", "base alone", "change in points",
+)  # fmt: skip
+
+
+def print_jobs(jobs: "Iterable[Job]", output: Output) -> None:
+    """Print jobs as asked, a row each."""
+    print_list(jobs, COLUMNS, row_of, output)
+
+
+def print_job(job: "Job", output: Output) -> None:
+    """Print one job as asked."""
+    print_one(job, COLUMNS, row_of, output)
+
+
+def row_of(job: "Job") -> list[object]:
+    """The cells of `COLUMNS` for one job."""
+    trainable = job.budget.trainable_parameters if job.budget else None
+    base = job.base_model or job.name
+    progress = f"{job.progress.step}/{job.progress.total}" if job.progress.total else ""
+    return [
+        job.id, job.state, job.kind, base, job.task, job.method, trainable, progress, job.reason,
+    ]  # fmt: skip
+
+
+def facts_of(job: "Job") -> list[tuple[str, object]]:
+    """What there is to know of one job, name by name."""
+    titles = zip(COLUMNS, row_of(job), strict=True)
+    more: list[tuple[str, object]] = [
+        ("error", job.error),
+        ("attempt", job.attempt),
+        ("queue", job.queue.name if job.queue else None),
+        ("worker", job.worker.host if job.worker else None),
+        ("owner", job.owner),
+        ("labels", ", ".join(f"{name}={value}" for name, value in job.labels.items())),
+        ("created", job.created_at),
+        ("started", job.started_at),
+        ("finished", job.finished_at),
+        ("spec digest", job.spec_digest),
+    ]
+    return [(name, value) for name, value in (*titles, *more) if value not in (None, "")]
+
+
+def score_rows(evaluations: Sequence["Evaluation"]) -> list[list[object]]:
+    """One row a task and split; beside test scores, those of the base model alone."""
+    from adaptlab.scores import mean_accuracy, score_changes, task_labels
+
+    labels = task_labels([e.task for e in evaluations])
+    changes = {json.dumps(change.task): change for change in score_changes(evaluations)}
+    places: dict[tuple[str, str], list[Evaluation]] = {}
+    for label, one in zip(labels, evaluations, strict=True):
+        if one.attached:
+            places.setdefault((label, one.split), []).append(one)
+    rows: list[list[object]] = []
+    for (label, split), found in places.items():
+        accuracy = mean_accuracy(found)
+        change = changes.get(json.dumps(found[0].task)) if split == "test" else None
+        rows.append(
+            [
+                *(label, split, accuracy.seeds, f"{100 * accuracy.mean:.1f} %"),
+                _interval(accuracy),
+                "" if change is None else f"{100 * change.before.mean:.1f} %",
+                "" if change is None else _points(change),
+            ]
+        )
+    return rows
+
+
+def _interval(accuracy: "Interval") -> str:
+    note = " (over items only)" if accuracy.over_items_only else ""
+    return f"{100 * accuracy.low:.1f} – {100 * accuracy.high:.1f} %{note}"
+
+
+def _points(change: "ScoreChange") -> str:
+    """The mean change over seeds, and the smallest and largest where there are several."""
+    mean, low, high = (f"{100 * share:+.1f}" for share in (change.mean, change.low, change.high))
+    return mean if change.seeds == 1 else f"{mean} ({low} to {high})"
+
+
+def print_preview(preview: "Preview", output: Output) -> None:
+    """Print what a job would be."""
+    for warning in preview.warnings:
+        complain(f"warning: {warning}")
+    if output is Output.ID:
+        raise UsageFault("--validate-only makes no job, so there is no id to print.")
+    if output in (Output.JSON, Output.JSONL):
+        print_value(preview, output)
+        return
+    budget = preview.budget
+    rows: list[tuple[str, object]] = [
+        ("trainable parameters", budget.trainable_parameters),
+        ("unused budget", budget.gap),
+        ("stored bytes", budget.stored_bytes),
+        ("extra context tokens", budget.extra_context_tokens),
+        ("method", preview.resolved_spec.get("method")),
+        ("training", preview.resolved_spec.get("training")),
+        ("seeds", preview.resolved_spec.get("seeds")),
+        ("spec digest", preview.spec_digest),
+        *_estimate_rows("", preview.estimate),
+        *_estimate_rows("base model's ", preview.base_estimate),
+    ]
+    print_rows(("field", "value"), rows, output)
+
+
+def _estimate_rows(whose: str, estimate: "Estimate | None") -> list[tuple[str, object]]:
+    if estimate is None:
+        return []
+    return [
+        (f"{whose}run time", f"about {timedelta(seconds=round(estimate.seconds))} (h:mm:ss)"),
+        (f"{whose}memory", f"about {estimate.memory_bytes / 2**20:,.0f} MiB"),
+        (f"{whose}estimate", estimate.explanation),
+    ]

@@ -1,0 +1,82 @@
+"""`adaptlab server` and `adaptlab workers`: how the server is, and who works for it."""
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from adaptlab_client.cli.groups import group
+from adaptlab_client.cli.session import OutputOption, open_client
+from adaptlab_client.cli.terminal import (
+    Output,
+    one_line,
+    print_in_full,
+    print_list,
+    print_rows,
+    print_value,
+    say,
+)
+
+if TYPE_CHECKING:
+    from adaptlab_client.server_answers import WorkerEntry
+
+WORKERS = ("id", "host", "process", "queues", "live", "since", "heard of", "takes no jobs because")
+SHARES = ("store", "state", "artifacts", "bytes", "least recently checked")
+
+
+def health(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
+    """Ask whether the server and its database answer; exits with 69 or 75 when they do not."""
+    with open_client(context) as client:
+        client.server.alive()
+        found = client.server.ready()
+        say(f"{client.url} answers")
+    if output is Output.TABLE:
+        print(one_line(found.status))
+    else:
+        print_value(found, output, "status")
+
+
+def capabilities(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
+    """Show the server's version, limits and names."""
+    with open_client(context) as client:
+        print_in_full(client.capabilities(), output, "version")
+
+
+def storage(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
+    """Show how many bytes the server stores where, and what is damaged or was collected."""
+    with open_client(context) as client:
+        found = client.server.storage()
+    if output in (Output.TABLE, Output.CSV):
+        rows = (
+            (one.store, one.state, one.artifacts, one.bytes, one.least_recently_checked)
+            for one in found.shares
+        )
+        print_rows(SHARES, rows, output)
+        say(f"unreferenced: {found.unreferenced} artifacts, {found.unreferenced_bytes} bytes")
+    elif output is Output.ID:
+        for store in dict.fromkeys(one.store for one in found.shares):
+            print(one_line(store))
+    else:
+        print_value(found, output)
+
+
+def workers(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
+    """List the workers heard of last, live ones first, with the queues they serve."""
+    with open_client(context) as client:
+        found = client.server.workers()
+    print_list(found, WORKERS, _row, output)
+
+
+def application() -> typer.Typer:
+    """The commands below `adaptlab server`."""
+    return group(
+        "server",
+        "How the server is: health, capabilities, storage.",
+        {"health": health, "capabilities": capabilities, "storage": storage},
+    )
+
+
+def _row(one: "WorkerEntry") -> list[object]:
+    return [
+        one.id, one.host, one.process_id, ", ".join(one.queues), one.live, one.started_at,
+        one.heartbeat_at, one.unschedulable,
+    ]  # fmt: skip

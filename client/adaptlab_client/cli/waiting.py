@@ -1,0 +1,131 @@
+"""Waiting for jobs and studies: until when, what is said meanwhile, and how it ends."""
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from adaptlab_client.cli.exits import ExitCode
+from adaptlab_client.cli.job_tables import print_jobs
+from adaptlab_client.cli.terminal import Output, complain, print_value, say
+
+if TYPE_CHECKING:
+    from adaptlab_client.answers import Job
+    from adaptlab_client.client import Client
+    from adaptlab_client.study_answers import Study
+
+TimeoutOption = Annotated[
+    float | None, typer.Option(min=0, help="Seconds to wait at most; then the exit code is 124.")
+]
+AnyOption = Annotated[
+    bool, typer.Option("--any/--all", help="Until the first has ended, or until all have.")
+]
+WaitOption = Annotated[
+    bool, typer.Option("--wait", help="Stay until it has ended; exit as the command `wait` does.")
+]
+
+
+def wait_for(
+    client: "Client",
+    job_ids: Sequence[str],
+    timeout: float | None,
+    *,
+    any_of: bool,
+    output: Output,
+    printed: bool,
+) -> None:
+    """Wait, print the jobs that have ended, and leave with the code that says how they ended.
+
+    `printed`: the identity of the job is on stdout already.
+    """
+    from adaptlab_client.cli.progress import bars  # rich, loaded for those who wait
+
+    ended: list[Job] = []
+    wanted = list(dict.fromkeys(job_ids))
+    with _going_on("jobs", wanted), _printing(ended, output, printed=printed), bars() as update:
+        for job in client.jobs.as_ended(wanted, timeout=timeout, on_progress=update):
+            ended.append(job)
+            if output is Output.JSONL:
+                print_value(job, output)
+            if any_of:
+                break
+    unsuccessful = [job for job in ended if not job.succeeded]
+    for job in unsuccessful:
+        complain(f"{job.id} {job.state}: {_why(job)}")
+    if unsuccessful:
+        raise typer.Exit(ExitCode.JOB_FAILED)
+
+
+def studies_as_ended(
+    client: "Client", studies: Sequence[str], timeout: float | None
+) -> "Iterator[Study]":
+    """The studies as they end; meanwhile stderr hears how far they are."""
+    with _going_on("studies", studies):
+        yield from client.studies.as_ended(
+            list(dict.fromkeys(studies)), timeout=timeout, on_progress=_count_teller()
+        )
+
+
+def followed(client: "Client", study: str, timeout: float | None) -> "Study":
+    """One study when all its jobs have ended."""
+    (ended,) = studies_as_ended(client, [study], timeout)
+    return ended
+
+
+def leave_unless_succeeded(ended: "Sequence[Study]") -> None:
+    """Exit as studies with jobs that failed or were cancelled do."""
+    unsuccessful = [study for study in ended if not study.succeeded]
+    for study in unsuccessful:
+        complain(
+            f"{study.name} is {study.state}; `adaptlab studies extend {study.name}` runs again."
+        )
+    if unsuccessful:
+        raise typer.Exit(ExitCode.JOB_FAILED)
+
+
+def counts(study: "Study") -> str:
+    """How many jobs of a study are in which state."""
+    return ", ".join(f"{count} {state}" for state, count in study.jobs.items())
+
+
+@contextmanager
+def _going_on(what: str, names: Sequence[str]) -> Generator[None]:
+    """Say on Ctrl-C that only the waiting has ended."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        all_of_them = " ".join(names)
+        complain(
+            f"adaptlab: not waiting any more; the {what} go on. "
+            f"`adaptlab {what} wait {all_of_them}` waits again, "
+            f"`adaptlab {what} cancel {all_of_them}` ends them."
+        )
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
+
+
+@contextmanager
+def _printing(ended: "list[Job]", output: Output, *, printed: bool) -> Generator[None]:
+    """Print at last what has ended, also when the time was over before all had."""
+    try:
+        yield
+    finally:
+        if ended and output is not Output.JSONL and not (output is Output.ID and printed):
+            print_jobs(ended, output)
+
+
+def _count_teller() -> "Callable[[Study], None]":
+    told: dict[str, str] = {}
+
+    def tell(found: "Study") -> None:
+        if told.get(found.id) != counts(found):
+            told[found.id] = counts(found)
+            say(f"{found.name}: {told[found.id]}")
+
+    return tell
+
+
+def _why(job: "Job") -> str:
+    error = job.error
+    message = error.get("detail") or error.get("message") if isinstance(error, dict) else error
+    return ": ".join(str(part) for part in (job.reason, message) if part) or "no reason was given"

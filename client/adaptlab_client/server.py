@@ -1,0 +1,31 @@
+"""The server about itself: whether it is well, what it knows, who works for it, what it stores."""
+
+from adaptlab_client.connection import Connection, Request, path_of
+from adaptlab_client.server_answers import Capabilities, Health, Storage, WorkerEntry, Workers
+
+
+class ServerStatus:
+    """How one server is."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def alive(self) -> Health:
+        """A sign of life, which needs no token; raises `ServerUnreachable`."""
+        return self._connection.ask(Request("GET", "/healthz"), Health)
+
+    def ready(self) -> Health:
+        """That it and its database answer; raises `ServerUnavailable` while they do not."""
+        return self._connection.ask(Request("GET", "/readyz"), Health)
+
+    def capabilities(self) -> Capabilities:
+        """Its version, limits and names."""
+        return self._connection.ask(Request("GET", path_of("capabilities")), Capabilities)
+
+    def storage(self) -> Storage:
+        """What it stores where, and how much of it is damaged or was collected."""
+        return self._connection.ask(Request("GET", path_of("storage")), Storage)
+
+    def workers(self) -> tuple[WorkerEntry, ...]:
+        """The workers heard of last, live ones first."""
+        return self._connection.ask(Request("GET", path_of("workers")), Workers).data

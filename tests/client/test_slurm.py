@@ -1,0 +1,131 @@
+"""The scripts of the how-to about Slurm, run by bash as they stand there; no Slurm is needed."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from sqlalchemy.orm import Session, sessionmaker
+from tests.client.conftest import Address
+from tests.client.test_client import record_results
+from tests.making import a_base_model, a_claim, a_ledger, an_adapt_document
+
+from adaptlab_client import Client
+
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "run-from-slurm.md"
+SUBMIT, ELEMENT, WORKER = re.findall(r"```sh\n(.*?)```", PAGE.read_text(), re.DOTALL)
+PROGRAM = "import sys; from adaptlab_client.cli.main import run; run()"
+CALLING = f'exec {shlex.quote(sys.executable)} -c {shlex.quote(PROGRAM)} "$@"\n'
+"""Not by its first line, which cannot name a program in a folder with a space."""
+
+Sessions = sessionmaker[Session]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with the programs that the scripts call, and a spec."""
+    place = tmp_path / "home of ada"
+    (place / "bin").mkdir(parents=True)
+    a_program(place, "adaptlab", f"#!/bin/sh\n{CALLING}")
+    a_program(place, "scontrol", '#!/bin/sh\necho "$@" >> scontrol.log\n')
+    (place / "job.yaml").write_text(yaml.safe_dump(an_adapt_document()))
+    return place
+
+
+def a_program(folder: Path, name: str, text: str) -> None:
+    path = folder / "bin" / name
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def run(
+    script: str, folder: Path, address: Address, **more: str
+) -> subprocess.CompletedProcess[str]:
+    plain = {k: v for k, v in os.environ.items() if not k.startswith("ADAPTLAB_")}
+    path = f"{folder / 'bin'}:{os.environ['PATH']}"
+    of_slurm = {"SLURM_JOB_ID": "4711", "SLURM_ARRAY_JOB_ID": "4711", "SLURM_ARRAY_TASK_ID": "3"}
+    return subprocess.run(
+        ["/bin/bash", "-c", script],
+        env=plain | address.environment | of_slurm | {"PATH": path, "HOME": str(folder)} | more,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+
+
+def test_a_script_submits_waits_is_requeued_and_fetches(
+    folder: Path, address: Address, client: Client, sessions: Sessions, tmp_path: Path
+) -> None:
+    with sessions.begin() as session:
+        a_base_model(session)
+    early = run(SUBMIT, folder, address, PATIENCE="0.1")
+    assert early.returncode == 124, early.stderr
+    assert (folder / "scontrol.log").read_text() == "requeue 4711\n"
+    (job,) = client.jobs.list(filter="kind = adapt")
+    ledger = a_ledger(sessions)
+    claim = a_claim(ledger)
+    record_results(ledger, claim, tmp_path, an_array())
+    ledger.finish(claim)
+    requeued = run(SUBMIT, folder, address)
+    assert requeued.returncode == 0, requeued.stderr
+    assert [one.id for one in client.jobs.list(filter="kind = adapt")] == [job.id], "one job only"
+    assert len([*(folder / "checkpoints").glob("*.safetensors")]) == 1
+    assert len((folder / f"scores-{job.id}.csv").read_text().splitlines()) == 5
+
+
+def test_a_script_ends_as_its_job_and_is_not_requeued_for_nothing(
+    folder: Path, address: Address, sessions: Sessions
+) -> None:
+    with sessions.begin() as session:
+        a_base_model(session)
+    run(SUBMIT, folder, address, PATIENCE="0.1")
+    (folder / "scontrol.log").unlink()
+    ledger = a_ledger(sessions)
+    ledger.fail(a_claim(ledger), "diverged", "not finite", retry=False)
+    failed = run(SUBMIT, folder, address)
+    assert failed.returncode == 1
+    assert "failed" in failed.stderr
+    (folder / "job.yaml").write_text("kind: adapt\n")
+    assert run(SUBMIT, folder, address, SLURM_JOB_ID="4712").returncode == 2
+    assert not (folder / "scontrol.log").exists()
+
+
+def test_an_element_of_an_array_has_a_job_of_its_own(
+    folder: Path, address: Address, client: Client, sessions: Sessions
+) -> None:
+    with sessions.begin() as session:
+        a_base_model(session)
+    first = run(ELEMENT, folder, address)
+    assert first.returncode == 0, first.stderr
+    assert run(ELEMENT, folder, address).stdout == first.stdout
+    other = run(ELEMENT, folder, address, SLURM_ARRAY_TASK_ID="4").stdout
+    assert other != first.stdout
+    assert client.jobs.get(other.strip()).labels == {"element": "4"}
+
+
+WORKING = """#!/bin/bash
+if [ "$1" = worker ]; then
+    trap 'echo "worker: leaving"; exit 0' TERM
+    touch ready
+    while :; do sleep 0.1; done
+fi
+until [ -e ready ]; do sleep 0.1; done
+"""
+
+
+def test_a_worker_ends_when_nothing_is_left_to_do(folder: Path, address: Address) -> None:
+    a_program(folder, "adaptlab", WORKING + CALLING)
+    done = run(WORKER, folder, address, PAUSE="0.1")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[-1] == "worker: leaving"
+
+
+def an_array() -> np.ndarray:
+    return np.zeros((1, 1, 1, 5, 7), dtype=np.float16)
