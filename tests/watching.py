@@ -26,6 +26,11 @@ def statements(sessions: sessionmaker[Session] | None = None) -> Iterator[list[s
         event.remove(engine, "before_cursor_execute", keep)
 
 
+def of_jobs(sent: list[str]) -> list[str]:
+    """Those about jobs and what they measured: who asks is looked up now and then, by the clock."""
+    return [one for one in sent if "jobs" in one or "attention" in one or "studies" in one]
+
+
 def somebody_waits(sessions: sessionmaker[Session]) -> bool:
     """Whether a transaction of this database waits for the lock that another one holds."""
     waiting = text(

@@ -10,12 +10,11 @@ from starlette.responses import Response
 
 from adaptlab.values import Value
 from adaptlab_api.state import Resources
-from adaptlab_services import doorbell
 
 NO_STORE = {"Cache-Control": "no-store"}
 
 
-class Change(Protocol):
+class Done(Protocol):
     """What a service did: whether it was done before, and the queues that have new work."""
 
     @property
@@ -55,19 +54,24 @@ def tagged_answer(
 
 def changed_answer(
     value: Value,
-    change: Change,
+    done: Done,
     opened: Resources,
     background: BackgroundTasks,
     *,
     location: str | None = None,
 ) -> Response:
     """What was changed, or created at `location`; the queues with new work are rung."""
-    headers = {"Location": location} if location else {}
-    if change.replayed:
-        headers["Idempotency-Replayed"] = "true"
-    if change.queues:
+    if done.queues:
         # After the answer, and so after the commit: a message about a job that is not there yet
-        # would be lost, and a broker that is slow must not make the answer slow.
-        background.add_task(doorbell.ring, opened.settings.broker_url, change.queues)
-    status = 201 if location and not change.replayed else 200
-    return tagged_answer(value, status=status, headers=headers)
+        # would be lost.
+        background.add_task(opened.bell.ring, done.queues)
+    status = 201 if location and not done.replayed else 200
+    return tagged_answer(value, status=status, headers=changed_headers(done, location))
+
+
+def changed_headers(done: Done, location: str | None) -> Mapping[str, str]:
+    """What an answer says of a change beside its body."""
+    headers = {"Location": location} if location else {}
+    if done.replayed:
+        headers["Idempotency-Replayed"] = "true"
+    return headers

@@ -2,14 +2,17 @@
 
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 from uuid import UUID
 
 from anyio import to_thread
 from fastapi import APIRouter, Depends, FastAPI
+from fastapi.routing import APIRoute
 from sqlalchemy.orm import Session, sessionmaker
 from starlette.middleware import Middleware
+from starlette.routing import BaseRoute
 
 from adaptlab_api import problems
 from adaptlab_api.answer_headers import AnswerHeaders
@@ -27,6 +30,7 @@ from adaptlab_api.request_rate import RequestRate, WrongTokens
 from adaptlab_api.routes.attention import attention_router
 from adaptlab_api.routes.base_models import base_models_router
 from adaptlab_api.routes.budgets import budgets_router
+from adaptlab_api.routes.bundles import bundles_router
 from adaptlab_api.routes.catalogue import catalogue_router
 from adaptlab_api.routes.checkpoints import checkpoints_router
 from adaptlab_api.routes.comparisons import comparisons_router
@@ -45,8 +49,10 @@ from adaptlab_api.state import Resources
 from adaptlab_db.session import close
 from adaptlab_db.visibility import guarded
 from adaptlab_services import admission, events
-from adaptlab_services.admission import Admitted
+from adaptlab_services.admission import Admissions, Admitted
+from adaptlab_services.doorbell import Bell
 from adaptlab_services.events import Pulse
+from adaptlab_services.readiness import Readiness
 from adaptlab_services.settings import Settings
 from adaptlab_services.stores import open_sessions
 
@@ -85,16 +91,30 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             Middleware(RequestRate, settings=known),
             Middleware(OpenRequests, settings=known),
         ],
-        generate_unique_id_function=lambda route: route.name,
+        generate_unique_id_function=_operation_id,
     )
     app.state.settings = known
     problems.install(app)
-    app.include_router(health_router())
-    app.include_router(description_router())
-    app.include_router(api_router())
-    app.include_router(pages_router())
+    app.router.routes.extend(_routes())
     mount_static(app)
     return app
+
+
+@cache
+def _routes() -> tuple[BaseRoute, ...]:
+    """Every route but the static files, made once in a process.
+
+    No route knows the settings or the application; reading the parameters of them all takes half a
+    second, which each application of a process of tests would spend again.
+    """
+    router = APIRouter(generate_unique_id_function=_operation_id)
+    for part in (health_router(), description_router(), api_router(), pages_router()):
+        router.include_router(part)
+    return tuple(router.routes)
+
+
+def _operation_id(route: APIRoute) -> str:
+    return route.name
 
 
 def api_router() -> APIRouter:
@@ -116,6 +136,7 @@ def api_router() -> APIRouter:
         budgets_router(),
         studies_router(),
         comparisons_router(),
+        bundles_router(),
         recommendations_router(),
         recipes_router(),
         people_router(),
@@ -132,14 +153,27 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
         sessions = open_sessions(settings)
         feed = Feed(_look(sessions), _still_good(sessions))
         buckets = Buckets(settings.broker_url)
+        readiness = Readiness(settings.database_url)
+        audit_log = AuditLog(sessions)
+        guarded_sessions, bell = guarded(sessions), Bell(settings.broker_url)
         app.state.resources = Resources(
-            settings, guarded(sessions), AuditLog(sessions), feed, buckets
+            settings=settings,
+            sessions=guarded_sessions,
+            admissions=Admissions(guarded_sessions),
+            bell=bell,
+            audit_log=audit_log,
+            feed=feed,
+            buckets=buckets,
+            readiness=readiness,
         )
         try:
             yield
         finally:
             feed.close()
+            await to_thread.run_sync(bell.close)
             await buckets.close()
+            await readiness.close()
+            await to_thread.run_sync(audit_log.close)
             close(sessions)
 
     return run

@@ -1,41 +1,47 @@
-"""What is written into the audit log, in one place: every change, and every refusal of one."""
+"""What is written into the audit log, in one place: every change, and refusals of changes."""
 
 import logging
-import time
-from collections.abc import Callable
-from threading import Lock
-from uuid import uuid4
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+from uuid import UUID, uuid4
 
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session, sessionmaker
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
+from starlette.responses import Response
 from starlette.types import Message, Send
 
+from adaptlab_api.refusals import Refusals
 from adaptlab_services import audit
 from adaptlab_services.audit import FAILED_AUTHENTICATION, Entry
 from adaptlab_services.tokens import Principal
 
+T = TypeVar("T", bound=Response)
+
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-FAILURES_A_MINUTE = 60
-"""Failed authentications beyond this are counted and not written, so that nobody fills the disk."""
+QUESTIONS = frozenset({"preview_new_job", "preview_new_study"})
+"""Forms that are sent as somebody types, to be answered: nothing is changed by them."""
 
 log = logging.getLogger(__name__)
 
 
 class AuditLog:
-    """Writes entries, and of failed authentications only so many a minute."""
+    """Writes entries, and of refusals only so many a minute."""
 
-    def __init__(
-        self, sessions: sessionmaker[Session], clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, sessions: sessionmaker[Session], refusals: Refusals | None = None) -> None:
         self._sessions = sessions
-        self._clock = clock
-        self._lock = Lock()
-        self._minute = -1
-        self._written = 0
-        self._left_out = 0
+        self._refusals = refusals or Refusals()
+
+    def due(self, entry: Entry) -> Sequence[Entry]:
+        """What is to be written because of this: itself, if it is not a refusal too many."""
+        return (entry,) if entry.status < 400 else self._refusals.due(entry)
+
+    def close(self) -> None:
+        """Write how many refusals were left out."""
+        for entry in self._refusals.rest():
+            self.write(entry)
 
     def write(self, entry: Entry) -> None:
         """Append an entry; where the database does not take it, it goes to the server's log."""
@@ -46,62 +52,77 @@ class AuditLog:
             # The action is done and its answer must be true: the log is where it is told.
             log.exception("Not in the audit log: %s", entry)
 
-    def failure_details(self) -> dict[str, object] | None:
-        """What to note beside a failed authentication; None if it is one too many."""
-        with self._lock:
-            minute = int(self._clock() // 60)
-            if minute != self._minute:
-                self._minute, self._written = minute, 0
-            if self._written >= FAILURES_A_MINUTE:
-                self._left_out += 1
-                return None
-            self._written += 1
-            left_out, self._left_out = self._left_out, 0
-            return {"left_out_before": left_out} if left_out else {}
-
 
 def audited(send: Send, request: HTTPConnection, method: str, written: AuditLog) -> Send:
     """A `send` that writes down what the request did, before its answer goes out."""
 
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
-            entry = _entry(request, method, message, written)
-            if entry is not None:
-                await run_in_threadpool(written.write, entry)
-                message["headers"] = [
-                    *message["headers"],
-                    (b"x-request-id", str(entry.request_id).encode()),
-                ]
+            request_id = await _written(request, method, message, written)
+            if request_id is not None:
+                identified = (b"x-request-id", str(request_id).encode())
+                message["headers"] = [*message["headers"], identified]
         await send(message)
 
     return sending
 
 
-def _entry(
+def noted(session: Session, request: HTTPConnection, answer: T) -> T:
+    """Write down what a request did in the unit of work that does it; returns its answer.
+
+    One commit less than by `audited`, which then has nothing left to do, and what is done is never
+    without its entry.
+    """
+    request.state.facts = audit.facts(session)
+    entry = _change(request, request.scope["method"], answer.status_code, answer.headers)
+    audit.record(session, entry)
+    request.state.noted = entry.request_id
+    return answer
+
+
+async def _written(
     request: HTTPConnection, method: str, message: Message, written: AuditLog
-) -> Entry | None:
+) -> UUID | None:
+    """The name under which a request stands in the log; None for one that does not."""
+    already: UUID | None = getattr(request.state, "noted", None)
+    if already is not None and message["status"] < 400:  # else it was rolled back
+        return already
+    entry = _entry(request, method, message)
+    if entry is None:
+        return None
+    due = written.due(entry)
+    for one in due:
+        await run_in_threadpool(written.write, one)
+    return entry.request_id if entry in due else None
+
+
+def _entry(request: HTTPConnection, method: str, message: Message) -> Entry | None:
     status: int = message["status"]
     if status == 401:
-        return _failed_authentication(request, method, written)
+        return _failed_authentication(request, method)
     if method in SAFE_METHODS or not (status < 400 or status == 403):
         return None
+    if status < 400 and _operation(request) in QUESTIONS:
+        return None
+    return _change(request, method, status, Headers(raw=message["headers"]))
+
+
+def _change(request: HTTPConnection, method: str, status: int, headers: Mapping[str, str]) -> Entry:
     return Entry(
         principal=_principal(request),
         address=_address(request),
         action=_operation(request) or f"{method} {request.scope['path']}"[:100],
-        object=_object(request, status, Headers(raw=message["headers"])),
+        object=_object(request, status, headers),
         status=status,
         request_id=uuid4(),
+        details=getattr(request.state, "facts", None),
     )
 
 
-def _failed_authentication(request: HTTPConnection, method: str, written: AuditLog) -> Entry | None:
+def _failed_authentication(request: HTTPConnection, method: str) -> Entry | None:
     signs_in = method == "POST" and request.scope["path"] == "/login"
     if not signs_in and not {"authorization", "cookie"} & set(request.headers):
         return None  # nobody tried anything
-    details = written.failure_details()
-    if details is None:
-        return None
     return Entry(
         principal=None,
         address=_address(request),
@@ -109,7 +130,6 @@ def _failed_authentication(request: HTTPConnection, method: str, written: AuditL
         object=request.scope["path"],
         status=401,
         request_id=uuid4(),
-        details=details or None,
     )
 
 
@@ -126,7 +146,7 @@ def _operation(request: HTTPConnection) -> str | None:
     return getattr(request.scope.get("route"), "name", None)
 
 
-def _object(request: HTTPConnection, status: int, headers: Headers) -> str | None:
+def _object(request: HTTPConnection, status: int, headers: Mapping[str, str]) -> str | None:
     """The id or name of what was made, else of what the address names."""
     if status == 201 and "location" in headers:
         return headers["location"].rpartition("/")[2]

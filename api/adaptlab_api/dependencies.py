@@ -16,6 +16,7 @@ from adaptlab_api import strict_json
 from adaptlab_api.problems import UNSUPPORTED, Refused
 from adaptlab_api.rules import access, may_call
 from adaptlab_api.state import Resources, resources
+from adaptlab_services import audit
 from adaptlab_services.access import Access, unit
 from adaptlab_services.errors import Unauthorised
 from adaptlab_services.tokens import Principal
@@ -27,7 +28,7 @@ Units = Callable[[], AbstractContextManager[Session]]
 """Opens units of work on behalf of who asks, for routes that need more than one, or a thread."""
 
 
-def units(request: Request, opened: Annotated[Resources, Depends(resources)]) -> Units:
+async def units(request: Request, opened: Annotated[Resources, Depends(resources)]) -> Units:
     """Units of work that see what the asker may; nothing of any project where nobody is known."""
     found = getattr(request.state, "access", None)
     if isinstance(found, Access):
@@ -35,13 +36,16 @@ def units(request: Request, opened: Annotated[Resources, Depends(resources)]) ->
     return opened.sessions.begin
 
 
-def unit_of_work(opens: Annotated[Units, Depends(units)]) -> Generator[Session]:
+def unit_of_work(request: Request, opens: Annotated[Units, Depends(units)]) -> Generator[Session]:
     """A session that commits when the route has returned, before anything is sent."""
     with opens() as session:
-        yield session
+        try:
+            yield session
+        finally:
+            request.state.facts = audit.facts(session)  # for the audit log, refused or not
 
 
-def principal(request: Request) -> Principal:
+async def principal(request: Request) -> Principal:
     """Who is asking, as the gate has found out."""
     found = getattr(request.state, "principal", None)
     if not isinstance(found, Principal):

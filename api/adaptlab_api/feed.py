@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import contextmanager
 from uuid import UUID
 
+from anyio import CapacityLimiter, to_thread
 from sqlalchemy.exc import SQLAlchemyError
-from starlette.concurrency import run_in_threadpool
 
 from adaptlab_services.admission import Admitted
 from adaptlab_services.events import Pulse
@@ -77,6 +77,8 @@ class Feed:
         self._still_good = still_good
         self._watches: set[Watch] = set()
         self._task: asyncio.Task[None] | None = None
+        # Its own, or slow requests would keep those here who have to be sent away.
+        self._thread = CapacityLimiter(1)
         self.closed = False
 
     @contextmanager
@@ -109,7 +111,8 @@ class Feed:
                 if clock.time() - checked >= CHECK_SECONDS:
                     await self._check()
                     checked = clock.time()
-                pulses = await run_in_threadpool(self._look, {w.job_id for w in self._watches})
+                watched = {watch.job_id for watch in self._watches}
+                pulses = await to_thread.run_sync(self._look, watched, limiter=self._thread)
             except SQLAlchemyError as error:
                 # Watchers wait through an outage; their next request would be told of it.
                 log.warning("The database did not answer: %s", type(error).__name__)
@@ -123,7 +126,7 @@ class Feed:
     async def _check(self) -> None:
         """Send those away who may not watch any more."""
         watchers = {watch.watcher for watch in self._watches}
-        good = await run_in_threadpool(self._still_good, watchers)
+        good = await to_thread.run_sync(self._still_good, watchers, limiter=self._thread)
         for watch in tuple(self._watches):
             if watch.watcher in watchers and watch.watcher not in good:
                 watch.send_away()

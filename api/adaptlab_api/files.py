@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session, sessionmaker
 from starlette.datastructures import Headers
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
+from adaptlab_api.streaming import Pieces
 from adaptlab_services.errors import RangeNotSatisfiable
 from adaptlab_services.stored_files import StoredFile, require, stream
 
@@ -49,12 +50,8 @@ def file_answer(
         fixed["Content-Range"] = f"bytes {span.start}-{span.stop - 1}/{file.size}"
     if head:
         return Response(headers=fixed, media_type=file.media_type)
-    return StreamingResponse(
-        stream(sessions, file, sent.start, sent.stop),
-        status_code=200 if span is None else 206,
-        headers=fixed,
-        media_type=file.media_type,
-    )
+    pieces = stream(sessions, file, sent.start, sent.stop)
+    return Pieces(pieces, 200 if span is None else 206, fixed, file.media_type)
 
 
 def _matches(header: str | None, etag: str) -> bool:

@@ -10,19 +10,22 @@ from urllib.parse import quote, urlsplit
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import HTTPConnection
 from starlette.responses import RedirectResponse, Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from adaptlab.errors import Problem
 from adaptlab_api.auditing import SAFE_METHODS, audited
 from adaptlab_api.problems import BAD_REQUEST, CROSS_SITE, Refused, answer
 from adaptlab_api.state import Resources, resources_of
-from adaptlab_services.admission import Admitted, Grant, admitted
+from adaptlab_services.admission import Grant
 from adaptlab_services.errors import Unauthorised
 
 SESSION_COOKIE = "adaptlab_session"
 PUBLIC_PATHS = frozenset({"/healthz", "/readyz", "/login"})
 PUBLIC_FOLDER = "/static/"
 LONGEST_PROJECT = 64
+ACCESS_FOLDERS = ("/v1/tokens", "/v1/users", "/v1/projects", "/tokens", "/logout")
+"""What is changed here decides who comes in, and holds in this process with the next request;
+other processes hear of it within `adaptlab_services.admission.KEPT_SECONDS`."""
 
 
 class Gate:
@@ -40,9 +43,11 @@ class Gate:
             await self._app(scope, receive, send)
             return
         request, app = HTTPConnection(scope), self._app
-        refusal = await _refusal(request, scope["method"])
-        audit_log = resources_of(scope["app"]).audit_log
-        sending = audited(send, request, scope["method"], audit_log)
+        opened, method = resources_of(scope["app"]), scope["method"]
+        refusal = await _refusal(request, method)
+        sending = audited(send, request, method, opened.audit_log)
+        if _changes_access(scope["path"], method):
+            sending = _forgetting(sending, opened)
         await (refusal or app)(scope, receive, sending)
 
 
@@ -73,6 +78,24 @@ def _check_address(request: HTTPConnection) -> None:
         raise Refused(BAD_REQUEST, detail, Problem("/path", "nul_character", detail))
 
 
+def _changes_access(path: str, method: str) -> bool:
+    return method not in SAFE_METHODS and path.startswith(ACCESS_FOLDERS)
+
+
+def _forgetting(send: Send, opened: Resources) -> Send:
+    """A `send` before which nobody counts as known: the next request of each is looked up.
+
+    Not of a refusal, which changed nothing, and which anybody can have without a token.
+    """
+
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start" and message["status"] < 400:
+            opened.admissions.forget()
+        await send(message)
+
+    return sending
+
+
 def _is_public(path: str) -> bool:
     return path in PUBLIC_PATHS or path.startswith(PUBLIC_FOLDER)
 
@@ -80,7 +103,8 @@ def _is_public(path: str) -> bool:
 async def _admit(request: HTTPConnection, method: str) -> None:
     """Note in `request.state` who asks, what they may, and how to see whether they still may."""
     grant = _grant(request)
-    found = await run_in_threadpool(_looked_up, resources_of(request.scope["app"]), grant)
+    admissions = resources_of(request.scope["app"]).admissions
+    found = admissions.known(grant) or await run_in_threadpool(admissions.admit, grant)
     request.state.principal = found.principal
     if grant.is_browser and method not in SAFE_METHODS and not _same_origin(request.headers):
         raise Refused(CROSS_SITE, "This request came from another site; send a token instead.")
@@ -101,11 +125,6 @@ def _grant(request: HTTPConnection) -> Grant:
     if cookie is None:
         raise Unauthorised
     return Grant(cookie, True, project)
-
-
-def _looked_up(opened: Resources, grant: Grant) -> Admitted:
-    with opened.sessions.begin() as session:
-        return admitted(session, grant)
 
 
 def _same_origin(headers: Mapping[str, str]) -> bool:

@@ -1,34 +1,46 @@
-"""How many requests of one person are under way at a time: streams and waits last for long."""
+"""How much of one person is under way at a time: requests, and the threads that they use."""
 
-import asyncio
-from collections import Counter
-from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, field
 
 from starlette.requests import HTTPConnection
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from adaptlab_api.auditing import SAFE_METHODS
 from adaptlab_api.problems import TOO_MANY, problem
+from adaptlab_api.turns import Turn, Turns
 from adaptlab_services.settings import Settings
 from adaptlab_services.tokens import Principal
 
 RETRY_SECONDS = 5
 CHANGES_AT_ONCE = 4
 """Of one person, of the threads that all share; the others wait for their turn."""
+READS_AT_ONCE = 8
+"""The same for reads, which are told to come again when there is no turn in time."""
+PATIENCE_SECONDS = 5.0
+
+
+@dataclass(slots=True)
+class _Person:
+    """What one person has under way."""
+
+    requests: int = 0
+    changes: Turns = field(default_factory=lambda: Turns(CHANGES_AT_ONCE))
+    reads: Turns = field(default_factory=lambda: Turns(READS_AT_ONCE))
 
 
 class OpenRequests:
     """Refuses somebody's requests beyond so many at a time; stands behind the gate.
 
     Every one of them holds a connection, and a stream, a wait or a slow download never counts as
-    silent: without this one reader takes all connections that there are. Counted by each process.
+    silent: without this one reader takes all connections that there are. And every one uses a
+    thread until its answer begins, of which there are few. Counted by each process.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app
         self._most = settings.max_open_requests
-        self._open: Counter[int] = Counter()
-        self._turns: dict[int, asyncio.Semaphore] = {}
+        self._people: dict[int, _Person] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run one request, or ask its sender to wait."""
@@ -36,26 +48,46 @@ class OpenRequests:
         if not isinstance(who, Principal):
             await self._app(scope, receive, send)
             return
-        if self._open[who.user_id] >= self._most:
-            detail = f"At most {self._most} requests of one person are under way here; end some."
-            headers = {"Retry-After": str(RETRY_SECONDS)}
-            await problem(TOO_MANY, detail, headers=headers)(scope, receive, send)
+        person = self._people.setdefault(who.user_id, _Person())
+        if person.requests >= self._most:
+            await _too_many(f"At most {self._most} requests")(scope, receive, send)
             return
-        self._open[who.user_id] += 1
+        person.requests += 1
         try:
-            async with self._turn(scope, who.user_id):
-                await self._app(scope, receive, send)
+            await self._run(person, scope, receive, send)
         finally:
-            self._open[who.user_id] -= 1
-            if not self._open[who.user_id]:
-                del self._open[who.user_id]
-                self._turns.pop(who.user_id, None)
+            person.requests -= 1
+            if not person.requests:
+                del self._people[who.user_id]
 
-    def _turn(self, scope: Scope, user_id: int) -> AbstractAsyncContextManager[object]:
-        """A wait for the person's other changes; a large study takes seconds, and a thread."""
-        if scope["method"] in SAFE_METHODS:
-            return nullcontext()
-        return self._turns.setdefault(user_id, asyncio.Semaphore(CHANGES_AT_ONCE))
+    async def _run(self, person: _Person, scope: Scope, receive: Receive, send: Send) -> None:
+        is_read = scope["method"] in SAFE_METHODS
+        turn = Turn(person.reads if is_read else person.changes)
+        # A change waits for as long as it takes; it may be a study that takes seconds.
+        if not await turn.take(PATIENCE_SECONDS if is_read else None):
+            await _too_many(f"At most {READS_AT_ONCE} slow reads")(scope, receive, send)
+            return
+        HTTPConnection(scope).state.turn = turn
+        try:
+            await self._app(scope, receive, _until_it_begins(turn, send) if is_read else send)
+        finally:
+            turn.give_back()
+
+
+def _until_it_begins(turn: Turn, send: Send) -> Send:
+    """A `send` that gives the turn back when the answer begins: what follows takes its own."""
+
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            turn.give_back()
+        await send(message)
+
+    return sending
+
+
+def _too_many(what: str) -> Response:
+    detail = f"{what} of one person are under way here; wait until some have ended."
+    return problem(TOO_MANY, detail, headers={"Retry-After": str(RETRY_SECONDS)})
 
 
 def _is_http(scope: Scope) -> bool:

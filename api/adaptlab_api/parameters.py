@@ -4,6 +4,7 @@ Nor may one be given twice that is read once: two readers could each take anothe
 """
 
 from collections import Counter
+from collections.abc import Collection
 from difflib import get_close_matches
 from typing import Annotated, get_origin
 
@@ -14,7 +15,7 @@ from fastapi.routing import APIRoute
 from adaptlab.errors import InvalidSpec, Problem
 
 
-def project(
+async def project(
     project: Annotated[
         str | None,
         Query(
@@ -32,13 +33,13 @@ PROJECT = [Depends(project)]
 PROJECT_PARAMETER = project.__name__
 
 
-def only_known_parameters(request: Request) -> None:
+async def only_known_parameters(request: Request) -> None:
     """Raise `InvalidSpec` for query parameters that the route does not have, or has only once."""
     route = request.scope["route"]
     assert isinstance(route, APIRoute)
-    fields = get_flat_params(route.dependant)
-    known = {field.alias for field in fields} | {PROJECT_PARAMETER}
-    lists = {field.alias for field in fields if get_origin(field.field_info.annotation) is list}
+    if not request.query_params:
+        return
+    known, lists = _parameters(route)
     unknown = [_unknown(name, known) for name in request.query_params if name not in known]
     given = Counter(name for name, _ in request.query_params.multi_items())
     repeated = [_repeated(n) for n, times in given.items() if times > 1 and n in known - lists]
@@ -46,11 +47,18 @@ def only_known_parameters(request: Request) -> None:
         raise InvalidSpec(*unknown, *repeated)
 
 
+def _parameters(route: APIRoute) -> tuple[frozenset[str], frozenset[str]]:
+    """The query parameters of a route, and those of them that may be given more than once."""
+    fields = get_flat_params(route.dependant)
+    lists = (field.alias for field in fields if get_origin(field.field_info.annotation) is list)
+    return frozenset({field.alias for field in fields} | {PROJECT_PARAMETER}), frozenset(lists)
+
+
 def _repeated(name: str) -> Problem:
     return Problem(f"/query/{name}", "repeated_parameter", f"{name} is given more than once.")
 
 
-def _unknown(name: str, known: set[str]) -> Problem:
+def _unknown(name: str, known: Collection[str]) -> Problem:
     return Problem(
         pointer=f"/query/{name}",
         code="unknown_parameter",

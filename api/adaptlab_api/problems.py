@@ -32,6 +32,7 @@ from adaptlab_services.errors import (
     Unauthorised,
     UploadTooLarge,
 )
+from adaptlab_services.tokens import without_tokens
 
 MEDIA_TYPE = "application/problem+json"
 LARGEST_LIST = 100
@@ -167,9 +168,7 @@ def answer(error: Exception) -> Response | None:
         isinstance(error, DBAPIError) and error.connection_invalidated
     ):
         log.warning("The database did not answer: %s", type(error).__name__)
-        retry = {"Retry-After": str(RETRY_SECONDS)}
-        detail = f"The database did not answer in time; try again in {RETRY_SECONDS} seconds."
-        return problem(UNAVAILABLE, detail, headers=retry)
+        return no_database()
     if isinstance(error, RequestValidationError):
         return _invalid("The request has invalid parameters", _parameter_faults(error))
     if isinstance(error, HTTPException):
@@ -177,6 +176,12 @@ def answer(error: Exception) -> Response | None:
     if isinstance(error, ClientDisconnect):  # nobody reads this, and nobody is at fault here
         return problem(BAD_REQUEST, "The connection ended before the body did.")
     return None
+
+
+def no_database() -> Response:
+    """The answer while the database gives none."""
+    detail = f"The database did not answer in time; try again in {RETRY_SECONDS} seconds."
+    return problem(UNAVAILABLE, detail, headers={"Retry-After": str(RETRY_SECONDS)})
 
 
 def install(app: FastAPI) -> None:
@@ -193,7 +198,8 @@ def _handle(request: Request, error: Exception) -> Response:
         return known
     # The traceback is logged by the server, which gets the error too; the answer tells nothing.
     surprise = problem(INTERNAL, "The server failed; its log says why. Try again.")
-    log.error("Unexpected %s at %s %s", type(error).__name__, request.method, request.url.path)
+    path = without_tokens(request.url.path)
+    log.error("Unexpected %s at %s %s", type(error).__name__, request.method, path)
     return surprise
 
 

@@ -9,7 +9,6 @@ is kept from looking at a server whose broker has failed.
 import hashlib
 from collections import OrderedDict
 from dataclasses import dataclass
-from ipaddress import IPv6Address, ip_address
 from math import ceil
 
 from fastapi import FastAPI
@@ -18,6 +17,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from adaptlab_api.addresses import subscriber
 from adaptlab_api.auditing import SAFE_METHODS
 from adaptlab_api.buckets import SECOND
 from adaptlab_api.problems import TOO_MANY, problem
@@ -30,6 +30,8 @@ SIGN_IN = "/login"
 BACKOFF = ((1, 1), (3, 10), (8, 60))
 """So many times as many wrong tokens in so many minutes: who goes on waits longer and longer."""
 MOST_KNOWN = 10_000
+FORM = b""
+"""What stands for the token in a form to sign in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,7 @@ class WrongTokens:
         self._app = app
         most = settings.wrong_tokens_per_minute
         self._rates = tuple(Rate(most * times, minutes * MINUTE) for times, minutes in BACKOFF)
+        self._sign_ins = Rate(settings.sign_ins_per_minute, MINUTE)
         self._good: OrderedDict[bytes, None] = OrderedDict()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -94,12 +97,9 @@ class WrongTokens:
             await self._app(scope, receive, send)
             return
         buckets, key = _resources(scope).buckets, f"wrong:{_address(scope)}"
-        if presented not in self._good:
-            seconds = await buckets.look(key, *self._rates, shared=True)
-            if seconds:
-                refusal = _too_many("Too many wrong tokens came from this address", seconds)
-                await refusal(scope, receive, send)
-                return
+        if (refusal := await self._refusal(scope, presented, key)) is not None:
+            await refusal(scope, receive, send)
+            return
 
         async def noting(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -111,6 +111,20 @@ class WrongTokens:
             await send(message)
 
         await self._app(scope, receive, noting)
+
+    async def _refusal(self, scope: Scope, presented: bytes, key: str) -> Response | None:
+        buckets = _resources(scope).buckets
+        if presented not in self._good:
+            seconds = await buckets.look(key, *self._rates, shared=True)
+            if seconds:
+                return _too_many("Too many wrong tokens came from this address", seconds)
+        if presented == FORM:
+            # Good ones too: each opens a session, which is kept for twelve hours.
+            key = f"sign-in:{_address(scope)}"
+            seconds = await buckets.take(key, self._sign_ins, shared=True)
+            if seconds:
+                return _too_many("Too many sign-ins came from this address", seconds)
+        return None
 
     def _remember(self, presented: bytes) -> None:
         self._good[presented] = None
@@ -128,7 +142,7 @@ def _presented(scope: Scope) -> bytes | None:
     if scope["type"] != "http":
         return None
     if scope["path"] == SIGN_IN and scope["method"] not in SAFE_METHODS:
-        return b""
+        return FORM
     header = HTTPConnection(scope).headers.get("authorization")
     return None if header is None else hashlib.sha256(header.encode()).digest()
 
@@ -141,12 +155,7 @@ def _principal(scope: Scope) -> Principal | None:
 
 def _address(scope: Scope) -> str:
     """The client's address; of IPv6 the network that one subscriber has."""
-    host = (scope.get("client") or ("unknown", 0))[0]
-    try:
-        address = ip_address(host)
-    except ValueError:  # a socket of this machine, or a proxy that passes on anything
-        return "unknown"
-    return address.exploded[:19] if isinstance(address, IPv6Address) else host
+    return subscriber((scope.get("client") or (None, 0))[0])
 
 
 def _too_many(what: str, seconds: float) -> Response:

@@ -29,18 +29,22 @@ _BY_RULE: Mapping[Rule, str] = MappingProxyType({
         get_dataset_content list_methods get_method list_tasks get_task list_families get_family
         solve_budget recommend
         list_studies get_study list_study_jobs get_study_comparison get_comparison
+        get_study_bundle
         list_recipes get_recipe get_study_report list_workers get_capabilities
         list_results list_heads list_result_fields list_head_fields list_curves
         list_members put_member delete_member
         jobs_page base_models_page methods_page one_job learning_curves attention studies_page
-        one_study study_charts compare compare_charts recipes_page one_recipe workers_page""",
+        attention_page attention_difference attention_step attention_heads
+        one_base_model tasks_page families_page one_method one_task recommend_page
+        one_study study_charts compare compare_charts recipes_page one_recipe workers_page
+        new_job_page preview_new_job new_study_page preview_new_study""",
     "submitter": """
-        create_job cancel_job pause_job resume_job retry_job control_job
+        create_job cancel_job pause_job resume_job retry_job control_job submit_recommended
+        submit_job submit_study
         upload_dataset create_study cancel_study extend_study clone_study run_recipe
         begin_upload list_uploads get_upload put_upload_chunk complete_upload delete_upload""",
-    "operator": "get_storage",
     "admin": """
-        list_users create_user update_user create_project list_audit_entries""",
+        list_users create_user update_user create_project list_audit_entries get_storage""",
 })  # fmt: skip
 RULES: Mapping[str, Rule] = MappingProxyType(
     {name: rule for rule, names in _BY_RULE.items() for name in names.split()}
@@ -48,20 +52,20 @@ RULES: Mapping[str, Rule] = MappingProxyType(
 """The rule of every route, by its name, which is the operation's in the description."""
 
 
-def access(request: Request) -> Access:
+# Coroutines, though they wait for nothing: FastAPI runs plain functions in a thread each.
+
+
+async def access(request: Request) -> Access:
     """What the asker may see and do, as the gate has found out."""
-    found = getattr(request.state, "access", None)
-    if not isinstance(found, Access):
-        raise Unauthorised
-    return found
+    return _access(request)
 
 
-def may_call(request: Request) -> None:
+async def may_call(request: Request) -> None:
     """Raise `Refused` unless whoever asks has the role that the route needs."""
     rule = RULES.get(request.scope["route"].name)
     if rule is None:
         raise Refused(FORBIDDEN, "Nobody may call this: the server has no rule for it.")
-    who, found = request.state.principal, access(request)
+    who, found = request.state.principal, _access(request)
     assert isinstance(who, Principal)
     if not set(who.scopes) & set(CEILINGS):
         raise Refused(
@@ -70,6 +74,20 @@ def may_call(request: Request) -> None:
     if rule == "person" or _has(found, rule):
         return
     raise Refused(FORBIDDEN, _lacking(who, rule))
+
+
+def lacks_to_submit(request: Request) -> str | None:
+    """What whoever asks lacks to submit anything, in words; None for who may."""
+    if _has(_access(request), "submitter"):
+        return None
+    return _lacking(request.state.principal, "submitter")
+
+
+def _access(request: Request) -> Access:
+    found = getattr(request.state, "access", None)
+    if not isinstance(found, Access):
+        raise Unauthorised
+    return found
 
 
 def _has(found: Access, rule: Role) -> bool:

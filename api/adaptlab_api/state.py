@@ -8,7 +8,10 @@ from sqlalchemy.orm import Session, sessionmaker
 from adaptlab_api.auditing import AuditLog
 from adaptlab_api.buckets import Buckets
 from adaptlab_api.feed import Feed
+from adaptlab_services.admission import Admissions
+from adaptlab_services.doorbell import Bell
 from adaptlab_services.model_folders import ModelRoots
+from adaptlab_services.readiness import Readiness
 from adaptlab_services.settings import Settings
 
 
@@ -22,9 +25,12 @@ class Resources:
 
     settings: Settings
     sessions: sessionmaker[Session]
+    admissions: Admissions
+    bell: Bell
     audit_log: AuditLog
     feed: Feed
     buckets: Buckets
+    readiness: Readiness
 
     @property
     def model_roots(self) -> ModelRoots:
@@ -39,6 +45,6 @@ def resources_of(app: FastAPI) -> Resources:
     return found
 
 
-def resources(request: Request) -> Resources:
+async def resources(request: Request) -> Resources:
     """The resources of the application that a request reached; a FastAPI dependency."""
     return resources_of(request.app)

@@ -2,8 +2,8 @@
 
 Python's own parser takes NaN, infinities, numbers that overflow, duplicate keys, lone surrogates
 and NUL; each of these later breaks a response, a column or somebody else's parser. Here they
-are faults, each with a pointer to its place. pydantic's parser was weighed: it finds neither
-duplicate keys nor NUL.
+are faults, each with a pointer to its place, and so is a token that got into a text. pydantic's
+parser was weighed: it finds neither duplicate keys nor NUL.
 """
 
 import json
@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from adaptlab.errors import Problem
 from adaptlab_api.problems import INVALID_JSON, INVALID_REQUEST, Refused
+from adaptlab_services.tokens import holds_token, without_tokens
 
 DEEPEST = 32
 LARGEST_INTEGER = 2**63 - 1
@@ -142,6 +143,8 @@ def _text_faults(pointer: str, text: str) -> list[Problem]:
         return [Problem(pointer, "nul_character", "A text holds the character U+0000.")]
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
         return [Problem(pointer, "lone_surrogate", "A text holds half of a surrogate pair.")]
+    if holds_token(text):
+        return [Problem(pointer, "holds_token", _TOKEN)]
     return []
 
 
@@ -155,7 +158,12 @@ def _shown(key: str) -> str:
 
 
 def _clean(key: str) -> str:
-    return key.encode("utf-8", "replace").decode().replace("\x00", "\N{REPLACEMENT CHARACTER}")
+    clean = key.encode("utf-8", "replace").decode().replace("\x00", "\N{REPLACEMENT CHARACTER}")
+    return without_tokens(clean)
 
 
+_TOKEN = (
+    "A text holds a token of adaptlab, which would be kept for others to read. Leave it out, and "
+    "revoke it if it may have been seen."
+)
 _TOO_DEEP = f"The body nests more than {DEEPEST} levels deep."

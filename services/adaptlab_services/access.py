@@ -33,8 +33,9 @@ class Access(Value):
     """What somebody may see and do by a token.
 
     `roles` are those in projects, already no higher than the token allows. `project_id` is where
-    names are looked up and new things go; None if none was named and it is not clear. `visible` are
-    the projects that a request sees; None is all of them, which only admins of the server have.
+    names are looked up and new things go, and `project` its name; None if none was named and it is
+    not clear. `visible` are the projects that a request sees; None is all of them, which only
+    admins of the server have.
     """
 
     is_admin: bool
@@ -42,6 +43,7 @@ class Access(Value):
     roles: tuple[tuple[int, Role], ...]
     project_id: int | None
     visible: tuple[int, ...] | None
+    project: str | None = None
 
     def role_in(self, project_id: int) -> Role | None:
         """The role in one project."""
@@ -73,12 +75,14 @@ def access_of(session: Session, principal: Principal, asked: str | None = None) 
     chosen = next((id_ for id_, name, _ in projects if name == asked), None)
     sees_all = is_admin and asked is None and principal.project_id is None
     ids = tuple(sorted(id_ for id_, _, _ in projects)) if ceiling is not None else ()
+    here = chosen or _usual(projects)
     return Access(
         is_admin=is_admin and principal.project_id is None,
         user_id=principal.user_id,
         roles=tuple(lowered),
-        project_id=chosen or _usual(projects),
+        project_id=here,
         visible=None if sees_all else ids if chosen is None else (chosen,),
+        project=next((name for id_, name, _ in projects if id_ == here), None),
     )
 
 
@@ -108,6 +112,14 @@ def project_of(session: Session) -> int:
             else "You are a member of no project; ask an admin to add you to one."
         )
     return access.project_id
+
+
+def project_name(session: Session) -> str:
+    """The name of `project_of`."""
+    project_id, access = project_of(session), _access(session)
+    if access is not None and access.project_id == project_id and access.project is not None:
+        return access.project
+    return session.scalars(select(Project.name).where(Project.id == project_id)).one()
 
 
 @contextmanager

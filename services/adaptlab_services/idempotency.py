@@ -9,10 +9,12 @@ from sqlalchemy import delete, func, select, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
+from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.values import Value
 from adaptlab_db.tables import IdempotencyKey
 from adaptlab_services import access
 from adaptlab_services.errors import IdempotencyMismatch
+from adaptlab_services.tokens import holds_token
 
 KEPT_FOR = timedelta(days=7)
 LONGEST_KEY = 255
@@ -30,24 +32,27 @@ def answered(session: Session, owner_id: int, key: str, digest: str) -> UUID | N
     """The job or study that an earlier request with this key made, or None for the first one.
 
     Holds the key until the unit of work ends, so that of two requests at once the second waits
-    and then finds what the first made. Raises `IdempotencyMismatch` for another request.
+    and then finds what the first made. Raises `IdempotencyMismatch` for another request, and
+    `InvalidSpec` for a key that is a token, as keys are kept.
     """
+    if holds_token(key):
+        detail = "The key holds a token of adaptlab, and would be kept; send a random text."
+        raise InvalidSpec(Problem("/header/idempotency-key", "holds_token", detail))
     session.execute(
         text("SELECT pg_advisory_xact_lock(hashtextextended(:key, :owner))"),
         {"key": key, "owner": owner_id},
     )
     mine = (IdempotencyKey.owner_id == owner_id) & (IdempotencyKey.key == key)
-    session.execute(
-        delete(IdempotencyKey).where(
-            mine, IdempotencyKey.created_at < func.clock_timestamp() - KEPT_FOR
-        )
-    )
     row = session.execute(
         select(
             IdempotencyKey.request_digest,
             func.coalesce(IdempotencyKey.job_id, IdempotencyKey.study_id).label("made"),
+            (IdempotencyKey.created_at < func.clock_timestamp() - KEPT_FOR).label("is_over"),
         ).where(mine)
     ).one_or_none()
+    if row is not None and row.is_over:
+        session.execute(delete(IdempotencyKey).where(mine))
+        return None
     if row is not None and row.request_digest != digest:
         raise IdempotencyMismatch(key)
     return None if row is None else row.made

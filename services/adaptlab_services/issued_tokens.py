@@ -1,6 +1,6 @@
 """Tokens as their users see them: made, listed, revoked."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from adaptlab.values import Name, Value
 from adaptlab_db.tables import Project, Token, User
-from adaptlab_services import paging, projects, tokens, users
+from adaptlab_services import audit, paging, projects, token_rights, tokens, users
 from adaptlab_services.access import Access
 from adaptlab_services.errors import Forbidden, NotFound
 from adaptlab_services.moments import Moment
@@ -24,7 +24,8 @@ MOST_DAYS = 365
 class NewToken(Value):
     """A token to be made, for oneself unless an admin names another `user`.
 
-    It can do what its `scopes` say, as far as its user may, in `project` alone if one is named.
+    It can do what its `scopes` say, as far as its user may, in `project` alone if one is named. It
+    has no scope that the token which makes it has not, and ends when that one does at the latest.
     Only an admin of the server makes one that never expires, and then `expires_in_days` is null.
     """
 
@@ -67,18 +68,22 @@ class Me(Value):
 
 def create(session: Session, principal: Principal, found: Access, new: NewToken) -> CreatedToken:
     """Make a token; raises `Forbidden` for more than the asker's own token may, and `NotFound`."""
+    facts: dict[str, object] = {"user": new.user or principal.name, "scopes": list(new.scopes)}
+    audit.note(session, **facts, project=new.project, expires_in_days=new.expires_in_days)
     _check_may_make(principal, found, new)
     user_id = principal.user_id if new.user is None else users.id_of(session, new.user)
     project_id = principal.project_id
     if new.project is not None:
         project_id = projects.id_of(session, found, new.project)
-    ends: Any = None  # an SQL expression, or nothing
+    asked = None
     if new.expires_in_days is not None:
-        ends = func.clock_timestamp() + timedelta(days=new.expires_in_days)
+        asked = func.clock_timestamp() + timedelta(days=new.expires_in_days)
+    ends = token_rights.end_of(session, principal, asked)
     scopes = tuple(dict.fromkeys(new.scopes))
     text = tokens.create_token(session, user_id, new.name, scopes, ends, project_id)
-    row = session.execute(_rows().where(tokens.is_token(text))).one()
-    return CreatedToken(**dict(_view(row)), token=text)
+    view = _view(session.execute(_rows().where(tokens.is_token(text))).one())
+    audit.note(session, project=view.project, expires_at=_told(view.expires_at))
+    return CreatedToken(**dict(view), token=text)
 
 
 def page(
@@ -109,19 +114,23 @@ def page(
 def revoke(session: Session, principal: Principal, found: Access, token_id: int) -> TokenView:
     """End a token, and the browser sessions that were opened with it, at once and for good.
 
-    Raises `NotFound` for one that is not the asker's, unless they are an admin of the server.
+    Raises `NotFound` for one that is not the asker's, unless they are an admin of the server, and
+    `Forbidden` for one that can do more than the asker's own.
     """
     mine = [] if found.is_admin else [Token.user_id == principal.user_id]
-    session.execute(
-        update(Token)
-        .where(Token.id == token_id, Token.revoked_at.is_(None), *mine)
-        .values(revoked_at=func.clock_timestamp())
-        .execution_options(synchronize_session=False)
-    )
     row = session.execute(_rows().where(Token.id == token_id, *mine)).one_or_none()
     if row is None:
         raise NotFound("token", token_id)
-    return _view(row)
+    view = _view(row)
+    audit.note(session, user=view.user, scopes=list(view.scopes), project=view.project)
+    token_rights.check_revocation(principal, found, row[0])
+    session.execute(
+        update(Token)
+        .where(Token.id == token_id, Token.revoked_at.is_(None))
+        .values(revoked_at=func.clock_timestamp())
+        .execution_options(synchronize_session=False)
+    )
+    return _view(session.execute(_rows().where(Token.id == token_id)).one())
 
 
 def me(session: Session, principal: Principal, found: Access) -> Me:
@@ -132,14 +141,17 @@ def me(session: Session, principal: Principal, found: Access) -> Me:
 
 
 def _check_may_make(principal: Principal, found: Access, new: NewToken) -> None:
+    token_rights.check_scopes(principal, new.scopes)
     if found.is_admin:
         return
     if new.user not in (None, principal.name):
         raise Forbidden("Only an admin of the server makes tokens for others.")
     if new.expires_in_days is None:
         raise Forbidden("Only an admin of the server makes a token that never expires.")
-    if more := sorted(set(new.scopes) - set(principal.scopes)):
-        raise Forbidden(f"Your own token has not the scopes {', '.join(more)}; ask an admin.")
+
+
+def _told(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat()
 
 
 def _rows() -> Select[Any, Any, Any, Any]:

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from typing import Literal
 from uuid import UUID
 
-from sqlalchemy import Nullable, Row, Select, func, select
+from sqlalchemy import Nullable, Row, Select, and_, bindparam, func, or_, select
 from sqlalchemy.orm import Session
 
 from adaptlab.budget import BudgetVector
@@ -15,7 +15,10 @@ from adaptlab_db.visibility import ACROSS_PROJECTS
 from adaptlab_services.moments import Moment
 
 JsonObject = dict[str, object]
-JobRow = Row[Job, str, str, str | None, datetime | None, UUID | None, datetime]
+JobRow = (
+    Row[Job, str, str, str | None, datetime | None, UUID | None, datetime]
+    | tuple[Job, str, str, str | None, datetime | None, UUID | None, datetime]
+)
 
 
 class Progress(Value):
@@ -26,8 +29,16 @@ class Progress(Value):
     eta_seconds: float | None
 
 
+MOST_AHEAD = 500
+"""Jobs are counted so far: what is behind more of them is far from its turn, wherever it is."""
+
+
 class QueuePlace(Value):
-    """Where a job waits; `position` counts from 1 and is told for one queued job at a time."""
+    """Where a job waits.
+
+    `position` counts from 1. It is told for one queued job at a time, and is null with more than
+    500 jobs ahead.
+    """
 
     name: str
     priority: int
@@ -169,18 +180,41 @@ def job_view(row: JobRow, position: int | None = None) -> JobView:
     )
 
 
-def queue_position(session: Session, job: Job) -> int | None:
-    """How many queued jobs a worker would take before this one, plus one; None if not queued.
+def new_job_view(
+    session: Session, job: Job, owner: str, project: str, base_job_id: UUID | None
+) -> JobView:
+    """The view of a job that was written just now, without reading back what is known."""
+    row = (job, owner, project, None, None, base_job_id, job.created_at)
+    return job_view(row, queue_position(session, job))
 
-    Fairness between owners can change the order, so this is an estimate.
+
+def queue_position(session: Session, job: Job) -> int | None:
+    """How many queued jobs a worker would take before this one, plus one.
+
+    None if it is not queued, or behind more than `MOST_AHEAD`. Fairness between owners can change
+    the order, so this is an estimate.
     """
     if job.state != "queued":
         return None
-    ahead = (Job.priority > job.priority) | (
-        (Job.priority == job.priority) & (Job.created_at < job.created_at)
+    place = {"queue": job.queue, "priority": job.priority, "created_at": job.created_at}
+    ahead = session.execute(_AHEAD, place, execution_options=ACROSS_PROJECTS).scalar_one()
+    return ahead + 1 if ahead <= MOST_AHEAD else None
+
+
+_PRIORITY = bindparam("priority", type_=Job.priority.type)
+_AHEAD = select(func.count()).select_from(
+    select(Job.id)
+    .where(
+        Job.state == "queued",
+        Job.queue == bindparam("queue"),
+        or_(
+            Job.priority > _PRIORITY,
+            and_(Job.priority == _PRIORITY, Job.created_at < bindparam("created_at")),
+        ),
     )
-    count = select(func.count()).where(Job.state == "queued", Job.queue == job.queue, ahead)
-    return session.execute(count, execution_options=ACROSS_PROJECTS).scalar_one() + 1
+    .limit(MOST_AHEAD + 1)
+    .subquery()
+)
 
 
 def _progress(job: Job, first_step_at: datetime | None, now: datetime) -> Progress:

@@ -32,8 +32,14 @@ from adaptlab_services.errors import Conflict, NotFound
 from adaptlab_services.estimates import Estimate
 from adaptlab_services.job_fields import job_joins
 from adaptlab_services.job_filters import in_study, matching
-from adaptlab_services.job_rows import NewJob, insert_jobs
-from adaptlab_services.job_views import JobView, job_rows, job_view, queue_position
+from adaptlab_services.job_rows import NewJob, insert_job
+from adaptlab_services.job_views import (
+    JobView,
+    job_rows,
+    job_view,
+    new_job_view,
+    queue_position,
+)
 from adaptlab_services.model_folders import NO_ROOTS, ModelRoots, resolved_import
 from adaptlab_services.paging import Cursor, Page
 from adaptlab_services.tokens import Principal
@@ -50,6 +56,15 @@ class Created:
     job: JobView
     replayed: bool
     queues: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A job as it was written, the queues that have new work, and what makes its base model."""
+
+    job: Job
+    queues: tuple[str, ...]
+    base_job_id: UUID | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,16 +108,19 @@ def create(
     `Forbidden` for who may not submit to the project.
     """
     access.to_create(session)
-    digest = idempotency.request_digest(session, spec)
-    if idempotency_key is not None:
+    if idempotency_key is None:
+        made = _create(session, principal, spec, roots)
+    else:
+        digest = idempotency.request_digest(session, spec)
         earlier = idempotency.answered(session, principal.user_id, idempotency_key, digest)
         if earlier is not None:
             return Created(get(session, earlier), replayed=True, queues=())
-    job_id, queues = _create(session, principal, spec, roots)
-    if idempotency_key is not None:
-        idempotency.remember(session, principal.user_id, idempotency_key, digest, job_id)
+        made = _create(session, principal, spec, roots)
+        idempotency.remember(session, principal.user_id, idempotency_key, digest, made.job.id)
     limits.check_queued(session, principal.user_id, most_queued)
-    return Created(get(session, job_id), replayed=False, queues=queues)
+    project = access.project_name(session)
+    view = new_job_view(session, made.job, principal.name, project, made.base_job_id)
+    return Created(view, replayed=False, queues=made.queues)
 
 
 def preview(session: Session, spec: Spec, *, roots: ModelRoots = NO_ROOTS) -> Preview:
@@ -226,34 +244,35 @@ def _request_stop(session: Session, principal: Principal, job_id: UUID) -> None:
     append_event(session, job_id, "cancel_requested", {"by": principal.name})
 
 
-def _create(
-    session: Session, principal: Principal, spec: Spec, roots: ModelRoots
-) -> tuple[UUID, tuple[str, ...]]:
+def _create(session: Session, principal: Principal, spec: Spec, roots: ModelRoots) -> _Made:
     if isinstance(spec, TheorySpec):
         return _create_theory(session, principal, spec)
     if not isinstance(spec, AdaptSpec):
-        job_id = _insert(session, principal, spec, resolved_base(session, spec, roots), "queued")
-        base_models.register(session, spec.name, job_id)
-        return job_id, (spec.resources.queue,)
-    base, queues = spec.base_model, ()
-    if not isinstance(base, str):
-        base, queues = base_of(session, principal, base, roots)
-    facts, is_ready = base_models.facts_and_readiness(session, base)
-    resolved = sizes.checked(session, resolve(spec, facts, datasets.known(session)))
-    state: JobState = "queued" if is_ready else "waiting"
-    job_id = _insert(session, principal, spec, resolved, state)
-    return job_id, (*queues, *((spec.resources.queue,) if state == "queued" else ()))
+        job = _insert(session, principal, spec, resolved_base(session, spec, roots), "queued")
+        base_models.register(session, spec.name, job.id)
+        return _Made(job, (job.queue,), None)
+    name, queues = spec.base_model, ()
+    if not isinstance(name, str):
+        name, queues = base_of(session, principal, name, roots)
+    base = base_models.usable_base(session, name)
+    resolved = sizes.checked(session, resolve(spec, base.facts, datasets.known(session)))
+    state: JobState = "queued" if base.is_ready else "waiting"
+    job = _insert(session, principal, spec, resolved, state)
+    return _Made(job, (*queues, *_wakes(job)), base.job_id)
 
 
-def _create_theory(
-    session: Session, principal: Principal, spec: TheorySpec
-) -> tuple[UUID, tuple[str, ...]]:
+def _create_theory(session: Session, principal: Principal, spec: TheorySpec) -> _Made:
     resolved = _resolved_theory(session, spec)
-    base = resolved.base_model
-    ready = base is None or base_models.is_ready(session, base)
+    name = resolved.base_model
+    base = None if name is None else base_models.usable_base(session, name)
+    ready = base is None or base.is_ready
     ready = ready and adaptations.are_ready(session, spec.adaptations)
-    job_id = _insert(session, principal, spec, resolved, "queued" if ready else "waiting")
-    return job_id, ((spec.resources.queue,) if ready else ())
+    job = _insert(session, principal, spec, resolved, "queued" if ready else "waiting")
+    return _Made(job, _wakes(job), None if base is None else base.job_id)
+
+
+def _wakes(job: Job) -> tuple[str, ...]:
+    return (job.queue,) if job.state == "queued" else ()
 
 
 def _resolved_theory(session: Session, spec: TheorySpec) -> ResolvedSpec:
@@ -274,8 +293,8 @@ def base_of(
         return known, ()
     try:
         with session.begin_nested():
-            job_id = _insert(session, principal, spec, resolved, "queued")
-            base_models.register(session, spec.name, job_id)
+            job = _insert(session, principal, spec, resolved, "queued")
+            base_models.register(session, spec.name, job.id)
     except Conflict:
         # Somebody may have created the same model between the look and the attempt.
         if (known := base_models.equal_to(session, digest, spec.name)) is not None:
@@ -329,12 +348,9 @@ def _resolved_inline(session: Session, spec: BaseSpec, roots: ModelRoots) -> Res
 
 def _insert(
     session: Session, principal: Principal, spec: Spec, resolved: ResolvedSpec, state: JobState
-) -> UUID:
+) -> Job:
     assert state in ("waiting", "queued")
-    (job_id,) = insert_jobs(
-        session, principal, [NewJob(spec, resolved, spec_digest(resolved), state)]
-    )
-    return job_id
+    return insert_job(session, principal, NewJob(spec, resolved, spec_digest(resolved), state))
 
 
 def _queues_of(spec: Spec) -> set[str]:

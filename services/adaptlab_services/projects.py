@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from adaptlab.values import Name, Value
 from adaptlab_db.tables import Membership, Project, User
-from adaptlab_services import users
+from adaptlab_services import audit, users
 from adaptlab_services.access import Access, Role, is_at_least
 from adaptlab_services.errors import Conflict, Forbidden, NotFound
 from adaptlab_services.moments import Moment
@@ -81,8 +81,10 @@ def members(session: Session, found: Access, name: str) -> Members:
 
 def put_member(session: Session, found: Access, name: str, user: str, new: NewMember) -> MemberView:
     """Give somebody a role in a project; raises `NotFound`, and `Forbidden` for who may not."""
+    audit.note(session, role={"after": new.role})
     project_id = _administered(session, found, name)
     key = {"user_id": users.id_of(session, user), "project_id": project_id}
+    audit.note(session, role={"before": _role(session, **key), "after": new.role})
     row = insert(Membership).values(key | {"role": new.role})
     session.execute(
         row.on_conflict_do_update(index_elements=list(key), set_={"role": row.excluded.role})
@@ -92,11 +94,22 @@ def put_member(session: Session, found: Access, name: str, user: str, new: NewMe
 
 def remove_member(session: Session, found: Access, name: str, user: str) -> None:
     """Take somebody out of a project; raises as `put_member` does."""
+    audit.note(session, role={"after": None})
     project_id = _administered(session, found, name)
     user_id = users.id_of(session, user)
+    before = _role(session, user_id=user_id, project_id=project_id)
+    audit.note(session, role={"before": before, "after": None})
     session.execute(
         delete(Membership).where(Membership.project_id == project_id, Membership.user_id == user_id)
     )
+
+
+def _role(session: Session, user_id: int, project_id: int) -> str | None:
+    """What somebody is in a project now, and while this unit of work lasts."""
+    query = select(Membership.role).where(
+        Membership.project_id == project_id, Membership.user_id == user_id
+    )
+    return session.scalars(query.with_for_update()).one_or_none()
 
 
 def _administered(session: Session, found: Access, name: str) -> int:

@@ -193,7 +193,8 @@ def _more_seeds(asked: Asked, evidence: Evidence, retuned: set[str]) -> Iterator
     for row in evidence.rows:
         lacking = sorted(wanted.get(row.label, set()) - set(_starts(row)))
         if lacking and row.label not in retuned:
-            text = f"{row.label} with {len(lacking)} more seeds."
+            noun = "seed" if len(lacking) == 1 else "seeds"
+            text = f"{row.label} with {len(lacking)} more {noun}."
             yield _Wanted("more_seeds", text, _again(asked, evidence, row, lacking), (row.label,))
 
 

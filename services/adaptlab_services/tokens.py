@@ -27,13 +27,17 @@ SCOPES = ("read", "submit", "worker", "admin")
 ADMIN = "admin"
 FIRST_START = "first start"
 BROWSER_SESSION = timedelta(hours=12)
+MOST_BROWSER_SESSIONS = 20
+"""Of one token; one more ends the oldest."""
 USE_RECORDED_EVERY = timedelta(minutes=1)
 FIRST_START_LOCK = 0x66_69_72_73_74  # "first"
 
+PREFIX = "al_"
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _SECRET_LENGTH = 43  # digits in base 62 that hold 256 bits
 _CHECK_LENGTH = 7  # digits in base 36 that hold 32 bits
-_FORM = re.compile(rf"al_([0-9A-Za-z]{{{_SECRET_LENGTH}}})_([0-9a-z]{{{_CHECK_LENGTH}}})")
+_FORM = re.compile(rf"{PREFIX}[0-9A-Za-z]{{{_SECRET_LENGTH}}}_[0-9a-z]{{{_CHECK_LENGTH}}}")
+_ANYWHERE = re.compile(rf"(?=({_FORM.pattern}))")
 
 
 class Principal(Value):
@@ -104,6 +108,18 @@ def authenticate(session: Session, presented: str) -> Principal:
     return _principal(row)
 
 
+def holds_token(content: str) -> bool:
+    """Whether there is a token in a text: the prefix and a right checksum, of use or not."""
+    return bool(_tokens_in(content))
+
+
+def without_tokens(content: str) -> str:
+    """The text with every token in it cut down to its prefix."""
+    for found in _tokens_in(content):
+        content = content.replace(found, f"{PREFIX}…")
+    return content
+
+
 def is_token(presented: str) -> ColumnElement[bool]:
     """The condition on the row of a token, given its text."""
     return Token.digest == _digest(presented)
@@ -113,6 +129,17 @@ def open_browser_session(session: Session, principal: Principal) -> str:
     """Sign a browser in for twelve hours; returns the value of its cookie."""
     session.execute(
         delete(BrowserSession).where(BrowserSession.expires_at < func.clock_timestamp())
+    )
+    kept = (
+        select(BrowserSession.digest)
+        .where(BrowserSession.token_id == principal.token_id)
+        .order_by(BrowserSession.expires_at.desc())
+        .limit(MOST_BROWSER_SESSIONS - 1)
+    )
+    session.execute(
+        delete(BrowserSession).where(
+            BrowserSession.token_id == principal.token_id, BrowserSession.digest.not_in(kept)
+        )
     )
     cookie = secrets.token_urlsafe(32)
     row = {
@@ -222,12 +249,19 @@ def _holds_valid_token(session: Session, path: Path) -> bool:
 
 def _new_token() -> str:
     secret = _in_base(secrets.randbits(256), 62, _SECRET_LENGTH)
-    return f"al_{secret}_{_check(secret)}"
+    return f"{PREFIX}{secret}_{_check(secret)}"
 
 
 def _well_formed(presented: str) -> bool:
-    form = _FORM.fullmatch(presented)
-    return form is not None and hmac.compare_digest(_check(form[1]), form[2])
+    return _FORM.fullmatch(presented) is not None and hmac.compare_digest(
+        _check(presented[len(PREFIX) : -_CHECK_LENGTH - 1]), presented[-_CHECK_LENGTH:]
+    )
+
+
+def _tokens_in(content: str) -> list[str]:
+    # A look for the prefix first: almost no text has it. Those that overlap count too.
+    found = _ANYWHERE.findall(content) if PREFIX in content else []
+    return [one for one in found if _well_formed(one)]
 
 
 def _check(secret: str) -> str:

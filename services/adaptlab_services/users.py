@@ -6,7 +6,7 @@ from sqlalchemy.orm import Session
 
 from adaptlab.values import Name, Value
 from adaptlab_db.tables import User
-from adaptlab_services import paging
+from adaptlab_services import audit, paging
 from adaptlab_services.errors import Conflict, NotFound
 from adaptlab_services.moments import Moment
 from adaptlab_services.paging import Cursor, Page
@@ -38,6 +38,7 @@ class UserView(Value):
 
 def create(session: Session, new: NewUser) -> UserView:
     """Make a user; raises `Conflict` for a taken name."""
+    audit.note(session, is_admin=new.is_admin)
     row = {"name": new.name, "is_admin": new.is_admin}
     made = insert(User).values(row).on_conflict_do_nothing().returning(User.id)
     if session.execute(made).one_or_none() is None:
@@ -71,6 +72,9 @@ def page(session: Session, page_size: int, page_token: str | None = None) -> Pag
 def change(session: Session, principal: Principal, name: str, changes: UserChanges) -> UserView:
     """Change a user; nobody can shut themselves out. Raises `NotFound` and `Conflict`."""
     row = _row(session, name)
+    for right, before in (("is_admin", row.is_admin), ("is_active", row.deactivated_at is None)):
+        if (after := getattr(changes, right)) is not None:
+            audit.note(session, **{right: {"before": before, "after": after}})
     if row.id == principal.user_id and (changes.is_active is False or changes.is_admin is False):
         raise Conflict("This is you; let another admin do it, so that one is left.")
     values: dict[str, object] = {}

@@ -135,6 +135,10 @@ def reads(things: Things) -> list[str]:
         f"/v1/base-models/{things.base_model}",
         f"/v1/comparison?job={things.job}",
         f"/jobs/{things.job}",
+        f"/jobs/{things.job}/attention",
+        f"/jobs/{things.job}/charts/attention-heads?shown=adapted",
+        f"/compare?jobs={things.job}",
+        f"/base-models/{things.base_model}",
         f"/studies/{things.study}",
         f"/studies/{things.study}/charts",
     ]

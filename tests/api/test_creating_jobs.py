@@ -5,13 +5,19 @@ from typing import Any
 
 import redis
 from fastapi.testclient import TestClient
-from sqlalchemy import func, select
+from sqlalchemy import func, select, text
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_pretrain_document, an_adapt_document
 
-from adaptlab_db.tables import BaseModel, IdempotencyKey, Job
+from adaptlab_db.tables import AuditEntry, BaseModel, IdempotencyKey, Job
 
 Sessions = sessionmaker[Session]
+REFUSED_AT_COMMIT = (
+    "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS "
+    "$$ BEGIN RAISE 'not today'; END $$",
+    "CREATE CONSTRAINT TRIGGER refusing AFTER INSERT ON jobs DEFERRABLE INITIALLY DEFERRED "
+    "FOR EACH ROW EXECUTE FUNCTION refuse()",
+)
 
 
 def jobs_stored(sessions: Sessions) -> int:
@@ -61,7 +67,38 @@ def test_what_was_asked_for_is_shown_and_can_be_asked_for_again(
 def test_the_workers_of_the_queue_are_woken(api: TestClient, base: None, broker_url: str) -> None:
     api.post("/v1/jobs", json=an_adapt_document())
     with redis.Redis.from_url(broker_url) as client:
-        assert client.llen("doorbell.cpu") == 1
+        assert client.brpop(["doorbell.cpu"], timeout=60)  # it is rung from a thread
+        assert client.llen("doorbell.cpu") == 0
+
+
+def test_a_job_and_its_entry_in_the_audit_log_are_one(
+    api: TestClient, base: None, sessions: Sessions
+) -> None:
+    before = jobs_stored(sessions)
+    answer = api.post("/v1/jobs", json=an_adapt_document())
+    with sessions.begin() as session:
+        entry = session.scalars(select(AuditEntry)).one()
+        assert (entry.actor, entry.action, entry.status) == ("ada", "create_job", 201)
+        assert entry.object == answer.json()["id"]
+        assert answer.headers["x-request-id"] == str(entry.request_id)
+        session.execute(
+            text("ALTER TABLE audit_entries ADD CHECK (action <> 'create_job') NOT VALID")
+        )
+    assert api.post("/v1/jobs", json=an_adapt_document()).status_code == 500
+    assert jobs_stored(sessions) == before + 1
+
+
+def test_a_job_that_could_not_be_stored_has_no_entry(
+    api: TestClient, base: None, sessions: Sessions
+) -> None:
+    with sessions.begin() as session:  # a fault that shows at the commit only
+        for statement in REFUSED_AT_COMMIT:
+            session.execute(text(statement))
+    before = jobs_stored(sessions)
+    assert api.post("/v1/jobs", json=an_adapt_document()).status_code == 500
+    assert jobs_stored(sessions) == before
+    with sessions.begin() as session:
+        assert session.scalars(select(AuditEntry)).all() == []
 
 
 def test_a_pretraining_job_gives_its_model_a_name(api: TestClient) -> None:

@@ -12,9 +12,13 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_base_model, a_pretrain_document, a_study_document, an_adapt_document
 
 from adaptlab import spec
+from adaptlab.bundle.contents import MOST_PLOTS
+from adaptlab.bundle.reading import LARGEST_BUNDLE, LARGEST_MEMBER, MOST_MEMBERS
 from adaptlab_api import body_limit, http_protocol, open_requests, request_rate, strict_json
 from adaptlab_api.app import create_app
+from adaptlab_api.pages.submit_routes import MOST_FIELDS
 from adaptlab_api.routes.jobs import LONGEST_WAIT
+from adaptlab_services import comparison_groups, comparisons, plot_drawing, tokens
 from adaptlab_services.idempotency import LONGEST_KEY
 from adaptlab_services.paging import LARGEST_PAGE_SIZE
 from adaptlab_services.settings import Settings
@@ -123,10 +127,20 @@ def _stated(settings: Settings) -> dict[str, str]:
              for most, minutes in request_rate.BACKOFF}  # fmt: skip
     training, captured = spec.TrainingSpec.model_fields, spec.AttentionSpec.model_fields
     return {
+        "sign-ins from one address, good or not": f"{defaults['sign_ins_per_minute']} a minute",
+        "sessions of one token in browsers": f"{tokens.MOST_BROWSER_SESSIONS}",
+        "reads of one person that are worked on at a time": f"{open_requests.READS_AT_ONCE}",
         "body, as JSON": f"{defaults['max_body_bytes']} bytes",
         "body, one chunk of an upload": f"{body_limit.MOST_CHUNK_BYTES} bytes",
         "body, the form to sign in": f"{body_limit.MOST_FORM_BYTES} bytes",
         "body, a form of the page of tokens": f"{body_limit.MOST_FORM_BYTES} bytes",
+        "fields of a form that submits a job or a study": f"{MOST_FIELDS}",
+        "bundles that one process makes at a time": f"{plot_drawing.DRAWERS}",
+        "plots of a bundle": f"{MOST_PLOTS}",
+        "what is read of a bundle by `bundle check`": f"{MOST_MEMBERS} members, "
+        f"{LARGEST_MEMBER // 2**20} MiB each unpacked, {LARGEST_BUNDLE // 2**20} MiB together",
+        "jobs that are compared without a study": f"{comparisons.MOST_JOBS}",
+        "pairs of rows that are compared without a study": f"{comparison_groups.MOST_PAIRS}",
         "bytes of one upload": f"{defaults['max_upload_bytes']}",
         "uploads of one person at a time": f"{defaults['max_uploads']}",
         "head: request line and headers": f"{http_protocol.MOST_HEADER_BYTES} bytes",

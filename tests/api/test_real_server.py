@@ -108,11 +108,11 @@ def test_a_wait_ends_when_something_happens(server: Running, ledger: DatabaseLed
     job = create(server)
     with ThreadPoolExecutor(1) as pool:
         started = time.monotonic()
-        waiting = pool.submit(server.client.get, f"{job}?wait=20&if_state_not=queued")
+        waiting = pool.submit(server.client.get, f"{job}?wait=60&if_state_not=queued")
         a_claim(ledger)
         answer = waiting.result()
     assert answer.json()["state"] == "running"
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
 
 
 def connections(sessions: Sessions) -> tuple[int, int]:
@@ -133,12 +133,12 @@ def test_followers_and_waiters_hold_no_connection(
     limits = httpx.Limits(max_connections=100)
     with (
         httpx.Client(
-            base_url=server.url, headers=server.client.headers, limits=limits, timeout=30
+            base_url=server.url, headers=server.client.headers, limits=limits, timeout=60
         ) as many,
         ThreadPoolExecutor(60) as pool,
         ExitStack() as streams,
     ):
-        waits = [pool.submit(many.get, f"{job}?wait=30&if_state_not=queued") for _ in range(40)]
+        waits = [pool.submit(many.get, f"{job}?wait=50&if_state_not=queued") for _ in range(40)]
         accept = {"Accept": "text/event-stream"}
         opened = [
             streams.enter_context(many.stream("GET", f"{job}/events", headers=accept))
@@ -150,7 +150,7 @@ def test_followers_and_waiters_hold_no_connection(
         assert total <= 25
         started = time.monotonic()
         assert server.client.get(job).status_code == 200  # and others are served meanwhile
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 25
         server.client.post(f"{job}/cancel")
         assert {wait.result().json()["state"] for wait in waits} == {"cancelled"}
         for reader in readers:
@@ -175,7 +175,7 @@ def test_the_server_stops_while_streams_are_open(
                 server.process.wait(10)
                 took = time.monotonic() - started
             assert waiting.result().json()["state"] == "queued"
-        assert took < 3
+        assert took < 9  # a wait for the streams would be killed after ten
     log = (tmp_path / "server.log").read_text()
     assert "Traceback" not in log, log
 
@@ -244,8 +244,7 @@ def test_memory_stays_small(server: Running, ledger: DatabaseLedger, sessions: S
     ledger.record(claim, [written], {Path("x"): stored.sha256})
     ask_everything(server, job, 200)
     resident = server.resident
-    # 150 MB are asked for: it is 149 to 151 MiB after this mixture, 142 in the benchmark.
-    assert resident < 156 * MEGABYTE, f"{resident / MEGABYTE:.0f} MiB"
+    assert resident < 150 * 10**6, f"{resident / 10**6:.0f} MB"
     (file,) = server.client.get(f"{job}/checkpoints").json()["data"]
     received = 0
     with server.client.stream("GET", file["links"]["content"]) as answer:

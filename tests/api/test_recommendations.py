@@ -311,6 +311,8 @@ def test_what_is_not_yours_is_no_evidence(
     assert (answer.status_code, answer.json()["recommended"]) == (200, None)
     with sessions.begin() as session:
         a_member(session, eve, "default", "reader")
+        token = a_token(session, "eve", ["read"])  # what the other may is known for a second
+    header = {"Authorization": f"Bearer {token}"}
     seen = anonymous.post(PLACE, json=a_question(), headers=header)
     assert seen.json()["recommended"]["method"]["name"] == "lora"
 

@@ -2,20 +2,22 @@
 
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
+import psutil
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy.orm import Session, sessionmaker
-from tests.api.serving import a_server
+from tests.api.serving import Running, a_server
 from tests.making import a_job, a_token
 
-from adaptlab_api.app import create_app
+from adaptlab_api.app import THREADS, create_app
 from adaptlab_services.settings import Settings
 
 Sessions = sessionmaker[Session]
@@ -209,16 +211,60 @@ def again(address: str, header: dict[str, str]) -> bool:
 def test_one_person_cannot_take_all_threads(
     settings: Settings, token: str, other: str, tmp_path: Path
 ) -> None:
+    going = tmp_path / "going"
+    going.touch()
     slow = (
-        "import time; from adaptlab_api.routes import jobs; "
-        "jobs.jobs.cancel = lambda *_: time.sleep(2)"
+        "import time; from pathlib import Path; from adaptlab_api.routes import jobs\n"
+        "def cancel(*_):\n"
+        f"    while Path({str(going)!r}).exists(): time.sleep(0.05)\n"
+        "    raise jobs.jobs.NotFound('job', 'none')\n"
+        "jobs.jobs.cancel = cancel"
     )
     with a_server(settings, token, tmp_path / "log", slow) as server, ThreadPoolExecutor(30) as us:
-        changes = [us.submit(httpx.post, server.url + WRITE[1], headers={
-            "Authorization": f"Bearer {token}"}, timeout=60) for _ in range(24)]  # fmt: skip
-        time.sleep(0.5)
-        theirs = {"Authorization": f"Bearer {other}"}
-        begin = time.monotonic()
-        assert httpx.get(server.url + READ[1], headers=theirs).status_code == 404
-        assert time.monotonic() - begin < 1.2
-        assert not all(one.done() for one in changes)
+        mine, theirs = ({"Authorization": f"Bearer {one}"} for one in (token, other))
+        changes = [
+            us.submit(httpx.post, server.url + WRITE[1], headers=mine, timeout=120)
+            for _ in range(THREADS + 4)
+        ]
+        try:
+            until(lambda: connections(server) >= len(changes))
+            # With every thread taken by the changes, it would wait for them, and they for its end.
+            read = httpx.get(server.url + READ[1], headers=theirs, timeout=60)
+            assert read.status_code == 404
+            assert not any(one.done() for one in changes)
+        finally:
+            going.unlink()
+        assert {one.result().status_code for one in changes} == {404}
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Wait for something that is on its way."""
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline, "it has not come to be"
+        time.sleep(0.05)  # between two looks
+
+
+def connections(server: Running) -> int:
+    """How many clients a server is connected with."""
+    port = urlsplit(server.url).port
+    found = psutil.Process(server.process.pid).net_connections("tcp")
+    return sum(one.status == "ESTABLISHED" and one.laddr[1] == port for one in found)
+
+
+def test_good_sign_ins_have_a_rate_too(settings: Settings, token: str, other: str) -> None:
+    def signs_in(client: TestClient, with_token: str) -> int:
+        return client.post("/login", data={"token": with_token}).status_code
+
+    few = {"sign_ins_per_minute": 3, **FEW}
+    with a_client(settings, **few) as client:
+        client.follow_redirects = False
+        told = [signs_in(client, token) for _ in range(10)]
+        assert told[:3] == [303] * 3
+        assert 429 in told
+        assert client.get("/login").status_code == 200
+        good = {"Authorization": f"Bearer {token}"}
+        assert client.request(*READ, headers=good).status_code == 404
+    with a_client(settings, address="10.0.0.2", **few) as elsewhere:
+        elsewhere.follow_redirects = False
+        assert signs_in(elsewhere, other) == 303

@@ -17,7 +17,14 @@ from adaptlab_db.session import close, session_factory
 from adaptlab_services.settings import Settings
 from adaptlab_stack.servers import embedded_servers
 
-RATES = ("read_rate", "read_burst", "write_rate", "write_burst", "wrong_tokens_per_minute")
+RATES = (
+    "read_rate",
+    "read_burst",
+    "write_rate",
+    "write_burst",
+    "wrong_tokens_per_minute",
+    "sign_ins_per_minute",
+)
 UNHURRIED: dict[str, int] = {**dict.fromkeys(RATES, 10**9)}
 """Whoever tries ten thousands of requests must not be asked to wait; that is tested elsewhere."""
 

@@ -26,8 +26,9 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc"),
 ]
-POSTGRES, VALKEY, S3_KEY, S3_SECRET, OTHER = (
-    f"canary{place}4711" for place in ("postgres", "valkey", "s3key", "s3secret", "other")
+POSTGRES, API, WORKER, VALKEY, S3_KEY, S3_SECRET, OTHER = (
+    f"canary{place}4711"
+    for place in ("postgres", "api", "worker", "valkey", "s3key", "s3secret", "other")
 )
 CLOSED = {"credentials.json", "stack.json", "token", "valkey.conf"}
 """Files of the data directory that hold secrets, and are closed to everybody else."""
@@ -40,7 +41,7 @@ def stack() -> Iterator[Stack]:
         Path(folder).chmod(0o755)
         data = Path(folder) / "data"
         DataDirectory.open(data).credentials_file.write_text(
-            json.dumps({"postgres": POSTGRES, "valkey": VALKEY})
+            json.dumps({"postgres": POSTGRES, "valkey": VALKEY, "api": API, "worker": WORKER})
         )
         (data / "credentials.json").chmod(0o600)
         environment = {
@@ -63,6 +64,8 @@ def canaries(stack: Stack) -> tuple[str, ...]:
     """All secrets of the stack; of its token the part that nobody could guess."""
     return (
         POSTGRES,
+        API,
+        WORKER,
         VALKEY,
         S3_KEY,
         S3_SECRET,
@@ -229,4 +232,5 @@ def test_the_canaries_are_where_they_belong(stack: Stack) -> None:
     worker = psutil.Process(stack.processes["worker"].pid)
     if os.geteuid() == 0:
         environment = json.dumps(worker.environ())
-        assert all(bird in environment for bird in (POSTGRES, VALKEY, S3_KEY, S3_SECRET, OTHER))
+        assert all(bird in environment for bird in (WORKER, VALKEY, S3_KEY, S3_SECRET, OTHER))
+        assert not any(bird in environment for bird in (POSTGRES, API)), "its own role is enough"

@@ -13,14 +13,18 @@ from tests.making import (
     a_job,
     a_ledger,
     a_principal,
+    a_resolved_spec,
     a_worker,
     an_adapt_spec,
 )
 from tests.watching import somebody_waits
 
+from adaptlab.resolve import spec_digest
 from adaptlab_db.tables import TERMINAL_STATES, Job, JobEvent
 from adaptlab_services import jobs
 from adaptlab_services.errors import LeaseLost
+from adaptlab_services.job_rows import NewJob, insert_jobs
+from adaptlab_services.job_views import MOST_AHEAD
 
 Sessions = sessionmaker[Session]
 
@@ -31,7 +35,7 @@ def state(sessions: Sessions, job_id: UUID) -> str:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)  # between two looks; the loop ends by what it waits for
@@ -109,3 +113,15 @@ def test_of_an_end_and_a_cancellation_exactly_one_is_told(sessions: Sessions) ->
             ).all()
         ends = [kind for kind in events if kind in TERMINAL_STATES]
         assert ends == [state(sessions, job_id)] == [events[-1]]
+
+
+def test_a_place_behind_many_is_not_counted(sessions: Sessions) -> None:
+    with sessions.begin() as session:
+        a_base_model(session)
+        principal, spec = a_principal(session), an_adapt_spec()
+        resolved = a_resolved_spec(spec)
+        ahead = [NewJob(spec, resolved, spec_digest(resolved), "queued")] * MOST_AHEAD
+        insert_jobs(session, principal, ahead)
+        last, too_far = (jobs.create(session, principal, spec).job for _ in range(2))
+        assert (last.queue.position, too_far.queue.position) == (MOST_AHEAD + 1, None)
+        assert jobs.get(session, last.id).queue.position == MOST_AHEAD + 1

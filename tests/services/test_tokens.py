@@ -18,6 +18,7 @@ from adaptlab_db.tables import BrowserSession, Token
 from adaptlab_services import tokens
 from adaptlab_services.errors import Unauthorised
 from adaptlab_services.tokens import (
+    MOST_BROWSER_SESSIONS,
     Principal,
     authenticate,
     authenticate_browser,
@@ -260,3 +261,16 @@ def test_a_browser_is_signed_out_in_time(sessions: Sessions) -> None:
 def test_a_strange_cookie_is_refused(sessions: Sessions, cookie: str) -> None:
     with sessions.begin() as session, pytest.raises(Unauthorised):
         authenticate_browser(session, cookie)
+
+
+def test_a_token_has_so_many_browsers_and_the_oldest_is_signed_out(sessions: Sessions) -> None:
+    with sessions.begin() as session:
+        principal, beside = a_principal(session), a_principal(session, "ben")
+        theirs = open_browser_session(session, beside)
+        first = open_browser_session(session, principal)
+        later = [open_browser_session(session, principal) for _ in range(MOST_BROWSER_SESSIONS)]
+    for cookie in (theirs, *later):
+        with sessions.begin() as session:
+            assert authenticate_browser(session, cookie)
+    with sessions.begin() as session, pytest.raises(Unauthorised):
+        authenticate_browser(session, first)

@@ -140,7 +140,7 @@ def test_a_job_outlives_its_worker_and_finishes_once(
     worker.send_signal(signal.SIGKILL)
     _, alive = psutil.wait_procs(trainers, timeout=5)
     assert not alive, "the trainer dies with its worker"
-    done = client.jobs.wait(job.id, timeout=100)
+    done = client.jobs.wait(job.id, timeout=200)
     assert done.succeeded, done.error
     assert done.attempt == 2
     assert [a.outcome for a in client.jobs.attempts(job.id)][-1] == "succeeded"

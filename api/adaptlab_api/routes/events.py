@@ -7,7 +7,6 @@ from uuid import UUID
 
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
-from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
 from adaptlab.values import Value
@@ -16,6 +15,7 @@ from adaptlab_api.dependencies import ResourcesDep, Units, UnitsDep
 from adaptlab_api.describing import failures, succeeds
 from adaptlab_api.feed import Watch
 from adaptlab_api.routes.jobs import JobId
+from adaptlab_api.turns import Turn, turn_of
 from adaptlab_services import events
 from adaptlab_services.events import LARGEST_EVENT_PAGE, EventPage, EventView, Pulse
 
@@ -65,18 +65,20 @@ async def list_events(
     """List the events of a job; with `Accept: text/event-stream`, follow it until it ends."""
     streaming = STREAM in request.headers.get("accept", "")
     start = last_event_id if streaming and last_event_id is not None else after
-    page = await run_in_threadpool(_load, opens, job_id, start, limit)
+    turn = turn_of(request)
+    page = await turn.call(_load, opens, job_id, start, limit)
     if not streaming:
         return json_answer(page)
     if page.terminal and not page.data:
         return Response(status_code=204)  # tells an EventSource not to come back
     headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
     watching = opened.feed.watch(job_id, request.state.admitted)
-    return StreamingResponse(_follow(watching, opens, page), headers=headers, media_type=STREAM)
+    content = _follow(watching, turn, opens, page)
+    return StreamingResponse(content, headers=headers, media_type=STREAM)
 
 
 async def _follow(
-    watching: AbstractContextManager[Watch], opens: Units, page: EventPage
+    watching: AbstractContextManager[Watch], turn: Turn, opens: Units, page: EventPage
 ) -> AsyncGenerator[bytes]:
     with watching as watch:
         known: Pulse | None = None
@@ -88,10 +90,12 @@ async def _follow(
             if known is None or page.next_after >= known.sequence:
                 async for heartbeat in _quiet(watch, known):
                     yield heartbeat
+            if watch.is_over:
+                return  # without what has happened since
             if watch.pulse is not None and _progressed(known, watch.pulse):
                 yield _progress(watch.pulse)
             known = watch.pulse
-            page = await run_in_threadpool(_load, opens, watch.job_id, page.next_after)
+            page = await turn.call(_load, opens, watch.job_id, page.next_after)
 
 
 async def _quiet(watch: Watch, known: Pulse | None) -> AsyncGenerator[bytes]:

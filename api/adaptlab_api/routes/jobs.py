@@ -4,17 +4,16 @@ import asyncio
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import APIRouter, BackgroundTasks, Header, Path, Query, Request
+from fastapi import APIRouter, Header, Path, Query, Request
 from pydantic import TypeAdapter
-from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from adaptlab.spec import JobSpec
-from adaptlab_api.answers import changed_answer, json_answer, tagged_answer
+from adaptlab_api.answers import json_answer, tagged_answer
+from adaptlab_api.changes import ChangesDep
 from adaptlab_api.dependencies import (
     BodyDep,
     ResourcesDep,
-    SessionDep,
     SubmitterDep,
     Units,
     UnitsDep,
@@ -22,6 +21,7 @@ from adaptlab_api.dependencies import (
 )
 from adaptlab_api.describing import WITH_BODY, failures, json_body, succeeds
 from adaptlab_api.feed import Watch
+from adaptlab_api.turns import turn_of
 from adaptlab_services import events, job_control, jobs
 from adaptlab_services.errors import Unauthorised
 from adaptlab_services.events import Pulse
@@ -135,43 +135,45 @@ def _add_control(router: APIRouter) -> None:
 
 def create_job(
     body: BodyDep,
-    session: SessionDep,
     who: SubmitterDep,
     opened: ResourcesDep,
-    background: BackgroundTasks,
+    changes: ChangesDep,
     validate_only: OnlyValidate = False,
     idempotency_key: Key = None,
 ) -> Response:
     """Create a job, or with `validate_only` say what would be created."""
     spec = valid(_SPEC, body)
-    if validate_only:
-        return json_answer(jobs.preview(session, spec, roots=opened.model_roots))
-    created = jobs.create(
-        session,
-        who,
-        spec,
-        idempotency_key=idempotency_key,
-        roots=opened.model_roots,
-        most_queued=opened.settings.max_queued_jobs,
-    )
-    return changed_answer(created.job, created, opened, background, location=created.job.links.self)
+    with changes() as change:
+        if validate_only:
+            preview = jobs.preview(change.session, spec, roots=opened.model_roots)
+            return change.answered(json_answer(preview))
+        created = jobs.create(
+            change.session,
+            who,
+            spec,
+            idempotency_key=idempotency_key,
+            roots=opened.model_roots,
+            most_queued=opened.settings.max_queued_jobs,
+        )
+        return change.made(created.job, created, location=created.job.links.self)
 
 
 def list_jobs(
-    session: SessionDep,
+    opens: UnitsDep,
     filter_text: FilterText = "",
     order_by: Order = "-created_at",
     page_size: PageSize = DEFAULT_PAGE_SIZE,
     page_token: PageToken = None,
 ) -> Response:
     """List jobs, newest first."""
-    found = jobs.page(
-        session,
-        filter_text=filter_text,
-        order_by=order_by,
-        page_size=page_size,
-        page_token=page_token,
-    )
+    with opens() as session:
+        found = jobs.page(
+            session,
+            filter_text=filter_text,
+            order_by=order_by,
+            page_size=page_size,
+            page_token=page_token,
+        )
     return json_answer(found)
 
 
@@ -184,52 +186,49 @@ async def get_job(
     if_state_not: UnlessState = None,
 ) -> Response:
     """Look at one job; with `wait`, answer when it has news or the time is over."""
-    pulse, job = await run_in_threadpool(_look, opens, job_id)
+    turn = turn_of(request)  # not held while it waits
+    pulse, job = await turn.call(_look, opens, job_id)
     if wait and not job.terminal and if_state_not in (None, job.state):
         with opened.feed.watch(job_id, request.state.admitted) as watch:
             await _news(watch, pulse, wait, if_state_not)
         if watch.is_over:
             raise Unauthorised
-        _, job = await run_in_threadpool(_look, opens, job_id)
+        _, job = await turn.call(_look, opens, job_id)
     return tagged_answer(job, request.headers)
 
 
-def cancel_job(job_id: JobId, session: SessionDep, who: SubmitterDep) -> Response:
+def cancel_job(job_id: JobId, who: SubmitterDep, changes: ChangesDep) -> Response:
     """Cancel a job; one that has ended already stays as it is."""
-    cancelled = jobs.cancel(session, who, job_id)
-    return json_answer(cancelled.job, status=200 if cancelled.decided else 202)
+    with changes() as change:
+        done = jobs.cancel(change.session, who, job_id)
+        return change.answered(json_answer(done.job, status=200 if done.decided else 202))
 
 
-def pause_job(job_id: JobId, session: SessionDep, who: SubmitterDep) -> Response:
+def pause_job(job_id: JobId, who: SubmitterDep, changes: ChangesDep) -> Response:
     """Pause a queued or running job; a running one stops with its state saved."""
-    paused = job_control.pause(session, who, job_id)
-    return json_answer(paused.job, status=200 if paused.decided else 202)
+    with changes() as change:
+        done = job_control.pause(change.session, who, job_id)
+        return change.answered(json_answer(done.job, status=200 if done.decided else 202))
 
 
 def resume_job(
-    job_id: JobId,
-    session: SessionDep,
-    who: SubmitterDep,
-    opened: ResourcesDep,
-    background: BackgroundTasks,
+    job_id: JobId, who: SubmitterDep, opened: ResourcesDep, changes: ChangesDep
 ) -> Response:
     """Queue a paused job again; one that was running goes on where its state was saved."""
     most = opened.settings.max_queued_jobs
-    resumed = job_control.resume(session, who, job_id, most_queued=most)
-    return changed_answer(resumed.job, resumed, opened, background)
+    with changes() as change:
+        resumed = job_control.resume(change.session, who, job_id, most_queued=most)
+        return change.made(resumed.job, resumed)
 
 
 def retry_job(
-    job_id: JobId,
-    session: SessionDep,
-    who: SubmitterDep,
-    opened: ResourcesDep,
-    background: BackgroundTasks,
+    job_id: JobId, who: SubmitterDep, opened: ResourcesDep, changes: ChangesDep
 ) -> Response:
     """Make a job that failed or was cancelled anew, in its place in the studies that go on."""
     most = opened.settings.max_queued_jobs
-    anew = job_control.retry(session, who, job_id, most_queued=most)
-    return changed_answer(anew.job, anew, opened, background, location=anew.job.links.self)
+    with changes() as change:
+        anew = job_control.retry(change.session, who, job_id, most_queued=most)
+        return change.made(anew.job, anew, location=anew.job.links.self)
 
 
 def _look(opens: Units, job_id: UUID) -> tuple[Pulse, JobView]:

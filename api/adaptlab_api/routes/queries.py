@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab_api.answers import json_answer
 from adaptlab_api.dependencies import SessionDep, UnitsDep
 from adaptlab_api.describing import failures
 from adaptlab_api.routes.jobs import PageSize, PageToken
+from adaptlab_api.streaming import Pieces
 from adaptlab_services import bulk_rows, result_groups, result_queries, row_formats
 from adaptlab_services.bulk_rows import CURVE_COLUMNS
 from adaptlab_services.filtering import LONGEST_FILTER
@@ -170,7 +171,7 @@ def file_of(
         headers["Content-Length"] = str(size)
     else:
         content = row_formats.text_lines(columns, batches, form)
-    return StreamingResponse(content, headers=headers, media_type=MEDIA_TYPES[form])
+    return Pieces(content, 200, headers, MEDIA_TYPES[form])
 
 
 def _answer(

@@ -1,0 +1,216 @@
+"""Slow requests of one person leave threads for everybody else, and health needs none."""
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import httpx
+import pytest
+from anyio import to_thread
+from fastapi import FastAPI
+from sqlalchemy.orm import Session, sessionmaker
+from tests.api.test_people import bearer
+from tests.making import a_token
+
+from adaptlab_api import open_requests
+from adaptlab_api.app import THREADS, create_app
+from adaptlab_api.open_requests import READS_AT_ONCE
+from adaptlab_services.readiness import Readiness
+from adaptlab_services.settings import Settings
+
+Sessions = sessionmaker[Session]
+T = TypeVar("T")
+SLOW = "/v1/workers"
+EXPORT = "/v1/results/curves?format=csv"
+QUICK = "/v1/methods"
+
+
+class Gate:
+    """Holds what passes until it is opened, and counts who stands before it."""
+
+    def __init__(self) -> None:
+        self._open = threading.Event()
+        self._standing = 0
+        self._changed = threading.Condition()
+
+    def hold(self, *_: object, **__: object) -> tuple[()]:
+        with self._changed:
+            self._standing += 1
+            self._changed.notify_all()
+        assert self._open.wait(120)
+        return ()
+
+    def wait_for(self, number: int) -> None:
+        with self._changed:
+            assert self._changed.wait_for(lambda: self._standing == number, 60)
+
+    def open(self) -> None:
+        self._open.set()
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
+    """Where slow reads and exports stand."""
+    gate = Gate()
+    monkeypatch.setattr("adaptlab_api.routes.server.workers.recent", gate.hold)
+    monkeypatch.setattr("adaptlab_api.routes.queries.bulk_rows.all_curves", gate.hold)
+    yield gate
+    gate.open()
+
+
+@pytest.fixture
+def other(sessions: Sessions) -> str:
+    with sessions.begin() as session:
+        return a_token(session, "ben")
+
+
+class Running:
+    """An application in a thread of its own, which takes requests from this one."""
+
+    def __init__(self, app: FastAPI, loop: asyncio.AbstractEventLoop) -> None:
+        self._app = app
+        self._loop = loop
+
+    def __call__(self, path: str, token: str | None = None) -> Future[httpx.Response]:
+        return self.begin(self._ask(path, bearer(token) if token else {}))
+
+    def begin(self, coroutine: Coroutine[object, object, T]) -> Future[T]:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+    async def _ask(self, path: str, headers: dict[str, str]) -> httpx.Response:
+        transport = httpx.ASGITransport(self._app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
+            return await client.get(path, headers=headers, timeout=None)
+
+
+@contextmanager
+def the_application(settings: Settings) -> Iterator[Running]:
+    """An application that runs."""
+    started: Future[Running] = Future()
+    over = asyncio.Event()
+
+    async def run() -> None:
+        app = create_app(settings)
+        async with app.router.lifespan_context(app):
+            started.set_result(Running(app, asyncio.get_running_loop()))
+            await over.wait()
+
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(asyncio.run, run())
+        application = started.result(60)
+        try:
+            yield application
+        finally:
+            application.begin(_set(over)).result(60)
+            running.result(60)
+
+
+async def _set(event: asyncio.Event) -> None:
+    event.set()
+
+
+@pytest.mark.parametrize("slow", [SLOW, EXPORT])
+def test_slow_reads_of_one_person_leave_threads_for_others(
+    settings: Settings,
+    token: str,
+    other: str,
+    gate: Gate,
+    slow: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with the_application(settings) as ask:
+        asked = [ask(slow, token) for _ in range(READS_AT_ONCE)]
+        gate.wait_for(READS_AT_ONCE)
+        monkeypatch.setattr(open_requests, "PATIENCE_SECONDS", 0.01)
+        refused = [ask(path, token).result(60) for path in (slow, QUICK, SLOW, EXPORT)]
+        assert ask(QUICK, other).result(60).status_code == 200
+        gate.wait_for(READS_AT_ONCE)
+        gate.open()
+        answered = [one.result(60).status_code for one in asked]
+        assert ask(QUICK, token).result(60).status_code == 200
+    assert answered == [200] * READS_AT_ONCE
+    for one in refused:
+        assert one.status_code == 429
+        assert int(one.headers["retry-after"]) >= 1
+        assert f"{READS_AT_ONCE} slow reads" in one.json()["detail"]
+
+
+def test_a_read_that_comes_in_time_gets_its_turn(
+    settings: Settings, token: str, gate: Gate
+) -> None:
+    with the_application(settings) as ask:
+        asked = [ask(SLOW, token) for _ in range(READS_AT_ONCE)]
+        gate.wait_for(READS_AT_ONCE)
+        quick = ask(QUICK, token)
+        gate.open()
+        assert {one.result(60).status_code for one in (*asked, quick)} == {200}
+
+
+def test_health_is_told_while_no_thread_is_free(settings: Settings, gate: Gate) -> None:
+    """Nor is a pooled connection: all of them may be with the slow ones."""
+    with the_application(settings) as ask:
+        taken = ask.begin(take_all(gate))
+        gate.wait_for(THREADS)
+        for path in ("/healthz", "/readyz"):
+            assert ask(path).result(60).status_code == 200
+        gate.open()
+        taken.result(60)
+
+
+async def take_all(gate: Gate) -> None:
+    """Take every thread of the application."""
+    await asyncio.gather(*(to_thread.run_sync(gate.hold) for _ in range(THREADS)))
+
+
+def test_a_wait_holds_no_turn(settings: Settings, token: str, api: Any, job: str) -> None:
+    """Long polls, of which there may be many, are no slow reads."""
+    with the_application(settings) as ask:
+        waiting = [ask(f"{job}?wait=60", token) for _ in range(2 * READS_AT_ONCE)]
+        assert ask(QUICK, token).result(60).status_code == 200
+        assert api.post(f"{job}/cancel").status_code == 200
+        assert {one.result(60).status_code for one in waiting} == {200}
+
+
+def in_a_loop_of_its_own(asking: Coroutine[Any, Any, T]) -> T:
+    """What a coroutine returns, in a thread: tests of browsers leave a loop running in theirs."""
+    with ThreadPoolExecutor(1) as own:
+        return own.submit(asyncio.run, asking).result()
+
+
+def test_readiness_asks_once_for_all_who_ask_and_again_by_a_new_connection(
+    settings: Settings,
+) -> None:
+    async def asked() -> list[bool]:
+        readiness = Readiness(settings.database_url)
+        try:
+            first = await asyncio.gather(*(readiness.answers() for _ in range(20)))
+            connection = readiness._connection
+            assert connection is not None
+            await connection.close()  # as a restart of the database does
+            return [*first, await readiness.answers()]
+        finally:
+            await readiness.close()
+
+    assert in_a_loop_of_its_own(asked()) == [True] * 21
+
+
+def test_readiness_says_no_where_nobody_answers(settings: Settings) -> None:
+    nobody = "postgresql+psycopg://nobody@127.0.0.1:1/none"
+
+    async def asked() -> bool:
+        readiness = Readiness(nobody)
+        try:
+            return await readiness.answers()
+        finally:
+            await readiness.close()
+
+    assert in_a_loop_of_its_own(asked()) is False
+    away = settings.model_copy(update={"database_url": nobody})
+    with the_application(away) as ask:
+        answer = ask("/readyz").result(60)
+        assert answer.status_code == 503
+        assert int(answer.headers["retry-after"]) >= 1
+        assert ask("/healthz").result(60).status_code == 200
