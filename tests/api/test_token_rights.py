@@ -13,6 +13,7 @@ from tests.making import a_member, a_project, a_user
 from adaptlab_db.tables import Token, User
 from adaptlab_services import issued_tokens
 from adaptlab_services.access import access_of
+from adaptlab_services.admission import Admissions
 from adaptlab_services.errors import Unauthorised
 from adaptlab_services.issued_tokens import NewToken
 from adaptlab_services.tokens import authenticate, create_token
@@ -214,3 +215,18 @@ def test_a_token_that_has_just_ended_makes_no_other(sessions: Sessions, column: 
         session.execute(update(Token).values({column: func.clock_timestamp()}))
     with sessions.begin() as session, pytest.raises(Unauthorised):
         issued_tokens.create(session, principal, found, NewToken(name="new"))
+
+
+def test_only_what_changes_rights_makes_the_server_look_everybody_up_again(
+    api: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forgotten: list[int] = []
+    monkeypatch.setattr(Admissions, "forget", lambda _: forgotten.append(1))
+    nobody = {"Authorization": "Bearer wrong"}
+    for refused in ("/v1/tokens", "/logout"):
+        assert api.post(refused, json={}, headers=nobody).status_code >= 400
+    assert forgotten == []
+    assert api.get("/v1/tokens").status_code == 200
+    assert forgotten == []
+    assert api.post("/v1/tokens", json={"name": "script"}).status_code == 201
+    assert forgotten == [1]
