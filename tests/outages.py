@@ -6,8 +6,9 @@ from contextlib import contextmanager
 import psycopg
 from sqlalchemy import make_url
 
+# The second argument has it wait until each has ended.
 REFUSE = """
-    SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s
+    SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = %s
 """
 
 

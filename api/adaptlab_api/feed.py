@@ -8,7 +8,8 @@ sends away those whose token was revoked or has expired, or who may see less tha
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from typing import Protocol
 from uuid import UUID
 
 from anyio import CapacityLimiter, to_thread
@@ -20,8 +21,22 @@ from adaptlab_services.events import Pulse
 LOOK_SECONDS = 0.2
 LOOK_AGAIN_SECONDS = 2.0
 CHECK_SECONDS = 1.0
+PATIENCE_SECONDS = 5.0
+"""With a look that is not answered, before the server stops all the same."""
 
-Look = Callable[[Collection[UUID]], Mapping[UUID, Pulse]]
+
+class Look(Protocol):
+    """How the pulses of jobs are read; who may watch a job was decided when the watching began."""
+
+    def __call__(self, job_ids: Collection[UUID]) -> Mapping[UUID, Pulse]:
+        """The pulses of those that there are."""
+        ...
+
+    def rest(self) -> None:
+        """Let go of what is kept between two looks."""
+        ...
+
+
 StillGood = Callable[[Collection[Admitted]], Collection[Admitted]]
 
 log = logging.getLogger(__name__)
@@ -77,6 +92,7 @@ class Feed:
         self._still_good = still_good
         self._watches: set[Watch] = set()
         self._task: asyncio.Task[None] | None = None
+        self._over = asyncio.Event()
         # Its own, or slow requests would keep those here who have to be sent away.
         self._thread = CapacityLimiter(1)
         self.closed = False
@@ -100,10 +116,28 @@ class Feed:
         self.closed = True
         for watch in self._watches:
             watch.close()
+        self._over.set()
+
+    async def ended(self) -> None:
+        """Wait until no look is under way any more, after `close`: it has a connection."""
         if self._task is not None:
-            self._task.cancel()
+            await asyncio.wait([self._task], timeout=PATIENCE_SECONDS)
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait for so long, or until the feed closes."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._over.wait()
+        await to_thread.run_sync(self._look.rest, limiter=self._thread)
 
     async def _run(self) -> None:
+        while self._watches and not self.closed:
+            await self._serve()
+            # Somebody may come meanwhile, who would find this task still there.
+            await to_thread.run_sync(self._look.rest, limiter=self._thread)
+
+    async def _serve(self) -> None:
+        """Look for as long as anybody watches."""
         clock = asyncio.get_running_loop()
         checked = 0.0
         while self._watches and not self.closed:
@@ -116,12 +150,12 @@ class Feed:
             except SQLAlchemyError as error:
                 # Watchers wait through an outage; their next request would be told of it.
                 log.warning("The database did not answer: %s", type(error).__name__)
-                await asyncio.sleep(LOOK_AGAIN_SECONDS)
+                await self._pause(LOOK_AGAIN_SECONDS)
                 continue
             for watch in tuple(self._watches):
                 if (pulse := pulses.get(watch.job_id)) is not None:
                     watch.tell(pulse)
-            await asyncio.sleep(LOOK_SECONDS)
+            await self._pause(LOOK_SECONDS)
 
     async def _check(self) -> None:
         """Send those away who may not watch any more."""

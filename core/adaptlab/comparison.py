@@ -2,10 +2,11 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from adaptlab.comparability import SettingDifference
+from adaptlab.statistics.counts import Counting, Remembered
 from adaptlab.statistics.curves import (
     BudgetCurve,
     Cheapest,
@@ -114,10 +115,14 @@ def compare(
         raise ValueError(f"There are no scores on {task}; wait for a job to be evaluated on it.")
     _refuse_twins(rows)
     false_better = FALSE_BETTER / max(1, tables)
-    pairs = _pairs(rows)
-    found = verdicts(
-        [paired_difference(first, second, level) for first, second in pairs], margin, false_better
-    )
+    counting = Remembered()
+    intervals = {(row.method, row.budget): mean_interval(row, level) for row in rows}
+
+    def interval(row: Scores) -> Interval:
+        return intervals[row.method, row.budget]
+
+    pairs = [paired_difference(*two, level, counting) for two in _pairs(rows)]
+    found = verdicts(pairs, margin, false_better)
     seeds = min(len(row.seeds) for row in rows)
     return Comparison(
         task=task,
@@ -130,9 +135,9 @@ def compare(
         voided=any(one.weight == "voids" for one in differences),
         warnings=_warnings(rows, differences),
         differences=tuple(differences),
-        cells=tuple(_cell(budget, rows, found, level) for budget in _budgets(rows)),
-        curves=budget_curves(rows, level),
-        crossings=_all_crossings(rows, level),
+        cells=tuple(_cell(budget, rows, found, interval) for budget in _budgets(rows)),
+        curves=budget_curves(rows, interval),
+        crossings=_all_crossings(rows, level, counting),
         cheapest=_cheapest(rows, reference, margin, level),
     )
 
@@ -173,16 +178,21 @@ def _same_cell(first: Scores, second: Scores) -> bool:
 
 
 def _cell(
-    budget: int | None, rows: Sequence[Scores], found: Sequence[Verdict], level: float
+    budget: int | None,
+    rows: Sequence[Scores],
+    found: Sequence[Verdict],
+    interval: Callable[[Scores], Interval],
 ) -> ComparisonCell:
     here = [row for row in rows if _in_cell(row, budget)]
-    labels = [row.label for row in here]
+    labels = dict.fromkeys(row.label for row in here)
     ours = [one for one in found if one.pair.first in labels and one.pair.second in labels]
-    ranks = rank_intervals(labels, [_order(one) for one in ours if one.reason == "test"])
+    ranks = rank_intervals([*labels], [_order(one) for one in ours if one.reason == "test"])
     best = could_be_best(ranks)
     return ComparisonCell(
         budget=budget,
-        rows=tuple(_row(row, ranks[row.label], row.label in best, level) for row in here),
+        rows=tuple(
+            _row(row, interval(row), ranks[row.label], best=row.label in best) for row in here
+        ),
         best=best,
         verdicts=tuple(ours),
     )
@@ -194,7 +204,7 @@ def _order(verdict: Verdict) -> tuple[str, str]:
     return (pair.first, pair.second) if pair.difference > 0 else (pair.second, pair.first)
 
 
-def _row(row: Scores, rank: RankInterval, best: bool, level: float) -> ComparisonRow:
+def _row(row: Scores, score: Interval, rank: RankInterval, *, best: bool) -> ComparisonRow:
     return ComparisonRow(
         method=row.method,
         label=row.label,
@@ -202,19 +212,21 @@ def _row(row: Scores, rank: RankInterval, best: bool, level: float) -> Compariso
         parameters=row.parameters,
         trials=row.trials,
         items=row.items,
-        score=mean_interval(row, level),
+        score=score,
         rank=rank,
         could_be_best=best,
     )
 
 
-def _all_crossings(rows: Sequence[Scores], level: float) -> tuple[Crossing, ...]:
+def _all_crossings(
+    rows: Sequence[Scores], level: float, counting: Counting
+) -> tuple[Crossing, ...]:
     methods = dict.fromkeys(row.method for row in rows if row.budget is not None)
     by_method = {name: [row for row in rows if row.method == name] for name in methods}
     return tuple(
         crossing
         for first, second in itertools.combinations(by_method.values(), 2)
-        for crossing in crossings(first, second, level)
+        for crossing in crossings(first, second, level, counting)
     )
 
 

@@ -27,13 +27,13 @@ def incomplete_beta(a: float, b: float, x: float) -> float:
 
 def beta_quantile(a: float, b: float, probability: float) -> float:
     """The x with I_x(a, b) = `probability`."""
-    return _where(lambda x: incomplete_beta(a, b, x), probability)
+    return where_rising(lambda x: incomplete_beta(a, b, x), probability)
 
 
 def student_quantile(freedom: float, probability: float) -> float:
     """The quantile of Student's t with `freedom` degrees of freedom, for `probability` >= 0.5."""
     tail = 2 * (1 - probability)
-    share = _where(lambda x: incomplete_beta(freedom / 2, 0.5, x), tail)
+    share = where_rising(lambda x: incomplete_beta(freedom / 2, 0.5, x), tail)
     return math.sqrt(freedom * (1 - share) / share)
 
 
@@ -55,24 +55,26 @@ def _fraction(a: float, b: float, x: float) -> float:
             term = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
         else:
             term = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
-        d = 1 / _not_zero(1 + term * d)
-        c = _not_zero(1 + term / c)
-        value *= c * d
-        if abs(c * d - 1) < ENOUGH:
+        d = 1 + term * d
+        d = 1 / (d if abs(d) > TINY else TINY)
+        c = 1 + term / c
+        c = c if abs(c) > TINY else TINY
+        change = c * d
+        value *= change
+        if abs(change - 1) < ENOUGH:
             break
     return value
 
 
-def _not_zero(value: float) -> float:
-    return value if abs(value) > TINY else TINY
+def where_rising(
+    rising: Callable[[float], float], target: float, low: float = 0.0, high: float = 1.0
+) -> float:
+    """Where a rising function reaches `target`, as it does between `low` and `high`.
 
-
-def _where(rising: Callable[[float], float], target: float) -> float:
-    """Where in [0, 1] a rising function reaches `target`: Chandrupatla's method (1997).
-
-    Between bisection and inverse quadratic interpolation, a quarter of the steps of bisection.
+    By Chandrupatla's method (1997), between bisection and inverse quadratic interpolation: a
+    quarter of the steps of bisection.
     """
-    a, b, c = 1.0, 0.0, 1.0
+    a, b, c = high, low, high
     fa, fb = rising(a) - target, rising(b) - target
     if fa == 0 or fb == 0:
         return a if fa == 0 else b

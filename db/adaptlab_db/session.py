@@ -1,5 +1,6 @@
 """Engines and sessions with limits that keep a stuck process from holding locks."""
 
+import select
 from typing import Any
 
 from psycopg import Cursor
@@ -23,6 +24,9 @@ LIMITS = {
     # Somebody waits for the first rows of a list. Workers of a parallel scan read far ahead of its
     # LIMIT, and take the other requests' cores: 300 ms for 60 ms with 100,000 jobs.
     "max_parallel_workers_per_gather": "0",
+    # Compiling a statement takes longer than any of ours: a plan that looks dear to the planner,
+    # because its statistics are old, would be compiled for a tenth of a second and more.
+    "jit": "off",
 }
 # A database that vanished without closing its connections is noticed after 20 seconds.
 KEEPALIVE = {
@@ -62,7 +66,26 @@ def create_engine(url: str, *, limited: bool = True, pool_size: int = 10) -> Eng
         connect_args=settings,
     )
     event.listen(engine, "before_cursor_execute", _ask_for_bytes)
+    asking = engine.dialect.do_ping
+    # Every unit of work begins with this.
+    engine.dialect.do_ping = lambda dbapi_connection: (
+        _is_quiet(dbapi_connection) or asking(dbapi_connection)
+    )
     return engine
+
+
+def _is_quiet(connection: Any) -> bool:  # psycopg's, as the pool knows it
+    """Whether nothing has come for a connection that nobody used: it is as it was left.
+
+    One that was closed has its end to be read, and a server that says goodbye is heard. That takes
+    a few microseconds where a question to the database takes a millisecond of processor time; one
+    that vanished without a word is found by its keep-alives.
+    """
+    if connection.closed:
+        return False
+    looked = select.poll()
+    looked.register(connection.fileno(), select.POLLIN)
+    return not looked.poll(0)
 
 
 def _json(value: object) -> str:

@@ -1,6 +1,7 @@
 """What a waiting job waits for: its base model, and the adaptations that it measures."""
 
 from collections.abc import Sequence
+from functools import cache
 from uuid import UUID
 
 from sqlalchemy import ColumnElement, Select, Uuid, column, exists, func, or_, select, true
@@ -21,17 +22,20 @@ def waits_for(ended: Sequence[UUID]) -> ColumnElement[bool]:
     return or_(exists(base), (Job.kind == "theory") & names_one)
 
 
+@cache
 def has_all() -> ColumnElement[bool]:
     """A job for which everything is there."""
     base = or_(Job.base_model.is_(None), _base_model_in(("succeeded",)))
     return base & ~_measures_one_of(NOT_THERE)
 
 
+@cache
 def lacks_base_model() -> ColumnElement[bool]:
     """A job whose base model is not coming."""
     return _base_model_in(LOST)
 
 
+@cache
 def lacks_adaptation() -> ColumnElement[bool]:
     """A job that measures an adaptation which is not coming."""
     return (Job.kind == "theory") & _measures_one_of(LOST)

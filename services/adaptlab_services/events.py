@@ -1,11 +1,12 @@
 """What happened to a job, in order; and the pulse by which a watcher sees that more has."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
-from sqlalchemy import select
-from sqlalchemy.orm import Session
+from sqlalchemy import ARRAY, Connection, Engine, Uuid, any_, bindparam, select
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab.values import Value
 from adaptlab_db.tables import TERMINAL_STATES, Job, JobEvent
@@ -77,11 +78,49 @@ def pulse_of(session: Session, job_id: UUID) -> Pulse:
     return found[job_id]
 
 
-def pulses(session: Session, job_ids: Collection[UUID]) -> dict[UUID, Pulse]:
+def pulses(session: Session | Connection, job_ids: Collection[UUID]) -> dict[UUID, Pulse]:
     """The pulses of many jobs by one statement; a job that does not exist is left out."""
-    rows = session.execute(
-        select(Job.id, Job.state, Job.event_sequence, Job.step, Job.total_steps).where(
-            Job.id.in_(job_ids)
-        )
-    )
+    rows = session.execute(_PULSES, {"ids": list(job_ids)})
     return {row[0]: Pulse(row[1], row[2], row[3], row[4]) for row in rows}
+
+
+# An array and no list, so that the statement is the same however many there are.
+_PULSES = select(Job.id, Job.state, Job.event_sequence, Job.step, Job.total_steps).where(
+    Job.id == any_(bindparam("ids", type_=ARRAY(Uuid())))
+)
+
+
+class Lookout:
+    """Reads pulses again and again, over one connection that is kept until `rest`.
+
+    A unit of work for each look would take four times the processor time, several times a second.
+    It serves the program itself, which sees every project.
+    """
+
+    def __init__(self, sessions: sessionmaker[Session]) -> None:
+        self._engine: Engine = sessions.kw["bind"]
+        self._connection: Connection | None = None
+
+    def __call__(self, job_ids: Collection[UUID]) -> Mapping[UUID, Pulse]:
+        """The pulses of these jobs; one look at a time."""
+        try:
+            return self._look(job_ids)
+        except DBAPIError as error:
+            self.rest()
+            if not error.connection_invalidated:
+                raise
+        return self._look(job_ids)  # the connection was ended since, by a restart for one
+
+    def rest(self) -> None:
+        """Give the connection back; another look takes one again."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _look(self, job_ids: Collection[UUID]) -> Mapping[UUID, Pulse]:
+        if self._connection is None:
+            kept = self._engine.connect()
+            self._connection = kept.execution_options(isolation_level="AUTOCOMMIT")
+        found = pulses(self._connection, job_ids)
+        self._connection.commit()  # says nothing to the database, but ends SQLAlchemy's own
+        return found

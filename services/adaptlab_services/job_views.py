@@ -4,7 +4,20 @@ from datetime import datetime, timedelta
 from typing import Literal
 from uuid import UUID
 
-from sqlalchemy import Nullable, Row, Select, and_, bindparam, func, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    DateTime,
+    Integer,
+    Nullable,
+    Row,
+    Select,
+    Text,
+    and_,
+    bindparam,
+    func,
+    or_,
+    select,
+)
 from sqlalchemy.orm import Session
 
 from adaptlab.budget import BudgetVector
@@ -181,11 +194,11 @@ def job_view(row: JobRow, position: int | None = None) -> JobView:
 
 
 def new_job_view(
-    session: Session, job: Job, owner: str, project: str, base_job_id: UUID | None
+    job: Job, owner: str, project: str, base_job_id: UUID | None, position: int | None
 ) -> JobView:
     """The view of a job that was written just now, without reading back what is known."""
     row = (job, owner, project, None, None, base_job_id, job.created_at)
-    return job_view(row, queue_position(session, job))
+    return job_view(row, position)
 
 
 def queue_position(session: Session, job: Job) -> int | None:
@@ -198,22 +211,36 @@ def queue_position(session: Session, job: Job) -> int | None:
         return None
     place = {"queue": job.queue, "priority": job.priority, "created_at": job.created_at}
     ahead = session.execute(_AHEAD, place, execution_options=ACROSS_PROJECTS).scalar_one()
+    return position_after(ahead)
+
+
+def position_after(ahead: int) -> int | None:
+    """The place behind so many jobs, None if they were not all counted."""
     return ahead + 1 if ahead <= MOST_AHEAD else None
 
 
-_PRIORITY = bindparam("priority", type_=Job.priority.type)
-_AHEAD = select(func.count()).select_from(
-    select(Job.id)
-    .where(
-        Job.state == "queued",
-        Job.queue == bindparam("queue"),
-        or_(
-            Job.priority > _PRIORITY,
-            and_(Job.priority == _PRIORITY, Job.created_at < bindparam("created_at")),
-        ),
+def jobs_ahead(
+    queue: ColumnElement[str], priority: ColumnElement[int], created_at: ColumnElement[datetime]
+) -> Select[int]:
+    """How many queued jobs are before a place in a queue, counted to one more than `MOST_AHEAD`."""
+    other = _JOBS.alias("other")
+    is_before = or_(
+        other.c.priority > priority,
+        and_(other.c.priority == priority, other.c.created_at < created_at),
     )
-    .limit(MOST_AHEAD + 1)
-    .subquery()
+    found = (
+        select(other.c.id)
+        .where(other.c.state == "queued", other.c.queue == queue, is_before)
+        .limit(MOST_AHEAD + 1)
+    )
+    return select(func.count()).select_from(found.subquery())
+
+
+_JOBS = Job.metadata.tables[Job.__tablename__]
+_AHEAD = jobs_ahead(
+    bindparam("queue", type_=Text()),
+    bindparam("priority", type_=Integer()),
+    bindparam("created_at", type_=DateTime(timezone=True)),
 )
 
 

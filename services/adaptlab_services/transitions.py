@@ -209,6 +209,8 @@ def settle_waiting(session: Session, ended: Sequence[UUID] | None = None) -> tup
         if not waiting:
             return ()
         waits.append(Job.id.in_(waiting))
+    elif session.scalars(select(Job.id).where(*waits).limit(1)).first() is None:
+        return ()  # a server's every few seconds, for which three statements were made in vain
     ready = move(session, [*waits, awaiting.has_all()], Change("queued"))
     no_base = move(session, [*waits, awaiting.lacks_base_model()], NO_BASE_MODEL)
     return (*ready, *no_base, *move(session, [*waits, awaiting.lacks_adaptation()], NO_ADAPTATION))
@@ -278,12 +280,14 @@ _JOBS = bindparam("jobs", type_=ARRAY(Uuid))
 _TABLES = Table.metadata.tables  # an INSERT of the ORM takes parameters for rows
 
 
-def _appending() -> CTE:
+def _appending(*, with_saved_step: bool = False) -> CTE:
     lists = (bindparam(name, type_=ARRAY(Integer)) for name in ("sequences", "attempts"))
     columns = (column("job_id", Uuid), column("sequence", Integer), column("attempt", Integer))
     moved = func.unnest(_JOBS, *lists).table_valued(*columns, name="moved").render_derived()
     type_, data = bindparam("type", type_=Text), bindparam("data", type_=JSONB)
-    rows = select(moved.c.job_id, moved.c.sequence, type_, moved.c.attempt, data)
+    saved = func.coalesce(training_states.saved_step(moved.c.job_id), func.jsonb_build_object())
+    told = data.op("||")(saved) if with_saved_step else data
+    rows = select(moved.c.job_id, moved.c.sequence, type_, moved.c.attempt, told)
     names = ["job_id", "sequence", "type", "attempt", "data"]
     return insert(_TABLES["job_events"]).from_select(names, rows).cte("appended")
 
@@ -293,7 +297,8 @@ def _opening() -> Insert:
     columns = (Job.id, Job.attempt, Job.worker_id, Job.claim_id)
     claimed = select(*columns).where(Job.id == any_(_JOBS))
     names = ["job_id", "attempt", "worker_id", "claim_id"]
-    return insert(_TABLES["attempts"]).from_select(names, claimed).add_cte(_appending())
+    appended = _appending(with_saved_step=True)
+    return insert(_TABLES["attempts"]).from_select(names, claimed).add_cte(appended)
 
 
 @cache

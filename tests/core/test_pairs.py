@@ -1,6 +1,7 @@
 """Paired differences, against scipy and statsmodels where those offer the same test."""
 
 import itertools
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ from statsmodels.stats.multitest import multipletests
 from tests.core.scoring import drawn, scores
 
 from adaptlab.statistics import holm, paired_difference, sign_flip
+from adaptlab.statistics.counts import Between, Gap, counts
+from adaptlab.statistics.spread import spread
 
 
 def independent_items(accuracies: list[float], items: int, key: int) -> np.ndarray:
@@ -94,3 +97,33 @@ def test_holms_correction_is_that_of_statsmodels(count: int):
     p_values = np.random.Generator(np.random.Philox(key=count)).random(count) ** 4
     p_values[count // 2] = p_values[0]  # a tie
     assert holm(p_values.tolist()) == pytest.approx(multipletests(p_values, method="holm")[1])
+
+
+@pytest.mark.parametrize(("seeds", "items"), [(1, 100), (2, 37), (5, 300), (8, 64)])
+def test_counting_says_the_same_as_the_outcomes_themselves(seeds: int, items: int):
+    """The plain analysis is of the differences one by one, by `spread`."""
+    ours = independent_items([0.6] * seeds, items, 3)
+    theirs = independent_items([0.5] * seeds, items, 4)
+    ended = independent_items([0.7] * seeds, items, 5)
+    rows = [counts(scores(one), tuple(range(seeds))) for one in (ours, theirs, ended)]
+    first, second = Gap(rows[0], rows[1]), Gap(rows[2], rows[1])
+    gaps = ours.astype(float) - theirs, ended.astype(float) - theirs
+    assert asdict(first.spread()) == pytest.approx(asdict(spread(gaps[0])), rel=1e-9, abs=1e-15)
+    for share in (0.0, 0.25, 1.0):
+        plain = spread((1 - share) * gaps[0] + share * gaps[1])
+        found = Between(first, second).spread(share)
+        assert asdict(found) == pytest.approx(asdict(plain), rel=1e-9, abs=1e-15)
+
+
+@pytest.mark.parametrize("key", range(8))
+def test_a_p_value_is_the_level_at_which_the_interval_reaches_zero(key: int):
+    """Found by halving levels, which needs nothing that the p-value is found with."""
+    ours = scores(independent_items([0.6, 0.7, 0.65, 0.6][: 2 + key % 3], 200, key))
+    theirs = scores(independent_items([0.5, 0.55, 0.6, 0.6][: 2 + key % 3], 200, 50 + key), "ia3")
+    low, high = 0.0, 1.0
+    for _ in range(40):
+        level = (low + high) / 2
+        found = paired_difference(ours, theirs, level)
+        excludes = found.low > 0 or found.high < 0
+        low, high = (level, high) if excludes else (low, level)
+    assert paired_difference(ours, theirs).p_value == pytest.approx(1 - low, rel=1e-4)

@@ -2,6 +2,7 @@
 
 import pytest
 from sqlalchemy import Engine, make_url, select, text
+from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session, sessionmaker
 from typer import Typer
@@ -34,6 +35,7 @@ def setting(engine: Engine, name: str) -> str:
         ("idle_in_transaction_session_timeout", "5s", "0"),
         ("statement_timeout", "30s", "0"),
         ("lock_timeout", "2s", "0"),
+        ("jit", "off", "on"),
     ],
 )
 def test_only_migrations_may_take_their_time(
@@ -51,10 +53,26 @@ def test_a_lost_connection_is_replaced(database_url: str, sessions: sessionmaker
         lost = session.scalar(text("SELECT pg_backend_pid()"))
     engine = create_engine(database_url)
     with engine.begin() as connection:
-        connection.execute(text("SELECT pg_terminate_backend(:lost)"), {"lost": lost})
+        # The second argument has it wait until that connection has ended.
+        ended = connection.scalar(text("SELECT pg_terminate_backend(:lost, 60000)"), {"lost": lost})
     engine.dispose()
+    assert ended
     with sessions() as session:
         assert session.scalar(text("SELECT pg_backend_pid()")) != lost
+
+
+def test_a_connection_as_it_was_left_is_handed_out_without_a_question(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr(PGDialect_psycopg, "do_ping", lambda _, one: asked.append(one) or True)
+    engine = create_engine(database_url)
+    with engine.connect() as connection:
+        first = connection.scalar(text("SELECT pg_backend_pid()"))
+    with engine.connect() as connection:
+        assert connection.scalar(text("SELECT pg_backend_pid()")) == first
+    engine.dispose()
+    assert asked == []
 
 
 def test_a_server_that_is_away_is_an_error_at_once() -> None:

@@ -2,15 +2,17 @@
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import Field
 
+from adaptlab.statistics.counts import Between, Counting, Gap, counts
 from adaptlab.statistics.intervals import Interval, mean_interval
 from adaptlab.statistics.pairs import difference_reach, paired_difference
-from adaptlab.statistics.scores import Outcomes, Scores
-from adaptlab.statistics.spread import spread
+from adaptlab.statistics.scores import Scores
+from adaptlab.statistics.spread import Spread
 from adaptlab.values import Value
 
 STEPS = 32
@@ -76,14 +78,19 @@ class Cheapest(Value):
     possible: Candidate | None
 
 
-def budget_curves(rows: Sequence[Scores], level: float = 0.95) -> tuple[BudgetCurve, ...]:
+def budget_curves(
+    rows: Sequence[Scores], interval: Callable[[Scores], Interval] = mean_interval
+) -> tuple[BudgetCurve, ...]:
     """One curve for every method that has budgets, in the order in which methods come."""
     methods = dict.fromkeys(row.method for row in rows if row.budget is not None)
-    return tuple(BudgetCurve(method=name, points=_points(name, rows, level)) for name in methods)
+    return tuple(BudgetCurve(method=name, points=_points(name, rows, interval)) for name in methods)
 
 
 def crossings(
-    first: Sequence[Scores], second: Sequence[Scores], level: float = 0.95
+    first: Sequence[Scores],
+    second: Sequence[Scores],
+    level: float = 0.95,
+    counting: Counting = counts,
 ) -> tuple[Crossing, ...]:
     """Every place where two methods change places, from their rows at the budgets both have.
 
@@ -93,12 +100,12 @@ def crossings(
     ours, theirs = _by_budget(first), _by_budget(second)
     budgets = sorted(ours.keys() & theirs.keys())
     rows = [row for budget in budgets for row in (ours[budget], theirs[budget])]
-    seeds = (
-        [seed for seed in rows[0].seeds if all(seed in row.seeds for row in rows)] if rows else []
-    )
+    seeds = _seeds_of_all(rows)
     if len(budgets) < 2 or len(seeds) < 2 or len({row.items for row in rows}) > 1:
         return ()
-    gaps = [ours[budget].matrix(seeds) - theirs[budget].matrix(seeds) for budget in budgets]
+    gaps = [
+        Gap(counting(ours[budget], seeds), counting(theirs[budget], seeds)) for budget in budgets
+    ]
     names = (rows[0].method, rows[1].method)
     return _crossings(names, budgets, gaps, level)
 
@@ -120,10 +127,20 @@ def cheapest_within(
     )
 
 
-def _points(method: str, rows: Sequence[Scores], level: float) -> tuple[CurvePoint, ...]:
+def _seeds_of_all(rows: Sequence[Scores]) -> tuple[int, ...]:
+    """The seeds that every row has, in the order of the first."""
+    if not rows:
+        return ()
+    shared = set(rows[0].seeds).intersection(*(row.seeds for row in rows))
+    return tuple(seed for seed in rows[0].seeds if seed in shared)
+
+
+def _points(
+    method: str, rows: Sequence[Scores], interval: Callable[[Scores], Interval]
+) -> tuple[CurvePoint, ...]:
     chosen = _by_budget([row for row in rows if row.method == method])
     return tuple(
-        CurvePoint(budget=budget, parameters=row.parameters, score=mean_interval(row, level))
+        CurvePoint(budget=budget, parameters=row.parameters, score=interval(row))
         for budget, row in sorted(chosen.items())
     )
 
@@ -145,51 +162,76 @@ def _held(row: Scores, reference: Scores, level: float) -> Candidate:
 
 
 def _crossings(
-    names: tuple[str, str], budgets: Sequence[int], gaps: Sequence[Outcomes], level: float
+    names: tuple[str, str], budgets: Sequence[int], gaps: Sequence[Gap], level: float
 ) -> tuple[Crossing, ...]:
-    """The sign changes of a difference that is drawn through `gaps` [seed, item] at `budgets`."""
-    import numpy as np  # only for those who compute
-
-    means = [float(gap.mean()) for gap in gaps]
-    if all(here * there >= 0 for here, there in itertools.pairwise(means)):
-        return ()
-    places = np.linspace(0, len(budgets) - 1, STEPS * (len(budgets) - 1) + 1).tolist()
-    signs = [_sign(_between(gaps, place), (1 - level) / 2) for place in places]
-    told = [(place, sign) for place, sign in zip(places, signs, strict=True) if sign]
+    """The sign changes of a difference that is drawn through `gaps` at `budgets`."""
     found: list[Crossing] = []
-    for start, (here, there) in enumerate(itertools.pairwise(means)):
-        if here * there >= 0:
+    if all(here.mean * there.mean >= 0 for here, there in itertools.pairwise(gaps)):
+        return ()
+    signs = _Signs(gaps, (1 - level) / 2)
+    for start, (here, there) in enumerate(itertools.pairwise(gaps)):
+        if here.mean * there.mean >= 0:
             continue
-        place = start + here / (here - there)
-        before = next((one for one in reversed(told) if one[0] < place), None)
-        after = next((one for one in told if one[0] > place), None)
+        place = start + here.mean / (here.mean - there.mean)
+        before, after = signs.told_before(place), signs.told_after(place)
         if before is None and after is None:
             continue
-        ahead = names if here > 0 else names[::-1]
+        ahead = names if here.mean > 0 else names[::-1]
         found.append(
             Crossing(
                 higher_before=ahead[0],
                 higher_after=ahead[1],
                 budget=_budget(budgets, place),
-                low=_budget(budgets, before[0]) if before else None,
-                high=_budget(budgets, after[0]) if after else None,
+                low=_budget(budgets, before.place) if before else None,
+                high=_budget(budgets, after.place) if after else None,
                 level=level,
-                told=before is not None and after is not None and before[1] * after[1] < 0,
+                told=before is not None and after is not None and before.sign * after.sign < 0,
             )
         )
     return tuple(found)
 
 
-def _between(gaps: Sequence[Outcomes], place: float) -> Outcomes:
-    """The difference at a place between two budgets, for every seed and item."""
-    start = min(int(place), len(gaps) - 2)
-    share = place - start
-    return (1 - share) * gaps[start] + share * gaps[start + 1]
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """A place between budgets at which the difference is told from zero, and its sign."""
+
+    place: float
+    sign: int
 
 
-def _sign(gap: Outcomes, tail: float) -> int:
+class _Signs:
+    """Which sign the difference has, at `STEPS` places between two budgets, where it is told.
+
+    Looked at from a crossing outwards and no farther than needed.
+    """
+
+    def __init__(self, gaps: Sequence[Gap], tail: float) -> None:
+        self._tail = tail
+        self._between = [Between(*two) for two in itertools.pairwise(gaps)]
+        self._known: dict[int, int] = {}
+
+    def told_before(self, place: float) -> _Told | None:
+        """The nearest place below at which it is told."""
+        return self._first(range(math.ceil(place * STEPS) - 1, -1, -1))
+
+    def told_after(self, place: float) -> _Told | None:
+        """The nearest place above at which it is told."""
+        return self._first(range(math.floor(place * STEPS) + 1, STEPS * len(self._between) + 1))
+
+    def _first(self, numbers: Iterable[int]) -> _Told | None:
+        told = ((number, self._sign(number)) for number in numbers)
+        return next((_Told(number / STEPS, sign) for number, sign in told if sign), None)
+
+    def _sign(self, number: int) -> int:
+        if number not in self._known:
+            start = min(number // STEPS, len(self._between) - 1)
+            found = self._between[start].spread(number / STEPS - start)
+            self._known[number] = _sign(found, self._tail)
+        return self._known[number]
+
+
+def _sign(found: Spread, tail: float) -> int:
     """1 or -1 where the mean is told from zero, else 0."""
-    found = spread(gap)
     item_part = max(found.item_part, 1 / found.items**2 - found.seed_part)
     sign = (found.mean > 0) - (found.mean < 0)
     return sign * (abs(found.mean) > difference_reach(found, item_part, tail))

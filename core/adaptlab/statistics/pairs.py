@@ -3,21 +3,24 @@
 import functools
 import math
 from collections.abc import Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from adaptlab.distributions import student_quantile, student_tail
+from adaptlab.distributions import student_quantile, student_tail, where_rising
+from adaptlab.statistics.counts import Counting, Gap, counts
 from adaptlab.statistics.scores import Scores
-from adaptlab.statistics.spread import LEAST_ITEM_SHARE, Spread, normal_quantile, spread
+from adaptlab.statistics.spread import LEAST_ITEM_SHARE, Spread, normal_quantile
 from adaptlab.values import Value
+
+if TYPE_CHECKING:  # numpy is loaded by who computes: a server that lists jobs saves 20 MB
+    import numpy as np
+    from numpy.typing import NDArray
 
 LEAST_TAIL = 1e-12
 """Tails below it are given as it: no model of seeds is right that far out."""
 
 MOST_FLIPPED_SEEDS = 12
-CLOSE = 1e-8
-
 Probability = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -45,7 +48,9 @@ class PairedDifference(Value):
     item_part: float
 
 
-def paired_difference(first: Scores, second: Scores, level: float = 0.95) -> PairedDifference:
+def paired_difference(
+    first: Scores, second: Scores, level: float = 0.95, counting: Counting = counts
+) -> PairedDifference:
     """The difference of two methods, by the crossed analysis of their per-item differences.
 
     The variance has a part of seeds s and a part of items a (`spread`). The limits are
@@ -56,7 +61,8 @@ def paired_difference(first: Scores, second: Scores, level: float = 0.95) -> Pai
     over seeds, where all seeds agree the large-sample McNemar test over items. No limit is nearer
     than half as far as items alone make it, nor is the variance below one item in square.
 
-    Raises `ValueError` for scores of different numbers of items and for ones without common seeds.
+    `counting` counts outcomes; give one that remembers where a method meets many. Raises
+    `ValueError` for scores of different numbers of items and for ones without common seeds.
     """
     if first.items != second.items:
         raise ValueError(
@@ -68,8 +74,8 @@ def paired_difference(first: Scores, second: Scores, level: float = 0.95) -> Pai
         raise ValueError(
             f"{first.label} and {second.label} have no seed in common; run both with the same."
         )
-    values = first.matrix(seeds) - second.matrix(seeds)
-    found = spread(values)
+    gap = Gap(counting(first, seeds), counting(second, seeds))
+    found = gap.spread()
     item_part = max(found.item_part, 1 / found.items**2 - found.seed_part)
     reach = difference_reach(found, item_part, (1 - level) / 2)
     return PairedDifference(
@@ -80,7 +86,7 @@ def paired_difference(first: Scores, second: Scores, level: float = 0.95) -> Pai
         high=min(1.0, found.mean + reach),
         level=level,
         p_value=None if len(seeds) == 1 else _p_value(found, item_part),
-        sign_flip=None if len(seeds) == 1 else sign_flip(values.mean(axis=1).tolist()),
+        sign_flip=None if len(seeds) == 1 else sign_flip(gap.by_seed.tolist()),
         seeds=found.seeds,
         items=found.items,
         seed_part=found.seed_part,
@@ -113,10 +119,17 @@ def sign_flip(differences: Sequence[float]) -> float:
     import numpy as np  # only for those who compute
 
     values = np.asarray(differences[:MOST_FLIPPED_SEEDS], dtype=np.float64)
-    numbers = np.arange(2 ** len(values), dtype=np.int64)[:, None]
-    signs = 1.0 - 2.0 * ((numbers >> np.arange(len(values), dtype=np.int64)) & 1)  # [flip, seed]
-    sums = np.abs(signs.astype(np.float64) @ values)
+    sums = np.abs(_signs(len(values)) @ values)
     return float(np.mean(sums >= abs(float(values.sum())) - 1e-12))
+
+
+@functools.lru_cache(maxsize=MOST_FLIPPED_SEEDS)
+def _signs(seeds: int) -> "NDArray[np.float64]":
+    """Every way to exchange two methods within seeds, [flip, seed]; 400 kB for twelve."""
+    import numpy as np
+
+    numbers = np.arange(2**seeds, dtype=np.int64)[:, None]
+    return 1.0 - 2.0 * ((numbers >> np.arange(seeds, dtype=np.int64)) & 1).astype(np.float64)
 
 
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:
@@ -149,18 +162,26 @@ def _p_value(found: Spread, item_part: float) -> float:
     """Twice the tail at which the limits just reach zero; found along Student's quantile."""
     if found.mean == 0:
         return 1.0
-    square = found.mean**2
+    square, freedom = found.mean**2, found.seeds - 1
     least = LEAST_ITEM_SHARE**2 * (found.rest + item_part)
-    low, high = 0.0, _far(found.seeds - 1)
-    while high - low > CLOSE * high:
-        middle = (low + high) / 2
-        tail = student_tail(found.seeds - 1, middle)
-        normal = normal_quantile(tail) ** 2
-        reached = max(middle**2 * found.seed_part + normal * item_part, normal * least)
-        low, high = (middle, high) if reached < square else (low, middle)
-    return min(1.0, 2 * max(LEAST_TAIL, student_tail(found.seeds - 1, low)))
+
+    def reached(student: float) -> float:
+        normal = normal_quantile(student_tail(freedom, student)) ** 2
+        return max(student**2 * found.seed_part + normal * item_part, normal * least)
+
+    # The normal quantile of a tail is never beyond Student's.
+    low = math.sqrt(square / max(found.seed_part + item_part, least))
+    high = _far(freedom)
+    if found.seed_part > 0:
+        high = min(high, math.sqrt(square / found.seed_part))
+    if low >= high or reached(high) <= square:
+        student = high
+    else:
+        student = low if reached(low) >= square else where_rising(reached, square, low, high)
+    return min(1.0, 2 * max(LEAST_TAIL, student_tail(freedom, student)))
 
 
+@functools.lru_cache(maxsize=64)
 def _far(freedom: int) -> float:
     """A value that Student's t exceeds with less than `LEAST_TAIL`."""
     value = 8.0

@@ -66,11 +66,15 @@ class Scores(Value):
         """The outcomes as numbers, [seed, item], for all seeds or the given ones in their order."""
         import numpy as np
 
+        return self.bits(self.seeds if seeds is None else seeds).astype(np.float64)
+
+    def bits(self, seeds: Sequence[int]) -> "NDArray[np.uint8]":
+        """The outcomes of these seeds as bytes of 0 and 1, [seed, item]."""
+        import numpy as np
+
         rows = dict(zip(self.seeds, self.outcomes, strict=True))
-        chosen = self.seeds if seeds is None else seeds
-        packed = np.frombuffer(bytes.fromhex("".join(rows[seed] for seed in chosen)), np.uint8)
-        bits = np.unpackbits(packed.reshape(len(chosen), -1), axis=1, count=self.items)
-        return bits.astype(np.float64)
+        packed = np.frombuffer(bytes.fromhex("".join(rows[seed] for seed in seeds)), np.uint8)
+        return np.unpackbits(packed.reshape(len(seeds), -1), axis=1, count=self.items)
 
 
 def scores_of(

@@ -48,6 +48,15 @@ class Spread:
         return self.rest + self.item_part
 
 
+@dataclass(frozen=True, slots=True)
+class Squares:
+    """Sums of squares: of the seeds' means and of the items' means from the whole, of all cells."""
+
+    by_seed: float
+    by_item: float
+    cells: float
+
+
 def spread(values: "Outcomes | NDArray[Any]") -> Spread:
     """The mean of `values` [seed, item] and its variance by a crossed random-effects analysis.
 
@@ -61,11 +70,21 @@ def spread(values: "Outcomes | NDArray[Any]") -> Spread:
     seeds, items = values.shape
     mean = float(values.mean())
     by_seed, by_item = values.mean(axis=1) - mean, values.mean(axis=0) - mean
-    item_square = seeds * float(by_item @ by_item) / max(items - 1, 1)
+    squares = Squares(
+        by_seed=float(by_seed @ by_seed),
+        by_item=float(by_item @ by_item),
+        cells=float(np.square(values).sum()),
+    )
+    return spread_of(mean, squares, seeds, items)
+
+
+def spread_of(mean: float, squares: Squares, seeds: int, items: int) -> Spread:
+    """The same from sums of squares."""
+    item_square = seeds * squares.by_item / max(items - 1, 1)
     if seeds == 1:
         return Spread(mean, 0.0, item_square / items, 0.0, 1, items)
-    total = float(np.square(values).sum()) - seeds * items * mean**2
-    seed_square = items * float(by_seed @ by_seed) / (seeds - 1)
+    total = squares.cells - seeds * items * mean**2
+    seed_square = items * squares.by_seed / (seeds - 1)
     explained = (seeds - 1) * seed_square + max(items - 1, 1) * item_square
     left = max(0.0, total - explained) / ((seeds - 1) * max(items - 1, 1))
     cells = seeds * items
