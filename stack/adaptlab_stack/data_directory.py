@@ -7,7 +7,7 @@ import secrets
 import shutil
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Self
 
@@ -21,13 +21,16 @@ LOG_BYTES = 10 * 2**20
 class Credentials:
     """Passwords of the embedded servers, which listen where every user of the machine can knock.
 
-    `postgres` is that of the tables' owner, `api` and `worker` are of the roles that use them.
+    `postgres` is that of the tables' owner, `api` and `worker` are of the roles that use them;
+    likewise `valkey` is of who may do everything there, and `valkey_api` and `valkey_worker` not.
     """
 
     postgres: str
     valkey: str
     api: str
     worker: str
+    valkey_api: str
+    valkey_worker: str
 
     @property
     def roles(self) -> RolePasswords:
@@ -126,15 +129,15 @@ class DataDirectory:
     def credentials(self) -> Credentials:
         """The passwords of this directory's servers, each made on first use.
 
-        A directory of an earlier version has two, and gets the others.
+        A directory of an earlier version has fewer, and gets the others.
         """
         kept: dict[str, str] = {}
         if self.credentials_file.exists():
             kept = json.loads(self.credentials_file.read_text())
         found = Credentials(
             **{
-                name: kept.get(name) or secrets.token_urlsafe(24)
-                for name in ("postgres", "valkey", "api", "worker")
+                field.name: kept.get(field.name) or secrets.token_urlsafe(24)
+                for field in fields(Credentials)
             }
         )
         if asdict(found) != kept:

@@ -121,7 +121,7 @@ def _plan(directory: DataDirectory, options: UpOptions, programs: Programs) -> _
         broker_url=valkey.url if valkey else str(broker_url),
     )
     environment = _environment(endpoints, directory)
-    addresses = _addresses(postgres, endpoints.database_url)
+    addresses = _addresses(postgres, valkey, endpoints)
     lines = (
         ("data", str(directory.root)),
         ("postgres", postgres.description if postgres else f"given by {DATABASE_URL}"),
@@ -156,9 +156,9 @@ def _applications(
     environment: Mapping[str, str],
     listening: socket.socket,
     url: str,
-    addresses: Mapping[Part, str],
+    addresses: Mapping[Part, Mapping[str, str]],
 ) -> tuple[ProcessSpec, ...]:
-    of_api, of_workers = ({**environment, DATABASE_URL: addresses[part]} for part in PARTS)
+    of_api, of_workers = ({**environment, **addresses[part]} for part in PARTS)
     servers = [
         ProcessSpec(
             name,
@@ -178,14 +178,26 @@ def _applications(
     return (*servers, *workers, beat)
 
 
-def _addresses(postgres: EmbeddedPostgres | None, database_url: str) -> Mapping[Part, str]:
-    """Where the API and the workers find the database: by roles of their own, if there are any."""
+def _addresses(
+    postgres: EmbeddedPostgres | None, valkey: EmbeddedValkey | None, endpoints: Endpoints
+) -> Mapping[Part, Mapping[str, str]]:
+    """Where the API and the workers find the servers: by roles of their own, if there are any."""
+    return {
+        part: {
+            DATABASE_URL: _database_address(postgres, endpoints.database_url, part),
+            BROKER_URL: valkey.url_for(part) if valkey else endpoints.broker_url,
+        }
+        for part in PARTS
+    }
+
+
+def _database_address(postgres: EmbeddedPostgres | None, database_url: str, part: Part) -> str:
     if postgres is not None:
-        return {part: postgres.url_for(part) for part in PARTS}
+        return postgres.url_for(part)
     passwords = RolePasswords.given(os.environ)
     if passwords is None:  # a given server whose roles are its owner's business
-        return dict.fromkeys(PARTS, database_url)
-    return {part: address_for(database_url, part, passwords) for part in PARTS}
+        return database_url
+    return address_for(database_url, part, passwords)
 
 
 def _names(kind: str, count: int) -> list[str]:

@@ -6,11 +6,14 @@ from dataclasses import dataclass
 
 import redis
 
+from adaptlab_db.rights import Part
 from adaptlab_stack.binaries import ValkeyProgram, find_valkey
 from adaptlab_stack.data_directory import DataDirectory, write_private
 from adaptlab_stack.ports import LOOPBACK, free_port
 from adaptlab_stack.process import ProcessSpec, StopStep
+from adaptlab_stack.valkey_users import OWNER, USERS, users_file
 
+USERS_FILE = "users.acl"
 STOP = (StopStep(signal.SIGTERM, 1.0),)
 
 
@@ -31,13 +34,25 @@ class EmbeddedValkey:
         """
         made = cls(directory, find_valkey(), free_port())
         directory.valkey.mkdir(mode=0o700, exist_ok=True)
+        known = directory.credentials()
+        users = users_file(
+            {"lab": known.valkey, "api": known.valkey_api, "worker": known.valkey_worker}
+        )
+        write_private(directory.valkey / USERS_FILE, users)
         write_private(directory.valkey / "valkey.conf", made._configuration())
         return made
 
     @property
     def url(self) -> str:
-        """The address of the broker, with its password."""
-        return f"redis://:{self.directory.credentials().valkey}@{LOOPBACK}:{self.port}/0"
+        """The address of the broker for who may do everything there, with the password."""
+        return self._address(OWNER, self.directory.credentials().valkey)
+
+    def url_for(self, part: Part) -> str:
+        """The same broker for the API or the workers, who may do what they need and no more."""
+        known = self.directory.credentials()
+        return self._address(
+            USERS[part], known.valkey_api if part == "api" else known.valkey_worker
+        )
 
     @property
     def description(self) -> str:
@@ -60,12 +75,15 @@ class EmbeddedValkey:
             parent_death_signal=signal.SIGKILL,
         )
 
+    def _address(self, user: str, password: str) -> str:
+        return f"redis://{user}:{password}@{LOOPBACK}:{self.port}/0"
+
     def _configuration(self) -> str:
         return "\n".join(
             (
                 f"bind {LOOPBACK}",
                 f"port {self.port}",
-                f"requirepass {self.directory.credentials().valkey}",
+                f"aclfile {USERS_FILE}",
                 "dir .",
                 'save ""',
                 "appendonly yes",

@@ -14,6 +14,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from adaptlab_db.role_passwords import VARIABLES
+from adaptlab_stack.valkey_users import USERS
 
 OURS = ("api", "beat", "migrate", "worker", "worker-gpu")
 
@@ -59,6 +60,18 @@ def test_the_api_image_installs_no_torch(repository: Path) -> None:
     brought = installed_by(extra_of(repository / "deploy" / "Dockerfile.api"))
     assert {"fastapi", "celery", "psycopg", "sqlalchemy", "uvicorn", "click"} <= brought
     assert not {name for name in brought if name.startswith(("torch", "nvidia", "triton"))}
+
+
+def test_every_package_of_the_api_image_is_locked_by_its_digests(repository: Path) -> None:
+    lock = (repository / "deploy" / "server.lock").read_text().replace("\\\n", " ")
+    constraints = (repository / "constraints.txt").read_text()
+    locked = {line.split()[0]: line for line in lock.splitlines()}
+    assert set(locked) <= {line.split()[0] for line in constraints.splitlines()}, "make generate"
+    assert all(" --hash=sha256:" in line for line in locked.values())
+    assert installed_by("server") - {"adaptlab"} <= {pin.split("==")[0] for pin in locked}
+    for name in ("Dockerfile.api", "Dockerfile.worker"):
+        steps = (repository / "deploy" / name).read_text()
+        assert "--require-hashes -r deploy/server.lock" in steps
 
 
 def test_the_worker_image_installs_torch(repository: Path) -> None:
@@ -148,7 +161,9 @@ def test_no_password_is_committed(repository: Path, compose: dict[str, Any]) -> 
     text = (repository / "docker-compose.yml").read_text()
     assert not re.search(r"\$\{POSTGRES_PASSWORD(?!:\?)", text)
     assert compose["services"]["postgres"]["environment"]["POSTGRES_PASSWORD"].startswith("${")
-    assert "POSTGRES_PASSWORD=\n" in (repository / ".env.example").read_text()
+    example = (repository / ".env.example").read_text()
+    for name in re.findall(r"^(\w+_PASSWORD)=", example, re.MULTILINE):
+        assert f"{name}=\n" in example
 
 
 def test_each_part_comes_to_the_database_as_its_own_role(compose: dict[str, Any]) -> None:
@@ -161,16 +176,30 @@ def test_each_part_comes_to_the_database_as_its_own_role(compose: dict[str, Any]
         assert (set(VARIABLES.values()) <= set(given)) == (name == "migrate")
 
 
+def test_each_part_comes_to_the_broker_as_its_own_user(compose: dict[str, Any]) -> None:
+    for name in OURS:
+        url = compose["services"][name]["environment"]["ADAPTLAB_BROKER_URL"]
+        user, _, password = url.partition("://")[2].partition("@")[0].partition(":")
+        part = "api" if name == "api" else "worker"
+        assert user == USERS[part]
+        given = compose["services"]["broker"]["environment"][f"VALKEY_{part.upper()}_PASSWORD"]
+        assert password == given
+
+
 def test_every_variable_that_compose_asks_for_is_in_the_example(repository: Path) -> None:
     asked = set(re.findall(r"\$\{(\w+)", (repository / "docker-compose.yml").read_text()))
     example = (repository / ".env.example").read_text()
     assert asked == set(re.findall(r"^(\w+)=", example, re.MULTILINE))
 
 
-def test_every_volume_that_is_mounted_is_declared(compose: dict[str, Any]) -> None:
+def test_every_volume_that_is_mounted_is_declared(
+    compose: dict[str, Any], repository: Path
+) -> None:
     mounted = {
         volume.partition(":")[0]
         for service in compose["services"].values()
         for volume in service.get("volumes", [])
     }
-    assert mounted == set(compose["volumes"])
+    of_the_repository = {name for name in mounted if name.startswith("./")}
+    assert mounted - of_the_repository == set(compose["volumes"])
+    assert all((repository / name).is_file() for name in of_the_repository)

@@ -1,8 +1,11 @@
 """A trainer holds no key, is bound by limits, and is somebody else where the worker is root."""
 
+import errno
 import json
 import os
+import platform
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -18,9 +21,12 @@ from tests.worker.conftest import ROOT, Control, Processes, Watched
 
 from adaptlab.results import CheckpointWritten
 from adaptlab_db.tables import Checkpoint
-from adaptlab_worker.confinement import LARGEST_FILE, OPEN_FILES
+from adaptlab_services.settings import Settings
+from adaptlab_worker.confinement import LARGEST_FILE, OPEN_FILES, Limits
 from adaptlab_worker.errors import TrainerUserBarred
 from adaptlab_worker.protocol import Ended, Message, RunRequest
+from adaptlab_worker.slot_settings import slot_options
+from adaptlab_worker.system_calls import can_keep_signals_inside
 from adaptlab_worker.trainer_process import TrainerOptions, TrainerProcess, trainer_environment
 from adaptlab_worker.trainer_user import NOBODY, TrainerUser, trainer_user
 
@@ -81,6 +87,45 @@ def test_a_trainer_holds_no_key_and_is_bound(
     }
     assert found["become_root"] == "PermissionError"
     assert found["worker_environment"] == found["worker_files"] == "PermissionError"
+    assert (found["status"]["Seccomp"], found["dumpable"]) == ("2", 0)
+    assert (found["network"], found["network_of_a_child"]) == ("PermissionError", errno.EACCES)
+    assert (found["leave_the_group"], found["trace"]) == ("PermissionError", "Permission denied")
+    assert found["local_socket"] == "done", "as compilers and cards use"
+    assert found["signal"] == ("PermissionError" if can_keep_signals_inside() else "done")
+    assert found["signal_to_a_child"] == -signal.SIGTERM
+    path, mode = found["temporary"]
+    assert (Path(path).is_relative_to(found["own"]), mode) == (True, 0o600)
+    watched.wait(job, lambda _: not Path(found["own"]).exists(), "the end of the run's folder")
+    assert "with at most 3072 MiB of memory each, and no network" in processes.log.read_text()
+
+
+@needs_linux
+@pytest.mark.parametrize("network", [False, True])
+def test_the_network_is_open_only_where_that_was_asked_for(*, network: bool) -> None:
+    limits = Limits(memory_bytes=GIB, network=network)
+    tried = subprocess.run(
+        [
+            *(sys.executable, "-m", "adaptlab_worker.confined", limits.model_dump_json()),
+            f"{__package__}.knocking",
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    told = "ConnectionRefusedError" if network else "PermissionError"
+    assert json.loads(tried.stdout) == {"AF_INET": told, "AF_INET6": told}
+
+
+@needs_linux
+def test_a_kernel_that_takes_no_filter_is_told_of(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: "vax")
+    with caplog.at_level("INFO"):
+        slot_options(settings, slots=1, runner=None)
+    assert "trainers can reach the network" in caplog.text
+    assert "and the network" in caplog.text
 
 
 @needs_linux
@@ -193,6 +238,17 @@ def carry_out(scratch: Path, base: Path, user: TrainerUser) -> tuple[Ended, list
     events: list[Message] = []
     try:
         trainer.await_ready(lambda: False)
+        look = [sys.executable, "-c", f"open('/proc/{trainer.pid}/environ').read()"]
+        looked = subprocess.run(
+            look,
+            user=user.user,
+            extra_groups=[],
+            cwd="/",
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert "PermissionError" in looked.stderr, "another trainer would be the same user"
         folder = trainer.folder_below(scratch)
         request = RunRequest(run="1", resolved=a_resolved_spec(), bases=(base,), scratch=folder)
         trainer.send(request)

@@ -3,6 +3,7 @@
 import os
 import pwd
 import stat
+from dataclasses import asdict
 from pathlib import Path
 
 import psycopg
@@ -10,6 +11,7 @@ import pytest
 import redis
 
 from adaptlab_stack import identity as identity_module
+from adaptlab_stack.binaries import find_valkey
 from adaptlab_stack.data_directory import DataDirectory
 from adaptlab_stack.errors import DataDirectoryInUse, DirectoryBarred, ServerNotFound, UserUnknown
 from adaptlab_stack.postgres import EmbeddedPostgres
@@ -60,13 +62,15 @@ def test_no_password_stands_in_a_command_line_or_a_readable_file(tmp_path: Path)
     data = tmp_path / "data"
     with embedded_servers(data, durable=False):
         assert mode(data / "credentials.json") == 0o600
-        assert mode(data / "valkey" / "valkey.conf") == 0o600
+        settings = [data / "valkey" / name for name in ("valkey.conf", "users.acl")]
+        assert [mode(file) for file in settings] == [0o600, 0o600]
         assert mode(data / "postgres") == 0o700
         assert not (data / "postgres.unfinished").exists()
-        secrets = DataDirectory(data).credentials()
+        secrets = asdict(DataDirectory(data).credentials()).values()
         lines = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline")]
-        for secret in (secrets.postgres, secrets.valkey):
+        for secret in secrets:
             assert not any(secret.encode() in line for line in lines)
+            assert not any(secret in file.read_text() for file in settings)
 
 
 def test_one_directory_serves_one_process(tmp_path: Path):
@@ -84,6 +88,16 @@ def test_a_cluster_of_another_version_is_not_touched(tmp_path: Path):
     (directory.cluster / "PG_VERSION").write_text("9\n")
     with pytest.raises(ServerNotFound, match="the data directory needs version 9"):
         EmbeddedPostgres.prepare(directory)
+
+
+def test_a_broker_that_is_too_old_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """As Debian 12's, which does not know all that `valkey_users.acl` names and would not start."""
+    old = tmp_path / "redis-server"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for version, taken in (("7.0.15", False), ("7.2.0", True)):
+        old.write_text(f"#!/bin/sh\necho 'Redis server v={version} sha=0 bits=64'\n")
+        old.chmod(0o755)
+        assert (find_valkey().path == old) is taken
 
 
 def test_an_interrupted_first_start_is_begun_anew(tmp_path: Path):

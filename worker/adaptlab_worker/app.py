@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from celery import Celery
 
@@ -18,6 +19,7 @@ SWEEP = "adaptlab.sweep"
 STORAGE = "adaptlab.storage"
 MAINTENANCE_QUEUE = "maintenance"
 STORAGE_SECONDS = 3600.0
+VERIFY = "ssl_cert_reqs"
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 
 
@@ -37,11 +39,23 @@ def doorbell_queue(queue: str) -> str:
 
 def celery_app(settings: Settings, duties: Duties | None = None) -> Celery:
     """A Celery app for one process, with the tasks bound to `duties` where there are some."""
-    app = Celery("adaptlab", broker=settings.broker_url, set_as_current=False)
+    app = Celery("adaptlab", broker=_verified(settings.broker_url), set_as_current=False)
     app.conf.update(_configuration(settings))
     if duties is not None:
         _add_tasks(app, duties)
     return app
+
+
+def _verified(broker_url: str) -> str:
+    """The address, with the certificate of the broker looked at unless it says otherwise.
+
+    Celery takes any certificate for `rediss://host`; what else speaks to the broker does not.
+    """
+    address = urlsplit(broker_url)
+    if address.scheme != "rediss" or VERIFY in dict(parse_qsl(address.query)):
+        return broker_url
+    query = "&".join(filter(None, (address.query, f"{VERIFY}=required")))
+    return urlunsplit(address._replace(query=query))
 
 
 def _add_tasks(app: Celery, duties: Duties) -> None:
@@ -72,6 +86,8 @@ def _configuration(settings: Settings) -> dict[str, Any]:
         "worker_prefetch_multiplier": 1,
         "worker_disable_prefetch": True,
         "worker_send_task_events": False,
+        # Whoever may publish could otherwise tell workers to stop, or to do other things.
+        "worker_enable_remote_control": False,
         "worker_redirect_stdouts": False,
         "broker_connection_retry_on_startup": True,
         "broker_connection_max_retries": None,

@@ -1,4 +1,4 @@
-"""What a trainer is kept from: resources beyond its limits, privileges, and other processes.
+"""What a trainer is kept from: resources beyond its limits, privileges, others, and the network.
 
 A trainer holds no key to anything; this is for the day on which a file or a library makes it run
 what nobody meant to run. cgroups were weighed: they do more, and need a delegated group, which a
@@ -6,12 +6,14 @@ container, a Slurm step or a plain account seldom has; what is set here needs no
 """
 
 import ctypes
+import logging
 import os
 import resource
 import sys
 from pathlib import Path
 
 from adaptlab.values import Value
+from adaptlab_worker.system_calls import keep_signals_inside, refuse_system_calls
 
 LARGEST_FILE = 2**38  # bytes; the weights of one replicate of the largest model, and some more
 OPEN_FILES = 4096
@@ -25,19 +27,23 @@ PR_SET_NO_NEW_PRIVS = 38
 CAPABILITY_VERSION_3 = 0x20080522  # <linux/capability.h>
 LAST_CAPABILITY = Path("/proc/sys/kernel/cap_last_cap")
 CGROUP_MEMORY = Path("/sys/fs/cgroup/memory.max")
+OWN_ONLY = 0o077  # what it writes is for nobody else of the machine
+
+log = logging.getLogger(__name__)
 
 
 class Limits(Value):
     """What one trainer may hold at most.
 
     `memory_bytes` counts what it writes to, not what it only maps, as CUDA maps whole cards;
-    `file_bytes` is the largest file that it may write.
+    `file_bytes` is the largest file that it may write, and `network` says whether it may use one.
     """
 
     memory_bytes: int
     file_bytes: int = LARGEST_FILE
     open_files: int = OPEN_FILES
     processes: int = PROCESSES
+    network: bool = False
 
 
 def machine_memory() -> int:
@@ -55,19 +61,24 @@ def confine(limits: Limits) -> None:
     _limit(resource.RLIMIT_FSIZE, limits.file_bytes)
     _limit(resource.RLIMIT_NOFILE, limits.open_files)
     _limit(resource.RLIMIT_DATA, limits.memory_bytes)
+    os.umask(OWN_ONLY)
     if sys.platform == "linux":
         if os.geteuid() != 0:  # of root the kernel does not count them
             _limit(resource.RLIMIT_NPROC, _tasks_of_user() + limits.processes)
         _be_ended_first()
         _drop_capabilities()
         _prctl(PR_SET_NO_NEW_PRIVS, 1)
+        close_to_others()  # a trainer of another job may be the same user
+        keep_signals_inside()
+    if not refuse_system_calls(network=not limits.network):
+        log.warning("the kernel takes no filter of system calls: the network is open to this run")
 
 
 def close_to_others() -> None:
     """Let no process of the same user read this one's memory, environment or open files.
 
-    A worker's environment holds the password of the database. Root reads it all the same, unless
-    it has no capabilities, as trainers have none.
+    A worker's environment holds the password of the database, a trainer's memory what a job is
+    about. Root reads it all the same, unless it has no capabilities, as trainers have none.
     """
     if sys.platform == "linux":
         _prctl(PR_SET_DUMPABLE, 0)
