@@ -49,6 +49,13 @@ class Access(Value):
         """The role in one project."""
         return "admin" if self.is_admin else dict(self.roles).get(project_id)
 
+    def covers(self, other: "Access") -> bool:
+        """Whether everything that the other one may see and do may be seen and done here too."""
+        if other.visible is None or other.is_admin:
+            return self.visible is None and self.is_admin >= other.is_admin
+        sees = self.visible is None or set(self.visible) >= set(other.visible)
+        return sees and all(is_at_least(self.role_in(id_), role) for id_, role in other.roles)
+
     def highest(self) -> Role | None:
         """The highest role in any of the projects."""
         return "admin" if self.is_admin else _highest([role for _, role in self.roles])

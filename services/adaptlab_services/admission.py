@@ -108,12 +108,19 @@ def admitted(session: Session, grant: Grant) -> Admitted:
 
 
 def still_good(session: Session, known: Collection[Admitted]) -> Collection[Admitted]:
-    """Those who would be let in again, with the same rights as before."""
-    return {one for one in known if _is_same(session, one)}
+    """Those who would be let in again, with the rights that they had, or more."""
+    return {one for one in known if _has_lost_nothing(session, one)}
 
 
-def _is_same(session: Session, one: Admitted) -> bool:
+def _has_lost_nothing(session: Session, one: Admitted) -> bool:
     try:
-        return admitted(session, one.grant) == one
+        now = admitted(session, one.grant)
     except (Unauthorised, InvalidSpec):
         return False
+    before = one.principal
+    return (
+        (now.principal.user_id, now.principal.project_id) == (before.user_id, before.project_id)
+        and set(now.principal.scopes) >= set(before.scopes)
+        and now.principal.is_admin >= before.is_admin
+        and now.access.covers(one.access)
+    )

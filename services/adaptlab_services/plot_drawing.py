@@ -9,40 +9,19 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Generator, Iterable, Iterator
-from contextlib import contextmanager
-from functools import cache
+from collections.abc import Iterable, Iterator
 from typing import IO
 
 from adaptlab.charts import Chart
 from adaptlab.errors import AdaptlabError
 
 DRAWERS = 1
-"""Processes that draw at a time, for one server process."""
-PATIENCE_SECONDS = 60.0
+"""Processes that draw at a time, for one server process; whoever asks for more waits elsewhere."""
 LONGEST_SECONDS = 300.0
-
-
-class TooManyDrawings(AdaptlabError):
-    """Others have their plots drawn just now."""
-
-    def __init__(self) -> None:
-        super().__init__("Other bundles are being made here; ask again in a few seconds.")
 
 
 class DrawingFailed(AdaptlabError):
     """The process that draws ended, or took too long."""
-
-
-@contextmanager
-def drawing() -> Generator[None]:
-    """Hold one of the turns to draw; raises `TooManyDrawings` after a minute without one."""
-    if not _turns().acquire(timeout=PATIENCE_SECONDS):
-        raise TooManyDrawings
-    try:
-        yield
-    finally:
-        _turns().release()
 
 
 def drawn(charts: Iterable[tuple[str, Chart]]) -> Iterator[tuple[str, bytes]]:
@@ -87,8 +66,3 @@ def _pipes(process: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes]]:
 def _environment() -> dict[str, str]:
     """Nothing of ours: where the database is, and with which password, is not for who draws."""
     return {name: value for name, value in os.environ.items() if not name.startswith("ADAPTLAB_")}
-
-
-@cache
-def _turns() -> threading.BoundedSemaphore:
-    return threading.BoundedSemaphore(DRAWERS)

@@ -13,8 +13,9 @@ from adaptlab.errors import InvalidSpec, Problem
 from adaptlab_db.staging import UNHURRIED, put_row
 from adaptlab_db.stores.postgres import CHUNK_BYTES as ROW_BYTES
 from adaptlab_db.tables import Upload, UploadChunk
-from adaptlab_services import uploads
+from adaptlab_services import quotas, uploads
 from adaptlab_services.errors import Conflict, NotFound
+from adaptlab_services.token_scan import TokenScan
 from adaptlab_services.tokens import Principal
 
 __all__ = ["ROW_BYTES", "AnnouncedChunk", "ChunkWriting", "receiving"]
@@ -44,15 +45,20 @@ class ChunkWriting:
         self._size = size
         self._is_there = is_there
         self._digest = hashlib.sha256()
+        self._scan = TokenScan()
         self._received = 0
         self._row = chunk.number * (uploads.CHUNK_BYTES // ROW_BYTES)
 
     def write(self, rows: Sequence[bytes]) -> None:
-        """Take in the next rows, of `ROW_BYTES` but for the last; raises `InvalidSpec`."""
+        """Take in the next rows, of `ROW_BYTES` but for the last; raises `InvalidSpec`.
+
+        Of rows that hold a token none is kept.
+        """
         self._received += sum(map(len, rows))
         if self._received > self._size:
             raise self._wrong_size(f"more than {self._size}")
         for content in rows:
+            self._scan.look(content)
             self._digest.update(content)
         if not self._is_there:
             with self._sessions.begin() as session:
@@ -115,13 +121,14 @@ def receiving(
     """Begin to take in a chunk; another one of that number is there no more.
 
     Raises `NotFound`, `Conflict` where the upload is complete, `InvalidSpec` for a number too
-    large.
+    large, and `QuotaReached`.
     """
     with sessions.begin() as session:
         upload = uploads.found(session, principal, chunk.upload_id)
         if uploads.is_complete(upload):
             raise _completed(chunk.upload_id)
         size = _size(upload, chunk.number)
+        quotas.check_room(session, principal.user_id, 0)  # jobs may have stored more since
         mine = (UploadChunk.upload_id == upload.id, UploadChunk.number == chunk.number)
         other = delete(UploadChunk).where(*mine, UploadChunk.sha256 != chunk.sha256)
         session.execute(other, execution_options={"synchronize_session": False})

@@ -1,5 +1,7 @@
 """Uploads: bytes that arrive in chunks, in any order and as often as needed."""
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated, Literal
@@ -15,13 +17,16 @@ from adaptlab_db.artifacts import ArtifactStore, StoredArtifact
 from adaptlab_db.errors import BytesMissing
 from adaptlab_db.staging import stage, unstage
 from adaptlab_db.tables import Upload, UploadChunk
+from adaptlab_services import quotas
 from adaptlab_services.errors import Conflict, NotFound, TooManyUploads, UploadTooLarge
 from adaptlab_services.moments import Moment
 from adaptlab_services.paging import Page
+from adaptlab_services.token_scan import TokenFound, TokenScan
 from adaptlab_services.tokens import Principal
 
 CHUNK_BYTES = 8 * 2**20
 """The size of every chunk but the last; eight rows of the database."""
+Units = Callable[[], AbstractContextManager[Session]]
 KEPT_FOR = timedelta(hours=24)
 """How long an upload waits for its chunks, and then again for somebody to use it."""
 NAMED_CHUNKS = 20
@@ -93,7 +98,7 @@ def begin(session: Session, principal: Principal, new: NewUpload, limits: Upload
     """Announce bytes that will be sent; the same announcement again brings back the same upload.
 
     Nothing is told about content that is there already: whoever wants it must have it.
-    Raises `UploadTooLarge`, `TooManyUploads`.
+    What is announced counts as stored. Raises `UploadTooLarge`, `TooManyUploads`, `QuotaReached`.
     """
     if new.size_bytes > limits.largest_bytes:
         raise UploadTooLarge(new.size_bytes, limits.largest_bytes)
@@ -105,6 +110,7 @@ def begin(session: Session, principal: Principal, new: NewUpload, limits: Upload
     count = session.scalar(select(func.count()).where(Upload.owner_id == principal.user_id)) or 0
     if count >= limits.most_uploads:
         raise TooManyUploads(limits.most_uploads)
+    quotas.check_room(session, principal.user_id, new.size_bytes)
     return Begun(_view(session, _insert(session, principal, new)), is_new=True)
 
 
@@ -123,7 +129,8 @@ def complete(session: Session, principal: Principal, upload_id: UUID) -> UploadV
     """Read all that was sent, hold it against the announced digest, and keep it as an artifact.
 
     Raises `NotFound`; `Conflict` where chunks are missing; `WrongBytes` where the bytes are
-    others. Whatever it raises, the upload is as it was before.
+    others; `TokenFound` where a token lies in two chunks. Whatever it raises, the upload is as it
+    was before.
     """
     # Another request may just be doing the same, and a slow store may make long pauses.
     session.execute(text(f"SET LOCAL lock_timeout = '{LONGEST_WAIT}'"))
@@ -135,7 +142,7 @@ def complete(session: Session, principal: Principal, upload_id: UUID) -> UploadV
     staged = upload.artifact_sha256
     try:
         announced = StoredArtifact(upload.sha256, upload.size_bytes)
-        ArtifactStore(session).settle(staged, announced)
+        ArtifactStore(session).settle(staged, announced, TokenScan().look)
     except BytesMissing as error:
         detail = f"The upload {upload_id} has lost bytes; delete it and send them again."
         raise Conflict(detail, "open") from error
@@ -149,6 +156,17 @@ def complete(session: Session, principal: Principal, upload_id: UUID) -> UploadV
     unstage(session, staged)
     session.refresh(upload)
     return _view(session, upload)
+
+
+def complete_or_drop(units: Units, principal: Principal, upload_id: UUID) -> UploadView:
+    """Complete an upload as `complete` does; of one that holds a token nothing is kept."""
+    try:
+        with units() as session:
+            return complete(session, principal, upload_id)
+    except TokenFound:
+        with units() as session:
+            remove(session, principal, upload_id)
+        raise
 
 
 def remove(session: Session, principal: Principal, upload_id: UUID) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from sqlalchemy.orm import Session, sessionmaker
 from tests.comparing import ENOUGH_BASES, Run, a_measured_study, as_known, run_all
@@ -18,7 +19,7 @@ from tests.making import a_base_model
 
 from adaptlab.bundle import contents
 from adaptlab.bundle.checking import check_bundle
-from adaptlab_services import plot_drawing
+from adaptlab_api.state import resources_of
 
 Sessions = sessionmaker[Session]
 PLACE = "/v1/studies/small/bundle"
@@ -204,10 +205,16 @@ def test_bundles_are_drawn_one_at_a_time(
     api: TestClient, sessions: Sessions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a_study(api, sessions, budgets=[64])
-    monkeypatch.setattr("adaptlab_services.plot_drawing.PATIENCE_SECONDS", 0.0)
-    with plot_drawing.drawing():
-        answer = api.get(PLACE)
-        assert (answer.status_code, "Other bundles" in answer.json()["detail"]) == (429, True)
+    monkeypatch.setattr("adaptlab_api.routes.bundles.PATIENCE_SECONDS", 0.0)
+    assert isinstance(api.app, FastAPI)
+    drawings = resources_of(api.app).drawings
+    portal = api.portal
+    assert portal is not None
+    portal.call(drawings.acquire)
+    answer = api.get(PLACE)
+    assert (answer.status_code, "Other bundles" in answer.json()["detail"]) == (429, True)
+    assert int(answer.headers["retry-after"]) >= 1
+    portal.call(drawings.release)
     assert api.get(PLACE).status_code == 200
 
 

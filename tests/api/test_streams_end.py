@@ -3,7 +3,7 @@
 One real server, everybody at once: what ends for one must not end for another.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,14 +11,19 @@ from threading import Event
 
 import httpx
 import pytest
+from fastapi.testclient import TestClient
 from sqlalchemy import delete, func, update
 from sqlalchemy.orm import Session, sessionmaker
 from tests.api.serving import Running, a_server
 from tests.making import a_job, a_member, a_user
 
+from adaptlab_api.app import create_app
 from adaptlab_db.tables import Membership, Token
+from adaptlab_services import admission
+from adaptlab_services.admission import Admitted
 from adaptlab_services.settings import Settings
 from adaptlab_services.tokens import create_token
+from adaptlab_services.transitions import append_event
 
 Sessions = sessionmaker[Session]
 GENEROUS = 120
@@ -65,6 +70,16 @@ def removed(who: Somebody, server: Running, sessions: Sessions) -> None:
 def shut_out(who: Somebody, server: Running, sessions: Sessions) -> None:
     path = f"{server.url}/v1/users/{who.name}"
     server.client.patch(path, json={"is_active": False}).raise_for_status()
+
+
+def gained(who: Somebody, server: Running, sessions: Sessions) -> None:
+    """A higher role, and another project."""
+    with sessions.begin() as session:
+        where = Membership.user_id == who.user_id
+        session.execute(update(Membership).where(where).values(role="operator"))
+    server.client.post("/v1/projects", json={"name": "another"}).raise_for_status()
+    place = f"/v1/projects/another/members/{who.name}"
+    server.client.put(place, json={"role": "reader"}).raise_for_status()
 
 
 def signed_out(who: Somebody, server: Running, sessions: Sessions) -> None:
@@ -141,6 +156,7 @@ def test_what_is_followed_ends_with_the_rights_and_only_then(
             follow_everything(who, job, server, pool)
         for who in (*people.values(), stays):
             assert all(started.wait(GENEROUS) for started in who.started), who.name
+        gained(stays, server, sessions)
         for end, who in people.items():
             end(who, server, sessions)
             told = [one.result(GENEROUS) for one in who.ends]
@@ -149,3 +165,29 @@ def test_what_is_followed_ends_with_the_rights_and_only_then(
         assert not any(one.done() for one in stays.ends[:2])
         shut_out(stays, server, sessions)
         assert [one.result(GENEROUS) for one in stays.ends[:2]] == ["ended", "broke off"]
+
+
+def test_nothing_is_told_of_what_happened_after_the_rights_have_ended(
+    settings: Settings, sessions: Sessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The look that finds the rights ended comes with the news of an event that followed."""
+    with sessions.begin() as session:
+        job_id = a_job(session)
+        append_event(session, job_id, "before", {})
+        user = a_user(session, "bert")
+        a_member(session, user)
+        token = create_token(session, user, "x", ("read",))
+    real = admission.still_good
+
+    def ending(session: Session, known: Collection[Admitted]) -> Collection[Admitted]:
+        with sessions.begin() as other:
+            other.execute(update(Token).values(revoked_at=func.clock_timestamp()))
+            append_event(other, job_id, "afterwards", {})
+        return real(session, known)
+
+    monkeypatch.setattr(admission, "still_good", ending)
+    headers = {"Authorization": f"Bearer {token}", "Accept": "text/event-stream"}
+    with TestClient(create_app(settings), headers=headers) as client:
+        told = client.get(f"/v1/jobs/{job_id}/events").text
+    assert "before" in told
+    assert "afterwards" not in told

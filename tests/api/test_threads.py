@@ -11,13 +11,20 @@ import httpx
 import pytest
 from anyio import to_thread
 from fastapi import FastAPI
+from fastapi.testclient import TestClient
 from sqlalchemy.orm import Session, sessionmaker
+from tests.api.test_bundles import PLACE as BUNDLE
+from tests.api.test_bundles import a_study
 from tests.api.test_people import bearer
 from tests.making import a_token
+from tests.worker.conftest import wait_until
 
 from adaptlab_api import open_requests
 from adaptlab_api.app import THREADS, create_app
 from adaptlab_api.open_requests import READS_AT_ONCE
+from adaptlab_api.state import resources_of
+from adaptlab_services import bundles
+from adaptlab_services.bundles import WrittenBundle
 from adaptlab_services.readiness import Readiness
 from adaptlab_services.settings import Settings
 
@@ -71,7 +78,7 @@ class Running:
     """An application in a thread of its own, which takes requests from this one."""
 
     def __init__(self, app: FastAPI, loop: asyncio.AbstractEventLoop) -> None:
-        self._app = app
+        self.app = app
         self._loop = loop
 
     def __call__(self, path: str, token: str | None = None) -> Future[httpx.Response]:
@@ -81,7 +88,7 @@ class Running:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     async def _ask(self, path: str, headers: dict[str, str]) -> httpx.Response:
-        transport = httpx.ASGITransport(self._app, raise_app_exceptions=False)
+        transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
             return await client.get(path, headers=headers, timeout=None)
 
@@ -172,6 +179,34 @@ def test_a_wait_holds_no_turn(settings: Settings, token: str, api: Any, job: str
         assert ask(QUICK, token).result(60).status_code == 200
         assert api.post(f"{job}/cancel").status_code == 200
         assert {one.result(60).status_code for one in waiting} == {200}
+
+
+def test_who_waits_for_plots_to_be_drawn_holds_no_thread(
+    settings: Settings,
+    token: str,
+    api: TestClient,
+    sessions: Sessions,
+    gate: Gate,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One bundle is drawn at a time, and there are threads for one more request beside it."""
+    a_study(api, sessions, budgets=[64])
+    monkeypatch.setattr("adaptlab_api.app.THREADS", 2)
+    real = bundles.written
+
+    def held(*asked: Any) -> WrittenBundle:
+        gate.hold()
+        return real(*asked)
+
+    monkeypatch.setattr(bundles, "written", held)
+    with the_application(settings) as ask:
+        drawings = resources_of(ask.app).drawings
+        asked = [ask(BUNDLE, token) for _ in range(3)]
+        gate.wait_for(1)
+        wait_until(lambda: len(drawings._waiters or ()) == 2, "a queue of two")
+        assert ask(QUICK, token).result(60).status_code == 200
+        gate.open()
+        assert [one.result(60).status_code for one in asked] == [200] * 3
 
 
 def in_a_loop_of_its_own(asking: Coroutine[Any, Any, T]) -> T:

@@ -2,17 +2,20 @@
 
 import json
 import logging
+import random
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from sqlalchemy import text
+from sqlalchemy import select, text
 from sqlalchemy.orm import Session, sessionmaker
+from tests.api.test_uploads import begin, complete, problem, put
 from tests.making import a_pretrain_document, a_study_document
 
-from adaptlab_db.tables import Table
+from adaptlab_db.tables import ArtifactChunk, Table
 from adaptlab_services.tokens import holds_token, without_tokens
+from adaptlab_services.uploads import CHUNK_BYTES
 
 Sessions = sessionmaker[Session]
 
@@ -110,3 +113,61 @@ def test_tokens_are_found_wherever_they_stand(token: str) -> None:
         assert token not in without_tokens(content)
     assert not holds_token("")
     assert without_tokens("al_ is no token") == "al_ is no token"
+
+
+def chunked(content: bytes) -> list[bytes]:
+    return [content[start : start + CHUNK_BYTES] for start in range(0, len(content), CHUNK_BYTES)]
+
+
+def after(size: int, token: str) -> bytes:
+    """A token behind so many bytes that are those of numbers, with half a token before it."""
+    numbers = random.Random(5).randbytes(size - 9)
+    return numbers + b"al_al_al_" + token.encode() + b"\xff" * 100
+
+
+ROW = 2**20
+PLACES = {
+    "at the start": 9,
+    "in the middle of a row": 5000,
+    "across two rows": ROW - 20,
+    "across two writes": 4 * ROW - 53,
+    "at the end of a chunk": CHUNK_BYTES - 54,
+}
+
+
+@pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
+def test_a_chunk_with_a_token_is_refused_and_not_there(
+    api: TestClient, sessions: Sessions, token: str, place: int
+) -> None:
+    upload = begin(api, after(place, token))
+    answer = put(api, upload, 0, chunked(after(place, token))[0])
+    assert problem(answer, 422)["errors"][0]["code"] == "holds_token"
+    assert token not in answer.text
+    assert api.get(upload["links"]["self"]).json()["received"] == []
+    with sessions() as session:
+        kept = session.scalars(select(ArtifactChunk.content)).all()
+    assert all(token.encode() not in content for content in kept)
+
+
+@pytest.mark.parametrize("left", [1, 27, 53])
+def test_a_token_across_two_chunks_is_refused_when_they_are_put_together(
+    api: TestClient, sessions: Sessions, token: str, left: int
+) -> None:
+    content = after(CHUNK_BYTES - left, token)
+    upload = begin(api, content)
+    for number in (1, 0):
+        assert put(api, upload, number, chunked(content)[number]).status_code == 204
+    answer = complete(api, upload)
+    assert problem(answer, 422)["errors"][0]["code"] == "holds_token"
+    assert api.get(upload["links"]["self"]).status_code == 404
+    with sessions() as session:
+        assert session.scalars(select(ArtifactChunk.number)).all() == []
+
+
+def test_what_only_looks_like_a_token_goes_up(api: TestClient, token: str) -> None:
+    """Another checksum; and many beginnings, which take no longer than other bytes to speak of."""
+    wrong = token[:-1] + ("0" if token[-1] != "0" else "1")
+    content = b"al_" * 100_000 + wrong.encode() + token[:-1].encode()
+    upload = begin(api, content)
+    assert put(api, upload, 0, content).status_code == 204
+    assert complete(api, upload).status_code == 200

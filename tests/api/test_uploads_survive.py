@@ -38,10 +38,10 @@ HASTY = """
 from adaptlab_db.artifacts import ArtifactStore
 verify_first = ArtifactStore.settle
 
-def hasty(self, staged, announced):
+def hasty(self, staged, announced, look):
     self._rename(staged, announced)
     self._session.connection().connection.driver_connection.commit()
-    verify_first(self, staged, announced)
+    verify_first(self, staged, announced, look)
 
 ArtifactStore.settle = hasty
 """
@@ -51,7 +51,7 @@ MOMENTS = {
     "a chunk has half arrived": ("adaptlab_services.upload_chunks", "put_row", 13),
     "a chunk is there and not noted": ("adaptlab_services.upload_chunks.ChunkWriting", "_note", 2),
     "everything was renamed": ("adaptlab_services.uploads", "unstage", 1),
-    "all is done but the commit": ("adaptlab_api.routes.uploads", "json_answer", 2),
+    "all is done but the commit": ("adaptlab_services.uploads", "_view", 2),
 }
 
 

@@ -9,7 +9,14 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from adaptlab_api.answers import NO_STORE, json_answer
-from adaptlab_api.dependencies import BodyDep, ResourcesDep, SessionDep, SubmitterDep, valid
+from adaptlab_api.dependencies import (
+    BodyDep,
+    ResourcesDep,
+    SessionDep,
+    SubmitterDep,
+    UnitsDep,
+    valid,
+)
 from adaptlab_api.describing import WITH_BODY, Described, bytes_body, failures, json_body
 from adaptlab_api.receiving import BYTES, announced_digest, take_in
 from adaptlab_services import uploads
@@ -100,9 +107,9 @@ async def put_upload_chunk(
     return Response(status_code=204, headers=NO_STORE)
 
 
-def complete_upload(upload_id: UploadId, session: SessionDep, who: SubmitterDep) -> Response:
+def complete_upload(upload_id: UploadId, units: UnitsDep, who: SubmitterDep) -> Response:
     """Say that every chunk was sent; the whole is read again and held against its digest."""
-    return json_answer(uploads.complete(session, who, upload_id))
+    return json_answer(uploads.complete_or_drop(units, who, upload_id))
 
 
 def delete_upload(upload_id: UploadId, session: SessionDep, who: SubmitterDep) -> Response:

@@ -1,14 +1,14 @@
 """Checking a bundle without a server: digests, every number again from the outcomes, every text."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 from uuid import UUID
 
 from pydantic import BaseModel, ValidationError
 
-from adaptlab.bundle import contents
+from adaptlab.bundle import bounds, contents
 from adaptlab.bundle.agreement import disagreements
 from adaptlab.bundle.contents import (
     Claim,
@@ -135,13 +135,38 @@ def _digests(reader: BundleReader, manifest: Manifest) -> Iterator[Finding]:
 
 
 def _parts(reader: BundleReader) -> _Parts:
-    lines = reader.read(contents.JOBS).splitlines()
-    return _Parts(
+    listed = reader.read(contents.JOBS)
+    bounds.check_jobs(listed)
+    lines = listed.splitlines()
+    parts = _Parts(
         study=_value(reader, contents.STUDY, FrozenStudy),
         jobs=tuple(_parsed(contents.JOBS, line, FrozenJob) for line in lines),
         claim=_value(reader, contents.CLAIM, Claim),
         evidence=_value(reader, contents.EVIDENCE, Evidence),
     )
+    bounds.check_claim(parts.claim)
+    bounds.check_evidence(parts.evidence)
+    return parts
+
+
+class _Jobs:
+    """Jobs by their ids, each resolved spec read once however many rows name the job."""
+
+    def __init__(self, jobs: Sequence[FrozenJob]) -> None:
+        self._jobs = {job.id: job for job in jobs}
+        self._specs: dict[UUID, ResolvedSpec] = {}
+
+    def get(self, job: UUID) -> FrozenJob:
+        """One job; raises `BrokenBundle` if it is missing."""
+        if job not in self._jobs:
+            raise BrokenBundle(contents.JOBS, f"the job {job} is missing.")
+        return self._jobs[job]
+
+    def resolved(self, job: UUID) -> ResolvedSpec:
+        """What it ran."""
+        if job not in self._specs:
+            self._specs[job] = _resolved(self.get(job))
+        return self._specs[job]
 
 
 def _value(reader: BundleReader, name: str, kind: type[V]) -> V:
@@ -165,7 +190,7 @@ def _computed_again(parts: _Parts) -> tuple[Claim, list[Finding]]:
             contents.EVIDENCE,
             f"outcomes of {len(evidence.tables)} tables, and the claim has {len(stated.tables)}.",
         )
-    jobs = {job.id: job for job in parts.jobs}
+    jobs = _Jobs(parts.jobs)
     tables: list[TableComparison] = []
     found: list[Finding] = []
     for table, behind in zip(stated.tables, evidence.tables, strict=True):
@@ -178,15 +203,16 @@ def _computed_again(parts: _Parts) -> tuple[Claim, list[Finding]]:
     return stated.model_copy(update=again), found
 
 
-def _compared(
-    behind: TableEvidence, jobs: Mapping[UUID, FrozenJob], parts: _Parts
-) -> Comparison | None:
+def _compared(behind: TableEvidence, jobs: _Jobs, parts: _Parts) -> Comparison | None:
     if not behind.scores:
         return None
     counted = [
-        ComparedJob(label=one.label, spec=_resolved(job), environment=job.environment)
+        ComparedJob(
+            label=one.label,
+            spec=jobs.resolved(one.job),
+            environment=jobs.get(one.job).environment,
+        )
         for one in behind.jobs
-        for job in [_job(jobs, one.job)]
     ]
     try:
         return compare(
@@ -202,9 +228,7 @@ def _compared(
         raise BrokenBundle(contents.EVIDENCE, f"it cannot be compared: {error}") from error
 
 
-def _effort(
-    table: TableComparison, behind: TableEvidence, jobs: Mapping[UUID, FrozenJob]
-) -> Iterator[Finding]:
+def _effort(table: TableComparison, behind: TableEvidence, jobs: _Jobs) -> Iterator[Finding]:
     """Rows whose size, trials or seeds are not those of their jobs."""
     counted = {one.job for one in behind.jobs}
     methods = {one.label: one for one in table.methods}
@@ -214,7 +238,7 @@ def _effort(
             text = f"the claim has no jobs that the outcomes of {scores.label} would be of."
             yield Finding(member=contents.EVIDENCE, text=text)
             continue
-        specs = [_resolved(_job(jobs, job)) for job in row.jobs]
+        specs = [jobs.resolved(job) for job in row.jobs]
         facts = (specs[0].budget.trainable_parameters, len(specs[0].training.trials))
         seeds = {seed for spec in specs for seed in spec.seeds}
         if facts != (scores.parameters, scores.trials) or not seeds.issuperset(scores.seeds):
@@ -227,18 +251,12 @@ def _effort(
             yield Finding(member=contents.CLAIM, text=text)
 
 
-def _scored(ids: Sequence[UUID], scores: Scores, jobs: Mapping[UUID, FrozenJob]) -> Iterator[UUID]:
+def _scored(ids: Sequence[UUID], scores: Scores, jobs: _Jobs) -> Iterator[UUID]:
     """The jobs of a row that have a seed of its outcomes, of which there has to be one."""
-    found = [one for one in ids if set(_resolved(_job(jobs, one)).seeds) & set(scores.seeds)]
-    yield from (one for one in found if _job(jobs, one).state == "succeeded")
+    found = [one for one in ids if not set(scores.seeds).isdisjoint(jobs.resolved(one).seeds)]
+    yield from (one for one in found if jobs.get(one).state == "succeeded")
     if not found:
         yield UUID(int=0)
-
-
-def _job(jobs: Mapping[UUID, FrozenJob], job: UUID) -> FrozenJob:
-    if job not in jobs:
-        raise BrokenBundle(contents.JOBS, f"the job {job} is missing.")
-    return jobs[job]
 
 
 def _resolved(job: FrozenJob) -> ResolvedSpec:

@@ -1,0 +1,210 @@
+"""What one person may use: hours of a queue's workers in thirty days, and stored bytes.
+
+Nothing that runs is ended by a quota: who has used it up submits and uploads no more until some of
+it is free again.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Annotated, Self
+
+from pydantic import Field
+from sqlalchemy import bindparam, func, select
+from sqlalchemy.orm import Session, sessionmaker
+
+from adaptlab.spec import Queue
+from adaptlab.values import Value
+from adaptlab_db.tables import UsageCount, User
+from adaptlab_db.visibility import ACROSS_PROJECTS
+from adaptlab_services import usage_counts
+from adaptlab_services.errors import QuotaReached
+from adaptlab_services.moments import Moment
+from adaptlab_services.settings import Settings
+from adaptlab_services.usage_counts import DAYS, Counted
+
+LARGEST_BYTES = 2**53
+MOST_QUEUES = 16
+_QUOTAS = "quotas"
+
+Hours = Annotated[float, Field(ge=0, le=10**6)]
+
+
+class Quotas(Value):
+    """What one user may use; what is not said here is as the server's settings say.
+
+    `queue_hours` are hours of attempts in the queue of that name, in thirty days.
+    """
+
+    queue_hours: Annotated[dict[Queue, Hours], Field(max_length=MOST_QUEUES)] = Field(
+        default_factory=dict[Queue, Hours]
+    )
+    stored_bytes: Annotated[int, Field(ge=0, le=LARGEST_BYTES)] | None = None
+
+
+class QueueUse(Value):
+    """Hours of attempts in one queue; with nothing more, there is room again at `frees_at`."""
+
+    queue: str
+    hours: float
+    most_hours: float | None
+    frees_at: Moment | None
+
+
+class UserUsage(Value):
+    """What somebody has used in the last `days`, and stores; None where there is no limit.
+
+    What jobs did and stored is as of `counted_at`; uploads and datasets are as of now.
+    """
+
+    days: int
+    queues: tuple[QueueUse, ...]
+    stored_bytes: int
+    most_stored_bytes: int | None
+    counted_at: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """What holds for one user: their own quotas over those of the server."""
+
+    queue_hours: Mapping[str, float]
+    stored_bytes: int | None
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """Those of a server."""
+        return cls(settings.max_queue_hours, settings.max_stored_bytes)
+
+    def with_own(self, own: Quotas) -> "Allowed":
+        """The same with a user's own in the place of the server's."""
+        most = self.stored_bytes if own.stored_bytes is None else own.stored_bytes
+        return Allowed(dict(self.queue_hours) | own.queue_hours, most)
+
+
+_NONE = Allowed({}, None)
+
+
+def bounded(sessions: sessionmaker[Session], allowed: Allowed) -> sessionmaker[Session]:
+    """The same sessions, which know how much one person may use."""
+    known: dict[str, object] = sessions.kw.get("info") or {}
+    sessions.configure(info={**known, _QUOTAS: allowed})
+    return sessions
+
+
+def own_of(row: User) -> Quotas:
+    """What an admin has set for a user."""
+    return Quotas(queue_hours=row.max_queue_hours or {}, stored_bytes=row.max_stored_bytes)
+
+
+def check_jobs(session: Session, owner_id: int, queues: Collection[str]) -> None:
+    """Refuse new work in these queues to who has used up their hours there, or stores too much.
+
+    One statement where no quota holds, and one or two more where one does. Raises `QuotaReached`.
+    """
+    if not queues:
+        return
+    known = _known(session, owner_id)
+    allowed = known.allowed
+    limited = {name: allowed.queue_hours[name] for name in queues if name in allowed.queue_hours}
+    if not limited and allowed.stored_bytes is None:
+        return
+    counted = known.counted(session, owner_id)
+    for queue in sorted(limited):
+        used = _queue_use(counted, queue, limited[queue])
+        if used.frees_at is not None:
+            raise QuotaReached.of_hours(queue, used.hours, limited[queue], DAYS, used.frees_at)
+    if allowed.stored_bytes is not None:
+        stored = counted.job_bytes + usage_counts.other_bytes(session, owner_id)
+        if stored >= allowed.stored_bytes:
+            raise QuotaReached.of_bytes(stored, allowed.stored_bytes)
+
+
+def check_room(session: Session, owner_id: int, more_bytes: int) -> None:
+    """Refuse so many more bytes to who would then store too much; raises `QuotaReached`.
+
+    With none, whether there is too much already.
+    """
+    known = _known(session, owner_id)
+    allowed = known.allowed
+    if allowed.stored_bytes is None:
+        return
+    counted = known.counted(session, owner_id)
+    stored = counted.job_bytes + usage_counts.other_bytes(session, owner_id) + more_bytes
+    if stored > allowed.stored_bytes:
+        raise QuotaReached.of_bytes(stored, allowed.stored_bytes)
+
+
+def usage(session: Session, user_id: int) -> UserUsage:
+    """What somebody has used and stores, whatever the project."""
+    known = _known(session, user_id)
+    allowed, counted = known.allowed, known.counted(session, user_id)
+    queues = sorted({*counted.queues(), *allowed.queue_hours})
+    return UserUsage(
+        days=DAYS,
+        queues=tuple(_queue_use(counted, name, allowed.queue_hours.get(name)) for name in queues),
+        stored_bytes=counted.job_bytes + usage_counts.other_bytes(session, user_id),
+        most_stored_bytes=allowed.stored_bytes,
+        counted_at=counted.counted_at,
+    )
+
+
+_LOOK = (
+    select(
+        User.max_queue_hours,
+        User.max_stored_bytes,
+        UsageCount.counted_at,
+        UsageCount.hours,
+        UsageCount.job_bytes,
+        (UsageCount.counted_until > func.clock_timestamp()).label("is_fresh"),
+    )
+    .outerjoin(UsageCount, UsageCount.user_id == User.id)
+    .where(User.id == bindparam("user_id"))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What a user may use, and the last count, if there is one."""
+
+    allowed: Allowed
+    last: Counted | None
+    is_fresh: bool
+
+    def counted(self, session: Session, user_id: int) -> Counted:
+        """The last count, or a new one where it is too old and nobody else is making one."""
+        if self.last is not None and (
+            self.is_fresh or not usage_counts.is_first_to_count(session, user_id)
+        ):
+            return self.last
+        return usage_counts.count(session, user_id)
+
+
+def _known(session: Session, user_id: int) -> _Known:
+    row = session.execute(_LOOK, {"user_id": user_id}, execution_options=ACROSS_PROJECTS).one()
+    server = session.info.get(_QUOTAS, _NONE)
+    assert isinstance(server, Allowed)
+    own = Quotas(queue_hours=row.max_queue_hours or {}, stored_bytes=row.max_stored_bytes)
+    last = None
+    if row.counted_at is not None:
+        last = Counted.stored(row.counted_at, row.hours, row.job_bytes)
+    return _Known(server.with_own(own), last, bool(row.is_fresh))
+
+
+def _queue_use(counted: Counted, queue: str, most: float | None) -> QueueUse:
+    by_day = counted.by_day(queue)
+    hours = sum(by_day.values())
+    frees_at = _frees_at(by_day, most) if most is not None and hours >= most else None
+    return QueueUse(queue=queue, hours=round(hours, 4), most_hours=most, frees_at=frees_at)
+
+
+def _frees_at(by_day: Mapping[date, float], most: float) -> datetime:
+    """The first midnight at which what was used until now is less than the limit."""
+    left = sum(by_day.values())
+    last = max(by_day, default=datetime.now(UTC).date())
+    for day in sorted(by_day):
+        left -= by_day[day]
+        if left < most:
+            last = day
+            break
+    return datetime.combine(last + timedelta(days=DAYS), time(), UTC)
