@@ -15,8 +15,27 @@ Eliminated is successive halving: its trial was among the worst and cannot be ch
 AttentionSource = Literal["base", "adapted"]
 
 
+class Allocation(Value):
+    """The batch job of a lab's scheduler in which a worker ran; what it did not tell is None.
+
+    `restart_count` is how often the scheduler has requeued the batch job, which keeps its id.
+    """
+
+    scheduler: Literal["slurm"]
+    job_id: str
+    array_job_id: str | None = None
+    array_task_id: str | None = None
+    restart_count: int = 0
+    cluster: str | None = None
+    partition: str | None = None
+    nodes: str | None = None
+
+
 class Environment(Value):
-    """Where and how a run was computed; stored with every attempt."""
+    """Where and how a run was computed; stored with every attempt.
+
+    `allocation` is None for a worker outside of batch jobs.
+    """
 
     device: str
     precision: str
@@ -26,6 +45,7 @@ class Environment(Value):
     code_version: str
     python_version: str
     platform: str
+    allocation: Allocation | None = None
 
 
 class MetricPoint(Value):

@@ -1,6 +1,7 @@
 """How a worker takes a job: which one is next, and what the worker is told about it."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 from uuid import UUID
@@ -22,12 +23,16 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.orm import Session, aliased
 
+from adaptlab.resolve import datasets_of
 from adaptlab.spec import ResolvedSpec
-from adaptlab_db.tables import BaseModel, Checkpoint, Job
+from adaptlab_db.tables import BaseModel, Checkpoint, Job, TrainingState
 from adaptlab_services import adaptations, limits, training_states, workers
 from adaptlab_services.claims import BaseWeights, Claim
+from adaptlab_services.foreseen import ends_within
 from adaptlab_services.next_job import next_job
 from adaptlab_services.transitions import Change, Moved, move
+
+MOST_PASSED_OVER = 20
 
 
 def taken_before(
@@ -55,22 +60,50 @@ def _renewed() -> Update:
     )
 
 
-def take(
-    session: Session,
-    worker_id: UUID,
-    queues: Sequence[str],
-    claim_id: UUID,
-    lease_seconds: float,
-    most_running: int | None,
-) -> Moved | None:
-    """Take the most urgent job of these queues; None when there is none.
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Which jobs a worker would take.
 
-    `most_running` is how many jobs of one owner may run at a time; None sets no limit.
+    Attributes:
+        queues: those of which it takes the most urgent job.
+        most_running: how many jobs of one owner may run at a time; None sets no limit.
+        project_id: the only project whose jobs it may have; None is any.
+        within_seconds: in which a job is to be foreseen to end; None is any time.
     """
-    if most_running is not None:
+
+    queues: Sequence[str]
+    most_running: int | None = None
+    project_id: int | None = None
+    within_seconds: float | None = None
+
+
+def take(
+    session: Session, worker_id: UUID, asked: Asked, claim_id: UUID, lease_seconds: float
+) -> Moved | None:
+    """Take the most urgent job of those asked for; None when there is none.
+
+    Of jobs that would take too long, the first `MOST_PASSED_OVER` are passed over.
+    """
+    if asked.most_running is not None:
         limits.claim_in_turn(session)
-    best = next_job(queues, most_running)
     change = _to_running(worker_id, claim_id, lease_seconds)
+    if asked.within_seconds is None:
+        return _first(session, asked, change)
+    too_long: list[UUID] = []
+    while len(too_long) < MOST_PASSED_OVER:
+        with session.begin_nested() as attempted:
+            moved = _first(session, asked, change, too_long)
+            if moved is None or ends_within(session, moved.job_id, asked.within_seconds):
+                return moved
+            attempted.rollback()  # as if it had never been taken, and free for others again
+        too_long.append(moved.job_id)
+    return None
+
+
+def _first(
+    session: Session, asked: Asked, change: Change, passed_over: Sequence[UUID] = ()
+) -> Moved | None:
+    best = next_job(asked.queues, asked.most_running, asked.project_id, passed_over)
     moved = move(session, [Job.id == best, Job.state == "queued"], change)
     return moved[0] if moved else None
 
@@ -110,6 +143,21 @@ def claim_of(session: Session, taken: Moved, claim_id: UUID, lease_seconds: floa
         else training_states.take_over(session, taken.job_id, taken.attempt),
         adapters=tuple(adaptations.weights(session, resolved)),
         strict=job.self_fence == "strict",
+    )
+
+
+def to_fetch(session: Session, job_id: UUID) -> frozenset[str]:
+    """By SHA-256 what a run of a job has to have: weights, datasets and the saved state."""
+    job = session.execute(_told(), {"job": job_id}).one()
+    resolved = ResolvedSpec.model_validate(job.resolved_spec)
+    saved = select(TrainingState.artifact_sha256).where(TrainingState.job_id == job_id)
+    return frozenset(
+        [
+            *(sha256 for _, sha256 in job.bases or ()),
+            *(adapter.sha256 for adapter in adaptations.weights(session, resolved)),
+            *(dataset.digest for dataset in datasets_of(resolved)),
+            *session.scalars(saved),
+        ]
     )
 
 

@@ -38,42 +38,51 @@ class SavedTraining:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
-    """One attempt at a job. `attempt` and `claim_id` are the fencing token that every write names.
+class Lease:
+    """The hold of a worker on a job: the fencing token that every write of it names.
 
     Attributes:
         claim_id: made for this claim alone; numbers of attempts repeat when the database was
             restored, or failed over to a copy that lacked the last commits.
-        bases: the base model's replicates in order; empty for a job that makes one.
-        adapters: what theory checks measure of adaptations; empty for any other job.
         lease_seconds: how long the lease lasts after the claim and after each heartbeat.
-        resume: where an earlier attempt left off; None starts from the first step.
-        strict: whether the run must have ended before the lease does, because two at a time would
-            do harm; see `resources.self_fence`.
     """
 
     job_id: UUID
     attempt: int
     claim_id: UUID
+    lease_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Claim(Lease):
+    """A lease, and what is to be done under it.
+
+    Attributes:
+        bases: the base model's replicates in order; empty for a job that makes one.
+        adapters: what theory checks measure of adaptations; empty for any other job.
+        resume: where an earlier attempt left off; None starts from the first step.
+        strict: whether the run must have ended before the lease does, because two at a time would
+            do harm; see `resources.self_fence`.
+    """
+
     resolved_spec: ResolvedSpec
     max_seconds: int
     bases: tuple[BaseWeights, ...]
-    lease_seconds: float
     resume: SavedTraining | None = None
     adapters: tuple[AdapterWeights, ...] = ()
     strict: bool = False
 
 
-def held(claim: Claim) -> list[ColumnElement[bool]]:
-    """The fence: what is true of the job's row exactly as long as the claim holds.
+def held(lease: Lease) -> list[ColumnElement[bool]]:
+    """The fence: what is true of the job's row exactly as long as the lease holds.
 
     The first statement of every write on behalf of a worker is an UPDATE under this condition. It
     locks the row, so that nobody can take the job away before the write is committed, and it
     changes no row when somebody has.
     """
     return [
-        Job.id == claim.job_id,
-        Job.attempt == claim.attempt,
-        Job.claim_id == claim.claim_id,
+        Job.id == lease.job_id,
+        Job.attempt == lease.attempt,
+        Job.claim_id == lease.claim_id,
         Job.state == "running",
     ]

@@ -24,10 +24,11 @@ from adaptlab_db.artifacts import ArtifactStore, StoredArtifact, streamed
 from adaptlab_db.errors import StoreUnreachable
 from adaptlab_db.tables import Attempt, Job
 from adaptlab_services import claiming, recording, workers
-from adaptlab_services.claims import Claim, held
+from adaptlab_services.claims import Claim, Lease, held
 from adaptlab_services.errors import LeaseLost, LedgerUnreachable
 from adaptlab_services.lease_ends import CANCELLED, NOT_PAUSING, after_backoff, paused, uncounted
 from adaptlab_services.poison import fingerprint, furthest_step, has_failed_alike
+from adaptlab_services.tokens import Principal
 from adaptlab_services.transitions import Change, Moved, Outcome, Reason, move, queues_to_ring
 
 Command = Literal["continue", "stop", "pause"]
@@ -39,7 +40,7 @@ NO_ARTIFACTS: Mapping[Path, str] = MappingProxyType({})
 class Ledger(Protocol):
     """A worker's door to jobs and results; every method may raise `LedgerUnreachable`.
 
-    Those that take a claim raise `LeaseLost`, and change nothing, when it does not hold any more.
+    Those that take a lease raise `LeaseLost`, and change nothing, when it does not hold any more.
     All may be repeated when it is not known whether they had an effect. Those that end an attempt
     return the queues in which there is new work.
     """
@@ -49,11 +50,16 @@ class Ledger(Protocol):
         ...
 
     def claim(
-        self, worker_id: UUID, queues: Sequence[str], claim_id: UUID | None = None
+        self,
+        worker_id: UUID,
+        queues: Sequence[str],
+        claim_id: UUID | None = None,
+        within_seconds: float | None = None,
     ) -> Claim | None:
         """Take the most urgent job of these queues; None when there is none.
 
-        A claim whose answer was lost is had again by asking for it under the same `claim_id`.
+        A claim whose answer was lost is had again by asking for it under the same `claim_id`. With
+        `within_seconds` it is the most urgent of those that are foreseen to end in that time.
         """
         ...
 
@@ -61,55 +67,61 @@ class Ledger(Protocol):
         """Note that a worker lives but takes no jobs, until it claims again."""
         ...
 
-    def heartbeat(self, claim: Claim, step: int) -> Command:
+    def say_goodbye(self, worker_id: UUID) -> None:
+        """Note that a worker leaves and claims no more."""
+        ...
+
+    def heartbeat(self, lease: Lease, step: int) -> Command:
         """Renew the lease and report the training step; `stop` when the job was cancelled.
 
         With `pause` the run is to stop too, with its state saved.
         """
         ...
 
-    def put_artifact(self, claim: Claim, chunks: Iterable[bytes]) -> StoredArtifact:
+    def put_artifact(self, lease: Lease, chunks: Iterable[bytes]) -> StoredArtifact:
         """Store content; it belongs to the job once an event that names it is recorded."""
         ...
 
-    def fetch_artifact(self, sha256: str) -> Iterator[bytes]:
-        """The content of an artifact."""
+    def fetch_artifact(self, lease: Lease, sha256: str) -> Iterator[bytes]:
+        """The content of an artifact that the claim names, or a dataset that its spec asks for."""
         ...
 
     def record(
-        self, claim: Claim, events: Sequence[Event], artifacts: Mapping[Path, str] = NO_ARTIFACTS
+        self, lease: Lease, events: Sequence[Event], artifacts: Mapping[Path, str] = NO_ARTIFACTS
     ) -> None:
         """Write results; `artifacts` gives the SHA-256 of the content at each path in `events`."""
         ...
 
-    def finish(self, claim: Claim) -> tuple[str, ...]:
+    def finish(self, lease: Lease) -> tuple[str, ...]:
         """The job has succeeded, or is cancelled if that was asked for before."""
         ...
 
-    def fail(self, claim: Claim, reason: Reason, error: str, *, retry: bool) -> tuple[str, ...]:
+    def fail(self, lease: Lease, reason: Reason, error: str, *, retry: bool) -> tuple[str, ...]:
         """The attempt has failed; with `retry` the job goes back to its queue while it may."""
         ...
 
-    def release(self, claim: Claim, reason: Reason, error: str | None = None) -> tuple[str, ...]:
+    def release(self, lease: Lease, reason: Reason, error: str | None = None) -> tuple[str, ...]:
         """Give the job back unfinished, through no fault of its own; the attempt does not count."""
         ...
 
-    def stopped(self, claim: Claim) -> tuple[str, ...]:
+    def stopped(self, lease: Lease) -> tuple[str, ...]:
         """The run was stopped because the job was cancelled."""
         ...
 
-    def paused(self, claim: Claim) -> tuple[str, ...]:
+    def paused(self, lease: Lease) -> tuple[str, ...]:
         """The run was stopped because the job was paused; it is queued if it was resumed since."""
         ...
 
 
 class DatabaseLedger:
-    """The ledger of a worker that can reach the database.
+    """The ledger of a worker that can reach the database, or of one for which the API does it.
 
     Args:
         sessions: the database.
         lease_seconds: how long a lease lasts after the claim and after each heartbeat.
         most_running: how many jobs of one owner may run at a time; None sets no limit.
+        token: with which the workers come by the API, and whose project limits what they claim;
+            None for those of the installation itself.
     """
 
     def __init__(
@@ -117,18 +129,25 @@ class DatabaseLedger:
         sessions: sessionmaker[Session],
         lease_seconds: float = 30,
         most_running: int | None = None,
+        token: Principal | None = None,
     ) -> None:
         self._sessions = sessions
         self._most_running = most_running
+        self._token_id = None if token is None else token.token_id
+        self._project_id = None if token is None else token.project_id
         self._lease_seconds = lease_seconds
 
     def register_worker(self, host: str, process_id: int, queues: Sequence[str]) -> UUID:
         """See `Ledger`."""
         with self._unit_of_work() as session:
-            return workers.register(session, host, process_id, queues)
+            return workers.register(session, host, process_id, queues, self._token_id)
 
     def claim(
-        self, worker_id: UUID, queues: Sequence[str], claim_id: UUID | None = None
+        self,
+        worker_id: UUID,
+        queues: Sequence[str],
+        claim_id: UUID | None = None,
+        within_seconds: float | None = None,
     ) -> Claim | None:
         """See `Ledger`. A job whose stored spec cannot be read fails, and the next one is taken."""
         claim_id, seconds = claim_id or uuid.uuid4(), self._lease_seconds
@@ -136,9 +155,10 @@ class DatabaseLedger:
             with self._unit_of_work() as session:
                 taken = claiming.taken_before(session, worker_id, claim_id, seconds)
                 if taken is None:
-                    taken = claiming.take(
-                        session, worker_id, queues, claim_id, seconds, self._most_running
+                    asked = claiming.Asked(
+                        queues, self._most_running, self._project_id, within_seconds
                     )
+                    taken = claiming.take(session, worker_id, asked, claim_id, seconds)
                 if taken is None:
                     return None
                 try:
@@ -151,58 +171,63 @@ class DatabaseLedger:
         with self._unit_of_work() as session:
             workers.looks_for_work(session, worker_id, why)
 
-    def heartbeat(self, claim: Claim, step: int) -> Command:
+    def say_goodbye(self, worker_id: UUID) -> None:
         """See `Ledger`."""
         with self._unit_of_work() as session:
-            row = session.execute(_renewal(claim, step)).one_or_none()
+            workers.stop(session, worker_id)
+
+    def heartbeat(self, lease: Lease, step: int) -> Command:
+        """See `Ledger`."""
+        with self._unit_of_work() as session:
+            row = session.execute(_renewal(lease, step)).one_or_none()
             if row is None:
-                raise LeaseLost(claim.job_id, claim.attempt)
+                raise LeaseLost(lease.job_id, lease.attempt)
             if row.cancel_requested_at is not None:
                 return "stop"
             return "continue" if row.pause_requested_at is None else "pause"
 
-    def put_artifact(self, claim: Claim, chunks: Iterable[bytes]) -> StoredArtifact:
+    def put_artifact(self, lease: Lease, chunks: Iterable[bytes]) -> StoredArtifact:
         """See `Ledger`.
 
         Nothing refers to the content yet, so no fence is needed, and the job's row is not locked
         while it is written; that the lease holds is only looked up, to save useless work.
         """
         with self._unit_of_work() as session:
-            if session.scalars(select(Job.id).where(*held(claim))).one_or_none() is None:
-                raise LeaseLost(claim.job_id, claim.attempt)
+            if session.scalars(select(Job.id).where(*held(lease))).one_or_none() is None:
+                raise LeaseLost(lease.job_id, lease.attempt)
         with self._unit_of_work() as session:
             return ArtifactStore(session).write(chunks)
 
-    def fetch_artifact(self, sha256: str) -> Iterator[bytes]:
-        """See `Ledger`."""
+    def fetch_artifact(self, lease: Lease, sha256: str) -> Iterator[bytes]:
+        """See `Ledger`. What may be fetched is not looked up, as the role can read it all."""
         with _translated():
             yield from streamed(self._sessions, sha256)
 
     def record(
-        self, claim: Claim, events: Sequence[Event], artifacts: Mapping[Path, str] = NO_ARTIFACTS
+        self, lease: Lease, events: Sequence[Event], artifacts: Mapping[Path, str] = NO_ARTIFACTS
     ) -> None:
         """See `Ledger`. The whole batch is one unit of work."""
         with self._unit_of_work() as session:
-            recording.write(session, claim, events, artifacts)
+            recording.write(session, lease, events, artifacts)
 
-    def finish(self, claim: Claim) -> tuple[str, ...]:
+    def finish(self, lease: Lease) -> tuple[str, ...]:
         """See `Ledger`."""
         return self._end(
-            claim,
+            lease,
             ((Job.cancel_requested_at.is_(None),), Change("succeeded")),
             ((), CANCELLED),
         )
 
-    def fail(self, claim: Claim, reason: Reason, error: str, *, retry: bool) -> tuple[str, ...]:
+    def fail(self, lease: Lease, reason: Reason, error: str, *, retry: bool) -> tuple[str, ...]:
         """See `Ledger`. A job that fails alike twice without a step of progress is set aside."""
         final: Choice = ((), Change("failed", reason, error))
         if not retry:
-            return self._end(claim, final)
+            return self._end(lease, final)
         found = fingerprint(reason, error)
         known = {Job.error_fingerprint: found, Job.furthest_step: furthest_step()}
         is_left = Job.attempt < Job.attempts_max
         return self._end(
-            claim,
+            lease,
             ((Job.cancel_requested_at.is_not(None),), CANCELLED),
             (
                 (is_left, has_failed_alike(found)),
@@ -221,36 +246,36 @@ class DatabaseLedger:
             final,
         )
 
-    def release(self, claim: Claim, reason: Reason, error: str | None = None) -> tuple[str, ...]:
+    def release(self, lease: Lease, reason: Reason, error: str | None = None) -> tuple[str, ...]:
         """See `Ledger`."""
         return self._end(
-            claim,
+            lease,
             ((Job.cancel_requested_at.is_not(None),), CANCELLED),
             ((Job.pause_requested_at.is_not(None),), paused()),
             ((), Change("queued", reason, error, also=uncounted())),
         )
 
-    def paused(self, claim: Claim) -> tuple[str, ...]:
+    def paused(self, lease: Lease) -> tuple[str, ...]:
         """See `Ledger`."""
-        return self.release(claim, "preempted")
+        return self.release(lease, "preempted")
 
-    def stopped(self, claim: Claim) -> tuple[str, ...]:
+    def stopped(self, lease: Lease) -> tuple[str, ...]:
         """See `Ledger`."""
-        return self._end(claim, ((), CANCELLED))
+        return self._end(lease, ((), CANCELLED))
 
-    def _end(self, claim: Claim, *choices: Choice) -> tuple[str, ...]:
+    def _end(self, lease: Lease, *choices: Choice) -> tuple[str, ...]:
         """Make the first change whose condition holds; each is guarded by the fence."""
         with self._unit_of_work() as session:
-            moved = _first(session, claim, choices[:1])  # mostly this one, and nothing more to ask
+            moved = _first(session, lease, choices[:1])  # mostly this one, and nothing more to ask
             if not moved:
                 # Between two of the changes nobody may ask for something else.
-                session.execute(select(Job.id).where(*held(claim)).with_for_update())
-                moved = _first(session, claim, choices)
+                session.execute(select(Job.id).where(*held(lease)).with_for_update())
+                moved = _first(session, lease, choices)
             if moved:
                 return queues_to_ring(moved)
             outcomes: set[Outcome] = {change.outcome_of_attempt for _, change in choices}
-            if not _has_ended(session, claim, outcomes):
-                raise LeaseLost(claim.job_id, claim.attempt)
+            if not _has_ended(session, lease, outcomes):
+                raise LeaseLost(lease.job_id, lease.attempt)
             # This worker's own earlier call got through and only its answer was lost.
             return ()
 
@@ -260,15 +285,15 @@ class DatabaseLedger:
             yield session
 
 
-def _renewal(claim: Claim, step: int) -> Select[datetime | None, datetime | None]:
+def _renewal(lease: Lease, step: int) -> Select[datetime | None, datetime | None]:
     """Renews the lease, notes that the worker was heard of, and gives what was asked for."""
     renewed = (
         update(Job)
-        .where(*held(claim))
+        .where(*held(lease))
         .values(
             step=func.greatest(Job.step, step),
             heartbeat_at=func.clock_timestamp(),
-            lease_expires_at=claiming.seconds_from_now(claim.lease_seconds),
+            lease_expires_at=claiming.seconds_from_now(lease.lease_seconds),
         )
         .returning(Job.cancel_requested_at, Job.pause_requested_at, Job.worker_id)
         .cte("renewed")
@@ -277,22 +302,22 @@ def _renewal(claim: Claim, step: int) -> Select[datetime | None, datetime | None
     return select(renewed.c.cancel_requested_at, renewed.c.pause_requested_at).add_cte(seen)
 
 
-def _first(session: Session, claim: Claim, choices: Sequence[Choice]) -> tuple[Moved, ...]:
+def _first(session: Session, lease: Lease, choices: Sequence[Choice]) -> tuple[Moved, ...]:
     """Make the first change whose condition holds."""
     for condition, change in choices:
-        moved = move(session, [*held(claim), *condition], change)
+        moved = move(session, [*held(lease), *condition], change)
         if moved:
             return moved
     return ()
 
 
-def _has_ended(session: Session, claim: Claim, outcomes: set[Outcome]) -> bool:
+def _has_ended(session: Session, lease: Lease, outcomes: set[Outcome]) -> bool:
     return (
         session.execute(
             select(Attempt.attempt).where(
-                Attempt.job_id == claim.job_id,
-                Attempt.attempt == claim.attempt,
-                Attempt.claim_id == claim.claim_id,
+                Attempt.job_id == lease.job_id,
+                Attempt.attempt == lease.attempt,
+                Attempt.claim_id == lease.claim_id,
                 Attempt.outcome.in_(outcomes),
             )
         ).one_or_none()

@@ -6,9 +6,20 @@ many jobs wait does not matter: with 20,000 of them sorting them all took 41 ms,
 """
 
 from collections.abc import Sequence
+from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ARRAY, Integer, ScalarSelect, Text, Uuid, bindparam, column, text
+from sqlalchemy import (
+    ARRAY,
+    BindParameter,
+    Integer,
+    ScalarSelect,
+    Text,
+    Uuid,
+    bindparam,
+    column,
+    text,
+)
 
 # States stand in the text, not in parameters, so that a plan made for all parameters may use the
 # index of the queued jobs alone.
@@ -51,16 +62,33 @@ _NEXT = f"""
         SELECT id FROM jobs WHERE {_OF_LANE} AND {_DUE}
         ORDER BY created_at, id LIMIT 1 FOR UPDATE SKIP LOCKED
     ) taken LIMIT 1"""  # noqa: S608 - made of constants
+# No index has the project: of a lane it reads the jobs of others that come before the first.
+_OF_PROJECT = " AND project_id = :project"
+_NOT_PASSED_OVER = " AND id <> ALL(:passed_over)"
 
 
-def next_job(queues: Sequence[str], most_running: int | None) -> ScalarSelect[UUID]:
+def next_job(
+    queues: Sequence[str],
+    most_running: int | None,
+    project_id: int | None = None,
+    passed_over: Sequence[UUID] = (),
+) -> ScalarSelect[UUID]:
     """The id of the job to take next from some queues, locked; nothing where there is none.
 
     `most_running` is how many jobs of one owner may run at a time; None sets no limit. A job that
-    somebody else has locked counts as taken, and the next of its lane is as good as it was.
+    somebody else has locked counts as taken, and the next of its lane is as good as it was. With
+    `project_id` only jobs of that project are looked at; those of `passed_over` are left out.
     """
-    parameters = (
+    parameters: list[BindParameter[Any]] = [  # of several types
         bindparam("queues", list(queues), type_=ARRAY(Text)),
         bindparam("most_running", most_running, type_=Integer),
-    )
-    return text(_NEXT).bindparams(*parameters).columns(column("id", Uuid[UUID]())).scalar_subquery()
+    ]
+    due = _DUE
+    if project_id is not None:
+        due += _OF_PROJECT
+        parameters.append(bindparam("project", project_id, type_=Integer))
+    if passed_over:
+        due += _NOT_PASSED_OVER
+        parameters.append(bindparam("passed_over", list(passed_over), type_=ARRAY(Uuid[UUID]())))
+    statement = text(_NEXT.replace(_DUE, due)).bindparams(*parameters)
+    return statement.columns(column("id", Uuid[UUID]())).scalar_subquery()

@@ -29,7 +29,7 @@ from adaptlab_db.tables import (
     TheoryReport,
 )
 from adaptlab_services import training_states
-from adaptlab_services.claims import Claim, held
+from adaptlab_services.claims import Lease, held
 from adaptlab_services.errors import LeaseLost
 from adaptlab_services.transitions import append_event
 
@@ -39,7 +39,7 @@ Row = dict[str, Any]  # column name to a value of that column's type
 
 def write(
     session: Session,
-    claim: Claim,
+    lease: Lease,
     events: Sequence[results.Event],
     artifacts: Mapping[Path, str],
 ) -> None:
@@ -47,35 +47,35 @@ def write(
 
     Args:
         session: a unit of work in which nothing has been done yet.
-        claim: the attempt that the events belong to.
+        lease: of the attempt that the events belong to.
         events: in the order in which they happened.
         artifacts: the SHA-256 of the stored content of every path in `events`.
     """
     step = max((e.step for e in _of(events, results.Progress) if e.phase == "training"), default=0)
-    _enter(session, claim, step, _job_events(events))
+    _enter(session, lease, step, _job_events(events))
     if step:
-        _note_first_step(session, claim)
+        _note_first_step(session, lease)
     for started in _of(events, results.Started):
-        _write_environment(session, claim, started)
+        _write_environment(session, lease, started)
     for finished in _of(events, results.Finished):
-        _write_usage(session, claim, finished)
-    _write_metrics(session, claim, _of(events, results.Metrics))
-    _write_replicates(session, claim, _of(events, results.ReplicatesDecided))
-    _write_evaluations(session, claim, _of(events, results.Evaluated))
+        _write_usage(session, lease, finished)
+    _write_metrics(session, lease, _of(events, results.Metrics))
+    _write_replicates(session, lease, _of(events, results.ReplicatesDecided))
+    _write_evaluations(session, lease, _of(events, results.Evaluated))
     for captured in _of(events, results.AttentionCaptured):
-        _write_attention(session, claim, captured.attention, artifacts[captured.path])
-    _write_theory(session, claim, _of(events, results.TheoryChecked))
+        _write_attention(session, lease, captured.attention, artifacts[captured.path])
+    _write_theory(session, lease, _of(events, results.TheoryChecked))
     for saved in _of(events, results.TrainingSaved):
-        training_states.save(session, claim, saved.step, artifacts[saved.path])
+        training_states.save(session, lease, saved.step, artifacts[saved.path])
     for written in _of(events, results.CheckpointWritten):
-        _write_checkpoint(session, claim, written.checkpoint, artifacts[written.path])
+        _write_checkpoint(session, lease, written.checkpoint, artifacts[written.path])
 
 
-def _enter(session: Session, claim: Claim, step: int, events: Sequence[tuple[str, Json]]) -> None:
+def _enter(session: Session, lease: Lease, step: int, events: Sequence[tuple[str, Json]]) -> None:
     """The fence: one guarded UPDATE, before anything else is written."""
     sequence = session.execute(
         update(Job)
-        .where(*held(claim))
+        .where(*held(lease))
         .values(
             step=func.greatest(Job.step, step),
             event_sequence=Job.event_sequence + len(events),
@@ -84,14 +84,14 @@ def _enter(session: Session, claim: Claim, step: int, events: Sequence[tuple[str
         .execution_options(synchronize_session=False)
     ).scalar_one_or_none()
     if sequence is None:
-        raise LeaseLost(claim.job_id, claim.attempt)
+        raise LeaseLost(lease.job_id, lease.attempt)
     first = sequence - len(events) + 1
     rows = [
         {
-            "job_id": claim.job_id,
+            "job_id": lease.job_id,
             "sequence": first + index,
             "type": kind,
-            "attempt": claim.attempt,
+            "attempt": lease.attempt,
             "data": data,
         }
         for index, (kind, data) in enumerate(events)
@@ -116,37 +116,37 @@ def _job_events(events: Sequence[results.Event]) -> list[tuple[str, Json]]:
     return news + [(kind, {"count": count}) for kind, count in counted if count]
 
 
-def _note_first_step(session: Session, claim: Claim) -> None:
+def _note_first_step(session: Session, lease: Lease) -> None:
     is_first = session.execute(
         update(Attempt)
-        .where(*_attempt(claim), Attempt.first_step_at.is_(None))
+        .where(*_attempt(lease), Attempt.first_step_at.is_(None))
         .values(first_step_at=func.clock_timestamp())
         .returning(Attempt.attempt)
         .execution_options(synchronize_session=False)
     ).one_or_none()
     if is_first:
-        append_event(session, claim.job_id, "first_step", {}, claim.attempt)
+        append_event(session, lease.job_id, "first_step", {}, lease.attempt)
 
 
-def _write_environment(session: Session, claim: Claim, started: results.Started) -> None:
+def _write_environment(session: Session, lease: Lease, started: results.Started) -> None:
     session.execute(
         update(Attempt)
-        .where(*_attempt(claim))
+        .where(*_attempt(lease))
         .values(environment=started.environment.model_dump())
         .execution_options(synchronize_session=False)
     )
 
 
-def _write_usage(session: Session, claim: Claim, finished: results.Finished) -> None:
+def _write_usage(session: Session, lease: Lease, finished: results.Finished) -> None:
     session.execute(
         update(Attempt)
-        .where(*_attempt(claim))
+        .where(*_attempt(lease))
         .values(usage=finished.usage.model_dump())
         .execution_options(synchronize_session=False)
     )
 
 
-def _write_metrics(session: Session, claim: Claim, batches: Sequence[results.Metrics]) -> None:
+def _write_metrics(session: Session, lease: Lease, batches: Sequence[results.Metrics]) -> None:
     # The last report of a point wins; a statement may not touch the same row twice.
     points = {(p.name, p.replicate, p.step): p.value for batch in batches for p in batch.points}
     if not points:
@@ -155,8 +155,8 @@ def _write_metrics(session: Session, claim: Claim, batches: Sequence[results.Met
     different = sorted(set(names))
     places = {name: place for place, name in enumerate(different, start=1)}
     given = {
-        "job": claim.job_id,
-        "attempt": claim.attempt,
+        "job": lease.job_id,
+        "attempt": lease.attempt,
         "names": different,
         "places": _array([places[name] for name in names]),
         "replicates": _array(replicates),
@@ -203,22 +203,22 @@ def _array(numbers: Iterable[float | None]) -> str:
 
 
 def _write_replicates(
-    session: Session, claim: Claim, decisions: Sequence[results.ReplicatesDecided]
+    session: Session, lease: Lease, decisions: Sequence[results.ReplicatesDecided]
 ) -> None:
     last = {r.replicate: r for decision in decisions for r in decision.replicates}
-    rows: list[Row] = [_of_claim(claim) | result.model_dump() for result in last.values()]
+    rows: list[Row] = [_of_lease(lease) | result.model_dump() for result in last.values()]
     if rows:
         session.execute(_replacing_rows(Replicate, rows, ()))
 
 
 def _write_evaluations(
-    session: Session, claim: Claim, evaluated: Sequence[results.Evaluated]
+    session: Session, lease: Lease, evaluated: Sequence[results.Evaluated]
 ) -> None:
     last = {_key(e.evaluation.model_dump()): e.evaluation for e in evaluated}
     if not last:
         return
     rows: list[Row] = [
-        _of_claim(claim)
+        _of_lease(lease)
         | evaluation.model_dump(exclude={"outcomes"})
         | {"task_name": str(evaluation.task["name"])}
         for evaluation in last.values()
@@ -239,12 +239,12 @@ def _write_evaluations(
 
 
 def _write_attention(
-    session: Session, claim: Claim, attention: results.AttentionMap, sha256: str
+    session: Session, lease: Lease, attention: results.AttentionMap, sha256: str
 ) -> None:
     apart = {"summaries", "tokens", "predictions"}
     document = attention.model_dump(mode="json")
     row = (
-        _of_claim(claim)
+        _of_lease(lease)
         | {name: value for name, value in document.items() if name not in apart}
         | {
             "artifact_sha256": sha256,
@@ -259,16 +259,16 @@ def _write_attention(
 
 
 def _write_checkpoint(
-    session: Session, claim: Claim, checkpoint: results.Checkpoint, sha256: str
+    session: Session, lease: Lease, checkpoint: results.Checkpoint, sha256: str
 ) -> None:
-    row = _of_claim(claim) | checkpoint.model_dump(mode="json") | {"artifact_sha256": sha256}
+    row = _of_lease(lease) | checkpoint.model_dump(mode="json") | {"artifact_sha256": sha256}
     session.execute(_replacing_rows(Checkpoint, [row], ("replicate", "kind")))
 
 
-def _write_theory(session: Session, claim: Claim, checked: Sequence[results.TheoryChecked]) -> None:
+def _write_theory(session: Session, lease: Lease, checked: Sequence[results.TheoryChecked]) -> None:
     last = {one.place: one.check for one in checked}
     rows: list[Row] = [
-        _of_claim(claim) | {"place": place} | check.model_dump(mode="json")
+        _of_lease(lease) | {"place": place} | check.model_dump(mode="json")
         for place, check in last.items()
     ]
     if rows:
@@ -297,12 +297,12 @@ def _primary_key(table: type[Table]) -> Sequence[Any]:  # SQLAlchemy's columns o
     return tuple(table.__table__.primary_key)
 
 
-def _attempt(claim: Claim) -> tuple[Any, ...]:
-    return Attempt.job_id == claim.job_id, Attempt.attempt == claim.attempt
+def _attempt(lease: Lease) -> tuple[Any, ...]:
+    return Attempt.job_id == lease.job_id, Attempt.attempt == lease.attempt
 
 
-def _of_claim(claim: Claim) -> Row:
-    return {"job_id": claim.job_id, "attempt": claim.attempt}
+def _of_lease(lease: Lease) -> Row:
+    return {"job_id": lease.job_id, "attempt": lease.attempt}
 
 
 def _key(evaluation: Mapping[Any, Any]) -> tuple[int, str, bool, str]:

@@ -4,25 +4,25 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import delete, func, literal, select, update
+from sqlalchemy import ColumnElement, ScalarSelect, delete, func, literal, select, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.orm import Session
 
 from adaptlab_db.artifacts import ArtifactStore
 from adaptlab_db.tables import Artifact, Job, MetricPoint, TrainingState
-from adaptlab_services.claims import Claim, SavedTraining
+from adaptlab_services.claims import Lease, SavedTraining
 
 
-def save(session: Session, claim: Claim, step: int, sha256: str) -> None:
+def save(session: Session, lease: Lease, step: int, sha256: str) -> None:
     """Keep a state in place of the job's earlier one, whose bytes are let go.
 
-    The caller has entered the fence of `claim` in this unit of work.
+    The caller has entered the fence of `lease` in this unit of work.
     """
     replaced = session.scalar(
-        select(TrainingState.artifact_sha256).where(TrainingState.job_id == claim.job_id)
+        select(TrainingState.artifact_sha256).where(TrainingState.job_id == lease.job_id)
     )
-    row: dict[str, Any] = {"attempt": claim.attempt, "step": step, "artifact_sha256": sha256}
-    statement = upsert(TrainingState).values(job_id=claim.job_id, **row)
+    row: dict[str, Any] = {"attempt": lease.attempt, "step": step, "artifact_sha256": sha256}
+    statement = upsert(TrainingState).values(job_id=lease.job_id, **row)
     newer = row | {"saved_at": func.clock_timestamp()}
     session.execute(statement.on_conflict_do_update(index_elements=["job_id"], set_=newer))
     if replaced is not None and replaced != sha256:
@@ -63,6 +63,16 @@ def take_over(session: Session, job_id: UUID, attempt: int) -> SavedTraining | N
         .execution_options(synchronize_session=False)
     )
     return SavedTraining(state.step, state.artifact_sha256)
+
+
+def saved_step(job_id: ColumnElement[UUID]) -> ScalarSelect[Any]:
+    """The step from which the next attempt goes on, as a member of an event; NULL if the first."""
+    return (
+        select(func.jsonb_build_object("resumed_from_step", TrainingState.step))
+        .join(Artifact, Artifact.sha256 == TrainingState.artifact_sha256)
+        .where(TrainingState.job_id == job_id, Artifact.state == "ready")
+        .scalar_subquery()
+    )
 
 
 def forget(session: Session, job_ids: Sequence[UUID]) -> None:

@@ -31,10 +31,22 @@ class WorkerView(Value):
     unschedulable: str | None
 
 
-def register(session: Session, host: str, process_id: int, queues: Sequence[str]) -> UUID:
-    """Write a new worker down; returns its id."""
+def register(
+    session: Session,
+    host: str,
+    process_id: int,
+    queues: Sequence[str],
+    token_id: int | None = None,
+) -> UUID:
+    """Write a new worker down, with the token by which it comes if it comes by one; its id."""
     worker_id = uuid.uuid4()
-    row = {"id": worker_id, "host": host, "process_id": process_id, "queues": list(queues)}
+    row = {
+        "id": worker_id,
+        "host": host,
+        "process_id": process_id,
+        "queues": list(queues),
+        "token_id": token_id,
+    }
     session.execute(insert(Worker), [row])
     return worker_id
 

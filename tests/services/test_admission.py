@@ -4,15 +4,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import pytest
-from sqlalchemy import Engine, event, func, select, update
+from sqlalchemy import Engine, delete, event, func, select, update
 from sqlalchemy.orm import Session, sessionmaker
-from tests.making import a_token
+from tests.making import a_member, a_project, a_token, a_user
 
 from adaptlab.errors import InvalidSpec
 from adaptlab_db.tables import Membership, Token, User
 from adaptlab_services import admission
 from adaptlab_services.admission import KEPT_SECONDS, Admissions, Admitted, Grant
 from adaptlab_services.errors import Unauthorised
+from adaptlab_services.tokens import create_token
 
 Sessions = sessionmaker[Session]
 WRONG = Grant("al_" + "0" * 43 + "_0000000", False, None)
@@ -168,3 +169,64 @@ def test_the_use_of_a_token_is_noted_though_it_is_kept(door: Door, sessions: Ses
     door.admitted()
     with sessions.begin() as session:
         assert session.scalars(select(Token.last_used_at)).one() is not None
+
+
+def lose_project(session: Session) -> None:
+    session.execute(delete(Membership))
+
+
+def lower_role(session: Session) -> None:
+    session.execute(update(Membership).values(role="reader"))
+
+
+def lower_scopes(session: Session) -> None:
+    session.execute(update(Token).values(scopes=["read"]))
+
+
+def bind_to_project(session: Session) -> None:
+    session.execute(update(Token).values(project_id=a_project(session)))
+
+
+def raise_role(session: Session) -> None:
+    session.execute(update(Membership).values(role="admin"))
+
+
+def another_project(session: Session) -> None:
+    a_member(session, a_user(session, "bert"), project="another", role="reader")
+
+
+def more_scopes(session: Session) -> None:
+    session.execute(update(Token).values(scopes=["read", "submit", "admin"]))
+
+
+def make_admin(session: Session) -> None:
+    session.execute(update(User).values(is_admin=True))
+
+
+LOSSES = (revoke, expire, shut_out, lose_project, lower_role, lower_scopes, bind_to_project)
+GAINS = (raise_role, another_project, more_scopes, make_admin)
+
+
+@pytest.mark.parametrize("change", [*LOSSES, *GAINS], ids=lambda change: change.__name__)
+def test_only_a_loss_of_rights_ends_what_is_open(
+    sessions: Sessions, change: Callable[[Session], None]
+) -> None:
+    with sessions.begin() as session:
+        user = a_user(session, "bert")
+        session.execute(delete(Membership))
+        a_member(session, user, role="submitter")
+        grant = Grant(create_token(session, user, "x", ("read", "submit")), False, None)
+        before = admission.admitted(session, grant)
+        change(session)
+    with sessions.begin() as session:
+        assert bool(admission.still_good(session, [before])) is (change in GAINS)
+
+
+def test_an_admin_who_is_none_any_more(sessions: Sessions) -> None:
+    with sessions.begin() as session:
+        grant = Grant(a_token(session), False, None)
+        before = admission.admitted(session, grant)
+        assert before.access.visible is None
+        session.execute(update(User).values(is_admin=False))
+    with sessions.begin() as session:
+        assert not admission.still_good(session, [before])

@@ -39,7 +39,7 @@ def test_a_broker_that_does_not_answer_is_given_up(
         port = server.getsockname()[1]
         started = time.monotonic()
         ring(f"redis://127.0.0.1:{port}/0", ["cpu", "gpu", "third"])
-        assert time.monotonic() - started < 10  # two on an idle machine
+        assert time.monotonic() - started < 60  # two on an idle machine
     assert "workers will poll" in caplog.text
 
 

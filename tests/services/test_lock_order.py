@@ -49,7 +49,7 @@ def race(sessions: Sessions, adaptation: UUID) -> Callable[[], str]:
         base = select(Job.id).where(Job.base_model.is_(None)).with_for_update()
         assert ending.scalars(base).one()
         creating = pool.submit(check, sessions, adaptation)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not is_kept_waiting(sessions):
             assert time.monotonic() < deadline, "the creation does not look at the base model"
         ending.execute(update(Job).where(Job.id == adaptation).values(state="queued"))

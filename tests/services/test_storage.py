@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 from sqlalchemy import Engine, insert, select, text, update
@@ -27,6 +27,7 @@ from adaptlab_db.stores.postgres import PostgresStore
 from adaptlab_db.stores.store import Place, StoreName, Stores, owner_of
 from adaptlab_db.tables import Artifact, Checkpoint
 from adaptlab_services import collecting
+from adaptlab_services.claims import Lease
 from adaptlab_services.collecting import Collected, Retention, collect
 from adaptlab_services.errors import LedgerUnreachable
 from adaptlab_services.moving_artifacts import move_artifacts
@@ -442,7 +443,7 @@ def test_the_state_that_another_takes_the_place_of_leaves_no_file(
         ledger.record(claim, [TrainingSaved(step=step, path=path)], {path: sha256})
         assert [file.name[:64] for file in folder.glob("*/*/*")] == [sha256]
     ledger.release(claim, "preempted")
-    assert b"".join(ledger.fetch_artifact(sha256)) == b"state 2"
+    assert b"".join(ledger.fetch_artifact(claim, sha256)) == b"state 2"
     ledger.finish(a_claim(ledger))
     assert list(folder.glob("*/*/*")) == []
 
@@ -454,7 +455,7 @@ def test_a_worker_tries_again_when_the_store_is_away(
     sha256 = write(known, b"content")
     directory.is_away = True
     with pytest.raises(LedgerUnreachable, match="it is away"):
-        next(a_ledger(known).fetch_artifact(sha256))
+        next(a_ledger(known).fetch_artifact(Lease(uuid4(), 1, uuid4(), 30), sha256))
 
 
 # --- crashes ---

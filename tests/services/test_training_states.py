@@ -1,19 +1,31 @@
 """A saved training state is kept once a job, handed to the next attempt, and let go at the end."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session, sessionmaker
+from tests.ledgers import WAYS, ledger_by
 from tests.making import a_claim, a_job, metric_points
 
 from adaptlab.results import Metrics, TrainingSaved
-from adaptlab_db.tables import Artifact, Job, MetricPoint, TrainingState
+from adaptlab_db.tables import Artifact, Job, JobEvent, MetricPoint, TrainingState
 from adaptlab_services.claims import Claim, SavedTraining
 from adaptlab_services.errors import LeaseLost
-from adaptlab_services.leases import DatabaseLedger
+from adaptlab_services.leases import DatabaseLedger, Ledger
+from adaptlab_services.settings import Settings
 
 Sessions = sessionmaker[Session]
+
+
+@pytest.fixture(params=WAYS)
+def ledger(
+    request: pytest.FixtureRequest, sessions: Sessions, settings: Settings
+) -> Iterator[Ledger]:
+    """A worker's door to jobs and results, of either kind."""
+    with ledger_by(request.param, sessions, settings) as door:
+        yield door
 
 
 @pytest.fixture
@@ -56,11 +68,24 @@ def test_the_next_attempt_goes_on_from_it_with_the_curve_up_to_there(
     again = a_claim(ledger)
     assert again.attempt == 2
     assert again.resume == SavedTraining(5, sha256)
-    assert b"".join(ledger.fetch_artifact(sha256)) == b"five"
+    assert b"".join(ledger.fetch_artifact(again, sha256)) == b"five"
     with sessions.begin() as session:
         steps = select(MetricPoint.step).where(MetricPoint.attempt == 2).order_by(MetricPoint.step)
         assert list(session.scalars(steps)) == [1, 2, 3, 4, 5], "not the sixth, which comes again"
         assert session.scalar(select(Job.step)) == 5
+
+
+def test_the_event_that_starts_an_attempt_tells_from_which_step(
+    sessions: Sessions, ledger: DatabaseLedger, claim: Claim
+):
+    save(ledger, claim, 5, b"five")
+    ledger.release(claim, "preempted")
+    a_claim(ledger)
+    with sessions.begin() as session:
+        started = select(JobEvent.data).where(JobEvent.type == "running")
+        first, second = session.scalars(started.order_by(JobEvent.sequence))
+    assert set(first) == {"worker"}
+    assert second == {"worker": second["worker"], "resumed_from_step": 5}
 
 
 def test_a_state_from_a_lost_lease_is_refused(
@@ -107,6 +132,8 @@ def test_a_state_whose_bytes_are_damaged_is_not_gone_on_from(
     assert a_claim(ledger).resume is None, "from the first step rather than not at all"
     with sessions.begin() as session:
         assert session.scalar(select(Job.step)) == 0
+        events = select(JobEvent.data).where(JobEvent.type == "running")
+        assert not any("resumed_from_step" in data for data in session.scalars(events))
 
 
 def test_a_state_that_somebody_else_is_about_to_record_is_not_deleted(

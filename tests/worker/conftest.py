@@ -27,7 +27,7 @@ from adaptlab_worker.slot import Slot, SlotOptions
 from adaptlab_worker.trainer_process import TrainerOptions
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 60.0  # seconds for what takes one or two on a quiet machine
+PATIENCE = 120.0  # seconds for what takes one or two on a quiet machine
 
 
 def wait_until(condition: Callable[[], bool], what: str, seconds: float = PATIENCE) -> float:
@@ -201,7 +201,7 @@ def serving(
     finally:
         draining.set()
         slot.ring()
-        assert slot.join(20)
+        assert slot.join(PATIENCE)
         scratch.close()
 
 

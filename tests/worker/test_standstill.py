@@ -37,7 +37,7 @@ from adaptlab_worker.spool import Spool
 from adaptlab_worker.trainer_process import TrainerOptions, TrainerProcess
 
 Sessions = sessionmaker[Session]
-QUICK = {"ADAPTLAB_LEASE_SECONDS": "1.5", "ADAPTLAB_HEARTBEAT_SECONDS": "0.3"}
+QUICK = {"ADAPTLAB_LEASE_SECONDS": "3", "ADAPTLAB_HEARTBEAT_SECONDS": "0.3"}
 
 
 def submit(sessions: Sessions, self_fence: str = "ride_through", **columns: Any) -> Any:
@@ -126,12 +126,13 @@ def a_trainer(
 
 
 def test_a_trainer_ends_by_itself_when_its_worker_falls_silent(control: Control) -> None:
-    with a_trainer(control, silence=0.5) as (process, pipe):
-        for _ in range(10):
+    with a_trainer(control, silence=3) as (process, pipe):
+        until = time.monotonic() + 4
+        while time.monotonic() < until:
             pipe.send_bytes(frame_of(StillHere()))
             with pytest.raises(subprocess.TimeoutExpired):
                 process.wait(0.1)
-        assert process.wait(20) == 0  # though the pipe is open, and its parent lives
+        assert process.wait(60) == 0  # though the pipe is open, and its parent lives
 
 
 def test_a_trainer_that_waits_for_no_word_would_go_on(control: Control) -> None:
@@ -145,13 +146,13 @@ def test_a_worker_that_lives_says_so_even_when_it_has_nothing_to_do(
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("RUNNER_CONTROL", str(control.folder))
     options = TrainerOptions(
-        runner="tests.worker.runners:held", silence_seconds=1, passed_on=("RUNNER_CONTROL",)
+        runner="tests.worker.runners:held", silence_seconds=3, passed_on=("RUNNER_CONTROL",)
     )
     trainer = TrainerProcess(options)
     try:
         assert trainer.await_ready(lambda: False)
         with pytest.raises(psutil.TimeoutExpired):
-            psutil.Process(trainer.pid).wait(3)
+            psutil.Process(trainer.pid).wait(4)
     finally:
         trainer.close()
 
@@ -166,7 +167,9 @@ def test_the_trainer_of_a_frozen_worker_ends_before_the_lease_if_the_run_is_stri
     outlives: bool,
 ) -> None:
     job_id = submit(sessions, self_fence)
-    worker = processes.worker("hung", **QUICK)
+    # The alarm rings a sixteenth of the lease before its end: time to see that the trainer is gone.
+    lease = {} if outlives else {"ADAPTLAB_LEASE_SECONDS": "12"}
+    worker = processes.worker("hung", **QUICK | lease)
     watched.wait_for_step(job_id)
     began = watched.job(job_id).lease_expires_at
     watched.wait(job_id, lambda job: job.lease_expires_at != began, "a renewal")
@@ -185,7 +188,7 @@ def test_the_alarm_of_a_strict_run_rings_though_the_interpreter_never_lets_go(
     """A kernel that holds the interpreter for long: no thread of the trainer gets its turn."""
     with a_trainer(control, silence=0.5, runner="seized") as (process, pipe):
         pipe.send_bytes(frame_of(a_run(control, until=time.monotonic() + 1)))
-        assert process.wait(20) == -signal.SIGALRM
+        assert process.wait(60) == -signal.SIGALRM
 
 
 def test_by_its_threads_alone_such_a_trainer_would_go_on(control: Control) -> None:

@@ -18,6 +18,7 @@ from tests.making import (
     an_adapt_spec,
 )
 from tests.worker.conftest import (
+    PATIENCE,
     Control,
     Processes,
     Watched,
@@ -43,6 +44,8 @@ from adaptlab_services.tokens import Principal
 from adaptlab_worker.trainer_process import TrainerOptions, trainer_environment
 
 SPEC = a_pretrain_spec(seeds=1)
+SILENCE = TrainerOptions().silence_seconds / 2
+"""What takes a second is not for want of words from anybody; less would ask a lot of a machine."""
 
 
 def submit(sessions: sessionmaker[Session], **columns: Any) -> UUID:
@@ -109,7 +112,7 @@ def test_nothing_is_left_on_the_disk_but_the_cached_weights(
     worker = processes.worker()
     watched.wait_for_state(job_id, "succeeded")
     worker.send_signal(signal.SIGTERM)
-    worker.wait(10)
+    worker.wait(PATIENCE)
     left = [p for p in (settings.data_dir / "worker").rglob("*") if p.is_file()]
     cached = [p for p in left if p.parent.name == "weights"]
     assert [p.read_bytes() for p in cached] == [b"zero"]
@@ -124,7 +127,7 @@ def test_a_job_of_a_killed_worker_is_taken_up_again_and_finishes_once(
     watched.wait_for_step(job_id)
     (trainer,) = control.trainers()
     first.send_signal(signal.SIGKILL)
-    assert wait_until(lambda: not is_running(trainer), "the end of its trainer") < 2
+    assert wait_until(lambda: not is_running(trainer), "the end of its trainer") < SILENCE
     control.allow()
     processes.worker("held")
     processes.start("beat")
@@ -169,7 +172,7 @@ def test_a_cancelled_job_stops_soon_and_its_trainer_stays_warm(
     watched.wait_for_step(job_id)
     cancel(sessions, job_id)
     took = watched.wait(job_id, lambda job: job.state == "cancelled", "the cancellation")
-    assert took < 3
+    assert took < SILENCE
     control.allow()
     following = submit(sessions)
     watched.wait_for_state(following, "succeeded")
@@ -244,8 +247,8 @@ def test_a_worker_that_is_asked_to_end_gives_its_job_back_at_once(
     watched.wait_for_step(job_id)
     started = time.monotonic()
     worker.send_signal(signal.SIGTERM)
-    worker.wait(10)
-    assert time.monotonic() - started < 4
+    worker.wait(PATIENCE)
+    assert time.monotonic() - started < SILENCE
     job = watched.job(job_id)
     assert (job.state, job.attempt, job.attempts_max) == ("queued", 1, 2)
     assert [(a.outcome, a.reason) for a in attempts(sessions, job_id)] == [
@@ -263,8 +266,8 @@ def test_an_idle_worker_ends_quickly_and_takes_its_trainer_along(
     watched.wait_for_state(job_id, "succeeded")
     started = time.monotonic()
     worker.send_signal(signal.SIGTERM)
-    assert worker.wait(10) == 0
-    assert time.monotonic() - started < 4
+    assert worker.wait(PATIENCE) == 0
+    assert time.monotonic() - started < SILENCE
     assert not any(is_running(pid) for pid in control.trainers())
 
 
@@ -283,7 +286,7 @@ def test_a_frozen_worker_that_lost_its_lease_changes_nothing_when_it_wakes_up(
     control.allow()  # the frozen worker's trainer finishes, and its results lie in the pipe
     frozen.send_signal(signal.SIGCONT)
     frozen.send_signal(signal.SIGTERM)
-    frozen.wait(10)
+    frozen.wait(PATIENCE)
     after = watched.job(job_id)
     assert (after.state, after.attempt, after.event_sequence) == (
         "succeeded",
@@ -333,8 +336,8 @@ def test_a_job_nobody_rang_for_is_found_without_any_broker(
     watched.wait_for_state(job_id, "succeeded")
     started = time.monotonic()
     worker.send_signal(signal.SIGTERM)
-    worker.wait(10)
-    assert time.monotonic() - started < 4.5
+    worker.wait(PATIENCE)
+    assert time.monotonic() - started < SILENCE
 
 
 def test_beat_has_queues_with_work_rung_for_and_leaves_no_file(
@@ -346,7 +349,7 @@ def test_beat_has_queues_with_work_rung_for_and_leaves_no_file(
     beat = processes.start("beat")
     watched.wait_for_state(job_id, "succeeded")
     beat.send_signal(signal.SIGTERM)
-    beat.wait(10)
+    beat.wait(PATIENCE)
     assert list(processes.log.parent.glob("celerybeat*")) == []
 
 

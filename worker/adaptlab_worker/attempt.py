@@ -10,7 +10,7 @@ from typing import Literal
 from adaptlab.adaptation import AdapterFile
 from adaptlab.errors import InvalidSpec
 from adaptlab.resolve import datasets_of
-from adaptlab.results import Progress
+from adaptlab.results import Allocation, Event, Progress, Started
 from adaptlab_services.claims import Claim
 from adaptlab_services.errors import LeaseLost, LedgerUnreachable
 from adaptlab_services.leases import Ledger
@@ -29,6 +29,7 @@ from adaptlab_worker.recorder import Recorder
 from adaptlab_worker.room import Room
 from adaptlab_worker.run_failures import misplaced, not_begun, trainer_gone
 from adaptlab_worker.scratch import AssetCache
+from adaptlab_worker.shift import Conclusion
 from adaptlab_worker.trainer_process import TrainerProcess
 
 LOOK_SECONDS = 0.05
@@ -71,6 +72,11 @@ class Attempt:
         memory_bytes: what the run may hold; None leaves it to what is free.
         patience: how long the run may go on without the ledger, or say nothing.
         room: what tells a disk that is full from a run that is too large for it.
+        release_seconds: what the run gets to save itself when the worker has to leave.
+        allocation: the batch job that the worker is part of.
+
+    Attributes:
+        conclusion: what became of the job, once `carry_out` has returned.
     """
 
     def __init__(
@@ -86,7 +92,12 @@ class Attempt:
         memory_bytes: int | None = None,
         patience: Patience = DEFAULT_PATIENCE,
         room: Room | None = None,
+        release_seconds: float = GRACE["released"],
+        allocation: Allocation | None = None,
     ) -> None:
+        self.conclusion: Conclusion = "lost"
+        self._allocation = allocation
+        self._release_seconds = release_seconds
         self._ledger = ledger
         self._patience = patience
         self._room = room
@@ -206,7 +217,7 @@ class Attempt:
         return None if found is None else self._roots.locate(found.folder)
 
     def _fetch(self, sha256: str) -> Iterator[bytes]:
-        for chunk in self._ledger.fetch_artifact(sha256):
+        for chunk in self._ledger.fetch_artifact(self._claim, sha256):
             self._cause = self._why_stop(None)
             if self._cause is not None:
                 raise _MustStop
@@ -243,7 +254,14 @@ class Attempt:
             if isinstance(message, Progress):
                 self._heartbeat.step = message.step
             self._stall.heard(message, time.monotonic())
-            recorder.put(message)
+            recorder.put(self._placed(message))
+
+    def _placed(self, event: Event) -> Event:
+        """The event, which tells of the batch job too if it tells where the run takes place."""
+        if self._allocation is None or not isinstance(event, Started):
+            return event
+        told = event.environment.model_copy(update={"allocation": self._allocation})
+        return event.model_copy(update={"environment": told})
 
     def _guard(self, trainer: TrainerProcess, recorder: Recorder) -> None:
         """Ask the trainer to stop when it must, and end it if it does not."""
@@ -306,6 +324,8 @@ class Attempt:
         return self._heartbeat.deadline - self._fence / 4 if self._claim.strict else None
 
     def _grace(self, cause: Cause) -> float:
+        if cause == "released":
+            return self._release_seconds
         return min(GRACE[cause], self._fence / 2) if cause == "lost" else GRACE[cause]
 
     def _gone(self, gone: TrainerGone, trainer: TrainerProcess) -> Ended:
@@ -339,6 +359,7 @@ class Attempt:
                 time.sleep(AGAIN_SECONDS)
             else:
                 log.info("attempt %s: %s %s", self._name, ended.outcome, self._cause or "")
+                self.conclusion = self._conclusion(ended, recorder, is_queued=bool(queues))
                 self._ring(queues)
                 return
         log.warning("attempt %s lost its lease; nothing more was written", self._name)
@@ -367,6 +388,16 @@ class Attempt:
             error = f"The job ran for more than its max_seconds of {claim.max_seconds}; raise it."
             return ledger.fail(claim, "timeout", error, retry=False)
         return ledger.fail(claim, "system_error", "The run stopped unasked.", retry=True)
+
+    def _conclusion(self, ended: Ended, recorder: Recorder, *, is_queued: bool) -> Conclusion:
+        """What the job came to by the end that was written."""
+        if ended.outcome == "finished" and recorder.failure is None:
+            return "succeeded"
+        if self._cause == "cancelled":
+            return "cancelled"
+        if is_queued:
+            return "queued"
+        return "paused" if self._cause in SAVING else "failed"
 
     def _stalled(self) -> str:
         limit = 0.0 if self._stall is None else self._stall.limit

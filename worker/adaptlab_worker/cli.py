@@ -1,20 +1,101 @@
 """The commands `adaptlab worker` and `adaptlab beat`."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 Slots = Annotated[int, typer.Option(min=1, max=64, help="Jobs that run at the same time.")]
+Once = Annotated[
+    bool, typer.Option("--once", help="Take one job; the exit code tells how it ended.")
+]
+Drain = Annotated[
+    bool, typer.Option("--drain", help="Leave when nothing is left that could be taken.")
+]
+MaxJobs = Annotated[int | None, typer.Option(min=1, help="Leave after so many jobs.")]
+IdleTimeout = Annotated[
+    float | None,
+    typer.Option(min=0, metavar="SECONDS", help="Leave after so long without work."),
+]
+Until = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WHEN",
+        help="Take only jobs that should end before then: auto (the end of the batch job), "
+        "seconds from now, 23:30, or 2027-01-31T18:00.",
+    ),
+]
+SaveWithin = Annotated[
+    float,
+    typer.Option(
+        min=1, metavar="SECONDS", help="What a run gets to save itself when a signal comes."
+    ),
+]
+Queue = Annotated[
+    list[str] | None,
+    typer.Option("--queue", help="A queue to take jobs from, instead of ADAPTLAB_QUEUES; repeat."),
+]
+ScratchFolder = Annotated[
+    Path | None, typer.Option(help="Folder for files, instead of ADAPTLAB_DATA_DIR.")
+]
+Server = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL", help="Go through this server alone, without its database and its broker."
+    ),
+]
 Runner = Annotated[
     str | None, typer.Option(hidden=True, help="module:function in the engine's place, for tests.")
 ]
 
 
-def worker(slots: Slots = 1, runner: Runner = None) -> None:
-    """Run a worker: it claims jobs from ADAPTLAB_QUEUES and trains them."""
-    from adaptlab_worker.processes import run_worker  # late: the command line must start quickly
+def worker(
+    slots: Slots = 1,
+    once: Once = False,
+    drain: Drain = False,
+    max_jobs: MaxJobs = None,
+    idle_timeout: IdleTimeout = None,
+    until: Until = None,
+    save_within: SaveWithin = 20.0,
+    queue: Queue = None,
+    scratch: ScratchFolder = None,
+    server: Server = None,
+    runner: Runner = None,
+) -> None:
+    """Run a worker: it claims jobs from its queues and trains them.
 
-    raise typer.Exit(run_worker(slots, runner))
+    Without options it serves until it is ended, woken through the broker. With any of --once,
+    --drain, --max-jobs, --idle-timeout, --until, --scratch, --server and --queue it needs no
+    broker, looks for work by itself, and suits batch jobs.
+
+    The first SIGTERM, SIGINT, SIGUSR1 or SIGUSR2 makes runs save their state and gives their jobs
+    back (exit code 75: start me again); the second ends the worker at once.
+    """
+    given = (once, drain, max_jobs, idle_timeout is not None, until, queue, scratch, server)
+    if not any(given):
+        from adaptlab_worker.processes import run_worker  # late: the command line starts quickly
+
+        raise typer.Exit(run_worker(slots, runner))
+    _check(once=once, drain=drain, slots=slots, max_jobs=max_jobs, idle_timeout=idle_timeout)
+    from adaptlab_worker.errors import NoEndKnown
+    from adaptlab_worker.pull_loop import PullOptions, run_pull_worker  # late, as above
+
+    options = PullOptions(
+        slots=slots,
+        once=once,
+        max_jobs=max_jobs,
+        idle_seconds=0.0 if drain else idle_timeout,
+        until=until,
+        save_seconds=save_within,
+        queues=tuple(queue or ()),
+        scratch=scratch,
+        server=server,
+        runner=runner,
+    )
+    try:
+        raise typer.Exit(run_pull_worker(options))
+    except NoEndKnown as error:
+        raise typer.BadParameter(str(error)) from error
 
 
 def beat() -> None:
@@ -22,3 +103,15 @@ def beat() -> None:
     from adaptlab_worker.processes import run_beat  # late: the command line must start quickly
 
     run_beat()
+
+
+def _check(
+    *, once: bool, drain: bool, slots: int, max_jobs: int | None, idle_timeout: float | None
+) -> None:
+    """Refuse options that contradict each other."""
+    if once and (slots > 1 or max_jobs is not None):
+        raise typer.BadParameter("--once is one job: leave out --slots and --max-jobs.")
+    if drain and idle_timeout:
+        raise typer.BadParameter(
+            f"--drain waits for nothing; --idle-timeout {idle_timeout:g} without it waits so long."
+        )

@@ -20,3 +20,21 @@ class DamagedArtifact(AdaptlabError):
 
 class TrainerUserBarred(AdaptlabError):
     """The user as whom trainers are to run does not exist or cannot run them."""
+
+
+class NoEndKnown(AdaptlabError):
+    """The time until which a worker is to claim cannot be read, or is over."""
+
+    def __init__(self, given: str) -> None:
+        super().__init__(
+            f"--until {given} is no time to come; give auto, seconds from now such as 3600, a time "
+            "of day such as 23:30, or a date and time such as 2027-01-31T18:00."
+        )
+
+
+class UnexpectedAnswer(AdaptlabError):
+    """The server answered what no worker of this version asks for; `status` is that of HTTP."""
+
+    def __init__(self, what: str, status: int | None = None) -> None:
+        super().__init__(what)
+        self.status = status

@@ -9,9 +9,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from uuid import UUID
 
+from adaptlab_services.errors import LedgerRefused, LedgerUnreachable
 from adaptlab_services.leases import Ledger
 from adaptlab_worker.room import Room
 from adaptlab_worker.scratch import AssetCache, Scratch
+from adaptlab_worker.shift import Shift
 from adaptlab_worker.slot import Slot, SlotOptions
 
 log = logging.getLogger(__name__)
@@ -26,6 +28,7 @@ class Launcher:
         slots: how many jobs run at the same time.
         root: folder for scratch files and fetched weights.
         ring: wakes other workers, by queue.
+        shift: how many jobs are claimed, and until when; None sets no limit.
     """
 
     def __init__(
@@ -35,6 +38,7 @@ class Launcher:
         slots: int,
         root: Path,
         ring: Callable[[Sequence[str]], None],
+        shift: Shift | None = None,
     ) -> None:
         self._ledger = ledger
         self._options = options
@@ -55,6 +59,7 @@ class Launcher:
                 cache,
                 room,
                 self._draining,
+                shift,
             )
             for number in range(slots)
         )
@@ -74,6 +79,10 @@ class Launcher:
         self._draining.set()
         self.ring()
 
+    def has_ended(self) -> bool:
+        """Whether all slots have ended, after `drain`."""
+        return all(slot.join(0) for slot in self._slots)
+
     def close(self, seconds: float) -> bool:
         """Drain, wait for the slots to end, tidy up; whether all ended in time."""
         self.drain()
@@ -81,6 +90,14 @@ class Launcher:
         late = [slot for slot in self._slots if not slot.join(until - time.monotonic())]
         self._scratch.close()
         return not late
+
+    def say_goodbye(self) -> None:
+        """Tell the ledger that this worker has left, if it ever came; when all slots have ended."""
+        try:
+            if self._id is not None:
+                self._ledger.say_goodbye(self._id)
+        except (LedgerUnreachable, LedgerRefused) as error:
+            log.warning("left without a goodbye: %s", error)
 
     def _worker_id(self) -> UUID:
         """The id under which the worker is registered, with its first claim."""

@@ -18,7 +18,6 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab_services.doorbell import ring
 from adaptlab_services.leases import DatabaseLedger
-from adaptlab_services.model_folders import ModelRoots
 from adaptlab_services.settings import Settings
 from adaptlab_services.stores import open_sessions
 from adaptlab_worker.app import (
@@ -28,16 +27,13 @@ from adaptlab_worker.app import (
     doorbell_queue,
     pending_doorbells,
 )
-from adaptlab_worker.confinement import Limits, close_to_others, machine_memory
+from adaptlab_worker.confinement import close_to_others
 from adaptlab_worker.errors import TrainerUserBarred
 from adaptlab_worker.launcher import Launcher
 from adaptlab_worker.maintenance import Maintenance
-from adaptlab_worker.patience import Patience
 from adaptlab_worker.reaper import Reaper
-from adaptlab_worker.slot import SlotOptions
+from adaptlab_worker.slot_settings import set_up_logging, slot_options
 from adaptlab_worker.storage_upkeep import StorageUpkeep
-from adaptlab_worker.trainer_process import TrainerOptions
-from adaptlab_worker.trainer_user import trainer_user
 
 Ring = Callable[[Sequence[str]], None]
 
@@ -91,38 +87,9 @@ def _launcher(
     slots: int,
     runner: str | None,
 ) -> Launcher:
-    threads = max(1, (os.cpu_count() or 1) // slots) if slots > 1 else None
-    options = SlotOptions(
-        queues=settings.queues,
-        heartbeat_seconds=settings.heartbeat_seconds,
-        save_seconds=settings.save_seconds,
-        poll_seconds=settings.poll_seconds,
-        roots=ModelRoots(settings.model_roots),
-        memory_bytes=settings.memory_bytes,
-        scratch_free_bytes=settings.scratch_free_bytes,
-        trainer=_trainer_options(settings, threads, runner),
-        patience=Patience(
-            settings.ride_through_seconds, settings.stall_seconds, settings.stall_steps
-        ),
-    )
     ledger = DatabaseLedger(sessions, settings.lease_seconds, settings.max_running_jobs)
+    options = slot_options(settings, slots, runner)
     return Launcher(ledger, options, slots, settings.data_dir / "worker", bell)
-
-
-def _trainer_options(settings: Settings, threads: int | None, runner: str | None) -> TrainerOptions:
-    scratch = settings.data_dir.resolve() / "worker" / "scratch"
-    scratch.mkdir(parents=True, exist_ok=True)
-    if os.geteuid() == 0:
-        for folder in (scratch.parent, scratch):
-            folder.chmod(0o711)  # to pass through, not to look into
-    user = trainer_user(settings.trainer_user, [scratch, *settings.model_roots.values()])
-    return TrainerOptions(
-        threads=threads,
-        runner=runner,
-        limits=Limits(memory_bytes=settings.trainer_memory_bytes or machine_memory()),
-        user=user,
-        passed_on=settings.trainer_environment,
-    )
 
 
 def _app(
@@ -180,9 +147,7 @@ def _exit_late() -> None:
 
 def _set_up_logging() -> None:
     """One format from the first line on; Celery, which would set up its own later, is told so."""
-    logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    set_up_logging()
     signals.setup_logging.connect(_keep_logging, weak=False)
     for name in QUIET_LOGGERS:
         logging.getLogger(name).setLevel(logging.WARNING)

@@ -8,15 +8,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from adaptlab.results import Allocation
 from adaptlab_services.claims import Claim
-from adaptlab_services.errors import LedgerUnreachable
+from adaptlab_services.errors import LedgerRefused, LedgerUnreachable
 from adaptlab_services.leases import Ledger
 from adaptlab_services.model_folders import NO_ROOTS, ModelRoots
-from adaptlab_worker.attempt import Attempt
+from adaptlab_worker.attempt import GRACE, Attempt
 from adaptlab_worker.errors import TrainerGone
 from adaptlab_worker.patience import Patience
 from adaptlab_worker.room import Room
 from adaptlab_worker.scratch import AssetCache, Scratch
+from adaptlab_worker.shift import Shift
 from adaptlab_worker.trainer_process import TrainerOptions, TrainerProcess
 
 log = logging.getLogger(__name__)
@@ -36,6 +38,8 @@ class SlotOptions:
         scratch_free_bytes: what must be free on the disk for a job to be claimed; None is a part.
         trainer: how trainers are started.
         patience: how long a run may go on without the ledger, or say nothing.
+        release_seconds: what a run gets to save itself when the worker has to leave.
+        allocation: the batch job that the worker is part of.
     """
 
     queues: tuple[str, ...]
@@ -47,6 +51,8 @@ class SlotOptions:
     scratch_free_bytes: int | None = None
     trainer: TrainerOptions = field(default_factory=TrainerOptions)
     patience: Patience = field(default_factory=Patience)
+    release_seconds: float = GRACE["released"]
+    allocation: Allocation | None = None
 
 
 class Slot:
@@ -60,6 +66,7 @@ class Slot:
         ring: wakes other workers, by queue.
         room: whether the disk has room for a job.
         draining: set when no more jobs are to be claimed.
+        shift: how many jobs are claimed, and until when; None sets no limit.
     """
 
     def __init__(
@@ -73,6 +80,7 @@ class Slot:
         cache: AssetCache,
         room: Room,
         draining: threading.Event,
+        shift: Shift | None = None,
     ) -> None:
         self._ledger = ledger
         self._worker_id = worker_id
@@ -84,6 +92,7 @@ class Slot:
         self._stands_back = False
         self._claim_id = uuid.uuid4()
         self._draining = draining
+        self._shift = shift or Shift()
         self._bell = threading.Event()
         self._trainer: TrainerProcess | None = None
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
@@ -133,21 +142,46 @@ class Slot:
         except TrainerGone as gone:
             log.error("the trainer did not start: it %s", gone)  # noqa: TRY400 - no traceback of ours says more
             self._drop_trainer()
+            self._shift.false_start()
             return None
         return self._trainer if is_ready and not self._draining.is_set() else None
 
     def _do_one(self, trainer: TrainerProcess) -> bool:
-        """Claim and carry out one job; false if there was none, or no room for it."""
-        if self._is_short_of_room():
+        """Claim and carry out one job; false if there was none, or it is not for this worker."""
+        looked_at = self._shift.begin_look()
+        if looked_at is None:
             return False
         claimed_at = time.monotonic()
-        claim = self._ledger.claim(self._worker_id(), self._options.queues, self._claim_id)
-        self._claim_id = uuid.uuid4()  # until an answer came, the name of the request stays
+        claim = self._look(looked_at)
         if claim is None:
             return False
         log.info("job %s, attempt %d", claim.job_id, claim.attempt)
         self._carry_out(claim, claimed_at, trainer)
         return True
+
+    def _look(self, since: float) -> Claim | None:
+        """Claim a job, if there is room for one; the shift hears what came of it."""
+        try:
+            is_short = self._is_short_of_room()
+            claim = None if is_short else self._claim()
+        except LedgerRefused as error:
+            self._shift.refused(error)
+            raise
+        except Exception:
+            self._shift.out_of_reach(since)
+            raise
+        if claim is None:
+            self._shift.found_nothing(since, is_short_of_room=is_short)
+        else:
+            self._shift.claimed()
+        return claim
+
+    def _claim(self) -> Claim | None:
+        claim = self._ledger.claim(
+            self._worker_id(), self._options.queues, self._claim_id, self._shift.seconds_left()
+        )
+        self._claim_id = uuid.uuid4()  # until an answer came, the name of the request stays
+        return claim
 
     def _is_short_of_room(self) -> bool:
         """Whether jobs are left to others, and the ledger is told why."""
@@ -174,6 +208,8 @@ class Slot:
             self._options.memory_bytes,
             self._options.patience,
             self._room,
+            self._options.release_seconds,
+            self._options.allocation,
         )
         is_reusable = False
         try:
@@ -181,6 +217,7 @@ class Slot:
                 ended = attempt.carry_out(trainer, self._cache, folder)
             is_reusable = ended.healthy and not trainer.has_outgrown()
         finally:
+            self._shift.job_ended(attempt.conclusion)
             if not is_reusable:
                 self._replace_trainer()
 

@@ -16,9 +16,11 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import FrameType
 from typing import Any, Literal, Protocol, TypeAlias, cast
 
 from adaptlab.adaptation import AdapterFile
@@ -53,6 +55,7 @@ from adaptlab_worker.warm_up import tiny_run
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 PROGRESS_SECONDS = 0.1
 COMPILE = "ADAPTLAB_COMPILE"
+TEMPORARY = "TMPDIR"
 
 
 class Runner(Protocol):
@@ -180,6 +183,7 @@ class SilentObserver(PipeObserver):
 
 def main(arguments: list[str]) -> None:
     """Serve runs until the worker goes away."""
+    leave_signals_to_the_worker()
     descriptor, parent, silence, *named = arguments
     tie_to_parent(int(parent))
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s trainer: %(message)s")
@@ -204,6 +208,19 @@ def main(arguments: list[str]) -> None:
         ended = carry_out(runner, request, PipeObserver(pipe, inbox, request))
         alarm.end()
         pipe.send_bytes(frame_of(ended))
+
+
+def leave_signals_to_the_worker() -> None:
+    """Go on where a scheduler warns every process of a batch job: the worker says what to do.
+
+    Handlers and not `SIG_IGN`, which the programs that a run starts would inherit.
+    """
+
+    def go_on(number: int, frame: FrameType | None) -> None:
+        """Whatever the signal says."""
+
+    for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, go_on)
 
 
 def tie_to_parent(parent: int) -> None:
@@ -235,24 +252,45 @@ def warm_up(runner: Runner) -> None:
 def carry_out(runner: Runner, request: RunRequest, observer: PipeObserver) -> Ended:
     """Carry out one run and say how it ended."""
     try:
-        runner(
-            request.resolved,
-            request.bases,
-            request.scratch,
-            observer,
-            resume=request.resume,
-            folder=request.folder,
-            adapters=request.adapters,
-            datasets=request.datasets,
-            clock=time.perf_counter,
-            memory_bytes=request.memory_bytes,
-        )
+        with temporary_files_below(request.scratch):
+            runner(
+                request.resolved,
+                request.bases,
+                request.scratch,
+                observer,
+                resume=request.resume,
+                folder=request.folder,
+                adapters=request.adapters,
+                datasets=request.datasets,
+                clock=time.perf_counter,
+                memory_bytes=request.memory_bytes,
+            )
     except TrainingStopped:
         return Ended(outcome="stopped")
     except Exception as error:
         log.exception("run %s failed", request.run)
         return failure(error)
     return Ended(outcome="finished")
+
+
+@contextmanager
+def temporary_files_below(folder: Path) -> Generator[None]:
+    """Have temporary files of this run, and of what it starts, end with its folder.
+
+    So no run finds what another one left.
+    """
+    own = folder / "tmp"
+    own.mkdir(mode=0o700, exist_ok=True)
+    before = os.environ.get(TEMPORARY)
+    os.environ[TEMPORARY] = tempfile.tempdir = str(own)
+    try:
+        yield
+    finally:
+        tempfile.tempdir = None  # found out anew
+        if before is None:
+            del os.environ[TEMPORARY]
+        else:
+            os.environ[TEMPORARY] = before
 
 
 def failure(error: Exception) -> Ended:

@@ -1,0 +1,23 @@
+"""Workers that come by the API: with which token, and their leases found by the claim's name."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0020"
+down_revision = "0018"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Add the column and the index."""
+    op.add_column("workers", sa.Column("token_id", sa.BigInteger()))
+    op.create_foreign_key("fk_workers_token_id", "workers", "tokens", ["token_id"], ["id"])
+    op.create_index("ix_attempts_claim_id", "attempts", ["claim_id"])
+
+
+def downgrade() -> None:
+    """Take both away; workers that come by the API are then strangers to it."""
+    op.drop_index("ix_attempts_claim_id", "attempts")
+    op.drop_constraint("fk_workers_token_id", "workers")
+    op.drop_column("workers", "token_id")

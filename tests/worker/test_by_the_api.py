@@ -1,0 +1,149 @@
+"""Workers that know a server's address and a token, and nothing of its database or broker."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session, sessionmaker
+from tests.api.serving import Running, a_server
+from tests.job_rows import AGO, change, outcomes
+from tests.ledgers import a_worker_token
+from tests.making import a_job, a_pretrain_spec, a_token
+from tests.worker.conftest import PATIENCE, Watched, wait_until
+
+from adaptlab_db.tables import AttentionMap, Checkpoint, Evaluation, MetricPoint, TrainingState
+from adaptlab_services.reaping import reap
+from adaptlab_services.settings import Settings
+
+Sessions = sessionmaker[Session]
+KEPT = ("PATH", "HOME", "LANG", "TMPDIR", "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "VIRTUAL_ENV")
+CAPTURE = {"attention": {"samples": 2}}
+
+
+@pytest.fixture
+def server(settings: Settings, sessions: Sessions, tmp_path: Path) -> Iterator[Running]:
+    """The API, as it is started in production."""
+    with sessions.begin() as session:
+        token = a_token(session)
+    with a_server(settings, token, tmp_path / "server.log") as running:
+        yield running
+
+
+class Cluster:
+    """A place from which only the API is reached."""
+
+    def __init__(self, url: str, token: str, folder: Path) -> None:
+        self._options = ("--server", url)
+        self._token = token
+        self._folder = folder
+        self._started: list[subprocess.Popen[bytes]] = []
+
+    @property
+    def log(self) -> str:
+        return "".join(path.read_text() for path in sorted(self._folder.glob("worker-*.log")))
+
+    def worker(self, *options: str) -> "subprocess.Popen[bytes]":
+        number = len(self._started)
+        with (self._folder / f"worker-{number}.log").open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "adaptlab_worker", "worker", *self._options, *options],
+                cwd=self._folder,
+                env=self._environment(number),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._started.append(process)
+        return process
+
+    def end(self) -> None:
+        for process in self._started:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+
+    def _environment(self, number: int) -> dict[str, str]:
+        return {name: os.environ[name] for name in KEPT if name in os.environ} | {
+            "ADAPTLAB_TOKEN": self._token,
+            "ADAPTLAB_DATA_DIR": str(self._folder / f"node {number}"),
+            "ADAPTLAB_TRAINER_USER": "same",  # pytest's folders are closed to everybody else
+            "ADAPTLAB_SAVE_SECONDS": "0.2",
+            "ADAPTLAB_HEARTBEAT_SECONDS": "0.5",
+        }
+
+
+@pytest.fixture
+def cluster(
+    server: Running,
+    sessions: Sessions,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> Iterator[Cluster]:
+    """Workers by the API; what they logged is shown when the test fails."""
+    running = Cluster(server.url, a_worker_token(sessions), tmp_path)
+    try:
+        yield running
+    finally:
+        running.end()
+        print(running.log)
+
+
+def submit(sessions: Sessions, steps: int) -> UUID:
+    spec = a_pretrain_spec(
+        name=f"of-{steps}-steps",
+        training={"steps": steps, "batch_size": 4},
+        seeds=1,
+        capture=CAPTURE,
+    )
+    with sessions.begin() as session:
+        return a_job(session, spec)
+
+
+def has_saved(sessions: Sessions, job_id: UUID) -> bool:
+    with sessions() as session:
+        saved = select(TrainingState.step).where(TrainingState.job_id == job_id)
+        return session.scalar(saved) is not None
+
+
+def killed_midway(cluster: Cluster, sessions: Sessions, watched: Watched) -> UUID:
+    """A job whose worker was killed when it had saved a state, and before the job had ended."""
+    for steps in (2_000, 20_000, 200_000):
+        job_id = submit(sessions, steps)
+        worker = cluster.worker()
+
+        def is_midway(job_id: UUID = job_id) -> bool:
+            return has_saved(sessions, job_id) or watched.job(job_id).state == "succeeded"
+
+        wait_until(is_midway, "a saved state", 2 * PATIENCE)
+        worker.send_signal(signal.SIGKILL)
+        worker.wait()
+        if watched.job(job_id).state == "running" and has_saved(sessions, job_id):
+            return job_id
+    raise AssertionError("every job ended before its worker could be killed")
+
+
+def test_a_job_whose_worker_is_killed_goes_on_with_another_of_the_cluster(
+    cluster: Cluster, sessions: Sessions, watched: Watched
+) -> None:
+    job_id = killed_midway(cluster, sessions, watched)
+    change(sessions, job_id, lease_expires_at=AGO)
+    with sessions.begin() as session:  # what the workers beside the database do
+        assert reap(session).count == 1
+        saved = session.scalars(select(TrainingState.step)).one()
+    change(sessions, job_id, run_at=AGO)
+    assert cluster.worker("--drain").wait(5 * PATIENCE) == 0
+    row = watched.job(job_id)
+    assert (row.state, row.attempt) == ("succeeded", 2)
+    assert outcomes(sessions, job_id) == ["lost", "succeeded"]
+    assert f"goes on after step {saved}" in cluster.log
+    with sessions() as session:
+        for table in (MetricPoint, Evaluation, Checkpoint, AttentionMap):
+            mine = select(func.count()).where(table.job_id == job_id, table.attempt == 2)
+            assert session.scalars(mine).one() > 0, table.__tablename__

@@ -1,0 +1,209 @@
+"""The ledger of a worker that reaches nothing but the API: the same promises, over HTTP."""
+
+import hashlib
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from http import HTTPStatus
+from pathlib import Path
+from typing import TypeVar
+from uuid import UUID
+
+from pydantic import ValidationError
+
+from adaptlab.results import Event
+from adaptlab.values import Value
+from adaptlab_db.artifacts import StoredArtifact
+from adaptlab_services.claims import Claim, Lease
+from adaptlab_services.errors import LedgerUnreachable
+from adaptlab_services.lease_views import (
+    LONGEST_WHY,
+    HeartbeatAnswer,
+    HeartbeatReport,
+    LeaseEnd,
+    LeaseView,
+    NewLease,
+    NewRecords,
+    NewWorker,
+    QueuesWithWork,
+    RegisteredWorker,
+    StandingBack,
+    StoredContent,
+    path_of,
+)
+from adaptlab_services.leases import NO_ARTIFACTS, Command
+from adaptlab_services.transitions import Reason, storable
+from adaptlab_worker.api_connection import ApiConnection
+from adaptlab_worker.errors import UnexpectedAnswer
+
+MOST_BYTES = 2 * 2**20  # of results in one request; a single larger event goes by itself
+MOST_EVENTS = 2000
+
+A = TypeVar("A", bound=Value)
+
+
+class HttpLedger:
+    """See `adaptlab_services.leases.Ledger`; raises what `ApiConnection` does besides."""
+
+    def __init__(self, connection: ApiConnection) -> None:
+        self._connection = connection
+        self._known: dict[UUID, NewWorker] = {}
+        self._renamed: dict[UUID, UUID] = {}
+
+    def register_worker(self, host: str, process_id: int, queues: Sequence[str]) -> UUID:
+        """See `Ledger`."""
+        new = NewWorker(host=host, process_id=process_id, queues=tuple(queues))
+        worker_id = self._registered(new)
+        self._known[worker_id] = new
+        return worker_id
+
+    def claim(
+        self,
+        worker_id: UUID,
+        queues: Sequence[str],
+        claim_id: UUID | None = None,
+        within_seconds: float | None = None,
+    ) -> Claim | None:
+        """See `Ledger`. A worker that the server has forgotten makes itself known again."""
+        asked = NewLease(
+            id=claim_id or uuid.uuid4(),
+            worker=self._name(worker_id),
+            queues=tuple(queues),
+            within_seconds=within_seconds,
+        )
+        try:
+            return self._claimed(asked)
+        except UnexpectedAnswer as answer:
+            if answer.status != HTTPStatus.NOT_FOUND or worker_id not in self._known:
+                raise
+        # The server was restored from a backup that is older than this worker.
+        self._renamed[worker_id] = self._registered(self._known[worker_id])
+        return self._claimed(asked.model_copy(update={"worker": self._name(worker_id)}))
+
+    def stand_back(self, worker_id: UUID, why: str) -> None:
+        """See `Ledger`."""
+        told = StandingBack(why=(storable(why) or "It did not say why.")[:LONGEST_WHY])
+        self._connection.post(f"/v1/workers/{self._name(worker_id)}/stand-back", _json(told))
+
+    def say_goodbye(self, worker_id: UUID) -> None:
+        """See `Ledger`."""
+        self._connection.post(f"/v1/workers/{self._name(worker_id)}/goodbye", None)
+
+    def heartbeat(self, lease: Lease, step: int) -> Command:
+        """See `Ledger`."""
+        body = _json(HeartbeatReport(step=step))
+        answer = self._connection.post(_path(lease, "heartbeat"), body, lease)
+        return _read(HeartbeatAnswer, answer).command
+
+    def put_artifact(self, lease: Lease, chunks: Iterable[bytes]) -> StoredArtifact:
+        """See `Ledger`."""
+        sent = _Counted(chunks)
+        answer = self._connection.upload(_path(lease, "artifacts"), sent.pieces(), lease)
+        stored = _read(StoredContent, answer)
+        if (stored.sha256, stored.size) != (sent.sha256, sent.size):
+            raise LedgerUnreachable(
+                f"The server has stored {stored.size} bytes, and others than the {sent.size} sent."
+            )
+        return StoredArtifact(stored.sha256, stored.size)
+
+    def fetch_artifact(self, lease: Lease, sha256: str) -> Iterator[bytes]:
+        """See `Ledger`."""
+        return self._connection.download(_path(lease, f"artifacts/{sha256}"), lease)
+
+    def record(
+        self, lease: Lease, events: Sequence[Event], artifacts: Mapping[Path, str] = NO_ARTIFACTS
+    ) -> None:
+        """See `Ledger`. What is too much for one request is as many units of work as requests."""
+        for batch in batches(events):
+            paths = {path for event in batch if (path := path_of(event)) is not None}
+            named = {str(path): artifacts[path] for path in paths}
+            records = NewRecords.model_construct(events=tuple(batch), artifacts=named)
+            self._connection.post(_path(lease, "records"), _json(records), lease)
+
+    def finish(self, lease: Lease) -> tuple[str, ...]:
+        """See `Ledger`."""
+        return self._end(lease, LeaseEnd(outcome="succeeded"))
+
+    def fail(self, lease: Lease, reason: Reason, error: str, *, retry: bool) -> tuple[str, ...]:
+        """See `Ledger`."""
+        told = storable(error)
+        return self._end(lease, LeaseEnd(outcome="failed", reason=reason, error=told, retry=retry))
+
+    def release(self, lease: Lease, reason: Reason, error: str | None = None) -> tuple[str, ...]:
+        """See `Ledger`."""
+        told = storable(error)
+        return self._end(lease, LeaseEnd(outcome="released", reason=reason, error=told))
+
+    def stopped(self, lease: Lease) -> tuple[str, ...]:
+        """See `Ledger`."""
+        return self._end(lease, LeaseEnd(outcome="stopped"))
+
+    def paused(self, lease: Lease) -> tuple[str, ...]:
+        """See `Ledger`."""
+        return self._end(lease, LeaseEnd(outcome="paused"))
+
+    def _end(self, lease: Lease, end: LeaseEnd) -> tuple[str, ...]:
+        answer = self._connection.post(_path(lease, "end"), _json(end), lease)
+        return _read(QueuesWithWork, answer).queues
+
+    def _registered(self, new: NewWorker) -> UUID:
+        return _read(RegisteredWorker, self._connection.post("/v1/workers", _json(new))).id
+
+    def _claimed(self, asked: NewLease) -> Claim | None:
+        answer = self._connection.post("/v1/leases", _json(asked))
+        return None if answer is None else _read(LeaseView, answer).claim()
+
+    def _name(self, worker_id: UUID) -> UUID:
+        """Under what a worker is known to the server now."""
+        return self._renamed.get(worker_id, worker_id)
+
+
+class _Counted:
+    """Bytes on their way, with their number and digest so far."""
+
+    def __init__(self, chunks: Iterable[bytes]) -> None:
+        self._chunks = chunks
+        self._digest = hashlib.sha256()
+        self.size = 0
+
+    @property
+    def sha256(self) -> str:
+        return self._digest.hexdigest()
+
+    def pieces(self) -> Iterator[bytes]:
+        for chunk in self._chunks:
+            self._digest.update(chunk)
+            self.size += len(chunk)
+            yield chunk
+
+
+def batches(events: Sequence[Event], most: int = MOST_BYTES) -> Iterator[list[Event]]:
+    """The events in their order, in parts of about `most` bytes as JSON; one empty part of none."""
+    batch: list[Event] = []
+    held = 0
+    for event in events:
+        size = len(event.model_dump_json())
+        if batch and (held + size > most or len(batch) == MOST_EVENTS):
+            yield batch
+            batch, held = [], 0
+        batch.append(event)
+        held += size
+    if batch or not events:
+        yield batch
+
+
+def _path(lease: Lease, what: str) -> str:
+    return f"/v1/leases/{lease.claim_id}/{what}"
+
+
+def _json(value: Value) -> bytes:
+    return value.model_dump_json().encode()
+
+
+def _read(kind: type[A], content: bytes | None) -> A:
+    try:
+        return kind.model_validate_json(content or b"")
+    except ValidationError as error:
+        raise UnexpectedAnswer(
+            "The server did not answer as one of this worker's version does; install the version "
+            f"of adaptlab that it has. {error}"
+        ) from error

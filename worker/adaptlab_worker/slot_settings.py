@@ -1,0 +1,80 @@
+"""What the slots of a worker share, from its settings; and how a worker logs."""
+
+import logging
+import os
+
+from adaptlab_services.model_folders import ModelRoots
+from adaptlab_services.settings import Settings
+from adaptlab_worker.confinement import Limits, machine_memory
+from adaptlab_worker.patience import Patience
+from adaptlab_worker.slot import SlotOptions
+from adaptlab_worker.system_calls import can_refuse
+from adaptlab_worker.trainer_process import TrainerOptions
+from adaptlab_worker.trainer_user import TrainerUser, trainer_user
+
+log = logging.getLogger(__name__)
+
+
+def set_up_logging() -> None:
+    """One format from the first line on."""
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+
+
+def slot_options(settings: Settings, slots: int, runner: str | None) -> SlotOptions:
+    """What the slots of a worker share, from its settings.
+
+    Raises:
+        TrainerUserBarred: nobody can run the trainers as the user that is set.
+    """
+    threads = max(1, (os.cpu_count() or 1) // slots) if slots > 1 else None
+    return SlotOptions(
+        queues=settings.queues,
+        heartbeat_seconds=settings.heartbeat_seconds,
+        save_seconds=settings.save_seconds,
+        poll_seconds=settings.poll_seconds,
+        roots=ModelRoots(settings.model_roots),
+        memory_bytes=settings.memory_bytes,
+        scratch_free_bytes=settings.scratch_free_bytes,
+        trainer=_trainer_options(settings, threads, runner),
+        patience=Patience(
+            settings.ride_through_seconds, settings.stall_seconds, settings.stall_steps
+        ),
+    )
+
+
+def _trainer_options(settings: Settings, threads: int | None, runner: str | None) -> TrainerOptions:
+    scratch = settings.data_dir.resolve() / "worker" / "scratch"
+    scratch.mkdir(parents=True, exist_ok=True)
+    if os.geteuid() == 0:
+        for folder in (scratch.parent, scratch):
+            folder.chmod(0o711)  # to pass through, not to look into
+    user = trainer_user(settings.trainer_user, [scratch, *settings.model_roots.values()])
+    limits = Limits(
+        memory_bytes=settings.trainer_memory_bytes or machine_memory(),
+        network=settings.trainer_network == "allowed",
+    )
+    _say_what_confines(user, limits)
+    return TrainerOptions(
+        threads=threads,
+        runner=runner,
+        limits=limits,
+        user=user,
+        passed_on=settings.trainer_environment,
+    )
+
+
+def _say_what_confines(user: TrainerUser | None, limits: Limits) -> None:
+    """One line of the log; a warning where less is possible than is asked for."""
+    if not can_refuse():
+        log.warning(
+            "trainers can reach the network, and may leave processes behind: this kernel takes no "
+            "filter of system calls (seccomp), or its architecture is not known here"
+        )
+    log.info(
+        "trainers run as %s, with at most %d MiB of memory each, and %s network",
+        user.name if user is not None else "the worker's user",
+        limits.memory_bytes // 2**20,
+        "the" if limits.network or not can_refuse() else "no",
+    )
