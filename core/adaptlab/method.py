@@ -34,6 +34,8 @@ class Method(Value, ABC):
     """Whether relative attention over content can change in a layer whose input is unchanged."""
     size_knob: ClassVar[str | None] = None
     """The integer field that the budget solver sets; None for a method of fixed size."""
+    size_rule: ClassVar[str] = "Its size is fixed by the base model."
+    """What decides its size where no knob does, as a sentence."""
     default_learning_rate: ClassVar[float]
     """What `auto` means for a single trial."""
     learning_rate_range: ClassVar[tuple[float, float]]

@@ -71,7 +71,7 @@ def server(settings: Settings, chart_cache: Path) -> Iterator[str]:
     port = running.servers[0].sockets[0].getsockname()[1]
     yield f"http://127.0.0.1:{port}"
     running.should_exit = True
-    thread.join(20)
+    thread.join(60)
 
 
 @pytest.fixture(scope="session")

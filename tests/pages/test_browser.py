@@ -8,6 +8,14 @@ from tests.pages.made_up import ADAPTATION, PRETRAINING, MadeUpWorker, some_jobs
 from tests.pages.visitors import HOSTILE, NARROW, WIDE, Visitor
 
 pytestmark = pytest.mark.browser
+CUT = """
+[...document.querySelectorAll(".scroll")]
+  .filter((box) => box.scrollWidth > box.clientWidth + 1)
+  .filter((box) => box.tabIndex < 0 || box.querySelector(".stacks")
+    || !(box.ariaLabel || document.getElementById(box.getAttribute("aria-labelledby"))))
+  .map((box) => box.outerHTML.slice(0, 200))
+"""
+"""What is cut off though it could be stacked, or that the keyboard cannot scroll by its name."""
 
 
 def test_signing_in_leads_where_one_wanted_to_go_and_out_again(visitor: Visitor):
@@ -149,10 +157,12 @@ def test_hostile_text_is_inert_and_nothing_overflows(
     visitor.page.set_viewport_size(viewport)
     visitor.page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
     visitor.sign_in()
-    for path in ("/", f"/jobs/{job.id}", "/base-models", "/methods", "/?task=%3Cscript%3E"):
+    lists = ("/", "/base-models", "/workers", "/methods", "/?task=%3Cscript%3E")
+    for path in (*lists, f"/jobs/{job.id}", "/base-models/sort-asc-1l"):
         visitor.page.goto(visitor.server + path)
         width = visitor.page.evaluate("document.documentElement.scrollWidth")
         assert width <= viewport["width"], path
+        assert visitor.page.evaluate(CUT) == [], path
         assert visitor.page.title() != "owned"
         assert visitor.page.locator("script:not([src])").count() == 0
     visitor.open_job(job)

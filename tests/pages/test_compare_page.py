@@ -99,7 +99,8 @@ def test_more_pairs_than_are_tested_are_refused_with_their_number(
     answer = visitor.get(everything)
     assert answer.status_code == 400
     assert "29 pairs of them" in answer.text
-    of_api = visitor.get("/v1/comparison", params={"job": [str(c.jobs[0].id) for c in study.cells]})
+    asked = {"job": [str(cell.jobs[0].id) for cell in study.cells]}
+    of_api = visitor.get("/v1/comparison", params=asked, headers={"Accept": "*/*"})
     assert of_api.status_code == 422
     assert of_api.json()["errors"][0]["code"] == "too_many_pairs"
     monkeypatch.setattr("adaptlab_services.comparison_groups.MOST_PAIRS", 29)

@@ -24,7 +24,7 @@ from adaptlab_services import tokens
 from adaptlab_services.leases import DatabaseLedger
 from adaptlab_services.tokens import Principal
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 Sessions = sessionmaker[Session]
 LABELS_OF_A_JOB = 32
 SHOWN = [text[:120] for text in TEXTS if re.fullmatch(SHOWABLE, text[:120])]

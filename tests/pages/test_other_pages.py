@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from html import unescape
+from urllib.parse import urlencode
 
 import pytest
 from fastapi.testclient import TestClient
@@ -21,6 +22,23 @@ from adaptlab_services.settings import Settings
 
 HERE = {"Sec-Fetch-Site": "same-origin"}
 ASKED = {"task": "sort_descending", "base_model": "sort-asc-1l", "parameters": "400"}
+
+SENSELESS: tuple[tuple[dict[str, str], str], ...] = (
+    ({"parameters": "many"}, "Trainable parameters: “many” is no whole number."),
+    ({"parameters": "1.5"}, "Trainable parameters: “1.5” is no whole number."),
+    ({"parameters": "9" * 100}, "Trainable parameters: 9999"),
+    ({"parameters": ""}, "Trainable parameters: Give a number of trainable parameters or a"),
+    ({"share": "2"}, "Trainable parameters: Give a number of trainable parameters or a"),
+    ({"parameters": "", "share": "200"}, "Per cent of the base: 200 will not do: give more"),
+    ({"base_model": "nowhere"}, "Base model: There is no base model named 'nowhere'"),
+    ({"base_model": ""}, "Base model: Choose one, or write its name."),
+    ({"task": '{"name": '}, "Task: The task is no JSON"),
+    ({"task": "nothing"}, "Task: There is no task named 'nothing'."),
+    ({"task": '{"name": "sort_descending", "length": "x"}'}, "Task, length: "),
+    ({"seconds": "-1"}, "Seconds a job: -1 will not do: give more than 0 and at most 604 800."),
+    ({"seconds": "nan"}, "Seconds a job: “nan” is no number."),
+)
+"""Changes that make no question of `ASKED`, and what is said of each."""
 
 
 @pytest.fixture
@@ -113,26 +131,28 @@ def test_without_results_a_first_study_is_proposed_and_made(
     assert visitor.get(made.headers["Location"]).status_code == 200
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"parameters": "many"}, "parameters"),
-        ({"parameters": ""}, "budget"),
-        ({"base_model": "nowhere"}, "no base model named"),
-        ({"task": '{"name": '}, "no JSON"),
-        ({"task": "nothing"}, "task"),
-        ({"seconds": "-1"}, "max_seconds"),
-    ],
-    ids=["no number", "no budget", "no base", "half a task", "no task", "no time"],
-)
 def test_a_question_without_sense_is_told_beside_the_form(
-    visitor: TestClient, worker: MadeUpWorker, change: dict[str, str], said: str
+    visitor: TestClient, worker: MadeUpWorker
 ) -> None:
     worker.complete(PRETRAINING, 0.99)
-    page = visitor.get("/recommend", params=ASKED | change)
-    assert page.status_code == 400
-    assert "No answer to this" in page.text
-    assert said in page.text
+    for change, said in SENSELESS:
+        page = visitor.get("/recommend", params=ASKED | change)
+        assert page.status_code == 400, change
+        told = words(page.text).replace("\N{NARROW NO-BREAK SPACE}", " ")
+        assert "No answer to this" in told
+        assert said in told
+        for member in ("max_seconds", "fraction_of_base", "trainable_parameters", "pattern"):
+            assert member not in told
+        assert 'aria-invalid="true" aria-describedby="faults"' in page.text
+
+
+def test_an_address_may_call_the_number_a_budget(visitor: TestClient, worker: MadeUpWorker) -> None:
+    some_jobs(worker)
+    asked = {"budget" if name == "parameters" else name: text for name, text in ASKED.items()}
+    page = visitor.get("/recommend", params=asked)
+    assert page.status_code == 200
+    assert "prefix_tuning at 400" in words(page.text)
+    assert 'name="parameters" value="400"' in page.text
 
 
 def test_a_base_model_has_its_lineage(visitor: TestClient, worker: MadeUpWorker) -> None:
@@ -196,6 +216,11 @@ def test_who_may_not_change_a_job_sees_no_button(
     page = server.get(path).text
     assert "Cancel job" not in page
     assert "Pause job" not in page
+    submitting = ('href="/jobs/new', 'href="/studies/new', "/run/", 'action="/recommend"')
+    asked = [f"/recommend?{urlencode(ASKED)}", "/recipes", "/recipes/petrov2024/table-1", path]
+    for place in (*asked, "/", "/studies", "/base-models"):
+        page = server.get(place).text.replace('method="get" action="/recommend"', "")
+        assert [one for one in submitting if one in page] == [], place
     server.post("/login", data={"token": token}, headers=HERE)
     assert "Cancel job" in server.get(path).text
 

@@ -146,7 +146,7 @@ def test_a_study_is_made_from_the_form(
     page.get_by_label("IA3").check()
     expect(told).to_contain_text("6 jobs")
     page.get_by_label("Trials").fill("x")
-    expect(page.locator("#fault-at-tuning-trials")).to_contain_text("valid integer")
+    expect(page.locator("#fault-at-tuning-trials")).to_contain_text("must be a whole number")
     page.get_by_label("Trials").fill("2")
     expect(told).to_contain_text("6 jobs")
     page.get_by_role("button", name="Create study").click()
@@ -221,7 +221,7 @@ def test_hostile_text_is_only_text(at_form: Visitor) -> None:
     page.locator("summary", has_text="More of queue").click()
     for label in (BUDGET, "Steps", "Sites", "Labels", "Queue"):
         page.get_by_label(label, exact=True).fill(HOSTILE)
-    expect(page.locator("#fault-at-training-steps")).to_contain_text("valid integer")
+    expect(page.locator("#fault-at-training-steps")).to_contain_text("must be a whole number")
     expect(page.locator("#text-json")).to_contain_text("<script>document.title")
     assert page.title() != "owned"
     assert page.locator("script:not([src]), main img").count() == 0

@@ -19,19 +19,7 @@ from tests.making import (
     an_adapt_document,
     an_adapt_spec,
 )
-from tests.pages.submitting import (
-    HERE,
-    answered,
-    changed,
-    fault_at,
-    fields_of,
-    opened,
-    sent,
-    shown_json,
-    sign_in,
-    somebody,
-    uses,
-)
+from tests.pages import submitting as forms
 from tests.pages.submitting import admin as admin
 from tests.pages.submitting import browser as browser
 from tests.pages.visitors import HOSTILE
@@ -53,7 +41,7 @@ def count_jobs(sessions: Sessions) -> int:
 
 
 def previewed(browser: TestClient, changes: dict[str, Any], path: str = NEW) -> str:
-    answer = sent(browser, PREVIEW, opened(browser, path, changes))
+    answer = forms.sent(browser, PREVIEW, forms.opened(browser, path, changes))
     assert answer.status_code == 200
     assert answer.headers["content-security-policy"].startswith("default-src 'none'")
     return answer.text
@@ -62,7 +50,7 @@ def previewed(browser: TestClient, changes: dict[str, Any], path: str = NEW) -> 
 def test_the_solvers_answer_is_shown(admin: TestClient, sessions: Sessions) -> None:
     # LoRA on q and v of one layer of width 8: rank · (8 + 8) · 2 = 32 a rank.
     before = count_jobs(sessions)
-    told = answered(previewed(admin, {BUDGET: "100", "/tuning/trials": "2"}))
+    told = forms.answered(previewed(admin, {BUDGET: "100", "/tuning/trials": "2"}))
     assert "Rank 3" in told
     assert "Trainable parameters 96 of 100, 4 unused" in told
     assert "Next larger rank 4 128 parameters" in told
@@ -76,9 +64,11 @@ def test_the_solvers_answer_is_shown(admin: TestClient, sessions: Sessions) -> N
 def test_the_job_that_is_made_is_the_one_that_was_shown(
     admin: TestClient, sessions: Sessions
 ) -> None:
-    fields = opened(admin, NEW, SMALL | {BUDGET: "100", "/labels": "team = blue\npaper = a=b"})
-    shown = shown_json(sent(admin, PREVIEW, fields).text)
-    answer = sent(admin, NEW, fields)
+    fields = forms.opened(
+        admin, NEW, SMALL | {BUDGET: "100", "/labels": "team = blue\npaper = a=b"}
+    )
+    shown = forms.shown_json(forms.sent(admin, PREVIEW, fields).text)
+    answer = forms.sent(admin, NEW, fields)
     assert answer.status_code == 303
     job = admin.get("/v1" + answer.headers["location"]).json()
     assert job["spec"] == {name: value for name, value in shown.items() if name != "kind"} | {
@@ -86,7 +76,7 @@ def test_the_job_that_is_made_is_the_one_that_was_shown(
     }
     assert job["labels"] == {"team": "blue", "paper": "a=b"}
     assert job["budget"]["trainable_parameters"] == 96
-    asked = admin.post("/v1/jobs?validate_only=true", json=shown, headers=HERE).json()
+    asked = admin.post("/v1/jobs?validate_only=true", json=shown, headers=forms.HERE).json()
     assert asked["spec_digest"] == job["spec_digest"]
     page = admin.get(answer.headers["location"])
     assert page.status_code == 200
@@ -97,14 +87,16 @@ def test_sent_twice_it_is_made_once_and_changed_it_is_another(
     admin: TestClient, sessions: Sessions
 ) -> None:
     before = count_jobs(sessions)
-    fields = opened(admin, NEW, SMALL)
-    first, again = sent(admin, NEW, fields), sent(admin, NEW, fields)
+    fields = forms.opened(admin, NEW, SMALL)
+    first, again = forms.sent(admin, NEW, fields), forms.sent(admin, NEW, fields)
     assert first.headers["location"] == again.headers["location"]
     assert count_jobs(sessions) == before + 1
-    other = sent(admin, NEW, changed(fields, {BUDGET: "64"}))  # back in the browser, and changed
+    other = forms.sent(
+        admin, NEW, forms.changed(fields, {BUDGET: "64"})
+    )  # back in the browser, and changed
     assert other.headers["location"] != first.headers["location"]
     # What keeps them one is the form's own mark: another opening of it makes another job.
-    anew = sent(admin, NEW, opened(admin, NEW, SMALL))
+    anew = forms.sent(admin, NEW, forms.opened(admin, NEW, SMALL))
     assert anew.headers["location"] != first.headers["location"]
     assert count_jobs(sessions) == before + 3
 
@@ -112,32 +104,32 @@ def test_sent_twice_it_is_made_once_and_changed_it_is_another(
 @pytest.mark.parametrize(
     ("pointer", "text", "said"),
     [
-        ("/training/steps", "abc", "valid integer"),
+        ("/training/steps", "abc", "must be a whole number"),
         ("/training/steps", "0", "greater than or equal to 1"),
-        ("/training/steps", "9" * 5000, "valid integer"),
-        ("/training/batch_size", "1.5", "valid integer"),
+        ("/training/steps", "9" * 5000, "must be a whole number"),
+        ("/training/batch_size", "1.5", "must be a whole number"),
         ("/training/learning_rate", "-1", "greater than 0"),
-        ("/training/learning_rate", "nan", "valid number"),
+        ("/training/learning_rate", "nan", "must be a number"),
         ("/tuning/trials", "65", "less than or equal to 64"),
-        ("/tuning/learning_rates", "0.1, x", "valid number"),
+        ("/tuning/learning_rates", "0.1, x", "must be a number"),
         ("/seeds", "0", "greater than or equal to 1"),
         ("/seeds", "1, -1", "greater than or equal to 0"),
         ("/method/name", "no_such", "There is no method"),
         ("/method/rank", "9999", "rank"),
         ("/method/sites", "nowhere", "nowhere"),
-        ("/method/dora", "perhaps", "valid boolean"),
+        ("/method/dora", "perhaps", "must be true or false"),
         ("/task/name", "sort_descendin", "There is no task"),
         ("/task/length", "0", "greater than or equal to 1"),
         ("/task/length", "1", "at least"),
         (BUDGET, "3", "nearest budget that it can meet is 32"),
         (BUDGET, "0", "greater than or equal to 1"),
         ("/base_model", "no-such-base", "There is no base model named"),
-        ("/resources/queue", "Not A Queue", "pattern"),
+        ("/resources/queue", "Not A Queue", "a name of at most 31 lower-case"),
         ("/resources/priority", "10", "less than or equal to 9"),
-        ("/labels", "not a name = 1", "pattern"),
+        ("/labels", "not a name = 1", "a name of at most 63 letters"),
         ("/evaluation/tasks", "sort_ascending\nno_such", "There is no task"),
         ("/training/early_stopping", '{"patience": 0}', "greater than or equal to 1"),
-        ("/training/early_stopping", '{"patience"', "an object"),
+        ("/training/early_stopping", '{"patience"', "a mapping of names to values"),
         ("/task/name", "a\0b", "U+0000"),
     ],
 )
@@ -145,34 +137,38 @@ def test_a_fault_stands_beside_its_field_and_what_was_typed_stays(
     admin: TestClient, sessions: Sessions, pointer: str, text: str, said: str
 ) -> None:
     before = count_jobs(sessions)
-    fields = opened(admin, NEW, {pointer: text})
-    page = sent(admin, PREVIEW, fields).text
-    assert said in fault_at(page, pointer)
+    fields = forms.opened(admin, NEW, {pointer: text})
+    page = forms.sent(admin, PREVIEW, fields).text
+    assert said in forms.fault_at(page, pointer)
     if len(text) < 99 and "\0" not in text:
-        assert fields_of(page)[pointer] == [text]
-    refused = sent(admin, NEW, fields)
+        assert forms.fields_of(page)[pointer] == [text]
+    refused = forms.sent(admin, NEW, fields)
     assert refused.status_code == 422
-    assert said in fault_at(refused.text, pointer)
+    assert said in forms.fault_at(refused.text, pointer)
     assert count_jobs(sessions) == before
 
 
 def test_the_nearest_value_is_a_button_away(admin: TestClient) -> None:
-    fields = opened(admin, NEW, {BUDGET: "3"})
-    (use,) = [one for one in uses(sent(admin, PREVIEW, fields).text) if "32" in one][:1]
+    fields = forms.opened(admin, NEW, {BUDGET: "3"})
+    (use,) = [one for one in forms.uses(forms.sent(admin, PREVIEW, fields).text) if "32" in one][:1]
     assert json.loads(use) == [BUDGET, 32]
-    page = sent(admin, PREVIEW, changed(fields, {"use": use})).text
-    assert fields_of(page)[BUDGET] == ["32"]
-    assert "Rank 1" in answered(page)
+    page = forms.sent(admin, PREVIEW, forms.changed(fields, {"use": use})).text
+    assert forms.fields_of(page)[BUDGET] == ["32"]
+    assert "Rank 1" in forms.answered(page)
     # A name is taken over as well, and a share gives way to the number.
-    fields = opened(admin, NEW, {"/task/name": "sort_descendin"})
-    use = next(one for one in uses(sent(admin, PREVIEW, fields).text) if "sort_descending" in one)
-    page = sent(admin, PREVIEW, changed(fields, {"use": use})).text
-    assert fields_of(page)["/task/name"] == ["sort_descending"]
-    both = opened(admin, NEW, {BUDGET: "", "/budget/fraction_of_base": "0.001"})
-    use = next(one for one in uses(sent(admin, PREVIEW, both).text) if BUDGET in one)
-    page = sent(admin, PREVIEW, changed(both, {"use": use})).text
-    assert fields_of(page)["/budget/fraction_of_base"] == [""]
-    assert "Trainable parameters 32 of 32" in answered(page)
+    fields = forms.opened(admin, NEW, {"/task/name": "sort_descendin"})
+    use = next(
+        one
+        for one in forms.uses(forms.sent(admin, PREVIEW, fields).text)
+        if "sort_descending" in one
+    )
+    page = forms.sent(admin, PREVIEW, forms.changed(fields, {"use": use})).text
+    assert forms.fields_of(page)["/task/name"] == ["sort_descending"]
+    both = forms.opened(admin, NEW, {BUDGET: "", "/budget/fraction_of_base": "0.001"})
+    use = next(one for one in forms.uses(forms.sent(admin, PREVIEW, both).text) if BUDGET in one)
+    page = forms.sent(admin, PREVIEW, forms.changed(both, {"use": use})).text
+    assert forms.fields_of(page)["/budget/fraction_of_base"] == [""]
+    assert "Trainable parameters 32 of 32" in forms.answered(page)
 
 
 @pytest.mark.parametrize(
@@ -181,19 +177,19 @@ def test_the_nearest_value_is_a_button_away(admin: TestClient) -> None:
 )
 def test_a_button_of_ones_own_making_does_nothing_bad(admin: TestClient, use: str) -> None:
     page = previewed(admin, {"use": use})
-    assert shown_json(page)["kind"] == "adapt"
+    assert forms.shown_json(page)["kind"] == "adapt"
 
 
 def test_two_ways_to_say_the_budget_are_one_too_many(admin: TestClient) -> None:
     page = previewed(admin, {"/budget/fraction_of_base": "0.1"})
-    assert "not both" in fault_at(page, BUDGET)
+    assert "not both" in forms.fault_at(page, BUDGET)
 
 
 @pytest.mark.parametrize("method", METHODS.names())
 def test_every_method_has_its_knobs(admin: TestClient, method: str) -> None:
     page = previewed(admin, {"/method/name": method})
     knobs = METHODS.get(method).model_fields.keys() - {"name"}
-    fields = fields_of(page)
+    fields = forms.fields_of(page)
     assert {name for name in fields if name.startswith("/method/")} == {
         "/method/name",
         *(f"/method/{knob}" for knob in knobs),
@@ -209,11 +205,11 @@ def test_every_task_and_family_has_its_knobs(
     admin: TestClient, path: str, what: str, names: tuple[str, ...]
 ) -> None:
     registry: Any = TASKS if what == "task" else FAMILIES
-    fields = opened(admin, path)
+    fields = forms.opened(admin, path)
     for name in names:
-        page = sent(admin, PREVIEW, changed(fields, {f"/{what}/name": name})).text
+        page = forms.sent(admin, PREVIEW, forms.changed(fields, {f"/{what}/name": name})).text
         knobs = registry.get(name).model_fields.keys() - {"name"}
-        assert {f"/{what}/{knob}" for knob in knobs} <= fields_of(page).keys(), name
+        assert {f"/{what}/{knob}" for knob in knobs} <= forms.fields_of(page).keys(), name
 
 
 DOCUMENTS: dict[str, dict[str, Any]] = {
@@ -247,7 +243,7 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
 def test_a_pasted_spec_fills_the_form_and_comes_out_as_it_was(admin: TestClient, name: str) -> None:
     document = DOCUMENTS[name]
     page = previewed(admin, {"pasted": json.dumps(document), "do": "paste"})
-    shown = shown_json(page)
+    shown = forms.shown_json(page)
     written_out = {**document}
     for member in ("task", "method"):
         if isinstance(document.get(member), str):
@@ -255,7 +251,9 @@ def test_a_pasted_spec_fills_the_form_and_comes_out_as_it_was(admin: TestClient,
     if document.get("budget") == 500:
         written_out["budget"] = {"trainable_parameters": 500}
     assert shown == written_out
-    assert shown_json(sent(admin, PREVIEW, fields_of(page)).text) == written_out  # typed or pasted
+    assert (
+        forms.shown_json(forms.sent(admin, PREVIEW, forms.fields_of(page)).text) == written_out
+    )  # typed or pasted
 
 
 @pytest.mark.parametrize(
@@ -274,16 +272,16 @@ def test_what_is_pasted_and_no_spec_is_refused_where_it_stands(
     admin: TestClient, text: str, said: str
 ) -> None:
     page = previewed(admin, {"pasted": text, "do": "paste", "/training/steps": "77"})
-    assert said in fault_at(page, "/pasted") or "JSON" in fault_at(page, "/pasted")
-    assert fault_at(page, "/pasted")
-    assert fields_of(page)["/training/steps"] == ["77"]
+    assert said in forms.fault_at(page, "/pasted") or "JSON" in forms.fault_at(page, "/pasted")
+    assert forms.fault_at(page, "/pasted")
+    assert forms.fields_of(page)["/training/steps"] == ["77"]
     page = previewed(admin, {"rest": text or "{"})
-    assert fault_at(page, "/rest")
+    assert forms.fault_at(page, "/rest")
 
 
 def test_the_same_request_in_curl_and_python(admin: TestClient) -> None:
     page = previewed(admin, {"/labels": "quote = it's"})
-    shown = shown_json(page)
+    shown = forms.shown_json(page)
     curl, python = (
         html.unescape(re.findall(rf'id="text-{name}"[^>]*>(.*?)</code>', page, re.DOTALL)[0])
         for name in ("curl", "python")
@@ -295,11 +293,11 @@ def test_the_same_request_in_curl_and_python(admin: TestClient) -> None:
 
 
 def test_nothing_that_is_typed_comes_to_life(admin: TestClient) -> None:
-    fields = opened(admin, NEW)
+    fields = forms.opened(admin, NEW)
     every = {name: HOSTILE for name in fields if name.startswith("/") or name in ("rest", "once")}
     for changes in (every, {"pasted": HOSTILE, "do": "paste"}, {"project": HOSTILE}):
         for path in (PREVIEW, NEW):
-            page = sent(admin, path, changed(fields, changes)).text
+            page = forms.sent(admin, path, forms.changed(fields, changes)).text
             assert "<script>document" not in page
             assert "<img" not in page
     stored = an_adapt_document(labels={"a": HOSTILE}, base_model='x"><script>alert(1)</script>')
@@ -314,52 +312,54 @@ def test_nothing_that_is_typed_comes_to_life(admin: TestClient) -> None:
 def test_another_site_submits_and_previews_nothing(
     admin: TestClient, sessions: Sessions, headers: dict[str, str]
 ) -> None:
-    fields, before = opened(admin, NEW, SMALL), count_jobs(sessions)
+    fields, before = forms.opened(admin, NEW, SMALL), count_jobs(sessions)
     for path in (NEW, PREVIEW):
         assert admin.post(path, data=fields, headers=headers).status_code == 403
     assert count_jobs(sessions) == before
 
 
 def test_who_may_only_read_is_told_why(browser: TestClient, base: None, sessions: Sessions) -> None:
-    sign_in(browser, somebody(sessions, {"default": "reader"}, ("read", "submit")))
+    forms.sign_in(browser, forms.somebody(sessions, {"default": "reader"}, ("read", "submit")))
     page = browser.get(NEW)
     assert page.status_code == 200
     assert "You cannot submit here" in page.text
     assert "role `submitter`" in html.unescape(page.text)
     assert "data-preview" not in page.text
     before = count_jobs(sessions)
-    assert browser.post(NEW, data={"kind": "adapt"}, headers=HERE).status_code == 403
+    assert browser.post(NEW, data={"kind": "adapt"}, headers=forms.HERE).status_code == 403
     assert count_jobs(sessions) == before
-    assert 'href="/jobs/new"' in browser.get("/").text
+    assert 'href="/jobs/new' not in browser.get("/").text
 
 
 def test_a_token_that_only_reads_is_told_so(browser: TestClient, sessions: Sessions) -> None:
-    sign_in(browser, somebody(sessions, {"default": "submitter"}, ("read",)))
+    forms.sign_in(browser, forms.somebody(sessions, {"default": "submitter"}, ("read",)))
     assert "scope `submit`" in html.unescape(browser.get(NEW).text)
 
 
 def test_it_goes_into_the_project_that_was_chosen(browser: TestClient, sessions: Sessions) -> None:
     roles = {"default": "submitter", "vision": "submitter", "speech": "reader"}
-    sign_in(browser, somebody(sessions, roles, ("read", "submit")))
+    forms.sign_in(browser, forms.somebody(sessions, roles, ("read", "submit")))
     with sessions.begin() as session:
         a_base_model(session, "seen-there", project="vision")
-    fields = opened(browser, NEW)
+    fields = forms.opened(browser, NEW)
     assert fields["project"] == ["default"]
     page = browser.get(NEW).text
     assert "speech" not in page
     assert "seen-there" not in page
-    there = changed(fields, {"project": "vision", "kind": "adapt"})
-    page = sent(browser, PREVIEW, there).text
+    there = forms.changed(fields, {"project": "vision", "kind": "adapt"})
+    page = forms.sent(browser, PREVIEW, there).text
     assert "seen-there" in page
-    ask = changed(fields_of(page), {"/base_model": "seen-there", "/method/name": "ia3"} | SMALL)
-    ask = changed(
+    ask = forms.changed(
+        forms.fields_of(page), {"/base_model": "seen-there", "/method/name": "ia3"} | SMALL
+    )
+    ask = forms.changed(
         ask, {"/task/name": "sort_descending", "/task/length": "3", "/task/alphabet": "4"}
     )
-    answer = sent(browser, NEW, ask)
+    answer = forms.sent(browser, NEW, ask)
     assert answer.status_code == 303, answer.text
     assert browser.get("/v1" + answer.headers["location"]).json()["project"] == "vision"
     for name, status in (("speech", 403), ("elsewhere", 404)):
-        refused = sent(browser, NEW, changed(ask, {"project": name}))
+        refused = forms.sent(browser, NEW, forms.changed(ask, {"project": name}))
         assert refused.status_code == status, name
 
 
@@ -375,55 +375,61 @@ def test_a_form_begins_with_a_job_that_is_there(
             session, an_adapt_spec(base_model="of-theirs"), owner="bert", project="theirs"
         )
     page = admin.get(f"{NEW}?from={ours}").text
-    assert shown_json(page) == spec.model_dump(mode="json", exclude_unset=True)
-    assert fields_of(page)["/seeds"] == ["3, 5"]
+    assert forms.shown_json(page) == spec.model_dump(mode="json", exclude_unset=True)
+    assert forms.fields_of(page)["/seeds"] == ["3, 5"]
     assert admin.get(f"{NEW}?from=nothing").status_code == 404
-    sign_in(browser, somebody(sessions, {"default": "submitter"}, ("read", "submit")))
+    forms.sign_in(browser, forms.somebody(sessions, {"default": "submitter"}, ("read", "submit")))
     assert browser.get(f"{NEW}?from={hidden}").status_code == 404
     assert browser.get(f"{NEW}?from={ours}").status_code == 200
 
 
 def test_an_empty_server_is_offered_a_first_job(browser: TestClient, token: str) -> None:
-    sign_in(browser, token)
+    forms.sign_in(browser, token)
     assert 'href="/jobs/new?kind=pretrain"' in browser.get("/").text
     page = browser.get(NEW).text
-    assert shown_json(page)["kind"] == "pretrain"
-    assert "117 888" in answered(page).replace("\u202f", " ") or "parameters" in answered(page)
+    assert forms.shown_json(page)["kind"] == "pretrain"
+    assert "117 888" in forms.answered(page).replace(
+        "\u202f", " "
+    ) or "parameters" in forms.answered(page)
     assert not re.findall(r'class="notice bad"', page)
 
 
 def test_a_base_model_of_a_recipe_is_made_first(browser: TestClient, token: str) -> None:
-    sign_in(browser, token)
-    fields = opened(browser, f"{NEW}?kind=adapt")
-    page = sent(browser, PREVIEW, fields).text
+    forms.sign_in(browser, token)
+    fields = forms.opened(browser, f"{NEW}?kind=adapt")
+    page = forms.sent(browser, PREVIEW, fields).text
     recipe = re.findall(r'<option value="(recipe:[^"]+)"', page)[0]
-    page = sent(browser, PREVIEW, changed(fields, {"/base_model": html.unescape(recipe)})).text
-    assert shown_json(page)["base_model"]["family"]
-    assert "Before it, the base model, about" in answered(page)
-    answer = sent(browser, NEW, changed(fields, {"/base_model": html.unescape(recipe)}))
+    page = forms.sent(
+        browser, PREVIEW, forms.changed(fields, {"/base_model": html.unescape(recipe)})
+    ).text
+    assert forms.shown_json(page)["base_model"]["family"]
+    assert "Before it, the base model, about" in forms.answered(page)
+    answer = forms.sent(browser, NEW, forms.changed(fields, {"/base_model": html.unescape(recipe)}))
     assert answer.status_code == 303
     assert browser.get("/v1" + answer.headers["location"]).json()["state"] == "waiting"
 
 
 def test_a_taken_name_is_said_beside_the_name(admin: TestClient) -> None:
-    fields = opened(admin, f"{NEW}?kind=pretrain", {"/name": BASE})
-    refused = sent(admin, NEW, fields)
+    fields = forms.opened(admin, f"{NEW}?kind=pretrain", {"/name": BASE})
+    refused = forms.sent(admin, NEW, fields)
     assert refused.status_code == 409
-    assert "exists already" in fault_at(refused.text, "/name")
+    assert "exists already" in forms.fault_at(refused.text, "/name")
 
 
 def test_a_body_that_is_no_such_form_is_refused(admin: TestClient) -> None:
     for path in (NEW, PREVIEW):
-        assert admin.post(path, json={}, headers=HERE).status_code == 415
+        assert admin.post(path, json={}, headers=forms.HERE).status_code == 415
         many = {f"f{number}": "1" for number in range(401)}
-        assert admin.post(path, data=many, headers=HERE).status_code == 400
-        assert sent(admin, path, {"kind": ["adapt"]}).status_code == (422 if path == NEW else 200)
+        assert admin.post(path, data=many, headers=forms.HERE).status_code == 400
+        assert forms.sent(admin, path, {"kind": ["adapt"]}).status_code == (
+            422 if path == NEW else 200
+        )
 
 
 def test_what_was_only_asked_is_not_in_the_audit_log(admin: TestClient, sessions: Sessions) -> None:
-    fields = opened(admin, NEW, SMALL)
-    sent(admin, PREVIEW, fields)
-    sent(admin, NEW, fields)
+    fields = forms.opened(admin, NEW, SMALL)
+    forms.sent(admin, PREVIEW, fields)
+    forms.sent(admin, NEW, fields)
     with sessions.begin() as session:
         actions = session.scalars(select(AuditEntry.action)).all()
     assert "preview_new_job" not in actions

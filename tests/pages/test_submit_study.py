@@ -9,20 +9,8 @@ from fastapi.testclient import TestClient
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_study_document
-from tests.pages.submitting import HERE as SAME_ORIGIN
+from tests.pages import submitting as forms
 from tests.pages.submitting import admin as admin
-from tests.pages.submitting import (
-    answered,
-    changed,
-    fault_at,
-    fields_of,
-    opened,
-    sent,
-    shown_json,
-    sign_in,
-    somebody,
-    uses,
-)
 from tests.pages.submitting import browser as browser
 from tests.pages.visitors import HOSTILE
 
@@ -51,7 +39,9 @@ def a_study(**members: Any) -> dict[str, Any]:
 def pasted(browser: TestClient, **members: Any) -> str:
     """The page of the form of a small study."""
     document = json.dumps(a_study(**members))
-    answer = sent(browser, PREVIEW, opened(browser, NEW, {"pasted": document, "do": "paste"}))
+    answer = forms.sent(
+        browser, PREVIEW, forms.opened(browser, NEW, {"pasted": document, "do": "paste"})
+    )
     assert answer.status_code == 200
     return answer.text
 
@@ -59,9 +49,9 @@ def pasted(browser: TestClient, **members: Any) -> str:
 def test_what_it_becomes_is_shown(admin: TestClient, sessions: Sessions) -> None:
     # Frozen and full fine-tuning once, LoRA and prefixes at both budgets; 2 seeds × 2 trials.
     before = counted(sessions)
-    told = answered(pasted(admin))
+    told = forms.answered(pasted(admin))
     plan = admin.post(
-        "/v1/studies?validate_only=true", json=a_study_document(), headers=SAME_ORIGIN
+        "/v1/studies?validate_only=true", json=a_study_document(), headers=forms.HERE
     ).json()
     assert f"Jobs {len(plan['jobs'])} {plan['new_jobs']} new, 0 there already" in told
     assert f"Replicates {sum(job['replicates'] for job in plan['jobs'])}" in told
@@ -76,43 +66,43 @@ def test_the_study_that_is_made_is_the_one_that_was_shown(
     admin: TestClient, sessions: Sessions
 ) -> None:
     page = pasted(admin)
-    answer = sent(admin, NEW, fields_of(page))
+    answer = forms.sent(admin, NEW, forms.fields_of(page))
     assert (answer.status_code, answer.headers["location"]) == (303, "/studies/small")
     made = admin.get("/v1/studies/small").json()
-    shown = StudySpec.model_validate(shown_json(page))
+    shown = StudySpec.model_validate(forms.shown_json(page))
     assert made["spec"] == shown.model_dump(mode="json", exclude_unset=True)
     assert "do again with changes" in admin.get("/studies/small").text
-    again = answered(pasted(admin, name="other"))
+    again = forms.answered(pasted(admin, name="other"))
     jobs = {job["id"] for cell in made["cells"] for job in cell["jobs"]}
     assert f"0 new, {len(jobs)} there already" in again
 
 
 def test_sent_twice_it_is_made_once(admin: TestClient, sessions: Sessions) -> None:
-    fields = fields_of(pasted(admin))
-    first = sent(admin, NEW, fields)
+    fields = forms.fields_of(pasted(admin))
+    first = forms.sent(admin, NEW, fields)
     after = counted(sessions)
-    assert sent(admin, NEW, fields).headers["location"] == first.headers["location"]
+    assert forms.sent(admin, NEW, fields).headers["location"] == first.headers["location"]
     assert counted(sessions) == after
     # The form's own mark keeps them one: opened anew, the name is taken.
-    refused = sent(admin, NEW, changed(fields, {"once": "0" * 32}))
+    refused = forms.sent(admin, NEW, forms.changed(fields, {"once": "0" * 32}))
     assert refused.status_code == 409
-    assert "small" in fault_at(refused.text, "/name")
+    assert "small" in forms.fault_at(refused.text, "/name")
     assert counted(sessions) == after
 
 
 @pytest.mark.parametrize(
     ("pointer", "text", "said"),
     [
-        ("/name", "", "required"),
-        ("/name", "No Name", "pattern"),
-        ("/base_models", [], "required"),
+        ("/name", "", "is missing"),
+        ("/name", "No Name", "a name of at most 63 lower-case"),
+        ("/base_models", [], "is missing"),
         ("/base_models", ["no-such-base"], "There is no base model"),
-        ("/methods", [], "required"),
+        ("/methods", [], "is missing"),
         ("/methods", ["no_such"], "There is no method"),
         ("/methods/-", '{"name": "lora", "rank": "x"}', "rank"),
-        ("/methods/-", '{"name": "lora", "label": ""}', "pattern"),
-        ("/budgets", "", "required"),
-        ("/budgets", "32, x", "an object"),
+        ("/methods/-", '{"name": "lora", "label": ""}', "text without characters that control"),
+        ("/budgets", "", "is missing"),
+        ("/budgets", "32, x", "a mapping of names to values"),
         ("/budgets", "0", "greater than or equal to 1"),
         ("/tasks/0/name", "sort_descendin", "There is no task"),
         ("/tasks/0/length", "0", "greater than or equal to 1"),
@@ -120,23 +110,23 @@ def test_sent_twice_it_is_made_once(admin: TestClient, sessions: Sessions) -> No
         ("/seeds", "65", "less than or equal to 64"),
         ("/tuning/trials", "0", "greater than or equal to 1"),
         ("/checks", "no_such", "no_such"),
-        ("/training/steps", "x", "valid integer"),
+        ("/training/steps", "x", "must be a whole number"),
     ],
 )
 def test_a_fault_stands_beside_its_field(
     admin: TestClient, sessions: Sessions, pointer: str, text: str | list[str], said: str
 ) -> None:
-    fields = changed(fields_of(pasted(admin)), {pointer: text})
+    fields = forms.changed(forms.fields_of(pasted(admin)), {pointer: text})
     before = counted(sessions)
-    page = sent(admin, PREVIEW, fields).text
-    assert said in fault_at(page, pointer), answered(page)
-    assert sent(admin, NEW, fields).status_code == 422
+    page = forms.sent(admin, PREVIEW, fields).text
+    assert said in forms.fault_at(page, pointer), forms.answered(page)
+    assert forms.sent(admin, NEW, fields).status_code == 422
     assert counted(sessions) == before
 
 
 def test_unequal_effort_is_said(admin: TestClient) -> None:
     own = {"name": "ia3", "tuning": {"trials": 8}}
-    told = answered(pasted(admin, methods=["lora", "prefix_tuning", own]))
+    told = forms.answered(pasted(admin, methods=["lora", "prefix_tuning", own]))
     assert "The effort is not equal" in told
     assert "not tuned with the same effort" in told
     assert "Equal effort" not in told
@@ -146,12 +136,12 @@ def test_what_does_not_fit_is_left_out_and_the_budget_that_it_needs_is_a_button(
     admin: TestClient,
 ) -> None:
     page = pasted(admin, budgets=[16, 64])
-    told = answered(page)
+    told = forms.answered(page)
     assert "Left out lora at 16: lora cannot train at most 16 parameters" in told
-    use = next(one for one in uses(page) if "/budgets/-" in one)
+    use = next(one for one in forms.uses(page) if "/budgets/-" in one)
     assert json.loads(use) == ["/budgets/-", 32]
-    page = sent(admin, PREVIEW, changed(fields_of(page), {"use": use})).text
-    assert fields_of(page)["/budgets"] == ["16, 64, 32"]
+    page = forms.sent(admin, PREVIEW, forms.changed(forms.fields_of(page), {"use": use})).text
+    assert forms.fields_of(page)["/budgets"] == ["16, 64, 32"]
 
 
 @pytest.mark.parametrize(
@@ -175,19 +165,19 @@ def test_a_pasted_study_comes_out_as_it_was(admin: TestClient, members: dict[str
     if document["tasks"] == ["sort_descending"]:
         document["tasks"] = [{"name": "sort_descending"}]
     page = pasted(admin, **members)
-    assert shown_json(page) == document
-    assert shown_json(sent(admin, PREVIEW, fields_of(page)).text) == document
+    assert forms.shown_json(page) == document
+    assert forms.shown_json(forms.sent(admin, PREVIEW, forms.fields_of(page)).text) == document
 
 
 def test_it_begins_with_a_study_or_a_recipe(admin: TestClient) -> None:
-    sent(admin, NEW, fields_of(pasted(admin)))
-    like = shown_json(admin.get(f"{NEW}?from=small").text)
+    forms.sent(admin, NEW, forms.fields_of(pasted(admin)))
+    like = forms.shown_json(admin.get(f"{NEW}?from=small").text)
     assert like == a_study(name="small-2")
     recipe = admin.get(f"{NEW}?recipe=petrov2024/table-1&preset=quick")
-    assert shown_json(recipe.text)["name"] == "petrov2024-table-1-quick"
+    assert forms.shown_json(recipe.text)["name"] == "petrov2024-table-1-quick"
     assert 'class="notice bad"' not in recipe.text
-    asked = sent(admin, PREVIEW, fields_of(recipe.text))
-    assert shown_json(asked.text) == shown_json(recipe.text)
+    asked = forms.sent(admin, PREVIEW, forms.fields_of(recipe.text))
+    assert forms.shown_json(asked.text) == forms.shown_json(recipe.text)
     for path in (f"{NEW}?from=nothing", f"{NEW}?recipe=no/such"):
         assert admin.get(path).status_code == 404
 
@@ -195,21 +185,21 @@ def test_it_begins_with_a_study_or_a_recipe(admin: TestClient) -> None:
 def test_a_fresh_form_asks_for_something_that_can_be_had(admin: TestClient) -> None:
     page = admin.get(NEW).text
     assert 'class="notice bad"' not in page
-    assert fields_of(page)["/base_models"] == ["tiny-sort"]
+    assert forms.fields_of(page)["/base_models"] == ["tiny-sort"]
 
 
 def test_a_study_called_new_can_be_reached(admin: TestClient) -> None:
-    assert sent(admin, NEW, fields_of(pasted(admin, name="new"))).status_code == 303
+    assert forms.sent(admin, NEW, forms.fields_of(pasted(admin, name="new"))).status_code == 303
     id_ = admin.get("/v1/studies/new").json()["id"]
     assert f'href="/studies/{id_}"' in admin.get(NEW).text
     assert "New study" not in admin.get(f"/studies/{id_}").text
 
 
 def test_nothing_that_is_typed_comes_to_life(admin: TestClient) -> None:
-    fields = opened(admin, NEW)
+    fields = forms.opened(admin, NEW)
     every = {name: HOSTILE for name in fields if name.startswith("/") or name == "rest"}
     for path in (PREVIEW, NEW):
-        page = sent(admin, path, changed(fields, every)).text
+        page = forms.sent(admin, path, forms.changed(fields, every)).text
         assert "<script>document" not in page
         assert "<img" not in page
     page = pasted(admin, methods=[{"name": "lora", "label": "<img src=x onerror=alert(1)>"}])
@@ -220,27 +210,27 @@ def test_nothing_that_is_typed_comes_to_life(admin: TestClient) -> None:
 def test_another_site_makes_nothing(
     admin: TestClient, sessions: Sessions, headers: dict[str, str]
 ) -> None:
-    fields, before = fields_of(pasted(admin)), counted(sessions)
+    fields, before = forms.fields_of(pasted(admin)), counted(sessions)
     for path in (NEW, PREVIEW):
         assert admin.post(path, data=fields, headers=headers).status_code == 403
     assert counted(sessions) == before
 
 
 def test_who_may_only_read_is_told_why(browser: TestClient, base: None, sessions: Sessions) -> None:
-    sign_in(browser, somebody(sessions, {"default": "reader"}, ("read", "submit")))
+    forms.sign_in(browser, forms.somebody(sessions, {"default": "reader"}, ("read", "submit")))
     page = browser.get(NEW)
     assert page.status_code == 200
     assert "You cannot submit here" in page.text
     assert "role `submitter`" in html.unescape(page.text)
     before = counted(sessions)
     body = {"pasted": json.dumps(a_study_document()), "name": "x"}
-    assert browser.post(NEW, data=body, headers=SAME_ORIGIN).status_code == 403
+    assert browser.post(NEW, data=body, headers=forms.HERE).status_code == 403
     assert counted(sessions) == before
-    assert f'href="{NEW}"' in browser.get("/studies").text
+    assert f'href="{NEW}' not in browser.get("/studies").text
 
 
 def test_what_was_only_asked_is_not_in_the_audit_log(admin: TestClient, sessions: Sessions) -> None:
-    sent(admin, NEW, fields_of(pasted(admin)))
+    forms.sent(admin, NEW, forms.fields_of(pasted(admin)))
     with sessions.begin() as session:
         actions = session.scalars(select(AuditEntry.action)).all()
     assert "preview_new_study" not in actions

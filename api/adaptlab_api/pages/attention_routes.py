@@ -1,12 +1,15 @@
 """The routes of the attention page and of its charts."""
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Depends, Query
 from fastapi.responses import Response
+from sqlalchemy.orm import Session
 
-from adaptlab.charts import Theme
+from adaptlab.charts import Chart, Theme
 from adaptlab_api.dependencies import SessionDep
 from adaptlab_api.pages.attention_charts import (
     Look,
@@ -26,6 +29,33 @@ from adaptlab_services.errors import NotFound
 
 MOST_OFFSET = 10**6
 NO_JOB = "No job has this id. It may be mistyped, or the job may be on another server."
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """What a chart shows: where, how, and which of the patterns of a grid.
+
+    `step` is the one whose row is framed in a pattern, counted among the tokens of the output.
+    """
+
+    place: Place
+    look: Look
+    step: int | None
+    shown: Shown
+
+
+AttentionChart = Callable[[Session, UUID, Drawing], Chart | None]
+CHARTS: Mapping[str, AttentionChart] = {
+    "attention": lambda s, job, asked: patterns_chart(s, job, asked.place, asked.look, asked.step),
+    "attention_difference": lambda s, job, asked: difference_chart(
+        s, job, asked.place, asked.look, asked.step
+    ),
+    "attention_step": lambda s, job, asked: step_chart(s, job, asked.place, asked.look.theme),
+    "attention_heads": lambda s, job, asked: heads_chart(
+        s, job, asked.place, asked.shown, asked.look
+    ),
+}
+"""The charts of a job's attention, by the names of their routes."""
 
 
 def _place(
@@ -48,18 +78,14 @@ def _asked(
     return Asked(place, shown, Sorting(sort, order == "desc"), offset)
 
 
-def _look(theme: Theme = "light", columns: Annotated[int, Query(ge=1, le=3)] = 3) -> Look:
-    return Look(theme, columns)
-
-
-def _query(step: Number | None = None) -> int | None:
-    """The step whose row is framed in a pattern, counted among the tokens of the output."""
-    return step
-
-
-PlaceDep = Annotated[Place, Depends(_place)]
-LookDep = Annotated[Look, Depends(_look)]
-StepDep = Annotated[int | None, Depends(_query)]
+def _drawing(
+    place: Annotated[Place, Depends(_place)],
+    theme: Theme = "light",
+    columns: Annotated[int, Query(ge=1, le=3)] = 3,
+    step: Number | None = None,
+    shown: Shown = "difference",
+) -> Drawing:
+    return Drawing(place, Look(theme, columns), step, shown)
 
 
 def attention_routes(renderer: Renderer) -> APIRouter:
@@ -86,44 +112,18 @@ def attention_routes(renderer: Renderer) -> APIRouter:
 def attention_chart_routes() -> APIRouter:
     """Its charts, as JSON."""
     router = APIRouter(prefix="/jobs/{job_id}/charts")
-
-    @router.get("/attention", name="attention")
-    def patterns(
-        job_id: UUID,
-        session: SessionDep,
-        _: ReaderDep,
-        look: LookDep,
-        place: PlaceDep,
-        step: StepDep,
-    ) -> Response:
-        return drawn(patterns_chart(session, job_id, place, look, step))
-
-    @router.get("/attention-difference", name="attention_difference")
-    def difference(
-        job_id: UUID,
-        session: SessionDep,
-        _: ReaderDep,
-        look: LookDep,
-        place: PlaceDep,
-        step: StepDep,
-    ) -> Response:
-        return drawn(difference_chart(session, job_id, place, look, step))
-
-    @router.get("/attention-step", name="attention_step")
-    def one_step(
-        job_id: UUID, session: SessionDep, _: ReaderDep, place: PlaceDep, theme: Theme = "light"
-    ) -> Response:
-        return drawn(step_chart(session, job_id, place, theme))
-
-    @router.get("/attention-heads", name="attention_heads")
-    def heads(
-        job_id: UUID,
-        session: SessionDep,
-        _: ReaderDep,
-        look: LookDep,
-        place: PlaceDep,
-        shown: Shown = "difference",
-    ) -> Response:
-        return drawn(heads_chart(session, job_id, place, shown, look))
-
+    for name, chart in CHARTS.items():
+        router.add_api_route(f"/{name.replace('_', '-')}", _route(chart), name=name)
     return router
+
+
+def _route(chart: AttentionChart) -> Callable[..., Response]:
+    def draw(
+        job_id: UUID,
+        session: SessionDep,
+        _: ReaderDep,
+        asked: Annotated[Drawing, Depends(_drawing)],
+    ) -> Response:
+        return drawn(chart(session, job_id, asked))
+
+    return draw

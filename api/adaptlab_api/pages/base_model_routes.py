@@ -4,7 +4,6 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from sqlalchemy.orm import Session
 
-from adaptlab.errors import InvalidSpec
 from adaptlab_api.dependencies import SessionDep
 from adaptlab_api.pages.examples import first_job
 from adaptlab_api.pages.formats import pretty
@@ -18,7 +17,6 @@ HERE = "/base-models"
 PAGE_SIZE = 50
 POLL = 5
 NO_MODEL = "No base model has this name. It may be mistyped, or be in a project that is not yours."
-NO_LIST = "This address asks for something that the list does not know."
 
 
 def base_model_routes(renderer: Renderer) -> APIRouter:
@@ -30,12 +28,8 @@ def base_model_routes(renderer: Renderer) -> APIRouter:
         request: Request, session: SessionDep, principal: ReaderDep, page_token: str = ""
     ) -> Response:
         shown: dict[str, object] = {"principal": principal, "here": HERE}
-        try:
-            content = _listed(session, page_token)
-        except InvalidSpec as fault:
-            return renderer.fault(400, NO_LIST, f"{fault}", shown)
-        example = first_job(server_address(request))
-        return renderer.page("base-models.html", {**shown, **content, "example": example})
+        shown["example"] = first_job(server_address(request))
+        return renderer.listed("base-models.html", shown, lambda: _listed(session, page_token))
 
     @router.get("/{name}")
     def one_base_model(name: str, session: SessionDep, principal: ReaderDep) -> Response:

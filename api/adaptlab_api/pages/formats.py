@@ -46,10 +46,13 @@ def points(change: float) -> str:
     return text.replace("-", "\N{MINUS SIGN}")
 
 
-def share(progress: Progress) -> str:
-    """How much of the training is done: 42 %, never 100 % before the last step."""
-    step, total = progress.step, progress.total
-    return f"{100 * step // total if total else 0}\N{NO-BREAK SPACE}%"
+def share(progress: Progress, *, succeeded: bool = False) -> str:
+    """How much of the training is done: 42 %, never 100 % before the last step.
+
+    Of a job that trains nothing, all is done when it has `succeeded`.
+    """
+    step, total = (progress.step, progress.total) if progress.total else (int(succeeded), 1)
+    return f"{100 * step // total}\N{NO-BREAK SPACE}%"
 
 
 def significant(value: float | None) -> str:
@@ -139,6 +142,11 @@ def method_title(name: str | None) -> str:
         return words(name)
 
 
+def size_rule(name: str) -> str:
+    """What decides the size of an installed method where no knob does."""
+    return METHODS.get(name).size_rule
+
+
 def pretty(value: object) -> str:
     """Indented JSON, with every character as itself."""
     return json.dumps(_plain(value), indent=2, ensure_ascii=False, default=str)
@@ -182,6 +190,7 @@ def page_filters() -> dict[str, Callable[..., object]]:
         "short_id": short_id,
         "words": words,
         "method_title": method_title,
+        "size_rule": size_rule,
         "one_line": one_line,
         "members": members,
         "use": use,

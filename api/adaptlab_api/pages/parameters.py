@@ -1,14 +1,30 @@
 """What the routes of the pages take."""
 
+from dataclasses import dataclass
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import Query, Request
+from fastapi import Depends, Query, Request
 
 from adaptlab_api.dependencies import PrincipalDep
+from adaptlab_api.rules import lacks_to_submit
 from adaptlab_services.errors import NotFound
 
-ReaderDep = PrincipalDep  # that they may read is the route's rule
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Whoever looks at a page: their name, and whether there is a project to submit to."""
+
+    name: str
+    may_submit: bool
+
+
+async def reader(request: Request, principal: PrincipalDep) -> Reader:
+    """A dependency: who looks. That they may read is the route's rule."""
+    return Reader(principal.name, lacks_to_submit(request) is None)
+
+
+ReaderDep = Annotated[Reader, Depends(reader)]
 Number = Annotated[int, Query(ge=0, lt=2**31)]
 
 

@@ -8,12 +8,13 @@ from fastapi.responses import RedirectResponse, Response
 from adaptlab.errors import InvalidSpec
 from adaptlab.recipe import Preset
 from adaptlab.recipe_study import RecipeRequest
+from adaptlab_api.auditing import noted
 from adaptlab_api.dependencies import ResourcesDep, SessionDep, SubmitterDep
 from adaptlab_api.pages.parameters import ReaderDep, server_address
 from adaptlab_api.pages.recipe_pages import recipe_list, recipe_page
 from adaptlab_api.pages.rendering import Renderer
 from adaptlab_api.study_request import study_rules
-from adaptlab_services import doorbell, recipe_studies
+from adaptlab_services import recipe_studies
 from adaptlab_services.errors import LimitReached, NotFound
 
 HERE = "/recipes"
@@ -44,6 +45,7 @@ def recipe_routes(renderer: Renderer) -> APIRouter:
     def run_recipe(
         name: str,
         preset: Preset,
+        request: Request,
         session: SessionDep,
         principal: SubmitterDep,
         opened: ResourcesDep,
@@ -59,8 +61,8 @@ def recipe_routes(renderer: Renderer) -> APIRouter:
             return renderer.fault(422, CANNOT_RUN, f"{fault}", shown)
         except LimitReached as fault:
             return renderer.fault(429, CANNOT_RUN, f"{fault}", shown)
-        # After the answer, and so after the commit.
-        background.add_task(doorbell.ring, opened.settings.broker_url, made.queues)
-        return RedirectResponse(f"/studies/{quote(made.study.name, safe='')}", 303)
+        background.add_task(opened.bell.ring, made.queues)  # after the commit
+        place = f"/studies/{quote(made.study.name, safe='')}"
+        return noted(session, request, RedirectResponse(place, 303))
 
     return router

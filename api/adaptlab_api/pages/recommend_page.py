@@ -1,18 +1,19 @@
 """The page of recommendations: a question as a form, and what stored results say of it."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from math import isfinite
 from uuid import uuid4
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json, to_json
 from sqlalchemy.orm import Session
 
-from adaptlab.errors import InvalidSpec, Problem
+from adaptlab.errors import AdaptlabError, InvalidSpec, Problem
 from adaptlab.task import TASKS
 from adaptlab.validation import validation_problems
-from adaptlab_api.pages.formats import pretty
+from adaptlab_api.pages.formats import integer, pretty
 from adaptlab_services import base_models, recommendations
 from adaptlab_services.recommendation_views import Recommendation, RecommendationQuestion
 from adaptlab_services.studies import Rules
@@ -27,7 +28,27 @@ PURPOSES = {
     "missing_method": "A method that was not run",
     "newer_code": "With today's code",
 }
+PARAMETERS, SHARE = "/budget/trainable_parameters", "/budget/fraction_of_base"
+FIELDS: Mapping[str, tuple[str, str]] = {
+    "/task": ("task", "Task"),
+    "/base_model": ("base_model", "Base model"),
+    SHARE: ("share", "Per cent of the base"),
+    "/budget": ("parameters", "Trainable parameters"),
+    "/max_seconds": ("seconds", "Seconds a job"),
+}
+"""The field of the form that a place of the question comes from, and its label."""
+LARGEST = 2**53
+LONGEST_SECONDS = 7 * 24 * 3600
 _QUESTION: TypeAdapter[RecommendationQuestion] = TypeAdapter(RecommendationQuestion)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldFault:
+    """What is wrong with the field of that name; no name and label where it is with none."""
+
+    field: str
+    label: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +75,13 @@ class Asked:
 
     def question(self) -> RecommendationQuestion:
         """The question; raises `InvalidSpec` for fields that make none."""
+        if faults := tuple(self._faults()):
+            raise InvalidSpec(*faults)
         budget: dict[str, object] = {}
         if self.parameters:
             budget["trainable_parameters"] = _number(self.parameters)
         if self.share:
-            share = _number(self.share)
-            budget["fraction_of_base"] = share / 100 if isinstance(share, float | int) else share
+            budget["fraction_of_base"] = (_number(self.share) or 0) / 100
         document: dict[str, object] = {
             "task": _task(self.task),
             "base_model": self.base_model,
@@ -73,9 +95,29 @@ class Asked:
             faults = error.errors(include_url=False, include_input=False)
             raise InvalidSpec(*validation_problems(faults, document)) from error
 
+    def _faults(self) -> Iterator[Problem]:
+        """What can be said in the words of the form."""
+        if not self.task:
+            yield Problem("/task", "missing", "Choose one, or write its name.")
+        if not self.base_model:
+            yield Problem("/base_model", "missing", "Choose one, or write its name.")
+        if bool(self.parameters) == bool(self.share):
+            told = "Give a number of trainable parameters or a share of the base, one of the two."
+            yield Problem("/budget", "one_of_two", told)
+        yield from _no_number(PARAMETERS, self.parameters, LARGEST, whole=True)
+        yield from _no_number(SHARE, self.share, 100)
+        yield from _no_number("/max_seconds", self.seconds, LONGEST_SECONDS)
+
+
+def faults_of(refusal: AdaptlabError) -> tuple[FieldFault, ...]:
+    """What a refusal says, each beside the label of the field that it is about."""
+    if not isinstance(refusal, InvalidSpec):
+        return (FieldFault("", "", f"{refusal}"),)
+    return tuple(_at_field(problem) for problem in refusal.problems)
+
 
 def recommend_page(
-    session: Session, asked: Asked, rules: Rules, refusal: str | None = None
+    session: Session, asked: Asked, rules: Rules, refusal: AdaptlabError | None = None
 ) -> dict[str, object]:
     """Everything that the template shows, and a fault instead of an answer where there is one."""
     answer: Recommendation | None = None
@@ -83,7 +125,7 @@ def recommend_page(
         try:
             answer = recommendations.recommend(session, asked.question(), rules)
         except InvalidSpec as fault:
-            refusal = f"{fault}"
+            refusal = fault
     bases = base_models.page(session, MOST_NAMES)
     return {
         "asked": asked,
@@ -91,7 +133,7 @@ def recommend_page(
         "tasks": TASKS.names(),
         "bases": [one.name for one in bases.data],
         "more_bases": bases.next_page_token is not None,
-        "refusal": refusal,
+        "faults": faults_of(refusal) if refusal else (),
         "answer": answer,
         "purposes": PURPOSES,
         "study_json": pretty(answer.first_study.spec) if answer and answer.first_study else "",
@@ -115,13 +157,35 @@ def _task(text: str) -> object:
         raise InvalidSpec(Problem("/task", "not_json", detail)) from None
 
 
-def _number(text: str) -> int | float | str:
-    """A number as it was typed, with spaces or commas between thousands; else the text."""
+def _at_field(problem: Problem) -> FieldFault:
+    for pointer, (field, label) in FIELDS.items():
+        if problem.pointer == pointer or problem.pointer.startswith(f"{pointer}/"):
+            knob = problem.pointer.removeprefix(f"{pointer}/") if field == "task" else ""
+            deeper = f", {knob}" if knob not in ("", "/task", "name") else ""
+            return FieldFault(field, label + deeper, problem.detail)
+    return FieldFault("", "", problem.detail)
+
+
+def _no_number(pointer: str, text: str, most: int, *, whole: bool = False) -> Iterator[Problem]:
+    """What is wrong with a number as it was typed; nothing where nothing was."""
+    if not text:
+        return
+    number = _number(text)
+    if number is None or (whole and not isinstance(number, int)):
+        kind = "whole number" if whole else "number"
+        yield Problem(pointer, "no_number", f"“{text[:40]}” is no {kind}.")
+    elif not 0 < number <= most:
+        told = f"{text[:40]} will not do: give more than 0 and at most {integer(most)}."
+        yield Problem(pointer, "out_of_range", told)
+
+
+def _number(text: str) -> int | float | None:
+    """A number as it was typed, with spaces or commas between thousands; None for another text."""
     plain = text.replace("\N{NARROW NO-BREAK SPACE}", "").replace(" ", "").replace(",", "")
-    try:
-        return int(plain)
-    except ValueError:
+    for kind in (int, float):
         try:
-            return float(plain)
+            found = kind(plain)
         except ValueError:
-            return text
+            continue
+        return found if isinstance(found, int) or isfinite(found) else None
+    return None

@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated
 from urllib.parse import quote
 
-from fastapi import APIRouter, BackgroundTasks, Depends, Query
+from fastapi import APIRouter, BackgroundTasks, Depends, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
 from adaptlab.errors import InvalidSpec
+from adaptlab_api.auditing import noted
 from adaptlab_api.dependencies import ResourcesDep, SessionDep, SubmitterDep
 from adaptlab_api.pages.forms import small_form_fields
 from adaptlab_api.pages.parameters import ReaderDep
@@ -15,7 +16,7 @@ from adaptlab_api.pages.recommend_page import HERE, Asked, once, recommend_page
 from adaptlab_api.pages.rendering import Renderer
 from adaptlab_api.problems import answer
 from adaptlab_api.study_request import study_rules
-from adaptlab_services import doorbell, recommended_jobs
+from adaptlab_services import recommended_jobs
 from adaptlab_services.errors import Conflict, Forbidden, LimitReached
 from adaptlab_services.recommended_jobs import Submitted
 
@@ -27,10 +28,12 @@ def _asked(
     task: Annotated[str, Query(max_length=600)] = "",
     base_model: Typed = "",
     parameters: Typed = "",
+    budget: Typed = "",
     share: Typed = "",
     seconds: Typed = "",
 ) -> Asked:
-    return Asked(task, base_model, parameters, share, seconds)
+    # As in the file of a job, whoever writes the address by hand calls the number a budget.
+    return Asked(task, base_model, parameters or budget, share, seconds)
 
 
 def recommend_routes(renderer: Renderer) -> APIRouter:
@@ -47,12 +50,13 @@ def recommend_routes(renderer: Renderer) -> APIRouter:
         shown: dict[str, object] = {"principal": principal, "here": HERE}
         content = recommend_page(session, asked, study_rules(opened))
         return renderer.page(
-            "recommend.html", {**shown, **content}, 400 if content["refusal"] else 200
+            "recommend.html", {**shown, **content}, 400 if content["faults"] else 200
         )
 
     @router.post("", name="submit_recommended")
     def submit(
         fields: FieldsDep,
+        request: Request,
         session: SessionDep,
         principal: SubmitterDep,
         opened: ResourcesDep,
@@ -69,11 +73,11 @@ def recommend_routes(renderer: Renderer) -> APIRouter:
         except (InvalidSpec, Conflict, LimitReached, Forbidden) as refusal:
             known = answer(refusal)
             status = 422 if known is None else known.status_code
-            content = recommend_page(session, asked, rules, f"{refusal}")
+            content = recommend_page(session, asked, rules, refusal)
             shown: dict[str, object] = {"principal": principal, "here": HERE}
             return renderer.page("recommend.html", {**shown, **content}, status)
-        background.add_task(doorbell.ring, opened.settings.broker_url, made.queues)
-        return RedirectResponse(_where(made), 303)
+        background.add_task(opened.bell.ring, made.queues)  # after the commit
+        return noted(session, request, RedirectResponse(_where(made), 303))
 
     return router
 

@@ -1,14 +1,18 @@
 """From a template and values to a response, with the headers every page carries."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from adaptlab.errors import InvalidSpec
 from adaptlab_api.pages.assets import Assets
 from adaptlab_api.pages.formats import page_filters
+from adaptlab_api.pages.parameters import Reader
+
+NO_LIST = "This address asks for something that the list does not know."
 
 # Nothing inline and nothing from elsewhere: text that slips through escaping still cannot run.
 # The charts fit in because Vega's expressions are interpreted instead of compiled.
@@ -59,15 +63,32 @@ class Renderer:
         """One whole page; `poll` among the values says after how many seconds it asks again.
 
         With `stream`, the address of server-sent events, it asks when there is one of these.
+        What submits something is shown unless the principal is a `Reader` who may not.
         """
         absent = dict.fromkeys(("poll", "stream", "here", "principal"))
-        shown = {**absent, "assets": self.assets, **values}
+        who = values.get("principal")
+        may_submit = not isinstance(who, Reader) or who.may_submit
+        shown = {**absent, "assets": self.assets, "may_submit": may_submit, **values}
         text = self.environment.get_template(template).render(shown)
         return HTMLResponse(text, status, {**PAGE_HEADERS, **(headers or {})})
+
+    def listed(
+        self,
+        template: str,
+        shown: Mapping[str, object],
+        listing: Callable[[], Mapping[str, object]],
+    ) -> HTMLResponse:
+        """The page of a list; or one that says that its address asks for what no list knows."""
+        try:
+            content = listing()
+        except InvalidSpec as fault:
+            return self.fault(400, NO_LIST, " ".join(one.detail for one in fault.problems), shown)
+        return self.page(template, {**shown, **content}, 400 if content.get("fault") else 200)
 
     def fault(
         self, status: int, heading: str, detail: str, values: Mapping[str, object]
     ) -> HTMLResponse:
-        """A page that says what went wrong."""
-        shown = {**values, "heading": heading, "detail": detail}
+        """A page that says what went wrong; `faults`, `next_step` and `signed_out` say more."""
+        absent = dict.fromkeys(("faults", "next_step", "signed_out"))
+        shown = {**absent, **values, "heading": heading, "detail": detail}
         return self.page("fault.html", shown, status)

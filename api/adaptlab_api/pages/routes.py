@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from adaptlab.charts import Theme
 from adaptlab.errors import InvalidSpec
+from adaptlab_api.auditing import noted
 from adaptlab_api.dependencies import ResourcesDep, SessionDep, SubmitterDep
 from adaptlab_api.pages.assets import load_assets
 from adaptlab_api.pages.attention_routes import attention_chart_routes, attention_routes
@@ -20,7 +21,7 @@ from adaptlab_api.pages.drawing import drawn
 from adaptlab_api.pages.examples import first_job
 from adaptlab_api.pages.job_list import JobFilters, Place, job_list
 from adaptlab_api.pages.job_page import job_page
-from adaptlab_api.pages.parameters import ReaderDep, identity, server_address
+from adaptlab_api.pages.parameters import Reader, ReaderDep, identity, server_address
 from adaptlab_api.pages.recipe_routes import recipe_routes
 from adaptlab_api.pages.recommend_routes import recommend_routes
 from adaptlab_api.pages.rendering import Renderer
@@ -32,12 +33,11 @@ from adaptlab_api.pages.token_routes import token_routes
 from adaptlab_api.pages.worker_routes import worker_routes
 from adaptlab_api.problems import answer
 from adaptlab_api.rules import may_call
-from adaptlab_services import doorbell, job_control, jobs
+from adaptlab_services import job_control, jobs
 from adaptlab_services.errors import Conflict, Forbidden, LimitReached, NotFound
 from adaptlab_services.tokens import Principal
 
 NO_JOB = "No job has this id. It may be mistyped, or the job may be on another server."
-NO_LIST = "This address asks for something that the list does not know."
 NOT_DONE = "This cannot be done now"
 
 Control = Literal["pause", "resume", "retry"]
@@ -103,13 +103,10 @@ def _list_routes(renderer: Renderer) -> APIRouter:
         place: Annotated[Place, Depends(_place)],
     ) -> Response:
         shown: dict[str, object] = {"principal": principal, "here": "/"}
-        try:
-            content = job_list(session, filters, place, datetime.now(UTC))
-        except InvalidSpec as fault:
-            return renderer.fault(400, NO_LIST, f"{fault}", shown)
-        example = first_job(server_address(request))
-        status = 400 if content["fault"] else 200
-        return renderer.page("jobs.html", {**shown, **content, "example": example}, status)
+        shown["example"] = first_job(server_address(request))
+        return renderer.listed(
+            "jobs.html", shown, lambda: job_list(session, filters, place, datetime.now(UTC))
+        )
 
     return router
 
@@ -126,14 +123,16 @@ def _job_routes(renderer: Renderer) -> APIRouter:
         return renderer.page("job.html", {"principal": principal, **content})
 
     @router.post("/jobs/{job_id}/cancel")
-    def cancel_job(job_id: UUID, session: SessionDep, principal: SubmitterDep) -> Response:
+    def cancel_job(
+        job_id: UUID, request: Request, session: SessionDep, principal: SubmitterDep
+    ) -> Response:
         try:
             jobs.cancel(session, principal, job_id)
         except NotFound:
             return _no_job(renderer, principal)
         except Forbidden as refusal:
             return _refused(renderer, principal, refusal)
-        return RedirectResponse(f"/jobs/{job_id}", 303)
+        return noted(session, request, RedirectResponse(f"/jobs/{job_id}", 303))
 
     _add_control(router, renderer)
     return router
@@ -146,6 +145,7 @@ def _add_control(router: APIRouter, renderer: Renderer) -> None:
     def control_job(  # pyright: ignore[reportUnusedFunction] - the router keeps it
         job_id: UUID,
         verb: Control,
+        request: Request,
         session: SessionDep,
         principal: SubmitterDep,
         opened: ResourcesDep,
@@ -162,8 +162,8 @@ def _add_control(router: APIRouter, renderer: Renderer) -> None:
             return RedirectResponse(f"/jobs/{job_id}", 303)
         except (InvalidSpec, LimitReached, Forbidden) as refusal:
             return _refused(renderer, principal, refusal)
-        background.add_task(doorbell.ring, opened.settings.broker_url, done.queues)
-        return RedirectResponse(f"/jobs/{done.job.id}", 303)
+        background.add_task(opened.bell.ring, done.queues)  # after the commit
+        return noted(session, request, RedirectResponse(f"/jobs/{done.job.id}", 303))
 
 
 def _controlled(
@@ -196,5 +196,5 @@ def _refused(
     return renderer.fault(status, NOT_DONE, f"{refusal}", {"principal": principal})
 
 
-def _no_job(renderer: Renderer, principal: Principal) -> Response:
+def _no_job(renderer: Renderer, principal: Principal | Reader) -> Response:
     return renderer.fault(404, "There is no such job", NO_JOB, {"principal": principal})

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
+from adaptlab_api.auditing import noted
 from adaptlab_api.dependencies import SessionDep
 from adaptlab_api.gate import is_from, session_cookie
 from adaptlab_api.pages.forms import small_form_fields
@@ -84,7 +85,7 @@ def sign_in_routes(renderer: Renderer) -> APIRouter:
         request.state.principal = principal  # for the audit log
         answer = RedirectResponse(given.next, 303)
         _set_cookie(answer, tokens.open_browser_session(session, principal), request)
-        return answer
+        return noted(session, request, answer)
 
     @router.post("/logout")
     def logout(request: Request, session: SessionDep) -> Response:
@@ -94,7 +95,7 @@ def sign_in_routes(renderer: Renderer) -> APIRouter:
         secure = request.url.scheme == "https"
         name = session_cookie(request)
         answer.delete_cookie(name, path="/", secure=secure, httponly=True, samesite="lax")
-        return answer
+        return noted(session, request, answer)
 
     return router
 

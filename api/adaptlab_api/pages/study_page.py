@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from adaptlab_api.pages.comparison_view import table_views
 from adaptlab_api.pages.formats import integer, pretty
 from adaptlab_api.pages.recipe_pages import report_of
-from adaptlab_services import comparisons, studies
+from adaptlab_services import comparisons, job_rights, studies
 from adaptlab_services.comparison_views import ComparedMethod, JobComparison
 from adaptlab_services.study_views import StudyCell, StudyJobView, StudyView
 
@@ -77,6 +77,7 @@ def study_page(session: Session, name: str) -> dict[str, object]:
     jobs = _jobs(study)
     return {
         "study": study,
+        "may_change": job_rights.may_change_study(session, study.id),
         "counts": job_counts(study.jobs),
         "steps": (sum(job.step for job in jobs), sum(job.total_steps for job in jobs)),
         "facts": study_facts(study, found, jobs),

@@ -7,12 +7,13 @@ from fastapi.responses import RedirectResponse, Response
 
 from adaptlab.charts import Theme
 from adaptlab.errors import InvalidSpec
+from adaptlab_api.auditing import noted
 from adaptlab_api.dependencies import SessionDep, SubmitterDep
 from adaptlab_api.pages.compare_page import Chosen, compare_page, compared, refused
 from adaptlab_api.pages.comparison_charts import table_charts
 from adaptlab_api.pages.drawing import drawn
 from adaptlab_api.pages.examples import first_study
-from adaptlab_api.pages.parameters import Number, ReaderDep, server_address
+from adaptlab_api.pages.parameters import Number, Reader, ReaderDep, server_address
 from adaptlab_api.pages.rendering import Renderer
 from adaptlab_api.pages.study_page import study_list, study_page
 from adaptlab_services import comparisons, studies
@@ -23,7 +24,6 @@ from adaptlab_services.tokens import Principal
 
 HERE = "/studies"
 NO_STUDY = "No study has this name or id. It may be mistyped, or the study may be elsewhere."
-NO_LIST = "This address asks for something that the list does not know."
 
 
 def study_routes(renderer: Renderer) -> APIRouter:
@@ -35,12 +35,10 @@ def study_routes(renderer: Renderer) -> APIRouter:
         request: Request, session: SessionDep, principal: ReaderDep, page_token: str = ""
     ) -> Response:
         shown: dict[str, object] = {"principal": principal, "here": HERE}
-        try:
-            content = study_list(session, page_token or None)
-        except InvalidSpec as fault:
-            return renderer.fault(400, NO_LIST, f"{fault}", shown)
-        example = first_study(server_address(request))
-        return renderer.page("studies.html", {**shown, **content, "example": example})
+        shown["example"] = first_study(server_address(request))
+        return renderer.listed(
+            "studies.html", shown, lambda: study_list(session, page_token or None)
+        )
 
     @router.get("/{study}")
     def one_study(study: str, session: SessionDep, principal: ReaderDep) -> Response:
@@ -51,12 +49,14 @@ def study_routes(renderer: Renderer) -> APIRouter:
         return renderer.page("study.html", {"principal": principal, "here": HERE, **content})
 
     @router.post("/{study}/cancel")
-    def cancel_study(study: str, session: SessionDep, principal: SubmitterDep) -> Response:
+    def cancel_study(
+        study: str, request: Request, session: SessionDep, principal: SubmitterDep
+    ) -> Response:
         try:
             changed = studies.cancel(session, principal, study)
         except NotFound:
             return _no_study(renderer, principal)
-        return RedirectResponse(f"{HERE}/{changed.study.name}", 303)
+        return noted(session, request, RedirectResponse(f"{HERE}/{changed.study.name}", 303))
 
     @router.get("/{study}/charts")
     def study_charts(
@@ -115,7 +115,7 @@ def compare_routes(renderer: Renderer) -> APIRouter:
     return router
 
 
-def _no_study(renderer: Renderer, principal: Principal) -> Response:
+def _no_study(renderer: Renderer, principal: Principal | Reader) -> Response:
     shown: dict[str, object] = {"principal": principal, "here": HERE}
     return renderer.fault(404, "There is no such study", NO_STUDY, shown)
 

@@ -3,7 +3,8 @@
 That a form lies on a page of this server is checked by the gate, as for every change with a cookie.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated
@@ -17,7 +18,14 @@ from sqlalchemy.orm import Session
 from adaptlab.errors import AdaptlabError, InvalidSpec
 from adaptlab.recipe import Preset
 from adaptlab.recipe_study import RecipeRequest
-from adaptlab_api.dependencies import AccessDep, ResourcesDep, SessionDep, SubmitterDep
+from adaptlab_api.auditing import noted
+from adaptlab_api.dependencies import (
+    AccessDep,
+    PrincipalDep,
+    ResourcesDep,
+    SessionDep,
+    SubmitterDep,
+)
 from adaptlab_api.pages.draft import Draft, draft_of, draft_typed
 from adaptlab_api.pages.draft_answers import (
     REFUSALS,
@@ -34,7 +42,7 @@ from adaptlab_api.pages.draft_answers import (
 from adaptlab_api.pages.draft_page import draft_values
 from adaptlab_api.pages.forms import form_fields
 from adaptlab_api.pages.job_form import KINDS, Around, around, first_document, job_sections
-from adaptlab_api.pages.parameters import ReaderDep, server_address
+from adaptlab_api.pages.parameters import server_address
 from adaptlab_api.pages.rendering import Renderer
 from adaptlab_api.pages.spec_document import Document
 from adaptlab_api.pages.spec_form import typed
@@ -49,6 +57,7 @@ from adaptlab_services.errors import NotFound
 from adaptlab_services.tokens import Principal
 
 MOST_FIELDS = 400
+NEW_JOB, NEW_STUDY = "/jobs/new", "/studies/new"
 NO_SUCH = "What this form was to begin with is not here. It may be mistyped, or be elsewhere."
 CANNOT_SUBMIT = "You cannot submit here"
 
@@ -67,13 +76,17 @@ NameDep = Annotated[str, Query(max_length=120)]
 class Asking:
     """Who asks for a form, and with what: everything that its page needs of the request."""
 
+    request: Request
     session: Session
     principal: Principal
     found: Access
     opened: Resources
-    server: str
     projects: tuple[str, ...]
-    lacks: str | None
+
+    @property
+    def lacks(self) -> str | None:
+        """What who asks lacks to submit anything, in words."""
+        return lacks_to_submit(self.request)
 
     @property
     def project(self) -> str:
@@ -91,18 +104,23 @@ class Asking:
             "projects": self.projects if len(self.projects) > 1 else (),
         }
 
+    def form(self, here: str, new: str, kind: str | None = None) -> dict[str, object]:
+        """What its page shows beside; `address` opens the like of a page that answered a form."""
+        again = f"{new}?kind={kind}" if kind else new
+        address = again if self.request.method == "POST" else None
+        return {**self.shown(here), "new": new, "address": address}
+
 
 def asking(
     request: Request,
     session: SessionDep,
-    principal: ReaderDep,
+    principal: PrincipalDep,
     found: AccessDep,
     opened: ResourcesDep,
 ) -> Asking:
     """A dependency: who asks."""
     where = projects_to_submit_to(session, found)
-    server = server_address(request)
-    return Asking(session, principal, found, opened, server, where, lacks_to_submit(request))
+    return Asking(request, session, principal, found, opened, where)
 
 
 AskingDep = Annotated[Asking, Depends(asking)]
@@ -117,7 +135,7 @@ def submit_routes(renderer: Renderer) -> APIRouter:
 
 
 def _job_routes(renderer: Renderer) -> APIRouter:
-    router = APIRouter(prefix="/jobs/new")
+    router = APIRouter(prefix=NEW_JOB)
 
     @router.get("")
     def new_job_page(
@@ -146,11 +164,7 @@ def _job_routes(renderer: Renderer) -> APIRouter:
     ) -> Response:
         draft, opened = _typed_job(asked, fields), asked.opened
         try:
-            # What was written before a refusal must go, though the page about it is an answer.
-            with (
-                asked.session.begin_nested(),
-                in_project(asked.session, asked.found, draft.project),
-            ):
+            with _changing(asked, draft):
                 made = jobs.create(
                     asked.session,
                     asked.principal,
@@ -161,14 +175,13 @@ def _job_routes(renderer: Renderer) -> APIRouter:
                 )
         except REFUSALS as refusal:
             return _job_page(renderer, asked, draft, refusal)
-        background.add_task(opened.bell.ring, made.queues)
-        return RedirectResponse(f"/jobs/{made.job.id}", 303)
+        return _made(asked, background, made.queues, f"/jobs/{made.job.id}")
 
     return router
 
 
 def _study_routes(renderer: Renderer) -> APIRouter:
-    router = APIRouter(prefix="/studies/new")
+    router = APIRouter(prefix=NEW_STUDY)
 
     @router.get("")
     def new_study_page(
@@ -193,20 +206,33 @@ def _study_routes(renderer: Renderer) -> APIRouter:
     ) -> Response:
         draft, rules = _typed_study(asked, fields), study_rules(asked.opened)
         try:
-            with (
-                asked.session.begin_nested(),
-                in_project(asked.session, asked.found, draft.project),
-            ):
+            with _changing(asked, draft):
                 spec = study_spec(draft)
                 made = studies.create(
                     asked.session, asked.principal, spec, rules, idempotency_key=draft.key
                 )
         except REFUSALS as refusal:
             return _study_page(renderer, asked, draft, refusal)
-        background.add_task(asked.opened.bell.ring, made.queues)
-        return RedirectResponse(f"/studies/{quote(made.study.name, safe='')}", 303)
+        place = f"/studies/{quote(made.study.name, safe='')}"
+        return _made(asked, background, made.queues, place)
 
     return router
+
+
+@contextmanager
+def _changing(asked: Asking, draft: Draft) -> Generator[None]:
+    """A change in the draft's project, of which nothing stays behind a refusal."""
+    # The page about the refusal is an answer: it would commit what was written before.
+    with asked.session.begin_nested(), in_project(asked.session, asked.found, draft.project):
+        yield
+
+
+def _made(
+    asked: Asking, background: BackgroundTasks, queues: Iterable[str], place: str
+) -> Response:
+    """On to the page of what was made; its queues are rung after the commit."""
+    background.add_task(asked.opened.bell.ring, queues)
+    return noted(asked.session, asked.request, RedirectResponse(place, 303))
 
 
 def _opened_job(asked: Asking, kind: str, like: str, base_model: str, method: str) -> Draft:
@@ -300,8 +326,11 @@ def _job_page(
         found = job_answer(asked.session, asked.found, draft, roots)
     else:
         found = JobAnswer(problems=problems_of(refusal))
-    values = draft_values(draft, found.problems, asked.server, "/v1/jobs", "jobs.submit")
-    shown = {**asked.shown("/"), **values, "answer": found, "kinds": KINDS}
+    values = draft_values(
+        draft, found.problems, server_address(asked.request), "/v1/jobs", "jobs.submit"
+    )
+    texts = {"what": "job", "submits": "Submit job", "kinds": KINDS}
+    shown = {**asked.form("/", NEW_JOB, draft.spec), **values, **texts, "answer": found}
     return renderer.page("job-new.html", shown, _status(refusal))
 
 
@@ -316,8 +345,11 @@ def _study_page(
         found = study_answer(asked.session, asked.found, draft, study_rules(asked.opened))
     else:
         found = StudyAnswer(problems=problems_of(refusal))
-    values = draft_values(draft, found.problems, asked.server, "/v1/studies", "studies.create")
-    shown = {**asked.shown("/studies"), **values, "answer": found, "named_new": hidden}
+    values = draft_values(
+        draft, found.problems, server_address(asked.request), "/v1/studies", "studies.create"
+    )
+    texts = {"what": "study", "submits": "Create study", "named_new": hidden}
+    shown = {**asked.form("/studies", NEW_STUDY), **values, **texts, "answer": found}
     return renderer.page("study-new.html", shown, _status(refusal))
 
 

@@ -6,11 +6,12 @@ That a form lies on a page of this server is checked by the gate, as for every c
 from collections.abc import Mapping, Sequence
 from typing import Annotated
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, Request
 from fastapi.responses import RedirectResponse, Response
 from sqlalchemy.orm import Session
 
 from adaptlab.errors import InvalidSpec
+from adaptlab_api.auditing import noted
 from adaptlab_api.dependencies import AccessDep, PrincipalDep, SessionDep
 from adaptlab_api.pages.forms import small_form_fields
 from adaptlab_api.pages.rendering import Renderer
@@ -22,7 +23,6 @@ from adaptlab_services.access import Access
 from adaptlab_services.errors import Forbidden, NotFound
 from adaptlab_services.tokens import Principal
 
-NO_LIST = "This address asks for something that the list does not know."
 NO_TOKEN = "You have no token of this number. It may be somebody else's."
 CAN_MORE = "This token can do more than yours"
 
@@ -38,21 +38,28 @@ def token_routes(renderer: Renderer) -> APIRouter:
         session: SessionDep, principal: PrincipalDep, found: AccessDep, page_token: str = ""
     ) -> Response:
         shown: dict[str, object] = {"principal": principal, "here": HERE}
-        try:
-            content = token_page(session, principal, found, page_token or None)
-        except InvalidSpec as fault:
-            return renderer.fault(400, NO_LIST, f"{fault}", shown)
-        return renderer.page("tokens.html", {**shown, **content})
+        return renderer.listed(
+            "tokens.html", shown, lambda: token_page(session, principal, found, page_token or None)
+        )
 
     @router.post("")
     def create_token(
-        fields: FieldsDep, session: SessionDep, principal: PrincipalDep, found: AccessDep
+        fields: FieldsDep,
+        request: Request,
+        session: SessionDep,
+        principal: PrincipalDep,
+        found: AccessDep,
     ) -> Response:
-        return _made(renderer, session, principal, found, TokenForm.read(fields))
+        answer = _made(renderer, session, principal, found, TokenForm.read(fields))
+        return noted(session, request, answer) if answer.status_code < 400 else answer
 
     @router.post("/{token_id}/revoke")
     def revoke_token(
-        token_id: RowId, session: SessionDep, principal: PrincipalDep, found: AccessDep
+        token_id: RowId,
+        request: Request,
+        session: SessionDep,
+        principal: PrincipalDep,
+        found: AccessDep,
     ) -> Response:
         shown: dict[str, object] = {"principal": principal, "here": HERE}
         try:
@@ -61,7 +68,7 @@ def token_routes(renderer: Renderer) -> APIRouter:
             return renderer.fault(404, "There is no such token", NO_TOKEN, shown)
         except Forbidden as refusal:
             return renderer.fault(403, CAN_MORE, str(refusal), shown)
-        return RedirectResponse(HERE, 303)
+        return noted(session, request, RedirectResponse(HERE, 303))
 
     return router
 

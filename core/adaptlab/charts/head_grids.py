@@ -225,7 +225,13 @@ def _names(
 def _outline(selected: tuple[int, int] | None, place: _Places, palette: Palette) -> list[Json]:
     if selected is None:
         return []
-    mark: Chart = {"type": "rect", "fillOpacity": 0, "stroke": palette.text, "strokeWidth": 2.5}
+    mark: Chart = {
+        "type": "rect",
+        "fillOpacity": 0,
+        "stroke": palette.text,
+        "strokeWidth": 2.5,
+        "aria": False,
+    }
     rows: list[Json] = [_square(*selected, place)]
     return [
         {

@@ -277,7 +277,13 @@ def _framed(query: int | None, rows: int, columns: int, cell: int, palette: Pale
     """A frame round the row of one query, or nothing where there is no such row."""
     if query is None or not 0 <= query < rows:
         return []
-    mark: Chart = {"type": "rect", "fillOpacity": 0, "stroke": palette.text, "strokeWidth": 2}
+    mark: Chart = {
+        "type": "rect",
+        "fillOpacity": 0,
+        "stroke": palette.text,
+        "strokeWidth": 2,
+        "aria": False,
+    }
     return [
         _line(mark | {"tooltip": None}, (0, cell * query), (cell * columns, cell * (query + 1)))
     ]

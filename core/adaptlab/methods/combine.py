@@ -45,6 +45,7 @@ class Combine(Method):
         "He et al. (ICLR 2022), Mix-and-Match; the rule of shares is adaptlab's"
     )
     first_layer_attention: ClassVar[AttentionClaim] = "can_change"
+    size_rule: ClassVar[str] = "Its parts share the budget."
     default_learning_rate: ClassVar[float] = 1.4e-2
     learning_rate_range: ClassVar[tuple[float, float]] = (1e-3, 1e-1)
 

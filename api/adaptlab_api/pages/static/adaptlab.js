@@ -213,7 +213,9 @@
     holder.className = "drawing";
     holder.hidden = chart.querySelector(".drawing") !== null;
     const spec = JSON.parse(text);
-    spec.config = { ...spec.config, background: "transparent", padding: 2 };
+    // Rules only divide what is drawn: they have nothing to say.
+    const rule = { ...spec.config?.rule, aria: false };
+    spec.config = { ...spec.config, rule, background: "transparent", padding: 2 };
     if (chart.classList.contains("wide")) {
       const padding = parseFloat(getComputedStyle(chart).paddingLeft) * 2;
       spec.width = Math.max(220, chart.clientWidth - padding);
@@ -229,6 +231,7 @@
     });
     holder.hidden = false;
     chart.replaceChildren(holder);
+    if (holder.scrollWidth > holder.clientWidth) holder.tabIndex = 0; // the keyboard scrolls it too
     chart.drawnWidth = chart.clientWidth;
     chart.result?.finalize();
     chart.result = result;

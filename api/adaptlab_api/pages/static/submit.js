@@ -55,11 +55,33 @@
     return new URLSearchParams([...filled].map(([name, value]) => [name, String(value)]));
   }
 
-  async function ask(submitter = null) {
+  // What is typed stays with this entry of the browser's history, for who comes back to it. A page
+  // that answered a form has an address under which it can be asked for again.
+  function keep() {
+    history.replaceState({ typed: String(content()) }, "", form.dataset.address ?? location.href);
+  }
+
+  async function comeBack(typed) {
+    form.inert = true; // until its fields are as they were
+    await ask(null, new URLSearchParams(typed));
+    form.inert = false;
+  }
+
+  function isAsItCame() {
+    return [...form.elements].every((field) => {
+      if (field.type === "checkbox") return field.checked === field.defaultChecked;
+      if (!field.options) return field.defaultValue === undefined || field.value === field.defaultValue;
+      const chosen = [...field.options].find((option) => option.defaultSelected) ?? field.options[0];
+      return field.selectedOptions[0] === chosen;
+    });
+  }
+
+  async function ask(submitter = null, typed = null) {
     window.clearTimeout(timer);
     asking?.abort();
     const mine = (asking = new AbortController());
-    const body = content(submitter);
+    const body = typed ?? content(submitter);
+    if (!typed) keep();
     form.dataset.state = "asking";
     try {
       const response = await fetch(form.dataset.preview, {
@@ -72,10 +94,11 @@
       if (!response.ok) throw new Error(`the server answered ${response.status}`);
       const page = new DOMParser().parseFromString(await response.text(), "text/html");
       if (asking !== mine) return;
-      if (submitter) takeValues(page);
+      if (submitter || typed) takeValues(page);
       takeKnobs(page);
       takeMarks(page);
       takeAnswers(page);
+      if (submitter) keep();
       form.dataset.state = "answered";
     } catch (error) {
       if (error.name === "AbortError") return;
@@ -88,7 +111,7 @@
   function soon() {
     window.clearTimeout(timer);
     form.dataset.state = "typing";
-    timer = window.setTimeout(ask, PAUSE_MS);
+    timer = window.setTimeout(() => ask(), PAUSE_MS);
   }
 
   function told(event) {
@@ -96,9 +119,13 @@
   }
 
   form.addEventListener("input", (event) => { if (told(event)) soon(); });
-  form.addEventListener("change", (event) => { if (told(event)) soon(); });
+  form.addEventListener("change", (event) => {
+    keep();
+    if (told(event)) soon();
+  });
   form.addEventListener("submit", (event) => {
     const button = event.submitter;
+    keep();
     // Filling in another spec brings other fields: that is a page of its own.
     if (!button?.hasAttribute("formaction") || button.name === "do") return;
     event.preventDefault();
@@ -106,6 +133,10 @@
     ask(button);
     if (button.name === "use") beside?.focus();
   });
+
+  if (form.dataset.address) keep();
+  else if (history.state?.typed) comeBack(history.state.typed);
+  else window.addEventListener("pageshow", () => { if (!isAsItCame()) ask(); });
 
   // A clipboard is there under TLS and on this machine only; elsewhere the text is selected.
   async function copy(button) {
