@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from adaptlab_client.attention_answers import AttentionMap as AttentionMap
     from adaptlab_client.attention_answers import AttentionMaps as AttentionMaps
     from adaptlab_client.attention_answers import HeadSummary as HeadSummary
+    from adaptlab_client.audit_log import AuditVerification as AuditVerification
     from adaptlab_client.client import Client as Client
     from adaptlab_client.comparison_answers import Comparison as Comparison
     from adaptlab_client.comparison_answers import Diagnosis as Diagnosis
@@ -60,8 +61,11 @@ if TYPE_CHECKING:
     from adaptlab_client.people_answers import MemberEntry as MemberEntry
     from adaptlab_client.people_answers import NewToken as NewToken
     from adaptlab_client.people_answers import ProjectEntry as ProjectEntry
+    from adaptlab_client.people_answers import QueueUse as QueueUse
+    from adaptlab_client.people_answers import Quotas as Quotas
     from adaptlab_client.people_answers import TokenEntry as TokenEntry
     from adaptlab_client.people_answers import UserEntry as UserEntry
+    from adaptlab_client.people_answers import UserUsage as UserUsage
     from adaptlab_client.pictures import Picture as Picture
     from adaptlab_client.recipe_answers import ClaimVerdict as ClaimVerdict
     from adaptlab_client.recipe_answers import Recipe as Recipe
@@ -99,6 +103,7 @@ _HOMES = {
     "AttentionMap": "attention_answers",
     "AttentionMaps": "attention_answers",
     "AuditEntry": "people_answers",
+    "AuditVerification": "audit_log",
     "BaseModelEntry": "answers",
     "Budget": "answers",
     "BudgetAnswer": "answers",
@@ -138,6 +143,8 @@ _HOMES = {
     "Preview": "answers",
     "Progress": "answers",
     "ProjectEntry": "people_answers",
+    "QueueUse": "people_answers",
+    "Quotas": "people_answers",
     "Recipe": "recipe_answers",
     "RecipeRef": "study_answers",
     "RecipeReport": "recipe_answers",
@@ -176,6 +183,7 @@ _HOMES = {
     "UploadEntry": "answers",
     "Usage": "answers",
     "UserEntry": "people_answers",
+    "UserUsage": "people_answers",
     "Verdict": "comparison_answers",
     "WaitTimedOut": "errors",
     "WorkerEntry": "server_answers",
@@ -187,6 +195,7 @@ __all__ = [
     "AttentionMap",
     "AttentionMaps",
     "AuditEntry",
+    "AuditVerification",
     "BaseModelEntry",
     "Budget",
     "BudgetAnswer",
@@ -226,6 +235,8 @@ __all__ = [
     "Preview",
     "Progress",
     "ProjectEntry",
+    "QueueUse",
+    "Quotas",
     "Recipe",
     "RecipeRef",
     "RecipeReport",
@@ -264,6 +275,7 @@ __all__ = [
     "UploadEntry",
     "Usage",
     "UserEntry",
+    "UserUsage",
     "Verdict",
     "WaitTimedOut",
     "WorkerEntry",

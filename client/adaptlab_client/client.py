@@ -1,21 +1,21 @@
 """The Python client: one object for one server."""
 
 import os
-from collections.abc import Iterator
 from types import TracebackType
 from typing import Self
 
 import httpx
 
 from adaptlab_client.answers import MethodEntry, PlugIn
+from adaptlab_client.audit_log import AuditLog
 from adaptlab_client.catalogue import BaseModels, Budgets, Catalogue, Checkpoints
 from adaptlab_client.comparisons import Comparisons
-from adaptlab_client.connection import Connection, Query, Request, Retries, path_of
+from adaptlab_client.connection import Connection, Request, Retries, path_of
 from adaptlab_client.datasets import Datasets
 from adaptlab_client.discovery import discover
 from adaptlab_client.jobs import Jobs
-from adaptlab_client.people import ProjectList, Tokens, Users, audit_entries
-from adaptlab_client.people_answers import AuditEntry, Me
+from adaptlab_client.people import ProjectList, Tokens, Users
+from adaptlab_client.people_answers import Me
 from adaptlab_client.recipes import Recipes
 from adaptlab_client.recommendations import Recommendations
 from adaptlab_client.results import ResultQueries
@@ -74,6 +74,7 @@ class Client:
         self.tokens = Tokens(self._connection)
         self.users = Users(self._connection)
         self.projects = ProjectList(self._connection)
+        self.audit = AuditLog(self._connection)
         self.results = ResultQueries(self._connection)
         self.server = ServerStatus(self._connection)
 
@@ -85,13 +86,6 @@ class Client:
     def me(self) -> Me:
         """Who you are to the server, what your token opens, and your projects."""
         return self._connection.ask(Request("GET", path_of("me")), Me)
-
-    def audit(self, query: Query | None = None) -> Iterator[AuditEntry]:
-        """What was done and refused, newest first; for admins.
-
-        The query may have `actor`, `action`, `object`, `since` and `until`.
-        """
-        return audit_entries(self._connection, query or {})
 
     def as_holder_of(self, token: str) -> "Client":
         """A client for the same server with another token."""

@@ -1,6 +1,6 @@
 """Pictures of a comparison: the charts of the dashboard, from an answer of the server."""
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 from pydantic import ValidationError
 
@@ -17,6 +17,8 @@ _OF_CELL: dict[str, str] = {
     "learning_rates": "sweeps",
 }
 
+_KINDS: tuple[str, ...] = get_args(PlotKind)
+
 
 def plot(
     found: "JobComparison",
@@ -30,6 +32,8 @@ def plot(
     from adaptlab.charts.table_charts import compared_methods, table_charts
     from adaptlab.table_comparison import TableComparison
 
+    if kind not in _KINDS:
+        raise ValueError(f"There is no chart {kind!r}; there are {', '.join(_KINDS)}.")
     if not 0 <= table < len(found.tables):
         raise ValueError(f"There is no table {table}; there are {len(found.tables)}, from 0.")
     try:

@@ -8,7 +8,7 @@ from typing import NamedTuple, cast
 from urllib.parse import urlsplit
 
 from adaptlab_client.credentials import read
-from adaptlab_client.errors import NoServer
+from adaptlab_client.errors import NoServer, ServerStarting
 
 DATA_DIRECTORY = ".adaptlab"
 
@@ -35,7 +35,8 @@ def discover(
     names, so that pointing ADAPTLAB_URL elsewhere does not hand it over. A token that
     `adaptlab login` kept for the server goes before that of the directory.
 
-    Raises `NoServer` when nothing names a server, or the address is not one, and `UnsafeFile`
+    Raises `NoServer` when nothing names a server, or the address is not one, `ServerStarting`
+    (which is one) while `adaptlab up` has yet to write down where it listens, and `UnsafeFile`
     when others can get at the file of `adaptlab login`.
     """
     known = os.environ if environment is None else environment
@@ -44,6 +45,11 @@ def discover(
     kept = _Kept(known)
     address = url or known.get("ADAPTLAB_URL") or recorded or kept.latest
     if not address:
+        if directory and _is_held(directory):
+            raise ServerStarting(
+                f"The server of {directory} is starting, or ending: wait until `adaptlab up` "
+                "prints its address, and try again."
+            )
         raise NoServer(
             "No server was named and none was found. Start one here with `adaptlab up`, or set "
             "ADAPTLAB_DATA_DIR to the folder of one that runs on this machine, or set "
@@ -99,6 +105,20 @@ def _data_directory(environment: Mapping[str, str], start: Path) -> Path | None:
 def _is_trusted(directory: Path) -> bool:
     """Whether the user or root owns it: anybody can make a `.adaptlab` in a shared folder."""
     return directory.stat().st_uid in (os.geteuid(), 0)
+
+
+def _is_held(directory: Path) -> bool:
+    """Whether the `adaptlab up` lives that took this directory, its server up or not."""
+    try:
+        process = int((directory / "lock").read_text())
+        if process <= 0:
+            return False
+        os.kill(process, 0)  # which only asks whether it is there
+    except PermissionError:
+        return True
+    except (OSError, ValueError, OverflowError):
+        return False
+    return True
 
 
 def _recorded_url(directory: Path) -> str | None:

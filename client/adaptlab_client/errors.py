@@ -28,7 +28,7 @@ class Fault(BaseModel):
         hints = [
             f"{word}: {', '.join(str(value) for value in values)}"
             for word, values in (("nearest", self.nearest), ("allowed", self.allowed))
-            if values
+            if values and not all(f"'{value}'" in self.detail for value in values)
         ]
         hint = f" ({'; '.join(hints)})" if hints else ""
         return f"{self.pointer or '/'}: {self.detail}{hint}"
@@ -62,8 +62,7 @@ class ApiError(AdaptlabError):
 
     def __init__(self, problem: ProblemDocument) -> None:
         self.problem = problem
-        heading = problem.detail or problem.title or f"The server answered {problem.status}."
-        super().__init__("\n".join([heading, *(f"  {fault}" for fault in problem.errors)]))
+        super().__init__("\n".join([_heading(problem), *(f"  {one}" for one in problem.errors)]))
 
     @property
     def status(self) -> int:
@@ -131,6 +130,10 @@ class NoServer(AdaptlabError):
     """Nothing says where the server is."""
 
 
+class ServerStarting(NoServer):
+    """The server of this directory does not listen yet."""
+
+
 class UnexpectedAnswer(AdaptlabError):
     """The answer is not one of an adaptlab server."""
 
@@ -177,6 +180,14 @@ def api_error(problem: ProblemDocument) -> ApiError:
         504: ServerUnavailable,
     }
     return classes.get(problem.status, ApiError)(problem)
+
+
+def _heading(problem: ProblemDocument) -> str:
+    """What went wrong as a whole, without the first fault, which follows with the others."""
+    told = problem.detail or problem.title or f"The server answered {problem.status}."
+    if problem.errors and told.endswith(f": {problem.errors[0].detail}"):
+        return told.removesuffix(f" {problem.errors[0].detail}")
+    return told
 
 
 def _beginning(body: bytes, characters: int = 200) -> str | None:

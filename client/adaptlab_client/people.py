@@ -1,14 +1,13 @@
-"""Tokens, users, projects and the audit log of a server."""
+"""Tokens, users and projects of a server."""
 
 from builtins import list as list_of
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from pydantic import JsonValue
 
-from adaptlab_client.connection import Connection, Query, Request, path_of
+from adaptlab_client.connection import Connection, Request, path_of
 from adaptlab_client.paging import entries
 from adaptlab_client.people_answers import (
-    AuditEntry,
     MemberEntry,
     Members,
     NewToken,
@@ -86,6 +85,19 @@ class Users:
         body: dict[str, JsonValue] = {k: v for k, v in asked.items() if v is not None}
         return self._connection.ask(Request("PATCH", path_of("users", name), body=body), UserEntry)
 
+    def set_quotas(
+        self, name: str, queue_hours: Mapping[str, float], stored_bytes: int | None = None
+    ) -> UserEntry:
+        """Say what somebody may use; of what is left out the server's settings hold again.
+
+        `queue_hours` are hours of attempts in thirty days, by queue.
+        """
+        hours: dict[str, JsonValue] = dict(queue_hours)
+        body: dict[str, JsonValue] = {
+            "quotas": {"queue_hours": hours, "stored_bytes": stored_bytes}
+        }
+        return self._connection.ask(Request("PATCH", path_of("users", name), body=body), UserEntry)
+
 
 class ProjectList:
     """Projects, and who may do what in them."""
@@ -115,8 +127,3 @@ class ProjectList:
     def remove(self, name: str, user: str) -> None:
         """Take somebody out of a project."""
         self._connection.send(Request("DELETE", path_of("projects", name, "members", user)))
-
-
-def audit_entries(connection: Connection, query: Query) -> Iterator[AuditEntry]:
-    """What was done and refused, newest first."""
-    return entries(connection, path_of("audit"), AuditEntry, query)

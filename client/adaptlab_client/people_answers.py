@@ -56,13 +56,43 @@ class NewToken(TokenEntry):
     token: str
 
 
+class QueueUse(Answer):
+    """Hours of your jobs' attempts in one queue; None where there is no limit.
+
+    `frees_at` is when there is room again, if there is none and no more are used.
+    """
+
+    queue: str
+    hours: float
+    most_hours: float | None = None
+    frees_at: datetime | None = None
+
+
+class UserUsage(Answer):
+    """What you have used in the last `days`, and store."""
+
+    days: int
+    queues: tuple[QueueUse, ...] = ()
+    stored_bytes: int
+    most_stored_bytes: int | None = None
+    counted_at: datetime
+
+
 class Me(Answer):
-    """Who you are to the server."""
+    """Who you are to the server, and what you have used of it."""
 
     user: str
     is_admin: bool = False
     token: TokenEntry
     projects: tuple[ProjectEntry, ...] = ()
+    usage: UserUsage | None = None
+
+
+class Quotas(Answer):
+    """What a user may use; what is not said here is as the server's settings say."""
+
+    queue_hours: dict[str, float] = {}  # noqa: RUF012 - pydantic copies it
+    stored_bytes: int | None = None
 
 
 class UserEntry(Answer):
@@ -72,6 +102,7 @@ class UserEntry(Answer):
     is_admin: bool
     is_active: bool
     created_at: datetime
+    quotas: Quotas = Quotas()
 
 
 class AuditEntry(Answer):

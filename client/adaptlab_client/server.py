@@ -1,5 +1,8 @@
 """The server about itself: whether it is well, what it knows, who works for it, what it stores."""
 
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+
 from adaptlab_client.connection import Connection, Request, path_of
 from adaptlab_client.server_answers import Capabilities, Health, Storage, WorkerEntry, Workers
 
@@ -17,6 +20,14 @@ class ServerStatus:
     def ready(self) -> Health:
         """That it and its database answer; raises `ServerUnavailable` while they do not."""
         return self._connection.ask(Request("GET", "/readyz"), Health)
+
+    def time(self) -> datetime | None:
+        """The server's time in whole seconds, if it tells; raises `ServerUnreachable`."""
+        told = self._connection.send(Request("GET", "/healthz")).headers.get("Date")
+        try:
+            return None if told is None else parsedate_to_datetime(told)
+        except ValueError:
+            return None
 
     def capabilities(self) -> Capabilities:
         """Its version, limits and names."""

@@ -74,6 +74,10 @@ class BrokenBundle(AdaptlabError):
         self.detail = detail
 
 
+class BrokenLog(AdaptlabError):
+    """A file that is no export of an audit log."""
+
+
 class OutOfMemory(AdaptlabError, MemoryError):
     """Not even one replicate at a time fits in memory."""
 

@@ -49,11 +49,11 @@ def address(settings: Settings, sessions: sessionmaker[Session]) -> Iterator[Add
     thread = threading.Thread(target=server.run, args=([listener],))
     thread.start()
     try:
-        assert started.wait(20), "the server did not start"
+        assert started.wait(60), "the server did not start"
         yield Address(f"http://127.0.0.1:{listener.getsockname()[1]}", token)
     finally:
         server.should_exit = True
-        thread.join(20)
+        thread.join(60)
         listener.close()
 
 

@@ -16,6 +16,11 @@ from tests.comparing import ENOUGH_BASES, a_measured_study, as_known, run_all
 from tests.making import a_base_model
 from typer.testing import CliRunner, Result
 
+from adaptlab.bundle import bounds
+from adaptlab.bundle.bounds import pairs_of
+from adaptlab.bundle.contents import Evidence, TableEvidence
+from adaptlab.errors import BrokenBundle
+from adaptlab.statistics import Scores
 from adaptlab_client import Client, Conflict, DigestMismatch
 from adaptlab_client.bundles import save_bundle
 from adaptlab_client.cli.main import application
@@ -425,6 +430,58 @@ def no_rate(bundle: Path) -> None:
     write(bundle, members)
 
 
+def many_jobs(bundle: Path) -> None:
+    write(bundle, members_of(bundle) | {"specs/jobs.jsonl": b"{}\n" * 10_000})
+
+
+def evidence(change: Callable[[Any], None]) -> Callable[[Path], None]:
+    """Change the first table of the evidence, whose outcomes become one item of one seed."""
+
+    def made(bundle: Path) -> None:
+        members = members_of(bundle)
+
+        def first(document: Any) -> None:
+            table = document["tables"][0]
+            one = {"budget": 64, "seeds": [0], "items": 1, "outcomes": ["80"], "bases": []}
+            table["scores"] = [row | one for row in table["scores"]]
+            change(table)
+
+        in_json("evidence.json", first)(members)
+        write(bundle, members)
+
+    return made
+
+
+def many_pairs(table: Any) -> None:
+    first = table["scores"][0]
+    table["scores"] = [first | {"method": f"m{number}"} for number in range(400)]
+
+
+def many_seeds(table: Any) -> None:
+    table["scores"][0] |= {"seeds": [*range(2000)], "outcomes": ["80"] * 2000}
+
+
+def many_items(table: Any) -> None:
+    table["scores"][0] |= {
+        "seeds": [*range(17)], "items": 10**6, "outcomes": ["0" * 250_000] * 17,
+    }  # fmt: skip
+
+
+def many_counted_jobs(table: Any) -> None:
+    table["jobs"] = table["jobs"][:1] * 100_001
+
+
+def many_rows_of_the_claim(bundle: Path) -> None:
+    members = members_of(bundle)
+
+    def rows(claim: Any) -> None:
+        table = claim["tables"][0]
+        table["methods"] = table["methods"][:1] * 5000
+
+    in_json("claim.json", rows)(members)
+    write(bundle, members)
+
+
 BROKEN: dict[str, tuple[str, Callable[[Path], object]]] = {
     "a name twice": ("'claim.json': this name is there 2 times", twice),
     "a bomb": ("evidence.json: it unpacks to 136,314,880 bytes", bomb),
@@ -438,6 +495,12 @@ BROKEN: dict[str, tuple[str, Callable[[Path], object]]] = {
     "a job less": ("specs/jobs.jsonl: the job", a_job_less),
     "a rate that cannot be": ("claim.json: it cannot be written out", no_rate),
     "a row twice": ("evidence.json: it cannot be compared", unknown_method),
+    "many jobs": ("specs/jobs.jsonl: 10,001 lines; a bundle has at most 10,000", many_jobs),
+    "many pairs": ("evidence.json: 79,800 pairs of rows; a bundle has", evidence(many_pairs)),
+    "many seeds": ("evidence.json: 2,000 seeds of", evidence(many_seeds)),
+    "many items": ("evidence.json: 17,000,000 outcomes of", evidence(many_items)),
+    "many counted jobs": ("evidence.json: 100,001 jobs that", evidence(many_counted_jobs)),
+    "many rows": ("claim.json: 5,000 rows; a bundle has at most 4,096", many_rows_of_the_claim),
     "half of it": ("no zip file", lambda b: b.write_bytes(b.read_bytes()[: b.stat().st_size // 2])),
     "a text": ("no zip file", lambda b: b.write_text("adaptlab")),
     "nothing": ("no zip file", lambda b: b.write_bytes(b"")),
@@ -454,6 +517,21 @@ def test_what_is_no_bundle_is_refused_with_the_member(bundle: Path, what: str) -
     assert found.exit_code == 65, (found.output, found.exception)
     assert named in found.stderr, found.stderr
     assert len(found.stderr) < 1000
+
+
+def test_what_all_pairs_compare_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pairs that are compared share a budget, or one of them has none."""
+    one: Any = {"seeds": (0, 1), "items": 8, "outcomes": ("00", "ff")}
+    rows = [Scores(method=f"m{n}", budget=n % 2 or None, **one) for n in range(4)]
+    rows.append(Scores(method="other", budget=7, **one))
+    assert pairs_of(rows) == 1 + 1 + 2 * 3
+    table = TableEvidence(base_model="b", task="t", reference=None, scores=tuple(rows), jobs=())
+    found = Evidence(tables=(table, table))
+    monkeypatch.setattr(bounds, "MOST_PAIRED_OUTCOMES", 2 * 8 * 16)
+    bounds.check_evidence(found)
+    monkeypatch.setattr(bounds, "MOST_PAIRED_OUTCOMES", 2 * 8 * 16 - 1)
+    with pytest.raises(BrokenBundle, match="256 outcomes in pairs; a bundle has at most 255"):
+        bounds.check_evidence(found)
 
 
 def test_a_long_list_of_members_is_not_read(bundle: Path) -> None:

@@ -221,7 +221,7 @@ def test_results_come_back(
     client: Client, sessions: sessionmaker[Session], base: None, tmp_path: Path
 ) -> None:
     job_id, patterns = a_finished_job(client, sessions, tmp_path)
-    assert client.jobs.wait(job_id, timeout=10).succeeded
+    assert client.jobs.wait(job_id, timeout=60).succeeded
     (curve,) = client.jobs.metrics(job_id, names=["loss"])
     assert curve.points() == metric_points()
     assert client.jobs.metrics(job_id, names=["nothing"]) == ()
@@ -286,7 +286,7 @@ def test_a_wait_sees_the_end_of_a_job_that_is_cancelled_meanwhile(
 
     thread = threading.Thread(target=cancel)
     thread.start()
-    found = client.jobs.wait(job.id, timeout=20, on_progress=lambda _: waiting.set())
+    found = client.jobs.wait(job.id, timeout=60, on_progress=lambda _: waiting.set())
     thread.join(10)
     assert (found.state, found.succeeded) == ("cancelled", False)
 

@@ -329,3 +329,17 @@ def test_ctrl_c_leaves_with_130() -> None:
         raise KeyboardInterrupt
 
     assert CliRunner().invoke(application(), ["methods"], obj=interrupted).exit_code == 130
+
+
+def test_a_refusal_says_each_thing_once_and_in_words(invoke: Invoke, tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    gone = invoke("jobs", "submit", str(file))
+    assert gone.exit_code == 2
+    assert "there is no such file" in gone.stderr
+    assert "Errno" not in gone.stderr
+    file.write_text(yaml.safe_dump(an_adapt_document() | {"trainin": {"steps": 1}}))
+    done = invoke("jobs", "submit", str(file))
+    assert done.exit_code == 2
+    assert done.stderr.count("There is no 'trainin' here.") == 1
+    assert "/trainin" in done.stderr
+    assert "nearest: training" in done.stderr

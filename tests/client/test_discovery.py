@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from adaptlab_client.discovery import discover
-from adaptlab_client.errors import NoServer
+from adaptlab_client.errors import NoServer, ServerStarting
 
 
 def a_data_directory(folder: Path, url: str | None = "http://127.0.0.1:8123") -> Path:
@@ -83,4 +83,14 @@ def test_a_broken_server_file_is_no_server(content: str, tmp_path: Path) -> None
     folder = a_data_directory(tmp_path / ".adaptlab", url=None)
     (folder / "server.json").write_text(content)
     with pytest.raises(NoServer, match="adaptlab up"):
+        discover(environment={"HOME": "/nowhere"}, start=tmp_path)
+
+
+def test_a_server_that_is_still_starting_is_told_from_none(tmp_path: Path) -> None:
+    directory = a_data_directory(tmp_path / ".adaptlab", None)
+    (directory / "lock").write_text(str(os.getpid()))  # as `adaptlab up` writes it
+    with pytest.raises(ServerStarting, match="is starting"):
+        discover(environment={"HOME": "/nowhere"}, start=tmp_path)
+    (directory / "lock").write_text("")
+    with pytest.raises(NoServer, match="none was found"):
         discover(environment={"HOME": "/nowhere"}, start=tmp_path)

@@ -39,11 +39,17 @@ Call = tuple[str, str]
 NO_COMMAND = {
     "head_dataset_content": "the list of datasets has the digest already",
     "head_map_content": "the list of maps has the digest already",
-}
+} | dict.fromkeys(
+    (
+        *("register_worker", "stand_back", "say_goodbye", "claim_job", "heartbeat"),
+        *("record_results", "end_lease", "put_lease_artifact", "get_lease_artifact"),
+    ),
+    "asked by `adaptlab worker --server`, see tests/worker/test_by_the_api.py",
+)
 LOOKS = {
     *("list", "show", "wait", "events", "metrics", "evaluations", "outcomes", "replicates"),
     *("attempts", "fields", "heads", "groups", "solve", "health", "capabilities", "storage"),
-    *("whoami", "audit", "compare", "recommend", "attention", "methods", "tasks", "families"),
+    *("whoami", "verify", "compare", "recommend", "attention", "methods", "tasks", "families"),
     "workers",
 }
 """Words at the end of commands that only look, so that they can be run once for each format."""
@@ -241,8 +247,15 @@ def test_every_look_can_be_had_in_every_format(
 def test_whatever_is_printed_can_be_chosen() -> None:
     printing = {path for path, command in known().items() if formats(command)}
     files = {"results export", "results curves", "checkpoints download", "datasets download"}
-    files |= {"studies bundle"}
-    words_only = {"login", "logout", "completion", "projects remove", "uploads delete"}
+    files |= {"studies bundle", "audit export"}
+    words_only = {
+        "sbatch-script",
+        "login",
+        "logout",
+        "completion",
+        "projects remove",
+        "uploads delete",
+    }
     assert set(known()) - printing == files | words_only
 
 

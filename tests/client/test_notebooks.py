@@ -4,7 +4,7 @@ import json
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas
@@ -144,6 +144,8 @@ def test_a_comparison_is_drawn_as_the_dashboard_draws_it(
         picture.save(tmp_path / "a.gif")
     with pytest.raises(ValueError, match="no budget 7"):
         compared.plot("ranks", budget=7)
+    with pytest.raises(ValueError, match="no chart 'nope'; there are budgets, ranks"):
+        compared.plot(cast("Any", "nope"))
     with pytest.raises(ValueError, match="no table 3"):
         compared.plot(table=3)
 

@@ -1,5 +1,7 @@
 """Recommendations from Python and from the command line, against the real API."""
 
+import csv
+import io
 import json
 
 import pytest
@@ -45,11 +47,16 @@ def test_from_python(client: Client, measured: None) -> None:
 
 
 def test_from_the_command_line(invoke: Invoke, measured: None) -> None:
-    done = invoke("recommend", json.dumps(TASK), *OPTIONS)
+    asked = ("recommend", json.dumps(TASK), *OPTIONS)
+    done = invoke(*asked)
     assert done.exit_code == 0, done.stderr
     assert "lora at 64, which scored 80.0%" in done.stdout
     assert "no_run: No comparable run of prefix_tuning" in done.stdout
     assert "missing_method" in done.stdout
+    assert " 80.0 % " in done.stdout, "in per cent, as elsewhere"
+    (filed,) = csv.DictReader(io.StringIO(invoke(*asked, "-o", "csv").stdout))
+    assert float(filed["score"]) == pytest.approx(0.8)
+    assert float(filed["low"]) < 0.8 < float(filed["high"])
     whole = json.loads(invoke("recommend", json.dumps(TASK), *OPTIONS, "-o", "json").stdout)
     lines = invoke("recommend", json.dumps(TASK), *OPTIONS, "-o", "jobs").stdout.splitlines()
     assert [json.loads(line) for line in lines] == [one["spec"] for one in whole["jobs"]]

@@ -39,6 +39,9 @@ def test_a_token_is_kept_for_its_server_and_opens_it(
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     me = invoke("whoami", "-o", "json", ADAPTLAB_TOKEN="")
     assert json.loads(me.stdout)["user"] == "ada"
+    told = dict(line.split(None, 1) for line in invoke("whoami").stdout.splitlines())
+    assert told["user"].startswith("ada, an admin")
+    assert (told["expires"].strip(), told["projects"].strip()) == ("never", "default (admin)")
     assert discover() == (address.url, address.token)  # the server that was signed in to last
     assert discover("http://elsewhere.example").token is None
     assert invoke("logout", ADAPTLAB_TOKEN="").exit_code == 0
@@ -116,7 +119,7 @@ def test_people_projects_and_tokens_at_the_command_line(invoke: Invoke, home: Pa
     (bert,) = [entry for entry in listed if entry["user"] == "bert"]
     assert invoke("tokens", "revoke", str(bert["id"])).exit_code == 0
     assert invoke("whoami", ADAPTLAB_TOKEN=token).exit_code == 4
-    told = invoke("audit", "--actor", "ada", "-o", "jsonl").stdout
+    told = invoke("audit", "list", "--actor", "ada", "-o", "jsonl").stdout
     actions = [json.loads(line)["action"] for line in told.splitlines()]
     assert actions == [
         "revoke_token", "create_token", "put_member", "create_project", "create_user"

@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +12,10 @@ import numpy as np
 import pytest
 import yaml
 from sqlalchemy.orm import Session, sessionmaker
-from tests.client.conftest import Address
+from tests.client.conftest import Address, Invoke
 from tests.client.test_client import record_results
 from tests.making import a_base_model, a_claim, a_ledger, an_adapt_document
+from tests.worker.conftest import wait_until
 
 from adaptlab_client import Client
 
@@ -46,18 +48,23 @@ def a_program(folder: Path, name: str, text: str) -> None:
 def run(
     script: str, folder: Path, address: Address, **more: str
 ) -> subprocess.CompletedProcess[str]:
-    plain = {k: v for k, v in os.environ.items() if not k.startswith("ADAPTLAB_")}
-    path = f"{folder / 'bin'}:{os.environ['PATH']}"
-    of_slurm = {"SLURM_JOB_ID": "4711", "SLURM_ARRAY_JOB_ID": "4711", "SLURM_ARRAY_TASK_ID": "3"}
     return subprocess.run(
         ["/bin/bash", "-c", script],
-        env=plain | address.environment | of_slurm | {"PATH": path, "HOME": str(folder)} | more,
+        env=environment(folder, address) | more,
         cwd=folder,
         capture_output=True,
         text=True,
         check=False,
         timeout=240,
     )
+
+
+def environment(folder: Path, address: Address) -> dict[str, str]:
+    """What a batch job finds in its environment."""
+    plain = {k: v for k, v in os.environ.items() if not k.startswith("ADAPTLAB_")}
+    path = f"{folder / 'bin'}:{os.environ['PATH']}"
+    of_slurm = {"SLURM_JOB_ID": "4711", "SLURM_ARRAY_JOB_ID": "4711", "SLURM_ARRAY_TASK_ID": "3"}
+    return plain | address.environment | of_slurm | {"PATH": path, "HOME": str(folder)}
 
 
 def test_a_script_submits_waits_is_requeued_and_fetches(
@@ -111,20 +118,73 @@ def test_an_element_of_an_array_has_a_job_of_its_own(
 
 
 WORKING = """#!/bin/bash
-if [ "$1" = worker ]; then
-    trap 'echo "worker: leaving"; exit 0' TERM
-    touch ready
-    while :; do sleep 0.1; done
-fi
-until [ -e ready ]; do sleep 0.1; done
+if [ "$1" != worker ]; then exec sleep 60; fi
+echo "$@" > worker.args
+mkdir "${!#}"
+trap 'echo USR1 >> signals; code=75' USR1
+trap 'echo TERM >> signals; code=75' TERM
+code=
+touch ready
+until [ -n "$code" ] || [ -e done ]; do sleep 0.05; done
+exit "${code:-0}"
 """
 
 
-def test_a_worker_ends_when_nothing_is_left_to_do(folder: Path, address: Address) -> None:
-    a_program(folder, "adaptlab", WORKING + CALLING)
-    done = run(WORKER, folder, address, PAUSE="0.1")
+@pytest.fixture
+def worker(folder: Path) -> Path:
+    """The same folder, with a worker that notes its arguments and its signals."""
+    a_program(folder, "adaptlab", WORKING)
+    return folder
+
+
+def test_the_scripts_of_the_page_are_what_the_command_prints(invoke: Invoke) -> None:
+    submit = invoke("sbatch-script", "--submit", "job.yaml", "--name", "compare")
+    assert submit.stdout == SUBMIT
+    options = ("--name", "adaptlab-worker", "--time", "08:00:00", "--gpus", "1", "--queue", "gpu")
+    assert invoke("sbatch-script", *options).stdout == WORKER
+
+
+def test_a_worker_ends_when_nothing_is_left_to_do(worker: Path, address: Address) -> None:
+    (worker / "done").touch()
+    done = run(WORKER, worker, address, SLURM_TMPDIR=str(worker))
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines()[-1] == "worker: leaving"
+    arguments = (worker / "worker.args").read_text().split()
+    assert arguments[:4] == ["worker", "--drain", "--until", "auto"]
+    assert not (worker / "adaptlab-4711").exists(), "its files are removed"
+    assert not (worker / "scontrol.log").exists()
+
+
+@pytest.mark.parametrize(("number", "requeued"), [(signal.SIGUSR1, True), (signal.SIGTERM, False)])
+def test_a_script_passes_a_signal_on_and_is_requeued_only_at_the_end_of_its_time(
+    worker: Path, address: Address, number: signal.Signals, requeued: bool
+) -> None:
+    script = subprocess.Popen(
+        ["/bin/bash", "-c", WORKER],
+        env=environment(worker, address) | {"SLURM_TMPDIR": str(worker)},
+        cwd=worker,
+    )
+    try:
+        wait_until((worker / "ready").exists, "the worker")
+        script.send_signal(number)
+        assert script.wait(60) == 75
+    finally:
+        script.kill()
+    assert (worker / "signals").read_text().split() == [number.name.removeprefix("SIG")]
+    assert (worker / "scontrol.log").exists() == requeued
+
+
+def test_values_cannot_leave_their_place(invoke: Invoke, tmp_path: Path) -> None:
+    printed = invoke("sbatch-script", "--queue", "a b$(touch owned)'", "--server", "http://x;ls")
+    assert printed.exit_code == 0, printed.stderr
+    bash = ["/bin/bash", "-n", "-c", printed.stdout]
+    subprocess.run(bash, check=True, timeout=60, cwd=tmp_path)
+    words = next(line for line in printed.stdout.splitlines() if line.startswith("adaptlab worker"))
+    assert shlex.split(words)[-6:-3] == ["a b$(touch owned)'", "--server", "http://x;ls"]
+    for option in ("--name", "--partition", "--array", "--directive"):
+        refused = invoke("sbatch-script", option, "x\nrm -rf /")
+        assert refused.exit_code == 2
+        assert "cannot stand in a line of sbatch" in refused.stderr
+    assert "no time of Slurm's" in invoke("sbatch-script", "--time", "soon").stderr
 
 
 def an_array() -> np.ndarray:

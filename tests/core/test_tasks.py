@@ -31,7 +31,7 @@ MIXED: dict[str, tuple[dict[str, object], dict[str, tuple[str, tuple[object, ...
     ),
     "an unknown task": (
         {"tasks": ["add", {"name": "sorting"}]},
-        {"/task/tasks/1/name": ("unknown_task", ())},
+        {"/task/tasks/1/name": ("unknown_task", ("sort_ascending", "sort_descending"))},
     ),
     "a wrong knob": (
         {"tasks": ["add", {"name": "add", "k": 0}]},
@@ -89,6 +89,7 @@ def test_a_composition_that_does_not_fit_is_refused_where_it_does_not(knobs, exp
 def test_an_unknown_task_inside_lists_those_there_are():
     (problem,) = problems(name="mixture", tasks=["add", {"name": "sorting"}])
     assert "sort_ascending" in problem.allowed
+    assert problem.detail == "There is no task named 'sorting'."
 
 
 def test_what_a_composition_needs_follows_from_its_parts():

@@ -93,8 +93,15 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "server storage": ("adaptlab server storage",),
     "login": ("adaptlab login < token",),
     "logout": ("adaptlab logout",),
+    "users set-quotas": ("adaptlab users set-quotas grace --hours gpu=100 --hours cpu=1000",),
     "whoami": ("adaptlab whoami",),
-    "audit": ("adaptlab audit --action create_token --limit 10",),
+    "audit list": ("adaptlab audit list --action create_token --limit 10",),
+    "audit export": ("adaptlab audit export audit.jsonl",),
+    "audit verify": (
+        "adaptlab audit verify",
+        "SEAL=$(adaptlab audit verify --output id)",
+        "adaptlab audit verify audit.jsonl",
+    ),
     "compare": ("adaptlab compare $STUDY", "adaptlab compare $JOB $OTHER --output csv"),
     "recommend": (
         "adaptlab recommend '{name: sort_descending, length: 3, alphabet: 4}' --base-model "
@@ -109,5 +116,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "tasks": ("adaptlab tasks", "adaptlab tasks sort_ascending"),
     "families": ("adaptlab families", "adaptlab families minigpt"),
     "workers": ("adaptlab workers",),
+    "doctor": ("adaptlab doctor", "adaptlab doctor --output json"),
+    "sbatch-script": (
+        "adaptlab sbatch-script --queue gpu --gpus 1 --time 08:00:00 > worker.sbatch",
+        "adaptlab sbatch-script --submit job.yaml --name compare > compare.sbatch",
+    ),
     "completion": ('eval "$(adaptlab completion bash)"',),
 }

@@ -49,7 +49,8 @@ def exit_code(error: Exception) -> ExitCode:
         ((client.Conflict, client.TooLarge), ExitCode.USAGE),
         ((client.Unauthorised, client.UnsafeFile), ExitCode.AUTHENTICATION),
         (client.NotFound, ExitCode.NOT_FOUND),
-        (core.BrokenBundle, ExitCode.UNSOUND),
+        ((core.BrokenBundle, core.BrokenLog), ExitCode.UNSOUND),
+        (client.ServerStarting, ExitCode.TEMPORARY),
         ((client.ServerUnreachable, client.NoServer), ExitCode.UNREACHABLE),
         (
             (client.ServerUnavailable, client.TooManyRequests, client.DigestMismatch),

@@ -72,6 +72,7 @@ def application() -> typer.Typer:
     """The whole command line; commands of other packages join when they are asked for."""
     from adaptlab_client.cli import (
         attention,
+        audit,
         base_models,
         bundle,
         catalogue,
@@ -79,6 +80,7 @@ def application() -> typer.Typer:
         compare,
         completion,
         datasets,
+        doctor,
         jobs,
         people,
         recipes,
@@ -86,6 +88,7 @@ def application() -> typer.Typer:
         results,
         server,
         signing_in,
+        slurm,
         studies,
         theory,
         tokens,
@@ -122,6 +125,7 @@ def application() -> typer.Typer:
         tokens.application(),
         people.users_application(),
         people.projects_application(),
+        audit.application(),
         server.application(),
     ):
         app.add_typer(below)
@@ -129,7 +133,6 @@ def application() -> typer.Typer:
         "login": signing_in.login,
         "logout": signing_in.logout,
         "whoami": signing_in.whoami,
-        "audit": people.audit,
         "compare": compare.compare,
         "recommend": recommend.recommend,
         "attention": attention.attention,
@@ -137,6 +140,8 @@ def application() -> typer.Typer:
         "tasks": catalogue.tasks,
         "families": catalogue.families,
         "workers": server.workers,
+        "doctor": doctor.doctor,
+        "sbatch-script": slurm.sbatch_script,
         "completion": completion.completion,
     }.items():
         add(app, name, command)

@@ -1,22 +1,21 @@
-"""`adaptlab users`, `adaptlab projects` and `adaptlab audit`."""
+"""`adaptlab users` and `adaptlab projects`."""
 
-from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from adaptlab_client.cli import suggestions
+from adaptlab_client.cli.exits import UsageFault
 from adaptlab_client.cli.groups import group
 from adaptlab_client.cli.session import OutputOption, open_client
 from adaptlab_client.cli.terminal import Output, print_list, print_one, say
 
 if TYPE_CHECKING:
-    from adaptlab_client.people_answers import AuditEntry, MemberEntry, ProjectEntry, UserEntry
+    from adaptlab_client.people_answers import MemberEntry, ProjectEntry, UserEntry
 
-USERS = ("name", "admin", "active", "since")
+USERS = ("name", "admin", "active", "since", "hours by queue", "bytes")
 PROJECTS = ("name", "your role", "since")
 MEMBERS = ("user", "role", "since")
-AUDIT = ("at", "who", "token", "from", "action", "object", "status")
 UserArgument = Annotated[str, typer.Argument(help="Name of a user.")]
 NewProjectArgument = Annotated[str, typer.Argument(help="Name of a project.")]
 ProjectArgument = Annotated[
@@ -56,6 +55,25 @@ def change_user(
     """Make somebody an admin or not, shut them out or let them in again."""
     with open_client(context) as client:
         changed = client.users.change(name, is_admin=admin, is_active=active)
+    print_one(changed, USERS, _user, output, "name")
+
+
+def set_quotas(
+    context: typer.Context,
+    name: UserArgument,
+    hours: Annotated[
+        list[str] | None,
+        typer.Option(help="Of a queue in thirty days, as gpu=100; for another queue again."),
+    ] = None,
+    stored_bytes: Annotated[
+        int | None, typer.Option(min=0, help="Of all that they and their jobs store.")
+    ] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Say what somebody may use; of what is left out, the server's settings hold again."""
+    by_queue = dict(_hours(one) for one in hours or ())
+    with open_client(context) as client:
+        changed = client.users.set_quotas(name, by_queue, stored_bytes)
     print_one(changed, USERS, _user, output, "name")
 
 
@@ -100,27 +118,16 @@ def remove(context: typer.Context, name: ProjectArgument, user: UserArgument) ->
     say(f"{user} is not in {name} any more")
 
 
-def audit(
-    context: typer.Context,
-    actor: Annotated[str | None, typer.Option(help="Only what this user did.")] = None,
-    action: Annotated[str | None, typer.Option(help="Only this, such as cancel_job.")] = None,
-    of: Annotated[str | None, typer.Option("--object", help="Only of this id or name.")] = None,
-    since: Annotated[str | None, typer.Option(help="From then on, as 2026-01-31T12:00Z.")] = None,
-    until: Annotated[str | None, typer.Option(help="Up to then.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 50,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """List what was done and refused, newest first; for admins."""
-    asked = {"actor": actor, "action": action, "object": of, "since": since, "until": until}
-    with open_client(context) as client:
-        found = islice(client.audit({**asked, "page_size": min(limit, 200)}), limit)
-        print_list(found, AUDIT, _entry, output)
-
-
 def users_application() -> typer.Typer:
     """The commands below `adaptlab users`."""
-    commands = {"list": list_users, "create": create_user, "change": change_user}
-    return group("users", "Who can get in: list, create, change; for admins.", commands)
+    commands = {
+        "list": list_users,
+        "create": create_user,
+        "change": change_user,
+        "set-quotas": set_quotas,
+    }
+    about = "Who can get in, and what they may use: list, create, change, set-quotas; for admins."
+    return group("users", about, commands)
 
 
 def projects_application() -> typer.Typer:
@@ -139,7 +146,17 @@ def projects_application() -> typer.Typer:
 
 
 def _user(entry: "UserEntry") -> list[object]:
-    return [entry.name, entry.is_admin, entry.is_active, entry.created_at]
+    hours = ", ".join(f"{queue}={most:g}" for queue, most in entry.quotas.queue_hours.items())
+    known = (entry.name, entry.is_admin, entry.is_active, entry.created_at)
+    return [*known, hours or None, entry.quotas.stored_bytes]
+
+
+def _hours(given: str) -> tuple[str, float]:
+    queue, _, hours = given.partition("=")
+    try:
+        return queue, float(hours)
+    except ValueError:
+        raise UsageFault(f"{given!r} is not QUEUE=HOURS, such as gpu=100.") from None
 
 
 def _project(entry: "ProjectEntry") -> list[object]:
@@ -148,8 +165,3 @@ def _project(entry: "ProjectEntry") -> list[object]:
 
 def _member(entry: "MemberEntry") -> list[object]:
     return [entry.user, entry.role, entry.created_at]
-
-
-def _entry(entry: "AuditEntry") -> list[object]:
-    who = (entry.actor, entry.token_id, entry.address)
-    return [entry.at, *who, entry.action, entry.object, entry.status]

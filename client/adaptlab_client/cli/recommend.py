@@ -11,6 +11,7 @@ from adaptlab_client.cli.session import open_client
 from adaptlab_client.cli.specs import read_value
 from adaptlab_client.cli.terminal import (
     Output,
+    Share,
     json_text,
     one_line,
     print_csv,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 COLUMNS = ("method", "score", "interval", "best", "seeds", "trials", "trainable", "stored bytes",
            "extra tokens", "seconds")  # fmt: skip
+FILED = ("method", "score", "low", "high", *COLUMNS[3:])
 PROPOSED = ("purpose", "what", "seeds", "trainable", "seconds, estimated")
 
 
@@ -78,7 +80,7 @@ def recommend(
         case RecommendationOutput.TABLE:
             _print(found)
         case RecommendationOutput.CSV:
-            print_csv(COLUMNS, map(_row, found.measured))
+            print_csv(FILED, map(_filed, found.measured))
         case RecommendationOutput.JOBS:
             for job in found.jobs:
                 print(json_text(job.spec))
@@ -108,11 +110,22 @@ def _print(found: "Recommendation") -> None:
 
 
 def _row(one: "MeasuredMethod") -> list[object]:
-    budget = one.budget
     return [
         one.label,
-        f"{one.score.mean:.3f}",
-        f"{one.score.low:.3f} to {one.score.high:.3f}",
+        Share(one.score.mean),
+        f"{100 * one.score.low:.1f} to {100 * one.score.high:.1f} %",
+        *_facts(one),
+    ]
+
+
+def _filed(one: "MeasuredMethod") -> list[object]:
+    """As `_row`, with every number as it is."""
+    return [one.label, one.score.mean, one.score.low, one.score.high, *_facts(one)]
+
+
+def _facts(one: "MeasuredMethod") -> list[object]:
+    budget = one.budget
+    return [
         "*" if one.could_be_best else "",
         len(one.seeds),
         one.trials,

@@ -2,13 +2,17 @@
 
 import os
 import sys
-from typing import Annotated
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from adaptlab_client.cli.exits import UsageFault
 from adaptlab_client.cli.session import OutputOption, open_client
-from adaptlab_client.cli.terminal import Output, one_line, print_in_full, say
+from adaptlab_client.cli.terminal import Output, one_line, print_table, print_value, say
+
+if TYPE_CHECKING:
+    from adaptlab_client.people_answers import Me
 
 LONGEST = 200
 
@@ -50,7 +54,29 @@ def logout(
 def whoami(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
     """Show who you are to the server, what your token opens, and your projects."""
     with open_client(context) as client:
-        print_in_full(client.me(), output, "user")
+        me = client.me()
+    if output is Output.TABLE:
+        print_table(("field", "value"), _facts(me))
+    else:
+        print_value(me, output, "user")
+
+
+def _facts(me: "Me") -> Iterator[tuple[str, object]]:
+    """What a person looks for, each with its name."""
+    token = me.token
+    yield "user", f"{me.user}, an admin of the server" if me.is_admin else me.user
+    yield "token", token.name
+    yield "scopes", ", ".join(token.scopes)
+    yield "expires", token.expires_at or "never"
+    if token.project is not None:
+        yield "only in the project", token.project
+    yield "projects", ", ".join(f"{one.name} ({one.role})" for one in me.projects)
+    if me.usage is not None:
+        for queue in me.usage.queues:
+            limit = "" if queue.most_hours is None else f" of {queue.most_hours:g}"
+            hours = f"{queue.hours:.1f}{limit} hours in {me.usage.days} days"
+            yield f"queue {queue.queue}", hours
+        yield "stored bytes", me.usage.stored_bytes
 
 
 def _asked() -> str:

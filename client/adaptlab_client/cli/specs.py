@@ -53,8 +53,17 @@ def _text(source: str) -> str:
 
 
 def _file(path: Path) -> bytes:
-    with path.open("rb") as stream:
-        return stream.read(LARGEST_FILE + 1)
+    try:
+        with path.open("rb") as stream:
+            return stream.read(LARGEST_FILE + 1)
+    except OSError as error:
+        raise UsageFault(f"{path} cannot be read: {_why(error)}.") from error
+
+
+def _why(error: OSError) -> str:
+    if isinstance(error, FileNotFoundError):
+        return f"there is no such file in {Path.cwd()}"
+    return (error.strerror or type(error).__name__).lower()
 
 
 def _set(spec: Settings, path: list[str], value: object, setting: str) -> None:

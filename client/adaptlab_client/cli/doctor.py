@@ -1,0 +1,48 @@
+"""`adaptlab doctor`: what keeps this machine from using a server, and what to do about it."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from adaptlab_client.cli.exits import ExitCode
+from adaptlab_client.cli.session import OutputOption, open_client
+from adaptlab_client.cli.terminal import Output, print_list, say
+
+if TYPE_CHECKING:
+    from adaptlab_client.doctor import Finding
+
+TITLES = ("check", "state", "found", "next step")
+# Of the first check that failed; the rest follow from it, or can wait.
+CODES = {
+    "log-in file": ExitCode.AUTHENTICATION,
+    "server": ExitCode.UNREACHABLE,
+    "database": ExitCode.TEMPORARY,
+    "token": ExitCode.AUTHENTICATION,
+}
+
+
+def doctor(
+    context: typer.Context,
+    scratch: Annotated[
+        Path, typer.Option(help="The folder in which a worker would keep its files.")
+    ] = Path(".adaptlab"),
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Check the server, the token, the clock, versions, the disk and torch of this machine.
+
+    Each line is ok, warn or fail, with what to do next. Exits with 0 unless something failed.
+    """
+    from adaptlab_client.doctor import examine
+
+    findings = tuple(examine(lambda: open_client(context), scratch))
+    print_list(findings, TITLES, _row, output, "check")
+    failed = [one for one in findings if one.state == "fail"]
+    if failed:
+        raise typer.Exit(CODES.get(failed[0].check, ExitCode.INTERNAL))
+    warned = sum(one.state == "warn" for one in findings)
+    say(f"all is well but for {warned} warnings" if warned else "all is well")
+
+
+def _row(one: "Finding") -> list[object]:
+    return [one.check, one.state, one.found, one.next_step]

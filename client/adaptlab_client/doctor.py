@@ -1,0 +1,206 @@
+"""What keeps this machine from using a server, or from working for it, each with a way out."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from importlib.metadata import version
+from pathlib import Path
+from typing import Literal
+
+from adaptlab_client import credentials
+from adaptlab_client.answers import Answer
+from adaptlab_client.client import Client
+from adaptlab_client.errors import (
+    ApiError,
+    NoServer,
+    ServerUnavailable,
+    ServerUnreachable,
+    Unauthorised,
+    UnexpectedAnswer,
+    UnsafeFile,
+)
+from adaptlab_client.machine import gpus_of_the_driver, torch_here
+from adaptlab_client.people_answers import Me
+
+State = Literal["ok", "warn", "fail"]
+
+SOON = timedelta(days=7)
+MOST_SKEW = 30.0  # seconds; requests on the way and whole seconds in the header are below it
+LEAST_FREE = 2**30  # bytes
+KINDS = (ApiError, ServerUnreachable, UnexpectedAnswer)
+
+
+class Finding(Answer):
+    """What one check found; `next_step` is what to do, where something is to be done."""
+
+    check: str
+    state: State
+    found: str
+    next_step: str = ""
+
+
+def examine(
+    connect: Callable[[], Client],
+    scratch: Path,
+    environment: Mapping[str, str] = os.environ,
+) -> Iterator[Finding]:
+    """All findings, one after the other as they come; without a server those of the machine.
+
+    Args:
+        connect: opens a client; may raise `NoServer` or `UnsafeFile`.
+        scratch: the folder in which a worker would keep its files.
+        environment: where the file of `adaptlab login` is looked for.
+    """
+    yield _log_in_file(environment)
+    yield from _of_server(connect)
+    yield _disk(scratch)
+    yield _torch()
+
+
+def _log_in_file(environment: Mapping[str, str]) -> Finding:
+    path = credentials.place(environment)
+    try:
+        kept = len(credentials.read(environment).tokens)
+    except UnsafeFile as error:
+        return _fail("log-in file", f"others can get at {path}", str(error))
+    if not path.exists():
+        return _ok("log-in file", f"none at {path}")
+    return _ok("log-in file", f"{path}, tokens of {kept} servers, for you alone")
+
+
+def _of_server(connect: Callable[[], Client]) -> Iterator[Finding]:
+    try:
+        client = connect()
+    except NoServer as error:
+        yield _fail("server", "no address", str(error))
+        return
+    except UnsafeFile:
+        return  # which the check of that file has told
+    with client:
+        try:
+            told = client.server.time()
+        except KINDS as error:
+            step = "Start it, or mend ADAPTLAB_URL; from a compute node, ask whether it may go out."
+            yield _fail("server", f"{client.url}: {_first_line(error)}", step)
+            return
+        yield _ok("server", f"{client.url} answers")
+        yield of_clock(told, datetime.now(UTC))
+        yield _database(client)
+        yield from _token(client)
+
+
+def of_clock(told: datetime | None, now: datetime) -> Finding:
+    """How far this machine's clock is from what the server told."""
+    if told is None:
+        return _ok("clock", "the server does not tell its time")
+    skew = (now - told).total_seconds()
+    if abs(skew) <= MOST_SKEW:
+        return _ok("clock", f"within {MOST_SKEW:.0f} s of the server's")
+    ahead = "ahead of" if skew > 0 else "behind"
+    return _warn(
+        "clock",
+        f"{abs(skew):.0f} s {ahead} the server's",
+        "Set this machine's clock: times in its logs do not fit those of the server.",
+    )
+
+
+def _database(client: Client) -> Finding:
+    try:
+        client.server.ready()
+    except ServerUnavailable as error:
+        return _fail("database", _first_line(error), "Look at the server's log; try again later.")
+    except KINDS as error:
+        return _fail("database", _first_line(error), "Ask whoever runs the server.")
+    return _ok("database", "answers the server")
+
+
+def _token(client: Client) -> Iterator[Finding]:
+    try:
+        me = client.me()
+    except Unauthorised as error:
+        step = "Run `adaptlab login` with a token of an admin's, or set ADAPTLAB_TOKEN."
+        yield _fail("token", _first_line(error), step)
+        return
+    except KINDS as error:
+        yield _fail("token", _first_line(error), "Try again later.")
+        return
+    yield of_rights(me, datetime.now(UTC))
+    yield _versions(client)
+    yield _workers(client)
+
+
+def of_rights(me: Me, now: datetime) -> Finding:
+    """What the token opens, and for how long still."""
+    token = me.token
+    where = f"in the project {token.project}" if token.project else f"{len(me.projects)} projects"
+    found = f"{token.name} of {me.user}: {', '.join(token.scopes)}; {where}"
+    if token.expires_at is not None and token.expires_at - now < SOON:
+        step = "Make another with `adaptlab tokens create` and sign in with it."
+        return _warn("token", f"{found}; expires at {token.expires_at:%Y-%m-%d %H:%M}", step)
+    if token.scopes == ("read",):
+        return _warn("token", found, "It can look and not submit; ask for one with `submit`.")
+    return _ok("token", found)
+
+
+def _versions(client: Client) -> Finding:
+    ours, theirs = version("adaptlab"), client.capabilities().version
+    if ours == theirs:
+        return _ok("versions", f"{ours} here and there")
+    step = f"Install adaptlab {theirs} here, so that both know the same methods and fields."
+    return _warn("versions", f"{ours} here, {theirs} on the server", step)
+
+
+def _workers(client: Client) -> Finding:
+    live = [one for one in client.server.workers() if one.live]
+    able = [one for one in live if one.unschedulable is None]
+    if not live:
+        return _warn("workers", "none is live", "Jobs wait until an `adaptlab worker` is started.")
+    if not able:
+        why = live[0].unschedulable or ""
+        return _warn("workers", f"{len(live)} live, none takes jobs: {why}", "Mend that.")
+    queues = sorted({queue for one in able for queue in one.queues})
+    return _ok("workers", f"{len(able)} take jobs, from {', '.join(queues)}")
+
+
+def _disk(scratch: Path) -> Finding:
+    there = next(one for one in (scratch.absolute(), *scratch.absolute().parents) if one.exists())
+    free = shutil.disk_usage(there).free
+    found = f"{free / 2**30:.1f} GiB free at {there}"
+    if not os.access(there, os.W_OK):
+        return _warn("disk", f"{there} takes no files of yours", "Name another with --scratch.")
+    if free < LEAST_FREE:
+        return _warn("disk", found, "A worker needs more; make room, or name another --scratch.")
+    return _ok("disk", found)
+
+
+def _torch() -> Finding:
+    torch, of_driver = torch_here(), gpus_of_the_driver()
+    if torch is None:
+        return _ok("torch", "not installed: this machine can ask a server, and not work for it")
+    if torch.fault is not None:
+        return _fail("torch", torch.fault, "Install it anew: pip install 'adaptlab[worker]'.")
+    if torch.gpus:
+        drivers = f" (driver: {'; '.join(of_driver)})" if of_driver else ""
+        return _ok("torch", f"{torch.version}; {'; '.join(torch.gpus)}{drivers}")
+    if of_driver:
+        step = "Install a torch that is built for this driver, or look at CUDA_VISIBLE_DEVICES."
+        found = f"{torch.version} sees no GPU, and the driver tells of {'; '.join(of_driver)}"
+        return _warn("torch", found, step)
+    return _ok("torch", f"{torch.version}; no GPU, so a worker here trains on its processors")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
+
+
+def _ok(check: str, found: str) -> Finding:
+    return Finding(check=check, state="ok", found=found)
+
+
+def _warn(check: str, found: str, next_step: str) -> Finding:
+    return Finding(check=check, state="warn", found=found, next_step=next_step)
+
+
+def _fail(check: str, found: str, next_step: str) -> Finding:
+    return Finding(check=check, state="fail", found=found, next_step=next_step)

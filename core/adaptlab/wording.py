@@ -1,0 +1,73 @@
+"""What a value that does not validate ought to be, in words for people."""
+
+import re
+from collections.abc import Mapping
+
+from pydantic_core import ErrorDetails
+
+_FORMS: Mapping[str, str] = {
+    r"^[a-z0-9][a-z0-9._-]{0,62}$": "a name of at most 63 lower-case letters, digits, dots, "
+    "underscores and hyphens that begins with a letter or a digit",
+    r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$": "a name of at most 63 letters, digits, dots, "
+    "underscores, slashes and hyphens that begins with a letter or a digit",
+    r"^[a-z0-9][a-z0-9-]{0,30}$": "a name of at most 31 lower-case letters, digits and hyphens "
+    "that begins with a letter or a digit",
+    r"^[a-z0-9][a-z0-9-]*/[a-z0-9][a-z0-9-]*$": "two names with a slash between them, such as "
+    "petrov2024/table-1, in lower-case letters, digits and hyphens",
+    r"^[0-9a-f]{64}$": "a SHA-256 in 64 lower-case hexadecimal digits",
+    r"^[\x21-\x7e]+$": "text of printable ASCII characters without spaces",
+    r"^[^\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]+$": "text without "
+    "characters that control how it is shown",
+}
+"""Every pattern that a request can fail to match."""
+_KINDS: Mapping[str, str] = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "dict_type": "a mapping of names to values",
+    "model_type": "a mapping of names to values",
+    "model_attributes_type": "a mapping of names to values",
+    "none_required": "null",
+}
+UNKNOWN = "unknown_"
+"""How the codes of a registry's own complaints begin, which are sentences: see `registry`."""
+_LENGTH = re.compile(r"\w+ should have (at (?:least|most) \d+ (?:character|item)s?)")
+
+
+def demand(fault: ErrorDetails) -> str | None:
+    """What the value must be, to stand behind "must be"; None where that says nothing."""
+    code, message = fault["type"], fault["msg"]
+    if code == "string_pattern_mismatch":
+        pattern = str((fault.get("ctx") or {}).get("pattern"))
+        return _FORMS.get(pattern, f"text of the form {pattern}")
+    if code in _KINDS:
+        return _KINDS[code]
+    if code == "union_tag_invalid":
+        return f"one of {(fault.get('ctx') or {}).get('expected_tags')}"
+    if length := _LENGTH.match(message):
+        return f"{length[1]} long" if "character" in length[1] else f"a list of {length[1]}"
+    wanted = message.removeprefix("Input should be ").removeprefix("a valid ")
+    return None if wanted == message else wanted
+
+
+def sentence(name: str, fault: ErrorDetails) -> str:
+    """What is wrong with the member of that name, where `demand` says nothing."""
+    match fault["type"]:
+        case "missing" | "union_tag_not_found":
+            return f"{name} is missing"
+        case "extra_forbidden":
+            return f"there is no {name!r} here"
+        case "value_error" | "assertion_error":
+            told = fault["msg"].partition(", ")[2].rstrip(".")
+            return told or fault["msg"]
+        case code if code.startswith(UNKNOWN):
+            return fault["msg"].rstrip(".")
+        case _:
+            return f"{name}: {fault['msg'].rstrip('.')}"

@@ -1,0 +1,113 @@
+"""What `adaptlab doctor` finds, and that it says what to do."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from importlib.metadata import version
+from itertools import takewhile
+from pathlib import Path
+
+import pytest
+from tests.client.conftest import Address, Invoke
+
+from adaptlab_client import Client, credentials
+from adaptlab_client.connection import Retries
+from adaptlab_client.doctor import Finding, examine, of_clock, of_rights
+from adaptlab_client.errors import NoServer
+from adaptlab_client.machine import torch_here
+from adaptlab_client.people_answers import Me
+
+NOW = datetime(2027, 3, 1, tzinfo=UTC)
+
+
+def without_torch(client: Client | Exception, home: Path) -> dict[str, Finding]:
+    """All findings but the last, for which torch would be loaded."""
+
+    def connect() -> Client:
+        if isinstance(client, Exception):
+            raise client
+        return client
+
+    found = examine(connect, home / "scratch", {"HOME": str(home)})
+    there = takewhile(lambda one: one.check != "disk", found)
+    return {one.check: one for one in there}
+
+
+def test_a_machine_in_order_is_told_what_it_has(invoke: Invoke, tmp_path: Path) -> None:
+    options = ("--output", "json", "--scratch", str(tmp_path))
+    done = invoke("doctor", *options, XDG_CONFIG_HOME=str(tmp_path))
+    assert done.exit_code == 0, done.output
+    found = {one["check"]: one for one in json.loads(done.stdout)}
+    assert list(found) == [
+        *("log-in file", "server", "clock", "database"),
+        *("token", "versions", "workers", "disk", "torch"),
+    ]
+    states = {check: one["state"] for check, one in found.items() if check != "disk"}
+    assert states == dict.fromkeys(states, "ok") | {"workers": "warn"}
+    assert "adaptlab worker" in found["workers"]["next_step"]
+    assert found["torch"]["found"].startswith(version("torch"))
+
+
+def test_the_first_failure_decides_the_exit_code(invoke: Invoke, tmp_path: Path) -> None:
+    alone = {"XDG_CONFIG_HOME": str(tmp_path), "ADAPTLAB_TOKEN": "al_wrong"}
+    wrong = invoke("doctor", "--output", "csv", **alone)
+    assert wrong.exit_code == 4
+    (told,) = (line for line in wrong.stdout.splitlines() if line.startswith("token,"))
+    assert "fail" in told
+    assert "adaptlab login" in told
+
+
+def test_a_server_that_is_not_there_is_told(tmp_path: Path) -> None:
+    gone = Client("http://127.0.0.1:1", "al_x", retries=Retries(attempts=1))
+    found = without_torch(gone, tmp_path)
+    assert found["server"].state == "fail"
+    assert "http://127.0.0.1:1" in found["server"].found
+    assert set(found) == {"log-in file", "server"}, "nothing else can be asked"
+    nowhere = without_torch(NoServer("Set ADAPTLAB_URL."), tmp_path)
+    assert nowhere["server"].next_step == "Set ADAPTLAB_URL."
+
+
+def test_a_file_that_others_can_read_is_told(address: Address, tmp_path: Path) -> None:
+    home = {"HOME": str(tmp_path)}
+    path = credentials.keep(home, address.url, address.token)
+    assert without_torch(Client(*address), tmp_path)["log-in file"].state == "ok"
+    path.chmod(0o644)
+    found = without_torch(Client(*address), tmp_path)["log-in file"]
+    assert found.state == "fail"
+    assert "chmod 600" in found.next_step
+
+
+@pytest.mark.parametrize(
+    ("told", "state"),
+    [
+        (None, "ok"),
+        (NOW - timedelta(seconds=2), "ok"),
+        (NOW - timedelta(minutes=10), "warn"),
+        (NOW + timedelta(minutes=10), "warn"),
+    ],
+)
+def test_a_clock_that_is_off_is_told(told: datetime | None, state: str) -> None:
+    assert of_clock(told, NOW).state == state
+
+
+@pytest.mark.parametrize(
+    ("scopes", "expires_at", "state"),
+    [
+        (["read", "submit"], None, "ok"),
+        (["read"], None, "warn"),
+        (["read", "submit"], NOW + timedelta(days=2), "warn"),
+        (["read", "submit"], NOW + timedelta(days=20), "ok"),
+    ],
+)
+def test_a_token_that_will_not_do_for_long_is_told(
+    scopes: list[str], expires_at: datetime | None, state: str
+) -> None:
+    token = {"id": 1, "name": "laptop", "user": "ada", "scopes": scopes, "state": "active"}
+    token |= {"created_at": NOW, "expires_at": expires_at}
+    me = Me.model_validate({"user": "ada", "token": token})
+    assert of_rights(me, NOW).state == state
+
+
+def test_a_torch_that_does_not_load_is_told() -> None:
+    found = torch_here(python="/bin/false")
+    assert found is not None
+    assert found.fault == "exit status 1"
