@@ -2,10 +2,16 @@
 # Every path is relative, so that a folder with a space in its name works.
 
 UV_VERSION := 0.13.8
+# Writes the list of what is installed; run apart from `.venv`, which needs none of it.
+CYCLONEDX_VERSION := 7.5.0
 VENV := .venv
 PY := $(VENV)/bin/python
 UV := $(VENV)/bin/uv
 INSTALLED := $(VENV)/.installed
+
+# Images for containers often set this. Every process would then compile all it imports anew: 3 s of
+# every process with torch, and a minute before the first test.
+unexport PYTHONDONTWRITEBYTECODE
 
 # What may be given on the command line:
 #   make demo EXIT=1 DATA_DIR=… PORT=…    make test ARGS='tests/house -k torch'
@@ -17,14 +23,19 @@ ARGS ?=
 # Files of tests that run at the same time; most tests wait for a process of their own.
 TEST_PROCESSES ?= 2
 UPGRADE ?=
+SBOM ?= sbom.json
 # Which build of torch: `auto` looks for a GPU; `none` takes whatever the registry serves first.
 TORCH_BACKEND ?= auto
 
 COMPILE := $(UV) pip compile -q pyproject.toml --extra dev --universal -p 3.11 --no-annotate \
 	--no-header -c constraints.in
+# The same versions with the SHA-256 of every file, for the images; without torch, whose builds for
+# one processor or card come from other places and have other digests.
+LOCK := $(UV) pip compile -q pyproject.toml --extra server --universal -p 3.11 --no-annotate \
+	--no-header -c constraints.txt --generate-hashes
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check generate bench lint types imports drift audit
+.PHONY: help setup demo test check generate bench sbom lint types imports drift audit
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -64,8 +75,14 @@ audit: setup
 
 generate: setup ## Rebuild constraints.txt and openapi.yaml (UPGRADE=1 takes newer versions)
 	$(COMPILE) $(if $(UPGRADE),--upgrade) -o constraints.txt > /dev/null
+	$(LOCK) -o deploy/server.lock > /dev/null
 	$(PY) -m adaptlab_api.openapi
 	$(PY) -m adaptlab_client.reference
+
+sbom: setup ## Write what is installed here to sbom.json, as CycloneDX (SBOM=… names another file)
+	$(UV) tool run --quiet --from cyclonedx-bom==$(CYCLONEDX_VERSION) --constraints constraints.txt \
+		cyclonedx-py environment --output-reproducible --pyproject pyproject.toml \
+		--mc-type application -o "$(SBOM)" $(PY)
 
 bench: setup ## Measure speed and print the figures (ARGS=… goes to the benchmarks)
 	$(PY) -m bench $(ARGS)

@@ -19,12 +19,15 @@ import redis
 from sqlalchemy import make_url
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_base_model, a_ledger
+from tests.standstills import pytest_runtest_protocol, pytest_terminal_summary
 
 from adaptlab_db.migrate import upgrade
 from adaptlab_db.session import close, normalised_url, session_factory
 from adaptlab_services.leases import DatabaseLedger
 from adaptlab_services.settings import Settings
 from adaptlab_stack.servers import Servers, embedded_servers
+
+__all__ = ["pytest_runtest_protocol", "pytest_terminal_summary"]  # found here by pytest
 
 SLOW_FOLDERS = ("chaos", "pages", "stack", "whole", "worker")
 BROKER_NUMBER = 15 - int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))

@@ -21,7 +21,7 @@ from adaptlab_services.tokens import create_token
 Sessions = sessionmaker[Session]
 SOMEWHERE = "00000000-0000-0000-0000-000000000000"
 MISSING = "987654"
-IDENTITIES = ("{job_id}", "{upload_id}")
+IDENTITIES = ("{job_id}", "{upload_id}", "{lease_id}", "{worker_id}")
 
 
 def routes(client: TestClient) -> list[tuple[str, str, str]]:
@@ -120,7 +120,7 @@ def weak(sessions: Sessions, role: str | None, *scopes: str) -> dict[str, str]:
 
 
 ALLOWED = {
-    "worker": (),
+    "worker": ("worker",),
     "nobody": ("person",),
     "reader": ("person", "reader"),
     "submitter": ("person", "reader", "submitter"),

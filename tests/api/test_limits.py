@@ -12,13 +12,21 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_base_model, a_pretrain_document, a_study_document, an_adapt_document
 
 from adaptlab import spec
+from adaptlab.bundle import bounds
 from adaptlab.bundle.contents import MOST_PLOTS
 from adaptlab.bundle.reading import LARGEST_BUNDLE, LARGEST_MEMBER, MOST_MEMBERS
 from adaptlab_api import body_limit, http_protocol, open_requests, request_rate, strict_json
 from adaptlab_api.app import create_app
 from adaptlab_api.pages.submit_routes import MOST_FIELDS
 from adaptlab_api.routes.jobs import LONGEST_WAIT
-from adaptlab_services import comparison_groups, comparisons, plot_drawing, tokens
+from adaptlab_services import (
+    comparison_groups,
+    comparisons,
+    lease_views,
+    plot_drawing,
+    quotas,
+    tokens,
+)
 from adaptlab_services.idempotency import LONGEST_KEY
 from adaptlab_services.paging import LARGEST_PAGE_SIZE
 from adaptlab_services.settings import Settings
@@ -38,7 +46,7 @@ def base(sessions: sessionmaker[Session]) -> None:
 
 
 @contextmanager
-def a_server(settings: Settings, token: str, **limits: int) -> Iterator[TestClient]:
+def a_server(settings: Settings, token: str, **limits: Any) -> Iterator[TestClient]:
     """A server with other limits."""
     headers = {"Authorization": f"Bearer {token}"}
     with TestClient(create_app(settings.model_copy(update=limits)), headers=headers) as client:
@@ -141,6 +149,12 @@ def _stated(settings: Settings) -> dict[str, str]:
         f"{LARGEST_MEMBER // 2**20} MiB each unpacked, {LARGEST_BUNDLE // 2**20} MiB together",
         "jobs that are compared without a study": f"{comparisons.MOST_JOBS}",
         "pairs of rows that are compared without a study": f"{comparison_groups.MOST_PAIRS}",
+        "body, what a worker reports at a time": f"{body_limit.MOST_RECORD_BYTES} bytes",
+        "bytes of one content that a worker stores": f"{defaults['max_upload_bytes']}",
+        "events that a worker reports at a time": f"{lease_views.MOST_EVENTS}",
+        "queues that a worker asks for": f"{lease_views.MOST_QUEUES}",
+        "requests under leases of one worker's token": f"{defaults['lease_rate']} a second, "
+        f"{defaults['lease_burst']} at once",
         "bytes of one upload": f"{defaults['max_upload_bytes']}",
         "uploads of one person at a time": f"{defaults['max_uploads']}",
         "head: request line and headers": f"{http_protocol.MOST_HEADER_BYTES} bytes",
@@ -179,6 +193,13 @@ def _stated(settings: Settings) -> dict[str, str]:
         "jobs of a study": f"{defaults['max_study_jobs']}",
         "waiting and queued jobs of one person": "any",
         "running jobs of one person": "any",
+        "hours of one person's attempts in a queue, in 30 days": "any",
+        "bytes that one person stores": "any",
+        "queues that a user's own quotas name": f"{quotas.MOST_QUEUES}",
+        "what `bundle check` computes from a bundle": f"{bounds.MOST_JOBS} jobs, "
+        f"{bounds.MOST_ROWS} rows, {bounds.MOST_PAIRS} pairs of rows, {bounds.MOST_SEEDS} seeds "
+        f"and {bounds.MOST_ROW_OUTCOMES} outcomes a row, "
+        f"{bounds.MOST_PAIRED_OUTCOMES} outcomes in pairs",
     }
 
 

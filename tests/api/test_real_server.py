@@ -16,6 +16,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session, sessionmaker
 from tests.api.serving import Running, a_server
 from tests.making import a_base_model, a_claim, a_ledger, an_adapt_document
+from tests.standstills import Watch
 
 from adaptlab import results
 from adaptlab_services.leases import DatabaseLedger
@@ -150,7 +151,7 @@ def test_followers_and_waiters_hold_no_connection(
         assert total <= 25
         started = time.monotonic()
         assert server.client.get(job).status_code == 200  # and others are served meanwhile
-        assert time.monotonic() - started < 25
+        assert time.monotonic() - started < 45
         server.client.post(f"{job}/cancel")
         assert {wait.result().json()["state"] for wait in waits} == {"cancelled"}
         for reader in readers:
@@ -170,10 +171,11 @@ def test_the_server_stops_while_streams_are_open(
             with following(server, job) as others:
                 next(others)
                 started = time.monotonic()
-                server.process.send_signal(how)
-                assert list(events) == list(others) == []  # ended, not broken off
-                server.process.wait(10)
-                took = time.monotonic() - started
+                with Watch() as watch:
+                    server.process.send_signal(how)
+                    assert list(events) == list(others) == []  # ended, not broken off
+                    server.process.wait(60)
+                took = time.monotonic() - started - watch.lost
             assert waiting.result().json()["state"] == "queued"
         assert took < 9  # a wait for the streams would be killed after ten
     log = (tmp_path / "server.log").read_text()
@@ -183,7 +185,7 @@ def test_the_server_stops_while_streams_are_open(
 def raw(server: Running, request: bytes, *pieces: bytes) -> bytes:
     """What comes back for bytes that no polite client would send."""
     host, port = server.url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=20) as connection:
+    with socket.create_connection((host, int(port)), timeout=60) as connection:
         token = server.client.headers["authorization"].encode()
         connection.sendall(request.replace(b"TOKEN", token))
         try:

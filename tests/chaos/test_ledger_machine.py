@@ -44,7 +44,7 @@ def run(sessions: Sessions, folder: Path, *, phases: tuple[Phase, ...] = tuple(P
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300 if EXAMPLES < 100 else 8 * 3600)
+@pytest.mark.timeout(600 if EXAMPLES < 100 else 8 * 3600)
 def test_jobs_are_what_the_model_says_whatever_the_order(sessions: Sessions, tmp_path: Path):
     run(sessions, tmp_path)
 

@@ -1,6 +1,7 @@
 """The API and the workers come to Postgres as roles that may do their work and nothing else."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -9,8 +10,11 @@ from psycopg.sql import SQL, Identifier
 from sqlalchemy import delete, make_url
 from sqlalchemy.exc import ProgrammingError
 from sqlalchemy.orm import Session, sessionmaker
-from tests.making import a_job, a_token
+from tests.ledgers import BY_THE_API, ledger_by
+from tests.making import a_base_model, a_job, a_token
+from tests.services.test_recording import record_a_whole_run
 
+from adaptlab.results import TrainingSaved
 from adaptlab_db.migrate import downgrade, upgrade
 from adaptlab_db.rights import PARTS, RIGHTS, Part
 from adaptlab_db.role_passwords import OnePassword, RolePasswords, address_for, role_of
@@ -18,6 +22,7 @@ from adaptlab_db.roles import make_logins
 from adaptlab_db.secret_files import SecretUnreadable
 from adaptlab_db.session import close, session_factory
 from adaptlab_db.tables import AuditEntry, Table
+from adaptlab_services.settings import Settings
 
 Sessions = sessionmaker[Session]
 PASSWORDS = RolePasswords("of-the-api", "of-the-workers")
@@ -33,6 +38,9 @@ OF_NEITHER = (
     " LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
     "TRUNCATE jobs CASCADE",
     "TRUNCATE audit_entries",
+    "TRUNCATE audit_seals",
+    "UPDATE audit_seals SET digest = ''",
+    "DELETE FROM audit_seals",
     "TRUNCATE job_events",
     "TRUNCATE metric_points",
     "UPDATE audit_entries SET actor = 'nobody'",
@@ -54,16 +62,19 @@ OF_NEITHER = (
 )
 FORBIDDEN: dict[Part, tuple[str, ...]] = {
     "api": (
-        "UPDATE metric_points SET value = 1",
+        "DELETE FROM metric_points",
         "DELETE FROM evaluations",
-        "INSERT INTO checkpoints DEFAULT VALUES",
-        "INSERT INTO workers DEFAULT VALUES",
+        "DELETE FROM checkpoints",
+        "DELETE FROM attempts",
+        "DELETE FROM workers",
     ),
     "worker": (
         "SELECT * FROM tokens",
         "SELECT * FROM users",
         "SELECT * FROM browser_sessions",
         "SELECT * FROM audit_entries",
+        "SELECT * FROM audit_seals",
+        "SELECT * FROM usage_counts",
         "INSERT INTO audit_entries (action, status, request_id) "
         "VALUES ('x', 200, gen_random_uuid())",
         "INSERT INTO tokens (user_id, name, digest, scopes) VALUES (1, 'x', '', '{}')",
@@ -126,6 +137,33 @@ def test_the_orm_is_refused_too(addresses: dict[Part, str], sessions: Sessions) 
             session.execute(delete(AuditEntry))
     finally:
         close(api)
+
+
+def test_the_api_may_do_what_workers_ask_of_it(
+    addresses: dict[Part, str], sessions: Sessions, settings: Settings
+) -> None:
+    of_api = settings.model_copy(update={"database_url": addresses["api"]})
+    with sessions.begin() as session:
+        a_base_model(session, state="queued")
+        a_job(session, state="waiting")
+    with ledger_by(BY_THE_API, sessions, of_api) as ledger:
+        worker = ledger.register_worker("node", 1, ["cpu"])
+        ledger.stand_back(worker, "The disk is full.")
+        claim = ledger.claim(worker, ["cpu"])
+        assert claim is not None
+        path = Path("state")
+        saved = TrainingSaved(step=1, path=path)
+        for content in (b"one", b"two"):  # the first is let go
+            ledger.record(claim, [saved], {path: ledger.put_artifact(claim, [content]).sha256})
+        ledger.release(claim, "preempted")
+        again = ledger.claim(worker, ["cpu"])
+        assert again is not None
+        assert again.resume is not None
+        assert b"".join(ledger.fetch_artifact(again, again.resume.sha256)) == b"two"
+        record_a_whole_run(ledger, again)
+        assert ledger.heartbeat(again, 4) == "continue"
+        assert ledger.finish(again) == ("cpu",)
+        ledger.say_goodbye(worker)
 
 
 def test_rights_follow_a_migration_and_making_roles_again_changes_only_passwords(

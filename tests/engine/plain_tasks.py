@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from adaptlab.dataset import content_of
@@ -92,10 +93,16 @@ def _counterpart(task: Any, digits: list[int]) -> str:
     letters = [task.dataset.characters[digit : digit + 1] for digit in digits[:-1]]
     assert digits[-1] == len(task.dataset.characters)
     asked = json.dumps("".join(letters), ensure_ascii=False)
-    content = content_of(task.word_list().triples).decode()
-    (line,) = (line for line in content.split("\n") if f'"english":{asked},' in line)
+    lines = _lines(task.word_list().triples)
+    (line,) = (line for line in lines if f'"english":{asked},' in line)
     found: str = json.loads(line)[task.target.split("_")[0]]
     return found[::-1] if task.target == "german_reversed" else found
+
+
+@cache
+def _lines(triples: tuple[Any, ...]) -> list[str]:
+    """The lines of a list's content: it is asked for hundreds of words, and long."""
+    return content_of(triples).decode().split("\n")
 
 
 def _spelt(task: Any, word: str) -> list[int]:

@@ -1,8 +1,14 @@
 """Stand-ins for the engine that look about where they run, and write down what they could do."""
 
+import ctypes
 import json
 import os
 import resource
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +22,16 @@ from adaptlab.results import CheckpointWritten, TrainingSaved
 from adaptlab.spec import ResolvedSpec
 
 MIB = 2**20
+NO_PORT = 1
+"""Of `tcpmux`, which nobody runs: who gets through to it is told so at once."""
+KNOCK = """
+import socket, sys
+try:
+    socket.create_connection(("127.0.0.1", 1))
+except PermissionError:
+    sys.exit(13)
+"""
+PR_GET_DUMPABLE = 3  # <linux/prctl.h>
 LIMITS = ("RLIMIT_CORE", "RLIMIT_FSIZE", "RLIMIT_NOFILE", "RLIMIT_DATA", "RLIMIT_NPROC")
 
 
@@ -48,10 +64,35 @@ def _report(given: Given) -> dict[str, Any]:
         "worker_environment": _refusal(lambda: (parent / "environ").read_bytes()),
         "worker_files": _refusal(lambda: (parent / "fd" / "1").readlink()),
         "beside": _refusal(lambda: beside.write_text("x")),
+        "network": _refusal(lambda: socket.create_connection(("127.0.0.1", NO_PORT))),
+        "network_of_a_child": subprocess.run([sys.executable, "-c", KNOCK], check=False).returncode,
+        "local_socket": _refusal(lambda: socket.socket(socket.AF_UNIX).close()),
+        "leave_the_group": _refusal(lambda: subprocess.run(["true"], start_new_session=True)),
+        "trace": _trace(),
+        "signal": _refusal(lambda: os.kill(os.getppid(), 0)),
+        "signal_to_a_child": subprocess.run(["sh", "-c", "kill $$"], check=False).returncode,
+        "dumpable": ctypes.CDLL(None).prctl(PR_GET_DUMPABLE, 0, 0, 0, 0),
+        "temporary": _temporary_file(),
+        "own": str(given.scratch),
         "become_root": _refusal(lambda: os.setuid(0) if os.geteuid() else os.setuid(65534)),
         "bases": [base.read_bytes().decode() for base in given.bases],
         "base": [_refusal(lambda base=base: base.write_text("poison")) for base in given.bases],
     }
+
+
+def _trace() -> str:
+    """What comes of asking to be traced by the parent, which needs no right where it is open."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    return "done" if libc.ptrace(0, 0, 0, 0) == 0 else os.strerror(ctypes.get_errno())
+
+
+def _temporary_file() -> tuple[str, int]:
+    """A temporary file that is left behind, and what its mode allows."""
+    descriptor, path = tempfile.mkstemp()
+    os.close(descriptor)
+    beside = Path(path).with_suffix(".plain")
+    beside.write_text("for nobody else")
+    return path, stat.S_IMODE(beside.stat().st_mode)
 
 
 def _descriptors() -> list[int]:

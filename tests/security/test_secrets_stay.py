@@ -26,11 +26,13 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc"),
 ]
-POSTGRES, API, WORKER, VALKEY, S3_KEY, S3_SECRET, OTHER = (
-    f"canary{place}4711"
-    for place in ("postgres", "api", "worker", "valkey", "s3key", "s3secret", "other")
-)
-CLOSED = {"credentials.json", "stack.json", "token", "valkey.conf"}
+SERVERS = {
+    name: f"canary{name.replace('_', '')}4711"
+    for name in ("postgres", "api", "worker", "valkey", "valkey_api", "valkey_worker")
+}
+S3_KEY, S3_SECRET, OTHER = (f"canary{place}4711" for place in ("s3key", "s3secret", "other"))
+OF_WORKER = {SERVERS["worker"], SERVERS["valkey_worker"]}
+CLOSED = {"credentials.json", "stack.json", "token"}
 """Files of the data directory that hold secrets, and are closed to everybody else."""
 
 
@@ -40,9 +42,7 @@ def stack() -> Iterator[Stack]:
     with tempfile.TemporaryDirectory(prefix="adaptlab-canary-") as folder:
         Path(folder).chmod(0o755)
         data = Path(folder) / "data"
-        DataDirectory.open(data).credentials_file.write_text(
-            json.dumps({"postgres": POSTGRES, "valkey": VALKEY, "api": API, "worker": WORKER})
-        )
+        DataDirectory.open(data).credentials_file.write_text(json.dumps(SERVERS))
         (data / "credentials.json").chmod(0o600)
         environment = {
             "ADAPTLAB_LEASE_SECONDS": "4",
@@ -63,10 +63,7 @@ def stack() -> Iterator[Stack]:
 def canaries(stack: Stack) -> tuple[str, ...]:
     """All secrets of the stack; of its token the part that nobody could guess."""
     return (
-        POSTGRES,
-        API,
-        WORKER,
-        VALKEY,
+        *SERVERS.values(),
         S3_KEY,
         S3_SECRET,
         OTHER,
@@ -183,7 +180,10 @@ def trainers(stack: Stack) -> dict[str, str]:
     for process in psutil.Process(stack.pid).children(recursive=True):
         with suppress(psutil.NoSuchProcess):
             if "adaptlab_worker.trainer" in process.cmdline():
-                found[f"trainer {process.pid}"] = json.dumps(process.environ())
+                try:
+                    found[f"trainer {process.pid}"] = json.dumps(process.environ())
+                except psutil.AccessDenied:  # none but root may look into a trainer
+                    found[f"trainer {process.pid}"] = "closed"
     assert found, "there is no trainer to look at"
     return found
 
@@ -210,7 +210,7 @@ PLACES: dict[str, Callable[[Stack], dict[str, str]]] = {
 }
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("place", PLACES)
 def test_no_secret_is_found_outside_its_place(
     lived: Stack, canaries: tuple[str, ...], place: str
@@ -221,16 +221,18 @@ def test_no_secret_is_found_outside_its_place(
 
 
 def test_a_canary_that_flew_would_be_seen(canaries: tuple[str, ...]) -> None:
-    told = {"a log": f"cannot connect to redis://:{VALKEY}@localhost", "another": "all is well"}
-    assert hits(canaries, told) == [f"{VALKEY} in a log"]
+    bird = SERVERS["valkey"]
+    told = {"a log": f"cannot connect to redis://:{bird}@localhost", "another": "all is well"}
+    assert hits(canaries, told) == [f"{bird} in a log"]
 
 
 def test_the_canaries_are_where_they_belong(stack: Stack) -> None:
     """Else their absence elsewhere would say nothing."""
-    assert POSTGRES in stack.database_url
-    assert VALKEY in stack.broker_url
+    assert SERVERS["postgres"] in stack.database_url
+    assert SERVERS["valkey"] in stack.broker_url
     worker = psutil.Process(stack.processes["worker"].pid)
     if os.geteuid() == 0:
         environment = json.dumps(worker.environ())
-        assert all(bird in environment for bird in (WORKER, VALKEY, S3_KEY, S3_SECRET, OTHER))
-        assert not any(bird in environment for bird in (POSTGRES, API)), "its own role is enough"
+        assert all(bird in environment for bird in (*OF_WORKER, S3_KEY, S3_SECRET, OTHER))
+        others = set(SERVERS.values()) - OF_WORKER
+        assert not any(bird in environment for bird in others), "its own roles are enough"

@@ -24,7 +24,7 @@ class Until(Polling):
 
     def __init__(self, condition: Callable[[], bool]) -> None:
         self._condition = condition
-        self._deadline = time.monotonic() + 30
+        self._deadline = time.monotonic() + 60
 
     @property
     def stop_requested(self) -> bool:
@@ -134,7 +134,7 @@ def test_who_will_not_stop_is_killed_with_its_children(bench: Bench):
     family = [leader, *leader.children()]
     assert len(family) == 2
     bench.supervisor.stop()
-    assert psutil.wait_procs(family, timeout=5)[1] == []
+    assert psutil.wait_procs(family, timeout=60)[1] == []
 
 
 def test_only_the_main_thread_starts_processes(bench: Bench):

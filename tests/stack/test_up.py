@@ -9,6 +9,7 @@ import socket
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ import psutil
 import psycopg
 import pytest
 import redis
+from tests.standstills import Watch
 
 from adaptlab_stack.errors import PortTaken, StartFailed
 from adaptlab_stack.ports import api_socket, port_of, url_of
@@ -44,7 +46,7 @@ def words(stack: Stack) -> list[tuple[object, ...]]:
 
 def status_of(url: str) -> int:
     address = urlsplit(url)
-    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=5)
+    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=60)
     try:
         connection.request("GET", "/readyz")
         return connection.getresponse().status
@@ -53,7 +55,12 @@ def status_of(url: str) -> int:
 
 
 def left_of(processes: list[psutil.Process], seconds: float) -> list[psutil.Process]:
-    return psutil.wait_procs(processes, timeout=seconds)[1]
+    """Those that are there after so many seconds, not counting those that the machine lost."""
+    began, left = time.monotonic(), processes
+    with Watch() as watch:
+        while left and time.monotonic() - began < seconds + watch.lost:
+            left = psutil.wait_procs(left, timeout=0.1)[1]
+    return left
 
 
 def test_a_stack_says_where_it_is(tmp_path: Path, stand_in_up: tuple[str, ...]):
@@ -121,7 +128,7 @@ def test_kill_9_alone_empties_the_house_in_five_seconds(
 ):
     with Stack.start(tmp_path / "d", command=stand_in_up) as stack:
         worker = psutil.Process(stack.processes["worker"].pid)
-        eventually(lambda: len(worker.children()) == 1, 20)  # the trainer
+        eventually(lambda: len(worker.children()) == 1, 60)  # the trainer
         with connect(stack):
             family = descendants(stack.pid)
             assert len(family) > 6
@@ -142,8 +149,8 @@ def test_a_killed_part_comes_back(
     with Stack.start(tmp_path / "d", command=stand_in_up) as stack:
         old = stack.processes[name].pid
         os.kill(old, signal.SIGKILL)
-        eventually(lambda: name in (now := stack.processes) and now[name].pid != old, 20)
-        eventually(answers, 20)
+        eventually(lambda: name in (now := stack.processes) and now[name].pid != old, 60)
+        eventually(answers, 60)
         assert f"{name} was killed by SIGKILL" in stack.log("up")
 
 
@@ -163,7 +170,7 @@ def test_a_directory_in_use_is_refused_and_left_alone(tmp_path: Path, stand_in_u
     with Stack.start(tmp_path / "d", command=stand_in_up) as stack:
         second = subprocess.run(
             [*stand_in_up, "--data-dir", str(tmp_path / "d")],
-            capture_output=True, text=True, check=False, timeout=30,
+            capture_output=True, text=True, check=False, timeout=120,
         )  # fmt: skip
         assert second.returncode == 1
         assert f"in use by another `adaptlab up` (process {stack.pid})" in second.stderr
@@ -241,13 +248,13 @@ def test_a_signal_during_the_start_ends_it(
         stdout=subprocess.PIPE,
         text=True,
     ) as supervisor:
-        eventually((tmp_path / "d" / "hanging").exists, 30)
+        eventually((tmp_path / "d" / "hanging").exists, 60)
         family = descendants(supervisor.pid)
         supervisor.terminate()
-        said, _ = supervisor.communicate(timeout=5)
+        said, _ = supervisor.communicate(timeout=60)
     assert supervisor.returncode == 0
     assert "stopped before it was ready" in said
-    assert left_of(family, 1) == []
+    assert left_of(family, 5) == []
 
 
 def test_given_servers_replace_the_embedded_ones(tmp_path: Path, stand_in_up: tuple[str, ...]):
@@ -286,7 +293,7 @@ def test_the_command_explains_itself():
     shown = subprocess.run(
         [sys.executable, "-m", "adaptlab_stack", "up", "--help"],
         capture_output=True, text=True, check=True,
-        timeout=30, env={**os.environ, "COLUMNS": "200"},
+        timeout=120, env={**os.environ, "COLUMNS": "200"},
     )  # fmt: skip
     plain = re.sub(r"\x1b\[[0-9;]*m", "", shown.stdout)
     assert all(name in plain for name in ("--data-dir", "--port", "--host", "--workers"))

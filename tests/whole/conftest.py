@@ -49,9 +49,9 @@ def client(stack: Stack) -> Iterator[Client]:
 @pytest.fixture
 def eventually() -> Callable[[Callable[[], bool]], None]:
     def wait(condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while not condition():
-            assert time.monotonic() < deadline, "not true after 60 s"
+            assert time.monotonic() < deadline, "not true after 120 s"
             time.sleep(0.05)
 
     return wait

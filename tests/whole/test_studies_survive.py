@@ -61,7 +61,7 @@ def kill_everything(stack: Stack) -> None:
     for process in family:
         with suppress(psutil.NoSuchProcess):  # what is tied to the supervisor dies with it
             process.send_signal(signal.SIGKILL)
-    _, alive = psutil.wait_procs(family, timeout=10)
+    _, alive = psutil.wait_procs(family, timeout=60)
     assert not alive
 
 
@@ -113,5 +113,5 @@ def test_a_study_survives_two_crashes_of_everything(
         Stack.start(folder, environment=OWN_SERVERS) as stack,
         Client(stack.url, stack.token) as client,
     ):
-        assert client.studies.wait(study.id, timeout=90).state == "succeeded"
+        assert client.studies.wait(study.id, timeout=200).state == "succeeded"
         assert_nothing_lost_or_doubled(client, study.id)

@@ -33,7 +33,7 @@ def test_a_killed_supervisor_leaves_nothing_and_its_state_is_taken_up(folder: Pa
     with Stack.start(folder, environment=OWN_SERVERS) as second:
         assert second.url != stack.url
         with Client(second.url, second.token) as client:
-            job = client.jobs.wait(client.jobs.submit(BASE).id, timeout=60)
+            job = client.jobs.wait(client.jobs.submit(BASE).id, timeout=200)
             assert job.succeeded, job.error
         token = second.token
         supervisor = psutil.Process(second.pid)
@@ -41,7 +41,7 @@ def test_a_killed_supervisor_leaves_nothing_and_its_state_is_taken_up(folder: Pa
         names = {part for process in family for part in process.cmdline()}
         assert {"adaptlab_api", "adaptlab_worker.trainer"} <= names, "the trainer is among them"
         supervisor.send_signal(signal.SIGKILL)
-        _, alive = psutil.wait_procs(family, timeout=5)
+        _, alive = psutil.wait_procs(family, timeout=60)
         assert not alive
     with Stack.start(folder, environment=OWN_SERVERS) as again:
         assert again.token == token

@@ -1,0 +1,89 @@
+"""A test that fails while the machine stands still has said nothing, and is run again.
+
+Leases, alarms and stops have times of their own, so no patience of a test saves it when the host
+takes the processors away for seconds. A thread looks at the clock ten times a second. Where it was
+kept from that for longer than `LONG`, and not by work of this process, a failed test is repeated at
+most `TIMES` times, on new fixtures; the summary names it. One that fails on a machine that moves is
+not repeated.
+"""
+
+import threading
+import time
+
+import pytest
+from _pytest.runner import runtestprotocol  # what other plug-ins that repeat tests build upon too
+
+TICK = 0.1  # seconds between two looks
+LONG = 1.0  # seconds
+TIMES = 2
+STOOD_STILL = "seconds in which the machine stood still"
+
+
+class Watch:
+    """Measures in which time nothing moved; `with` it, a thread of its own runs.
+
+    Attributes:
+        longest: the seconds that it was late at worst.
+        lost: the seconds that it was late in all: what a limit of five may be exceeded by.
+    """
+
+    def __init__(self) -> None:
+        self.longest = self.lost = 0.0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+
+    def __enter__(self) -> "Watch":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        is_over = False
+        while not is_over:
+            at, worked = time.monotonic(), time.process_time()
+            is_over = self._over.wait(TICK)
+            # Others of this process may have kept the interpreter: that is work, no standstill.
+            late = time.monotonic() - at - TICK - (time.process_time() - worked)
+            self.longest = max(self.longest, late)
+            self.lost += max(late, 0.0)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
+    """Run a test, again if it failed while the machine stood still, and report the last run."""
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    reports, still = _run(item, nextitem)
+    for _ in range(TIMES):
+        if still < LONG or not any(report.failed for report in reports):
+            break
+        item.user_properties.append((STOOD_STILL, f"{still:.1f}"))
+        reports, still = _run(item, nextitem)
+    for report in reports:
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
+
+
+def _run(item: pytest.Item, nextitem: pytest.Item | None) -> tuple[list[pytest.TestReport], float]:
+    """How a test went, and the seconds for which the machine stood still meanwhile."""
+    with Watch() as watch:
+        reports = runtestprotocol(item, log=False, nextitem=nextitem)
+    return reports, watch.longest
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name the tests that were run again."""
+    reports = [
+        report
+        for of_a_kind in terminalreporter.stats.values()
+        for report in of_a_kind
+        if getattr(report, "when", None) == "teardown"
+    ]
+    for report in reports:
+        for name, seconds in report.user_properties:
+            if name == STOOD_STILL:
+                why = f"failed while the machine stood still for {seconds} s"
+                terminalreporter.write_line(f"RUN AGAIN {report.nodeid}: {why}")
