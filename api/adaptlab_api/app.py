@@ -1,11 +1,10 @@
 """The application: what it is made of, and in which order a request goes through it."""
 
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cache
 from importlib.metadata import version
 from typing import Any
-from uuid import UUID
 
 from anyio import to_thread
 from fastapi import APIRouter, Depends, FastAPI
@@ -24,6 +23,8 @@ from adaptlab_api.feed import Feed
 from adaptlab_api.gate import Gate
 from adaptlab_api.open_requests import OpenRequests
 from adaptlab_api.openapi import describe
+from adaptlab_api.pages import problem_pages
+from adaptlab_api.pages.problem_pages import ProblemPages, page_renderer
 from adaptlab_api.pages.routes import mount_static, pages_router
 from adaptlab_api.parameters import PROJECT, only_known_parameters
 from adaptlab_api.request_rate import RequestRate, WrongTokens
@@ -37,6 +38,7 @@ from adaptlab_api.routes.comparisons import comparisons_router
 from adaptlab_api.routes.datasets import datasets_router
 from adaptlab_api.routes.events import events_router
 from adaptlab_api.routes.jobs import jobs_router
+from adaptlab_api.routes.leases import leases_router
 from adaptlab_api.routes.people import people_router
 from adaptlab_api.routes.queries import queries_router
 from adaptlab_api.routes.recipes import recipes_router
@@ -45,16 +47,19 @@ from adaptlab_api.routes.results import results_router
 from adaptlab_api.routes.server import description_router, health_router, server_router
 from adaptlab_api.routes.studies import studies_router
 from adaptlab_api.routes.uploads import uploads_router
+from adaptlab_api.sealing import Sealing
 from adaptlab_api.state import Resources
+from adaptlab_api.turns import Turns
 from adaptlab_db.session import close
 from adaptlab_db.visibility import guarded
 from adaptlab_services import admission, events
 from adaptlab_services.admission import Admissions, Admitted
 from adaptlab_services.doorbell import Bell
-from adaptlab_services.events import Pulse
+from adaptlab_services.plot_drawing import DRAWERS
 from adaptlab_services.readiness import Readiness
 from adaptlab_services.settings import Settings
 from adaptlab_services.stores import open_sessions
+from adaptlab_services.token_leases import sessions_of_workers
 
 API_PREFIX = "/v1"
 THREADS = 20
@@ -73,6 +78,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     """The application for these settings, or for those of the environment."""
     # The environment fills in what the constructor is not given.
     known = settings or Settings()  # pyright: ignore[reportCallIssue]
+    renderer = page_renderer()
     app = Application(
         title="adaptlab",
         version=version("adaptlab"),
@@ -85,7 +91,10 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         lifespan=_lifespan(known),
         middleware=[
             Middleware(AnswerHeaders),
-            Middleware(BodyLimit, limit_of=limits_of_bodies(known.max_body_bytes)),
+            Middleware(ProblemPages, renderer=renderer),
+            Middleware(
+                BodyLimit, limit_of=limits_of_bodies(known.max_body_bytes, known.max_upload_bytes)
+            ),
             Middleware(WrongTokens, settings=known),
             Middleware(Gate),
             Middleware(RequestRate, settings=known),
@@ -95,6 +104,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     )
     app.state.settings = known
     problems.install(app)
+    problem_pages.install(app, renderer)
     app.router.routes.extend(_routes())
     mount_static(app)
     return app
@@ -140,6 +150,7 @@ def api_router() -> APIRouter:
         recommendations_router(),
         recipes_router(),
         people_router(),
+        leases_router(),
         server_router(),
     ):
         api.include_router(router)
@@ -151,25 +162,30 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
     async def run(app: FastAPI) -> AsyncGenerator[None]:
         to_thread.current_default_thread_limiter().total_tokens = THREADS
         sessions = open_sessions(settings)
-        feed = Feed(_look(sessions), _still_good(sessions))
+        feed = Feed(events.Lookout(sessions), _still_good(sessions))
         buckets = Buckets(settings.broker_url)
         readiness = Readiness(settings.database_url)
-        audit_log = AuditLog(sessions)
+        audit_log, sealing = AuditLog(sessions), Sealing(sessions)
         guarded_sessions, bell = guarded(sessions), Bell(settings.broker_url)
         app.state.resources = Resources(
             settings=settings,
             sessions=guarded_sessions,
+            worker_sessions=sessions_of_workers(guarded_sessions),
             admissions=Admissions(guarded_sessions),
             bell=bell,
             audit_log=audit_log,
             feed=feed,
             buckets=buckets,
             readiness=readiness,
+            drawings=Turns(DRAWERS),
         )
+        sealing.start()
         try:
             yield
         finally:
             feed.close()
+            await feed.ended()
+            await sealing.close()
             await to_thread.run_sync(bell.close)
             await buckets.close()
             await readiness.close()
@@ -177,18 +193,6 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
             close(sessions)
 
     return run
-
-
-def _look(
-    sessions: sessionmaker[Session],
-) -> Callable[[Collection[UUID]], Mapping[UUID, Pulse]]:
-    """How the feed sees news; who may watch a job was decided when the watching began."""
-
-    def look(job_ids: Collection[UUID]) -> Mapping[UUID, Pulse]:
-        with sessions.begin() as session:
-            return events.pulses(session, job_ids)
-
-    return look
 
 
 def _still_good(

@@ -24,6 +24,14 @@ SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 QUESTIONS = frozenset({"preview_new_job", "preview_new_study"})
 """Forms that are sent as somebody types, to be answered: nothing is changed by them."""
 
+OF_LEASES = frozenset(
+    {
+        *("claim_job", "heartbeat", "record_results", "end_lease", "put_lease_artifact"),
+        *("stand_back", "say_goodbye"),
+    }
+)
+"""What workers do all day, which the events of the jobs tell; that one came is written."""
+
 log = logging.getLogger(__name__)
 
 
@@ -102,7 +110,7 @@ def _entry(request: HTTPConnection, method: str, message: Message) -> Entry | No
         return _failed_authentication(request, method)
     if method in SAFE_METHODS or not (status < 400 or status == 403):
         return None
-    if status < 400 and _operation(request) in QUESTIONS:
+    if status < 400 and _operation(request) in QUESTIONS | OF_LEASES:
         return None
     return _change(request, method, status, Headers(raw=message["headers"]))
 

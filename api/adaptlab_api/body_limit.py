@@ -32,20 +32,27 @@ MOST_FORM_BYTES = 4096
 """Of a form of the pages: the one to sign in, and those of tokens."""
 MOST_CHUNK_BYTES = 8 * 2**20
 """Of one piece of a file that is uploaded."""
+MOST_RECORD_BYTES = 8 * 2**20
+"""Of what a worker reports at a time."""
 _OTHERWISE = (
     (re.compile(r"/login|/tokens(/[0-9]+/revoke)?"), MOST_FORM_BYTES),
     (re.compile(r"/v1/uploads/[^/]+/chunks/[0-9]+"), MOST_CHUNK_BYTES),
+    (re.compile(r"/v1/leases/[^/]+/records"), MOST_RECORD_BYTES),
 )
 
 LimitOf = Callable[[Scope], int]
 
 
-def limits_of_bodies(most: int) -> LimitOf:
-    """How large the body of a request may be: `most` bytes, but where its route says otherwise."""
+def limits_of_bodies(most: int, most_content: int) -> LimitOf:
+    """How large the body of a request may be: `most` bytes, but where its route says otherwise.
+
+    `most_content` is that of what a worker stores.
+    """
+    otherwise = (*_OTHERWISE, (re.compile(r"/v1/leases/[^/]+/artifacts"), most_content))
 
     def limit_of(scope: Scope) -> int:
         path: str = scope["path"]
-        return next((limit for form, limit in _OTHERWISE if form.fullmatch(path)), most)
+        return next((limit for form, limit in otherwise if form.fullmatch(path)), most)
 
     return limit_of
 

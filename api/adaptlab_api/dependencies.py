@@ -75,7 +75,8 @@ def valid(adapter: TypeAdapter[T], body: bytes) -> T:
         return adapter.validate_json(body, strict=True)
     except ValidationError as error:
         faults = error.errors(include_url=False, include_input=False)
-        raise InvalidSpec(*validation_problems(faults, document)) from error
+        problems = validation_problems(faults, document, schema=adapter.json_schema)
+        raise InvalidSpec(*problems) from error
 
 
 BEARER = HTTPBearer(auto_error=False, description="The token of a user, as `Bearer al_…`.")

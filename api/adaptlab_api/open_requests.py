@@ -18,6 +18,7 @@ CHANGES_AT_ONCE = 4
 READS_AT_ONCE = 8
 """The same for reads, which are told to come again when there is no turn in time."""
 PATIENCE_SECONDS = 5.0
+LEASES = "/v1/leases"
 
 
 @dataclass(slots=True)
@@ -34,13 +35,14 @@ class OpenRequests:
 
     Every one of them holds a connection, and a stream, a wait or a slow download never counts as
     silent: without this one reader takes all connections that there are. And every one uses a
-    thread until its answer begins, of which there are few. Counted by each process.
+    thread until its answer begins, of which there are few. Counted by each process, and workers
+    that come with one token apart, as if they were one more person.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app
         self._most = settings.max_open_requests
-        self._people: dict[int, _Person] = {}
+        self._people: dict[tuple[str, int], _Person] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run one request, or ask its sender to wait."""
@@ -48,7 +50,10 @@ class OpenRequests:
         if not isinstance(who, Principal):
             await self._app(scope, receive, send)
             return
-        person = self._people.setdefault(who.user_id, _Person())
+        # A worker's long upload must not keep its user's other workers, or its user, waiting.
+        is_lease = is_of_leases(scope)
+        side = ("token", who.token_id) if is_lease else ("user", who.user_id)
+        person = self._people.setdefault(side, _Person())
         if person.requests >= self._most:
             await _too_many(f"At most {self._most} requests")(scope, receive, send)
             return
@@ -58,7 +63,7 @@ class OpenRequests:
         finally:
             person.requests -= 1
             if not person.requests:
-                del self._people[who.user_id]
+                del self._people[side]
 
     async def _run(self, person: _Person, scope: Scope, receive: Receive, send: Send) -> None:
         is_read = scope["method"] in SAFE_METHODS
@@ -72,6 +77,12 @@ class OpenRequests:
             await self._app(scope, receive, _until_it_begins(turn, send) if is_read else send)
         finally:
             turn.give_back()
+
+
+def is_of_leases(scope: Scope) -> bool:
+    """Whether a request is a worker's under a lease, or for one."""
+    path: str = scope["path"]
+    return path.startswith(LEASES)
 
 
 def _until_it_begins(turn: Turn, send: Send) -> Send:

@@ -21,6 +21,14 @@ from adaptlab_services.budgets import BudgetQuestion
 from adaptlab_services.dataset_uploads import DatasetFromUpload
 from adaptlab_services.datasets import NewDataset
 from adaptlab_services.issued_tokens import NewToken
+from adaptlab_services.lease_views import (
+    HeartbeatReport,
+    LeaseEnd,
+    NewLease,
+    NewRecords,
+    NewWorker,
+    StandingBack,
+)
 from adaptlab_services.projects import NewMember, NewProject
 from adaptlab_services.recommendation_views import RecommendationQuestion
 from adaptlab_services.settings import Settings
@@ -38,6 +46,8 @@ DESCRIPTION = (
 )
 
 ACCESS_BODIES = (NewToken, NewUser, UserChanges, NewProject, NewMember)
+
+LEASE_BODIES = (NewWorker, StandingBack, NewLease, HeartbeatReport, NewRecords, LeaseEnd)
 
 # Any: an OpenAPI document, in FastAPI's own types.
 Document = dict[str, Any]
@@ -61,7 +71,14 @@ def describe(app: FastAPI) -> Document:
     schemas |= _body_schemas("NewDataset", TypeAdapter(NewDataset))
     schemas |= _body_schemas("DatasetFromUpload", TypeAdapter(DatasetFromUpload))
     schemas |= _body_schemas("NewUpload", TypeAdapter(NewUpload))
-    for body in (StudySpec, StudyExtension, StudyChanges, RecipeRequest, *ACCESS_BODIES):
+    for body in (
+        StudySpec,
+        StudyExtension,
+        StudyChanges,
+        RecipeRequest,
+        *ACCESS_BODIES,
+        *LEASE_BODIES,
+    ):
         schemas |= _body_schemas(body.__name__, TypeAdapter(body))
     schemas |= _body_schemas("ProblemDocument", TypeAdapter(ProblemDocument), suffix="")
     document["components"]["schemas"] = dict(sorted(schemas.items()))

@@ -14,6 +14,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from adaptlab.errors import AdaptlabError, InvalidSpec, Problem
+from adaptlab.validation import told
 from adaptlab.values import Value
 from adaptlab_db.errors import (
     ArtifactGone,
@@ -26,6 +27,8 @@ from adaptlab_services.errors import (
     Conflict,
     Forbidden,
     IdempotencyMismatch,
+    LeaseLost,
+    LedgerUnreachable,
     LimitReached,
     NotFound,
     RangeNotSatisfiable,
@@ -86,6 +89,7 @@ FORBIDDEN = Kind("forbidden", "The token does not allow this", 403)
 CROSS_SITE = Kind("cross-site", "A browser may only do this from the server's own pages", 403)
 NOT_FOUND = Kind("not-found", "There is no such resource", 404)
 METHOD_NOT_ALLOWED = Kind("method-not-allowed", "The resource does not know this method", 405)
+LEASE_LOST = Kind("lease-lost", "The lease is lost", 409)
 CONFLICT = Kind("conflict", "The present state does not allow this", 409)
 GONE = Kind("gone", "The content is not there any more", 410)
 TIMED_OUT = Kind("request-timeout", "The request did not arrive in time", 408)
@@ -188,11 +192,12 @@ def install(app: FastAPI) -> None:
     """Make every error of the application a problem document."""
     known = (AdaptlabError, DBAPIError, PoolTimeout, RequestValidationError)
     for error in (*known, HTTPException, ClientDisconnect):
-        app.add_exception_handler(error, _handle)
-    app.add_exception_handler(Exception, _handle)
+        app.add_exception_handler(error, handle)
+    app.add_exception_handler(Exception, handle)
 
 
-def _handle(request: Request, error: Exception) -> Response:
+def handle(request: Request, error: Exception) -> Response:
+    """The answer for any error; one that nobody foresaw is logged."""
     known = answer(error)
     if known is not None:
         return known
@@ -246,6 +251,17 @@ def _no_bytes(error: AdaptlabError) -> Response | None:
             log.error("%s", error)
             return problem(STORE_UNAVAILABLE, f"The store {error.store} did not answer; try again.")
         case _:
+            return _to_worker(error)
+
+
+def _to_worker(error: AdaptlabError) -> Response | None:
+    match error:
+        case LeaseLost():
+            return problem(LEASE_LOST, str(error))
+        case LedgerUnreachable():
+            log.warning("A worker has to come again: %s", error)
+            return no_database()
+        case _:
             return None
 
 
@@ -264,7 +280,7 @@ def _http(error: HTTPException) -> Response:
     kind = OF_STATUS.get(error.status_code, Kind("http", "The request failed", error.status_code))
     detail = str(error.detail)
     if error.status_code == 404:
-        detail = "Nothing is at this address; GET /openapi.json lists what there is."
+        detail = "Nothing is at this address; GET /openapi.json lists what programs can ask."
     if error.status_code == 405:
         allowed = (error.headers or {}).get("Allow", "other methods")
         detail = f"This address answers {allowed}."
@@ -287,7 +303,7 @@ def _parameter_faults(error: RequestValidationError) -> tuple[Problem, ...]:
         Problem(
             pointer="".join(f"/{part}" for part in fault["loc"]),
             code=fault["type"],
-            detail=f"{fault['loc'][-1]}: {fault['msg']}.",
+            detail=told(str(fault["loc"][-1]), (fault,)),
             allowed=_expected(fault.get("ctx") or {}),
         )
         for fault in error.errors()

@@ -2,8 +2,14 @@
 
 import base64
 import binascii
+import hashlib
 import re
-from collections.abc import AsyncIterator
+import tempfile
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
 
 from fastapi import Request
 from starlette.concurrency import run_in_threadpool
@@ -15,7 +21,17 @@ from adaptlab_services.upload_chunks import ROW_BYTES, ChunkWriting
 BYTES = "application/octet-stream"
 ROWS_AT_ONCE = 2
 """Rows of 1 MiB in one unit of work."""
+HELD_BYTES = 2**20
+"""Of a body that is taken in whole: what is in memory before a file takes it."""
 _SHA256 = re.compile(r"(?:^|,)\s*sha-256\s*=\s*:([A-Za-z0-9+/=]{44}):\s*(?:$|,)")
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A whole body: its bytes, in a file that is read from the start, and their SHA-256."""
+
+    file: IO[bytes]
+    sha256: str
 
 
 def announced_digest(request: Request) -> str:
@@ -23,9 +39,7 @@ def announced_digest(request: Request) -> str:
 
     Raises `InvalidSpec` without one, and `Refused` where the body is not said to be bytes.
     """
-    kind = request.headers.get("content-type", "missing").partition(";")[0].strip().lower()
-    if kind != BYTES:
-        raise Refused(UNSUPPORTED, f"The Content-Type is {kind[:64]!r}; send {BYTES}.")
+    _check_kind(request)
     found = _SHA256.search(request.headers.get("content-digest", ""))
     try:
         digest = base64.b64decode(found[1], validate=True) if found else b""
@@ -37,6 +51,34 @@ def announced_digest(request: Request) -> str:
     return digest.hex()
 
 
+def check_digest(request: Request, sha256: str) -> None:
+    """Raise `InvalidSpec` where a digest is announced and the body has another."""
+    if "content-digest" in request.headers and announced_digest(request) != sha256:
+        detail = f"The body has the SHA-256 {sha256}, and another was announced."
+        raise InvalidSpec(Problem("/header/content-digest", "wrong_digest", detail))
+
+
+@asynccontextmanager
+async def receive(request: Request, folder: Path) -> AsyncGenerator[Received]:
+    """Take the whole body in, into a nameless file below `folder` where it is a large one.
+
+    Raises `Refused` where the body is not said to be bytes.
+    """
+    _check_kind(request)
+    digest = hashlib.sha256()
+    place = str(folder) if folder.is_dir() else None
+    with tempfile.SpooledTemporaryFile(HELD_BYTES, dir=place) as file:
+
+        def keep(row: bytes) -> None:
+            digest.update(row)
+            file.write(row)
+
+        async for row in _rows(request):
+            await run_in_threadpool(keep, row)
+        file.seek(0)
+        yield Received(file, digest.hexdigest())
+
+
 async def take_in(request: Request, writing: ChunkWriting) -> None:
     """Hand over the body some rows at a time; no more than these are in memory."""
     held: list[bytes] = []
@@ -46,6 +88,12 @@ async def take_in(request: Request, writing: ChunkWriting) -> None:
             await run_in_threadpool(writing.write, held)
             held = []
     await run_in_threadpool(writing.finish, held)
+
+
+def _check_kind(request: Request) -> None:
+    kind = request.headers.get("content-type", "missing").partition(";")[0].strip().lower()
+    if kind != BYTES:
+        raise Refused(UNSUPPORTED, f"The Content-Type is {kind[:64]!r}; send {BYTES}.")
 
 
 async def _rows(request: Request) -> AsyncIterator[bytes]:

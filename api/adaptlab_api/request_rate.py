@@ -1,9 +1,9 @@
 """How often somebody may ask: so many requests a second per person, so few wrong tokens a minute.
 
-The workers do not come this way. Reads are counted by each process, as what they cost is its time.
-Writes and wrong tokens are counted for all processes together, in Valkey. While that is away each
-process counts for itself, and that for signing in as well: a limit holds at any time, and nobody
-is kept from looking at a server whose broker has failed.
+Workers that come by the API are counted apart, by their token. Reads are counted by each process,
+as what they cost is its time. Writes and wrong tokens are counted for all processes together, in
+Valkey. While that is away each process counts for itself, and that for signing in as well: a limit
+holds at any time, and nobody is kept from looking at a server whose broker has failed.
 """
 
 import hashlib
@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from adaptlab_api.addresses import subscriber
 from adaptlab_api.auditing import SAFE_METHODS
 from adaptlab_api.buckets import SECOND
+from adaptlab_api.open_requests import is_of_leases
 from adaptlab_api.problems import TOO_MANY, problem
 from adaptlab_api.state import Resources, resources_of
 from adaptlab_services.settings import Settings
@@ -55,6 +56,8 @@ class RequestRate:
         writes = Rate(settings.write_rate, SECOND, burst=settings.write_burst)
         self._reads = _Allowed("reads", reads, shared=False)
         self._writes = _Allowed("writes", writes, shared=True)
+        leases = Rate(settings.lease_rate, SECOND, burst=settings.lease_burst)
+        self._leases = _Allowed("requests under leases", leases, shared=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run one request, or ask its sender to wait."""
@@ -65,14 +68,17 @@ class RequestRate:
         who = _principal(scope)
         if who is None:
             return None
+        is_lease = is_of_leases(scope)
         allowed = self._reads if scope["method"] in SAFE_METHODS else self._writes
+        allowed = self._leases if is_lease else allowed
         buckets = _resources(scope).buckets
-        key = f"{allowed.what}:{who.user_id}"
+        key = f"{allowed.what}:{who.token_id if is_lease else who.user_id}"
         seconds = await buckets.take(key, allowed.rate, shared=allowed.shared)
         if not seconds:
             return None
         most, at_once = allowed.rate.limit, allowed.rate.burst
-        detail = f"A person has {most} {allowed.what} a second here, and {at_once} at once"
+        side = "A worker's token" if is_lease else "A person"
+        detail = f"{side} has {most} {allowed.what} a second here, and {at_once} at once"
         return _too_many(detail, seconds)
 
 

@@ -13,10 +13,11 @@ from fastapi import Request
 from adaptlab_api.problems import FORBIDDEN, Refused
 from adaptlab_services.access import CEILINGS, Access, Role, is_at_least
 from adaptlab_services.errors import Unauthorised
-from adaptlab_services.tokens import Principal
+from adaptlab_services.tokens import WORKER, Principal
 
-Rule = Literal["person", "reader", "submitter", "operator", "admin"]
-"""`person` is anybody with a token that is not a worker's; `admin` is one of the whole server."""
+Rule = Literal["person", "reader", "submitter", "operator", "admin", "worker"]
+"""`person` is anybody with a token that is not a worker's; `admin` is one of the whole server;
+`worker` is no role: it is a token with that scope, and no other opens these routes."""
 
 _BY_RULE: Mapping[Rule, str] = MappingProxyType({
     "person": """
@@ -43,8 +44,12 @@ _BY_RULE: Mapping[Rule, str] = MappingProxyType({
         submit_job submit_study
         upload_dataset create_study cancel_study extend_study clone_study run_recipe
         begin_upload list_uploads get_upload put_upload_chunk complete_upload delete_upload""",
+    "worker": """
+        register_worker stand_back say_goodbye
+        claim_job heartbeat record_results end_lease put_lease_artifact get_lease_artifact""",
     "admin": """
-        list_users create_user update_user create_project list_audit_entries get_storage""",
+        list_users create_user update_user create_project list_audit_entries get_storage
+        verify_audit_log export_audit_log""",
 })  # fmt: skip
 RULES: Mapping[str, Rule] = MappingProxyType(
     {name: rule for rule, names in _BY_RULE.items() for name in names.split()}
@@ -67,9 +72,15 @@ async def may_call(request: Request) -> None:
         raise Refused(FORBIDDEN, "Nobody may call this: the server has no rule for it.")
     who, found = request.state.principal, _access(request)
     assert isinstance(who, Principal)
+    if rule == "worker":
+        if WORKER not in who.scopes:
+            raise Refused(
+                FORBIDDEN, "This is for workers: it needs a token with the scope `worker`."
+            )
+        return
     if not set(who.scopes) & set(CEILINGS):
         raise Refused(
-            FORBIDDEN, "This token is a worker's, which opens nothing here; take one of yours."
+            FORBIDDEN, "This token is a worker's, which opens its leases alone; take one of yours."
         )
     if rule == "person" or _has(found, rule):
         return

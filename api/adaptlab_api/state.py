@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from adaptlab_api.auditing import AuditLog
 from adaptlab_api.buckets import Buckets
 from adaptlab_api.feed import Feed
+from adaptlab_api.turns import Turns
 from adaptlab_services.admission import Admissions
 from adaptlab_services.doorbell import Bell
 from adaptlab_services.model_folders import ModelRoots
@@ -20,17 +21,20 @@ class Resources:
     """The open resources of a running application; the lifespan opens and closes them.
 
     A session of `sessions` sees nothing that belongs to a project, unless it is opened on behalf
-    of somebody: see `adaptlab_services.access.unit`.
+    of somebody: see `adaptlab_services.access.unit`. `worker_sessions` are for the leases of
+    workers alone: see `adaptlab_services.token_leases`. `drawings` are the turns to draw plots.
     """
 
     settings: Settings
     sessions: sessionmaker[Session]
+    worker_sessions: sessionmaker[Session]
     admissions: Admissions
     bell: Bell
     audit_log: AuditLog
     feed: Feed
     buckets: Buckets
     readiness: Readiness
+    drawings: Turns
 
     @property
     def model_roots(self) -> ModelRoots:

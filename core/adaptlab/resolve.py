@@ -137,7 +137,8 @@ def configured(plug_in: type[P], choice: Choice, pointer: str) -> P:
         return plug_in.model_validate_json(choice.model_dump_json(), strict=True)
     except ValidationError as error:
         given = choice.model_dump(mode="json")
-        raise InvalidSpec(*validation_problems(error.errors(), given, pointer)) from error
+        schema = plug_in.model_json_schema
+        raise InvalidSpec(*validation_problems(error.errors(), given, pointer, schema)) from error
 
 
 def family_shape(family: dict[str, object]) -> ModelShape:

@@ -16,14 +16,14 @@ PARTS: tuple[Part, ...] = ("api", "worker")
 _WORDS: Mapping[str, LiteralString] = {"r": "SELECT", "a": "INSERT", "w": "UPDATE", "d": "DELETE"}
 # As Postgres abbreviates them. Whoever locks a row needs the right to update it.
 _OF_API = {
-    "r": """alembic_version replicates metric_points evaluations job_metrics item_outcomes
+    "r": "alembic_version",
+    "ra": "audit_entries audit_seals job_events",
+    # What was measured and the workers too: for workers that come by the API, see `leases`.
+    "raw": """projects users tokens jobs base_models datasets studies usage_counts
+        attempts workers replicates metric_points evaluations job_metrics item_outcomes
         attention_maps attention_summaries checkpoints theory_reports""",
-    "ra": "audit_entries job_events",
-    "rw": "attempts workers",
-    "raw": "projects users tokens jobs base_models datasets studies",
     "rawd": """memberships browser_sessions idempotency_keys study_jobs artifacts artifact_chunks
-        uploads upload_chunks""",
-    "rwd": "training_states",
+        uploads upload_chunks training_states""",
 }
 _OF_WORKER = {
     "r": "alembic_version projects datasets studies study_jobs",
@@ -33,7 +33,8 @@ _OF_WORKER = {
     "rawd": """replicates metric_points evaluations job_metrics item_outcomes attention_maps
         attention_summaries checkpoints theory_reports training_states artifacts artifact_chunks
         uploads upload_chunks""",
-    "": "users tokens memberships browser_sessions audit_entries idempotency_keys",
+    "": """users tokens memberships browser_sessions audit_entries audit_seals idempotency_keys
+        usage_counts""",
 }
 
 

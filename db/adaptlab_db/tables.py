@@ -72,7 +72,10 @@ class Project(Table):
 
 
 class User(Table):
-    """Somebody who owns jobs and tokens; `is_admin` of the whole server, not of one project."""
+    """Somebody who owns jobs and tokens; `is_admin` of the whole server, not of one project.
+
+    The last two are quotas that hold in the place of the server's; the first is by queue.
+    """
 
     __tablename__ = "users"
 
@@ -81,6 +84,23 @@ class User(Table):
     created_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
     is_admin: Mapped[bool] = mapped_column(Boolean, server_default=false())
     deactivated_at: Mapped[datetime | None]
+    max_queue_hours: Mapped[Json | None]
+    max_stored_bytes: Mapped[int | None] = mapped_column(BigInteger)
+
+
+class UsageCount(Table):
+    """What somebody had used and stored when it was last counted, which is good until a moment.
+
+    `hours` are lists of a queue, a day and the seconds of the attempts that ended on it.
+    """
+
+    __tablename__ = "usage_counts"
+
+    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), primary_key=True)
+    counted_at: Mapped[datetime]
+    counted_until: Mapped[datetime]
+    hours: Mapped[list[Any]] = mapped_column(JSONB)
+    job_bytes: Mapped[int] = mapped_column(BigInteger)
 
 
 class Membership(Table):
@@ -121,6 +141,27 @@ class AuditEntry(Table):
     status: Mapped[int]
     request_id: Mapped[uuid.UUID]
     details: Mapped[Json | None]
+
+
+class AuditSeal(Table):
+    """Holds some entries of the audit log to what they were; append-only as they are.
+
+    Of the ids `first_id` to `last_id`, which follow those of the seal before, all were there but
+    the ranges in `absent`; `late` are entries of earlier ranges that were not there then. `digest`
+    is over all of this, the entries, and the digest of the seal before.
+    """
+
+    __tablename__ = "audit_seals"
+
+    id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    first_id: Mapped[int] = mapped_column(BigInteger)
+    last_id: Mapped[int] = mapped_column(BigInteger)
+    entries: Mapped[int]
+    absent: Mapped[list[Any]] = mapped_column(JSONB)
+    late: Mapped[list[int]] = mapped_column(ARRAY(BigInteger))
+    previous: Mapped[str]
+    digest: Mapped[str]
+    sealed_at: Mapped[datetime] = mapped_column(index=True)
 
 
 class Token(Table):
@@ -247,6 +288,7 @@ class Job(Table):
         Index("ix_jobs_running_owner", "owner_id", postgresql_where=text("state = 'running'")),
         Index("ix_jobs_newest", text("created_at DESC"), text("id DESC")),
         Index("ix_jobs_project_newest", "project_id", text("created_at DESC"), text("id DESC")),
+        Index("ix_jobs_owner_finished", "owner_id", "finished_at"),
         Index("ix_jobs_digest", "spec_digest"),
         Index("ix_jobs_labels", "labels", postgresql_using="gin"),
         Index("ix_jobs_like", "kind", "task", "method", text("created_at DESC"), text("id DESC")),
@@ -255,7 +297,7 @@ class Job(Table):
     )  # fmt: skip
 
     id: Mapped[uuid.UUID] = mapped_column(primary_key=True)
-    owner_id: Mapped[int] = mapped_column(ForeignKey("users.id"), index=True)
+    owner_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
     project_id: Mapped[int] = mapped_column(ForeignKey("projects.id"))
     state: Mapped[str] = mapped_column(index=True)
     reason: Mapped[str | None]
@@ -416,7 +458,10 @@ class JobEvent(Table):
 
 
 class Worker(Table):
-    """A worker process that claims jobs; `unschedulable` says why it takes none now."""
+    """A worker process that claims jobs; `unschedulable` says why it takes none now.
+
+    `token_id` is the token with which it comes by the API; null for one beside the database.
+    """
 
     __tablename__ = "workers"
 
@@ -428,6 +473,7 @@ class Worker(Table):
     heartbeat_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
     stopped_at: Mapped[datetime | None]
     unschedulable: Mapped[str | None]
+    token_id: Mapped[int | None] = mapped_column(ForeignKey("tokens.id"))
 
 
 class Attempt(Table):
@@ -452,7 +498,7 @@ class Attempt(Table):
     error: Mapped[str | None]
     environment: Mapped[Json | None]
     usage: Mapped[Json | None]
-    claim_id: Mapped[uuid.UUID | None]
+    claim_id: Mapped[uuid.UUID | None] = mapped_column(index=True)
 
 
 class Replicate(Table):

@@ -26,7 +26,9 @@ ACROSS_PROJECTS: Mapping[str, Any] = MappingProxyType({"adaptlab_across_projects
 """The execution options of a statement that counts what is of one owner, whatever the project."""
 
 OPEN = frozenset({
-    "projects", "users", "memberships", "tokens", "browser_sessions", "audit_entries",  # by role
+    "projects", "users", "memberships", "tokens", "browser_sessions",  # by role
+    "audit_entries", "audit_seals",  # by role
+    "usage_counts",  # asked by user
     "artifacts", "artifact_chunks",  # by digest, which only what is seen names
     "idempotency_keys",  # asked by owner; what they name is seen or not
     "uploads", "upload_chunks",  # asked by owner

@@ -39,7 +39,7 @@ from adaptlab_services.comparison_groups import ComparedTable
 from adaptlab_services.comparison_rows import counted_jobs
 from adaptlab_services.comparisons import Strictness
 from adaptlab_services.errors import Conflict
-from adaptlab_services.plot_drawing import drawing, drawn
+from adaptlab_services.plot_drawing import drawn
 from adaptlab_services.result_queries import ColumnView
 from adaptlab_services.row_formats import Batch, write_parquet
 from adaptlab_services.study_views import StudyView
@@ -109,11 +109,12 @@ def frozen(session: Session, study: str, strictness: Strictness) -> FrozenDecisi
 def written(units: Units, decision: FrozenDecision) -> WrittenBundle:
     """The bundle, in a temporary file; no connection is held while plots are drawn.
 
-    Equal decisions make equal bytes. Raises `TooManyDrawings` and `DrawingFailed`.
+    Equal decisions make equal bytes. A process starts another one to draw: the caller sees that
+    there are not many. Raises `DrawingFailed`.
     """
     with tempfile.TemporaryDirectory(prefix="adaptlab-bundle-") as folder:
         target = Path(folder) / "bundle.zip"
-        with drawing(), target.open("wb") as file, BundleWriter(file) as writer:
+        with target.open("wb") as file, BundleWriter(file) as writer:
             _write(writer, units, decision, Path(folder) / "table.parquet")
         with target.open("rb") as made:
             sha256 = hashlib.file_digest(made, "sha256").hexdigest()

@@ -26,7 +26,7 @@ from adaptlab.generated_words import generated_words
 from adaptlab.values import Name, Value
 from adaptlab_db.artifacts import ArtifactStore
 from adaptlab_db.tables import Artifact, Dataset, Project
-from adaptlab_services import access, paging
+from adaptlab_services import access, paging, quotas
 from adaptlab_services.errors import Conflict, NotFound
 from adaptlab_services.moments import Moment
 from adaptlab_services.paging import Cursor, Page
@@ -182,7 +182,9 @@ def content(session: Session, name: str) -> StoredFile:
 
 def _insert(session: Session, principal: Principal, new: NewDataset, words: WordList) -> bool:
     """Write the dataset unless its name is taken; whether it was not."""
-    stored = ArtifactStore(session).write([content_of(words.triples)])
+    lines = content_of(words.triples)
+    quotas.check_room(session, principal.user_id, len(lines))
+    stored = ArtifactStore(session).write([lines])
     facts = words.facts(new.name, "imported")
     row = {
         "name": new.name,

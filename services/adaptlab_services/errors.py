@@ -1,5 +1,6 @@
 """What a use case can refuse; the API turns each into one kind of problem."""
 
+from datetime import datetime
 from uuid import UUID
 
 from adaptlab.errors import AdaptlabError
@@ -62,6 +63,32 @@ class TooManyUploads(LimitReached):
         self.most = most
 
 
+class QuotaReached(LimitReached):
+    """Somebody has used up their hours of a queue, or would store more bytes than they may."""
+
+    @classmethod
+    def of_hours(
+        cls, queue: str, used: float, most: float, days: int, frees_at: datetime
+    ) -> "QuotaReached":
+        """In so many days; `frees_at` is when there are fewer, if no more are used."""
+        return cls(
+            f"The owner's jobs have used {used:g} hours of the queue {queue!r} in the last {days} "
+            f"days, and {most:g} are allowed; take another queue, wait until "
+            f"{frees_at:%Y-%m-%dT%H:%MZ}, or ask an admin for more.",
+        )
+
+    @classmethod
+    def of_bytes(cls, stored: int, most: int) -> "QuotaReached":
+        """What is stored, with what was just asked for."""
+        return cls(
+            f"The owner would store {stored} bytes, and {most} are allowed; delete uploads that "
+            "were used, or ask an admin for more or to have old files collected.",
+        )
+
+    def __init__(self, told: str) -> None:
+        AdaptlabError.__init__(self, told)
+
+
 class UploadTooLarge(AdaptlabError):
     """An upload, or a chunk of one, with more bytes than it may have."""
 
@@ -110,6 +137,10 @@ class LeaseLost(AdaptlabError):
 
 class LedgerUnreachable(AdaptlabError):
     """The ledger did not answer; whether the call had an effect is not known, so repeat it."""
+
+
+class LedgerRefused(AdaptlabError):
+    """The ledger does not take this worker's token; to repeat the call does not help."""
 
 
 class RangeNotSatisfiable(AdaptlabError):

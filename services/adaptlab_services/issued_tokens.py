@@ -9,11 +9,12 @@ from sqlalchemy.orm import Session
 
 from adaptlab.values import Name, Value
 from adaptlab_db.tables import Project, Token, User
-from adaptlab_services import audit, paging, projects, token_rights, tokens, users
+from adaptlab_services import audit, paging, projects, quotas, token_rights, tokens, users
 from adaptlab_services.access import Access
 from adaptlab_services.errors import Forbidden, NotFound
 from adaptlab_services.moments import Moment
 from adaptlab_services.paging import Cursor, Page
+from adaptlab_services.quotas import UserUsage
 from adaptlab_services.tokens import Principal
 
 Scope = Literal["read", "submit", "worker", "admin"]
@@ -58,12 +59,13 @@ class CreatedToken(TokenView):
 
 
 class Me(Value):
-    """Who is asking, and what their token opens."""
+    """Who is asking, what their token opens, and what they have used."""
 
     user: str
     is_admin: bool
     token: TokenView
     projects: tuple[projects.ProjectView, ...]
+    usage: UserUsage
 
 
 def create(session: Session, principal: Principal, found: Access, new: NewToken) -> CreatedToken:
@@ -137,7 +139,14 @@ def me(session: Session, principal: Principal, found: Access) -> Me:
     """Who is asking."""
     row = session.execute(_rows().where(Token.id == principal.token_id)).one()
     seen = projects.listed(session, found).data
-    return Me(user=principal.name, is_admin=found.is_admin, token=_view(row), projects=seen)
+    used = quotas.usage(session, principal.user_id)
+    return Me(
+        user=principal.name,
+        is_admin=found.is_admin,
+        token=_view(row),
+        projects=seen,
+        usage=used,
+    )
 
 
 def _check_may_make(principal: Principal, found: Access, new: NewToken) -> None:

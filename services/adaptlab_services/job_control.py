@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from adaptlab.spec import ResolvedSpec
 from adaptlab_db.tables import TERMINAL_STATES, Job, JobEvent, Study, StudyJob
-from adaptlab_services import access, adaptations, base_models, jobs, limits, study_jobs
+from adaptlab_services import access, adaptations, base_models, jobs, limits, quotas, study_jobs
 from adaptlab_services.errors import Conflict, NotFound
 from adaptlab_services.job_views import JobView
 from adaptlab_services.tokens import Principal
@@ -72,6 +72,7 @@ def resume(
         change = Change("queued", data={"by": principal.name}, also=now)
         move(session, [Job.id == job_id, Job.state == "paused"], change)
         limits.check_queued(session, job.owner_id, most_queued)  # whoever asks
+        quotas.check_jobs(session, job.owner_id, (job.queue,))
         queues = (job.queue,)
     elif job.pause_requested_at is not None:
         _note_request(session, job_id, None)
@@ -104,6 +105,7 @@ def retry(
         if job.kind in MAKE_BASE_MODELS:
             base_models.register(session, str(job.spec["name"]), anew)
     limits.check_queued(session, principal.user_id, most_queued)
+    quotas.check_jobs(session, principal.user_id, (job.queue,))
     queues = (job.queue,) if state == "queued" else ()
     return Controlled(jobs.get(session, anew), queues=queues)
 

@@ -25,6 +25,7 @@ from adaptlab_services import (
     idempotency,
     limits,
     paging,
+    quotas,
     sizes,
     workers,
 )
@@ -32,7 +33,7 @@ from adaptlab_services.errors import Conflict, NotFound
 from adaptlab_services.estimates import Estimate
 from adaptlab_services.job_fields import job_joins
 from adaptlab_services.job_filters import in_study, matching
-from adaptlab_services.job_rows import NewJob, insert_job
+from adaptlab_services.job_rows import NewJob, WrittenJob, insert_job
 from adaptlab_services.job_views import (
     JobView,
     job_rows,
@@ -62,9 +63,14 @@ class Created:
 class _Made:
     """A job as it was written, the queues that have new work, and what makes its base model."""
 
-    job: Job
+    written: WrittenJob
     queues: tuple[str, ...]
     base_job_id: UUID | None
+
+    @property
+    def job(self) -> Job:
+        """Its row."""
+        return self.written.job
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +124,9 @@ def create(
         made = _create(session, principal, spec, roots)
         idempotency.remember(session, principal.user_id, idempotency_key, digest, made.job.id)
     limits.check_queued(session, principal.user_id, most_queued)
+    quotas.check_jobs(session, principal.user_id, _queues_of(spec))
     project = access.project_name(session)
-    view = new_job_view(session, made.job, principal.name, project, made.base_job_id)
+    view = new_job_view(made.job, principal.name, project, made.base_job_id, made.written.position)
     return Created(view, replayed=False, queues=made.queues)
 
 
@@ -248,17 +255,18 @@ def _create(session: Session, principal: Principal, spec: Spec, roots: ModelRoot
     if isinstance(spec, TheorySpec):
         return _create_theory(session, principal, spec)
     if not isinstance(spec, AdaptSpec):
-        job = _insert(session, principal, spec, resolved_base(session, spec, roots), "queued")
-        base_models.register(session, spec.name, job.id)
-        return _Made(job, (job.queue,), None)
+        resolved = resolved_base(session, spec, roots)
+        written = _insert(session, principal, spec, resolved, "queued")
+        base_models.register(session, spec.name, written.job.id)
+        return _Made(written, (written.job.queue,), None)
     name, queues = spec.base_model, ()
     if not isinstance(name, str):
         name, queues = base_of(session, principal, name, roots)
     base = base_models.usable_base(session, name)
     resolved = sizes.checked(session, resolve(spec, base.facts, datasets.known(session)))
     state: JobState = "queued" if base.is_ready else "waiting"
-    job = _insert(session, principal, spec, resolved, state)
-    return _Made(job, (*queues, *_wakes(job)), base.job_id)
+    written = _insert(session, principal, spec, resolved, state)
+    return _Made(written, (*queues, *_wakes(written.job)), base.job_id)
 
 
 def _create_theory(session: Session, principal: Principal, spec: TheorySpec) -> _Made:
@@ -267,8 +275,8 @@ def _create_theory(session: Session, principal: Principal, spec: TheorySpec) -> 
     base = None if name is None else base_models.usable_base(session, name)
     ready = base is None or base.is_ready
     ready = ready and adaptations.are_ready(session, spec.adaptations)
-    job = _insert(session, principal, spec, resolved, "queued" if ready else "waiting")
-    return _Made(job, _wakes(job), None if base is None else base.job_id)
+    written = _insert(session, principal, spec, resolved, "queued" if ready else "waiting")
+    return _Made(written, _wakes(written.job), None if base is None else base.job_id)
 
 
 def _wakes(job: Job) -> tuple[str, ...]:
@@ -293,7 +301,7 @@ def base_of(
         return known, ()
     try:
         with session.begin_nested():
-            job = _insert(session, principal, spec, resolved, "queued")
+            job = _insert(session, principal, spec, resolved, "queued").job
             base_models.register(session, spec.name, job.id)
     except Conflict:
         # Somebody may have created the same model between the look and the attempt.
@@ -348,7 +356,7 @@ def _resolved_inline(session: Session, spec: BaseSpec, roots: ModelRoots) -> Res
 
 def _insert(
     session: Session, principal: Principal, spec: Spec, resolved: ResolvedSpec, state: JobState
-) -> Job:
+) -> WrittenJob:
     assert state in ("waiting", "queued")
     return insert_job(session, principal, NewJob(spec, resolved, spec_digest(resolved), state))
 

@@ -1,7 +1,7 @@
 """What is set from outside: environment variables that start with ADAPTLAB_."""
 
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 from pydantic_settings import (
@@ -18,6 +18,8 @@ from adaptlab_services.secret_settings import SecretFiles
 
 PREFIX = "ADAPTLAB_"
 Alias = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
+
+Hours = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Settings(BaseSettings):
@@ -40,6 +42,7 @@ class Settings(BaseSettings):
         trainer_user: as whom trainers run: a user's name, `same` as the worker, or `auto`, which
             is `nobody` where the worker is root and `nobody` can run them.
         trainer_memory_bytes: beyond which a trainer gets no memory; None is all of the machine's.
+        trainer_network: whether trainers may use the network; the engine needs none.
         trainer_environment: environment variables that trainers are given besides the usual ones.
         sweep_seconds: between two looks of beat for work that nobody rang for.
         reap_seconds: between two looks for leases that ended.
@@ -54,6 +57,8 @@ class Settings(BaseSettings):
         read_rate: requests a second that one person may make to look at things; `read_burst` is how
             many at once.
         write_rate: the same for requests that change something, with `write_burst`.
+        lease_rate: requests a second that the workers with one token may make under their leases,
+            with `lease_burst`.
         max_open_requests: the most requests of one person that are under way at a time, streams and
             waits among them.
         wrong_tokens_per_minute: tokens from one address that may be wrong before it has to wait.
@@ -65,6 +70,10 @@ class Settings(BaseSettings):
         max_study_jobs: the most jobs that one study may expand to.
         max_queued_jobs: the most jobs that one owner may have waiting or queued; None is any.
         max_running_jobs: the most jobs of one owner that run at a time; None is any.
+        max_queue_hours: the most hours of attempts that one owner may have in a queue in thirty
+            days, by queue; given as `gpu=100,cpu=1000`. Of a queue that is not named, any.
+        max_stored_bytes: the most bytes that one owner may store; None is any. Admins can give a
+            user other quotas than these two.
         model_roots: the folders below which jobs may name model folders, by alias; given as
             `alias=/path,alias2=/path2`.
         artifact_store: where new artifacts of at least `artifact_store_from_bytes` bytes go.
@@ -93,6 +102,7 @@ class Settings(BaseSettings):
     scratch_free_bytes: int | None = Field(default=None, ge=0)
     trainer_user: str = Field(default="auto", min_length=1)
     trainer_memory_bytes: int | None = Field(default=None, ge=2**30)
+    trainer_network: Literal["refused", "allowed"] = "refused"
     trainer_environment: Annotated[tuple[str, ...], NoDecode] = ()
     sweep_seconds: float = Field(default=10, gt=0)
     reap_seconds: float = Field(default=5, gt=0)
@@ -107,6 +117,8 @@ class Settings(BaseSettings):
     read_burst: int = Field(default=200, gt=0)
     write_rate: int = Field(default=20, gt=0)
     write_burst: int = Field(default=50, gt=0)
+    lease_rate: int = Field(default=200, gt=0)
+    lease_burst: int = Field(default=400, gt=0)
     max_open_requests: int = Field(default=100, gt=0)
     wrong_tokens_per_minute: int = Field(default=5, gt=0)
     sign_ins_per_minute: int = Field(default=20, gt=0)
@@ -117,6 +129,10 @@ class Settings(BaseSettings):
     max_study_jobs: int = Field(default=1000, gt=0)
     max_queued_jobs: int | None = Field(default=None, gt=0)
     max_running_jobs: int | None = Field(default=None, gt=0)
+    max_queue_hours: Annotated[dict[Queue, Hours], NoDecode] = Field(
+        default_factory=dict[str, float]
+    )
+    max_stored_bytes: int | None = Field(default=None, gt=0)
     model_roots: Annotated[dict[Alias, Path], NoDecode] = Field(default_factory=dict[str, Path])
     artifact_store: StoreName = POSTGRES
     artifact_store_from_bytes: int = Field(default=256 * 2**20, ge=0)
@@ -154,6 +170,14 @@ class Settings(BaseSettings):
         if isinstance(names, str):
             return tuple(name.strip() for name in names.split(",") if name.strip())
         return names
+
+    @field_validator("max_queue_hours", mode="before")
+    @classmethod
+    def _hours(cls, hours: object) -> object:
+        if not isinstance(hours, str):
+            return hours
+        pairs = [pair.strip().partition("=") for pair in hours.split(",") if pair.strip()]
+        return {queue.strip(): most.strip() for queue, _, most in pairs}
 
     @field_validator("model_roots", mode="before")
     @classmethod

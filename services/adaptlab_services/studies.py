@@ -37,6 +37,7 @@ from adaptlab_services import (
     jobs,
     limits,
     paging,
+    quotas,
     sizes,
     study_checks,
     study_jobs,
@@ -274,6 +275,8 @@ def _run(
     written = study_jobs.write(session, principal, study_id, assignment, states)
     checks = study_checks.assigned(session, plan, assignment, written.jobs, study_id)
     queues = study_checks.write(session, principal, study_id, checks, ready)
+    new = {job.spec.resources.queue for job in (*assignment.new, *checks.new)}
+    quotas.check_jobs(session, principal.user_id, new | set(bases.queues))
     return tuple(dict.fromkeys((*bases.queues, *written.queues, *queues)))
 
 

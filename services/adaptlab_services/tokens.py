@@ -25,6 +25,8 @@ from adaptlab_services.errors import Unauthorised
 
 SCOPES = ("read", "submit", "worker", "admin")
 ADMIN = "admin"
+WORKER = "worker"
+"""The scope of tokens with which workers come by the API."""
 FIRST_START = "first start"
 BROWSER_SESSION = timedelta(hours=12)
 MOST_BROWSER_SESSIONS = 20
@@ -36,8 +38,8 @@ PREFIX = "al_"
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _SECRET_LENGTH = 43  # digits in base 62 that hold 256 bits
 _CHECK_LENGTH = 7  # digits in base 36 that hold 32 bits
+LENGTH = len(PREFIX) + _SECRET_LENGTH + 1 + _CHECK_LENGTH
 _FORM = re.compile(rf"{PREFIX}[0-9A-Za-z]{{{_SECRET_LENGTH}}}_[0-9a-z]{{{_CHECK_LENGTH}}}")
-_ANYWHERE = re.compile(rf"(?=({_FORM.pattern}))")
 
 
 class Principal(Value):
@@ -259,9 +261,15 @@ def _well_formed(presented: str) -> bool:
 
 
 def _tokens_in(content: str) -> list[str]:
-    # A look for the prefix first: almost no text has it. Those that overlap count too.
-    found = _ANYWHERE.findall(content) if PREFIX in content else []
-    return [one for one in found if _well_formed(one)]
+    # From prefix to prefix: almost no text has one. Those that overlap count too.
+    found: list[str] = []
+    start = content.find(PREFIX)
+    while start >= 0:
+        form = _FORM.match(content, start)
+        if form is not None and _well_formed(form[0]):
+            found.append(form[0])
+        start = content.find(PREFIX, start + 1)
+    return found
 
 
 def _check(secret: str) -> str:

@@ -6,10 +6,11 @@ from sqlalchemy.orm import Session
 
 from adaptlab.values import Name, Value
 from adaptlab_db.tables import User
-from adaptlab_services import audit, paging
+from adaptlab_services import audit, paging, quotas
 from adaptlab_services.errors import Conflict, NotFound
 from adaptlab_services.moments import Moment
 from adaptlab_services.paging import Cursor, Page
+from adaptlab_services.quotas import Quotas
 from adaptlab_services.tokens import Principal
 
 
@@ -21,18 +22,23 @@ class NewUser(Value):
 
 
 class UserChanges(Value):
-    """What is to be otherwise of a user; None leaves it. Who is not active gets in no more."""
+    """What is to be otherwise of a user; None leaves it. Who is not active gets in no more.
+
+    `quotas` replace all that the user had; of what they do not say the server's hold.
+    """
 
     is_admin: bool | None = None
     is_active: bool | None = None
+    quotas: Quotas | None = None
 
 
 class UserView(Value):
-    """A user; `is_admin` of the whole server."""
+    """A user; `is_admin` of the whole server, and `quotas` where the server's do not hold."""
 
     name: str
     is_admin: bool
     is_active: bool
+    quotas: Quotas
     created_at: Moment
 
 
@@ -75,6 +81,9 @@ def change(session: Session, principal: Principal, name: str, changes: UserChang
     for right, before in (("is_admin", row.is_admin), ("is_active", row.deactivated_at is None)):
         if (after := getattr(changes, right)) is not None:
             audit.note(session, **{right: {"before": before, "after": after}})
+    if changes.quotas is not None:
+        before, after = quotas.own_of(row).model_dump(), changes.quotas.model_dump()
+        audit.note(session, quotas={"before": before, "after": after})
     if row.id == principal.user_id and (changes.is_active is False or changes.is_admin is False):
         raise Conflict("This is you; let another admin do it, so that one is left.")
     values: dict[str, object] = {}
@@ -82,6 +91,9 @@ def change(session: Session, principal: Principal, name: str, changes: UserChang
         values["is_admin"] = changes.is_admin
     if changes.is_active is not None:
         values["deactivated_at"] = None if changes.is_active else func.clock_timestamp()
+    if changes.quotas is not None:
+        values["max_queue_hours"] = changes.quotas.queue_hours
+        values["max_stored_bytes"] = changes.quotas.stored_bytes
     if values:
         session.execute(update(User).where(User.id == row.id).values(values))
         session.expire(row)
@@ -100,5 +112,6 @@ def _view(row: User) -> UserView:
         name=row.name,
         is_admin=row.is_admin,
         is_active=row.deactivated_at is None,
+        quotas=quotas.own_of(row),
         created_at=row.created_at,
     )

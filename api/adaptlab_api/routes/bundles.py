@@ -5,18 +5,22 @@ import base64
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from adaptlab_api.dependencies import UnitsDep
+from adaptlab_api.dependencies import ResourcesDep, Units, UnitsDep
 from adaptlab_api.describing import failures, succeeds
-from adaptlab_api.problems import TOO_MANY, Refused
+from adaptlab_api.problems import TOO_MANY, problem
 from adaptlab_api.routes.comparisons import Level, Margin
 from adaptlab_api.routes.studies import Studied
 from adaptlab_api.streaming import Pieces
+from adaptlab_api.turns import Turn, turn_of
 from adaptlab_services import bundles
+from adaptlab_services.bundles import FrozenDecision, WrittenBundle
 from adaptlab_services.comparisons import DEFAULT_LEVEL, DEFAULT_MARGIN, Strictness
-from adaptlab_services.plot_drawing import TooManyDrawings
 
 ZIP = "application/zip"
 CACHE = "private, no-cache"
+PATIENCE_SECONDS = 60.0
+RETRY_SECONDS = 5
+OTHERS = "Other bundles are being made here; ask again in a few seconds."
 
 
 def bundles_router() -> APIRouter:
@@ -38,10 +42,11 @@ def bundles_router() -> APIRouter:
     return router
 
 
-def get_study_bundle(
+async def get_study_bundle(
     study: Studied,
     units: UnitsDep,
     request: Request,
+    opened: ResourcesDep,
     level: Level = DEFAULT_LEVEL,
     margin: Margin = DEFAULT_MARGIN,
 ) -> Response:
@@ -50,21 +55,37 @@ def get_study_bundle(
     While the study runs there is none; of one with jobs that failed or were cancelled it is
     marked as partial.
     """
-    with units() as session:
-        decision = bundles.frozen(session, study, Strictness(level=level, margin=margin))
-    fixed = {"ETag": f'"{decision.tag}"', "Cache-Control": CACHE}
+    turn = turn_of(request)
+    strictness = Strictness(level=level, margin=margin)
+    decision = await turn.call(_frozen, units, study, strictness)
     known = request.headers.get("if-none-match", "").replace("W/", "").split(", ")
-    if fixed["ETag"] in known:
-        return Response(status_code=304, headers=fixed)
+    if f'"{decision.tag}"' in known:
+        return Response(status_code=304, headers=_fixed(decision))
+    # Waited for here and not in a thread: there are few, and everybody else needs them.
+    drawing = Turn(opened.drawings)
+    if not await drawing.take(PATIENCE_SECONDS):
+        return problem(TOO_MANY, OTHERS, headers={"Retry-After": str(RETRY_SECONDS)})
     try:
-        bundle = bundles.written(units, decision)
-    except TooManyDrawings as error:
-        raise Refused(TOO_MANY, str(error)) from error
+        bundle = await turn.call(bundles.written, units, decision)
+    finally:
+        drawing.give_back()
+    return Pieces(bundles.pieces(bundle), 200, _headers(decision, bundle), ZIP)
+
+
+def _frozen(units: Units, study: str, strictness: Strictness) -> FrozenDecision:
+    with units() as session:
+        return bundles.frozen(session, study, strictness)
+
+
+def _fixed(decision: FrozenDecision) -> dict[str, str]:
+    return {"ETag": f'"{decision.tag}"', "Cache-Control": CACHE}
+
+
+def _headers(decision: FrozenDecision, bundle: WrittenBundle) -> dict[str, str]:
     digest = base64.b64encode(bytes.fromhex(bundle.sha256)).decode()
-    fixed |= {
+    return _fixed(decision) | {
         "Content-Digest": f"sha-256=:{digest}:",
         "Content-Disposition": f'attachment; filename="{decision.study.name}.zip"',
         "Content-Length": str(bundle.size),
         "X-Content-Type-Options": "nosniff",
     }
-    return Pieces(bundles.pieces(bundle), 200, fixed, ZIP)

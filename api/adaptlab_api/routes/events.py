@@ -82,7 +82,7 @@ async def _follow(
 ) -> AsyncGenerator[bytes]:
     with watching as watch:
         known: Pulse | None = None
-        while True:
+        while not watch.is_over:  # which it may have become while the page was read
             for event in page.data:
                 yield _event(event)
             if page.terminal or watch.closed:
