@@ -1,4 +1,4 @@
-"""One kept-alive HTTP connection that speaks JSON: as little client as there can be."""
+"""One kept-alive HTTP connection: as little client as there can be."""
 
 import http.client
 import json
@@ -27,7 +27,7 @@ class Connection:
         self._used_at = time.monotonic()
 
     def get(self, path: str) -> Any:
-        """The document at `path`."""
+        """The document at `path`; None of a page, which is read to its end."""
         return self._call("GET", path, None, {})
 
     def post(self, path: str, body: object, headers: Mapping[str, str] | None = None) -> Any:
@@ -47,4 +47,5 @@ class Connection:
         self._used_at = time.monotonic()
         if answer.status >= 300:
             raise RuntimeError(f"{method} {path} was answered {answer.status}: {content[:500]!r}")
-        return json.loads(content) if content else None
+        is_json = "json" in answer.headers.get("Content-Type", "")
+        return json.loads(content) if content and is_json else None

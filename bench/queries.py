@@ -45,6 +45,14 @@ FILTERS = (
 SORTED = (("results", 'task = "{task}"', "-metrics.accuracy.mean"),
           ("results", "", "budget.trainable"),
           ("attention", "layer = {small4}", "-learned_mass"))  # fmt: skip
+PAGES = (
+    "/",
+    "/?filter=state+%3D+failed",
+    "/?filter=metrics.accuracy.mean+%3E+0.9",
+    "/base-models",
+    "/workers",
+)
+"""Of the dashboard, as long as they are with that many jobs."""
 
 
 def measure() -> Section:
@@ -58,6 +66,7 @@ def measure() -> Section:
             filled = query_rows.fill(_plain(stack.database_url), READER)
             seconds = time.perf_counter() - began
             found = _asked(stack, token)
+            pages = _looked_at(stack, token)
             api = psutil.Process(stack.processes["api"].pid).memory_info().rss / 2**20
     finally:
         os.sched_setaffinity(0, before)
@@ -74,6 +83,7 @@ def measure() -> Section:
             Figure("first page, all filters", "", _told(every), "100 ms / 300 ms"),
             *(Figure(f"`{name}`", "", _told(times), "") for name, times in found),
             Figure("the slowest of these", "", f"{slowest[0]}: {_told(slowest[1])}", ""),
+            *(Figure(f"the page `{name}`", "", _told(times), "") for name, times in pages),
             Figure("API, resident, after them", "", f"{api:.0f} MB", "under 150 MB"),
         ),
     )
@@ -100,6 +110,19 @@ def _asked(stack: Stack, token: str) -> list[tuple[str, list[float]]]:
     for name, one in zip(names, times, strict=True):
         print(f"  {name}: {_told(one)}", flush=True)
     return list(zip(names, times, strict=True))
+
+
+def _looked_at(stack: Stack, token: str) -> list[tuple[str, list[float]]]:
+    connection = Connection(stack.url, token)
+    times: list[list[float]] = [[] for _ in PAGES]
+    for turn in range(WARM + ROUNDS):
+        for place, path in enumerate(PAGES):
+            began = time.perf_counter()
+            connection.get(path)
+            if turn >= WARM:
+                times[place].append((time.perf_counter() - began) * 1000)
+    connection.close()
+    return list(zip(PAGES, times, strict=True))
 
 
 def _with_values(text: str, chance: random.Random) -> str:
