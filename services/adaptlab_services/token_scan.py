@@ -5,7 +5,9 @@ costs less than telling the one from the other.
 """
 
 from adaptlab.errors import InvalidSpec, Problem
-from adaptlab_services.tokens import LENGTH, holds_token
+from adaptlab_services.tokens import LENGTH, PREFIX, holds_token
+
+_BEGIN = PREFIX.encode()
 
 
 class TokenFound(InvalidSpec):
@@ -23,11 +25,12 @@ class TokenScan:
     """What was looked through so far; a token that lies in two pieces is found in the second."""
 
     def __init__(self) -> None:
-        self._end = ""
+        self._end = b""
 
     def look(self, piece: bytes) -> None:
         """Look through the next piece; raises `TokenFound`."""
-        content = self._end + piece.decode("latin-1")  # a letter for every byte, whatever it is
-        if holds_token(content):
+        content = self._end + piece
+        # Most pieces need not become text: a letter for every byte, whatever it is.
+        if _BEGIN in content and holds_token(content.decode("latin-1")):
             raise TokenFound
         self._end = content[-(LENGTH - 1) :]
