@@ -1,7 +1,6 @@
 """The Python client: one object for one server."""
 
 import os
-from types import TracebackType
 from typing import Self
 
 import httpx
@@ -108,10 +107,5 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
