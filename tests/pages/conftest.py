@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 import uvicorn
-from playwright.sync_api import Browser, expect, sync_playwright
+from playwright.sync_api import Browser, sync_playwright
 from sqlalchemy.orm import Session, sessionmaker
 from tests.pages.made_up import MadeUpWorker
-from tests.pages.visitors import PATIENCE, WIDE, Visitor
+from tests.pages.visitors import Visitor, a_visitor
 
 from adaptlab_api.app import create_app
 from adaptlab_api.pages.assets import charts_script
@@ -91,15 +91,5 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture
 def visitor(browser: Browser, server: str, token: str) -> Iterator[Visitor]:
     """A person at a wide window, behind whose back nothing may have gone wrong at the end."""
-    context = browser.new_context(viewport=WIDE)
-    page = context.new_page()
-    page.set_default_timeout(PATIENCE)
-    expect.set_options(timeout=PATIENCE)
-    made = Visitor(page, server, token)
-    page.on("console", made.note_console)
-    page.on("pageerror", lambda error: made.faults.append(f"script error: {error}"))
-    page.on("request", made.note_request)
-    page.on("dialog", made.note_dialog)
-    yield made
-    context.close()
-    assert made.faults == []
+    with a_visitor(browser, server, token) as made:
+        yield made

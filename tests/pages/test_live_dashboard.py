@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
-from tests.pages.visitors import PATIENCE, WIDE, Visitor
+from tests.pages.visitors import Visitor, a_visitor
 
 from adaptlab_client import Client
 from adaptlab_stack.stack import Stack
@@ -72,18 +72,8 @@ def dashboard() -> Iterator[Dashboard]:
 @pytest.fixture
 def person(browser: Browser, dashboard: Dashboard) -> Iterator[Visitor]:
     """Somebody at a wide window, behind whose back nothing may have gone wrong at the end."""
-    context = browser.new_context(viewport=WIDE)
-    page = context.new_page()
-    page.set_default_timeout(PATIENCE)
-    expect.set_options(timeout=PATIENCE)
-    made = Visitor(page, dashboard.url, dashboard.token)
-    page.on("console", made.note_console)
-    page.on("pageerror", lambda error: made.faults.append(f"script error: {error}"))
-    page.on("request", made.note_request)
-    page.on("dialog", made.note_dialog)
-    yield made
-    context.close()
-    assert made.faults == []
+    with a_visitor(browser, dashboard.url, dashboard.token) as made:
+        yield made
 
 
 def test_a_job_is_submitted_from_the_form_and_watched_to_its_end(person: Visitor) -> None:

@@ -1,8 +1,18 @@
 """Who looks at the pages in a browser, in which windows, and what they must never meet."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from playwright.sync_api import ConsoleMessage, Dialog, Page, Request, ViewportSize
+from playwright.sync_api import (
+    Browser,
+    ConsoleMessage,
+    Dialog,
+    Page,
+    Request,
+    ViewportSize,
+    expect,
+)
 
 from adaptlab_services.job_views import JobView
 
@@ -17,12 +27,19 @@ PATIENCE = 60_000
 
 @dataclass
 class Visitor:
-    """A person at a browser, and everything that went wrong behind their back."""
+    """A person at a browser, and everything that went wrong behind their back.
+
+    Attributes:
+        expected: parts of faults that belong to the test, as `status of 422`. The console may tell
+            of them long after the page has shown it, so they are known by their text, never by when
+            they came.
+    """
 
     page: Page
     server: str
     token: str
     faults: list[str] = field(default_factory=list)
+    expected: list[str] = field(default_factory=list)
 
     def sign_in(self, path: str = "/") -> None:
         self.page.goto(self.server + path)
@@ -44,3 +61,20 @@ class Visitor:
     def note_request(self, request: Request) -> None:
         if not request.url.startswith(self.server):
             self.faults.append(f"request to another site: {request.url}")
+
+
+@contextmanager
+def a_visitor(browser: Browser, server: str, token: str) -> Iterator[Visitor]:
+    """A person at a wide window, behind whose back nothing may have gone wrong at the end."""
+    context = browser.new_context(viewport=WIDE)
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE)
+    expect.set_options(timeout=PATIENCE)
+    made = Visitor(page, server, token)
+    page.on("console", made.note_console)
+    page.on("pageerror", lambda error: made.faults.append(f"script error: {error}"))
+    page.on("request", made.note_request)
+    page.on("dialog", made.note_dialog)
+    yield made
+    context.close()
+    assert [one for one in made.faults if not any(part in one for part in made.expected)] == []
