@@ -28,13 +28,17 @@ Whoever says afterwards that the bytes are there waits for everything before it.
 """
 
 
+_ROWS = ArtifactChunk.metadata.tables[ArtifactChunk.__tablename__]
+# Of the table and not of the class: the ORM's way to the same statement takes twice the time.
+_ARRIVING = upsert(_ROWS)
+_PUT_ROW = _ARRIVING.on_conflict_do_update(
+    index_elements=["sha256", "number"], set_={"content": _ARRIVING.excluded.content}
+)
+
+
 def put_row(session: Session, name: str, number: int, content: bytes) -> None:
     """Keep one row of staged bytes, in place of an earlier one of that number."""
-    row = upsert(ArtifactChunk).values(sha256=name, number=number, content=content)
-    keys = ["sha256", "number"]
-    session.execute(
-        row.on_conflict_do_update(index_elements=keys, set_={"content": row.excluded.content})
-    )
+    session.execute(_PUT_ROW, {"sha256": name, "number": number, "content": content})
 
 
 def unstage(session: Session, name: str) -> None:

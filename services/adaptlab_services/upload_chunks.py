@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from sqlalchemy import Function, delete, func, select
+from sqlalchemy import Select, bindparam, delete, func, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session, sessionmaker
 
@@ -19,6 +19,15 @@ from adaptlab_services.token_scan import TokenScan
 from adaptlab_services.tokens import Principal
 
 __all__ = ["ROW_BYTES", "AnnouncedChunk", "ChunkWriting", "receiving"]
+
+_UPLOADS = Upload.metadata.tables[Upload.__tablename__].c
+# Built once, and of the table: asked again with every two rows.
+_HELD = (
+    select(_UPLOADS.sha256, _UPLOADS.artifact_sha256)
+    .where(_UPLOADS.id == bindparam("upload_id"))
+    .with_for_update(read=True)
+)
+_HELD_UNHURRIED = _HELD.add_columns(UNHURRIED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +71,7 @@ class ChunkWriting:
             self._digest.update(content)
         if not self._is_there:
             with self._sessions.begin() as session:
-                name = self._held(session, UNHURRIED)
+                name = self._held(session, _HELD_UNHURRIED)
                 for number, content in enumerate(rows, self._row):
                     put_row(session, name, number, content)
         self._row += len(rows)
@@ -87,20 +96,16 @@ class ChunkWriting:
         columns = {"size_bytes": self._size, "sha256": self._chunk.sha256}
         key = {"upload_id": self._chunk.upload_id, "number": self._chunk.number}
         with self._sessions.begin() as session:
-            self._held(session)
+            self._held(session, _HELD)
             session.execute(
                 insert(UploadChunk)
                 .values(key | columns)
                 .on_conflict_do_update(index_elements=list(key), set_=columns)
             )
 
-    def _held(self, session: Session, *also: Function[str]) -> str:
+    def _held(self, session: Session, asked: Select[*tuple[str, ...]]) -> str:
         """Under which name the bytes go; nobody completes or deletes the upload meanwhile."""
-        row = session.execute(
-            select(Upload.sha256, Upload.artifact_sha256, *also)
-            .where(Upload.id == self._chunk.upload_id)
-            .with_for_update(read=True)
-        ).one_or_none()
+        row = session.execute(asked, {"upload_id": self._chunk.upload_id}).one_or_none()
         if row is None:
             raise NotFound("upload", self._chunk.upload_id)
         if row.sha256 == row.artifact_sha256:

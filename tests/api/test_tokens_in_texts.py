@@ -1,10 +1,12 @@
 """A token that got into a spec, a label or any other text is refused, and kept nowhere."""
 
+import hashlib
 import json
 import logging
 import random
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 import pytest
 from fastapi.testclient import TestClient
@@ -14,7 +16,9 @@ from tests.api.test_uploads import begin, complete, problem, put
 from tests.making import a_pretrain_document, a_study_document
 
 from adaptlab_db.tables import ArtifactChunk, Table
-from adaptlab_services.tokens import holds_token, without_tokens
+from adaptlab_services.token_scan import TokenFound, TokenScan
+from adaptlab_services.tokens import LENGTH, authenticate, holds_token, without_tokens
+from adaptlab_services.upload_chunks import AnnouncedChunk, receiving
 from adaptlab_services.uploads import CHUNK_BYTES
 
 Sessions = sessionmaker[Session]
@@ -162,6 +166,50 @@ def test_a_token_across_two_chunks_is_refused_when_they_are_put_together(
     assert api.get(upload["links"]["self"]).status_code == 404
     with sessions() as session:
         assert session.scalars(select(ArtifactChunk.number)).all() == []
+
+
+def test_a_token_across_rows_of_two_senders_is_refused_when_they_are_put_together(
+    api: TestClient, sessions: Sessions, token: str
+) -> None:
+    """Two send the same chunk at once, each half of the token: neither of them sends it whole."""
+    content = after(2 * ROW - 27, token)
+    first, second, third = (content[start : start + ROW] for start in (0, ROW, 2 * ROW))
+    upload = begin(api, content)
+    of_one = bytes(2 * ROW) + third
+    with sessions() as session:
+        principal = authenticate(session, token)
+    one, other = (
+        receiving(sessions, principal, AnnouncedChunk(UUID(upload["id"]), 0, sha256))
+        for sha256 in (hashlib.sha256(of_one).hexdigest(), "0" * 64)
+    )
+    one.finish([of_one[:ROW], of_one[ROW : 2 * ROW], third])
+    other.write([first, second])
+    answer = complete(api, upload)
+    assert problem(answer, 422)["errors"][0]["code"] == "holds_token"
+    assert api.get(upload["links"]["self"]).status_code == 404
+
+
+def test_a_token_is_found_wherever_it_is_cut(token: str) -> None:
+    def found(look: str, *pieces: bytes) -> bool:
+        scan = TokenScan()
+        try:
+            for piece in pieces:
+                getattr(scan, look)(piece)
+        except TokenFound:
+            return True
+        return False
+
+    around = b"al_" * 30
+    content = around + token.encode() + around
+    for cut in range(len(content) + 1):
+        halves = content[:cut], content[cut:]
+        assert found("look", *halves), cut
+        assert found("look_at_border", *halves) == (0 < cut - len(around) < LENGTH), cut
+        assert found("look_at_border", *halves[:1], b"", *halves[1:]) == found(
+            "look_at_border", *halves
+        )
+    assert found("look_at_border", *(bytes([byte]) for byte in content))
+    assert not found("look", content[: len(around) + LENGTH - 1], b"\0", content[-91:])
 
 
 def test_what_only_looks_like_a_token_goes_up(api: TestClient, token: str) -> None:
