@@ -199,9 +199,11 @@ def _still_good(
     sessions: sessionmaker[Session],
 ) -> Callable[[Collection[Admitted]], Collection[Admitted]]:
     """How the feed sees that somebody may not watch any more."""
+    # Nothing of it belongs together, and a beginning and an end would be asked for every second.
+    one_by_one = sessions.kw["bind"].execution_options(isolation_level="AUTOCOMMIT")
 
     def look(watching: Collection[Admitted]) -> Collection[Admitted]:
-        with sessions.begin() as session:
+        with sessions(bind=one_by_one) as session:
             return admission.still_good(session, watching)
 
     return look

@@ -1,8 +1,10 @@
 """News of jobs for everybody who watches: one look at the database serves all of them.
 
 A watcher holds no connection. While there is any, one task reads the pulse of every watched job
-by one statement, several times a second, and wakes those whose job has news. Once a second it also
-sends away those whose token was revoked or has expired, or who may see less than when they came.
+by one statement, several times a second, and wakes those whose job has news. Where nothing but
+steps has come for a while it looks less often: a long training has news when it begins and when it
+ends. Once a second it also sends away those whose token was revoked or has expired, or who may see
+less than when they came.
 """
 
 import asyncio
@@ -19,6 +21,9 @@ from adaptlab_services.admission import Admitted
 from adaptlab_services.events import Pulse
 
 LOOK_SECONDS = 0.2
+QUIET_LOOK_SECONDS = 0.5
+QUIET_AFTER_SECONDS = 5.0
+"""Without news but of steps, from which on the looks are rarer."""
 LOOK_AGAIN_SECONDS = 2.0
 CHECK_SECONDS = 1.0
 PATIENCE_SECONDS = 5.0
@@ -92,7 +97,9 @@ class Feed:
         self._still_good = still_good
         self._watches: set[Watch] = set()
         self._task: asyncio.Task[None] | None = None
-        self._over = asyncio.Event()
+        self._told: Mapping[UUID, Pulse] = {}
+        self._is_quiet = False
+        self._roused = asyncio.Event()
         # Its own, or slow requests would keep those here who have to be sent away.
         self._thread = CapacityLimiter(1)
         self.closed = False
@@ -104,6 +111,8 @@ class Feed:
         if self.closed:
             watch.close()
         self._watches.add(watch)
+        if self._is_quiet and job_id not in self._told:
+            self._roused.set()
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run())
         try:
@@ -116,7 +125,7 @@ class Feed:
         self.closed = True
         for watch in self._watches:
             watch.close()
-        self._over.set()
+        self._roused.set()
 
     async def ended(self) -> None:
         """Wait until no look is under way any more, after `close`: it has a connection."""
@@ -124,11 +133,10 @@ class Feed:
             await asyncio.wait([self._task], timeout=PATIENCE_SECONDS)
 
     async def _pause(self, seconds: float) -> None:
-        """Wait for so long, or until the feed closes."""
+        """Wait for so long, or until the feed closes or another job is watched in quiet times."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._over.wait()
-        await to_thread.run_sync(self._look.rest, limiter=self._thread)
+                await self._roused.wait()
 
     async def _run(self) -> None:
         while self._watches and not self.closed:
@@ -139,8 +147,9 @@ class Feed:
     async def _serve(self) -> None:
         """Look for as long as anybody watches."""
         clock = asyncio.get_running_loop()
-        checked = 0.0
+        checked, news_at = 0.0, clock.time()
         while self._watches and not self.closed:
+            self._roused.clear()
             try:
                 if clock.time() - checked >= CHECK_SECONDS:
                     await self._check()
@@ -150,12 +159,25 @@ class Feed:
             except SQLAlchemyError as error:
                 # Watchers wait through an outage; their next request would be told of it.
                 log.warning("The database did not answer: %s", type(error).__name__)
+                self._is_quiet = False  # who comes now does not make it be asked again sooner
                 await self._pause(LOOK_AGAIN_SECONDS)
                 continue
+            if self._has_news(pulses):
+                news_at = clock.time()
+            self._told = pulses
             for watch in tuple(self._watches):
                 if (pulse := pulses.get(watch.job_id)) is not None:
                     watch.tell(pulse)
-            await self._pause(LOOK_SECONDS)
+            self._is_quiet = clock.time() - news_at >= QUIET_AFTER_SECONDS
+            await self._pause(QUIET_LOOK_SECONDS if self._is_quiet else LOOK_SECONDS)
+
+    def _has_news(self, pulses: Mapping[UUID, Pulse]) -> bool:
+        """Whether a look tells of another job than the one before it, or of more than steps."""
+        return any(
+            (before := self._told.get(job_id)) is None
+            or (before.state, before.sequence) != (pulse.state, pulse.sequence)
+            for job_id, pulse in pulses.items()
+        )
 
     async def _check(self) -> None:
         """Send those away who may not watch any more."""

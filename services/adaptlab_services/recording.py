@@ -2,12 +2,25 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
 
 from psycopg.errors import UniqueViolation
-from sqlalchemy import ARRAY, Text, TextClause, Uuid, bindparam, func, insert, text, update
+from sqlalchemy import (
+    ARRAY,
+    ScalarSelect,
+    Text,
+    TextClause,
+    Uuid,
+    bindparam,
+    func,
+    insert,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.dialects.postgresql import Insert
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.exc import IntegrityError
@@ -33,6 +46,8 @@ from adaptlab_services.claims import Lease, held
 from adaptlab_services.errors import LeaseLost
 from adaptlab_services.transitions import append_event
 
+FEW_POINTS = 100
+
 E = TypeVar("E")
 Row = dict[str, Any]  # column name to a value of that column's type
 
@@ -52,8 +67,8 @@ def write(
         artifacts: the SHA-256 of the stored content of every path in `events`.
     """
     step = max((e.step for e in _of(events, results.Progress) if e.phase == "training"), default=0)
-    _enter(session, lease, step, _job_events(events))
-    if step:
+    has_stepped = _enter(session, lease, step, _job_events(events))
+    if step and not has_stepped:
         _note_first_step(session, lease)
     for started in _of(events, results.Started):
         _write_environment(session, lease, started)
@@ -71,21 +86,24 @@ def write(
         _write_checkpoint(session, lease, written.checkpoint, artifacts[written.path])
 
 
-def _enter(session: Session, lease: Lease, step: int, events: Sequence[tuple[str, Json]]) -> None:
-    """The fence: one guarded UPDATE, before anything else is written."""
-    sequence = session.execute(
+def _enter(session: Session, lease: Lease, step: int, events: Sequence[tuple[str, Json]]) -> bool:
+    """The fence: one guarded UPDATE, before anything else is written.
+
+    Returns whether the first step was noted before.
+    """
+    entered = session.execute(
         update(Job)
         .where(*held(lease))
         .values(
             step=func.greatest(Job.step, step),
             event_sequence=Job.event_sequence + len(events),
         )
-        .returning(Job.event_sequence)
+        .returning(Job.event_sequence, _first_step_at(lease).is_not(None).label("has_stepped"))
         .execution_options(synchronize_session=False)
-    ).scalar_one_or_none()
-    if sequence is None:
+    ).one_or_none()
+    if entered is None:
         raise LeaseLost(lease.job_id, lease.attempt)
-    first = sequence - len(events) + 1
+    first = entered.event_sequence - len(events) + 1
     rows = [
         {
             "job_id": lease.job_id,
@@ -98,6 +116,11 @@ def _enter(session: Session, lease: Lease, step: int, events: Sequence[tuple[str
     ]
     if rows:
         session.execute(insert(JobEvent), rows)
+    return bool(entered.has_stepped)
+
+
+def _first_step_at(lease: Lease) -> ScalarSelect[datetime | None]:
+    return select(Attempt.first_step_at).where(*_attempt(lease)).scalar_subquery()
 
 
 def _job_events(events: Sequence[results.Event]) -> list[tuple[str, Json]]:
@@ -163,6 +186,9 @@ def _write_metrics(session: Session, lease: Lease, batches: Sequence[results.Met
         "steps": _array(steps),
         "values": _array(points.values()),
     }
+    if len(points) <= FEW_POINTS:
+        session.execute(_POINTS, given)
+        return
     try:
         with session.begin_nested():
             session.execute(_NEW_POINTS, given)
@@ -192,7 +218,8 @@ def _statement(sql: str) -> TextClause:
     return text(sql).bindparams(*typed)
 
 
-# Points are almost always new, and looking for old ones first takes as long as writing them.
+# Points are almost always new, and looking for old ones first takes as long as writing them, where
+# there are many: of a few it takes less than the savepoint to come back to.
 _NEW_POINTS = _statement(_INSERT)
 _POINTS = _statement(_INSERT + _REPLACE)
 

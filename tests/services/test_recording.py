@@ -210,10 +210,19 @@ def test_a_thousand_points_are_one_statement(
 
 
 @only_beside_the_database
+@pytest.mark.parametrize("few", [recording.FEW_POINTS, 0])
 def test_of_points_that_were_there_before_only_the_value_changes(
-    sessions: Sessions, ledger: DatabaseLedger, claim: Claim
+    sessions: Sessions,
+    ledger: DatabaseLedger,
+    claim: Claim,
+    few: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One old point among new ones of two curves, one of them by a name that needs quoting."""
+    """One old point among new ones of two curves, one of them by a name that needs quoting.
+
+    The same of few points, and of many, of which old ones are not looked for at first.
+    """
+    monkeypatch.setattr(recording, "FEW_POINTS", few)
 
     def points(steps: range, value: float) -> results.Metrics:
         return results.Metrics(

@@ -33,6 +33,9 @@ from adaptlab_worker.shift import Conclusion
 from adaptlab_worker.trainer_process import TrainerProcess
 
 LOOK_SECONDS = 0.05
+# While nothing is known that would end the run: a watchful loop was a third of what a job costs the
+# worker.
+CALM_LOOK_SECONDS = 0.2
 AGAIN_SECONDS = 0.2
 # Why a run has to stop, and the seconds that the trainer gets to do so by itself.
 Cause = Literal["lost", "cancelled", "paused", "timeout", "stalled", "released", "unrecorded"]
@@ -246,7 +249,7 @@ class Attempt:
                 time.sleep(LOOK_SECONDS)
                 self._stall.hold(time.monotonic())
                 continue
-            message = trainer.receive(LOOK_SECONDS)
+            message = trainer.receive(self._look_seconds())
             if isinstance(message, Ended):
                 return message
             if message is None or isinstance(message, Ready):
@@ -255,6 +258,11 @@ class Attempt:
                 self._heartbeat.step = message.step
             self._stall.heard(message, time.monotonic())
             recorder.put(self._placed(message))
+
+    def _look_seconds(self) -> float:
+        """How long to wait for a word of the run before its reasons to stop are looked at again."""
+        must_be_in_time = self._claim.strict or self._cause is not None
+        return LOOK_SECONDS if must_be_in_time else CALM_LOOK_SECONDS
 
     def _placed(self, event: Event) -> Event:
         """The event, which tells of the batch job too if it tells where the run takes place."""

@@ -60,4 +60,6 @@ class StallTimer:
 
     def is_over(self, now: float) -> bool:
         """Whether the run has been silent for too long."""
-        return now - self._heard_at > self.limit
+        silence = now - self._heard_at
+        # What slow steps allow beyond that takes longer to find out than the rest of a look.
+        return silence > self._patience.stall_seconds and silence > self.limit

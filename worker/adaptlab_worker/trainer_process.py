@@ -101,6 +101,9 @@ class TrainerProcess:
                 **_identity(options.user),
             )
         self._sending = threading.Lock()
+        # Kept: the pipe's own way of waiting makes one each time, which takes as long as a message.
+        self._has_more = select.poll()
+        self._has_more.register(ours, select.POLLIN)
         self._takes_more = select.poll()
         self._takes_more.register(ours, select.POLLOUT)
         self._closed = threading.Event()
@@ -185,7 +188,7 @@ class TrainerProcess:
             TrainerGone: the process has ended, or does not keep to the protocol and was killed.
         """
         try:
-            if not self._pipe.poll(seconds):
+            if not self._has_more.poll(1000 * seconds):
                 return None
             return self._reader.read(self._pipe.recv_bytes(LARGEST_FRAME))
         except (EOFError, OSError) as error:

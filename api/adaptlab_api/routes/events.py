@@ -95,7 +95,15 @@ async def _follow(
             if watch.pulse is not None and _progressed(known, watch.pulse):
                 yield _progress(watch.pulse)
             known = watch.pulse
-            page = await turn.call(_load, opens, watch.job_id, page.next_after)
+            if known is not None and _is_all_told(page, known):
+                page = EventPage(data=(), next_after=page.next_after, terminal=False)
+            else:
+                page = await turn.call(_load, opens, watch.job_id, page.next_after)
+
+
+def _is_all_told(page: EventPage, pulse: Pulse) -> bool:
+    """Whether no event follows a page by a pulse, which then tells of steps alone."""
+    return pulse.sequence <= page.next_after and not pulse.terminal
 
 
 async def _quiet(watch: Watch, known: Pulse | None) -> AsyncGenerator[bytes]:
