@@ -21,6 +21,7 @@ from adaptlab_services.budgets import BudgetQuestion
 from adaptlab_services.dataset_uploads import DatasetFromUpload
 from adaptlab_services.datasets import NewDataset
 from adaptlab_services.issued_tokens import NewToken
+from adaptlab_services.job_tokens import NewJobToken
 from adaptlab_services.lease_views import (
     HeartbeatReport,
     LeaseEnd,
@@ -45,7 +46,7 @@ DESCRIPTION = (
     "`next_page_token` until that is null. Members and values may be added at any time."
 )
 
-ACCESS_BODIES = (NewToken, NewUser, UserChanges, NewProject, NewMember)
+ACCESS_BODIES = (NewToken, NewJobToken, NewUser, UserChanges, NewProject, NewMember)
 
 LEASE_BODIES = (NewWorker, StandingBack, NewLease, HeartbeatReport, NewRecords, LeaseEnd)
 

@@ -41,6 +41,7 @@ _BY_RULE: Mapping[Rule, str] = MappingProxyType({
         new_job_page preview_new_job new_study_page preview_new_study""",
     "submitter": """
         create_job cancel_job pause_job resume_job retry_job control_job submit_recommended
+        create_job_token
         submit_job submit_study
         upload_dataset create_study cancel_study extend_study clone_study run_recipe
         begin_upload list_uploads get_upload put_upload_chunk complete_upload delete_upload""",

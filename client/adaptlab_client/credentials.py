@@ -1,4 +1,4 @@
-"""The tokens that `adaptlab login` keeps: a file that only its owner can read, by server."""
+"""Tokens in files that only their owner can read: those of `adaptlab login`, those of jobs."""
 
 import json
 import os
@@ -7,10 +7,12 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple, cast
+from uuid import UUID
 
 from adaptlab_client.errors import UnsafeFile
 
 FILE_NAME = "tokens.json"
+JOBS_FOLDER = "jobs"
 
 
 class Credentials(NamedTuple):
@@ -61,6 +63,19 @@ def forget(environment: Mapping[str, str], address: str) -> str | None:
     return known.tokens[address]
 
 
+def keep_of_job(
+    environment: Mapping[str, str], job_id: str, token: str, folder: Path | None = None
+) -> Path:
+    """Keep the token of a job, in place of an earlier one; returns the file, from the root on.
+
+    It is in `folder`, or else beside the file of `adaptlab login`.
+    """
+    # An id of a server's is no path yet.
+    name = f"{UUID(job_id)}.token"
+    path = ((folder or place(environment).with_name(JOBS_FOLDER)) / name).absolute()
+    return _replace(path, f"{token}\n")
+
+
 def _credentials(document: object) -> Credentials:
     if not isinstance(document, dict):
         return Credentials({}, None)
@@ -72,14 +87,18 @@ def _credentials(document: object) -> Credentials:
 
 
 def _write(environment: Mapping[str, str], tokens: Mapping[str, str], latest: str | None) -> Path:
+    document = {"latest": latest, "tokens": dict(tokens)}
+    return _replace(place(environment), json.dumps(document))
+
+
+def _replace(path: Path, content: str) -> Path:
     """Replace the file in one step by one that only its owner can ever have read."""
-    path = place(environment)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
     descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump({"latest": latest, "tokens": dict(tokens)}, file)
+            file.write(content)
         unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)

@@ -51,6 +51,17 @@ class Tokens:
         request = Request("POST", path_of("tokens"), body=body, repeatable=False)
         return self._connection.ask(request, NewToken)
 
+    def create_for_job(
+        self, job_id: str, name: str = "batch job", *, expires_in_hours: int = 72
+    ) -> NewToken:
+        """Make a token with which a worker may have this one job, until that has ended.
+
+        For a job that you may cancel; `Conflict` for one that has ended.
+        """
+        body: dict[str, JsonValue] = {"name": name, "expires_in_hours": expires_in_hours}
+        path = path_of("jobs", job_id, "tokens")
+        return self._connection.ask(Request("POST", path, body=body, repeatable=False), NewToken)
+
     def list(self, user: str | None = None) -> Iterator[TokenEntry]:
         """Your tokens, newest first; an admin sees everybody's, or those of one user."""
         return entries(self._connection, path_of("tokens"), TokenEntry, {"user": user})

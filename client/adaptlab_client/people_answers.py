@@ -43,6 +43,7 @@ class TokenEntry(Answer):
     user: str
     scopes: tuple[str, ...]
     project: str | None = None
+    job: str | None = None
     state: str
     created_at: datetime
     expires_at: datetime | None = None

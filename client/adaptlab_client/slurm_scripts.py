@@ -1,6 +1,6 @@
-"""Scripts for Slurm's `sbatch`: one that submits a job and waits, one that works for a server.
+"""Scripts for Slurm's `sbatch`: one that submits a job and waits, two that work for a server.
 
-Neither holds a token. What is put into a line of `sbatch` is checked, because nothing can be quoted
+None holds a token. What is put into a line of `sbatch` is checked, because nothing can be quoted
 there; what is put into a line of the shell is quoted.
 """
 
@@ -8,12 +8,14 @@ import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from adaptlab.errors import AdaptlabError
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:,/@%+=\[\]-]*")
 _TIME = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d\d)")
 _ANSWERS_LATE = 600  # seconds between the end of waiting and that of the batch job, at most
+LOOK_SECONDS = 300  # for a job whose last attempt was lost, and whose lease has yet to end
 SAVE_SECONDS = 60
 WARN_SECONDS = 120
 
@@ -77,19 +79,46 @@ def working(
     allocation: Allocation, queues: tuple[str, ...], server: str | None = None, *, once: bool
 ) -> str:
     """A script of a worker that takes jobs while there are some and time is left."""
-    words = ["adaptlab", "worker", "--once" if once else "--drain", "--until", "auto"]
-    words += ["--save-within", str(SAVE_SECONDS)]
+    words = ["--once" if once else "--drain", "--until", "auto"]
+    return _of_worker(allocation, _worker(words, queues, server))
+
+
+def working_on(allocation: Allocation, queue: str, server: str, token_file: Path) -> str:
+    """A script of a worker that takes one job of a queue, with the token that is in a file.
+
+    It begins the job however long that takes: at the end of the time it saves the state, and goes
+    on when it is requeued.
+    """
+    words = _worker(["--once", "--idle-timeout", str(LOOK_SECONDS)], (queue,), server)
+    before = f"""export ADAPTLAB_TOKEN_FILE={shlex.quote(str(token_file))} # opens this job alone
+unset ADAPTLAB_TOKEN
+"""
+    after = """if [ "$code" -eq 0 ]; then
+    rm -f "$ADAPTLAB_TOKEN_FILE" # there is nothing left to do with it
+fi
+"""
+    return _of_worker(allocation, words, before, after)
+
+
+def _worker(words: list[str], queues: tuple[str, ...], server: str | None) -> str:
+    """The command of a worker, as the shell reads it."""
+    words = ["adaptlab", "worker", *words, "--save-within", str(SAVE_SECONDS)]
     for queue in queues:
         words += ["--queue", queue]
     if server is not None:
         words += ["--server", server]
+    return shlex.join(words)
+
+
+def _of_worker(allocation: Allocation, worker: str, before: str = "", after: str = "") -> str:
+    """A script that runs a worker, passes signals on and asks to be requeued."""
     return f"""{_head(allocation, f"signal=B:USR1@{WARN_SECONDS}")}
-scratch="${{SLURM_TMPDIR:-${{TMPDIR:-/tmp}}}}/adaptlab-$SLURM_JOB_ID"
-{shlex.join(words)} --scratch "$scratch" &
-worker=$!
+{before}scratch="${{SLURM_TMPDIR:-${{TMPDIR:-/tmp}}}}/adaptlab-$SLURM_JOB_ID"
 again=
-trap 'stirred=yes; again=yes; kill -USR1 "$worker"' USR1 # the time is nearly over
-trap 'stirred=yes; kill -TERM "$worker"' TERM            # scancel, or somebody more urgent
+trap 'stirred=yes; again=yes; kill -USR1 "$!"' USR1 # the time is nearly over
+trap 'stirred=yes; kill -TERM "$!"' TERM            # scancel, or somebody more urgent
+{worker} --scratch "$scratch" &
+worker=$!
 stirred=yes
 while [ -n "$stirred" ]; do # a signal ends `wait`, and not yet the worker
     stirred=
@@ -97,7 +126,7 @@ while [ -n "$stirred" ]; do # a signal ends `wait`, and not yet the worker
     code=$?
 done
 rm -rf "$scratch"
-if [ "$code" -eq 75 ] && [ -n "$again" ]; then
+{after}if [ "$code" -eq 75 ] && [ -n "$again" ]; then
     scontrol requeue "$SLURM_JOB_ID"
 fi
 exit "$code"

@@ -165,7 +165,10 @@ class AuditSeal(Table):
 
 
 class Token(Table):
-    """A bearer token; only its SHA-256 is kept. With a project it opens that one only."""
+    """A bearer token; only its SHA-256 is kept. With a project it opens that one only.
+
+    With a job it opens the leases of that one, in the job's project, until the job is over.
+    """
 
     __tablename__ = "tokens"
 
@@ -179,6 +182,7 @@ class Token(Table):
     revoked_at: Mapped[datetime | None]
     last_used_at: Mapped[datetime | None]
     project_id: Mapped[int | None] = mapped_column(ForeignKey("projects.id"))
+    job_id: Mapped[uuid.UUID | None] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
 
 
 class BrowserSession(Table):

@@ -69,12 +69,14 @@ class Asked:
         most_running: how many jobs of one owner may run at a time; None sets no limit.
         project_id: the only project whose jobs it may have; None is any.
         within_seconds: in which a job is to be foreseen to end; None is any time.
+        job_id: the only job that it may have; None is any.
     """
 
     queues: Sequence[str]
     most_running: int | None = None
     project_id: int | None = None
     within_seconds: float | None = None
+    job_id: UUID | None = None
 
 
 def take(
@@ -103,7 +105,7 @@ def take(
 def _first(
     session: Session, asked: Asked, change: Change, passed_over: Sequence[UUID] = ()
 ) -> Moved | None:
-    best = next_job(asked.queues, asked.most_running, asked.project_id, passed_over)
+    best = next_job(asked.queues, asked.most_running, asked.project_id, passed_over, asked.job_id)
     moved = move(session, [Job.id == best, Job.state == "queued"], change)
     return moved[0] if moved else None
 

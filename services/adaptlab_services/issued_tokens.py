@@ -2,6 +2,7 @@
 
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
+from uuid import UUID
 
 from pydantic import Field
 from sqlalchemy import Select, func, select, update
@@ -9,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from adaptlab.values import Name, Value
 from adaptlab_db.tables import Project, Token, User
+from adaptlab_db.visibility import ACROSS_PROJECTS
 from adaptlab_services import audit, paging, projects, quotas, token_rights, tokens, users
 from adaptlab_services.access import Access
 from adaptlab_services.errors import Forbidden, NotFound
@@ -38,13 +40,17 @@ class NewToken(Value):
 
 
 class TokenView(Value):
-    """What is known of a token; its text is shown once, when it is made."""
+    """What is known of a token; its text is shown once, when it is made.
+
+    One of a `job` opens the leases of that one, and expires soon after it has ended.
+    """
 
     id: int
     name: str
     user: str
     scopes: tuple[str, ...]
     project: str | None
+    job: UUID | None
     state: Literal["valid", "expired", "revoked"]
     created_at: Moment
     expires_at: Moment | None
@@ -83,9 +89,15 @@ def create(session: Session, principal: Principal, found: Access, new: NewToken)
     ends = token_rights.end_of(session, principal, asked)
     scopes = tuple(dict.fromkeys(new.scopes))
     text = tokens.create_token(session, user_id, new.name, scopes, ends, project_id)
-    view = _view(session.execute(_rows().where(tokens.is_token(text))).one())
-    audit.note(session, project=view.project, expires_at=_told(view.expires_at))
-    return CreatedToken(**dict(view), token=text)
+    made = created(session, text)
+    audit.note(session, project=made.project, expires_at=_told(made.expires_at))
+    return made
+
+
+def created(session: Session, text: str) -> CreatedToken:
+    """What is told of the token that was just made, given its text."""
+    row = session.execute(_rows().where(tokens.is_token(text))).one()
+    return CreatedToken(**dict(_view(row)), token=text)
 
 
 def page(
@@ -164,12 +176,11 @@ def _told(moment: datetime | None) -> str | None:
 
 
 def _rows() -> Select[Any, Any, Any, Any]:
-    is_over = Token.expires_at <= func.clock_timestamp()
     return (
-        select(Token, User.name, Project.name, is_over)
+        select(Token, User.name, Project.name, tokens.is_over())
         .join(User, User.id == Token.user_id)
         .outerjoin(Project, Project.id == Token.project_id)
-        .execution_options(populate_existing=True)
+        .execution_options(populate_existing=True, **ACROSS_PROJECTS)
     )
 
 
@@ -182,6 +193,7 @@ def _view(row: Any) -> TokenView:  # Any: a row of `_rows`
         user=user,
         scopes=tuple(token.scopes),
         project=project,
+        job=token.job_id,
         state=state,
         created_at=token.created_at,
         expires_at=token.expires_at,

@@ -120,8 +120,8 @@ class DatabaseLedger:
         sessions: the database.
         lease_seconds: how long a lease lasts after the claim and after each heartbeat.
         most_running: how many jobs of one owner may run at a time; None sets no limit.
-        token: with which the workers come by the API, and whose project limits what they claim;
-            None for those of the installation itself.
+        token: with which the workers come by the API, and whose project or job limits what they
+            claim; None for those of the installation itself.
     """
 
     def __init__(
@@ -135,12 +135,14 @@ class DatabaseLedger:
         self._most_running = most_running
         self._token_id = None if token is None else token.token_id
         self._project_id = None if token is None else token.project_id
+        self._job_id = None if token is None else token.job_id
         self._lease_seconds = lease_seconds
 
     def register_worker(self, host: str, process_id: int, queues: Sequence[str]) -> UUID:
-        """See `Ledger`."""
+        """See `Ledger`. A worker that may have one job alone serves no queue, whatever it says."""
+        served = queues if self._job_id is None else ()
         with self._unit_of_work() as session:
-            return workers.register(session, host, process_id, queues, self._token_id)
+            return workers.register(session, host, process_id, served, self._token_id)
 
     def claim(
         self,
@@ -156,7 +158,11 @@ class DatabaseLedger:
                 taken = claiming.taken_before(session, worker_id, claim_id, seconds)
                 if taken is None:
                     asked = claiming.Asked(
-                        queues, self._most_running, self._project_id, within_seconds
+                        queues,
+                        self._most_running,
+                        self._project_id,
+                        within_seconds,
+                        self._job_id,
                     )
                     taken = claiming.take(session, worker_id, asked, claim_id, seconds)
                 if taken is None:

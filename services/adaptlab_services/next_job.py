@@ -64,6 +64,7 @@ _NEXT = f"""
     ) taken LIMIT 1"""  # noqa: S608 - made of constants
 # No index has the project: of a lane it reads the jobs of others that come before the first.
 _OF_PROJECT = " AND project_id = :project"
+_THIS_ONE = " AND id = :job"
 _NOT_PASSED_OVER = " AND id <> ALL(:passed_over)"
 
 
@@ -72,12 +73,14 @@ def next_job(
     most_running: int | None,
     project_id: int | None = None,
     passed_over: Sequence[UUID] = (),
+    job_id: UUID | None = None,
 ) -> ScalarSelect[UUID]:
     """The id of the job to take next from some queues, locked; nothing where there is none.
 
     `most_running` is how many jobs of one owner may run at a time; None sets no limit. A job that
     somebody else has locked counts as taken, and the next of its lane is as good as it was. With
-    `project_id` only jobs of that project are looked at; those of `passed_over` are left out.
+    `project_id` only jobs of that project are looked at, and with `job_id` that one alone; those of
+    `passed_over` are left out.
     """
     parameters: list[BindParameter[Any]] = [  # of several types
         bindparam("queues", list(queues), type_=ARRAY(Text)),
@@ -87,6 +90,9 @@ def next_job(
     if project_id is not None:
         due += _OF_PROJECT
         parameters.append(bindparam("project", project_id, type_=Integer))
+    if job_id is not None:
+        due += _THIS_ONE
+        parameters.append(bindparam("job", job_id, type_=Uuid[UUID]()))
     if passed_over:
         due += _NOT_PASSED_OVER
         parameters.append(bindparam("passed_over", list(passed_over), type_=ARRAY(Uuid[UUID]())))

@@ -12,15 +12,33 @@ import secrets
 import zlib
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
-from sqlalchemy import ColumnElement, Row, and_, delete, func, insert, or_, select, text, update
+from sqlalchemy import (
+    ColumnElement,
+    Row,
+    Select,
+    and_,
+    bindparam,
+    delete,
+    exists,
+    false,
+    func,
+    insert,
+    or_,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.orm import Session
 
 from adaptlab.values import Value
-from adaptlab_db.tables import BrowserSession, Token, User
+from adaptlab_db.tables import BrowserSession, Job, Membership, Token, User
+from adaptlab_db.visibility import ACROSS_PROJECTS
 from adaptlab_services.errors import Unauthorised
 
 SCOPES = ("read", "submit", "worker", "admin")
@@ -32,6 +50,10 @@ BROWSER_SESSION = timedelta(hours=12)
 MOST_BROWSER_SESSIONS = 20
 """Of one token; one more ends the oldest."""
 USE_RECORDED_EVERY = timedelta(minutes=1)
+FAREWELL = timedelta(minutes=5)
+"""For how long the token of a job opens something when the job is over: its worker may not have
+heard that, and says it again for as long. Nothing can be written in that time, as in any other
+without a lease."""
 FIRST_START_LOCK = 0x66_69_72_73_74  # "first"
 
 PREFIX = "al_"
@@ -43,7 +65,10 @@ _FORM = re.compile(rf"{PREFIX}[0-9A-Za-z]{{{_SECRET_LENGTH}}}_[0-9a-z]{{{_CHECK_
 
 
 class Principal(Value):
-    """Who is asking, and with which token; `project_id` is the only one that it opens, if any."""
+    """Who is asking, and with which token; `project_id` is the only one that it opens, if any.
+
+    `job_id` is the only job that workers with it may have; None is any.
+    """
 
     user_id: int
     name: str
@@ -51,6 +76,7 @@ class Principal(Value):
     scopes: tuple[str, ...]
     is_admin: bool = False
     project_id: int | None = None
+    job_id: UUID | None = None
 
 
 def create_token(
@@ -60,6 +86,7 @@ def create_token(
     scopes: Sequence[str] = SCOPES,
     expires_at: datetime | ColumnElement[datetime] | None = None,
     project_id: int | None = None,
+    job_id: UUID | None = None,
 ) -> str:
     """Make a token for a user; this is the only time that its text can be had."""
     made = _new_token()
@@ -70,6 +97,7 @@ def create_token(
         "scopes": list(scopes),
         "expires_at": expires_at,
         "project_id": project_id,
+        "job_id": job_id,
     }
     session.execute(insert(Token).values(row))
     return made
@@ -101,13 +129,20 @@ def authenticate(session: Session, presented: str) -> Principal:
     if not _well_formed(presented):
         raise Unauthorised
     digest = _digest(presented)
-    query = select(Token.digest, *_PRINCIPAL).join(User).where(Token.digest == digest, *_valid())
-    row = session.execute(query).one_or_none()
+    given = {"digest": digest}
+    row = session.execute(_by_token(), given, execution_options=ACROSS_PROJECTS).one_or_none()
     if row is None or not hmac.compare_digest(row.digest, digest):
         raise Unauthorised
     if row.is_unnoted:
         _record_use(session, row.token_id)
     return _principal(row)
+
+
+@cache
+def _by_token() -> Select[*tuple[Any, ...]]:  # Any: the columns of `_PRINCIPAL`
+    """Made once: that takes as long as asking."""
+    whose = select(Token.digest, *_PRINCIPAL).join(User)
+    return whose.where(Token.digest == bindparam("digest", type_=Token.digest.type), *_valid())
 
 
 def holds_token(content: str) -> bool:
@@ -125,6 +160,34 @@ def without_tokens(content: str) -> str:
 def is_token(presented: str) -> ColumnElement[bool]:
     """The condition on the row of a token, given its text."""
     return Token.digest == _digest(presented)
+
+
+def is_over() -> ColumnElement[bool]:
+    """The condition on the row of a token, and its user's, that its time is over, or its job.
+
+    A statement with it is one `ACROSS_PROJECTS`: nobody who asks is known before. The job of a
+    token that opens none is not looked for.
+    """
+    # By the database's clock, which all servers share.
+    return or_(
+        func.coalesce(Token.expires_at <= func.clock_timestamp(), false()),
+        and_(Token.job_id.is_not(None), ~_opens_its_job()),
+    )
+
+
+def _opens_its_job() -> ColumnElement[bool]:
+    """Whether the job goes on, or has just ended, and its token's user may submit there still."""
+    member = exists().where(
+        Membership.user_id == Token.user_id,
+        Membership.project_id == Job.project_id,
+        Membership.role != "reader",
+    )
+    ended_before = func.clock_timestamp() - FAREWELL
+    return exists().where(
+        Job.id == Token.job_id,
+        or_(Job.finished_at.is_(None), Job.finished_at > ended_before),
+        or_(User.is_admin, member),
+    )
 
 
 def open_browser_session(session: Session, principal: Principal) -> str:
@@ -166,7 +229,7 @@ def authenticate_browser(session: Session, cookie: str) -> Principal:
             *_valid(),
         )
     )
-    row = session.execute(query).one_or_none()
+    row = session.execute(query, execution_options=ACROSS_PROJECTS).one_or_none()
     if row is None or not hmac.compare_digest(row.digest, digest):
         raise Unauthorised
     if row.is_unnoted:
@@ -190,6 +253,7 @@ _PRINCIPAL = (
     Token.scopes.label("scopes"),
     User.is_admin.label("is_admin"),
     Token.project_id.label("project_id"),
+    Token.job_id.label("job_id"),
     _UNNOTED.label("is_unnoted"),
 )
 
@@ -202,17 +266,13 @@ def _principal(row: Row[*tuple[Any, ...]]) -> Principal:  # Any: the columns of 
         scopes=tuple(row.scopes),
         is_admin=row.is_admin,
         project_id=row.project_id,
+        job_id=row.job_id,
     )
 
 
 def _valid() -> tuple[ColumnElement[bool], ...]:
-    """What holds for a token of use: not revoked, not expired, and its user active."""
-    return (
-        User.deactivated_at.is_(None),
-        Token.revoked_at.is_(None),
-        # By the database's clock, which all servers share.
-        or_(Token.expires_at.is_(None), Token.expires_at > func.clock_timestamp()),
-    )
+    """What holds for a token of use: not revoked, not over, and its user active."""
+    return (User.deactivated_at.is_(None), Token.revoked_at.is_(None), ~is_over())
 
 
 def _record_use(session: Session, token_id: int) -> None:
@@ -261,14 +321,13 @@ def _well_formed(presented: str) -> bool:
 
 
 def _tokens_in(content: str) -> list[str]:
-    # From prefix to prefix: almost no text has one. Those that overlap count too.
+    # Not prefix by prefix, of which a text may have one in every three letters.
     found: list[str] = []
-    start = content.find(PREFIX)
-    while start >= 0:
-        form = _FORM.match(content, start)
-        if form is not None and _well_formed(form[0]):
+    form = _FORM.search(content)
+    while form is not None:
+        if _well_formed(form[0]):
             found.append(form[0])
-        start = content.find(PREFIX, start + 1)
+        form = _FORM.search(content, form.start() + 1)  # those that overlap count too
     return found
 
 

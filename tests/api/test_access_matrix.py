@@ -149,6 +149,7 @@ def changes(things: Things) -> list[tuple[str, dict[str, Any] | None]]:
     return [
         (f"/v1/jobs/{things.queued}/pause", None),
         (f"/v1/jobs/{things.queued}/resume", None),
+        (f"/v1/jobs/{things.queued}/tokens", {}),
         (f"/v1/studies/{things.study}/extend", {"budgets": [32]}),
         (f"/v1/studies/{things.study}/cancel", None),
         (f"/v1/jobs/{things.queued}/cancel", None),
@@ -226,6 +227,7 @@ def test_what_may_be_changed(
         session.execute(text("UPDATE studies SET owner_id = :user"), {"user": user})
     for verb in ("pause", "resume", "cancel", "retry"):
         assert status(f"/v1/jobs/{mine}/{verb}", None) == own, verb
+    assert status(f"/v1/jobs/{mine}/tokens", {}) == own
     assert status(f"/v1/studies/{ours.study}/cancel", None) == own
 
 

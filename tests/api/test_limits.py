@@ -22,6 +22,7 @@ from adaptlab_api.routes.jobs import LONGEST_WAIT
 from adaptlab_services import (
     comparison_groups,
     comparisons,
+    job_tokens,
     lease_views,
     plot_drawing,
     quotas,
@@ -137,6 +138,7 @@ def _stated(settings: Settings) -> dict[str, str]:
     return {
         "sign-ins from one address, good or not": f"{defaults['sign_ins_per_minute']} a minute",
         "sessions of one token in browsers": f"{tokens.MOST_BROWSER_SESSIONS}",
+        "hours for which a token of one job is good": f"{job_tokens.MOST_HOURS}",
         "reads of one person that are worked on at a time": f"{open_requests.READS_AT_ONCE}",
         "body, as JSON": f"{defaults['max_body_bytes']} bytes",
         "body, one chunk of an upload": f"{body_limit.MOST_CHUNK_BYTES} bytes",

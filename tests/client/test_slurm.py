@@ -1,11 +1,13 @@
-"""The scripts of the how-to about Slurm, run by bash as they stand there; no Slurm is needed."""
+"""The scripts for Slurm, those of the how-to as they stand there, run by bash without a Slurm."""
 
 import os
 import re
 import shlex
 import signal
+import stat
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +16,13 @@ import yaml
 from sqlalchemy.orm import Session, sessionmaker
 from tests.client.conftest import Address, Invoke
 from tests.client.test_client import record_results
+from tests.job_rows import new_job
 from tests.making import a_base_model, a_claim, a_ledger, an_adapt_document
 from tests.worker.conftest import wait_until
 
 from adaptlab_client import Client
+from adaptlab_client.cli import slurm
+from adaptlab_services import job_tokens
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "run-from-slurm.md"
 SUBMIT, ELEMENT, WORKER = re.findall(r"```sh\n(.*?)```", PAGE.read_text(), re.DOTALL)
@@ -120,6 +125,7 @@ def test_an_element_of_an_array_has_a_job_of_its_own(
 WORKING = """#!/bin/bash
 if [ "$1" != worker ]; then exec sleep 60; fi
 echo "$@" > worker.args
+env | grep '^ADAPTLAB_' > worker.env
 mkdir "${!#}"
 trap 'echo USR1 >> signals; code=75' USR1
 trap 'echo TERM >> signals; code=75' TERM
@@ -171,6 +177,52 @@ def test_a_script_passes_a_signal_on_and_is_requeued_only_at_the_end_of_its_time
         script.kill()
     assert (worker / "signals").read_text().split() == [number.name.removeprefix("SIG")]
     assert (worker / "scontrol.log").exists() == requeued
+
+
+def test_a_worker_of_one_job_finds_its_token_in_a_file(
+    worker: Path, address: Address, client: Client, sessions: Sessions, invoke: Invoke
+) -> None:
+    job_id = str(new_job(sessions, queue="gpu"))
+    place = worker / "tokens of jobs"
+    printed = invoke("sbatch-script", "--job", job_id, "--token-folder", str(place))
+    assert printed.exit_code == 0, printed.stderr
+    (file,) = place.iterdir()
+    assert (file.name, stat.S_IMODE(file.stat().st_mode)) == (f"{job_id}.token", 0o600)
+    secret = file.read_text().strip()
+    assert secret not in printed.output
+    entry = next(one for one in client.tokens.list() if one.job == job_id)
+    assert entry.expires_at is not None
+    left = entry.expires_at - datetime.now(UTC)
+    assert timedelta(hours=51) < left <= timedelta(hours=52)  # four of the batch job, and two days
+    (worker / "done").touch()
+    done = run(printed.stdout, worker, address, SLURM_TMPDIR=str(worker))
+    assert (done.returncode, done.stderr) == (0, "")
+    told = (worker / "worker.env").read_text()
+    assert f"ADAPTLAB_TOKEN_FILE={file}\n" in told
+    assert "ADAPTLAB_TOKEN=" not in told, "what sbatch takes along from the shell is left out"
+    words = (worker / "worker.args").read_text()
+    assert words.startswith("worker --once --idle-timeout 300 --save-within 60 --queue gpu ")
+    assert f" --server {address.url} " in words
+    assert secret not in words
+    assert not file.exists(), "it is of no more use"
+
+
+def test_a_job_has_one_queue_and_one_worker(
+    client: Client, sessions: Sessions, invoke: Invoke, folder: Path
+) -> None:
+    job_id = str(new_job(sessions))
+    of_job = ("sbatch-script", "--job", job_id, "--token-folder", str(folder / "tokens"))
+    for more in (("--queue", "gpu"), ("--once",), ("--array", "0-9"), ("--submit", "job.yaml")):
+        assert invoke(*of_job, *more).exit_code == 2, more
+    assert invoke(*of_job, "--name", "x\nrm -rf /").exit_code == 2
+    assert invoke("sbatch-script", "--token-hours", "3").exit_code == 2
+    client.jobs.cancel(job_id)
+    refused = invoke(*of_job)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "cancelled" in refused.stderr
+    assert not (folder / "tokens").exists(), "no token was made"
+    assert [one for one in client.tokens.list() if one.job] == []
+    assert slurm.MOST_HOURS == job_tokens.MOST_HOURS
 
 
 def test_values_cannot_leave_their_place(invoke: Invoke, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from fastapi.testclient import TestClient
 from psycopg.errors import InsufficientPrivilege
 from psycopg.sql import SQL, Identifier
 from sqlalchemy import delete, make_url
@@ -15,6 +16,7 @@ from tests.making import a_base_model, a_job, a_token
 from tests.services.test_recording import record_a_whole_run
 
 from adaptlab.results import TrainingSaved
+from adaptlab_api.app import create_app
 from adaptlab_db.migrate import downgrade, upgrade
 from adaptlab_db.rights import PARTS, RIGHTS, Part
 from adaptlab_db.role_passwords import OnePassword, RolePasswords, address_for, role_of
@@ -164,6 +166,20 @@ def test_the_api_may_do_what_workers_ask_of_it(
         assert ledger.heartbeat(again, 4) == "continue"
         assert ledger.finish(again) == ("cpu",)
         ledger.say_goodbye(worker)
+
+
+def test_the_api_may_give_a_token_of_one_job(
+    addresses: dict[Part, str], sessions: Sessions, settings: Settings
+) -> None:
+    of_api = settings.model_copy(update={"database_url": addresses["api"]})
+    with sessions.begin() as session:
+        job_id, header = a_job(session), {"Authorization": f"Bearer {a_token(session)}"}
+    with TestClient(create_app(of_api), raise_server_exceptions=False) as client:
+        made = client.post(f"/v1/jobs/{job_id}/tokens", json={}, headers=header)
+        assert made.status_code == 201, made.text
+        its_own = {"Authorization": f"Bearer {made.json()['token']}"}
+        new = {"host": "node", "process_id": 1, "queues": ["cpu"]}
+        assert client.post("/v1/workers", json=new, headers=its_own).status_code == 201
 
 
 def test_rights_follow_a_migration_and_making_roles_again_changes_only_passwords(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from adaptlab_client.discovery import discover
-from adaptlab_db.secret_files import secret
+from adaptlab_db.secret_files import SecretUnreadable, secret
 from adaptlab_db.session import close
 from adaptlab_services.doorbell import ring
 from adaptlab_services.errors import LedgerRefused
@@ -50,7 +50,7 @@ def open_door(server: str | None = None) -> Generator[Door]:
     Beside the database a broker is not needed: without one, the others find their work by polling.
 
     Raises:
-        LedgerRefused: there is no token for the server.
+        LedgerRefused: there is no token for the server, or its file cannot be read.
     """
     if server is not None:
         with _door_of_server(server, os.environ) as door:
@@ -71,7 +71,10 @@ def open_door(server: str | None = None) -> Generator[Door]:
 
 @contextmanager
 def _door_of_server(server: str, environment: Mapping[str, str]) -> Generator[Door]:
-    found = discover(server, secret(environment, TOKEN), environment=environment)
+    try:
+        found = discover(server, secret(environment, TOKEN), environment=environment)
+    except SecretUnreadable as error:
+        raise LedgerRefused(str(error)) from error
     if found.token is None:
         raise LedgerRefused(
             f"There is no token for {found.url}. Ask an admin for one with the scope `worker`, and "

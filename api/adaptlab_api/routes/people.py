@@ -10,13 +10,14 @@ from starlette.responses import Response
 from adaptlab_api.answers import NO_STORE, json_answer
 from adaptlab_api.dependencies import AccessDep, BodyDep, PrincipalDep, SessionDep, UnitsDep, valid
 from adaptlab_api.describing import WITH_BODY, Described, failures, json_body, succeeds
-from adaptlab_api.routes.jobs import PageSize, PageToken
+from adaptlab_api.routes.jobs import JobId, PageSize, PageToken
 from adaptlab_api.routes.results import RowId
 from adaptlab_api.streaming import Pieces
-from adaptlab_services import audit, audit_seals, issued_tokens, projects, users
+from adaptlab_services import audit, audit_seals, issued_tokens, job_tokens, projects, users
 from adaptlab_services.audit import AuditFilter, AuditView
 from adaptlab_services.audit_seals import Verification
 from adaptlab_services.issued_tokens import CreatedToken, Me, NewToken, TokenView
+from adaptlab_services.job_tokens import NewJobToken
 from adaptlab_services.paging import DEFAULT_PAGE_SIZE, Page
 from adaptlab_services.projects import (
     Members,
@@ -41,6 +42,7 @@ LastSeal = Annotated[
 Instant = Annotated[datetime | None, Query(description="As RFC 3339, such as 2026-01-31T12:00Z.")]
 
 _TOKEN = TypeAdapter(NewToken)
+_JOB_TOKEN = TypeAdapter(NewJobToken)
 _USER = TypeAdapter(NewUser)
 _USER_CHANGES = TypeAdapter(UserChanges)
 _PROJECT = TypeAdapter(NewProject)
@@ -79,6 +81,15 @@ def _add_tokens(router: APIRouter) -> None:
         response_model=CreatedToken,
         openapi_extra=json_body("NewToken"),
         responses=_made("token") | failures(404, *WITH_BODY),
+    )
+    router.add_api_route(
+        "/jobs/{job_id}/tokens",
+        create_job_token,
+        methods=["POST"],
+        status_code=201,
+        response_model=CreatedToken,
+        openapi_extra=json_body("NewJobToken"),
+        responses=_made("token") | failures(404, 409, *WITH_BODY),
     )
     router.add_api_route(
         "/tokens", list_tokens, response_model=Page[TokenView], responses=failures()
@@ -153,6 +164,14 @@ def create_token(
 ) -> Response:
     """Make a token; its text is in this answer and never again."""
     made = issued_tokens.create(session, who, found, valid(_TOKEN, body))
+    return json_answer(made, status=201, headers={"Location": f"/v1/tokens/{made.id}"})
+
+
+def create_job_token(
+    job_id: JobId, body: BodyDep, session: SessionDep, who: PrincipalDep
+) -> Response:
+    """Make a token that opens one job to workers; its text is in this answer and never again."""
+    made = job_tokens.create(session, who, job_id, valid(_JOB_TOKEN, body))
     return json_answer(made, status=201, headers={"Location": f"/v1/tokens/{made.id}"})
 
 

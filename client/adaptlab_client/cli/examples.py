@@ -120,6 +120,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "sbatch-script": (
         "adaptlab sbatch-script --queue gpu --gpus 1 --time 08:00:00 > worker.sbatch",
         "adaptlab sbatch-script --submit job.yaml --name compare > compare.sbatch",
+        "adaptlab sbatch-script --job $JOB --gpus 1 --time 08:00:00 > one-job.sbatch",
     ),
     "completion": ('eval "$(adaptlab completion bash)"',),
 }

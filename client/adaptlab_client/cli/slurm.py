@@ -1,16 +1,54 @@
 """`adaptlab sbatch-script`: prints scripts for Slurm."""
 
-from typing import Annotated
+import os
+from math import ceil
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from adaptlab_client.cli import suggestions
 from adaptlab_client.cli.exits import UsageFault
+from adaptlab_client.cli.session import open_client
+from adaptlab_client.cli.terminal import say
+
+if TYPE_CHECKING:
+    from adaptlab_client.slurm_scripts import Allocation
+
+HOUR = 3600  # seconds
+QUEUEING_HOURS = 48
+MOST_HOURS = 336
 
 
 def sbatch_script(
+    context: typer.Context,
     submit: Annotated[
         str | None,
         typer.Option(metavar="SPEC", help="Submit this spec and wait, instead of working."),
+    ] = None,
+    job: Annotated[
+        str | None,
+        typer.Option(
+            metavar="JOB",
+            help="Work for this job alone, with a token of its own.",
+            autocompletion=suggestions.jobs,
+        ),
+    ] = None,
+    token_folder: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Where the token of --job is put, which the compute nodes see. "
+            "Default: beside what `adaptlab login` keeps.",
+        ),
+    ] = None,
+    token_hours: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=MOST_HOURS,
+            help="For how long the token of --job is good. Default: --time and two days.",
+        ),
     ] = None,
     queue: Annotated[
         list[str] | None, typer.Option("--queue", help="A queue to work for; repeat it.")
@@ -39,19 +77,61 @@ def sbatch_script(
     """Print a script for Slurm's sbatch: a worker, or with --submit one that submits and waits.
 
     It holds no token: sign in with `adaptlab login` on the login node, whose home directory the
-    compute nodes see.
+    compute nodes see. With --job a token that opens that job alone is put into a file that only
+    you can read, and the script names the file.
     """
     from adaptlab_client.slurm_scripts import Allocation, BadDirective, submitting, working
 
-    if submit is not None and (once or queue):
-        raise UsageFault("--queue and --once are for workers: leave them out with --submit.")
+    _check(submit=submit, job=job, works=once or bool(queue), array=array)
+    if job is None and (token_folder or token_hours):
+        raise UsageFault("--token-folder and --token-hours are for the token of --job.")
     allocation = Allocation(
         name, time, partition, account, gpus, cpus, array, tuple(directive or ())
     )
     try:
-        if submit is not None:
-            print(submitting(allocation, submit, server), end="")
+        if job is not None:
+            script = _on_job(context, allocation, job, server, token_folder, token_hours)
+        elif submit is not None:
+            script = submitting(allocation, submit, server)
         else:
-            print(working(allocation, tuple(queue or ()), server, once=once), end="")
+            script = working(allocation, tuple(queue or ()), server, once=once)
     except BadDirective as error:
         raise UsageFault(str(error)) from error
+    print(script, end="")
+
+
+def _check(*, submit: str | None, job: str | None, works: bool, array: str | None) -> None:
+    """Refuse options that contradict each other."""
+    if submit is not None and works:
+        raise UsageFault("--queue and --once are for workers: leave them out with --submit.")
+    if job is not None and (submit is not None or works or array is not None):
+        raise UsageFault(
+            "--job is one job of one queue: leave out --submit, --queue, --once and --array."
+        )
+
+
+def _on_job(
+    context: typer.Context,
+    allocation: "Allocation",
+    job: str,
+    server: str | None,
+    folder: Path | None,
+    hours: int | None,
+) -> str:
+    """The script for one job, whose token it puts into a file."""
+    from adaptlab_client import credentials
+    from adaptlab_client.slurm_scripts import working_on
+
+    hours = hours or min(ceil(allocation.seconds / HOUR) + QUEUEING_HOURS, MOST_HOURS)
+    with open_client(context) as client:
+        found = client.jobs.get(job)
+        if found.queue is None:
+            raise UsageFault(f"The server does not say in which queue {job} is.")
+        name = allocation.name[:64]
+        queue, address = found.queue.name, server or client.url
+        # Before there is a token: a directive may be one that cannot stand in a script.
+        working_on(allocation, queue, address, Path())
+        made = client.tokens.create_for_job(found.id, name, expires_in_hours=hours)
+    path = credentials.keep_of_job(os.environ, found.id, made.token, folder)
+    say(f"token {made.id} opens this job until {made.expires_at:%Y-%m-%d %H:%M} UTC: {path}")
+    return working_on(allocation, queue, address, path)

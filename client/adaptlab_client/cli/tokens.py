@@ -12,7 +12,7 @@ from adaptlab_client.cli.terminal import Output, one_line, print_list, print_val
 if TYPE_CHECKING:
     from adaptlab_client.people_answers import TokenEntry
 
-COLUMNS = ("id", "name", "user", "scopes", "project", "state", "expires", "last used")
+COLUMNS = ("id", "name", "user", "scopes", "project", "job", "state", "expires", "last used")
 
 
 def create(
@@ -84,4 +84,5 @@ def application() -> typer.Typer:
 def _row(entry: "TokenEntry") -> list[object]:
     scopes = ", ".join(entry.scopes)
     expires, used = entry.expires_at or "never", entry.last_used_at or "never"
-    return [entry.id, entry.name, entry.user, scopes, entry.project, entry.state, expires, used]
+    opens = (scopes, entry.project, entry.job)
+    return [entry.id, entry.name, entry.user, *opens, entry.state, expires, used]

@@ -1,0 +1,58 @@
+"""Tokens that open one job: for a worker in a batch system, which carries that one out."""
+
+from datetime import timedelta
+from typing import Annotated
+from uuid import UUID
+
+from pydantic import Field
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from adaptlab.values import Value
+from adaptlab_db.tables import TERMINAL_STATES, Job
+from adaptlab_services import access, audit, issued_tokens, token_rights, tokens
+from adaptlab_services.errors import Conflict, NotFound
+from adaptlab_services.issued_tokens import CreatedToken
+from adaptlab_services.tokens import WORKER, Principal
+
+DEFAULT_HOURS = 72
+MOST_HOURS = 336
+"""Two weeks: a run may take one, and wait in the batch system's queue for another."""
+
+
+class NewJobToken(Value):
+    """A token to be made with which workers may have one job, and nothing else.
+
+    It ends after so many hours, with the token that makes it or with the job, whichever is first.
+    """
+
+    name: Annotated[str, Field(min_length=1, max_length=64)] = "batch job"
+    expires_in_hours: Annotated[int, Field(ge=1, le=MOST_HOURS)] = DEFAULT_HOURS
+
+
+def create(session: Session, principal: Principal, job_id: UUID, new: NewJobToken) -> CreatedToken:
+    """Make a token of the scope `worker` for a job that the asker may change.
+
+    Who may submit or cancel a job may have it carried out, so the asker's own token need not have
+    that scope. Raises `NotFound`, `Forbidden`, and `Conflict` for a job that has ended.
+    """
+    audit.note(session, scopes=[WORKER], expires_in_hours=new.expires_in_hours)
+    query = select(Job.owner_id, Job.project_id, Job.state).where(Job.id == job_id)
+    job = session.execute(query).one_or_none()
+    if job is None:
+        raise NotFound("job", job_id)
+    access.check_change(session, job.owner_id, job.project_id)
+    if job.state in TERMINAL_STATES:
+        raise Conflict(
+            f"Job {job_id} is {job.state}, so a token for it would open nothing; retry the job, "
+            "and make a token for the new one.",
+            job.state,
+        )
+    asked = func.clock_timestamp() + timedelta(hours=new.expires_in_hours)
+    ends = token_rights.end_of(session, principal, asked)
+    text = tokens.create_token(
+        session, principal.user_id, new.name, (WORKER,), ends, job.project_id, job_id
+    )
+    made = issued_tokens.created(session, text)
+    audit.note(session, job=str(job_id), project=made.project, expires_at=str(made.expires_at))
+    return made
