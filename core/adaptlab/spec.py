@@ -1,13 +1,16 @@
 """The job spec: what a user may ask for, before and after every `auto` is decided."""
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Literal, cast
 from uuid import UUID
 
 from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag
+from pydantic_core import PydanticCustomError
 
 from adaptlab.adaptation import Adaptation
 from adaptlab.budget import BudgetVector
 from adaptlab.values import AUTO, Auto, Name, Value
+from adaptlab.wording import in_short
 
 SPEC_VERSION = 2
 LARGEST_SEED = 2**31 - 1
@@ -56,8 +59,15 @@ class BudgetSpec(Value):
 
 def _budget_from_number(value: object) -> object:
     """`budget: 96` is short for `budget: {trainable_parameters: 96}`."""
-    is_number = isinstance(value, int) and not isinstance(value, bool)
-    return {"trainable_parameters": value} if is_number else value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return {"trainable_parameters": value}
+    if isinstance(value, BudgetSpec | Mapping):
+        return cast("object", value)
+    raise PydanticCustomError(
+        "budget_type",
+        'Input should be a whole number or a mapping such as {"fraction_of_base": 0.01}, not {it}',
+        {"it": in_short(value)},
+    )
 
 
 Budget = Annotated[

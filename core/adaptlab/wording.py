@@ -1,5 +1,6 @@
 """What a value that does not validate ought to be, in words for people."""
 
+import json
 import re
 from collections.abc import Mapping
 
@@ -38,6 +39,8 @@ _KINDS: Mapping[str, str] = {
 }
 UNKNOWN = "unknown_"
 """How the codes of a registry's own complaints begin, which are sentences: see `registry`."""
+MOST_OF_A_VALUE = 40
+"""Characters of a wrong value that are said again."""
 _LENGTH = re.compile(r"\w+ should have (at (?:least|most) \d+ (?:character|item)s?)")
 
 
@@ -71,3 +74,10 @@ def sentence(name: str, fault: ErrorDetails) -> str:
             return fault["msg"].rstrip(".")
         case _:
             return f"{name}: {fault['msg'].rstrip('.')}"
+
+
+def in_short(value: object) -> str:
+    """A value that stands where another was wanted: as JSON, on one line."""
+    is_single = value is None or isinstance(value, str | float | bool)
+    text = json.dumps(value) if is_single else "a list"
+    return text if len(text) <= MOST_OF_A_VALUE else f"{text[: MOST_OF_A_VALUE - 1]}…"

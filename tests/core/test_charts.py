@@ -10,6 +10,7 @@ from adaptlab.charts import (
     Chart,
     Theme,
     attention_patterns,
+    attention_step,
     learning_curves,
     png,
     svg,
@@ -70,6 +71,23 @@ def test_every_weight_is_there_and_learned_positions_have_names_of_their_own() -
     assert [row["key"] for row in rows[:5]] == ["p1", "p2", "0: 7", "1: 7", "2: 7"]
     assert {row["weight"] for row in rows} == {0.2}
     assert '"domain": [0, 1]' in text
+
+
+@pytest.mark.parametrize(("learned", "turned"), [(0, set()), (4, set()), (18, {"p1", "p18"})])
+def test_names_of_keys_that_would_overlap_on_a_small_screen_are_turned(
+    learned: int, turned: set[str]
+) -> None:
+    tokens = [*(f"p{number + 1}" for number in range(learned)), *"36321662566"]
+    chart = attention_step({"after": [0.0] * len(tokens)}, tokens, learned=learned)
+    size_of(png(chart, scale=1))
+    layers = [one for one in chart["layer"] if one["mark"]["type"] == "text"]  # type: ignore[index]
+    names = {
+        row["token"]: "angle" in layer["mark"]
+        for layer in layers
+        for row in layer["data"]["values"]
+    }
+    assert names.keys() == set(tokens)
+    assert {name for name in ("p1", "p18", "3") if names.get(name)} == turned
 
 
 def test_learning_curves_hold_every_point_and_leave_gaps_for_what_is_not_finite() -> None:

@@ -13,6 +13,7 @@ from adaptlab.validation import validation_problems
 JOBS: TypeAdapter[object] = TypeAdapter(JobSpec)
 STUDIES: TypeAdapter[object] = TypeAdapter(StudySpec)
 ADAPT = {"kind": "adapt", "base_model": "tiny", "method": {"name": "lora"}}
+A_BUDGET = 'a whole number or a mapping such as {"fraction_of_base": 0.01}'
 
 
 def problem(document: object, adapter: TypeAdapter[object] = JOBS) -> Problem:
@@ -32,6 +33,9 @@ def problem(document: object, adapter: TypeAdapter[object] = JOBS) -> Problem:
         ({"training": {"steps": -1}}, "/training/steps", "steps must be greater than or equal to"),
         ({"seeds": [1, "x"]}, "/seeds", "seeds must be a whole number or 'auto'."),
         ({"training": 3}, "/training", "training must be a mapping of names to values."),
+        ({"budget": "x\u202e"}, "/budget", f'budget must be {A_BUDGET}, not "x\\u202e".'),
+        ({"budget": "y" * 99}, "/budget", f'budget must be {A_BUDGET}, not "{"y" * 38}….'),
+        ({"budget": 1.5}, "/budget", f"budget must be {A_BUDGET}, not 1.5."),
         ({"resources": {"queue": "GPU"}}, "/resources/queue", "queue must be a name of at most 31"),
         ({"labels": {"a": "x" * 300}}, "/labels/a", "a must be at most 256 characters long."),
         ({"kind": "adopt"}, "/kind", "kind must be one of 'pretrain', 'import', 'adapt'"),
@@ -61,6 +65,13 @@ def test_a_name_that_is_not_known_comes_with_those_that_are() -> None:
     study = {"name": "x", "base_models": ["tiny"], "tasks": ["copy"], "budgets": [16]}
     inner = problem(study | {"bugdets": [1]}, STUDIES)
     assert inner.nearest == ("budgets",)
+
+
+def test_an_entry_of_a_list_that_is_no_budget_is_told_with_its_place() -> None:
+    study = {"name": "x", "base_models": ["tiny"], "tasks": ["copy"], "methods": ["lora"]}
+    found = problem(study | {"budgets": [32, "x"]}, STUDIES)
+    assert found.pointer == "/budgets/1"
+    assert found.detail == f'budgets[1] must be {A_BUDGET}, not "x".'
 
 
 def test_what_is_missing_is_called_by_its_name() -> None:

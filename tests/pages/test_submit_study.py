@@ -102,7 +102,7 @@ def test_sent_twice_it_is_made_once(admin: TestClient, sessions: Sessions) -> No
         ("/methods/-", '{"name": "lora", "rank": "x"}', "rank"),
         ("/methods/-", '{"name": "lora", "label": ""}', "text without characters that control"),
         ("/budgets", "", "is missing"),
-        ("/budgets", "32, x", "a mapping of names to values"),
+        ("/budgets", "32, x", "budgets[1] must be a whole number"),
         ("/budgets", "0", "greater than or equal to 1"),
         ("/tasks/0/name", "sort_descendin", "There is no task"),
         ("/tasks/0/length", "0", "greater than or equal to 1"),

@@ -14,7 +14,7 @@ from tests.making import a_member, a_project, a_user
 from tests.pages.visitors import HOSTILE, NARROW, WIDE, Visitor
 
 from adaptlab_api.app import create_app
-from adaptlab_db.tables import AuditEntry, Token
+from adaptlab_db.tables import AuditEntry, Token, User
 from adaptlab_services import tokens
 from adaptlab_services.settings import Settings
 
@@ -193,6 +193,21 @@ def test_a_token_of_one_project_offers_and_makes_no_other(
     assert make(client, project="default").status_code == 404
 
 
+def test_what_was_used_stands_beside_what_is_allowed(ada: TestClient, sessions: Sessions) -> None:
+    def used() -> str:
+        panel = ada.get("/tokens").text.partition('id="usage"')[2]
+        return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", panel)).split())
+
+    assert "Files 0 B no limit" in used()
+    assert "Hours" not in used()
+    quotas = {"max_queue_hours": {"gpu": 2.5, "cpu": 1e6}, "max_stored_bytes": 3 * 2**20}
+    with sessions.begin() as session:
+        session.execute(update(User).where(User.name == "ada").values(quotas))
+    assert "Hours in the queue cpu 0 h 1 000 000 h" in used()
+    assert "Hours in the queue gpu 0 h 2.5 h" in used()
+    assert "Files 0 B 3.0 MiB" in used()
+
+
 def test_a_long_list_is_walked(admin: TestClient, sessions: Sessions) -> None:
     with sessions.begin() as session:
         user = a_user(session, "ada")
@@ -235,8 +250,7 @@ def test_in_a_browser_a_token_is_made_copied_and_revoked(
         session.execute(update(Token).where(Token.id == newest).values(name="W" * 64))
     page.goto(visitor.server + "/tokens")
     assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
-    page.remove_listener("dialog", visitor.note_dialog)
-    page.on("dialog", lambda dialog: dialog.accept())
+    visitor.agree()
     page.get_by_role("button", name="Revoke W").click()
     expect(page.locator(".state.revoked")).to_have_count(1)
     page.go_back()

@@ -15,6 +15,12 @@ from adaptlab_services.catalogue import PlugIn
 from adaptlab_services.errors import NotFound
 
 HERE = "/methods"
+LIMITS = {
+    "minimum": "from",
+    "exclusiveMinimum": "above",
+    "maximum": "to",
+    "exclusiveMaximum": "below",
+}
 NOT_HERE = "It may be mistyped, or belong to a plug-in that is not installed on this server."
 
 
@@ -114,12 +120,14 @@ def _values(described: Mapping[str, object]) -> str:
         return " or ".join(dict.fromkeys(several))
     if "$ref" in described:
         return str(described["$ref"]).rpartition("/")[2]
-    low = described.get("minimum", described.get("exclusiveMinimum"))
-    high = described.get("maximum", described.get("exclusiveMaximum"))
     kind = {"null": "nothing", "boolean": "yes or no"}.get(
         str(described.get("type")), str(described.get("type", "any"))
     )
-    limits = [f"from {low}"] * (low is not None) + [f"to {high}"] * (high is not None)
+    limits = [
+        f"{word} {limit:.12g}"
+        for name, word in LIMITS.items()
+        if isinstance(limit := described.get(name), int | float)
+    ]
     return " ".join([kind, *limits])
 
 

@@ -214,8 +214,8 @@ def _configuration(plug_in: Mapping[str, object]) -> str:
 def _knob(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, float):
-        return significant(value)
+    if isinstance(value, float) or value is None:
+        return "none" if value is None else significant(value)
     if isinstance(value, list | tuple):
         return " + ".join(map(_knob, cast("Sequence[object]", value)))
     if isinstance(value, dict) and "name" in value:

@@ -201,4 +201,6 @@ def _limits(schema: Schema) -> str:
 def _short(value: object) -> str:
     assert isinstance(value, int | float)
     exact = int(value) if value == int(value) else value
-    return f"{exact:,}".replace(",", "\N{NARROW NO-BREAK SPACE}") if exact < 10**7 else f"{exact:g}"
+    return (
+        f"{exact:,}".replace(",", "\N{NARROW NO-BREAK SPACE}") if exact < 10**10 else f"{exact:g}"
+    )

@@ -24,6 +24,7 @@ from adaptlab_services import catalogue
 FIRST_METHODS = ("frozen", "full_finetuning", "lora", "prefix_tuning")
 FIRST_BUDGETS = (512, 4096)
 FIRST_TRIALS = 4
+NO_BASE = "there is none yet: train or import one first, or give the spec of one below"
 CONFIGURED = "one a line, as JSON: {“name”: “lora”, “sites”: [“mlp”], “label”: “lora-mlp”}"
 
 
@@ -75,6 +76,8 @@ def _bases(offered: Around) -> Section:
         "Base models",
         "lines",
         choices=names,
+        hint="" if names else NO_BASE,
+        several_lines=0 if names else 2,
         told=tuple(told[name] for name in names),
     )
     inline = Field(

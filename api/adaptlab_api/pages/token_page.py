@@ -1,4 +1,4 @@
-"""The page of tokens: those that there are, and the form that makes one."""
+"""The page of tokens: those that there are, the form that makes one, and what its reader used."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from adaptlab.errors import InvalidSpec
 from adaptlab_api.dependencies import valid
 from adaptlab_api.problems import Refused
-from adaptlab_services import issued_tokens, projects
+from adaptlab_services import issued_tokens, projects, quotas
 from adaptlab_services.access import Access
 from adaptlab_services.errors import Forbidden, NotFound
 from adaptlab_services.issued_tokens import DEFAULT_DAYS, MOST_DAYS, NewToken
@@ -20,7 +20,7 @@ from adaptlab_services.tokens import Principal
 
 HERE = "/tokens"
 PAGE_SIZE = 50
-# Not `worker`: there are no routes for it yet, so such a token would be refused everywhere.
+# Not `worker`: that one is for machines and opens no page.
 SCOPES = {
     "read": "see what is there",
     "submit": "create, and change what is there",
@@ -88,6 +88,7 @@ def token_page(
         "projects": tuple(project.name for project in seen),
         "one_project": principal.project_id is not None,
         "most_days": MOST_DAYS,
+        "usage": quotas.usage(session, principal.user_id),
         "made": None,
         "faults": (),
     }

@@ -1,11 +1,15 @@
 """One step of an output: what a head looks at while it makes one token of the answer."""
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from adaptlab.charts.frame import PALETTES, Chart, Json, Palette, Theme, frame
 
-TOKEN = 11  # pixels of a token's letters
+TOKEN, TURNED = 11, 9  # pixels of a token's letters, upright and turned
+LETTER = 0.62 * TOKEN  # pixels that one of them takes
 LONGEST_TOKEN = 8
+NARROWEST = 320
+"""Pixels of a plot that is made as wide as a small screen: tokens that overlap there are turned."""
 
 
 def attention_step(
@@ -36,53 +40,81 @@ def attention_step(
     if any(len(row) != len(tokens) for row in weights.values()):
         raise ValueError(f"There are {len(tokens)} keys, and another number of weights.")
     palette = PALETTES[theme]
-    places: list[Json] = [f"{number}" for number in range(len(tokens))]
+    keys = _keys(tokens, learned)
     return {
         **frame(title, palette),
         "width": width,
         "height": height,
         "description": f"Attention to {len(tokens)} keys: {', '.join(weights)}.",
         "layer": [
-            *_band(learned, places, palette),
-            _bars(weights, tokens, places, palette),
-            *_token_names(tokens, learned, here, places, palette),
+            *_band(keys, palette),
+            _bars(weights, tokens, keys, palette),
+            *_token_names(keys, here, palette),
         ],
     }
 
 
-def _x(places: list[Json]) -> Chart:
-    hidden: Chart = {"labels": False, "ticks": False, "titlePadding": 24}
+class _Keys(NamedTuple):
+    """The keys along the axis: the names that stand under them, and which of those are turned."""
+
+    places: list[Json]
+    names: tuple[str, ...]
+    turned: tuple[bool, ...]
+    learned: int
+
+    @property
+    def room(self) -> int:
+        """Pixels that the names take."""
+        turned = (len(one) for one, is_so in zip(self.names, self.turned, strict=True) if is_so)
+        return max(24, 14 + round(LETTER * max(turned, default=0)))
+
+
+def _keys(tokens: Sequence[str], learned: int) -> _Keys:
+    names = tuple(
+        token if len(token) <= LONGEST_TOKEN else f"{token[: LONGEST_TOKEN - 1]}…"
+        for token in tokens
+    )
+    places: list[Json] = [f"{number}" for number in range(len(names))]
+    turned: list[bool] = []
+    for group in (names[:learned], names[learned:]):
+        widest = LETTER * max(map(len, group), default=0)
+        turned += [widest * len(names) > NARROWEST] * len(group)
+    return _Keys(places, names, tuple(turned), learned)
+
+
+def _x(keys: _Keys) -> Chart:
+    hidden: Chart = {"labels": False, "ticks": False, "titlePadding": keys.room}
     return {
         "field": "place",
         "type": "ordinal",
         "title": "key",
-        "scale": {"domain": places, "paddingInner": 0.2, "paddingOuter": 0.1},
+        "scale": {"domain": keys.places, "paddingInner": 0.2, "paddingOuter": 0.1},
         "axis": hidden,
     }
 
 
-def _band(learned: int, places: list[Json], palette: Palette) -> list[Json]:
+def _band(keys: _Keys, palette: Palette) -> list[Json]:
     """A ground behind the learned keys."""
-    if not learned:
+    if not keys.learned:
         return []
-    rows: list[Json] = [{"place": place} for place in places[:learned]]
+    rows: list[Json] = [{"place": place} for place in keys.places[: keys.learned]]
     mark: Chart = {"type": "rect", "color": palette.learned, "opacity": 0.16, "tooltip": None}
     high: Chart = {"y": {"value": 0}, "y2": {"value": "height"}}
     return [
-        {"data": {"values": rows}, "mark": mark, "encoding": {"x": _x(places), **high}},
+        {"data": {"values": rows}, "mark": mark, "encoding": {"x": _x(keys), **high}},
     ]
 
 
 def _bars(
     weights: Mapping[str, Sequence[float | None]],
     tokens: Sequence[str],
-    places: list[Json],
+    keys: _Keys,
     palette: Palette,
 ) -> Chart:
     rows: list[Json] = [
         {"place": place, "key": token, "pattern": name, "weight": round(weight, 4)}
         for name, row in weights.items()
-        for place, token, weight in zip(places, tokens, row, strict=True)
+        for place, token, weight in zip(keys.places, tokens, row, strict=True)
         if weight is not None
     ]
     names: list[Json] = [*weights]
@@ -98,7 +130,7 @@ def _bars(
         "data": {"values": rows},
         "mark": {"type": "bar"},
         "encoding": {
-            "x": _x(places),
+            "x": _x(keys),
             "xOffset": {"field": "pattern", "type": "nominal", "scale": {"domain": names}},
             "y": {
                 "field": "weight",
@@ -117,26 +149,26 @@ def _bars(
     }
 
 
-def _token_names(
-    tokens: Sequence[str],
-    learned: int,
-    here: int | None,
-    places: list[Json],
-    palette: Palette,
-) -> list[Json]:
+def _token_names(keys: _Keys, here: int | None, palette: Palette) -> list[Json]:
     """Tokens as text marks, since they repeat; the position that looks is bold."""
-    groups: dict[tuple[str, str], list[Json]] = {}
-    for number, (place, token) in enumerate(zip(places, tokens, strict=True)):
-        colour = palette.learned if number < learned else palette.text
+    groups: dict[tuple[str, str, bool], list[Json]] = {}
+    named = zip(keys.places, keys.names, keys.turned, strict=True)
+    for number, (place, name, turned) in enumerate(named):
+        colour = palette.learned if number < keys.learned else palette.text
         weight = "bold" if number == here else "normal"
-        shown = token if len(token) <= LONGEST_TOKEN else f"{token[: LONGEST_TOKEN - 1]}…"
-        groups.setdefault((colour, weight), []).append({"place": place, "token": shown})
-    below: Chart = {"type": "text", "y": "height", "yOffset": 8, "baseline": "top"}
+        groups.setdefault((colour, weight, turned), []).append({"place": place, "token": name})
     return [
         {
             "data": {"values": rows},
-            "mark": below | {"fontSize": TOKEN, "color": colour, "fontWeight": weight},
-            "encoding": {"x": _x(places), "text": {"field": "token", "type": "nominal"}},
+            "mark": _below(turned) | {"color": colour, "fontWeight": weight},
+            "encoding": {"x": _x(keys), "text": {"field": "token", "type": "nominal"}},
         }
-        for (colour, weight), rows in groups.items()
+        for (colour, weight, turned), rows in groups.items()
     ]
+
+
+def _below(turned: bool) -> Chart:
+    below: Chart = {"type": "text", "y": "height", "yOffset": 8, "fontSize": TOKEN}
+    if turned:
+        return below | {"baseline": "middle", "align": "right", "angle": 270, "fontSize": TURNED}
+    return below | {"baseline": "top"}

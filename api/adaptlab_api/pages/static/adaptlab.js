@@ -48,7 +48,10 @@
     const focused = document.activeElement;
     if (!focused || !region.contains(focused)) return null;
     if (focused.id) return `#${CSS.escape(focused.id)}`;
-    return focused.matches("a[href]") ? `a[href="${CSS.escape(focused.getAttribute("href"))}"]` : null;
+    if (focused.matches("a[href]")) return `a[href="${CSS.escape(focused.getAttribute("href"))}"]`;
+    if (focused.matches("input[type=checkbox]")) return `input[value="${CSS.escape(focused.value)}"]`;
+    const address = focused.matches("button") && focused.closest("form[action]")?.getAttribute("action");
+    return address ? `form[action="${CSS.escape(address)}"] button` : null;
   }
 
   // A chart whose source is the same shows the same: its drawing moves over.
@@ -89,13 +92,34 @@
     document.body.dataset.stream = page.body.dataset.stream ?? "";
   }
 
+  // A click is lost if what was pressed is replaced before the button is let go.
+  let released = Promise.resolve();
+
+  function holdStill() {
+    const over = new AbortController();
+    released = new Promise((resolve) => {
+      const look = (event) => {
+        if (event.buttons) return;
+        over.abort();
+        window.setTimeout(resolve); // when the click has been heard
+      };
+      for (const name of ["pointerup", "pointercancel", "pointermove"]) {
+        document.addEventListener(name, look, { capture: true, signal: over.signal });
+      }
+    });
+  }
+
   function connection(kind) {
     const box = document.getElementById("connection");
     for (const message of box.children) message.hidden = message.dataset.kind !== kind;
     box.hidden = !kind;
   }
 
+  let questions = 0;
+
   async function refresh() {
+    questions += 1;
+    const mine = questions;
     const response = await fetch(location.href, { headers: { Accept: "text/html" }, redirect: "manual" });
     if (response.type === "opaqueredirect" || response.status === 401) {
       connection("signed-out");
@@ -104,7 +128,10 @@
       return;
     }
     if (!response.ok) throw new Error(`status ${response.status}`);
-    take(new DOMParser().parseFromString(await response.text(), "text/html"));
+    const page = new DOMParser().parseFromString(await response.text(), "text/html");
+    await released;
+    if (questions !== mine) return; // what was asked since then is newer, and on its way
+    take(page);
     connection(null);
     document.dispatchEvent(new Event("adaptlab:refreshed"));
   }
@@ -209,6 +236,7 @@
   // The new drawing is made beside the old one and then takes its place: nothing flickers.
   async function draw(chart, text) {
     const { vegaEmbed } = await loadLibrary();
+    if (!chart.isConnected) return; // its region was replaced, and nothing there has a width
     const holder = document.createElement("div");
     holder.className = "drawing";
     holder.hidden = chart.querySelector(".drawing") !== null;
@@ -231,12 +259,28 @@
     });
     holder.hidden = false;
     chart.replaceChildren(holder);
+    fit(holder);
     if (holder.scrollWidth > holder.clientWidth) holder.tabIndex = 0; // the keyboard scrolls it too
     chart.drawnWidth = chart.clientWidth;
     chart.result?.finalize();
     chart.result = result;
     if (chart.dataset.picks) picks(chart, result);
+    drawn.set(chart, text);
     chart.dataset.drawn = String(Number(chart.dataset.drawn ?? 0) + 1);
+  }
+
+  // What is a little too wide is made smaller; what is much too wide is scrolled.
+  function fit(holder) {
+    const picture = holder.querySelector("svg");
+    const share = picture ? holder.clientWidth / picture.clientWidth : 1;
+    if (share > 0.8 && share < 1) Object.assign(picture.style, { maxWidth: "100%", height: "auto" });
+  }
+
+  // Drawings of one chart are made one after the other, so that the last one asked for stays.
+  function drawInTurn(chart, text) {
+    const before = chart.drawing ?? Promise.resolve();
+    chart.drawing = before.catch(() => {}).then(() => draw(chart, text));
+    return chart.drawing;
   }
 
   // Heat maps that stand side by side; on a narrow screen, below each other.
@@ -270,19 +314,22 @@
 
   async function showChart(chart) {
     const source = chart.dataset.source;
+    const turn = (chart.asked ?? 0) + 1;
+    chart.asked = turn;
     try {
       const address = new URL(source, location.href);
       address.searchParams.set("theme", dark.matches ? "dark" : "light");
       if (!chart.classList.contains("wide")) address.searchParams.set("columns", columnsOf(chart));
       const text = await (address.hash ? askPart(address) : ask(address));
       if (chart.dataset.source !== source) return; // another selection was made meanwhile
+      if (chart.shown > turn) return; // what was asked for later has come earlier
+      chart.shown = turn;
       if (!text) {
         if (!drawn.has(chart)) say(chart, chart.dataset.empty ?? "Nothing recorded yet.");
         return;
       }
       if (drawn.get(chart) === text) return;
-      await draw(chart, text);
-      drawn.set(chart, text);
+      await drawInTurn(chart, text);
     } catch (error) {
       if (!drawn.has(chart)) say(chart, `This chart could not be drawn: ${error.message}.`);
     }
@@ -309,7 +356,7 @@
   function fitCharts() {
     for (const chart of document.querySelectorAll(".chart.wide[data-source]")) {
       const text = drawn.get(chart);
-      if (text && chart.clientWidth !== chart.drawnWidth) draw(chart, text);
+      if (text && chart.clientWidth !== chart.drawnWidth) drawInTurn(chart, text).catch(() => {});
     }
   }
 
@@ -374,6 +421,7 @@
 
   remember(document);
   begin(document);
+  document.addEventListener("pointerdown", holdStill, { capture: true });
   document.addEventListener("submit", (event) => {
     const question = event.target.dataset.confirm;
     if (question && !window.confirm(question)) event.preventDefault();

@@ -135,7 +135,8 @@
   });
 
   if (form.dataset.address) keep();
-  else if (history.state?.typed) comeBack(history.state.typed);
+  if (!form.dataset.address && history.state?.typed) comeBack(history.state.typed);
+  // The browser kept what was typed, or somebody was faster than this script.
   else window.addEventListener("pageshow", () => { if (!isAsItCame()) ask(); });
 
   // A clipboard is there under TLS and on this machine only; elsewhere the text is selected.
