@@ -43,9 +43,11 @@ def _make_bucket(server: subprocess.Popen[bytes], address: str) -> None:
     deadline = time.monotonic() + START_SECONDS
     while True:
         try:
-            with urllib.request.urlopen(urllib.request.Request(address, method="PUT"), timeout=5):
+            # The first request loads what it needs, which takes its time.
+            asked = urllib.request.Request(address, method="PUT")
+            with urllib.request.urlopen(asked, timeout=START_SECONDS):
                 return
-        except urllib.error.URLError:
+        except (urllib.error.URLError, ConnectionError):
             assert server.poll() is None, f"moto ended with {server.returncode}"
             assert time.monotonic() < deadline, f"moto did not answer in {START_SECONDS} s"
             time.sleep(0.05)

@@ -2,20 +2,29 @@
 
 Leases, alarms and stops have times of their own, so no patience of a test saves it when the host
 takes the processors away for seconds. A thread looks at the clock ten times a second. Where it was
-kept from that for longer than `LONG`, and not by work of this process, a failed test is repeated at
-most `TIMES` times, on new fixtures; the summary names it. One that fails on a machine that moves is
-not repeated.
+kept from that for longer than `LONG`, and not by work of this process, or where the host took one
+processor away for as long within a second, a failed test is repeated at most `TIMES` times, on new
+fixtures, those of the module and the session included; the summary names it. One that fails on a
+machine that moves is not repeated, however busy it is.
 """
 
+import os
 import threading
 import time
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import takewhile
+from pathlib import Path
 
 import pytest
+from _pytest.outcomes import OutcomeException
 from _pytest.runner import runtestprotocol  # what other plug-ins that repeat tests build upon too
 
 TICK = 0.1  # seconds between two looks
-LONG = 1.0  # seconds
+LONG = 0.5  # seconds
 TIMES = 2
+STEAL = 8  # column of /proc/stat: time of a processor that the host gave to others
 STOOD_STILL = "seconds in which the machine stood still"
 
 
@@ -23,7 +32,8 @@ class Watch:
     """Measures in which time nothing moved; `with` it, a thread of its own runs.
 
     Attributes:
-        longest: the seconds that it was late at worst.
+        longest: the seconds that it was late at worst, or that the host had one processor for
+            others within about one.
         lost: the seconds that it was late in all: what a limit of five may be exceeded by.
     """
 
@@ -41,14 +51,26 @@ class Watch:
         self._thread.join()
 
     def _look(self) -> None:
-        is_over = False
+        is_over, stolen = False, deque([_stolen()], maxlen=round(1 / TICK) + 1)
         while not is_over:
             at, worked = time.monotonic(), time.process_time()
             is_over = self._over.wait(TICK)
             # Others of this process may have kept the interpreter: that is work, no standstill.
             late = time.monotonic() - at - TICK - (time.process_time() - worked)
-            self.longest = max(self.longest, late)
+            stolen.append(_stolen())
+            taken = [now - then for then, now in zip(stolen[0], stolen[-1], strict=False)]
+            self.longest = max(self.longest, late, *taken)
             self.lost += max(late, 0.0)
+
+
+def _stolen() -> Sequence[float]:
+    """The seconds of each processor that the host has had for others; none where nobody counts."""
+    try:
+        with Path("/proc/stat").open() as told:
+            lines = [line.split() for line in takewhile(lambda line: line.startswith("cpu"), told)]
+        return [int(line[STEAL]) / os.sysconf("SC_CLK_TCK") for line in lines[1:]]
+    except (OSError, IndexError, ValueError):
+        return []
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -60,6 +82,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
         if still < LONG or not any(report.failed for report in reports):
             break
         item.user_properties.append((STOOD_STILL, f"{still:.1f}"))
+        _end_fixtures(item)
         reports, still = _run(item, nextitem)
     for report in reports:
         item.ihook.pytest_runtest_logreport(report=report)
@@ -72,6 +95,12 @@ def _run(item: pytest.Item, nextitem: pytest.Item | None) -> tuple[list[pytest.T
     with Watch() as watch:
         reports = runtestprotocol(item, log=False, nextitem=nextitem)
     return reports, watch.longest
+
+
+def _end_fixtures(item: pytest.Item) -> None:
+    """End those of the module and the session too: what one raised is kept, and raised again."""
+    with suppress(Exception, OutcomeException, BaseExceptionGroup):  # one may not survive its end
+        item.session._setupstate.teardown_exact(None)  # pyright: ignore[reportPrivateUsage] - as above
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

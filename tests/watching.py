@@ -1,6 +1,7 @@
 """What a database is sent, and who waits in it, seen from outside."""
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from sqlalchemy import Engine, event, text
@@ -28,7 +29,26 @@ def statements(sessions: sessionmaker[Session] | None = None) -> Iterator[list[s
 
 def of_jobs(sent: list[str]) -> list[str]:
     """Those about jobs and what they measured: who asks is looked up now and then, by the clock."""
-    return [one for one in sent if "jobs" in one or "attention" in one or "studies" in one]
+    about_jobs = [one for one in sent if "jobs" in one or "attention" in one or "studies" in one]
+    return [one for one in about_jobs if "tokens.user_id" not in one]
+
+
+def until(holds: Callable[[], bool], what: str) -> None:
+    """Wait for something that is on its way, for a minute."""
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline, f"there never was {what}"
+        time.sleep(0.01)  # between two looks; the loop ends by what it waits for
+
+
+def nobody_works(sessions: sessionmaker[Session]) -> bool:
+    """Whether every other connection to this database is idle, those of dead processes gone."""
+    working = text(
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+        " AND pid <> pg_backend_pid() AND backend_type = 'client backend' AND state <> 'idle'"
+    )
+    with sessions.begin() as session:
+        return session.execute(working).scalar_one() == 0
 
 
 def somebody_waits(sessions: sessionmaker[Session]) -> bool:

@@ -24,8 +24,9 @@ ROLE = "lab"
 DATABASE = "adaptlab"
 CONNECTIONS = 250
 # After kill -9 of the postmaster the next start is refused until its backends are gone; after
-# kill -9 of the supervisor, until the old server has shut down. Seven tries cover 6 seconds.
-START_ATTEMPTS = 7
+# kill -9 of the supervisor, until the old server has shut down, for which it writes a checkpoint to
+# a disk that may be busy. Eight tries cover 12 seconds.
+START_ATTEMPTS = 8
 # A fast shutdown writes a checkpoint; an immediate one leaves that to the next start.
 STOP = (StopStep(signal.SIGINT, 1.5), StopStep(signal.SIGQUIT, 0.4))
 NOT_DURABLE = ("-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off")

@@ -32,24 +32,26 @@ class Running:
 
 @contextmanager
 def a_server(settings: Settings, token: str, log: Path, before: str = "") -> Iterator[Running]:
-    """The server as it is started in production, on a free port; `before` is run before it is."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    """The server as it is started in production, on a free port; `before` is run before it is.
+
+    It inherits its socket, so that nobody else can take the port meanwhile.
+    """
     environment = os.environ | {
         "ADAPTLAB_DATABASE_URL": settings.database_url,
         "ADAPTLAB_BROKER_URL": settings.broker_url,
         "ADAPTLAB_DATA_DIR": str(settings.data_dir),
     }
     start = f"{before}\nimport runpy\nrunpy.run_module('adaptlab_api', run_name='__main__')"
-    command = [sys.executable, "-c", start, "--port", str(port)]
-    url = f"http://127.0.0.1:{port}"
-    with (
-        log.open("wb") as output,
-        subprocess.Popen(command, env=environment, stdout=output, stderr=output) as process,
-    ):
+    with socket.create_server(("127.0.0.1", 0)) as own, log.open("wb") as output:
+        url = f"http://127.0.0.1:{own.getsockname()[1]}"
+        command = [sys.executable, "-c", start, "--fd", str(own.fileno())]
+        process = subprocess.Popen(
+            command, env=environment, stdout=output, stderr=output, pass_fds=[own.fileno()]
+        )
+    with process:
         try:
             headers = {"Authorization": f"Bearer {token}"}
-            with httpx.Client(base_url=url, headers=headers, timeout=30) as client:
+            with httpx.Client(base_url=url, headers=headers, timeout=60) as client:
                 wait_until_ready(client, process)
                 yield Running(process, client, url)
         finally:
@@ -57,7 +59,7 @@ def a_server(settings: Settings, token: str, log: Path, before: str = "") -> Ite
 
 
 def wait_until_ready(client: httpx.Client, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180  # where a start takes 20 s, others take all processors
     while time.monotonic() < deadline and process.poll() is None:
         try:
             if client.get("/readyz").status_code == 200:

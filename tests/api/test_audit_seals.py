@@ -137,6 +137,7 @@ def test_the_triggers_refuse(sealed: Sessions, table: str, change: str) -> None:
         session.execute(text(change.format(table)))
 
 
+@pytest.mark.usefixtures("patient_locks")
 def test_an_entry_that_is_committed_late(sessions: Sessions) -> None:
     """Its id is lower than those of entries that were sealed before anybody could see it."""
     write(sessions, 1)
@@ -194,6 +195,7 @@ def test_young_entries_are_left_for_later(
     assert verified(sessions).unsealed == 1
 
 
+@pytest.mark.usefixtures("patient_locks")
 def test_who_writes_does_not_wait_for_who_seals(sessions: Sessions, api: TestClient) -> None:
     write(sessions, 2)
     with sessions() as sealing:

@@ -3,6 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import pytest
 import redis
 from fastapi.testclient import TestClient
 from sqlalchemy import func, select, text
@@ -64,6 +65,7 @@ def test_what_was_asked_for_is_shown_and_can_be_asked_for_again(
     assert again["id"] != job["id"]
 
 
+@pytest.mark.usefixtures("patient_bell")
 def test_the_workers_of_the_queue_are_woken(api: TestClient, base: None, broker_url: str) -> None:
     api.post("/v1/jobs", json=an_adapt_document())
     with redis.Redis.from_url(broker_url) as client:
@@ -249,6 +251,7 @@ def test_a_refused_request_does_not_use_its_key_up(api: TestClient, base: None) 
     assert api.post("/v1/jobs", json=an_adapt_document(), headers=key).status_code == 201
 
 
+@pytest.mark.usefixtures("patient_locks")
 def test_requests_with_one_key_at_the_same_time_make_one_job(
     api: TestClient, base: None, sessions: Sessions
 ) -> None:
@@ -266,6 +269,7 @@ def test_requests_with_one_key_at_the_same_time_make_one_job(
     assert jobs_stored(sessions) == before + 1
 
 
+@pytest.mark.usefixtures("patient_locks")
 def test_pretraining_jobs_of_one_name_at_the_same_time_are_one(
     api: TestClient, sessions: Sessions
 ) -> None:

@@ -1,8 +1,7 @@
 """Who asks too often, or with too many wrong tokens, waits; everybody else does not notice."""
 
-import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -16,6 +15,8 @@ from fastapi.testclient import TestClient
 from sqlalchemy.orm import Session, sessionmaker
 from tests.api.serving import Running, a_server
 from tests.making import a_job, a_token
+from tests.patience import LONG, nobody_listens
+from tests.watching import until
 
 from adaptlab_api.app import THREADS, create_app
 from adaptlab_services.settings import Settings
@@ -27,6 +28,18 @@ WRONG = "al_" + "0" * 43 + "_0000000"
 MOST = 60
 SLOW: dict[str, Any] = {"write_rate": 1, "write_burst": 3, "read_rate": 1, "read_burst": 6}
 FEW: dict[str, Any] = {"wrong_tokens_per_minute": 5}
+
+
+@pytest.fixture(autouse=True)
+def no_time_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No bucket of an application in this process fills up, and Valkey's answers are waited for.
+
+    With the clock of the machine a stop of a second would let one request more through, and after
+    an answer that takes a fifth of it the application counts for itself for a while.
+    """
+    now = round(time.time() * 1000)
+    monkeypatch.setattr("adaptlab_api.buckets._now", lambda: now)
+    monkeypatch.setattr("adaptlab_api.buckets.ANSWER_SECONDS", LONG)
 
 
 @contextmanager
@@ -92,9 +105,10 @@ def test_writes_are_counted_for_all_servers_together(settings: Settings, token: 
 
 
 def test_limits_hold_while_valkey_is_away(settings: Settings, token: str, other: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        nobody = f"redis://127.0.0.1:{closed.getsockname()[1]}/0"
-    with a_client(settings, token, broker_url=nobody, **SLOW, **FEW) as client:
+    with nobody_listens() as port, ExitStack() as stack:
+        nobody = f"redis://127.0.0.1:{port}/0"
+        limited = a_client(settings, token, broker_url=nobody, **SLOW, **FEW)
+        client = stack.enter_context(limited)
         assert 3 <= until_refused(client, WRITE) < 20
         assert (
             client.request(*WRITE, headers={"Authorization": f"Bearer {other}"}).status_code == 404
@@ -183,29 +197,28 @@ def test_one_person_cannot_take_all_connections(
         another = a_token(session)
     few = "import os; os.environ['ADAPTLAB_MAX_OPEN_REQUESTS'] = '3'"
     with a_server(settings, token, tmp_path / "log", few) as server, ExitStack() as streams:
-        following = {"Accept": "text/event-stream"}
         address = f"{server.url}/v1/jobs/{job}/events"
-        mine = following | {"Authorization": f"Bearer {token}"}
+        mine = {"Accept": "text/event-stream", "Authorization": f"Bearer {token}"}
         for _ in range(3):
-            stream = streams.enter_context(httpx.stream("GET", address, headers=mine))
+            following = httpx.stream("GET", address, headers=mine, timeout=LONG)
+            stream = streams.enter_context(following)
             assert stream.status_code == 200
         for one in (token, another):
             header = {"Authorization": f"Bearer {one}"}
-            refused = httpx.get(address, headers=header)
+            refused = answer_of(address, header)
             assert refused.status_code == 429
             assert "3 requests of one person" in refused.json()["detail"]
         theirs = {"Authorization": f"Bearer {other}"}
-        assert httpx.get(address, headers=theirs).status_code == 200
-        assert httpx.get(f"{server.url}/healthz").status_code == 200
+        assert answer_of(address, theirs).status_code == 200
+        assert answer_of(f"{server.url}/healthz", {}).status_code == 200
         streams.close()
         header = {"Authorization": f"Bearer {token}"}
-        assert any(again(address, header) for _ in range(40))
+        # The server hears of an end when it next sends something.
+        until(lambda: answer_of(address, header).status_code == 200, "room for another request")
 
 
-def again(address: str, header: dict[str, str]) -> bool:
-    """Whether it is answered now; the server hears of an end when it next sends something."""
-    time.sleep(0.1)
-    return httpx.get(address, headers=header).status_code == 200
+def answer_of(address: str, header: dict[str, str]) -> httpx.Response:
+    return httpx.get(address, headers=header, timeout=LONG)
 
 
 def test_one_person_cannot_take_all_threads(
@@ -227,7 +240,7 @@ def test_one_person_cannot_take_all_threads(
             for _ in range(THREADS + 4)
         ]
         try:
-            until(lambda: connections(server) >= len(changes))
+            until(lambda: connections(server) >= len(changes), "a connection for each change")
             # With every thread taken by the changes, it would wait for them, and they for its end.
             read = httpx.get(server.url + READ[1], headers=theirs, timeout=60)
             assert read.status_code == 404
@@ -235,14 +248,6 @@ def test_one_person_cannot_take_all_threads(
         finally:
             going.unlink()
         assert {one.result().status_code for one in changes} == {404}
-
-
-def until(holds: Callable[[], bool]) -> None:
-    """Wait for something that is on its way."""
-    deadline = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < deadline, "it has not come to be"
-        time.sleep(0.05)  # between two looks
 
 
 def connections(server: Running) -> int:

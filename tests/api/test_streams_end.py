@@ -51,7 +51,7 @@ class Somebody:
 
 
 def revoked(who: Somebody, server: Running, sessions: Sessions) -> None:
-    me = httpx.get(f"{server.url}/v1/me", headers=who.headers).json()
+    me = httpx.get(f"{server.url}/v1/me", headers=who.headers, timeout=GENEROUS).json()
     path = f"{server.url}/v1/tokens/{me['token']['id']}/revoke"
     httpx.post(path, headers=who.headers, timeout=GENEROUS).raise_for_status()
 

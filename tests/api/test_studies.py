@@ -33,6 +33,7 @@ def fault(answer: Any) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.usefixtures("patient_bell")
 def test_a_study_is_created_and_can_be_looked_at(
     api: TestClient, base: None, broker_url: str
 ) -> None:

@@ -17,13 +17,14 @@ from tests.api.test_bundles import PLACE as BUNDLE
 from tests.api.test_bundles import a_study
 from tests.api.test_people import bearer
 from tests.making import a_token
+from tests.patience import LONG
 from tests.worker.conftest import wait_until
 
 from adaptlab_api import open_requests
 from adaptlab_api.app import THREADS, create_app
 from adaptlab_api.open_requests import READS_AT_ONCE
 from adaptlab_api.state import resources_of
-from adaptlab_services import bundles
+from adaptlab_services import bundles, readiness
 from adaptlab_services.bundles import WrittenBundle
 from adaptlab_services.readiness import Readiness
 from adaptlab_services.settings import Settings
@@ -146,8 +147,9 @@ def test_slow_reads_of_one_person_leave_threads_for_others(
 
 
 def test_a_read_that_comes_in_time_gets_its_turn(
-    settings: Settings, token: str, gate: Gate
+    settings: Settings, token: str, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(open_requests, "PATIENCE_SECONDS", LONG)
     with the_application(settings) as ask:
         asked = [ask(SLOW, token) for _ in range(READS_AT_ONCE)]
         gate.wait_for(READS_AT_ONCE)
@@ -156,8 +158,11 @@ def test_a_read_that_comes_in_time_gets_its_turn(
         assert {one.result(60).status_code for one in (*asked, quick)} == {200}
 
 
-def test_health_is_told_while_no_thread_is_free(settings: Settings, gate: Gate) -> None:
+def test_health_is_told_while_no_thread_is_free(
+    settings: Settings, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nor is a pooled connection: all of them may be with the slow ones."""
+    monkeypatch.setattr(readiness, "ANSWER_SECONDS", LONG)
     with the_application(settings) as ask:
         taken = ask.begin(take_all(gate))
         gate.wait_for(THREADS)
@@ -172,8 +177,11 @@ async def take_all(gate: Gate) -> None:
     await asyncio.gather(*(to_thread.run_sync(gate.hold) for _ in range(THREADS)))
 
 
-def test_a_wait_holds_no_turn(settings: Settings, token: str, api: Any, job: str) -> None:
+def test_a_wait_holds_no_turn(
+    settings: Settings, token: str, api: Any, job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Long polls, of which there may be many, are no slow reads."""
+    monkeypatch.setattr(open_requests, "PATIENCE_SECONDS", LONG)
     with the_application(settings) as ask:
         waiting = [ask(f"{job}?wait=60", token) for _ in range(2 * READS_AT_ONCE)]
         assert ask(QUICK, token).result(60).status_code == 200
@@ -192,6 +200,7 @@ def test_who_waits_for_plots_to_be_drawn_holds_no_thread(
     """One bundle is drawn at a time, and there are threads for one more request beside it."""
     a_study(api, sessions, budgets=[64])
     monkeypatch.setattr("adaptlab_api.app.THREADS", 2)
+    monkeypatch.setattr("adaptlab_api.routes.bundles.PATIENCE_SECONDS", 5 * LONG)
     real = bundles.written
 
     def held(*asked: Any) -> WrittenBundle:
@@ -206,7 +215,7 @@ def test_who_waits_for_plots_to_be_drawn_holds_no_thread(
         wait_until(lambda: len(drawings._waiters or ()) == 2, "a queue of two")
         assert ask(QUICK, token).result(60).status_code == 200
         gate.open()
-        assert [one.result(60).status_code for one in asked] == [200] * 3
+        assert [one.result(5 * LONG).status_code for one in asked] == [200] * 3
 
 
 def in_a_loop_of_its_own(asking: Coroutine[Any, Any, T]) -> T:
@@ -216,18 +225,20 @@ def in_a_loop_of_its_own(asking: Coroutine[Any, Any, T]) -> T:
 
 
 def test_readiness_asks_once_for_all_who_ask_and_again_by_a_new_connection(
-    settings: Settings,
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(readiness, "ANSWER_SECONDS", LONG)
+
     async def asked() -> list[bool]:
-        readiness = Readiness(settings.database_url)
+        known = Readiness(settings.database_url)
         try:
-            first = await asyncio.gather(*(readiness.answers() for _ in range(20)))
-            connection = readiness._connection
+            first = await asyncio.gather(*(known.answers() for _ in range(20)))
+            connection = known._connection
             assert connection is not None
             await connection.close()  # as a restart of the database does
-            return [*first, await readiness.answers()]
+            return [*first, await known.answers()]
         finally:
-            await readiness.close()
+            await known.close()
 
     assert in_a_loop_of_its_own(asked()) == [True] * 21
 
@@ -236,11 +247,11 @@ def test_readiness_says_no_where_nobody_answers(settings: Settings) -> None:
     nobody = "postgresql+psycopg://nobody@127.0.0.1:1/none"
 
     async def asked() -> bool:
-        readiness = Readiness(nobody)
+        known = Readiness(nobody)
         try:
-            return await readiness.answers()
+            return await known.answers()
         finally:
-            await readiness.close()
+            await known.close()
 
     assert in_a_loop_of_its_own(asked()) is False
     away = settings.model_copy(update={"database_url": nobody})

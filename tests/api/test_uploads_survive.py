@@ -77,7 +77,7 @@ def test_an_upload_outlives_its_server(
     with a_server(settings, token, tmp_path / "first.log", killed_at(*moment)) as server:
         with Client(server.url, token, retries=once) as client, pytest.raises(ServerUnreachable):
             client.uploads.send(file)
-        assert server.process.wait(10) == -9
+        assert server.process.wait(60) == -9
     with sessions() as session:
         assert set(session.scalars(select(Artifact.state))) == {"uploading"}
         noted = {chunk.number: chunk.sha256 for chunk in session.scalars(select(UploadChunk))}

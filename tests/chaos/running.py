@@ -19,8 +19,8 @@ from tests.chaos.world import Lab, Making, World, world
 LOOK_SECONDS = 0.1
 CHECK_SECONDS = 1.0
 FAULTY_SHARE = 0.8  # of the jobs may have ended before the faults stop
-PATIENCE = 60.0  # seconds in which nothing at all happens, before the rest counts as lost
-PATIENCE_WITHOUT = 9.0  # with the defence off: a lease, a wait, a round of the reaper
+PATIENCE = 120.0  # seconds in which nothing at all happens, before the rest counts as lost
+PATIENCE_WITHOUT = 15.0  # with the defence off: a lease, a wait, a round of the reaper, and more
 LONGEST_RUN = 900.0
 LATE = 3  # jobs submitted while nobody can be told of them
 POISON_ATTEMPTS = 3

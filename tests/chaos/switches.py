@@ -27,6 +27,8 @@ from adaptlab_worker import attempt, maintenance, reaper, recorder, trainer_proc
 
 BACKOFF_SECONDS = 0.25
 UPLOADING = "uploading-"  # with the worker's process id: a note that an upload is under way
+ENDING = "ending-"  # with the job's id: a note that its run is done, and nobody told of it yet
+END_SECONDS = 2.0  # for which somebody may do something at that moment
 PIECE = 2**18  # bytes
 PIECE_SECONDS = 0.02
 REFUSED = "writes-refused"  # a byte for each
@@ -93,6 +95,23 @@ def slow_uploads() -> None:
         note.unlink(missing_ok=True)
 
     replace(recorder.Recorder, "_content", content)
+
+
+def slow_ends() -> None:
+    """Before it is written that a run is done, there is a note, until somebody takes it away."""
+    ordinary = attempt.Attempt._write_end  # pyright: ignore[reportPrivateUsage] - what is changed
+
+    def write_end(self: Any, ended: Any, recorder: Any) -> tuple[str, ...]:
+        note = Path(os.environ[FOLDER]) / f"{ENDING}{self._claim.job_id}"
+        if ended.outcome == "finished":
+            note.touch()
+            until = time.monotonic() + END_SECONDS
+            while note.exists() and time.monotonic() < until:
+                time.sleep(PIECE_SECONDS)
+            note.unlink(missing_ok=True)
+        return ordinary(self, ended, recorder)
+
+    replace(attempt.Attempt, "_write_end", write_end)
 
 
 # --- defences off ---------------------------------------------------------------------------------
@@ -196,6 +215,7 @@ SWITCHES: dict[str, Callable[[], None]] = {
         note_refusals,
         mad_doorbells,
         slow_uploads,
+        slow_ends,
         no_reaper,
         no_fence,
         no_retry,

@@ -280,14 +280,14 @@ def test_a_wait_sees_the_end_of_a_job_that_is_cancelled_meanwhile(
     waiting = threading.Event()
 
     def cancel() -> None:
-        waiting.wait(10)
+        waiting.wait(60)
         with Client(*address) as other:
             other.jobs.cancel(job.id)
 
     thread = threading.Thread(target=cancel)
     thread.start()
     found = client.jobs.wait(job.id, timeout=60, on_progress=lambda _: waiting.set())
-    thread.join(10)
+    thread.join(60)
     assert (found.state, found.succeeded) == ("cancelled", False)
 
 

@@ -262,7 +262,7 @@ def adaptlab(
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=120,
     )
 
 
@@ -309,7 +309,7 @@ def test_a_command_loads_only_what_it_needs(
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=120,
     )
     assert done.stderr.strip().splitlines()[-1] == "[]", done.stderr
 

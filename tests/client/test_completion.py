@@ -21,7 +21,12 @@ from adaptlab_client.cli.main import application
 
 Offers = Callable[..., list[str]]
 Sessions = sessionmaker[Session]
-PROGRAM = "import sys; from adaptlab_client.cli.main import run; run()"
+PROGRAM = """
+from adaptlab_client.cli import suggestions
+from adaptlab_client.cli.main import run
+suggestions.SECONDS = 60.0  # who types waits two seconds; a test waits for what is to be offered
+run()
+"""
 
 
 def asked(words: str, shell: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:

@@ -145,6 +145,7 @@ def variables(
         "studies wait": {"STUDY": "ended"},
         "studies bundle": {"STUDY": "ended"},
         "theory show": {"JOB": theory},
+        "sbatch-script": {"JOB": pausable},
     }
 
 

@@ -43,9 +43,9 @@ def test_a_study_is_run_waited_for_and_compared(
     working = threading.Thread(target=run_all, args=(sessions, as_known))
     working.start()
     try:
-        found = run.wait(timeout=60).comparison().to_pandas()
+        found = run.wait(timeout=300).comparison().to_pandas()
     finally:
-        working.join(60)
+        working.join(300)
     assert run.study.succeeded
     lora = found[(found.method == "lora") & (found.budget == 32)].iloc[0]
     assert (lora.score, lora.parameters, bool(lora.could_be_best)) == (0.75, 32, False)
@@ -128,6 +128,7 @@ def test_a_comparison_is_drawn_as_the_dashboard_draws_it(
         params={"table": 0, "theme": "light"},
         headers={"Authorization": f"Bearer {token}"},
         trust_env=False,
+        timeout=60,
     ).json()
     assert compared.plot().spec == page["curves"]
     assert compared.plot("differences", budget=64).spec == page["1-differences"]

@@ -12,7 +12,7 @@ import pytest
 from adaptlab.registry import Registry
 
 SOON = 0.2
-LATE = 30
+LATE = 60
 GATE = "a_gate_for_plug_ins"
 
 

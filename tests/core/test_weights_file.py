@@ -1,7 +1,9 @@
 """Headers of safetensors files, written here by hand: what is read, and what is refused and why."""
 
 import json
-import time
+import tracemalloc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -114,14 +116,24 @@ def test_a_bad_header_is_refused_with_the_file_and_the_fault(tmp_path: Path, fau
     assert len(message) < 500
 
 
+@contextmanager
+def in_little_memory() -> Iterator[None]:
+    """What is read or made of a file is held, if only for a moment: that takes time as well."""
+    tracemalloc.start()
+    try:
+        yield
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < LARGEST_HEADER
+
+
 def test_a_header_bomb_costs_nothing(tmp_path: Path) -> None:
-    """The one that cost the library 11.5 s and 2.4 GiB."""
+    """A tenth of the one that cost the library 11.5 s and 2.4 GiB."""
     path = tmp_path / "bomb"
-    path.write_bytes(bomb(1_000_000))
-    begin = time.process_time()
-    with pytest.raises(BadWeightsFile, match="more than the 1048576 read"):
+    path.write_bytes(bomb(100_000))
+    with in_little_memory(), pytest.raises(BadWeightsFile, match="more than the 1048576 read"):
         read_header(path)
-    assert time.process_time() - begin < 0.1
 
 
 def test_of_a_large_file_only_the_header_is_read(tmp_path: Path) -> None:
@@ -131,6 +143,5 @@ def test_of_a_large_file_only_the_header_is_read(tmp_path: Path) -> None:
     with path.open("wb") as file:
         file.write(content)
         file.truncate(len(content) + size)
-    begin = time.process_time()
-    assert read_header(path).tensors[0].shape == (size // 4,)
-    assert time.process_time() - begin < 0.1
+    with in_little_memory():
+        assert read_header(path).tensors[0].shape == (size // 4,)

@@ -10,11 +10,14 @@ import pytest
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session, sessionmaker
 from tests.db.long_streams import most_bytes_held
+from tests.patience import patient_locks
+from tests.watching import somebody_waits, until
 
 from adaptlab_db.artifacts import CHUNK_BYTES, ArtifactStore, StoredArtifact, streamed
 from adaptlab_db.errors import ArtifactNotFound
 from adaptlab_db.tables import Artifact, ArtifactChunk
 
+__all__ = ["patient_locks"]  # found here by pytest
 CONTENT = random.Random(7).randbytes(2 * CHUNK_BYTES + 12_345)
 
 
@@ -97,6 +100,7 @@ def test_a_stream_that_breaks_off_leaves_nothing(sessions: sessionmaker[Session]
     assert rows(sessions) == (0, 0)
 
 
+@pytest.mark.usefixtures("patient_locks")
 def test_two_writers_of_equal_content_share_it(sessions: sessionmaker[Session]) -> None:
     start = threading.Barrier(4)
 
@@ -111,14 +115,15 @@ def test_two_writers_of_equal_content_share_it(sessions: sessionmaker[Session]) 
     assert b"".join(streamed(sessions, stored.pop().sha256)) == CONTENT
 
 
+@pytest.mark.usefixtures("patient_locks")
 def test_a_writer_that_fails_late_does_not_harm_the_other(sessions: sessionmaker[Session]) -> None:
     """The second writer waits for the first, whose content then never comes to be."""
     with sessions() as first:
         ArtifactStore(first).write([CONTENT])
         with ThreadPoolExecutor(1) as pool:
             second = pool.submit(store, sessions, CONTENT)
-            with pytest.raises(TimeoutError):
-                second.result(timeout=0.3)
+            until(lambda: somebody_waits(sessions), "a second writer that waits")
+            assert not second.done()
             first.rollback()
             stored = second.result()
     assert b"".join(streamed(sessions, stored.sha256)) == CONTENT

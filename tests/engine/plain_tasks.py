@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from adaptlab.dataset import content_of
+from adaptlab.dataset import WordList, content_of
 
 WORD = 2**64
 Solution = Callable[[Any, list[int], int], list[int]]
@@ -92,17 +92,17 @@ def _counterpart(task: Any, digits: list[int]) -> str:
     """The word that answers a spelt one, by the lines of the list's content."""
     letters = [task.dataset.characters[digit : digit + 1] for digit in digits[:-1]]
     assert digits[-1] == len(task.dataset.characters)
-    asked = json.dumps("".join(letters), ensure_ascii=False)
-    lines = _lines(task.word_list().triples)
-    (line,) = (line for line in lines if f'"english":{asked},' in line)
-    found: str = json.loads(line)[task.target.split("_")[0]]
+    found = _lines(task.word_list())["".join(letters)][task.target.split("_")[0]]
     return found[::-1] if task.target == "german_reversed" else found
 
 
 @cache
-def _lines(triples: tuple[Any, ...]) -> list[str]:
-    """The lines of a list's content: it is asked for hundreds of words, and long."""
-    return content_of(triples).decode().split("\n")
+def _lines(words: WordList) -> dict[str, dict[str, str]]:
+    """The lines of a list's content by their English word, which no two of them share."""
+    lines = [json.loads(line) for line in content_of(words.triples).splitlines()]
+    found = {line["english"]: line for line in lines}
+    assert len(found) == len(lines)
+    return found
 
 
 def _spelt(task: Any, word: str) -> list[int]:

@@ -1,4 +1,4 @@
-"""What freed memory costs to use again, in processes of their own."""
+"""What freed memory costs to use again, in a process of its own."""
 
 import platform
 import subprocess
@@ -7,37 +7,41 @@ import sys
 import pytest
 
 SCRIPT = """
-import resource, sys
+import ctypes, resource
 import torch
 from adaptlab.engine.allocator import keep_freed_memory, return_freed_memory
 from adaptlab.engine.memory import held_bytes
-if sys.argv[1] == "keep":
-    assert keep_freed_memory()
-torch.ones(2**24)  # 64 MiB
-before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-for _ in range(40):
-    torch.ones(2**24)
-faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+def faults():
+    torch.ones(2**24)  # 64 MiB
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(40):
+        torch.ones(2**24)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+PR_SET_THP_DISABLE = 41  # a fault would bring 512 pages where the system makes all pages large
+ctypes.CDLL(None).prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0)
+plain = faults()
+assert keep_freed_memory()
+kept = faults()
 held = held_bytes(torch.device("cpu"))
 return_freed_memory()
-print(faults, (held - held_bytes(torch.device("cpu"))) // 2**20)
+print(plain, kept, (held - held_bytes(torch.device("cpu"))) // 2**20)
 """
 
 
-def measured(how: str) -> tuple[int, int]:
-    """Page faults of forty blocks, and the MiB that were handed back at last."""
-    run = subprocess.run(
-        [sys.executable, "-c", SCRIPT, how], capture_output=True, text=True, check=True
-    )
-    faults, returned = run.stdout.split()
-    return int(faults), int(returned)
+def measured() -> tuple[int, int, int]:
+    """Page faults of forty blocks, plain and kept, and the MiB that were handed back at last."""
+    run = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
+    plain, kept, returned = map(int, run.stdout.split())
+    return plain, kept, returned
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library is not glibc")
 def test_a_block_that_was_freed_is_used_again_and_can_be_handed_back():
-    kept, returned = measured("keep")
-    plain, _ = measured("plain")
+    plain, kept, returned = measured()
     pages = 2**26 // 4096
-    # Where blocks come to lie decides whether the kept ones are two or a few more.
-    assert kept <= 8 * pages < 36 * pages <= plain
+    # What is left over beside a block keeps it from being used again. How many such remainders
+    # malloc puts aside, seven at most of a size, depends on where the blocks come to lie.
+    assert kept <= 12 * pages < 36 * pages <= plain
     assert returned >= 60

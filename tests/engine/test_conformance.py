@@ -89,7 +89,7 @@ def test_declared_allocated_and_solved_counts_are_one(name: str, family: str):
 
 @every_pair
 def test_the_optimiser_moves_exactly_the_trained_scalars(name: str, family: str, tmp_path: Path):
-    training = {"precision": "float64", "steps": 12}
+    training = {"precision": "float64", "steps": 12, "validations": 1}
     plan = adaptation(configured(name), family=SMALL_OF_EACH[family], training=training)
     base = base_tensors(plan)
     allocated = trainables(plan, base)
@@ -141,8 +141,14 @@ def test_detaching_restores_the_base(name: str, family: str):
 
 @every_pair
 def test_a_replicate_in_a_stack_trains_as_it_would_alone(name: str, family: str, tmp_path: Path):
-    small, twice = SMALL_OF_EACH[family], {"trials": 2}
-    plan = adaptation(configured(name), family=small, base_replicates=2, tuning=twice)
+    training = {"precision": "float64", "steps": 4, "batch_size": 3, "validations": 1}
+    plan = adaptation(
+        configured(name),
+        family=SMALL_OF_EACH[family],
+        base_replicates=2,
+        tuning={"trials": 2},
+        training=training,
+    )
     base = base_tensors(plan, 2)
     stacked = trainables(plan, base)
     Training(plan, Model(plan, base, stacked.tensors), stacked, Remembering()).run(tmp_path)

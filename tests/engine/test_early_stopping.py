@@ -2,6 +2,8 @@
 
 import math
 from collections import defaultdict
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -204,13 +206,32 @@ def evaluations(spec: Asked) -> float:
     return 2.0 * len(spec[0].scored_tasks)
 
 
+Unbroken = Callable[[int | None], Remembering]
+
+
+@pytest.fixture(scope="module")
+def unbroken(spec: Asked, tmp_path_factory: pytest.TempPathFactory) -> Unbroken:
+    """The run in float32 under a limit on memory, made once."""
+
+    def made(limit: int | None) -> Remembering:
+        observer, folder = Remembering(), tmp_path_factory.mktemp("unbroken")
+        run(in_float32(spec), spec[1], folder, observer, "cpu", memory_bytes=limit)
+        return observer
+
+    return cache(made)
+
+
+def in_float32(spec: Asked) -> ResolvedSpec:
+    return changed(spec[0], early_stopping=RULE, precision="float32")
+
+
 @pytest.mark.parametrize(("step", "limit"), [(2, None), (13, 1), (31, None), (47, None)])
-def test_a_break_leaves_no_trace(spec: Asked, step: int, limit: int | None, tmp_path: Path):
-    stopping = changed(spec[0], early_stopping=RULE, precision="float32")
-    whole, before, after = Remembering(), Remembering(step, step), Remembering()
-    for name in ("whole", "after"):
-        (tmp_path / name).mkdir()
-    run(stopping, spec[1], tmp_path / "whole", whole, "cpu", memory_bytes=limit)
+def test_a_break_leaves_no_trace(
+    spec: Asked, unbroken: Unbroken, step: int, limit: int | None, tmp_path: Path
+):
+    stopping, whole = in_float32(spec), unbroken(limit)
+    before, after = Remembering(step, step), Remembering()
+    (tmp_path / "after").mkdir()
     with pytest.raises(TrainingStopped):
         run(stopping, spec[1], tmp_path, before, "cpu", memory_bytes=limit)
     state = before.of(TrainingSaved)[0].path

@@ -2,6 +2,8 @@
 
 import math
 from collections import defaultdict
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -32,6 +34,8 @@ RATES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1e200, 0.05)
 """One diverges, so that seven, four and two trials of a seed are trained."""
 SEEDS = 2
 Asked = tuple[ResolvedSpec, tuple[Path, ...]]
+Halved = Callable[[str], Remembering]
+Unbroken = Callable[[str, int | None], Remembering]
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +75,33 @@ def unhalved(spec: Asked, tmp_path_factory: pytest.TempPathFactory) -> Rememberi
     return completed(*spec, tmp_path_factory.mktemp("unhalved"))
 
 
+@pytest.fixture(scope="module")
+def halved(spec: Asked, tmp_path_factory: pytest.TempPathFactory) -> Halved:
+    """The halved run of a selection, made once."""
+
+    def made(selection: str) -> Remembering:
+        asked = pooled(changed(spec[0], halving=HALVING), selection)
+        return completed(asked, spec[1], tmp_path_factory.mktemp("halved"))
+
+    return cache(made)
+
+
+@pytest.fixture(scope="module")
+def unbroken(spec: Asked, tmp_path_factory: pytest.TempPathFactory) -> Unbroken:
+    """The halved run in float32 of a selection and a limit on memory, made once."""
+
+    def made(selection: str, limit: int | None) -> Remembering:
+        observer, folder = Remembering(), tmp_path_factory.mktemp("unbroken")
+        run(in_float32(spec, selection), spec[1], folder, observer, "cpu", memory_bytes=limit)
+        return observer
+
+    return cache(made)
+
+
+def in_float32(spec: Asked, selection: str) -> ResolvedSpec:
+    return pooled(changed(spec[0], halving=HALVING, precision="float32"), selection)
+
+
 Curves = dict[int, dict[int, float]]
 
 
@@ -106,13 +137,12 @@ def expected_ends(unhalved: Remembering, selection: str) -> dict[int, int]:
 
 @pytest.mark.parametrize("selection", ["per_seed", "pooled"])
 def test_the_best_half_by_validation_accuracy_goes_on(
-    spec: Asked, unhalved: Remembering, selection: str, tmp_path: Path
+    halved: Halved, unhalved: Remembering, selection: str
 ):
-    halved = completed(pooled(changed(spec[0], halving=HALVING), selection), spec[1], tmp_path)
-    expected = expected_ends(unhalved, selection)
+    found, expected = halved(selection), expected_ends(unhalved, selection)
     assert sorted(expected.values()).count(STEPS) == 2 * SEEDS
     accuracy = curve(unhalved, "validation_accuracy")
-    for result in decided(halved):
+    for result in decided(found):
         if result.learning_rate == 1e200:
             assert (result.status, result.selected) == ("diverged", False)
             continue
@@ -120,22 +150,22 @@ def test_the_best_half_by_validation_accuracy_goes_on(
         status = "completed" if end == STEPS else "eliminated"
         assert (result.status, result.steps) == (status, end)
         assert result.validation_accuracy == pytest.approx(accuracy[result.replicate][end])
-    found = curve(halved, "rung_accuracy")
+    at_rungs = curve(found, "rung_accuracy")
     for replicate, end in expected.items():
         seen = {rung: accuracy[replicate][rung] for rung in RUNGS if rung <= end}
-        assert found[replicate] == pytest.approx(seen)
+        assert at_rungs[replicate] == pytest.approx(seen)
 
 
 @pytest.mark.parametrize("selection", ["per_seed", "pooled"])
 def test_only_those_that_finished_are_chosen_and_they_are_what_they_would_have_been(
-    spec: Asked, unhalved: Remembering, selection: str, tmp_path: Path
+    halved: Halved, unhalved: Remembering, selection: str
 ):
-    halved = completed(pooled(changed(spec[0], halving=HALVING), selection), spec[1], tmp_path)
-    chosen = [result for result in decided(halved) if result.selected]
+    found = halved(selection)
+    chosen = [result for result in decided(found) if result.selected]
     assert [result.seed for result in chosen] == [0, 1]
     assert {result.status for result in chosen} == {"completed"}
-    whole, some = curves(unhalved), curves(halved)
-    for result in decided(halved):
+    whole, some = curves(unhalved), curves(found)
+    for result in decided(found):
         steps = range(EVERY, result.steps + 1, EVERY)
         for step in steps if result.status != "diverged" else ():
             assert some[result.replicate][step] == pytest.approx(
@@ -166,13 +196,11 @@ def test_who_is_eliminated_costs_nothing_more(
     ("step", "limit"), [(9, None), (10, None), (11, 1), (20, None), (33, None)]
 )
 def test_a_break_leaves_no_trace(
-    spec: Asked, selection: str, step: int, limit: int | None, tmp_path: Path
+    spec: Asked, unbroken: Unbroken, selection: str, step: int, limit: int | None, tmp_path: Path
 ):
-    asked = pooled(changed(spec[0], halving=HALVING, precision="float32"), selection)
-    whole, before, after = Remembering(), Remembering(step, step), Remembering()
-    for name in ("whole", "after"):
-        (tmp_path / name).mkdir()
-    run(asked, spec[1], tmp_path / "whole", whole, "cpu", memory_bytes=limit)
+    asked, whole = in_float32(spec, selection), unbroken(selection, limit)
+    before, after = Remembering(step, step), Remembering()
+    (tmp_path / "after").mkdir()
     with pytest.raises(TrainingStopped):
         run(asked, spec[1], tmp_path, before, "cpu", memory_bytes=limit)
     state = before.of(TrainingSaved)[0].path

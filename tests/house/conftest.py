@@ -38,7 +38,7 @@ def fresh_python(
             capture_output=True,
             text=True,
             check=False,
-            timeout=110,
+            timeout=300,
         )
         assert done.returncode == 0, done.stderr
         return done.stdout

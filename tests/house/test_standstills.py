@@ -50,7 +50,7 @@ def test_wrong():
     times("wrong")
     assert False
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def late():
     if times("in_a_fixture") == 1:
         stand_still()
@@ -58,6 +58,9 @@ def late():
 
 def test_in_a_fixture(late):
     pass
+
+def test_of_the_same_fixture(late):
+    times("of_the_same_fixture")
 """
 
 
@@ -84,6 +87,7 @@ def test_only_what_failed_while_the_machine_stood_still_is_run_again(
         "stopped_and_good": "PASSED",
         "wrong": "FAILED",
         "in_a_fixture": "PASSED",
+        "of_the_same_fixture": "PASSED",
     }, done.stdout + done.stderr
     runs = (tmp_path / "runs").read_text().split()
     assert {name: runs.count(name) for name in ended} == {
@@ -92,6 +96,7 @@ def test_only_what_failed_while_the_machine_stood_still_is_run_again(
         "stopped_and_good": 1,
         "wrong": 1,
         "in_a_fixture": 2,
+        "of_the_same_fixture": 1,
     }
     again = re.findall(r"RUN AGAIN \S+::test_(\w+): .* ([\d.]+) s", done.stdout)
     assert sorted(name for name, _ in again) == [

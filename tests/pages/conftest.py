@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 import uvicorn
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 from sqlalchemy.orm import Session, sessionmaker
 from tests.pages.made_up import MadeUpWorker
-from tests.pages.visitors import Visitor, a_visitor
+from tests.pages.visitors import PATIENCE, Visitor, a_visitor
 
 from adaptlab_api.app import create_app
 from adaptlab_api.pages.assets import charts_script
@@ -82,6 +82,7 @@ def browser() -> Iterator[Browser]:
         if os.environ.get("CI") == "true":
             pytest.fail(missing)
         pytest.skip(missing)
+    expect.set_options(timeout=PATIENCE)
     with sync_playwright() as playwright:
         launched = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
         yield launched

@@ -3,9 +3,9 @@
 import re
 
 import pytest
-from playwright.sync_api import Browser, ViewportSize, expect
+from playwright.sync_api import ViewportSize, expect
 from tests.pages.made_up import ADAPTATION, PRETRAINING, MadeUpWorker, some_jobs
-from tests.pages.visitors import HOSTILE, NARROW, WIDE, Visitor
+from tests.pages.visitors import HOSTILE, NARROW, ONCE_OR_MORE, WIDE, Visitor
 
 pytestmark = pytest.mark.browser
 CUT = """
@@ -66,10 +66,11 @@ def test_a_job_is_watched_without_reloading(visitor: Visitor, worker: MadeUpWork
     visitor.page.evaluate("window.sameDocument = true")
     curves = visitor.page.locator("#curves-chart")
     expect(curves.locator("svg").first).to_be_visible()
-    drawn = int(curves.get_attribute("data-drawn") or 0)
+    expect(curves).to_have_attribute("data-drawn", ONCE_OR_MORE)
+    drawn = curves.get_attribute("data-drawn") or ""
     worker.train(claim, 1000, start=300)
     expect(visitor.page.get_by_text(re.compile("step 1.000 of 1.000"))).to_be_visible()
-    expect(curves).not_to_have_attribute("data-drawn", str(drawn))
+    expect(curves).not_to_have_attribute("data-drawn", drawn)
     worker.score(claim, 0.6, 0.01)
     worker.attend(claim, learned=2)
     worker.finish(claim)
@@ -88,6 +89,7 @@ def test_attention_is_chosen_by_layer_and_head(visitor: Visitor, worker: MadeUpW
     chart = visitor.page.locator("#attention-chart")
     expect(chart).to_contain_text("after, among the content")
     expect(chart).to_contain_text("p2")
+    expect(chart).to_have_attribute("data-drawn", "1")
     before = chart.inner_html()
     visitor.page.locator('select[name="layer"]').select_option("1")
     expect(chart).to_have_attribute("data-drawn", "2")
@@ -130,19 +132,50 @@ def test_a_failed_job_says_why(visitor: Visitor, worker: MadeUpWorker):
     expect(notice).to_contain_text("not finite by step 120")
 
 
-def test_a_job_is_cancelled_after_a_question(
-    browser: Browser, server: str, token: str, worker: MadeUpWorker
-):
+def test_a_job_is_cancelled_after_a_question(visitor: Visitor, worker: MadeUpWorker):
     worker.complete(PRETRAINING, 0.99)
     job = worker.submit(ADAPTATION)
-    context = browser.new_context()
-    visitor = Visitor(context.new_page(), server, token)
     visitor.sign_in()
     visitor.open_job(job)
-    visitor.page.on("dialog", lambda dialog: dialog.accept())
+    visitor.agree()
     visitor.page.get_by_role("button", name="Cancel job").click()
     expect(visitor.page.locator(".job-head .state")).to_have_text("cancelled")
-    context.close()
+
+
+def test_what_is_pressed_stays_until_it_is_let_go(visitor: Visitor, worker: MadeUpWorker):
+    page = visitor.page
+    job = worker.submit(PRETRAINING)
+    claim = worker.claim()
+    visitor.sign_in()
+    visitor.open_job(job)
+    visitor.agree()
+    box = page.get_by_role("button", name="Cancel job").bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.down()
+    with page.expect_response(page.url) as told:
+        worker.train(claim, 500)  # the page hears of it, and asks
+    told.value.finished()
+    page.evaluate("fetch(location.href).then((answer) => answer.text())")  # after that answer
+    expect(page.locator("#head")).to_contain_text("step 0")
+    page.mouse.up()
+    expect(page.locator("#head")).to_contain_text("cancelling")
+    expect(page.locator("#head")).to_contain_text("step 500")
+
+
+def test_a_button_keeps_the_focus_when_the_page_is_refreshed(
+    visitor: Visitor, worker: MadeUpWorker
+):
+    page = visitor.page
+    job = worker.submit(PRETRAINING)
+    claim = worker.claim()
+    visitor.sign_in()
+    visitor.open_job(job)
+    cancel = page.get_by_role("button", name="Cancel job")
+    cancel.focus()
+    worker.train(claim, 500)
+    expect(page.locator("#head")).to_contain_text("step 500")
+    expect(cancel).to_be_focused()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -172,10 +205,7 @@ def test_hostile_text_is_inert_and_nothing_overflows(
 
 def test_the_keyboard_is_enough(visitor: Visitor, worker: MadeUpWorker):
     worker.complete(PRETRAINING, 0.99)
-    visitor.page.goto(visitor.server + "/")
-    visitor.page.keyboard.type(visitor.token)  # the field has the focus
-    visitor.page.keyboard.press("Enter")
-    visitor.page.wait_for_url(visitor.server + "/")
+    visitor.sign_in_by_keyboard()
     visitor.page.keyboard.press("Tab")
     expect(visitor.page.locator(":focus")).to_have_text("Skip to the content")
     for _ in range(24):

@@ -10,12 +10,13 @@ from urllib.parse import quote
 
 import httpx
 import pytest
+from playwright.sync_api import expect
 from sqlalchemy import update
 from sqlalchemy.orm import Session, sessionmaker
 from tests.comparing import run_all
 from tests.making import an_adapt_document
 from tests.pages.made_up_studies import a_base, a_study, ordinary
-from tests.pages.visitors import Visitor
+from tests.pages.visitors import ONCE_OR_MORE, Visitor
 from tests.security.hostile_texts import TEXTS
 
 from adaptlab.study import SHOWABLE
@@ -36,6 +37,13 @@ document.addEventListener("securitypolicyviolation", (event) => {
 });
 """
 """Noted by the page itself, beside what the console tells."""
+FIRST_VIOLATIONS = """
+() => new Promise((resolve) => {
+  const look = () => violations.length ? resolve(violations) : setTimeout(look, 20);
+  look();
+})
+"""
+"""The page hears of them some time after the console."""
 HANDLERS = """
 () => [...document.querySelectorAll("*")].flatMap((element) =>
   [...element.attributes]
@@ -59,7 +67,8 @@ def admin(sessions: Sessions, token: str) -> Principal:
 @pytest.fixture
 def api(server: str, token: str) -> Iterator[httpx.Client]:
     """The admin as a program."""
-    with httpx.Client(base_url=server, headers={"Authorization": f"Bearer {token}"}) as client:
+    known = {"Authorization": f"Bearer {token}"}
+    with httpx.Client(base_url=server, headers=known, timeout=60) as client:
         yield client
 
 
@@ -124,8 +133,8 @@ def test_names_of_methods_in_tables_and_charts(
         look(visitor, path)
         for chart in visitor.page.locator(".chart").all():
             chart.scroll_into_view_if_needed()
-        for chart in visitor.page.locator(".chart").all():
-            chart.locator("svg.marks").first.wait_for()
+            expect(chart).to_have_attribute("data-drawn", ONCE_OR_MORE)
+            expect(chart.locator("svg.marks").first).to_be_visible()
         assert visitor.page.evaluate("window.violations") == []
         assert visitor.page.evaluate(HANDLERS) == []
         assert visitor.page.title() != "owned"
@@ -183,7 +192,7 @@ def test_the_watch_sees_what_it_watches_for(visitor: Visitor, admin: Principal) 
         visitor.page.evaluate(
             "document.querySelector('main').innerHTML = '<img src=x onerror=alert(1)>'"
         )
-    assert "script-src-attr inline" in visitor.page.evaluate("window.violations")
+    assert "script-src-attr inline" in visitor.page.evaluate(FIRST_VIOLATIONS)
     assert visitor.page.locator(NO_ELEMENT).count() == 1
     assert visitor.page.evaluate(HANDLERS) == ["IMG onerror"]
     assert any("Content Security Policy" in fault for fault in visitor.faults)

@@ -5,7 +5,7 @@ from playwright.sync_api import ViewportSize, expect
 from sqlalchemy.orm import Session, sessionmaker
 from tests.comparing import run_all
 from tests.pages.made_up_studies import METHODS, a_base, a_study, failing, ordinary
-from tests.pages.visitors import HOSTILE_LABEL, NARROW, WIDE, Visitor
+from tests.pages.visitors import HOSTILE_LABEL, NARROW, ONCE_OR_MORE, WIDE, Visitor
 
 from adaptlab.study import StudyExtension
 from adaptlab_services import studies, tokens
@@ -54,6 +54,7 @@ def draw_everything(visitor: Visitor) -> None:
     """Charts are drawn when somebody comes near them."""
     for chart in visitor.page.locator(".chart").all():
         chart.scroll_into_view_if_needed()
+        expect(chart).to_have_attribute("data-drawn", ONCE_OR_MORE)
         expect(chart.locator(".note")).to_have_count(0)
 
 
@@ -125,7 +126,6 @@ def test_a_study_is_cancelled_after_a_question(
 ) -> None:
     a_study(sessions, admin, name="live")
     visitor.sign_in("/studies/live")
-    visitor.page.remove_listener("dialog", visitor.note_dialog)
-    visitor.page.on("dialog", lambda dialog: dialog.accept())
+    visitor.agree()
     visitor.page.get_by_role("button", name="Cancel study").click()
     expect(visitor.page.locator(".job-head .state")).to_have_text("cancelled")

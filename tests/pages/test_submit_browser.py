@@ -7,22 +7,19 @@ import pytest
 from playwright.sync_api import Browser, Page, ViewportSize, expect
 from sqlalchemy.orm import Session, sessionmaker
 from tests.pages.made_up import MadeUpWorker
-from tests.pages.visitors import HOSTILE, NARROW, WIDE, Visitor
+from tests.pages.visitors import HOSTILE, NARROW, PATIENCE, WIDE, Visitor
 
 from adaptlab_services.settings import Settings
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 Sessions = sessionmaker[Session]
-PATIENCE_MS = 60_000
 BUDGET = "Trainable parameters"
 MOST_TABS = 80
 
 
 @pytest.fixture
 def at_form(visitor: Visitor, base: None) -> Visitor:
-    """A visitor who has signed in and is not hurried, where there is a base model."""
-    visitor.page.set_default_timeout(PATIENCE_MS)
-    expect.set_options(timeout=PATIENCE_MS)
+    """A visitor who has signed in, where there is a base model."""
     visitor.sign_in("/jobs/new")
     return visitor
 
@@ -96,6 +93,7 @@ def test_the_keyboard_is_enough(at_form: Visitor, worker: MadeUpWorker) -> None:
     page = at_form.page
     page.goto(at_form.server + "/")
     press_until(page, "New job", "Enter")
+    page.wait_for_url("**/jobs/new")  # and its scripts
     expect(page.get_by_role("heading", level=1)).to_have_text("New job")
     tab_to(page, "#at-budget-trainable_parameters")
     ring = page.locator(":focus").evaluate("element => getComputedStyle(element).outlineStyle")
@@ -160,8 +158,7 @@ def test_without_scripts_everything_can_be_done(
 ) -> None:
     context = browser.new_context(viewport=WIDE, java_script_enabled=False)
     page = context.new_page()
-    page.set_default_timeout(PATIENCE_MS)
-    expect.set_options(timeout=PATIENCE_MS)
+    page.set_default_timeout(PATIENCE)
     visitor = Visitor(page, server, token)
     visitor.sign_in("/jobs/new")
     page.get_by_label("Method", exact=True).select_option("prefix_tuning")

@@ -1,5 +1,6 @@
 """Who looks at the pages in a browser, in which windows, and what they must never meet."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ WIDE: ViewportSize = {"width": 1280, "height": 900}
 NARROW: ViewportSize = {"width": 400, "height": 800}
 PATIENCE = 60_000
 """Milliseconds until a condition is given up, on however loaded a machine."""
+ONCE_OR_MORE = re.compile(r"[1-9]\d*")
+"""What `data-drawn` of a chart is when a drawing is done: its text is there some time before."""
 
 
 @dataclass
@@ -47,8 +50,21 @@ class Visitor:
         self.page.get_by_role("button", name="Sign in").click()
         self.page.wait_for_url(self.server + path)
 
+    def sign_in_by_keyboard(self, path: str = "/") -> None:
+        """Type the token into the field that has the focus, which comes after the load."""
+        self.page.goto(self.server + path)
+        expect(self.page.get_by_label("Access token")).to_be_focused()
+        self.page.keyboard.type(self.token)
+        self.page.keyboard.press("Enter")
+        self.page.wait_for_url(self.server + path)
+
     def open_job(self, job: JobView) -> None:
         self.page.goto(f"{self.server}/jobs/{job.id}")
+
+    def agree(self) -> None:
+        """Say yes to every question from now on."""
+        self.page.remove_listener("dialog", self.note_dialog)
+        self.page.on("dialog", lambda dialog: dialog.accept())
 
     def note_console(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
@@ -69,7 +85,6 @@ def a_visitor(browser: Browser, server: str, token: str) -> Iterator[Visitor]:
     context = browser.new_context(viewport=WIDE)
     page = context.new_page()
     page.set_default_timeout(PATIENCE)
-    expect.set_options(timeout=PATIENCE)
     made = Visitor(page, server, token)
     page.on("console", made.note_console)
     page.on("pageerror", lambda error: made.faults.append(f"script error: {error}"))

@@ -20,7 +20,7 @@ def client(settings: Settings, sessions: sessionmaker[Session]) -> Iterator[Test
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_every_operation_answers_as_it_is_described(client: TestClient) -> None:
     """Requests that are allowed and such that are not: no 5xx, no answer that is not described."""
     found = schema_fuzz.run(client, examples=4)

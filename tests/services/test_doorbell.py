@@ -10,10 +10,12 @@ from typing import cast
 
 import pytest
 import redis
+from tests.patience import nobody_listens
 
 from adaptlab_services.doorbell import MOST_WAITING, Bell, ring
 
 
+@pytest.mark.usefixtures("patient_bell")
 def test_a_ring_names_the_queue_and_nothing_else(broker_url: str) -> None:
     ring(broker_url, ["cpu", "gpu"])
     with redis.Redis.from_url(broker_url) as client:
@@ -25,9 +27,7 @@ def test_a_ring_names_the_queue_and_nothing_else(broker_url: str) -> None:
 
 
 def test_a_broker_that_refuses_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    with caplog.at_level(logging.WARNING):
+    with nobody_listens() as port, caplog.at_level(logging.WARNING):
         ring(f"redis://127.0.0.1:{port}/0", ["cpu"])
     assert "workers will poll" in caplog.text
 
@@ -43,6 +43,7 @@ def test_a_broker_that_does_not_answer_is_given_up(
     assert "workers will poll" in caplog.text
 
 
+@pytest.mark.usefixtures("patient_bell")
 def test_a_connection_that_was_cut_does_not_silence_the_next_ring(broker_url: str) -> None:
     with redis.Redis.from_url(broker_url) as client:
         before = _connections(client)
@@ -55,6 +56,7 @@ def test_a_connection_that_was_cut_does_not_silence_the_next_ring(broker_url: st
         client.delete("doorbell.cut")
 
 
+@pytest.mark.usefixtures("patient_bell")
 def test_a_worker_is_woken_for_every_time_that_a_queue_is_named(broker_url: str) -> None:
     ring(broker_url, ["cpu", "gpu", "cpu"])
     with redis.Redis.from_url(broker_url) as client:
@@ -63,6 +65,7 @@ def test_a_worker_is_woken_for_every_time_that_a_queue_is_named(broker_url: str)
         assert len(tags) == 2
 
 
+@pytest.mark.usefixtures("patient_bell")
 def test_a_queue_that_nobody_serves_does_not_fill_the_broker(broker_url: str) -> None:
     for _ in range(3):
         ring(broker_url, ["unserved"] * MOST_WAITING)
@@ -70,6 +73,7 @@ def test_a_queue_that_nobody_serves_does_not_fill_the_broker(broker_url: str) ->
         assert client.llen("doorbell.unserved") == MOST_WAITING
 
 
+@pytest.mark.usefixtures("patient_bell")
 def test_a_bell_rings_all_that_it_was_told_before_it_ends(broker_url: str) -> None:
     bell = Bell(broker_url)
     for _ in range(20):

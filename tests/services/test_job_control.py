@@ -30,6 +30,8 @@ from adaptlab_services.job_control import Controlled
 from adaptlab_services.leases import DatabaseLedger
 from adaptlab_services.reaping import reap
 
+pytestmark = pytest.mark.usefixtures("patient_locks")
+
 
 def new_job(sessions: Sessions, **values: object) -> UUID:
     return job_rows.new_job(sessions, spec=a_pretrain_spec(), **values)

@@ -1,10 +1,9 @@
 """Jobs in races: creating against finishing, cancelling against claiming."""
 
-import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID
 
+import pytest
 from sqlalchemy import select
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import (
@@ -17,7 +16,7 @@ from tests.making import (
     a_worker,
     an_adapt_spec,
 )
-from tests.watching import somebody_waits
+from tests.watching import somebody_waits, until
 
 from adaptlab.resolve import spec_digest
 from adaptlab_db.tables import TERMINAL_STATES, Job, JobEvent
@@ -27,18 +26,12 @@ from adaptlab_services.job_rows import NewJob, insert_jobs
 from adaptlab_services.job_views import MOST_AHEAD
 
 Sessions = sessionmaker[Session]
+pytestmark = pytest.mark.usefixtures("patient_locks")
 
 
 def state(sessions: Sessions, job_id: UUID) -> str:
     with sessions.begin() as session:
         return session.scalars(select(Job.state).where(Job.id == job_id)).one()
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)  # between two looks; the loop ends by what it waits for
 
 
 def test_a_base_model_cannot_finish_between_the_look_and_the_waiting_job(
@@ -54,7 +47,7 @@ def test_a_base_model_cannot_finish_between_the_look_and_the_waiting_job(
             created = jobs.create(session, principal, an_adapt_spec())
             assert created.job.state == "waiting"
             finished = pool.submit(ledger.finish, claim)
-            until(lambda: finished.done() or somebody_waits(sessions))
+            until(lambda: finished.done() or somebody_waits(sessions), "an end that waits")
         assert finished.result() == ("cpu",)
     assert state(sessions, created.job.id) == "queued"
 

@@ -1,22 +1,23 @@
 """Units of work that need the same rows take them in one order, so that none waits for ever."""
 
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID
 
 import pytest
 from pydantic import TypeAdapter
-from sqlalchemy import select, text, update
+from sqlalchemy import select, update
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_base_model, a_job, a_principal
+from tests.watching import somebody_waits, until
 
 from adaptlab.spec import AnySpec, JobSpec
 from adaptlab_db.tables import Job
 from adaptlab_services import adaptations, jobs
 
 Sessions = sessionmaker[Session]
+pytestmark = pytest.mark.usefixtures("patient_locks")
 SPECS: TypeAdapter[AnySpec] = TypeAdapter(JobSpec)
 
 
@@ -36,22 +37,13 @@ def check(sessions: Sessions, adaptation: UUID) -> str:
     return made.job.state
 
 
-def is_kept_waiting(sessions: Sessions) -> bool:
-    query = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-    here = "AND datname = current_database()"
-    with sessions() as session:
-        return bool(session.scalar(text(f"{query} {here}")))
-
-
 def race(sessions: Sessions, adaptation: UUID) -> Callable[[], str]:
     """The base model's job ends, in its two statements; a check is created between them."""
     with ThreadPoolExecutor(1) as pool, sessions.begin() as ending:
         base = select(Job.id).where(Job.base_model.is_(None)).with_for_update()
         assert ending.scalars(base).one()
         creating = pool.submit(check, sessions, adaptation)
-        deadline = time.monotonic() + 60
-        while not is_kept_waiting(sessions):
-            assert time.monotonic() < deadline, "the creation does not look at the base model"
+        until(lambda: somebody_waits(sessions), "a creation that looks at the base model")
         ending.execute(update(Job).where(Job.id == adaptation).values(state="queued"))
         ending.commit()
         return creating.result

@@ -16,6 +16,7 @@ import pytest
 from sqlalchemy import Engine, insert, select, text, update
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_base_model, a_claim, a_job, a_ledger
+from tests.watching import nobody_works, until
 
 from adaptlab.results import TrainingSaved
 from adaptlab_db.artifacts import CHUNK_BYTES, ArtifactStore, streamed
@@ -36,6 +37,7 @@ from adaptlab_services.storage_status import status
 from adaptlab_stack.servers import Servers
 
 Sessions = sessionmaker[Session]
+pytestmark = pytest.mark.usefixtures("patient_locks")
 CONTENT = random.Random(5).randbytes(3 * CHUNK_BYTES + 99)
 
 
@@ -480,7 +482,11 @@ while True:
 
 @pytest.mark.parametrize("name", ["postgres", "directory"])
 def test_a_writer_that_is_killed_leaves_nothing_damaged(
-    in_store: Callable[[StoreName], Sessions], database_url: str, folder: Path, name: StoreName
+    in_store: Callable[[StoreName], Sessions],
+    sessions: Sessions,
+    database_url: str,
+    folder: Path,
+    name: StoreName,
 ) -> None:
     known = in_store(name)
     moments = random.Random(name)
@@ -491,6 +497,8 @@ def test_a_writer_that_is_killed_leaves_nothing_damaged(
             assert writer.stdout.readline() == b"written\n"
             time.sleep(moments.uniform(0.1, 0.3))  # the moment of the kill, not a wait for anything
             writer.kill()
+    # What the database was doing for the last of them may still be committed.
+    until(lambda: nobody_works(sessions), "an end of what the killed one asked for")
     found = scrub(known)
     assert found.checked > 0
     assert found.quarantined == ()

@@ -17,7 +17,7 @@ from tests.making import (
     an_adapt_spec,
     an_environment,
 )
-from tests.watching import somebody_waits, statements
+from tests.watching import somebody_waits, statements, until
 
 from adaptlab.errors import InvalidSpec
 from adaptlab.results import Started
@@ -386,6 +386,7 @@ def test_a_name_is_taken_once(sessions: Sessions, ada: Principal, base: None) ->
         look(sessions, "nobody")
 
 
+@pytest.mark.usefixtures("patient_locks")
 def test_of_two_studies_of_one_name_at_once_one_is_made(
     sessions: Sessions, ada: Principal, base: None
 ) -> None:
@@ -451,6 +452,7 @@ def test_a_large_study_takes_no_more_statements_than_a_small_one(
     assert len(of_many) <= len(of_few) + 2
 
 
+@pytest.mark.usefixtures("patient_locks")
 def test_studies_made_at_once_share_their_jobs(
     sessions: Sessions, ada: Principal, base: None
 ) -> None:
@@ -459,7 +461,6 @@ def test_studies_made_at_once_share_their_jobs(
             studies.create(session, ada, a_study_spec(name="first"), RULES)
             second = pool.submit(create, sessions, ada, a_study_spec(name="second"))
             # Nothing of the first can be seen yet: the second has to wait for its end.
-            while not (second.done() or somebody_waits(sessions)):
-                pass
+            until(lambda: second.done() or somebody_waits(sessions), "a second that waits")
             assert not second.done()
         assert all(job.reused for cell in second.result().cells for job in cell.jobs)

@@ -3,6 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import pytest
 from sqlalchemy import select
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import (
@@ -12,7 +13,7 @@ from tests.making import (
     a_study_document,
     an_environment,
 )
-from tests.watching import somebody_waits
+from tests.watching import somebody_waits, until
 
 from adaptlab.recipe import RecipeRef
 from adaptlab.results import Started, TheoryChecked
@@ -244,6 +245,7 @@ def test_cancelling_a_study_cancels_its_checks(
     assert [check.job.reason for check in study.checks] == ["cancelled_by_user"] * 2
 
 
+@pytest.mark.usefixtures("patient_locks")
 def test_cancelling_locks_what_is_waited_for_before_what_waits(
     sessions: Sessions, ada: Principal, base: None
 ) -> None:
@@ -253,8 +255,7 @@ def test_cancelling_locks_what_is_waited_for_before_what_waits(
         # A worker that ends the adaptation has its row, and then wants that of the check.
         worker.execute(select(Job.id).where(Job.id == adapted).with_for_update())
         cancelling = pool.submit(cancel, sessions, ada)
-        while not (cancelling.done() or somebody_waits(sessions)):
-            pass
+        until(lambda: cancelling.done() or somebody_waits(sessions), "a cancelling that waits")
         worker.execute(select(Job.id).where(Job.id == check).with_for_update(nowait=True))
     assert cancelling.result().jobs == {"cancelled": 2, "succeeded": 1}
 
@@ -276,6 +277,7 @@ def test_an_adaptation_that_somebody_else_measures_is_not_cancelled(
         assert jobs.get(session, waiting.id).state == "queued"
 
 
+@pytest.mark.usefixtures("patient_locks")
 def test_what_is_missed_when_two_adaptations_end_at_once_the_reaper_settles(
     sessions: Sessions, ada: Principal, base: None
 ) -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from adaptlab_stack import stack
+
 STAND_IN_UP = (sys.executable, str(Path(__file__).with_name("stand_in.py")), "up")
 
 
@@ -16,6 +18,12 @@ STAND_IN_UP = (sys.executable, str(Path(__file__).with_name("stand_in.py")), "up
 def stand_in_up() -> tuple[str, ...]:
     """The command that runs a stack with stand-ins for what is above the servers."""
     return STAND_IN_UP
+
+
+@pytest.fixture(autouse=True)
+def time_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A supervisor that is killed because it takes long to stop leaves what it would tidy up."""
+    monkeypatch.setattr(stack, "STOP_SECONDS", 60)
 
 
 @pytest.fixture

@@ -70,7 +70,10 @@ def test_what_dies_is_started_again(bench: Bench):
 
 
 def test_the_delay_doubles_for_what_keeps_dying(bench: Bench):
-    bench.supervisor.start([bench.spec("poor", "raise SystemExit(3)")])
+    # Not before it counts as started: what ends earlier is tried again without a word.
+    code = "import pathlib, time\nwhile not pathlib.Path('go').exists(): time.sleep(0.01)\nexit(3)"
+    bench.supervisor.start([bench.spec("poor", code)])
+    (bench.folder / "go").touch()
     bench.enough = lambda: len(bench.said) == 3
     bench.supervisor.watch()
     assert [line.rsplit("in ", 1)[1] for line in bench.said] == ["0.1 s", "0.2 s", "0.4 s"]
@@ -113,7 +116,10 @@ def test_stages_end_one_after_the_other(bench: Bench):
     for stage, name in ((1, "server"), (0, "client")):
         argv = (sys.executable, "-c", code, name)
         ready = (bench.folder / f"{name}.up").exists
-        specs.append(ProcessSpec(name, argv, {}, bench.folder, ready=ready, stop_stage=stage))
+        patient = (StopStep(signal.SIGTERM, 60),)
+        specs.append(
+            ProcessSpec(name, argv, {}, bench.folder, ready=ready, stop=patient, stop_stage=stage)
+        )
     bench.supervisor.start(specs)
     bench.supervisor.stop()
     client, server = ((bench.folder / n).read_text().split() for n in ("client", "server"))

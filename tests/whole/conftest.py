@@ -5,7 +5,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,15 +14,27 @@ import pytest
 from adaptlab_client import Client
 from adaptlab_stack.stack import Stack
 
+PATIENCE = 300
+"""Seconds until a job, a command or a server is given up, on however loaded a machine."""
+
+
+@contextmanager
+def a_folder(what: str) -> Generator[Path]:
+    """A folder for the data of a stack, removed although a process that was killed still writes."""
+    prefix = f"adaptlab {what} "
+    with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield folder
+
 
 @pytest.fixture(scope="session")
 def stack() -> Iterator[Stack]:
     """A stack in a folder with a space in its name, with short leases."""
-    with tempfile.TemporaryDirectory(prefix="adaptlab whole ") as folder:
-        Path(folder).chmod(0o755)
-        (Path(folder) / "models").mkdir()
+    with a_folder("whole") as folder:
+        (folder / "models").mkdir()
         short = {
-            "ADAPTLAB_LEASE_SECONDS": "4",
+            "ADAPTLAB_LEASE_SECONDS": "10",
             "ADAPTLAB_HEARTBEAT_SECONDS": "1",
             "ADAPTLAB_REAP_SECONDS": "1",
             "ADAPTLAB_REAPER_ARM_SECONDS": "2",
@@ -30,7 +43,7 @@ def stack() -> Iterator[Stack]:
             "ADAPTLAB_DATABASE_URL": None,
             "ADAPTLAB_BROKER_URL": None,
         }
-        with Stack.start(Path(folder) / "data", environment=short) as running:
+        with Stack.start(folder / "data", environment=short, timeout=PATIENCE) as running:
             yield running
 
 
@@ -49,9 +62,9 @@ def client(stack: Stack) -> Iterator[Client]:
 @pytest.fixture
 def eventually() -> Callable[[Callable[[], bool]], None]:
     def wait(condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + PATIENCE
         while not condition():
-            assert time.monotonic() < deadline, "not true after 120 s"
+            assert time.monotonic() < deadline, f"not true after {PATIENCE} s"
             time.sleep(0.05)
 
     return wait
@@ -70,5 +83,5 @@ def command(stack: Stack, *arguments: str, stdin: str = "") -> subprocess.Comple
         text=True,
         check=False,
         env=environment,
-        timeout=100,
+        timeout=PATIENCE,
     )

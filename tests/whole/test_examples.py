@@ -1,6 +1,7 @@
 """The examples, run as they are against a real stack."""
 
 import pytest
+from tests.whole.conftest import PATIENCE
 
 from adaptlab.spec import ResolvedSpec
 from adaptlab_client import Client, Job
@@ -28,7 +29,7 @@ ASKED = {
 
 @pytest.fixture(scope="module")
 def base(client: Client) -> Job:
-    return client.jobs.wait(client.jobs.submit(BASE).id, timeout=100)
+    return client.jobs.wait(client.jobs.submit(BASE).id, timeout=PATIENCE)
 
 
 @pytest.mark.parametrize("method", ["prefix_tuning", "lora"])

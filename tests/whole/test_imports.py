@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 from tests.folders import QUERY, WEIGHTS, a_model_folder
-from tests.whole.conftest import command
+from tests.whole.conftest import PATIENCE, command
 
 from adaptlab_client import Client, InvalidRequest, Job
 from adaptlab_stack.stack import Stack
@@ -34,7 +34,7 @@ def imported(client: Client, folder: Path) -> Job:
     job = client.base_models.import_folder(
         "tiny-llama", "models/tiny/llama", evaluation={"tasks": [TASK], "samples": 50}
     )
-    return client.jobs.wait(job.id, timeout=100)
+    return client.jobs.wait(job.id, timeout=PATIENCE)
 
 
 def test_an_imported_model_is_a_base_model(
@@ -55,7 +55,7 @@ def test_it_is_adapted_and_the_adapter_fetched(
     client: Client, imported: Job, tmp_path: Path
 ) -> None:
     assert imported.succeeded, imported.error
-    job = client.jobs.wait(client.jobs.submit(ADAPT).id, timeout=100)
+    job = client.jobs.wait(client.jobs.submit(ADAPT).id, timeout=PATIENCE)
     assert job.succeeded, job.error
     assert {m.source for m in client.jobs.attention(job.id)} == {"base", "adapted"}
     (checkpoint,) = client.jobs.checkpoints(job.id)

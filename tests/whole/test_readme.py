@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.whole.conftest import PATIENCE
 
 from adaptlab_client import Client
 from adaptlab_stack.stack import Stack
@@ -33,7 +34,7 @@ def block(language: str) -> str:
 @pytest.fixture(scope="module")
 def folder(stack: Stack, client: Client, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where a user stands after the demo: `.adaptlab` and `.venv` are in the folder."""
-    job = client.jobs.wait(client.jobs.submit(DEMO_BASE).id, timeout=100)
+    job = client.jobs.wait(client.jobs.submit(DEMO_BASE).id, timeout=PATIENCE)
     assert job.succeeded, job.error
     folder = tmp_path_factory.mktemp("after the demo")
     (folder / ".adaptlab").symlink_to(stack.data_dir)
@@ -44,8 +45,9 @@ def folder(stack: Stack, client: Client, tmp_path_factory: pytest.TempPathFactor
 def run(arguments: list[str], folder: Path) -> str:
     known = {k: v for k, v in os.environ.items() if not k.startswith("ADAPTLAB_")}
     done = subprocess.run(
-        arguments, cwd=folder, env=known, capture_output=True, text=True, check=False, timeout=110
-    )
+        arguments, cwd=folder, env=known, capture_output=True, text=True, check=False,
+        timeout=PATIENCE,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -1,7 +1,6 @@
 """A study outlives a crash of everything at once, twice, and every replicate is trained once."""
 
 import signal
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.whole.conftest import PATIENCE, a_folder
 
 from adaptlab_client import Client
 from adaptlab_stack.stack import Stack
@@ -17,7 +17,7 @@ from adaptlab_stack.stack import Stack
 OWN_SERVERS = {
     "ADAPTLAB_DATABASE_URL": None,
     "ADAPTLAB_BROKER_URL": None,
-    "ADAPTLAB_LEASE_SECONDS": "3",
+    "ADAPTLAB_LEASE_SECONDS": "6",
     "ADAPTLAB_HEARTBEAT_SECONDS": "1",
     "ADAPTLAB_REAP_SECONDS": "1",
     "ADAPTLAB_REAPER_ARM_SECONDS": "2",
@@ -30,7 +30,7 @@ BASE = {
     "name": "inline",
     "family": {"name": "minigpt", "width": 8},
     "task": TASK,
-    "training": {"steps": 600, "batch_size": 8},
+    "training": {"steps": 900, "batch_size": 8},
     "seeds": 2,
     "evaluation": {"samples": 100},
 }
@@ -49,26 +49,45 @@ STUDY = {
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="adaptlab crash ") as name:
-        Path(name).chmod(0o755)
-        yield Path(name) / "data"
+    with a_folder("crash") as name:
+        yield name / "data"
 
 
 def kill_everything(stack: Stack) -> None:
     """SIGKILL for the supervisor and all below it: worker, trainer, API, Valkey, Postgres."""
     supervisor = psutil.Process(stack.pid)
     family = [supervisor, *supervisor.children(recursive=True)]
-    for process in family:
-        with suppress(psutil.NoSuchProcess):  # what is tied to the supervisor dies with it
-            process.send_signal(signal.SIGKILL)
+    send(signal.SIGKILL, family)
     _, alive = psutil.wait_procs(family, timeout=60)
     assert not alive
+
+
+def send(number: signal.Signals, family: list[psutil.Process]) -> None:
+    for process in family:
+        with suppress(psutil.NoSuchProcess):  # what is tied to another dies with it
+            process.send_signal(number)
 
 
 def training(client: Client, kind: str) -> bool:
     """Whether a job of this kind is on its way."""
     running = client.jobs.list(filter=f"state = running AND kind = {kind}")
     return any(job.progress.step > 20 for job in running)
+
+
+def caught(stack: Stack, client: Client, kind: str) -> bool:
+    """Whether a job of this kind is on its way and stays so, because who runs it stands still.
+
+    Else it may have ended, and no other begun, until everything is killed.
+    """
+    if not training(client, kind):
+        return False
+    worker = psutil.Process(stack.processes["worker"].pid)
+    family = [worker, *worker.children(recursive=True)]
+    send(signal.SIGSTOP, family)
+    if training(client, kind):
+        return True
+    send(signal.SIGCONT, family)
+    return False
 
 
 def assert_nothing_lost_or_doubled(client: Client, study: str) -> None:
@@ -97,21 +116,22 @@ def assert_nothing_lost_or_doubled(client: Client, study: str) -> None:
     assert [len(cell.rows) for cell in table.comparison.cells] == [3, 3]
 
 
+@pytest.mark.timeout(1200)
 def test_a_study_survives_two_crashes_of_everything(
     folder: Path, eventually: Callable[[Callable[[], bool]], None]
 ):
-    with Stack.start(folder, environment=OWN_SERVERS) as stack:
+    with Stack.start(folder, environment=OWN_SERVERS, timeout=PATIENCE) as stack:
         with Client(stack.url, stack.token) as client:
             study = client.studies.create(STUDY)
-            eventually(lambda: training(client, "pretrain"))
+            eventually(lambda: caught(stack, client, "pretrain"))
         kill_everything(stack)
-    with Stack.start(folder, environment=OWN_SERVERS) as stack:
+    with Stack.start(folder, environment=OWN_SERVERS, timeout=PATIENCE) as stack:
         with Client(stack.url, stack.token) as client:
-            eventually(lambda: training(client, "adapt"))
+            eventually(lambda: caught(stack, client, "adapt"))
         kill_everything(stack)
     with (
-        Stack.start(folder, environment=OWN_SERVERS) as stack,
+        Stack.start(folder, environment=OWN_SERVERS, timeout=PATIENCE) as stack,
         Client(stack.url, stack.token) as client,
     ):
-        assert client.studies.wait(study.id, timeout=200).state == "succeeded"
+        assert client.studies.wait(study.id, timeout=PATIENCE).state == "succeeded"
         assert_nothing_lost_or_doubled(client, study.id)

@@ -1,12 +1,13 @@
 """Two stacks side by side, one of which is killed: nothing of it stays, and it starts again."""
 
 import signal
-import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
+from tests.whole.conftest import PATIENCE, a_folder
 
 from adaptlab_client import Client
 from adaptlab_stack.stack import Stack
@@ -24,26 +25,32 @@ BASE = {
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="adaptlab beside ") as name:
-        Path(name).chmod(0o755)
-        yield Path(name) / "data"
+    with a_folder("beside") as name:
+        yield name / "data"
+
+
+def arguments_of(process: psutil.Process) -> list[str]:
+    """None of one that has ended meanwhile, as those of the database that serve a connection do."""
+    with suppress(psutil.NoSuchProcess):
+        return process.cmdline()
+    return []
 
 
 def test_a_killed_supervisor_leaves_nothing_and_its_state_is_taken_up(folder: Path, stack: Stack):
-    with Stack.start(folder, environment=OWN_SERVERS) as second:
+    with Stack.start(folder, environment=OWN_SERVERS, timeout=PATIENCE) as second:
         assert second.url != stack.url
         with Client(second.url, second.token) as client:
-            job = client.jobs.wait(client.jobs.submit(BASE).id, timeout=200)
+            job = client.jobs.wait(client.jobs.submit(BASE).id, timeout=PATIENCE)
             assert job.succeeded, job.error
         token = second.token
         supervisor = psutil.Process(second.pid)
         family = supervisor.children(recursive=True)
-        names = {part for process in family for part in process.cmdline()}
+        names = {part for process in family for part in arguments_of(process)}
         assert {"adaptlab_api", "adaptlab_worker.trainer"} <= names, "the trainer is among them"
         supervisor.send_signal(signal.SIGKILL)
         _, alive = psutil.wait_procs(family, timeout=60)
         assert not alive
-    with Stack.start(folder, environment=OWN_SERVERS) as again:
+    with Stack.start(folder, environment=OWN_SERVERS, timeout=PATIENCE) as again:
         assert again.token == token
         with Client(again.url, again.token) as client:
             assert client.jobs.get(job.id).succeeded

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tests.whole.conftest import PATIENCE
 
 from adaptlab_stack.stack import Stack
 
@@ -38,7 +39,7 @@ def run(script: str, folder: Path) -> str:
     known = {k: v for k, v in os.environ.items() if not k.startswith("ADAPTLAB_")}
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", script],
-        cwd=folder, env=known, capture_output=True, text=True, check=False, timeout=110,
+        cwd=folder, env=known, capture_output=True, text=True, check=False, timeout=PATIENCE,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr

@@ -10,7 +10,7 @@ import psutil
 import pytest
 import redis
 from safetensors import safe_open
-from tests.whole.conftest import command
+from tests.whole.conftest import PATIENCE, command
 
 from adaptlab_client import Client, InvalidRequest, Job
 from adaptlab_stack.stack import Stack
@@ -37,17 +37,18 @@ ADAPT = {
     "capture": {"attention": {"samples": 2}},
 }
 LONG = {**ADAPT, "training": {"steps": 3000, "batch_size": 16}}
+ENDLESS = {**ADAPT, "training": {"steps": 100_000, "batch_size": 16}}
 
 
 @pytest.fixture(scope="module")
 def base(client: Client) -> Job:
-    return client.jobs.wait(client.jobs.submit(PRETRAIN).id, timeout=100)
+    return client.jobs.wait(client.jobs.submit(PRETRAIN).id, timeout=PATIENCE)
 
 
 @pytest.fixture(scope="module")
 def adapted(client: Client, base: Job) -> Job:
     assert base.succeeded, base.error
-    return client.jobs.wait(client.jobs.submit(ADAPT).id, timeout=100)
+    return client.jobs.wait(client.jobs.submit(ADAPT).id, timeout=PATIENCE)
 
 
 def test_results_maps_and_checkpoints_come_back(
@@ -106,7 +107,7 @@ def test_a_diverging_job_fails_with_its_reason_and_keeps_its_curve(client: Clien
         "budget": {},
         "training": {"steps": 300, "batch_size": 16, "learning_rate": 10, "weight_decay": 10},
     }
-    job = client.jobs.wait(client.jobs.submit(spec).id, timeout=100)
+    job = client.jobs.wait(client.jobs.submit(spec).id, timeout=PATIENCE)
     assert (job.state, job.reason) == ("failed", "diverged")
     assert "lower the learning rate" in str(job.error)
     values = client.jobs.metrics(job.id)[0].values
@@ -131,6 +132,7 @@ def test_the_command_line_finds_its_server(stack: Stack, adapted: Job, tmp_path:
     assert "Traceback" not in infeasible.stderr
 
 
+@pytest.mark.timeout(1200)
 def test_a_job_outlives_its_worker_and_finishes_once(
     stack: Stack, client: Client, base: Job, eventually: Callable[[Callable[[], bool]], None]
 ):
@@ -141,9 +143,9 @@ def test_a_job_outlives_its_worker_and_finishes_once(
     worker.send_signal(signal.SIGKILL)
     _, alive = psutil.wait_procs(trainers, timeout=60)
     assert not alive, "the trainer dies with its worker"
-    done = client.jobs.wait(job.id, timeout=200)
+    done = client.jobs.wait(job.id, timeout=2 * PATIENCE)
     assert done.succeeded, done.error
-    assert done.attempt == 2
+    assert done.attempt >= 2, "more if the machine stood still for longer than a lease"
     assert [a.outcome for a in client.jobs.attempts(job.id)][-1] == "succeeded"
     assert len(client.jobs.evaluations(job.id)) == 8, "2 seeds, 2 tasks, attached and detached"
     assert len(client.jobs.checkpoints(job.id)) == 2
@@ -157,10 +159,10 @@ def test_a_job_outlives_its_worker_and_finishes_once(
 def test_a_running_job_can_be_cancelled(
     client: Client, base: Job, eventually: Callable[[Callable[[], bool]], None]
 ):
-    job = client.jobs.submit(LONG)
+    job = client.jobs.submit(ENDLESS)
     eventually(lambda: client.jobs.get(job.id).progress.step > 5)
     client.jobs.cancel(job.id)
-    ended = client.jobs.wait(job.id, timeout=100)
+    ended = client.jobs.wait(job.id, timeout=PATIENCE)
     assert (ended.state, ended.terminal) == ("cancelled", True)
 
 

@@ -15,19 +15,26 @@ from pathlib import Path
 
 import psutil
 import pytest
+import redis
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab_db.tables import Job, Worker
+from adaptlab_services.doorbell import messages
 from adaptlab_services.leases import DatabaseLedger
 from adaptlab_services.settings import Settings
+from adaptlab_worker.app import doorbell_queue
 from adaptlab_worker.room import Measure, Room
 from adaptlab_worker.scratch import AssetCache, Scratch
 from adaptlab_worker.slot import Slot, SlotOptions
 from adaptlab_worker.trainer_process import TrainerOptions
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 120.0  # seconds for what takes one or two on a quiet machine
+PATIENCE = 240.0  # seconds for what takes one or two on a quiet machine
+LEFT_ALONE = {"ADAPTLAB_LEASE_SECONDS": "4", "ADAPTLAB_REAPER_ARM_SECONDS": "3600"}
+"""Of a worker whose jobs go to another soon, and not before: it takes back nothing itself."""
+OF_AN_ATTEMPT = ("heartbeat-", "recorder-")
+"""How threads are called that end a moment after what they belong to."""
 
 
 def wait_until(condition: Callable[[], bool], what: str, seconds: float = PATIENCE) -> float:
@@ -105,7 +112,8 @@ class Processes:
             "ADAPTLAB_DATABASE_URL": self.settings.database_url,
             "ADAPTLAB_BROKER_URL": self.settings.broker_url,
             "ADAPTLAB_DATA_DIR": str(self.settings.data_dir),
-            "ADAPTLAB_LEASE_SECONDS": "4",
+            # Longer than a machine stands still: a test that wants a lease to end says so.
+            "ADAPTLAB_LEASE_SECONDS": "60",
             "ADAPTLAB_HEARTBEAT_SECONDS": "0.5",
             "ADAPTLAB_REAP_SECONDS": "0.5",
             "ADAPTLAB_REAPER_ARM_SECONDS": "1",
@@ -203,6 +211,22 @@ def serving(
         slot.ring()
         assert slot.join(PATIENCE)
         scratch.close()
+        wait_for_threads()
+
+
+def wait_for_threads() -> None:
+    """Wait until no thread of an attempt uses the database, which is about to be gone."""
+
+    def are_gone() -> bool:
+        return not any(one.name.startswith(OF_AN_ATTEMPT) for one in threading.enumerate())
+
+    wait_until(are_gone, "the end of the threads of an attempt")
+
+
+def ring_once(settings: Settings, queue: str = "cpu") -> None:
+    """One doorbell, as whoever rings sends it, but without the hurry, which may lose it."""
+    with redis.Redis.from_url(settings.broker_url) as client:
+        client.lpush(doorbell_queue(queue), *messages(queue, 1))
 
 
 def is_running(pid: int) -> bool:

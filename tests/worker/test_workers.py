@@ -18,11 +18,13 @@ from tests.making import (
     an_adapt_spec,
 )
 from tests.worker.conftest import (
+    LEFT_ALONE,
     PATIENCE,
     Control,
     Processes,
     Watched,
     is_running,
+    ring_once,
     wait_for_worker,
     wait_until,
 )
@@ -38,7 +40,6 @@ from adaptlab_db.tables import (
     Token,
 )
 from adaptlab_services import jobs
-from adaptlab_services.doorbell import ring
 from adaptlab_services.settings import Settings
 from adaptlab_services.tokens import Principal
 from adaptlab_worker.trainer_process import TrainerOptions, trainer_environment
@@ -123,7 +124,7 @@ def test_a_job_of_a_killed_worker_is_taken_up_again_and_finishes_once(
     processes: Processes, sessions: sessionmaker[Session], watched: Watched, control: Control
 ) -> None:
     job_id = submit(sessions)
-    first = processes.worker("held")
+    first = processes.worker("held", **LEFT_ALONE)
     watched.wait_for_step(job_id)
     (trainer,) = control.trainers()
     first.send_signal(signal.SIGKILL)
@@ -268,14 +269,14 @@ def test_an_idle_worker_ends_quickly_and_takes_its_trainer_along(
     worker.send_signal(signal.SIGTERM)
     assert worker.wait(PATIENCE) == 0
     assert time.monotonic() - started < SILENCE
-    assert not any(is_running(pid) for pid in control.trainers())
+    wait_until(lambda: not any(map(is_running, control.trainers())), "the end of its trainer")
 
 
 def test_a_frozen_worker_that_lost_its_lease_changes_nothing_when_it_wakes_up(
     processes: Processes, sessions: sessionmaker[Session], watched: Watched, control: Control
 ) -> None:
     job_id = submit(sessions)
-    frozen = processes.worker("held")
+    frozen = processes.worker("held", **LEFT_ALONE)
     watched.wait_for_step(job_id)
     frozen.send_signal(signal.SIGSTOP)
     processes.worker("complete")
@@ -323,7 +324,7 @@ def test_a_ring_wakes_a_worker_that_would_not_have_looked(
     processes.worker(ADAPTLAB_POLL_SECONDS="600")
     wait_for_worker(sessions)
     job_ids = [submit(sessions) for _ in range(3)]
-    ring(settings.broker_url, ["cpu"])  # one ring, three jobs: it goes on while there is work
+    ring_once(settings)  # one ring, three jobs: it goes on while there is work
     for job_id in job_ids:
         watched.wait_for_state(job_id, "succeeded")
 
