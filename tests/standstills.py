@@ -39,10 +39,13 @@ class Watch:
 
     def __init__(self) -> None:
         self.longest = self.lost = 0.0
+        self._at = self._worked = 0.0
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
 
     def __enter__(self) -> "Watch":
+        # From here on, not from when the thread comes to it: it may be the first that stands still.
+        self._at, self._worked = time.monotonic(), time.process_time()
         self._thread.start()
         return self
 
@@ -53,10 +56,11 @@ class Watch:
     def _look(self) -> None:
         is_over, stolen = False, deque([_stolen()], maxlen=round(1 / TICK) + 1)
         while not is_over:
-            at, worked = time.monotonic(), time.process_time()
             is_over = self._over.wait(TICK)
+            at, worked = time.monotonic(), time.process_time()
             # Others of this process may have kept the interpreter: that is work, no standstill.
-            late = time.monotonic() - at - TICK - (time.process_time() - worked)
+            late = at - self._at - TICK - (worked - self._worked)
+            self._at, self._worked = at, worked
             stolen.append(_stolen())
             taken = [now - then for then, now in zip(stolen[0], stolen[-1], strict=False)]
             self.longest = max(self.longest, late, *taken)

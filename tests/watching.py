@@ -33,12 +33,13 @@ def of_jobs(sent: list[str]) -> list[str]:
     return [one for one in about_jobs if "tokens.user_id" not in one]
 
 
-def until(holds: Callable[[], bool], what: str) -> None:
-    """Wait for something that is on its way, for a minute."""
-    deadline = time.monotonic() + 60
+def until(holds: Callable[[], bool], what: str, seconds: float = 60.0) -> float:
+    """Wait for something that is on its way; returns how long it took."""
+    started = time.monotonic()
     while not holds():
-        assert time.monotonic() < deadline, f"there never was {what}"
-        time.sleep(0.01)  # between two looks; the loop ends by what it waits for
+        assert time.monotonic() < started + seconds, f"there was no {what} in {seconds:g} s"
+        time.sleep(0.005)  # between two looks; the loop ends by what it waits for
+    return time.monotonic() - started
 
 
 def nobody_works(sessions: sessionmaker[Session]) -> bool:

@@ -63,17 +63,19 @@ def forget(environment: Mapping[str, str], address: str) -> str | None:
     return known.tokens[address]
 
 
-def keep_of_job(
-    environment: Mapping[str, str], job_id: str, token: str, folder: Path | None = None
-) -> Path:
-    """Keep the token of a job, in place of an earlier one; returns the file, from the root on.
+def file_of_job(environment: Mapping[str, str], job_id: str, folder: Path | None = None) -> Path:
+    """Where the token of a job is kept, from the root on.
 
     It is in `folder`, or else beside the file of `adaptlab login`.
     """
     # An id of a server's is no path yet.
     name = f"{UUID(job_id)}.token"
-    path = ((folder or place(environment).with_name(JOBS_FOLDER)) / name).absolute()
-    return _replace(path, f"{token}\n")
+    return ((folder or place(environment).with_name(JOBS_FOLDER)) / name).absolute()
+
+
+def keep_of_job(file: Path, token: str) -> None:
+    """Keep the token of a job, in place of an earlier one."""
+    _replace(file, f"{token}\n")
 
 
 def _credentials(document: object) -> Credentials:

@@ -79,5 +79,9 @@ def sentence(name: str, fault: ErrorDetails) -> str:
 def in_short(value: object) -> str:
     """A value that stands where another was wanted: as JSON, on one line."""
     is_single = value is None or isinstance(value, str | float | bool)
-    text = json.dumps(value) if is_single else "a list"
-    return text if len(text) <= MOST_OF_A_VALUE else f"{text[: MOST_OF_A_VALUE - 1]}…"
+    return shortened(json.dumps(value) if is_single else "a list", MOST_OF_A_VALUE)
+
+
+def shortened(text: str, most: int) -> str:
+    """A text, of which so many characters are shown at most, the last of them an ellipsis."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from playwright.sync_api import ViewportSize, expect
+from playwright.sync_api import APIResponse, Route, ViewportSize, expect
 from tests.pages.made_up import ADAPTATION, PRETRAINING, MadeUpWorker, some_jobs
 from tests.pages.visitors import HOSTILE, NARROW, ONCE_OR_MORE, WIDE, Visitor
 
@@ -16,6 +16,13 @@ CUT = """
   .map((box) => box.outerHTML.slice(0, 200))
 """
 """What is cut off though it could be stacked, or that the keyboard cannot scroll by its name."""
+
+HEADS = """
+window.heads = [];
+new MutationObserver(() => window.heads.push(document.getElementById("head").innerText))
+  .observe(document.body, { childList: true, subtree: true, characterData: true });
+"""
+"""Keeps every head of the page that is shown from now on, also one that the next takes back."""
 
 
 def test_signing_in_leads_where_one_wanted_to_go_and_out_again(visitor: Visitor):
@@ -161,6 +168,35 @@ def test_what_is_pressed_stays_until_it_is_let_go(visitor: Visitor, worker: Made
     page.mouse.up()
     expect(page.locator("#head")).to_contain_text("cancelling")
     expect(page.locator("#head")).to_contain_text("step 500")
+
+
+def test_an_older_answer_does_not_replace_a_newer_one(visitor: Visitor, worker: MadeUpWorker):
+    page = visitor.page
+    job = worker.submit(PRETRAINING)
+    claim = worker.claim()
+    visitor.sign_in()
+    visitor.open_job(job)
+    late: list[tuple[Route, APIResponse]] = []
+
+    def hold_the_first(route: Route) -> None:
+        if late:
+            route.continue_()
+        else:
+            late.append((route, route.fetch()))
+
+    page.route(page.url, hold_the_first)
+    with page.expect_request(page.url):
+        worker.train(claim, 500)
+    expect(page.locator("#head")).to_contain_text("step 0")
+    worker.train(claim, 700, start=500)
+    expect(page.locator("#head")).to_contain_text("step 700")
+    ((route, answer),) = late
+    assert "step 700" not in answer.text()
+    page.evaluate(HEADS)
+    with page.expect_event("requestfinished", lambda request: request == route.request):
+        route.fulfill(response=answer)
+    page.evaluate("fetch(location.href).then((answer) => answer.text())")  # after that answer
+    assert all("step 700" in head for head in page.evaluate("window.heads"))
 
 
 def test_a_button_keeps_the_focus_when_the_page_is_refreshed(

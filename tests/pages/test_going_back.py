@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 from tests.pages.made_up import MadeUpWorker
 from tests.pages.visitors import PATIENCE, WIDE, Visitor
 
@@ -75,6 +75,26 @@ def test_a_study_that_was_refused_and_made_can_be_gone_back_from(
     expect(page.get_by_label("Name")).to_have_value("back")
     expect(page.get_by_label("Trials")).to_have_value("2")
     expect(page.get_by_label("IA3")).to_be_checked()
+
+
+def test_what_is_typed_into_a_refused_form_before_its_script_is_there_is_answered(
+    visitor: Visitor, base: None, worker: MadeUpWorker
+) -> None:
+    page = visitor.page
+    visitor.sign_in("/studies/new")
+    visitor.expected.append("status of 422")
+    page.get_by_label("Name").fill("late")
+    page.get_by_label("Trials").fill("x")
+    held: list[Route] = []
+    page.route("**/submit.js*", lambda route: held.append(route))
+    with page.expect_request("**/submit.js*"):
+        page.get_by_role("button", name="Create study").click(no_wait_after=True)
+    expect(page.locator("form[data-address]")).to_be_attached()
+    page.get_by_label("Trials").fill("2")
+    expect(page.locator("#told")).not_to_contain_text("of them new")
+    (route,) = held
+    route.continue_()
+    expect(page.locator("#told")).to_contain_text("of them new")
 
 
 def test_without_scripts_the_browser_keeps_what_was_typed(

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ import pytest
 import redis
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session, sessionmaker
+from tests.watching import until
 
 from adaptlab_db.tables import Job, Worker
 from adaptlab_services.doorbell import messages
@@ -39,11 +39,7 @@ OF_AN_ATTEMPT = ("heartbeat-", "recorder-")
 
 def wait_until(condition: Callable[[], bool], what: str, seconds: float = PATIENCE) -> float:
     """Wait for something to become true; returns how long it took."""
-    started = time.monotonic()
-    while not condition():
-        assert time.monotonic() < started + seconds, f"{what} did not happen in {seconds} s"
-        time.sleep(0.005)
-    return time.monotonic() - started
+    return until(condition, what, seconds)
 
 
 @dataclass

@@ -17,7 +17,7 @@ from tests.ledgers import a_worker_token
 from tests.making import a_job, a_pretrain_spec, a_token
 from tests.worker.conftest import PATIENCE, Watched, wait_until
 
-from adaptlab_client.credentials import keep_of_job
+from adaptlab_client.credentials import file_of_job, keep_of_job
 from adaptlab_db.tables import AttentionMap, Checkpoint, Evaluation, MetricPoint, TrainingState
 from adaptlab_services.errors import LedgerRefused
 from adaptlab_services.reaping import reap
@@ -148,7 +148,9 @@ def a_token_file(server: Running, job_id: UUID, folder: Path) -> Path:
     """What `adaptlab sbatch-script --job` leaves: a file with a token of this job."""
     made = server.client.post(f"/v1/jobs/{job_id}/tokens", json={})
     assert made.status_code == 201, made.text
-    return keep_of_job({}, str(job_id), made.json()["token"], folder / "tokens of jobs")
+    file = file_of_job({}, str(job_id), folder / "tokens of jobs")
+    keep_of_job(file, made.json()["token"])
+    return file
 
 
 def test_a_job_whose_worker_is_killed_goes_on_with_one_that_may_have_it_alone(

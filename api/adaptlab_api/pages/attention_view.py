@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from adaptlab.wording import shortened
 from adaptlab_services.attention import MapView
 from adaptlab_services.attention_heads import MapOutline
 
@@ -69,8 +70,7 @@ def question(one: MapView, sample: int) -> tuple[int, ...]:
 
 def _sample(number: int, one: MapView) -> str:
     text = " ".join(str(token) for token in question(one, number))
-    short = text if len(text) <= LONGEST_SAMPLE else f"{text[: LONGEST_SAMPLE - 1]}…"
-    return f"{number}: {short}"
+    return f"{number}: {shortened(text, LONGEST_SAMPLE)}"
 
 
 def _distinct(options: Iterable[Option]) -> tuple[Option, ...]:

@@ -127,11 +127,11 @@ def _on_job(
         found = client.jobs.get(job)
         if found.queue is None:
             raise UsageFault(f"The server does not say in which queue {job} is.")
-        name = allocation.name[:64]
-        queue, address = found.queue.name, server or client.url
+        file = credentials.file_of_job(os.environ, found.id, folder)
         # Before there is a token: a directive may be one that cannot stand in a script.
-        working_on(allocation, queue, address, Path())
+        script = working_on(allocation, found.queue.name, server or client.url, file)
+        name = allocation.name[:64]
         made = client.tokens.create_for_job(found.id, name, expires_in_hours=hours)
-    path = credentials.keep_of_job(os.environ, found.id, made.token, folder)
-    say(f"token {made.id} opens this job until {made.expires_at:%Y-%m-%d %H:%M} UTC: {path}")
-    return working_on(allocation, queue, address, path)
+    credentials.keep_of_job(file, made.token)
+    say(f"token {made.id} opens this job until {made.expires_at:%Y-%m-%d %H:%M} UTC: {file}")
+    return script

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from adaptlab.charts.frame import PALETTES, Chart, Json, Palette, Theme, frame
+from adaptlab.wording import shortened
 
 TOKEN, TURNED = 11, 9  # pixels of a token's letters, upright and turned
 LETTER = 0.62 * TOKEN  # pixels that one of them takes
@@ -70,10 +71,7 @@ class _Keys(NamedTuple):
 
 
 def _keys(tokens: Sequence[str], learned: int) -> _Keys:
-    names = tuple(
-        token if len(token) <= LONGEST_TOKEN else f"{token[: LONGEST_TOKEN - 1]}…"
-        for token in tokens
-    )
+    names = tuple(shortened(token, LONGEST_TOKEN) for token in tokens)
     places: list[Json] = [f"{number}" for number in range(len(names))]
     turned: list[bool] = []
     for group in (names[:learned], names[learned:]):

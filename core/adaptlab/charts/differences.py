@@ -6,6 +6,7 @@ from adaptlab.charts.frame import PALETTES, Chart, Json, Palette, Theme, frame
 from adaptlab.comparison import ComparisonCell
 from adaptlab.statistics import PairedDifference
 from adaptlab.verdict import Verdict
+from adaptlab.wording import shortened
 
 ROW = 36  # pixels a pair: its names, and the interval below them
 LONGEST_NAME = 25  # two of them fit above an interval in a window of 400 pixels
@@ -67,19 +68,15 @@ def _rows(verdicts: Sequence[Verdict], cell: ComparisonCell) -> Iterator[Chart]:
     names = {row.label: row.method for row in cell.rows}
     for number, verdict in enumerate(verdicts):
         pair = better_first(verdict)
-        named = f"{_shortened(names[pair.first])}  −  {_shortened(names[pair.second])}"
+        first, second = (shortened(names[one], LONGEST_NAME) for one in (pair.first, pair.second))
         yield {
             "number": number,
-            "pair": named,
+            "pair": f"{first}  −  {second}",
             "difference": 100 * pair.difference,
             "low": 100 * pair.low,
             "high": 100 * pair.high,
             "finding": FINDINGS[_ORDER[verdict.finding]],
         }
-
-
-def _shortened(name: str) -> str:
-    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
 
 
 def _stripes(count: int, palette: Palette) -> Chart:

@@ -7,6 +7,7 @@ from pydantic import Field
 
 from adaptlab.charts.frame import PALETTES, Chart, Json, Palette, Theme, frame
 from adaptlab.values import Value
+from adaptlab.wording import shortened
 
 MAP_SIDE = 340
 LARGEST_CELL, SMALLEST_CELL = 26, 9
@@ -229,7 +230,8 @@ def _below(positions: list[_Position], cell: int) -> Chart:
 def _text(channel: Literal["x", "y"], positions: list[_Position], cell: int, place: Chart) -> Chart:
     field = "key" if channel == "x" else "query"
     rows: list[Json] = [
-        {field: position.place, "token": _shortened(position.token)} for position in positions
+        {field: position.place, "token": shortened(position.token, LONGEST_LABEL)}
+        for position in positions
     ]
     mark: Chart = {"type": "text", "fontSize": _font_size(cell)}
     return {
@@ -240,10 +242,6 @@ def _text(channel: Literal["x", "y"], positions: list[_Position], cell: int, pla
             "text": {"field": "token", "type": "nominal"},
         },
     }
-
-
-def _shortened(token: str) -> str:
-    return token if len(token) <= LONGEST_LABEL else f"{token[: LONGEST_LABEL - 1]}…"
 
 
 def _borders(
