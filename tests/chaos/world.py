@@ -21,7 +21,7 @@ from tests.chaos.killable import KillableServers, is_alive
 from tests.chaos.nursery import ROOT, Nursery
 from tests.chaos.runners import FOLDER, SIZE
 from tests.chaos.switches import REFUSED
-from tests.conftest import new_database
+from tests.databases import Databases
 from tests.making import a_token
 
 from adaptlab_db.migrate import upgrade
@@ -52,7 +52,7 @@ class Lab:
 @contextmanager
 def lab(servers: KillableServers) -> Generator[Lab]:
     """Make what all runs share."""
-    with new_database(servers.database_url, "template0") as url:
+    with Databases(servers.database_url) as databases, databases.copy_of("template0") as url:
         upgrade(url)
         nursery = Nursery()
         try:
@@ -239,7 +239,7 @@ class World:
 def world(lab: Lab, making: Making, folder: Path) -> Generator[World]:
     """A new world, gone at the end."""
     folder.mkdir(parents=True)
-    with new_database(lab.servers.database_url, lab.template) as url:
+    with Databases(lab.servers.database_url) as databases, databases.copy_of(lab.template) as url:
         made = World(lab, making, url, lab.servers.broker_url, folder)
         try:
             made.flush_broker()

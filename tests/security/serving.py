@@ -8,7 +8,8 @@ from pathlib import Path
 
 from fastapi.testclient import TestClient
 from sqlalchemy.orm import Session, sessionmaker
-from tests.conftest import memory_folder, new_database
+from tests.conftest import memory_folder
+from tests.databases import Databases
 from tests.making import a_base_model, a_token
 
 from adaptlab_api.app import create_app
@@ -37,7 +38,8 @@ def a_server() -> Generator[tuple[Settings, sessionmaker[Session]]]:
     try:
         with (
             embedded_servers(folder / "data", durable=False) as servers,
-            new_database(servers.database_url, "template0") as url,
+            Databases(servers.database_url) as databases,
+            databases.copy_of("template0") as url,
         ):
             upgrade(url)
             sessions = session_factory(url)

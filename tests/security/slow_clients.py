@@ -18,7 +18,7 @@ import httpx
 import psutil
 from sqlalchemy import make_url
 from tests.api.serving import Running, a_server
-from tests.conftest import new_database
+from tests.databases import Databases
 from tests.making import a_token
 
 from adaptlab_db.migrate import upgrade
@@ -207,7 +207,8 @@ def a_server_of_its_own() -> Iterator[Running]:
         folder.chmod(0o755)
         with (
             embedded_servers(folder / "data", durable=False) as servers,
-            new_database(servers.database_url, "template0") as url,
+            Databases(servers.database_url) as databases,
+            databases.copy_of("template0") as url,
         ):
             upgrade(url)
             sessions = session_factory(url)
