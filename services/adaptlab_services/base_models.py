@@ -7,7 +7,7 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, Row, Select, bindparam, func, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab.errors import InvalidSpec, Problem, UnknownName
 from adaptlab.resolve import BaseModelFacts
@@ -21,6 +21,8 @@ from adaptlab_services.paging import Cursor, Page
 
 JsonObject = dict[str, object]
 GIVEN_UP = ("failed", "cancelled")
+MOST_KEPT = 1000  # base models that a process remembers, a few KB each
+_READY = "ready_bases"
 
 
 class BaseModelLinks(Value):
@@ -60,6 +62,17 @@ class UsableBase:
     is_ready: bool
 
 
+def remembered(sessions: sessionmaker[Session]) -> sessionmaker[Session]:
+    """The same sessions, which together remember base models that are ready.
+
+    These stay as they are: only a name whose job has given up is ever taken over.
+    """
+    known: dict[str, object] = sessions.kw.get("info") or {}
+    kept: dict[tuple[int, str], UsableBase] = {}
+    sessions.configure(info={**known, _READY: kept})
+    return sessions
+
+
 def facts(session: Session, name: str, pointer: str = "/base_model") -> BaseModelFacts:
     """What resolving an adaptation needs to know; raises `InvalidSpec` for a model of no use."""
     return usable_base(session, name, pointer).facts
@@ -71,7 +84,20 @@ def usable_base(session: Session, name: str, pointer: str = "/base_model") -> Us
     A job that has yet to make it stays locked until the unit of work ends, so that it cannot
     succeed between this look at it and the moment at which a job that waits for it is written.
     """
-    which = {"name": name, "project_id": access.project_of(session)}
+    project = access.project_of(session)
+    kept: dict[tuple[int, str], UsableBase] = session.info.get(_READY, {})
+    if (known := kept.get((project, name))) is not None:
+        return known
+    found = _found(session, name, project, pointer)
+    if found.is_ready:
+        if len(kept) >= MOST_KEPT:
+            kept.clear()
+        kept[project, name] = found
+    return found
+
+
+def _found(session: Session, name: str, project: int, pointer: str) -> UsableBase:
+    which = {"name": name, "project_id": project}
     found = session.execute(_LOOK, which).one_or_none()
     if found is not None and found.state != "succeeded":  # which it would stay
         found = session.execute(_LOOK.with_for_update(read=True, of=Job), which).one_or_none()

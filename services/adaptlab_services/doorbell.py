@@ -20,6 +20,7 @@ from redis.retry import Retry
 
 DOORBELL = "adaptlab.doorbell"
 SOCKET_SECONDS = 0.9  # connecting and sending may each take so long
+REST_SECONDS = 0.03
 MOST_WAITING = 100
 """Doorbells kept for one queue; more would wake nobody who is not woken already."""
 
@@ -53,7 +54,8 @@ def messages(queue: str, count: int) -> list[str]:
 class Bell:
     """Rings from a thread of its own, so that nobody waits for the broker.
 
-    What is rung while the broker is being told goes along with the next message to it.
+    What is rung while the broker is being told, and a moment after, goes along with the next
+    message to it: told of each by itself, it took a fifteenth of the time in which jobs are created.
     """
 
     def __init__(self, broker_url: str) -> None:
@@ -80,6 +82,8 @@ class Bell:
     def _serve(self) -> None:
         while queues := self._next():
             ring(self._broker_url, queues)
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed, REST_SECONDS)
 
     def _next(self) -> list[str]:
         """What was asked for since the last time, once there is something; nothing at the end."""

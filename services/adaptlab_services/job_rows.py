@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from adaptlab.spec import AnySpec, ResolvedSpec
 from adaptlab_db.tables import Job, JobEvent
 from adaptlab_db.visibility import ACROSS_PROJECTS
-from adaptlab_services import access
+from adaptlab_services import access, quotas
 from adaptlab_services.job_views import jobs_ahead, position_after
 from adaptlab_services.tokens import Principal
 
@@ -47,10 +47,14 @@ def insert_jobs(session: Session, principal: Principal, new: Sequence[NewJob]) -
 
 @dataclass(frozen=True, slots=True)
 class WrittenJob:
-    """A job that was written just now, and its place in its queue if it waits in one."""
+    """A job that was written just now, its place in its queue if it waits in one, and its owner.
+
+    `owner` is what is known of what they may use.
+    """
 
     job: Job
     position: int | None
+    owner: quotas.Known
 
 
 def insert_job(session: Session, principal: Principal, new: NewJob) -> WrittenJob:
@@ -65,9 +69,10 @@ def insert_job(session: Session, principal: Principal, new: NewJob) -> WrittenJo
     given["event"] = _event(principal, job_id, new)["data"]
     # Whose job it is was checked above; places count whatever the project.
     options = dict(ACROSS_PROJECTS)
-    *stored, ahead = session.execute(_writing(), given, execution_options=options).one()
-    job = Job(**dict(zip(_JOBS.columns.keys(), stored, strict=True)))
-    return WrittenJob(job, position_after(ahead) if new.state == "queued" else None)
+    found = session.execute(_writing(), given, execution_options=options).one()
+    job = Job(**row | {name: getattr(found, name) for name in _TOLD})
+    position = position_after(found.ahead) if new.state == "queued" else None
+    return WrittenJob(job, position, quotas.known(session, found))
 
 
 _JOBS = Job.metadata.tables[Job.__tablename__]
@@ -77,11 +82,19 @@ _GIVEN = (
     *("budget_requested", "trainable_parameters", "spec", "resolved_spec", "spec_digest"),
     *("labels", "queue", "priority", "max_seconds", "total_steps", "event_sequence"),
 )
+_TOLD = tuple(
+    column.name
+    for column in _JOBS.columns
+    if isinstance(column.type, JSONB) or (column.server_default and column.name not in _GIVEN)
+)
+"""What the database alone knows of a new job: its own defaults, and its order of what is in JSON.
+
+The rest is as given or None, and is not sent there and back."""
 
 
 @cache
-def _writing() -> Select[*tuple[Any, ...]]:  # all columns of a job, and a count
-    """The job, its first event, and how many jobs are ahead of it: one way to the database.
+def _writing() -> Select[*tuple[Any, ...]]:  # columns of a job, a count, and what is of its owner
+    """The job, its first event, how many are ahead of it, and quotas: one way to the database.
 
     Of tables and not of classes: the ORM's way to the same statement takes twice the time.
     """
@@ -92,7 +105,9 @@ def _writing() -> Select[*tuple[Any, ...]]:  # all columns of a job, and a count
     first = select(job.c.id, job.c.event_sequence, job.c.state, event)
     appended = insert(_EVENTS).from_select(columns, first).cte("appended")
     ahead = jobs_ahead(job.c.queue, job.c.priority, job.c.created_at)
-    return select(*job.columns, ahead.scalar_subquery()).add_cte(appended)
+    told = (job.c[name] for name in _TOLD)
+    found = select(*told, ahead.scalar_subquery().label("ahead")).select_from(job)
+    return quotas.beside(found, job.c.owner_id).add_cte(appended)
 
 
 def _place(session: Session, principal: Principal) -> dict[str, int]:

@@ -124,7 +124,7 @@ def create(
         made = _create(session, principal, spec, roots)
         idempotency.remember(session, principal.user_id, idempotency_key, digest, made.job.id)
     limits.check_queued(session, principal.user_id, most_queued)
-    quotas.check_jobs(session, principal.user_id, _queues_of(spec))
+    quotas.check_jobs(session, principal.user_id, _queues_of(spec), made.written.owner)
     project = access.project_name(session)
     view = new_job_view(made.job, principal.name, project, made.base_job_id, made.written.position)
     return Created(view, replayed=False, queues=made.queues)

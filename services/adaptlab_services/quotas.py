@@ -7,10 +7,10 @@ it is free again.
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field
-from sqlalchemy import bindparam, func, select
+from sqlalchemy import ColumnElement, Row, Select, bindparam, func, select
 from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab.spec import Queue
@@ -97,14 +97,17 @@ def own_of(row: User) -> Quotas:
     return Quotas(queue_hours=row.max_queue_hours or {}, stored_bytes=row.max_stored_bytes)
 
 
-def check_jobs(session: Session, owner_id: int, queues: Collection[str]) -> None:
+def check_jobs(
+    session: Session, owner_id: int, queues: Collection[str], known: "Known | None" = None
+) -> None:
     """Refuse new work in these queues to who has used up their hours there, or stores too much.
 
-    One statement where no quota holds, and one or two more where one does. Raises `QuotaReached`.
+    One statement where no quota holds, none if what is `known` of the owner is given, and one or
+    two more where one does. Raises `QuotaReached`.
     """
     if not queues:
         return
-    known = _known(session, owner_id)
+    known = known or _known(session, owner_id)
     allowed = known.allowed
     limited = {name: allowed.queue_hours[name] for name in queues if name in allowed.queue_hours}
     if not limited and allowed.stored_bytes is None:
@@ -149,22 +152,33 @@ def usage(session: Session, user_id: int) -> UserUsage:
     )
 
 
+_USERS = User.metadata.tables[User.__tablename__]
+_COUNTS = UsageCount.metadata.tables[UsageCount.__tablename__]
+_LOOKED_AT = (
+    _USERS.c.max_queue_hours,
+    _USERS.c.max_stored_bytes,
+    _COUNTS.c.counted_at,
+    _COUNTS.c.hours,
+    _COUNTS.c.job_bytes,
+    (_COUNTS.c.counted_until > func.clock_timestamp()).label("is_fresh"),
+)
+
+
+def beside(statement: Select[*tuple[Any, ...]], owner: ColumnElement[int]) -> Select[Any]:
+    """The statement, which says more of something of somebody's, with what `known` reads."""
+    counted = _USERS.outerjoin(_COUNTS, _COUNTS.c.user_id == _USERS.c.id)
+    return statement.add_columns(*_LOOKED_AT).join(counted, _USERS.c.id == owner)
+
+
 _LOOK = (
-    select(
-        User.max_queue_hours,
-        User.max_stored_bytes,
-        UsageCount.counted_at,
-        UsageCount.hours,
-        UsageCount.job_bytes,
-        (UsageCount.counted_until > func.clock_timestamp()).label("is_fresh"),
-    )
-    .outerjoin(UsageCount, UsageCount.user_id == User.id)
-    .where(User.id == bindparam("user_id"))
+    select(*_LOOKED_AT)
+    .select_from(_USERS.outerjoin(_COUNTS, _COUNTS.c.user_id == _USERS.c.id))
+    .where(_USERS.c.id == bindparam("user_id"))
 )
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class Known:
     """What a user may use, and the last count, if there is one."""
 
     allowed: Allowed
@@ -180,15 +194,20 @@ class _Known:
         return usage_counts.count(session, user_id)
 
 
-def _known(session: Session, user_id: int) -> _Known:
+def _known(session: Session, user_id: int) -> Known:
     row = session.execute(_LOOK, {"user_id": user_id}, execution_options=ACROSS_PROJECTS).one()
+    return known(session, row)
+
+
+def known(session: Session, row: Row[*tuple[Any, ...]]) -> Known:
+    """What a row says of its owner that was looked for with `beside`."""
     server = session.info.get(_QUOTAS, _NONE)
     assert isinstance(server, Allowed)
     own = Quotas(queue_hours=row.max_queue_hours or {}, stored_bytes=row.max_stored_bytes)
     last = None
     if row.counted_at is not None:
         last = Counted.stored(row.counted_at, row.hours, row.job_bytes)
-    return _Known(server.with_own(own), last, bool(row.is_fresh))
+    return Known(server.with_own(own), last, bool(row.is_fresh))
 
 
 def _queue_use(counted: Counted, queue: str, most: float | None) -> QueueUse:

@@ -6,7 +6,7 @@ from adaptlab_db.session import session_factory
 from adaptlab_db.stores.directory import DirectoryStore
 from adaptlab_db.stores.postgres import PostgresStore
 from adaptlab_db.stores.store import POSTGRES, Store, Stores
-from adaptlab_services import quotas
+from adaptlab_services import base_models, quotas
 from adaptlab_services.quotas import Allowed
 from adaptlab_services.settings import Settings
 from adaptlab_services.sizes import Sizes, bounded
@@ -15,7 +15,8 @@ from adaptlab_services.sizes import Sizes, bounded
 def open_sessions(settings: Settings) -> sessionmaker[Session]:
     """Sessions on the database of a process, in which artifacts lie where the settings say."""
     sessions = session_factory(settings.database_url, stores(settings))
-    return quotas.bounded(bounded(sessions, Sizes.of(settings)), Allowed.of(settings))
+    limited = quotas.bounded(bounded(sessions, Sizes.of(settings)), Allowed.of(settings))
+    return base_models.remembered(limited)
 
 
 def stores(settings: Settings) -> Stores:

@@ -9,6 +9,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import func, select, text
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_pretrain_document, an_adapt_document
+from tests.watching import statements
 
 from adaptlab_db.tables import AuditEntry, BaseModel, IdempotencyKey, Job
 
@@ -135,6 +136,26 @@ def test_an_adaptation_of_a_model_in_training_waits(api: TestClient) -> None:
     api.post(base["links"]["cancel"])
     left = api.get(job["links"]["self"]).json()
     assert (left["state"], left["reason"]) == ("failed", "base_model_failed")
+
+
+def test_a_base_model_that_is_ready_is_looked_for_once(
+    api: TestClient, base: None, sessions: Sessions
+) -> None:
+    address = api.post("/v1/jobs", json=an_adapt_document()).headers["location"]
+    with statements() as sent:
+        again = api.post("/v1/jobs", json=an_adapt_document())
+    assert not [one for one in sent if "base_models" in one]
+    assert api.get(address).json()["resolved_spec"] == again.json()["resolved_spec"]
+
+
+def test_a_base_model_that_is_not_ready_is_looked_for_each_time(api: TestClient) -> None:
+    first = api.post("/v1/jobs", json=a_pretrain_document()).headers["location"]
+    adaptation = an_adapt_document()
+    assert api.post("/v1/jobs", json=adaptation).json()["state"] == "waiting"
+    api.post(f"{first}/cancel")
+    assert api.post("/v1/jobs", json=adaptation).status_code == 422
+    api.post("/v1/jobs", json=a_pretrain_document())
+    assert api.post("/v1/jobs", json=adaptation).json()["state"] == "waiting"
 
 
 def test_an_inline_base_model_is_trained_once(api: TestClient, sessions: Sessions) -> None:
