@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from uuid import UUID
 
-from sqlalchemy import ColumnElement
+from sqlalchemy import BindParameter, ColumnElement, Integer, Uuid, bindparam
 
 from adaptlab.spec import ResolvedSpec
 from adaptlab_db.tables import Job
@@ -73,7 +73,16 @@ class Claim(Lease):
     strict: bool = False
 
 
-def held(lease: Lease) -> list[ColumnElement[bool]]:
+@dataclass(frozen=True, slots=True)
+class LeaseParameters:
+    """Stands for a lease in a statement that is made once, and given each with `given`."""
+
+    job_id: BindParameter[UUID]
+    attempt: BindParameter[int]
+    claim_id: BindParameter[UUID]
+
+
+def held(lease: Lease | LeaseParameters) -> list[ColumnElement[bool]]:
     """The fence: what is true of the job's row exactly as long as the lease holds.
 
     The first statement of every write on behalf of a worker is an UPDATE under this condition. It
@@ -86,3 +95,19 @@ def held(lease: Lease) -> list[ColumnElement[bool]]:
         Job.claim_id == lease.claim_id,
         Job.state == "running",
     ]
+
+
+AS_GIVEN = LeaseParameters(
+    bindparam("lease_job", type_=Uuid[UUID]()),
+    bindparam("lease_attempt", type_=Integer()),
+    bindparam("lease_claim", type_=Uuid[UUID]()),
+)
+
+
+def given(lease: Lease) -> dict[str, object]:
+    """The parameters of `AS_GIVEN`."""
+    return {
+        "lease_job": lease.job_id,
+        "lease_attempt": lease.attempt,
+        "lease_claim": lease.claim_id,
+    }

@@ -55,7 +55,7 @@ class Bell:
     """Rings from a thread of its own, so that nobody waits for the broker.
 
     What is rung while the broker is being told, and a moment after, goes along with the next
-    message to it: told of each by itself, it took a fifteenth of the time in which jobs are created.
+    message to it: each by itself took a fifteenth of the time in which jobs are created.
     """
 
     def __init__(self, broker_url: str) -> None:

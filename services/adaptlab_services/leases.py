@@ -5,16 +5,27 @@ so that a worker whose clock is wrong does no harm.
 """
 
 import uuid
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, Protocol
 from uuid import UUID
 
 from pydantic import ValidationError
-from sqlalchemy import ColumnElement, Select, func, select, update
+from sqlalchemy import (
+    BindParameter,
+    ColumnElement,
+    Float,
+    Integer,
+    Select,
+    bindparam,
+    func,
+    select,
+    update,
+)
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session, sessionmaker
@@ -24,7 +35,7 @@ from adaptlab_db.artifacts import ArtifactStore, StoredArtifact, streamed
 from adaptlab_db.errors import StoreUnreachable
 from adaptlab_db.tables import Attempt, Job
 from adaptlab_services import claiming, recording, workers
-from adaptlab_services.claims import Claim, Lease, held
+from adaptlab_services.claims import AS_GIVEN, Claim, Lease, LeaseParameters, given, held
 from adaptlab_services.errors import LeaseLost, LedgerUnreachable
 from adaptlab_services.lease_ends import CANCELLED, NOT_PAUSING, after_backoff, paused, uncounted
 from adaptlab_services.poison import fingerprint, furthest_step, has_failed_alike
@@ -34,6 +45,7 @@ from adaptlab_services.transitions import Change, Moved, Outcome, Reason, move, 
 Command = Literal["continue", "stop", "pause"]
 
 Choice = tuple[tuple[ColumnElement[bool], ...], Change]  # a condition beside the fence
+Fence = Callable[[LeaseParameters], list[ColumnElement[bool]]]
 NO_ARTIFACTS: Mapping[Path, str] = MappingProxyType({})
 
 
@@ -185,7 +197,8 @@ class DatabaseLedger:
     def heartbeat(self, lease: Lease, step: int) -> Command:
         """See `Ledger`."""
         with self._unit_of_work() as session:
-            row = session.execute(_renewal(lease, step)).one_or_none()
+            asked = given(lease) | {"step": step, "lease_seconds": lease.lease_seconds}
+            row = session.execute(_renewal(held), asked).one_or_none()
             if row is None:
                 raise LeaseLost(lease.job_id, lease.attempt)
             if row.cancel_requested_at is not None:
@@ -291,15 +304,20 @@ class DatabaseLedger:
             yield session
 
 
-def _renewal(lease: Lease, step: int) -> Select[datetime | None, datetime | None]:
-    """Renews the lease, notes that the worker was heard of, and gives what was asked for."""
+@cache
+def _renewal(fence: Fence) -> Select[datetime | None, datetime | None]:
+    """Renews the lease, notes that the worker was heard of, and gives what was asked for.
+
+    Made once: that takes as long as sending it, and every worker does so every few seconds.
+    """
+    seconds: BindParameter[float] = bindparam("lease_seconds", type_=Float())
     renewed = (
         update(Job)
-        .where(*held(lease))
+        .where(*fence(AS_GIVEN))
         .values(
-            step=func.greatest(Job.step, step),
+            step=func.greatest(Job.step, bindparam("step", type_=Integer())),
             heartbeat_at=func.clock_timestamp(),
-            lease_expires_at=claiming.seconds_from_now(lease.lease_seconds),
+            lease_expires_at=claiming.seconds_from_now(seconds),
         )
         .returning(Job.cancel_requested_at, Job.pause_requested_at, Job.worker_id)
         .cte("renewed")
