@@ -14,8 +14,15 @@ PROBLEM = "application/problem+json"
 
 
 @pytest.fixture(scope="module")
-def document() -> dict[str, Any]:
-    return yaml.safe_load(openapi.written())
+def text() -> str:
+    """The document as the routes say it, which takes seconds."""
+    return openapi.written()
+
+
+@pytest.fixture(scope="module")
+def document(text: str) -> dict[str, Any]:
+    loader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return yaml.load(text, Loader=loader)  # noqa: TID251 - as safe, and much faster
 
 
 def operations(document: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
@@ -26,11 +33,12 @@ def operations(document: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]
     ]
 
 
-def test_the_committed_file_is_up_to_date() -> None:
-    assert (ROOT / openapi.FILE_NAME).read_text(encoding="utf-8") == openapi.written()
+def test_the_committed_file_is_up_to_date(text: str) -> None:
+    assert (ROOT / openapi.FILE_NAME).read_text(encoding="utf-8") == text
 
 
-def test_drift_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_drift_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setattr(openapi, "written", lambda: text)
     (tmp_path / "api").mkdir()
     (tmp_path / "pyproject.toml").touch()
     monkeypatch.chdir(tmp_path)

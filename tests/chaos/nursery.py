@@ -6,6 +6,7 @@ as `python -m` would, after the switches it was given. It dies with the nursery.
 """
 
 import ctypes
+import gc
 import json
 import os
 import runpy
@@ -67,8 +68,14 @@ class Nursery:
 
 def serve() -> None:
     """Bear children until the test is gone."""
+    gc.disable()
     for name in PRELOADED:
         __import__(name)
+    make_routes()
+    # What every child has anyway is not looked at again, in any of them.
+    gc.collect()
+    gc.freeze()
+    gc.enable()
     assert threading.active_count() == 1, "a fork would leave the other threads behind"
     # Nobody waits for children here: the kernel buries them.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -79,6 +86,14 @@ def serve() -> None:
         if pid == 0:
             live(asked, parent)
         print(pid, flush=True)
+
+
+def make_routes() -> None:
+    """Have all routes read, which a process does once: the API's children have them at birth."""
+    from adaptlab_api.app import create_app
+    from adaptlab_services.settings import Settings
+
+    create_app(Settings(database_url="postgresql://nowhere/none", broker_url="redis://none"))
 
 
 def live(asked: Mapping[str, Any], parent: int) -> None:

@@ -3,9 +3,12 @@
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import NamedTuple
 
 import pytest
+import typer.main
+import typer.testing
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_token
 from typer.testing import CliRunner, Result
@@ -17,6 +20,10 @@ from adaptlab_client.cli.main import application
 from adaptlab_services.settings import Settings
 
 Invoke = Callable[..., Result]
+
+# To make the tree of commands takes longer than to run most of them.
+kept_application = cache(application)
+kept_commands = cache(typer.main.get_command)
 
 
 class Address(NamedTuple):
@@ -65,11 +72,12 @@ def client(address: Address) -> Iterator[Client]:
 
 
 @pytest.fixture
-def invoke(address: Address) -> Invoke:
+def invoke(address: Address, monkeypatch: pytest.MonkeyPatch) -> Invoke:
     """The command line against the test's server: `invoke("jobs", "list")`."""
+    monkeypatch.setattr(typer.testing, "_get_command", kept_commands)
 
     def call(*arguments: str, given: str | bytes = "", **environment: str) -> Result:
         known = address.environment | environment
-        return CliRunner().invoke(application(), list(arguments), env=known, input=given)
+        return CliRunner().invoke(kept_application(), list(arguments), env=known, input=given)
 
     return call

@@ -4,10 +4,11 @@ import html
 import re
 from collections.abc import Iterator
 from datetime import timedelta
+from itertools import product
 
 import pytest
 from fastapi.testclient import TestClient
-from playwright.sync_api import ViewportSize, expect
+from playwright.sync_api import Page, ViewportSize, expect
 from sqlalchemy import func, update
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_base_model, a_job, a_member, a_user, an_adapt_spec
@@ -126,30 +127,43 @@ def test_jobs_of_other_projects_are_neither_named_nor_counted(
     assert "cpu 0 0 1" in shown(client)
 
 
+def overflows_nowhere(page: Page) -> None:
+    """Check that the page is as wide as each window, by day and by night."""
+    for viewport, scheme in product((WIDE, NARROW), ("light", "dark")):
+        look_like(page, viewport, scheme)
+        assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
+
+
+def look_like(page: Page, viewport: ViewportSize, scheme: str) -> None:
+    page.set_viewport_size(viewport)
+    page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+
+
 @pytest.mark.browser
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("viewport", [WIDE, NARROW], ids=["wide", "narrow"])
 def test_in_a_browser_it_follows_what_happens_and_nothing_overflows(
-    visitor: Visitor, worker: MadeUpWorker, viewport: ViewportSize, scheme: str, sessions: Sessions
+    visitor: Visitor, worker: MadeUpWorker, sessions: Sessions
 ) -> None:
+    """In all windows in turn: it is one page, which asks for news by the clock."""
     worker.submit(ON_GPU)
     with sessions.begin() as session:
         session.execute(update(Worker).values(host=f"{HOSTILE}{'w' * 100}"))
         (only,) = workers.recent(session)
         workers.looks_for_work(session, only.id, f"{HOSTILE}{'x' * 300}")
     page = visitor.page
-    page.set_viewport_size(viewport)
-    page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
     visitor.sign_in("/workers")
     expect(page.locator("#unserved .notice")).to_contain_text("gpu")
-    assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
+    overflows_nowhere(page)
     assert page.title() != "owned"
+    look_like(page, NARROW, "dark")
     worker.come("gpu")
     expect(page.locator("#unserved .notice")).to_have_count(0)
+    look_like(page, WIDE, "light")
     worker.claim("gpu")
     expect(page.locator("#workers")).to_contain_text("Pretraining sort-asc-1l")
-    assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
-    for name in ("Jobs", "Studies", "Recipes", "Base models", "Methods", "Workers"):
-        link = page.get_by_role("navigation", name="Pages").get_by_role("link", name=name)
-        link.scroll_into_view_if_needed()
-        expect(link).to_be_in_viewport()
+    overflows_nowhere(page)
+    for viewport, scheme in product((WIDE, NARROW), ("light", "dark")):
+        look_like(page, viewport, scheme)
+        for name in ("Jobs", "Studies", "Recipes", "Base models", "Methods", "Workers"):
+            link = page.get_by_role("navigation", name="Pages").get_by_role("link", name=name)
+            link.scroll_into_view_if_needed()
+            expect(link).to_be_in_viewport()

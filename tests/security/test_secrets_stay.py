@@ -49,6 +49,8 @@ def stack() -> Iterator[Stack]:
         environment = {
             "ADAPTLAB_LEASE_SECONDS": "4",
             "ADAPTLAB_HEARTBEAT_SECONDS": "1",
+            "ADAPTLAB_REAP_SECONDS": "1",
+            "ADAPTLAB_REAPER_ARM_SECONDS": "2",  # a minute else, in which a job of the killed waits
             "ADAPTLAB_S3_ACCESS_KEY_ID": S3_KEY,
             "ADAPTLAB_S3_SECRET_ACCESS_KEY": S3_SECRET,
             "AWS_SECRET_ACCESS_KEY": OTHER,

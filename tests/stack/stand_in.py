@@ -1,6 +1,7 @@
 """`adaptlab up` with stand-ins for the API, the worker and beat: real servers, a real supervisor.
 
-Run as a script. `up` is what the tests start; the other names are what `up` starts.
+Run as a script. `up` is what the tests start; the other names are what `up` starts, five processes
+a stack, so each loads only what it needs: the supervisor alone takes a second.
 """
 
 import argparse
@@ -9,14 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-
-import psycopg
-
-from adaptlab_stack.errors import StackError
-from adaptlab_stack.process import tie_to_parent
-from adaptlab_stack.up import Programs, UpOptions, run_up
 
 
 def database_address() -> str:
@@ -24,6 +18,9 @@ def database_address() -> str:
 
 
 def up(arguments: list[str]) -> None:
+    from adaptlab_stack.errors import StackError
+    from adaptlab_stack.up import Programs, UpOptions, run_up
+
     parser = argparse.ArgumentParser()
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--port", type=int)
@@ -49,21 +46,26 @@ def prepare(arguments: list[str]) -> None:
     if os.environ.get("STAND_IN_PREPARE") == "hang":
         (Path(os.environ["ADAPTLAB_DATA_DIR"]) / "hanging").touch()
         signal.pause()
+    import psycopg
+
     with psycopg.connect(database_address()) as connection:
         connection.execute("CREATE TABLE IF NOT EXISTS kept (word text)")
     token = Path(os.environ["ADAPTLAB_DATA_DIR"]) / "token"
     token.write_text("a-token\n")
 
 
-class Answer(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        with psycopg.connect(database_address()) as connection:
-            connection.execute("SELECT 1")
-        self.send_response(200)
-        self.end_headers()
-
-
 def api(arguments: list[str]) -> None:
+    from http.server import BaseHTTPRequestHandler, HTTPServer
+
+    import psycopg
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            with psycopg.connect(database_address()) as connection:
+                connection.execute("SELECT 1")
+            self.send_response(200)
+            self.end_headers()
+
     parser = argparse.ArgumentParser()
     parser.add_argument("--host")
     parser.add_argument("--port", type=int)
@@ -76,6 +78,8 @@ def api(arguments: list[str]) -> None:
 
 
 def worker(arguments: list[str]) -> None:
+    from adaptlab_stack.process import tie_to_parent
+
     if os.environ.get("STAND_IN_STUBBORN"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     trainer = subprocess.Popen(

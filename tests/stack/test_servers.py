@@ -14,7 +14,7 @@ from adaptlab_stack import identity as identity_module
 from adaptlab_stack.binaries import find_valkey
 from adaptlab_stack.data_directory import DataDirectory
 from adaptlab_stack.errors import DataDirectoryInUse, DirectoryBarred, ServerNotFound, UserUnknown
-from adaptlab_stack.postgres import EmbeddedPostgres
+from adaptlab_stack.postgres import WAL_BUFFERS, EmbeddedPostgres
 from adaptlab_stack.servers import embedded_servers
 
 
@@ -53,6 +53,7 @@ def test_the_database_is_utf8_and_the_role_may_make_more(tmp_path: Path):
         psycopg.connect(plain(servers.database_url), autocommit=True) as connection,
     ):
         assert connection.execute("SHOW server_encoding").fetchone() == ("UTF8",)
+        assert connection.execute("SHOW wal_buffers").fetchone() == (WAL_BUFFERS,), "for uploads"
         connection.execute("CREATE DATABASE another")
 
 

@@ -120,7 +120,7 @@ def has_saved(sessions: Sessions, job_id: UUID) -> bool:
 
 def killed_midway(cluster: Cluster, sessions: Sessions, watched: Watched) -> UUID:
     """A job whose worker was killed when it had saved a state, and before the job had ended."""
-    for steps in (2_000, 20_000, 200_000):
+    for steps in (800, 2_000, 20_000, 200_000):
         job_id = submit(sessions, steps)
         worker = cluster.worker()
 
