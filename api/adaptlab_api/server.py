@@ -102,6 +102,7 @@ def _give_back_memory() -> None:
     """Free what loading has left over, and never look again at what stays; saves 1 MB."""
     gc.collect()
     gc.freeze()
+    gc.enable()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)

@@ -5,12 +5,14 @@ nothing or carries an idempotency key, and a `Retry-After` decides how long to w
 """
 
 import random
+import ssl
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Self, TypeVar
 from urllib.parse import quote, urlsplit
+from urllib.request import getproxies
 
 import httpx
 from pydantic import BaseModel, JsonValue, ValidationError
@@ -81,6 +83,16 @@ def path_of(*segments: str | int) -> str:
     return "/v1" + "".join(f"/{quote(str(segment), safe='')}" for segment in segments)
 
 
+def trust(url: str) -> ssl.SSLContext | bool:
+    """Whom to trust at an address: the known authorities, and nobody where nothing is encrypted.
+
+    To read the authorities takes longer than most commands need for everything else. The way to a
+    proxy may be encrypted.
+    """
+    is_plain = urlsplit(url).scheme == "http" and not {"http", "all"} & set(getproxies())
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if is_plain else True
+
+
 class Connection:
     """A pool of connections to one server."""
 
@@ -104,6 +116,7 @@ class Connection:
             headers=headers,
             timeout=httpx.Timeout(seconds, connect=min(seconds, 10)),
             transport=transport,
+            verify=trust(server.url),
             # A proxy in the environment is for the outside, never for a server on this machine.
             trust_env=urlsplit(server.url).hostname not in LOOPBACK,
         )
