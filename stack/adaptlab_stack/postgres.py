@@ -29,6 +29,9 @@ CONNECTIONS = 250
 START_ATTEMPTS = 8
 # A fast shutdown writes a checkpoint; an immediate one leaves that to the next start.
 STOP = (StopStep(signal.SIGINT, 1.5), StopStep(signal.SIGQUIT, 0.4))
+# An upload fills the default, a quarter of this, while the disk takes what came before: then
+# whoever writes waits for the disk.
+WAL_BUFFERS = "16MB"
 NOT_DURABLE = ("-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off")
 
 
@@ -88,6 +91,7 @@ class EmbeddedPostgres:
             # No socket file: its path may be longer than the 107 bytes the kernel allows.
             *("-c", "unix_socket_directories="),
             *("-c", f"max_connections={CONNECTIONS}"),
+            *("-c", f"wal_buffers={WAL_BUFFERS}"),
             *(() if self.durable else NOT_DURABLE),
         )
         return ProcessSpec(
