@@ -1,10 +1,11 @@
 """The command `adaptlab api`."""
 
-import gc
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from adaptlab.loading import uncollected
 
 Host = Annotated[str, typer.Option(help="The address to listen at.")]
 Inherited = Annotated[
@@ -42,9 +43,7 @@ def serve(
     except UnsafeAddress as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(2) from error
-    # Loading the server takes seconds, and an eighth less without looks for what is not needed any
-    # more; `run` looks once, and then as ever.
-    gc.disable()
-    from adaptlab_api.server import serve as run
+    with uncollected():  # loading the server takes seconds
+        from adaptlab_api.server import serve as run
 
     run(listening, inherited)

@@ -9,6 +9,7 @@ from pathlib import Path
 import uvicorn
 from fastapi import FastAPI
 
+from adaptlab.loading import uncollected
 from adaptlab_api.app import create_app
 from adaptlab_api.http_protocol import MOST_HEADER_BYTES, PatientProtocol
 from adaptlab_api.listening import Listening
@@ -73,8 +74,10 @@ def serve(listening: Listening, inherited: int | None = None) -> None:
     listening.check()
     _use_little_memory()
     sockets = None if inherited is None else [socket.socket(fileno=inherited)]
+    with uncollected():
+        app = create_app()
     server = Server(
-        create_app(),
+        app,
         listening.host,
         listening.port,
         certificate=listening.certificate,
@@ -102,7 +105,6 @@ def _give_back_memory() -> None:
     """Free what loading has left over, and never look again at what stays; saves 1 MB."""
     gc.collect()
     gc.freeze()
-    gc.enable()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)

@@ -83,13 +83,14 @@ def path_of(*segments: str | int) -> str:
     return "/v1" + "".join(f"/{quote(str(segment), safe='')}" for segment in segments)
 
 
-def trust(url: str) -> ssl.SSLContext | bool:
+def trust(url: str, *, by_proxies: bool) -> ssl.SSLContext | bool:
     """Whom to trust at an address: the known authorities, and nobody where nothing is encrypted.
 
     To read the authorities takes longer than most commands need for everything else. The way to a
-    proxy may be encrypted.
+    proxy of the environment may be encrypted, where it is taken.
     """
-    is_plain = urlsplit(url).scheme == "http" and not {"http", "all"} & set(getproxies())
+    has_proxy = by_proxies and bool({"http", "all"} & set(getproxies()))
+    is_plain = urlsplit(url).scheme == "http" and not has_proxy
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if is_plain else True
 
 
@@ -111,14 +112,15 @@ class Connection:
         headers = {"Accept": "application/json", "User-Agent": "adaptlab-client"}
         if server.token:
             headers["Authorization"] = f"Bearer {server.token}"
+        # A proxy in the environment is for the outside, never for a server on this machine.
+        by_proxies = urlsplit(server.url).hostname not in LOOPBACK
         self._http = httpx.Client(
             base_url=server.url,
             headers=headers,
             timeout=httpx.Timeout(seconds, connect=min(seconds, 10)),
             transport=transport,
-            verify=trust(server.url),
-            # A proxy in the environment is for the outside, never for a server on this machine.
-            trust_env=urlsplit(server.url).hostname not in LOOPBACK,
+            verify=trust(server.url, by_proxies=by_proxies),
+            trust_env=by_proxies,
         )
 
     def close(self) -> None:

@@ -62,15 +62,34 @@ class UsableBase:
     is_ready: bool
 
 
-def remembered(sessions: sessionmaker[Session]) -> sessionmaker[Session]:
-    """The same sessions, which together remember base models that are ready.
-
-    These stay as they are: only a name whose job has given up is ever taken over.
-    """
+def remembering(sessions: sessionmaker[Session]) -> sessionmaker[Session]:
+    """The same sessions, which together remember base models that are ready."""
     known: dict[str, object] = sessions.kw.get("info") or {}
     kept: dict[tuple[int, str], UsableBase] = {}
     sessions.configure(info={**known, _READY: kept})
     return sessions
+
+
+def remembered(session: Session, name: str) -> UsableBase:
+    """`usable_base`, without a look at the database for one that was ready before.
+
+    It would stay so, as only a name whose job has given up is ever taken over; but a database may
+    forget commits. Who writes by it sees whether it is there still, and calls `forget` otherwise.
+    """
+    which = access.project_of(session), name
+    kept: dict[tuple[int, str], UsableBase] = session.info.get(_READY, {})
+    found = kept.get(which) or usable_base(session, name)
+    if found.is_ready:
+        if len(kept) >= MOST_KEPT:
+            kept.clear()
+        kept[which] = found
+    return found
+
+
+def forget(session: Session, name: str) -> None:
+    """Have the next who asks for a base model look at the database."""
+    kept: dict[tuple[int, str], UsableBase] = session.info.get(_READY, {})
+    kept.pop((access.project_of(session), name), None)
 
 
 def facts(session: Session, name: str, pointer: str = "/base_model") -> BaseModelFacts:
@@ -84,20 +103,7 @@ def usable_base(session: Session, name: str, pointer: str = "/base_model") -> Us
     A job that has yet to make it stays locked until the unit of work ends, so that it cannot
     succeed between this look at it and the moment at which a job that waits for it is written.
     """
-    project = access.project_of(session)
-    kept: dict[tuple[int, str], UsableBase] = session.info.get(_READY, {})
-    if (known := kept.get((project, name))) is not None:
-        return known
-    found = _found(session, name, project, pointer)
-    if found.is_ready:
-        if len(kept) >= MOST_KEPT:
-            kept.clear()
-        kept[project, name] = found
-    return found
-
-
-def _found(session: Session, name: str, project: int, pointer: str) -> UsableBase:
-    which = {"name": name, "project_id": project}
+    which = {"name": name, "project_id": access.project_of(session)}
     found = session.execute(_LOOK, which).one_or_none()
     if found is not None and found.state != "succeeded":  # which it would stay
         found = session.execute(_LOOK.with_for_update(read=True, of=Job), which).one_or_none()

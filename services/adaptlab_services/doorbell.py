@@ -21,6 +21,7 @@ from redis.retry import Retry
 DOORBELL = "adaptlab.doorbell"
 SOCKET_SECONDS = 0.9  # connecting and sending may each take so long
 REST_SECONDS = 0.03
+"""From one message to the broker to the next."""
 MOST_WAITING = 100
 """Doorbells kept for one queue; more would wake nobody who is not woken already."""
 

@@ -7,12 +7,12 @@ from functools import cache
 from typing import Any, Literal
 from uuid import UUID
 
-from sqlalchemy import Select, bindparam, insert, select
+from sqlalchemy import ColumnElement, Select, Uuid, bindparam, exists, insert, or_, select
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
 
 from adaptlab.spec import AnySpec, ResolvedSpec
-from adaptlab_db.tables import Job, JobEvent
+from adaptlab_db.tables import BaseModel, Job, JobEvent
 from adaptlab_db.visibility import ACROSS_PROJECTS
 from adaptlab_services import access, quotas
 from adaptlab_services.job_views import jobs_ahead, position_after
@@ -21,12 +21,16 @@ from adaptlab_services.tokens import Principal
 
 @dataclass(frozen=True, slots=True)
 class NewJob:
-    """A job that is to be created; it waits while its base model is not there."""
+    """A job that is to be created; it waits while its base model is not there.
+
+    `ready_base` is the job that has made the base model, if one did by what is remembered.
+    """
 
     spec: AnySpec
     resolved: ResolvedSpec
     digest: str
     state: Literal["waiting", "queued"]
+    ready_base: UUID | None = None
 
 
 def insert_jobs(session: Session, principal: Principal, new: Sequence[NewJob]) -> tuple[UUID, ...]:
@@ -47,14 +51,15 @@ def insert_jobs(session: Session, principal: Principal, new: Sequence[NewJob]) -
 
 @dataclass(frozen=True, slots=True)
 class WrittenJob:
-    """A job that was written just now, its place in its queue if it waits in one, and its owner.
+    """A job that was written just now, and its place in its queue if it waits in one.
 
-    `owner` is what is known of what they may use.
+    `has_base` says whether its `ready_base` is there, and `allowance` what its owner may use.
     """
 
     job: Job
     position: int | None
-    owner: quotas.Known
+    has_base: bool
+    allowance: quotas.Allowance
 
 
 def insert_job(session: Session, principal: Principal, new: NewJob) -> WrittenJob:
@@ -67,15 +72,17 @@ def insert_job(session: Session, principal: Principal, new: NewJob) -> WrittenJo
     row = _place(session, principal) | _row(job_id, new)
     given = {f"new_{name}": value for name, value in row.items()}
     given["event"] = _event(principal, job_id, new)["data"]
+    given["ready_base"] = new.ready_base
     # Whose job it is was checked above; places count whatever the project.
     options = dict(ACROSS_PROJECTS)
     found = session.execute(_writing(), given, execution_options=options).one()
     job = Job(**row | {name: getattr(found, name) for name in _TOLD})
     position = position_after(found.ahead) if new.state == "queued" else None
-    return WrittenJob(job, position, quotas.known(session, found))
+    return WrittenJob(job, position, found.has_base, quotas.allowance(session, found))
 
 
 _JOBS = Job.metadata.tables[Job.__tablename__]
+_BASES = BaseModel.metadata.tables[BaseModel.__tablename__]
 _EVENTS = JobEvent.metadata.tables[JobEvent.__tablename__]
 _GIVEN = (
     *("id", "owner_id", "project_id", "state", "kind", "base_model", "family", "task", "method"),
@@ -94,7 +101,9 @@ The rest is as given or None, and is not sent there and back."""
 
 @cache
 def _writing() -> Select[*tuple[Any, ...]]:  # columns of a job, a count, and what is of its owner
-    """The job, its first event, how many are ahead of it, and quotas: one way to the database.
+    """The job, its first event, how many are ahead of it, its base model, its owner's quotas.
+
+    That is one way to the database.
 
     Of tables and not of classes: the ORM's way to the same statement takes twice the time.
     """
@@ -106,8 +115,25 @@ def _writing() -> Select[*tuple[Any, ...]]:  # columns of a job, a count, and wh
     appended = insert(_EVENTS).from_select(columns, first).cte("appended")
     ahead = jobs_ahead(job.c.queue, job.c.priority, job.c.created_at)
     told = (job.c[name] for name in _TOLD)
-    found = select(*told, ahead.scalar_subquery().label("ahead")).select_from(job)
+    base = bindparam("ready_base", type_=Uuid[UUID]())
+    has_base = or_(base.is_(None), _is_ready(base, job.c.project_id, job.c.base_model))
+    columns = (ahead.scalar_subquery().label("ahead"), has_base.label("has_base"))
+    found = select(*told, *columns).select_from(job)
     return quotas.beside(found, job.c.owner_id).add_cte(appended)
+
+
+def _is_ready(
+    job_id: ColumnElement[UUID], project_id: ColumnElement[int], name: ColumnElement[str | None]
+) -> ColumnElement[bool]:
+    """Whether a job has made the base model of that name."""
+    maker = _JOBS.alias("maker")
+    return exists().where(
+        _BASES.c.project_id == project_id,
+        _BASES.c.name == name,
+        _BASES.c.job_id == job_id,
+        maker.c.id == _BASES.c.job_id,
+        maker.c.state == "succeeded",
+    )
 
 
 def _place(session: Session, principal: Principal) -> dict[str, int]:

@@ -124,7 +124,7 @@ def create(
         made = _create(session, principal, spec, roots)
         idempotency.remember(session, principal.user_id, idempotency_key, digest, made.job.id)
     limits.check_queued(session, principal.user_id, most_queued)
-    quotas.check_jobs(session, principal.user_id, _queues_of(spec), made.written.owner)
+    quotas.check_jobs(session, principal.user_id, _queues_of(spec), made.written.allowance)
     project = access.project_name(session)
     view = new_job_view(made.job, principal.name, project, made.base_job_id, made.written.position)
     return Created(view, replayed=False, queues=made.queues)
@@ -262,10 +262,17 @@ def _create(session: Session, principal: Principal, spec: Spec, roots: ModelRoot
     name, queues = spec.base_model, ()
     if not isinstance(name, str):
         name, queues = base_of(session, principal, name, roots)
-    base = base_models.usable_base(session, name)
+    base = base_models.remembered(session, name)
     resolved = sizes.checked(session, resolve(spec, base.facts, datasets.known(session)))
-    state: JobState = "queued" if base.is_ready else "waiting"
-    written = _insert(session, principal, spec, resolved, state)
+    ready = base.job_id if base.is_ready else None
+    state: JobState = "waiting" if ready is None else "queued"
+    written = _insert(session, principal, spec, resolved, state, ready)
+    if not written.has_base:
+        base_models.forget(session, name)
+        raise Conflict(
+            f"The base model {name!r} is not what it was when it was last asked for, since the "
+            "database was restored or replaced; nothing was created, send the request again."
+        )
     return _Made(written, (*queues, *_wakes(written.job)), base.job_id)
 
 
@@ -355,10 +362,16 @@ def _resolved_inline(session: Session, spec: BaseSpec, roots: ModelRoots) -> Res
 
 
 def _insert(
-    session: Session, principal: Principal, spec: Spec, resolved: ResolvedSpec, state: JobState
+    session: Session,
+    principal: Principal,
+    spec: Spec,
+    resolved: ResolvedSpec,
+    state: JobState,
+    ready_base: UUID | None = None,
 ) -> WrittenJob:
     assert state in ("waiting", "queued")
-    return insert_job(session, principal, NewJob(spec, resolved, spec_digest(resolved), state))
+    new = NewJob(spec, resolved, spec_digest(resolved), state, ready_base)
+    return insert_job(session, principal, new)
 
 
 def _queues_of(spec: Spec) -> set[str]:

@@ -308,7 +308,8 @@ class DatabaseLedger:
 def _renewal(fence: Fence) -> Select[datetime | None, datetime | None]:
     """Renews the lease, notes that the worker was heard of, and gives what was asked for.
 
-    Made once: that takes as long as sending it, and every worker does so every few seconds.
+    Made once: that takes as long as sending it, and every worker does so every few seconds. Once
+    for a fence: tests put others in the place of `held`, to see that it is what protects.
     """
     seconds: BindParameter[float] = bindparam("lease_seconds", type_=Float())
     renewed = (

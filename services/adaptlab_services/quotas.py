@@ -98,21 +98,21 @@ def own_of(row: User) -> Quotas:
 
 
 def check_jobs(
-    session: Session, owner_id: int, queues: Collection[str], known: "Known | None" = None
+    session: Session, owner_id: int, queues: Collection[str], found: "Allowance | None" = None
 ) -> None:
     """Refuse new work in these queues to who has used up their hours there, or stores too much.
 
-    One statement where no quota holds, none if what is `known` of the owner is given, and one or
-    two more where one does. Raises `QuotaReached`.
+    One statement where no quota holds, none if what was `found` with `beside` is given, and some
+    more where one does. Raises `QuotaReached`.
     """
     if not queues:
         return
-    known = known or _known(session, owner_id)
-    allowed = known.allowed
+    found = found or _allowance_of(session, owner_id)
+    allowed = found.allowed
     limited = {name: allowed.queue_hours[name] for name in queues if name in allowed.queue_hours}
     if not limited and allowed.stored_bytes is None:
         return
-    counted = known.counted(session, owner_id)
+    counted = found.counted(session, owner_id)
     for queue in sorted(limited):
         used = _queue_use(counted, queue, limited[queue])
         if used.frees_at is not None:
@@ -128,11 +128,11 @@ def check_room(session: Session, owner_id: int, more_bytes: int) -> None:
 
     With none, whether there is too much already.
     """
-    known = _known(session, owner_id)
-    allowed = known.allowed
+    found = _allowance_of(session, owner_id)
+    allowed = found.allowed
     if allowed.stored_bytes is None:
         return
-    counted = known.counted(session, owner_id)
+    counted = found.counted(session, owner_id)
     stored = counted.job_bytes + usage_counts.other_bytes(session, owner_id) + more_bytes
     if stored > allowed.stored_bytes:
         raise QuotaReached.of_bytes(stored, allowed.stored_bytes)
@@ -140,8 +140,8 @@ def check_room(session: Session, owner_id: int, more_bytes: int) -> None:
 
 def usage(session: Session, user_id: int) -> UserUsage:
     """What somebody has used and stores, whatever the project."""
-    known = _known(session, user_id)
-    allowed, counted = known.allowed, known.counted(session, user_id)
+    found = _allowance_of(session, user_id)
+    allowed, counted = found.allowed, found.counted(session, user_id)
     queues = sorted({*counted.queues(), *allowed.queue_hours})
     return UserUsage(
         days=DAYS,
@@ -164,22 +164,18 @@ _LOOKED_AT = (
 )
 
 
+_OF_USERS = _USERS.outerjoin(_COUNTS, _COUNTS.c.user_id == _USERS.c.id)
+_LOOK = select(*_LOOKED_AT).select_from(_OF_USERS).where(_USERS.c.id == bindparam("user_id"))
+
+
 def beside(statement: Select[*tuple[Any, ...]], owner: ColumnElement[int]) -> Select[Any]:
-    """The statement, which says more of something of somebody's, with what `known` reads."""
-    counted = _USERS.outerjoin(_COUNTS, _COUNTS.c.user_id == _USERS.c.id)
-    return statement.add_columns(*_LOOKED_AT).join(counted, _USERS.c.id == owner)
-
-
-_LOOK = (
-    select(*_LOOKED_AT)
-    .select_from(_USERS.outerjoin(_COUNTS, _COUNTS.c.user_id == _USERS.c.id))
-    .where(_USERS.c.id == bindparam("user_id"))
-)
+    """The statement with columns for `allowance`: what the owner of each of its rows may use."""
+    return statement.add_columns(*_LOOKED_AT).join(_OF_USERS, _USERS.c.id == owner)
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """What a user may use, and the last count, if there is one."""
+class Allowance:
+    """What a user may use, and the last count of what they do, if there is one."""
 
     allowed: Allowed
     last: Counted | None
@@ -187,27 +183,31 @@ class Known:
 
     def counted(self, session: Session, user_id: int) -> Counted:
         """The last count, or a new one where it is too old and nobody else is making one."""
-        if self.last is not None and (
-            self.is_fresh or not usage_counts.is_first_to_count(session, user_id)
-        ):
+        if self.last is None:
+            return usage_counts.count(session, user_id)
+        if self.is_fresh or not usage_counts.is_first_to_count(session, user_id):
             return self.last
+        # Somebody may have counted since this was read: who creates jobs waits in between.
+        now = _allowance_of(session, user_id)
+        if now.last is not None and now.is_fresh:
+            return now.last
         return usage_counts.count(session, user_id)
 
 
-def _known(session: Session, user_id: int) -> Known:
+def _allowance_of(session: Session, user_id: int) -> Allowance:
     row = session.execute(_LOOK, {"user_id": user_id}, execution_options=ACROSS_PROJECTS).one()
-    return known(session, row)
+    return allowance(session, row)
 
 
-def known(session: Session, row: Row[*tuple[Any, ...]]) -> Known:
-    """What a row says of its owner that was looked for with `beside`."""
+def allowance(session: Session, row: Row[*tuple[Any, ...]]) -> Allowance:
+    """That of the owner of a row of a statement that was made by `beside`."""
     server = session.info.get(_QUOTAS, _NONE)
     assert isinstance(server, Allowed)
     own = Quotas(queue_hours=row.max_queue_hours or {}, stored_bytes=row.max_stored_bytes)
     last = None
     if row.counted_at is not None:
         last = Counted.stored(row.counted_at, row.hours, row.job_bytes)
-    return Known(server.with_own(own), last, bool(row.is_fresh))
+    return Allowance(server.with_own(own), last, bool(row.is_fresh))
 
 
 def _queue_use(counted: Counted, queue: str, most: float | None) -> QueueUse:

@@ -16,7 +16,7 @@ def open_sessions(settings: Settings) -> sessionmaker[Session]:
     """Sessions on the database of a process, in which artifacts lie where the settings say."""
     sessions = session_factory(settings.database_url, stores(settings))
     limited = quotas.bounded(bounded(sessions, Sizes.of(settings)), Allowed.of(settings))
-    return base_models.remembered(limited)
+    return base_models.remembering(limited)
 
 
 def stores(settings: Settings) -> Stores:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import redis
 from fastapi.testclient import TestClient
-from sqlalchemy import func, select, text
+from sqlalchemy import delete, func, select, text
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_pretrain_document, an_adapt_document
 from tests.watching import statements
@@ -19,6 +19,11 @@ REFUSED_AT_COMMIT = (
     "$$ BEGIN RAISE 'not today'; END $$",
     "CREATE CONSTRAINT TRIGGER refusing AFTER INSERT ON jobs DEFERRABLE INITIALLY DEFERRED "
     "FOR EACH ROW EXECUTE FUNCTION refuse()",
+)
+
+FORGOTTEN = (
+    "The base model 'tiny-sort' is not what it was when it was last asked for, since the "
+    "database was restored or replaced; nothing was created, send the request again."
 )
 
 
@@ -138,14 +143,36 @@ def test_an_adaptation_of_a_model_in_training_waits(api: TestClient) -> None:
     assert (left["state"], left["reason"]) == ("failed", "base_model_failed")
 
 
-def test_a_base_model_that_is_ready_is_looked_for_once(
-    api: TestClient, base: None, sessions: Sessions
-) -> None:
+def test_a_base_model_that_is_ready_is_looked_for_once(api: TestClient, base: None) -> None:
     address = api.post("/v1/jobs", json=an_adapt_document()).headers["location"]
     with statements() as sent:
         again = api.post("/v1/jobs", json=an_adapt_document())
-    assert not [one for one in sent if "base_models" in one]
+    # What begins and ends the unit of work is no statement here.
+    assert [one.split()[0] for one in sent] == ["WITH", "INSERT"]
     assert api.get(address).json()["resolved_spec"] == again.json()["resolved_spec"]
+
+
+def test_a_base_model_that_the_database_forgot_is_looked_for_again(
+    api: TestClient, base: None, sessions: Sessions
+) -> None:
+    assert api.post("/v1/jobs", json=an_adapt_document()).status_code == 201
+    with sessions.begin() as session:
+        session.execute(delete(BaseModel))
+    refused = api.post("/v1/jobs", json=an_adapt_document())
+    assert (refused.status_code, refused.json()["detail"]) == (409, FORGOTTEN)
+    assert jobs_stored(sessions) == 2  # the one that made it, and the first adaptation
+    unknown = api.post("/v1/jobs", json=an_adapt_document())
+    assert unknown.json()["errors"][0]["code"] == "unknown_base_model"
+
+
+def test_a_base_model_is_remembered_for_its_own_project(api: TestClient, base: None) -> None:
+    assert api.post("/v1/projects", json={"name": "other"}).status_code == 201
+    assert api.post("/v1/jobs", json=an_adapt_document()).json()["state"] == "queued"
+    there = "/v1/jobs?project=other"
+    unknown = api.post(there, json=an_adapt_document())
+    assert unknown.json()["errors"][0]["code"] == "unknown_base_model"
+    assert api.post(there, json=a_pretrain_document(seeds=3)).status_code == 201
+    assert api.post(there, json=an_adapt_document()).json()["state"] == "waiting"
 
 
 def test_a_base_model_that_is_not_ready_is_looked_for_each_time(api: TestClient) -> None:

@@ -19,6 +19,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from adaptlab.loading import uncollected
+
 ROOT = Path(__file__).parents[2]
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 PRELOADED = ("tests.chaos.switches", "adaptlab_api.server", "adaptlab_worker.processes")
@@ -68,14 +70,13 @@ class Nursery:
 
 def serve() -> None:
     """Bear children until the test is gone."""
-    gc.disable()
-    for name in PRELOADED:
-        __import__(name)
-    make_routes()
+    with uncollected():
+        for name in PRELOADED:
+            __import__(name)
+        make_routes()
     # What every child has anyway is not looked at again, in any of them.
     gc.collect()
     gc.freeze()
-    gc.enable()
     assert threading.active_count() == 1, "a fork would leave the other threads behind"
     # Nobody waits for children here: the kernel buries them.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)

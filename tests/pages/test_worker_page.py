@@ -135,6 +135,7 @@ def overflows_nowhere(page: Page) -> None:
 
 
 def look_like(page: Page, viewport: ViewportSize, scheme: str) -> None:
+    """Have the page in a window of this size, by day or by night."""
     page.set_viewport_size(viewport)
     page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
 
@@ -150,11 +151,11 @@ def test_in_a_browser_it_follows_what_happens_and_nothing_overflows(
         (only,) = workers.recent(session)
         workers.looks_for_work(session, only.id, f"{HOSTILE}{'x' * 300}")
     page = visitor.page
+    look_like(page, NARROW, "dark")
     visitor.sign_in("/workers")
     expect(page.locator("#unserved .notice")).to_contain_text("gpu")
     overflows_nowhere(page)
     assert page.title() != "owned"
-    look_like(page, NARROW, "dark")
     worker.come("gpu")
     expect(page.locator("#unserved .notice")).to_have_count(0)
     look_like(page, WIDE, "light")

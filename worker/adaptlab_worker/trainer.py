@@ -7,7 +7,6 @@ before the run's lease can end.
 """
 
 import ctypes
-import gc
 import importlib
 import logging
 import os
@@ -36,6 +35,7 @@ from adaptlab.errors import (
     is_disk_full,
     is_out_of_memory,
 )
+from adaptlab.loading import uncollected
 from adaptlab.results import Event, Progress
 from adaptlab.spec import ResolvedSpec
 from adaptlab_worker.alarm import Alarm
@@ -193,9 +193,8 @@ def main(arguments: list[str]) -> None:
     signal.signal(signal.SIGALRM, signal.SIG_DFL)  # whatever the worker was started with
     inbox = Inbox(pipe, float(silence), alarm)
     inbox.start()
-    gc.disable()  # what loading torch makes stays: to look at it again takes a tenth of the time
-    runner = load_runner(named[0] if named else ENGINE)
-    gc.enable()
+    with uncollected():
+        runner = load_runner(named[0] if named else ENGINE)
     keep_freed_memory()
     if not named:
         if os.environ.get(COMPILE) != "off":
