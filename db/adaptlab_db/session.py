@@ -105,6 +105,13 @@ def session_factory(database: str | Engine, stores: Stores | None = None) -> ses
     return sessionmaker(engine, expire_on_commit=False, info=info)
 
 
+def informed(factory: sessionmaker[Session], name: str, fact: object) -> sessionmaker[Session]:
+    """The same sessions, each of which now has a fact in its `info`, and all the same one."""
+    known: dict[str, object] = factory.kw.get("info") or {}
+    factory.configure(info={**known, name: fact})
+    return factory
+
+
 def _ask_for_bytes(
     _connection: object,
     cursor: Cursor,

@@ -5,7 +5,17 @@ from difflib import get_close_matches
 from typing import Any, Literal
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Row, Select, bindparam, func, select, tuple_, update
+from sqlalchemy import (
+    ColumnElement,
+    Row,
+    Select,
+    bindparam,
+    exists,
+    func,
+    select,
+    tuple_,
+    update,
+)
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session, sessionmaker
 
@@ -13,6 +23,7 @@ from adaptlab.errors import InvalidSpec, Problem, UnknownName
 from adaptlab.resolve import BaseModelFacts
 from adaptlab.spec import ResolvedSpec
 from adaptlab.values import Value
+from adaptlab_db.session import informed
 from adaptlab_db.tables import BaseModel, Job, Project
 from adaptlab_services import access, paging
 from adaptlab_services.errors import Conflict, NotFound
@@ -64,10 +75,8 @@ class UsableBase:
 
 def remembering(sessions: sessionmaker[Session]) -> sessionmaker[Session]:
     """The same sessions, which together remember base models that are ready."""
-    known: dict[str, object] = sessions.kw.get("info") or {}
     kept: dict[tuple[int, str], UsableBase] = {}
-    sessions.configure(info={**known, _READY: kept})
-    return sessions
+    return informed(sessions, _READY, kept)
 
 
 def remembered(session: Session, name: str) -> UsableBase:
@@ -78,12 +87,31 @@ def remembered(session: Session, name: str) -> UsableBase:
     """
     which = access.project_of(session), name
     kept: dict[tuple[int, str], UsableBase] = session.info.get(_READY, {})
-    found = kept.get(which) or usable_base(session, name)
+    if (known := kept.get(which)) is not None:
+        return known
+    found = usable_base(session, name)
     if found.is_ready:
         if len(kept) >= MOST_KEPT:
             kept.clear()
         kept[which] = found
     return found
+
+
+def is_made_by(
+    job_id: ColumnElement[UUID], project_id: ColumnElement[int], name: ColumnElement[str | None]
+) -> ColumnElement[bool]:
+    """The condition that a job has made the base model of that name, in a statement on tables."""
+    maker = _JOBS.alias("maker")
+    return exists().where(
+        _BASES.c.project_id == project_id,
+        _BASES.c.name == name,
+        _BASES.c.job_id == job_id,
+        maker.c.id == _BASES.c.job_id,
+        maker.c.state == "succeeded",
+    )
+
+
+_JOBS, _BASES = (table.metadata.tables[table.__tablename__] for table in (Job, BaseModel))
 
 
 def forget(session: Session, name: str) -> None:

@@ -107,7 +107,7 @@ AS_GIVEN = LeaseParameters(
 def given(lease: Lease) -> dict[str, object]:
     """The parameters of `AS_GIVEN`."""
     return {
-        "lease_job": lease.job_id,
-        "lease_attempt": lease.attempt,
-        "lease_claim": lease.claim_id,
+        AS_GIVEN.job_id.key: lease.job_id,
+        AS_GIVEN.attempt.key: lease.attempt,
+        AS_GIVEN.claim_id.key: lease.claim_id,
     }

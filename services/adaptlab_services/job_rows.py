@@ -7,14 +7,14 @@ from functools import cache
 from typing import Any, Literal
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Select, Uuid, bindparam, exists, insert, or_, select
+from sqlalchemy import Select, Uuid, bindparam, insert, or_, select
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
 
 from adaptlab.spec import AnySpec, ResolvedSpec
-from adaptlab_db.tables import BaseModel, Job, JobEvent
+from adaptlab_db.tables import Job, JobEvent
 from adaptlab_db.visibility import ACROSS_PROJECTS
-from adaptlab_services import access, quotas
+from adaptlab_services import access, base_models, quotas
 from adaptlab_services.job_views import jobs_ahead, position_after
 from adaptlab_services.tokens import Principal
 
@@ -82,7 +82,6 @@ def insert_job(session: Session, principal: Principal, new: NewJob) -> WrittenJo
 
 
 _JOBS = Job.metadata.tables[Job.__tablename__]
-_BASES = BaseModel.metadata.tables[BaseModel.__tablename__]
 _EVENTS = JobEvent.metadata.tables[JobEvent.__tablename__]
 _GIVEN = (
     *("id", "owner_id", "project_id", "state", "kind", "base_model", "family", "task", "method"),
@@ -116,24 +115,13 @@ def _writing() -> Select[*tuple[Any, ...]]:  # columns of a job, a count, and wh
     ahead = jobs_ahead(job.c.queue, job.c.priority, job.c.created_at)
     told = (job.c[name] for name in _TOLD)
     base = bindparam("ready_base", type_=Uuid[UUID]())
-    has_base = or_(base.is_(None), _is_ready(base, job.c.project_id, job.c.base_model))
-    columns = (ahead.scalar_subquery().label("ahead"), has_base.label("has_base"))
-    found = select(*told, *columns).select_from(job)
+    is_made = base_models.is_made_by(base, job.c.project_id, job.c.base_model)
+    found = select(
+        *told,
+        ahead.scalar_subquery().label("ahead"),
+        or_(base.is_(None), is_made).label("has_base"),
+    ).select_from(job)
     return quotas.beside(found, job.c.owner_id).add_cte(appended)
-
-
-def _is_ready(
-    job_id: ColumnElement[UUID], project_id: ColumnElement[int], name: ColumnElement[str | None]
-) -> ColumnElement[bool]:
-    """Whether a job has made the base model of that name."""
-    maker = _JOBS.alias("maker")
-    return exists().where(
-        _BASES.c.project_id == project_id,
-        _BASES.c.name == name,
-        _BASES.c.job_id == job_id,
-        maker.c.id == _BASES.c.job_id,
-        maker.c.state == "succeeded",
-    )
 
 
 def _place(session: Session, principal: Principal) -> dict[str, int]:

@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab.spec import Queue
 from adaptlab.values import Value
+from adaptlab_db.session import informed
 from adaptlab_db.tables import UsageCount, User
 from adaptlab_db.visibility import ACROSS_PROJECTS
 from adaptlab_services import usage_counts
@@ -87,9 +88,7 @@ _NONE = Allowed({}, None)
 
 def bounded(sessions: sessionmaker[Session], allowed: Allowed) -> sessionmaker[Session]:
     """The same sessions, which know how much one person may use."""
-    known: dict[str, object] = sessions.kw.get("info") or {}
-    sessions.configure(info={**known, _QUOTAS: allowed})
-    return sessions
+    return informed(sessions, _QUOTAS, allowed)
 
 
 def own_of(row: User) -> Quotas:

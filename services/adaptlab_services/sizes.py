@@ -15,6 +15,7 @@ from adaptlab.family import Family
 from adaptlab.resolve import load_family, load_method, load_task
 from adaptlab.resolve_theory import load_check
 from adaptlab.spec import ResolvedSpec
+from adaptlab_db.session import informed
 from adaptlab_services.settings import Settings
 
 STORED_BYTES = 2
@@ -92,9 +93,7 @@ class Sizes:
 
 def bounded(sessions: sessionmaker[Session], sizes: Sizes) -> sessionmaker[Session]:
     """The same sessions, which know how large jobs may be."""
-    known: dict[str, object] = sessions.kw.get("info") or {}
-    sessions.configure(info={**known, _SIZES: sizes})
-    return sessions
+    return informed(sessions, _SIZES, sizes)
 
 
 def checked(session: Session, resolved: ResolvedSpec) -> ResolvedSpec:
