@@ -18,10 +18,9 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_base_model, a_job
 from tests.security.hostile import INJECTIONS, NOT_JSON, VALUES
 
-from adaptlab_api.app import create_app
+from adaptlab_api.openapi import undeployed
 from adaptlab_db.tables import BaseModel, Job, Study
 from adaptlab_services import paging
-from adaptlab_services.settings import Settings
 
 Answer = Any  # the test client's own, whose type depends on which httpx is installed
 JSON = "application/json"
@@ -54,8 +53,7 @@ class Operation:
 @pytest.fixture(scope="module")
 def operations() -> list[Operation]:
     """All of them; to describe them takes a second, and no description knows its settings."""
-    nowhere = Settings(database_url="postgresql://nowhere/none", broker_url="redis://none")
-    document = create_app(nowhere).openapi()
+    document = undeployed().openapi()
     return [
         Operation(method.upper(), path, described)
         for path, methods in document["paths"].items()

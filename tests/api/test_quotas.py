@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from sqlalchemy import text, update
+from sqlalchemy import select, text, update
 from sqlalchemy.orm import Session, sessionmaker
 from tests.api.test_limits import a_server
 from tests.api.test_people import somebody
 from tests.making import a_base_model, a_job, a_study_document, an_adapt_document
 from tests.watching import statements
 
-from adaptlab_db.tables import Attempt, UsageCount
+from adaptlab_db.tables import Attempt, Job, UsageCount
+from adaptlab_services import quotas, usage_counts
 from adaptlab_services.settings import Settings
 from adaptlab_services.usage_counts import DAYS
 
@@ -203,3 +204,16 @@ def test_a_submit_counts_nothing_anew_within_a_minute(
     with sessions() as session:
         kept = session.query(UsageCount).one()
         assert kept.counted_until - kept.counted_at >= timedelta(seconds=60)
+
+
+def test_who_waited_for_a_turn_takes_what_was_counted_meanwhile(sessions: Sessions) -> None:
+    with sessions.begin() as session:
+        owner = session.scalars(select(Job.owner_id)).one()
+        usage_counts.count(session, owner)
+    forget_counts(sessions)
+    with sessions.begin() as late:
+        looked = quotas.beside(select(Job.id), Job.__table__.c.owner_id)
+        found = quotas.allowance(late, late.execute(looked).one())
+        with sessions.begin() as session:
+            counted = usage_counts.count(session, owner)
+        assert found.counted(late, owner).counted_at == counted.counted_at

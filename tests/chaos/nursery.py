@@ -91,10 +91,9 @@ def serve() -> None:
 
 def make_routes() -> None:
     """Have all routes read, which a process does once: the API's children have them at birth."""
-    from adaptlab_api.app import create_app
-    from adaptlab_services.settings import Settings
+    from adaptlab_api.openapi import undeployed
 
-    create_app(Settings(database_url="postgresql://nowhere/none", broker_url="redis://none"))
+    undeployed()
 
 
 def live(asked: Mapping[str, Any], parent: int) -> None:

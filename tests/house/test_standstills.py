@@ -4,7 +4,11 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
+
+import pytest
+from tests.standstills import LONG, Watch
 
 HOOKS = """
 from tests.standstills import pytest_runtest_protocol, pytest_terminal_summary
@@ -105,3 +109,19 @@ def test_only_what_failed_while_the_machine_stood_still_is_run_again(
         "stopped_once",
     ]
     assert all(float(seconds) > 1 for _, seconds in again)
+
+
+def test_a_watch_that_begins_late_counts_from_where_it_was_asked_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    watch = Watch()
+    start = watch._thread.start  # pyright: ignore[reportPrivateUsage] - what a busy machine delays
+
+    def late() -> None:
+        threading.Event().wait(1.0)
+        start()
+
+    monkeypatch.setattr(watch._thread, "start", late)  # pyright: ignore[reportPrivateUsage]
+    with watch:
+        pass
+    assert watch.longest > LONG

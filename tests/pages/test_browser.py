@@ -7,6 +7,8 @@ from playwright.sync_api import APIResponse, Route, ViewportSize, expect
 from tests.pages.made_up import ADAPTATION, PRETRAINING, MadeUpWorker, some_jobs
 from tests.pages.visitors import HOSTILE, NARROW, ONCE_OR_MORE, WIDE, Visitor
 
+from adaptlab_services.claims import Claim
+
 pytestmark = pytest.mark.browser
 CUT = """
 [...document.querySelectorAll(".scroll")]
@@ -23,6 +25,15 @@ new MutationObserver(() => window.heads.push(document.getElementById("head").inn
   .observe(document.body, { childList: true, subtree: true, characterData: true });
 """
 """Keeps every head of the page that is shown from now on, also one that the next takes back."""
+
+
+def open_a_run(visitor: Visitor, worker: MadeUpWorker) -> Claim:
+    """Look at the page of a job that a worker has begun."""
+    job = worker.submit(PRETRAINING)
+    claim = worker.claim()
+    visitor.sign_in()
+    visitor.open_job(job)
+    return claim
 
 
 def test_signing_in_leads_where_one_wanted_to_go_and_out_again(visitor: Visitor):
@@ -150,11 +161,7 @@ def test_a_job_is_cancelled_after_a_question(visitor: Visitor, worker: MadeUpWor
 
 
 def test_what_is_pressed_stays_until_it_is_let_go(visitor: Visitor, worker: MadeUpWorker):
-    page = visitor.page
-    job = worker.submit(PRETRAINING)
-    claim = worker.claim()
-    visitor.sign_in()
-    visitor.open_job(job)
+    page, claim = visitor.page, open_a_run(visitor, worker)
     visitor.agree()
     box = page.get_by_role("button", name="Cancel job").bounding_box()
     assert box is not None
@@ -171,11 +178,7 @@ def test_what_is_pressed_stays_until_it_is_let_go(visitor: Visitor, worker: Made
 
 
 def test_an_older_answer_does_not_replace_a_newer_one(visitor: Visitor, worker: MadeUpWorker):
-    page = visitor.page
-    job = worker.submit(PRETRAINING)
-    claim = worker.claim()
-    visitor.sign_in()
-    visitor.open_job(job)
+    page, claim = visitor.page, open_a_run(visitor, worker)
     held: list[Route] = []
     late: list[APIResponse] = []
 
@@ -204,11 +207,7 @@ def test_an_older_answer_does_not_replace_a_newer_one(visitor: Visitor, worker: 
 def test_a_button_keeps_the_focus_when_the_page_is_refreshed(
     visitor: Visitor, worker: MadeUpWorker
 ):
-    page = visitor.page
-    job = worker.submit(PRETRAINING)
-    claim = worker.claim()
-    visitor.sign_in()
-    visitor.open_job(job)
+    page, claim = visitor.page, open_a_run(visitor, worker)
     cancel = page.get_by_role("button", name="Cancel job")
     cancel.focus()
     worker.train(claim, 500)

@@ -53,14 +53,19 @@ def test_a_job_that_was_submitted_can_be_gone_back_from(
     expect(page.get_by_label("Method", exact=True)).to_have_value("lora")
 
 
+def a_study_with_a_fault(visitor: Visitor, name: str) -> Page:
+    """The form of a study whose number of trials is none, not sent yet."""
+    visitor.sign_in("/studies/new")
+    visitor.expected.append("status of 422")
+    visitor.page.get_by_label("Name").fill(name)
+    visitor.page.get_by_label("Trials").fill("x")
+    return visitor.page
+
+
 def test_a_study_that_was_refused_and_made_can_be_gone_back_from(
     visitor: Visitor, base: None, worker: MadeUpWorker
 ) -> None:
-    page = visitor.page
-    visitor.sign_in("/studies/new")
-    visitor.expected.append("status of 422")
-    page.get_by_label("Name").fill("back")
-    page.get_by_label("Trials").fill("x")
+    page = a_study_with_a_fault(visitor, "back")
     with page.expect_response("**/studies/new") as refused:
         page.get_by_role("button", name="Create study").click()
     assert refused.value.status == 422
@@ -80,11 +85,7 @@ def test_a_study_that_was_refused_and_made_can_be_gone_back_from(
 def test_what_is_typed_into_a_refused_form_before_its_script_is_there_is_answered(
     visitor: Visitor, base: None, worker: MadeUpWorker
 ) -> None:
-    page = visitor.page
-    visitor.sign_in("/studies/new")
-    visitor.expected.append("status of 422")
-    page.get_by_label("Name").fill("late")
-    page.get_by_label("Trials").fill("x")
+    page = a_study_with_a_fault(visitor, "late")
     held: list[Route] = []
     page.route("**/submit.js*", lambda route: held.append(route))
     with page.expect_request("**/submit.js*"):

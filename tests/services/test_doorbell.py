@@ -11,6 +11,7 @@ from typing import cast
 import pytest
 import redis
 from tests.patience import nobody_listens
+from tests.watching import until
 
 from adaptlab_services.doorbell import MOST_WAITING, Bell, ring
 
@@ -99,6 +100,22 @@ def test_who_rings_a_bell_waits_for_no_broker(
     answers.set()
     bell.close()
     assert [queue for queues in told for queue in queues] == [f"queue-{n}" for n in range(50)]
+
+
+def test_what_is_rung_soon_after_a_ring_goes_together(
+    broker_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = list[list[str]]()
+    monkeypatch.setattr("adaptlab_services.doorbell.ring", lambda _, queues: told.append(queues))  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    monkeypatch.setattr("adaptlab_services.doorbell.REST_SECONDS", 600.0)
+    bell = Bell(broker_url)
+    bell.ring(["first"])
+    until(lambda: bool(told), "first ring")
+    for number in range(20):
+        bell.ring([f"queue-{number}"])
+        threading.Event().wait(0.005)  # a bell without rest would ring meanwhile
+    bell.close()
+    assert told == [["first"], [f"queue-{n}" for n in range(20)]]
 
 
 def _waiting(client: "redis.Redis", queue: str) -> list[bytes]:
