@@ -45,14 +45,16 @@ def solve(method: Method, shape: ModelShape, budget: int | None) -> Method:
     A size that the spec gives is kept and only checked. Raises `InvalidSpec` for a configuration
     that the model does not have, `InfeasibleBudget` with the nearest budgets for one too large.
     """
-    faults = method.problems(shape) or missing_sites(method, shape)
-    if faults:
+    if faults := method.problems(shape):
+        raise InvalidSpec(*faults)
+    smallest = method.smallest()
+    if faults := missing_sites(smallest, shape):
         raise InvalidSpec(*faults)
     if budget is None:
         if method.size_is_free():
             raise _missing(method)
         return method
-    least = method.smallest().trained_scalars(shape)
+    least = smallest.trained_scalars(shape)
     if least > budget:
         raise _infeasible(method, budget, least)
     return method.within(shape, budget)
@@ -62,12 +64,13 @@ def budget_vector(method: Method, shape: ModelShape, requested: int | None) -> B
     """The cost of a resolved configuration, next to what was asked for."""
     tensors = {name: tensor.size for name, tensor in method.tensors(shape).items()}
     trained = sum(tensors.values())
-    kept = method.kept().trained_scalars(shape)
+    kept = method.kept()
+    stored = trained if kept is method else kept.trained_scalars(shape)
     return BudgetVector(
         requested=requested,
         trainable_parameters=trained,
         gap=None if requested is None else requested - trained,
-        stored_bytes=BYTES_PER_SCALAR * kept,
+        stored_bytes=BYTES_PER_SCALAR * stored,
         extra_context_tokens=method.extra_context_tokens(),
         flops_per_token=shape.forward_flops_per_token() + method.extra_flops_per_token(shape),
         tensors=tensors,

@@ -6,6 +6,7 @@ from typing import ClassVar, Literal, Self
 from adaptlab.errors import Problem
 from adaptlab.registry import Registry
 from adaptlab.shapes import ModelShape, TensorShape
+from adaptlab.sizing import largest_within
 from adaptlab.values import AUTO, PluginName, Value
 
 AttentionClaim = Literal["can_change", "cannot_change"]
@@ -88,12 +89,13 @@ class Method(Value, ABC):
         """The largest configuration of at most `budget` scalars; the smallest must be within it."""
         if not self.size_is_free():
             return self
-        low, high = 1, self.largest_size(shape)
-        while low < high:  # low stays within the budget throughout
-            middle = (low + high + 1) // 2
-            fits = self.with_size(middle).trained_scalars(shape) <= budget
-            low, high = (middle, high) if fits else (low, middle - 1)
-        return self.with_size(low)
+        tried: dict[int, Self] = {}
+
+        def trained(size: int) -> int:
+            tried[size] = self.with_size(size)
+            return tried[size].trained_scalars(shape)
+
+        return tried[largest_within(budget, trained, self.largest_size(shape))]
 
     def learning_rates(self, trials: int) -> tuple[float, ...]:
         """What `auto` means: the method's own rate for one trial, else a log-spaced grid."""

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from dataclasses import replace
+from functools import lru_cache
 from typing import TypeVar
 
 from pydantic import ValidationError
@@ -142,8 +143,14 @@ def configured(plug_in: type[P], choice: Choice, pointer: str) -> P:
 
 
 def family_shape(family: dict[str, object]) -> ModelShape:
-    """The shape of a resolved family configuration."""
-    return load_family(family).shape()
+    """The shape of a resolved family configuration; others that ask for it get the same one."""
+    loaded = load_family(family)
+    return _shape_of(type(loaded), loaded.model_dump_json())
+
+
+@lru_cache(maxsize=32)  # half a megabyte of the deepest; many jobs adapt the same base model
+def _shape_of(family: type[Family], configuration: str) -> ModelShape:
+    return family.model_validate_json(configuration).shape()
 
 
 def load_family(family: dict[str, object]) -> Family:

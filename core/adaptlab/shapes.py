@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 InitialiserKind = Literal[
@@ -66,7 +67,7 @@ class Site:
     layer: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ModelShape:
     """The dimensions, sites and tensors of one configured model of a family.
 
@@ -94,14 +95,15 @@ class ModelShape:
 
     def owns(self, tensor: str) -> bool:
         """Whether the dotted name of a trainable tensor contains a site or tensor of this model."""
-        parts, known = tensor.split("."), self.sites.keys() | self.tensors.keys()
-        return any(
-            ".".join(parts[start:stop]) in known
+        parts = tensor.split(".")
+        within = (
+            ".".join(parts[start:stop])
             for start in range(len(parts))
             for stop in range(start + 1, len(parts) + 1)
         )
+        return any(name in self.sites or name in self.tensors for name in within)
 
-    @property
+    @cached_property
     def linear_sites(self) -> tuple[Site, ...]:
         """Sites that multiply by a matrix, in forward order, the output head last."""
         return tuple(site for site in self.sites.values() if site.kind == "linear")

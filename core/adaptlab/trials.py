@@ -96,8 +96,10 @@ def _repeated(pointer: str, values: Sequence[float]) -> Iterator[Problem]:
 
 def _scale_problems(tuning: TuningSpec, method: Method, shape: ModelShape) -> Iterator[Problem]:
     """Scales that would change nothing would make trials that are all the same."""
+    if not tuning.initial_scales:
+        return
     tensors = method.tensors(shape).values()
-    if tuning.initial_scales and not any(tensor.initialiser.is_random for tensor in tensors):
+    if not any(tensor.initialiser.is_random for tensor in tensors):
         detail = f"No tensor of {method.name} starts at random, so there is nothing to scale."
         yield Problem("/tuning/initial_scales", "nothing_to_scale", detail)
 

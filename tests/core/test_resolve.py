@@ -1,12 +1,20 @@
 """Specs: what every `auto` becomes, what is refused and where, and what decides the digest."""
 
 import json
+from itertools import combinations
 
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from adaptlab.errors import InvalidSpec, UnknownName
-from adaptlab.resolve import BaseModelFacts, load_method, resolve, spec_digest
+from adaptlab.resolve import (
+    BaseModelFacts,
+    family_shape,
+    load_family,
+    load_method,
+    resolve,
+    spec_digest,
+)
 from adaptlab.spec import AdaptSpec, AnySpec, JobSpec, PretrainSpec, ResolvedSpec
 from adaptlab.validation import validation_problems
 
@@ -223,3 +231,19 @@ def test_a_combination_has_the_geometric_mean_of_its_parts_learning_rates():
     spec = {**ADAPT, "method": {"name": "combine"}, "budget": 5000}
     resolved = resolve(parsed(spec), facts())
     assert resolved.training.learning_rates == pytest.approx(((1e-2 * 2e-2) ** 0.5,))
+
+
+def test_the_shape_of_a_family_is_made_once_and_is_that_of_its_configuration():
+    """Families that differ in one switch have a shape each, whichever was asked for before."""
+    families = (
+        {"name": "minigpt"},
+        {"name": "minigpt", "attention_norm": False},
+        {"name": "gpt2", "layers": 1, "heads": 1, "width": 96},
+        {"name": "llama", "layers": 1, "width": 96, "heads": 2},
+    )
+    configured = [facts(family=family).family for family in families]
+    shapes = [family_shape(family) for family in configured]
+    assert shapes == [load_family(family).shape() for family in configured]
+    assert all(shape != other for shape, other in combinations(shapes, 2))
+    for family, shape in zip(configured, shapes, strict=True):
+        assert family_shape(dict(reversed(family.items()))) is shape
