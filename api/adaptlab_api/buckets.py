@@ -10,6 +10,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable
+from dataclasses import dataclass
 from typing import TypeVar, cast
 
 from pyrate_limiter import Decision, Rate, RedisStateStore, TokenBucket
@@ -26,6 +27,10 @@ SECOND = 1000
 ANSWER_SECONDS = 0.2
 AWAY_SECONDS = 5.0
 """For which Valkey is not asked again after it did not answer."""
+MOST_AHEAD = 10
+PART_AHEAD = 10
+"""So many, and no more than such a part of a bucket, are taken from it by one question to Valkey:
+what one process has in hand, the others do not find in the bucket."""
 MOST_KEPT = 10_000
 """Buckets in one process; of more, those go that have not been used for longest."""
 
@@ -44,6 +49,7 @@ class Buckets:
         )
         self._algorithm = TokenBucket()
         self._kept: OrderedDict[str, State] = OrderedDict()
+        self._in_hand: OrderedDict[str, _InHand] = OrderedDict()
         self._away_until = 0.0
 
     async def close(self) -> None:
@@ -58,11 +64,28 @@ class Buckets:
             if decided is not None:
                 return _wait(decided)
         state, decision = self._step(self._kept.get(key), *rates)
-        self._kept[key] = state
-        self._kept.move_to_end(key)
-        if len(self._kept) > MOST_KEPT:
-            self._kept.popitem(last=False)
+        _keep(self._kept, key, state)
         return _wait(decision)
+
+    async def take_ahead(self, key: str, rate: Rate) -> float:
+        """`take` from a shared bucket, a few at a time: for what comes often, Valkey is far away.
+
+        What is left in hand is given up in the time in which a whole bucket fills, so it costs
+        somebody no more than that part of their rate.
+        """
+        found = self._in_hand.get(key)
+        if found is not None and found.left and _now() < found.until:
+            found.left -= 1
+            return 0.0
+        many = min(MOST_AHEAD, rate.burst // PART_AHEAD)
+        if many > 1 and not self._is_away:
+            check = self._stored(key).check(self._algorithm, [rate], now := _now(), many)
+            decided = await self._answered(cast("Awaitable[Decision]", check))
+            if decided is not None and decided.allowed:
+                fills_in = rate.burst * rate.interval / rate.limit
+                _keep(self._in_hand, key, _InHand(many - 1, now + fills_in))
+                return 0.0
+        return await self.take(key, rate, shared=True)
 
     async def look(self, key: str, *rates: Rate, shared: bool) -> float:
         """What `take` would answer; nothing is taken."""
@@ -92,6 +115,22 @@ class Buckets:
             self._away_until = time.monotonic() + AWAY_SECONDS
             log.warning("Requests are counted here alone, Valkey is away: %s", type(error).__name__)
             return None
+
+
+@dataclass(slots=True)
+class _InHand:
+    """What was taken ahead from a bucket, and until when that may be given out."""
+
+    left: int
+    until: float
+
+
+def _keep(kept: OrderedDict[str, T], key: str, value: T) -> None:
+    """Put in what is used now; of too many, what has not been used for longest goes."""
+    kept[key] = value
+    kept.move_to_end(key)
+    if len(kept) > MOST_KEPT:
+        kept.popitem(last=False)
 
 
 def _now() -> int:

@@ -1,7 +1,7 @@
 """Who asks too often, or with too many wrong tokens, waits; everybody else does not notice."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import httpx
 import psutil
 import pytest
+import redis
 from fastapi.testclient import TestClient
 from sqlalchemy.orm import Session, sessionmaker
 from tests.api.serving import Running, a_server
@@ -18,6 +19,7 @@ from tests.making import a_job, a_token
 from tests.patience import LONG, nobody_listens
 from tests.watching import until
 
+from adaptlab_api import buckets
 from adaptlab_api.app import THREADS, create_app
 from adaptlab_services.settings import Settings
 
@@ -68,6 +70,18 @@ def until_refused(client: TestClient, asked: tuple[str, str], token: str = "") -
     return MOST
 
 
+@contextmanager
+def asked_of_valkey(settings: Settings) -> Iterator[Callable[[], int]]:
+    """How many buckets Valkey was asked for."""
+    with redis.Redis.from_url(settings.broker_url) as valkey:
+
+        def scripts() -> int:
+            return valkey.info("commandstats").get("cmdstat_evalsha", {"calls": 0})["calls"]
+
+        before = scripts()
+        yield lambda: scripts() - before
+
+
 @pytest.fixture
 def other(sessions: Sessions) -> str:
     """Somebody else's token."""
@@ -102,6 +116,32 @@ def test_writes_are_counted_for_all_servers_together(settings: Settings, token: 
     with a_client(settings, token, **SLOW) as one, a_client(settings, token, **SLOW) as two:
         until_refused(one, WRITE)
         assert until_refused(two, WRITE) < 3
+
+
+def test_a_process_takes_a_few_writes_ahead(settings: Settings, token: str) -> None:
+    many: dict[str, Any] = {"write_rate": 1, "write_burst": 40}
+    with a_client(settings, token, **many) as one, a_client(settings, token, **many) as two:
+        for _ in range(4):  # by the first of which Valkey may have to be told the script
+            one.request(*WRITE)
+        with asked_of_valkey(settings) as questions:
+            assert [one.request(*WRITE).status_code for _ in range(8)] == [404] * 8
+        assert questions() == 2  # four at a time
+        assert one.request(*WRITE).status_code == 404
+        assert until_refused(two, WRITE) == 40 - 16  # the first one has three in hand
+        assert until_refused(one, WRITE) == 3
+
+
+def test_what_was_taken_ahead_is_given_up(
+    settings: Settings, token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with a_client(settings, token, write_rate=1, write_burst=20) as client:
+        assert until_refused(client, WRITE) == 20
+        later = buckets._now() + 2000  # two of which the first takes both
+        monkeypatch.setattr("adaptlab_api.buckets._now", lambda: later)
+        assert client.request(*WRITE).status_code == 404
+        much_later = later + 20_000
+        monkeypatch.setattr("adaptlab_api.buckets._now", lambda: much_later)
+        assert until_refused(client, WRITE) == 20
 
 
 def test_limits_hold_while_valkey_is_away(settings: Settings, token: str, other: str) -> None:
