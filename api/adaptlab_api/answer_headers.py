@@ -3,16 +3,15 @@
 Pages and files say more of themselves; what an answer has already is left as it is.
 """
 
-from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 EVERYWHERE = (
-    ("X-Content-Type-Options", "nosniff"),
-    ("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'"),
-    ("Referrer-Policy", "same-origin"),
-    ("Cross-Origin-Resource-Policy", "same-origin"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"referrer-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
 )
-UNDER_TLS = ("Strict-Transport-Security", "max-age=31536000")
+UNDER_TLS = (b"strict-transport-security", b"max-age=31536000")
 
 
 class AnswerHeaders:
@@ -30,9 +29,9 @@ class AnswerHeaders:
 
         async def adding(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in added:
-                    headers.setdefault(name, value)
+                there = {name for name, _ in message["headers"]}
+                more = [header for header in added if header[0] not in there]
+                message["headers"] = [*message["headers"], *more]
             await send(message)
 
         await self._app(scope, receive, adding)

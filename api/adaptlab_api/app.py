@@ -7,8 +7,7 @@ from importlib.metadata import version
 from typing import Any
 
 from anyio import to_thread
-from fastapi import APIRouter, Depends, FastAPI
-from fastapi.routing import APIRoute
+from fastapi import FastAPI
 from sqlalchemy.orm import Session, sessionmaker
 from starlette.middleware import Middleware
 from starlette.routing import BaseRoute
@@ -18,15 +17,13 @@ from adaptlab_api.answer_headers import AnswerHeaders
 from adaptlab_api.auditing import AuditLog
 from adaptlab_api.body_limit import BodyLimit, limits_of_bodies
 from adaptlab_api.buckets import Buckets
-from adaptlab_api.dependencies import BY_RULE
 from adaptlab_api.feed import Feed
 from adaptlab_api.gate import Gate
 from adaptlab_api.open_requests import OpenRequests
 from adaptlab_api.openapi import describe
 from adaptlab_api.pages import problem_pages
 from adaptlab_api.pages.problem_pages import ProblemPages, page_renderer
-from adaptlab_api.pages.routes import mount_static, pages_router
-from adaptlab_api.parameters import PROJECT, only_known_parameters
+from adaptlab_api.pages.routes import mount_static, page_routers
 from adaptlab_api.request_rate import RequestRate, WrongTokens
 from adaptlab_api.routes.attention import attention_router
 from adaptlab_api.routes.base_models import base_models_router
@@ -61,7 +58,6 @@ from adaptlab_services.settings import Settings
 from adaptlab_services.stores import open_sessions
 from adaptlab_services.token_leases import sessions_of_workers
 
-API_PREFIX = "/v1"
 THREADS = 20
 """As many as there can be connections: a request waits for a thread, not in one."""
 
@@ -100,7 +96,6 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             Middleware(RequestRate, settings=known),
             Middleware(OpenRequests, settings=known),
         ],
-        generate_unique_id_function=_operation_id,
     )
     app.state.settings = known
     problems.install(app)
@@ -112,28 +107,14 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
 @cache
 def _routes() -> tuple[BaseRoute, ...]:
-    """Every route but the static files, made once in a process.
+    """Every route but the static files, made once in a process: those that are busy come first.
 
-    No route knows the settings or the application; reading the parameters of them all takes half a
-    second, which each application of a process of tests would spend again.
+    No route knows the settings or the application; reading the parameters of them all takes a
+    quarter of a second, which each application of a process of tests would spend again.
     """
-    router = APIRouter(generate_unique_id_function=_operation_id)
-    for part in (health_router(), description_router(), api_router(), pages_router()):
-        router.include_router(part)
-    return tuple(router.routes)
-
-
-def _operation_id(route: APIRoute) -> str:
-    return route.name
-
-
-def api_router() -> APIRouter:
-    """Everything below `/v1`."""
-    api = APIRouter(
-        prefix=API_PREFIX, dependencies=[*BY_RULE, *PROJECT, Depends(only_known_parameters)]
-    )
-    for router in (
+    routers = (
         jobs_router(),
+        leases_router(),
         events_router(),
         results_router(),
         queries_router(),
@@ -150,11 +131,12 @@ def api_router() -> APIRouter:
         recommendations_router(),
         recipes_router(),
         people_router(),
-        leases_router(),
         server_router(),
-    ):
-        api.include_router(router)
-    return api
+        health_router(),
+        description_router(),
+        *page_routers(),
+    )
+    return tuple(route for router in routers for route in router.routes)
 
 
 def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TypeVar
 from uuid import UUID, uuid4
 
@@ -82,10 +83,22 @@ def noted(session: Session, request: HTTPConnection, answer: T) -> T:
     without its entry.
     """
     request.state.facts = audit.facts(session)
-    entry = _change(request, request.scope["method"], answer.status_code, answer.headers)
+    entry = entry_of(request, answer.status_code, answer.headers)
     audit.record(session, entry)
-    request.state.noted = entry.request_id
+    was_noted(request, entry)
     return answer
+
+
+def entry_of(
+    request: HTTPConnection, status: int, headers: Mapping[str, str] = MappingProxyType({})
+) -> Entry:
+    """The entry for a request that is answered with this status and these headers."""
+    return _change(request, request.scope["method"], status, headers)
+
+
+def was_noted(request: HTTPConnection, entry: Entry) -> None:
+    """An entry was written in the unit of work that does what the request asks for."""
+    request.state.noted = entry.request_id
 
 
 async def _written(

@@ -11,9 +11,11 @@ from starlette.responses import Response
 
 from adaptlab.values import Value
 from adaptlab_api.answers import Done, changed_headers, tagged_answer
-from adaptlab_api.auditing import noted
-from adaptlab_api.dependencies import ResourcesDep, Units, UnitsDep
-from adaptlab_api.state import Resources
+from adaptlab_api.auditing import entry_of, noted, was_noted
+from adaptlab_api.dependencies import at_once, principal_of, units_of
+from adaptlab_api.state import Resources, resources_of
+from adaptlab_services.audit import Entry
+from adaptlab_services.tokens import Principal
 
 R = TypeVar("R", bound=Response)
 
@@ -25,36 +27,58 @@ class Change:
         self.session = session
         self.queues: tuple[str, ...] = ()
         self._request = request
+        self._entry: Entry | None = None
+
+    @property
+    def who(self) -> Principal:
+        """On whose behalf it is made."""
+        return principal_of(self._request)
+
+    @property
+    def opened(self) -> Resources:
+        """What the application has open."""
+        return resources_of(self._request.app)
 
     def answered(self, answer: R) -> R:
         """The answer to the change, which is written down beside it."""
         return noted(self.session, self._request, answer)
 
+    def entry(self, status: int) -> Entry:
+        """The entry of the audit log for an answer with that status, for what writes it itself.
+
+        What is made anew then is, and the answer that tells of it writes nothing more.
+        """
+        self._entry = entry_of(self._request, status)
+        return self._entry
+
     def made(self, value: Value, done: Done, *, location: str | None = None) -> Response:
         """What was changed, or created at `location`; the queues with new work are rung."""
         self.queues = done.queues
         status = 201 if location and not done.replayed else 200
-        headers = changed_headers(done, location)
-        return self.answered(tagged_answer(value, status=status, headers=headers))
+        answer = tagged_answer(value, status=status, headers=changed_headers(done, location))
+        if self._entry is None or done.replayed:
+            return self.answered(answer)
+        was_noted(self._request, self._entry)
+        return answer
 
 
 Changes = Callable[[], AbstractContextManager[Change]]
 """Begins a change; it is committed at the end of the block, and then its queues are rung."""
 
 
-async def changes(request: Request, opened: ResourcesDep, opens: UnitsDep) -> Changes:
-    """How a route changes something, all of it in one thread; a FastAPI dependency."""
-    return partial(_changing, request, opened, opens)
+def changes_of(request: Request) -> Changes:
+    """How a route changes something, all of it in one thread."""
+    return partial(_changing, request)
 
 
 @contextmanager
-def _changing(request: Request, opened: Resources, opens: Units) -> Generator[Change]:
-    with opens() as session:
+def _changing(request: Request) -> Generator[Change]:
+    with units_of(request)() as session:
         change = Change(session, request)
         yield change
     # After the commit: a message about a job that is not there yet would be lost.
     if change.queues:
-        opened.bell.ring(change.queues)
+        change.opened.bell.ring(change.queues)
 
 
-ChangesDep = Annotated[Changes, Depends(changes)]
+ChangesDep = Annotated[Changes, Depends(at_once(changes_of))]

@@ -1,12 +1,10 @@
 """What routes ask for: a unit of work, who is asking, and the body as a valid value."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import AbstractContextManager
-from email.message import Message
 from typing import Annotated, TypeVar
 
-from fastapi import Depends, Request, Security
-from fastapi.security import HTTPBearer
+from fastapi import Depends, Request
 from pydantic import TypeAdapter, ValidationError
 from sqlalchemy.orm import Session
 
@@ -14,8 +12,8 @@ from adaptlab.errors import InvalidSpec
 from adaptlab.validation import validation_problems
 from adaptlab_api import strict_json
 from adaptlab_api.problems import UNSUPPORTED, Refused
-from adaptlab_api.rules import access, may_call
-from adaptlab_api.state import Resources, resources
+from adaptlab_api.rules import access_of
+from adaptlab_api.state import Resources, resources_of
 from adaptlab_services import audit
 from adaptlab_services.access import Access, unit
 from adaptlab_services.errors import Unauthorised
@@ -24,28 +22,40 @@ from adaptlab_services.tokens import Principal
 T = TypeVar("T")
 
 
+def at_once(find: Callable[[Request], T]) -> Callable[[Request], Awaitable[T]]:
+    """What a request holds, as a FastAPI dependency.
+
+    A coroutine, though it waits for nothing: FastAPI runs plain functions in a thread each.
+    """
+
+    async def dependency(request: Request) -> T:
+        return find(request)
+
+    return dependency
+
+
 Units = Callable[[], AbstractContextManager[Session]]
 """Opens units of work on behalf of who asks, for routes that need more than one, or a thread."""
 
 
-async def units(request: Request, opened: Annotated[Resources, Depends(resources)]) -> Units:
+def units_of(request: Request) -> Units:
     """Units of work that see what the asker may; nothing of any project where nobody is known."""
-    found = getattr(request.state, "access", None)
+    sessions, found = resources_of(request.app).sessions, getattr(request.state, "access", None)
     if isinstance(found, Access):
-        return lambda: unit(opened.sessions, found)
-    return opened.sessions.begin
+        return lambda: unit(sessions, found)
+    return sessions.begin
 
 
-def unit_of_work(request: Request, opens: Annotated[Units, Depends(units)]) -> Generator[Session]:
+def unit_of_work(request: Request) -> Generator[Session]:
     """A session that commits when the route has returned, before anything is sent."""
-    with opens() as session:
+    with units_of(request)() as session:
         try:
             yield session
         finally:
             request.state.facts = audit.facts(session)  # for the audit log, refused or not
 
 
-async def principal(request: Request) -> Principal:
+def principal_of(request: Request) -> Principal:
     """Who is asking, as the gate has found out."""
     found = getattr(request.state, "principal", None)
     if not isinstance(found, Principal):
@@ -55,9 +65,8 @@ async def principal(request: Request) -> Principal:
 
 async def json_bytes(request: Request) -> bytes:
     """The body of a request that says that it is JSON."""
-    header = Message()
-    header["content-type"] = request.headers.get("content-type", "")
-    kind = header.get_content_type() if header["content-type"] else "missing"
+    header = request.headers.get("content-type") or "missing"
+    kind = header.partition(";")[0].strip().lower()
     if kind != "application/json" and not (
         kind.startswith("application/") and kind.endswith("+json")
     ):
@@ -79,13 +88,10 @@ def valid(adapter: TypeAdapter[T], body: bytes) -> T:
         raise InvalidSpec(*problems) from error
 
 
-BEARER = HTTPBearer(auto_error=False, description="The token of a user, as `Bearer al_…`.")
-
 SessionDep = Annotated[Session, Depends(unit_of_work, scope="function")]
-PrincipalDep = Annotated[Principal, Depends(principal)]
+PrincipalDep = Annotated[Principal, Depends(at_once(principal_of))]
 SubmitterDep = PrincipalDep  # that they may submit is the route's rule
-AccessDep = Annotated[Access, Depends(access)]
-UnitsDep = Annotated[Units, Depends(units)]
-ResourcesDep = Annotated[Resources, Depends(resources)]
+AccessDep = Annotated[Access, Depends(at_once(access_of))]
+UnitsDep = Annotated[Units, Depends(at_once(units_of))]
+ResourcesDep = Annotated[Resources, Depends(at_once(lambda request: resources_of(request.app)))]
 BodyDep = Annotated[bytes, Depends(json_bytes)]
-BY_RULE = [Security(BEARER), Depends(may_call)]

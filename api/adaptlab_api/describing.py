@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from adaptlab_api.parameters import PROJECT
 from adaptlab_api.problems import MEDIA_TYPE, OF_STATUS
 
 # Any: an OpenAPI fragment, in FastAPI's own types.
@@ -11,6 +12,13 @@ EVERYWHERE = (400, 401, 403, 422, 429, 431, 500, 503)
 """A bad address, no token, a wrong token, bad parameters, too many requests or headers, a fault,
 no database."""
 WITH_BODY = (408, 413, 415)
+
+BEARER = "HTTPBearer"
+_TOKEN = "The token of a user, as `Bearer al_…`."
+_PROJECT = (
+    "A project of yours, by name: nothing else is seen, and what is made goes there. Without it "
+    "all of yours are seen, and what is made goes into the only one, or into `default`."
+)
 
 
 def failures(*statuses: int) -> Described:
@@ -50,6 +58,40 @@ def bytes_body(media_type: str) -> dict[str, Any]:
     """The body of a route that takes bytes as they come."""
     content = {media_type: {"schema": {"type": "string", "format": "binary"}}}
     return {"requestBody": {"required": True, "content": content}}
+
+
+def security_schemes() -> dict[str, Any]:
+    """How who asks is known."""
+    return {BEARER: {"type": "http", "description": _TOKEN, "scheme": "bearer"}}
+
+
+def behind_the_gate(operation: dict[str, Any]) -> dict[str, Any]:
+    """An operation as FastAPI describes it, and what the gate takes from its request."""
+    parameters = operation.pop("parameters", [])
+    rest = {name: operation.pop(name) for name in ("responses", "requestBody") if name in operation}
+    headers = [parameter for parameter in parameters if parameter["in"] == "header"]
+    others = [parameter for parameter in parameters if parameter["in"] != "header"]
+    return {
+        **operation,
+        "security": [{BEARER: []}],
+        "parameters": [*others, _project(), *headers],
+        **rest,
+    }
+
+
+def _project() -> dict[str, Any]:
+    schema = {
+        "anyOf": [{"type": "string", "maxLength": 63}, {"type": "null"}],
+        "description": _PROJECT,
+        "title": "Project",
+    }
+    return {
+        "name": PROJECT,
+        "in": "query",
+        "required": False,
+        "schema": schema,
+        "description": _PROJECT,
+    }
 
 
 def _problem(status: int) -> dict[str, Any]:

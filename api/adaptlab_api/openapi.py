@@ -16,7 +16,9 @@ from pydantic import TypeAdapter
 from adaptlab.recipe_study import RecipeRequest
 from adaptlab.spec import JobSpec
 from adaptlab.study import StudyChanges, StudyExtension, StudySpec
+from adaptlab_api.describing import behind_the_gate, security_schemes
 from adaptlab_api.problems import ProblemDocument
+from adaptlab_api.routing import API_PREFIX
 from adaptlab_services.budgets import BudgetQuestion
 from adaptlab_services.dataset_uploads import DatasetFromUpload
 from adaptlab_services.datasets import NewDataset
@@ -82,7 +84,14 @@ def describe(app: FastAPI) -> Document:
     ):
         schemas |= _body_schemas(body.__name__, TypeAdapter(body))
     schemas |= _body_schemas("ProblemDocument", TypeAdapter(ProblemDocument), suffix="")
-    document["components"]["schemas"] = dict(sorted(schemas.items()))
+    document["components"] = {
+        "schemas": dict(sorted(schemas.items())),
+        "securitySchemes": security_schemes(),
+    }
+    for path, operations in document["paths"].items():
+        if path.startswith(API_PREFIX):
+            for method, operation in operations.items():
+                operations[method] = behind_the_gate(operation)
     return document
 
 

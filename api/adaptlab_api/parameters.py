@@ -5,53 +5,47 @@ Nor may one be given twice that is read once: two readers could each take anothe
 
 from collections import Counter
 from collections.abc import Collection
+from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Annotated, get_origin
+from typing import Self, get_origin
 
-from fastapi import Depends, Query, Request
+from fastapi import params
+from fastapi.dependencies.models import Dependant
 from fastapi.dependencies.utils import get_flat_params
-from fastapi.routing import APIRoute
+from starlette.datastructures import QueryParams
 
 from adaptlab.errors import InvalidSpec, Problem
 
-
-async def project(
-    project: Annotated[
-        str | None,
-        Query(
-            max_length=63,
-            description="A project of yours, by name: nothing else is seen, and what is made goes "
-            "there. Without it all of yours are seen, and what is made goes into the only one, "
-            "or into `default`.",
-        ),
-    ] = None,
-) -> None:
-    """The project that a request is about."""
+PROJECT = "project"
+"""The parameter that every route has: the gate reads it."""
 
 
-PROJECT = [Depends(project)]
-PROJECT_PARAMETER = project.__name__
-
-
-async def only_known_parameters(request: Request) -> None:
-    """Raise `InvalidSpec` for query parameters that the route does not have, or has only once."""
-    route = request.scope["route"]
-    assert isinstance(route, APIRoute)
-    if not request.query_params:
-        return
-    known, lists = _parameters(route)
-    unknown = [_unknown(name, known) for name in request.query_params if name not in known]
-    given = Counter(name for name, _ in request.query_params.multi_items())
-    repeated = [_repeated(n) for n, times in given.items() if times > 1 and n in known - lists]
-    if unknown or repeated:
-        raise InvalidSpec(*unknown, *repeated)
-
-
-def _parameters(route: APIRoute) -> tuple[frozenset[str], frozenset[str]]:
+@dataclass(frozen=True, slots=True)
+class QueryParameters:
     """The query parameters of a route, and those of them that may be given more than once."""
-    fields = get_flat_params(route.dependant)
-    lists = (field.alias for field in fields if get_origin(field.field_info.annotation) is list)
-    return frozenset({field.alias for field in fields} | {PROJECT_PARAMETER}), frozenset(lists)
+
+    known: frozenset[str]
+    lists: frozenset[str]
+
+    @classmethod
+    def of(cls, dependant: Dependant) -> Self:
+        """Those that a route and its dependencies take."""
+        kinds = {
+            field.alias: get_origin(field.field_info.annotation)
+            for field in get_flat_params(dependant)
+            if isinstance(field.field_info, params.Query)
+        }
+        lists = frozenset(name for name, kind in kinds.items() if kind is list)
+        return cls(frozenset({*kinds, PROJECT}), lists)
+
+    def check(self, given: QueryParams) -> None:
+        """Raise `InvalidSpec` for parameters that the route does not have, or has only once."""
+        unknown = [_unknown(name, self.known) for name in given if name not in self.known]
+        times = Counter(name for name, _ in given.multi_items())
+        once = self.known - self.lists
+        repeated = [_repeated(name) for name in times if times[name] > 1 and name in once]
+        if unknown or repeated:
+            raise InvalidSpec(*unknown, *repeated)
 
 
 def _repeated(name: str) -> Problem:

@@ -58,20 +58,12 @@ RULES: Mapping[str, Rule] = MappingProxyType(
 """The rule of every route, by its name, which is the operation's in the description."""
 
 
-# Coroutines, though they wait for nothing: FastAPI runs plain functions in a thread each.
-
-
-async def access(request: Request) -> Access:
-    """What the asker may see and do, as the gate has found out."""
-    return _access(request)
-
-
-async def may_call(request: Request) -> None:
-    """Raise `Refused` unless whoever asks has the role that the route needs."""
-    rule = RULES.get(request.scope["route"].name)
+def may_call(request: Request, route: str) -> None:
+    """Raise `Refused` unless whoever asks has the role that the route of this name needs."""
+    rule = RULES.get(route)
     if rule is None:
         raise Refused(FORBIDDEN, "Nobody may call this: the server has no rule for it.")
-    who, found = request.state.principal, _access(request)
+    who, found = request.state.principal, access_of(request)
     assert isinstance(who, Principal)
     if rule == "worker":
         if WORKER not in who.scopes:
@@ -90,12 +82,13 @@ async def may_call(request: Request) -> None:
 
 def lacks_to_submit(request: Request) -> str | None:
     """What whoever asks lacks to submit anything, in words; None for who may."""
-    if _has(_access(request), "submitter"):
+    if _has(access_of(request), "submitter"):
         return None
     return _lacking(request.state.principal, "submitter")
 
 
-def _access(request: Request) -> Access:
+def access_of(request: Request) -> Access:
+    """What the asker may see and do, as the gate has found out; raises `Unauthorised`."""
     found = getattr(request.state, "access", None)
     if not isinstance(found, Access):
         raise Unauthorised

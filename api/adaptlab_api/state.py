@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI
 from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab_api.auditing import AuditLog
@@ -47,8 +47,3 @@ def resources_of(app: FastAPI) -> Resources:
     found = app.state.resources
     assert isinstance(found, Resources)
     return found
-
-
-async def resources(request: Request) -> Resources:
-    """The resources of the application that a request reached; a FastAPI dependency."""
-    return resources_of(request.app)

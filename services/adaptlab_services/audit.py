@@ -1,10 +1,11 @@
 """The audit log: who did what, when, from where, and whether it was allowed."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, insert, select
+from sqlalchemy import CTE, ColumnElement, bindparam, insert, select
 from sqlalchemy.orm import Session
 
 from adaptlab.values import Value
@@ -80,8 +81,24 @@ def facts(session: Session) -> JsonObject | None:
 
 def record(session: Session, entry: Entry) -> None:
     """Append one entry; nothing can change it afterwards."""
+    session.execute(_INSERT, _row(entry))
+
+
+def beside() -> CTE:
+    """What appends an entry as part of another statement, which is executed with its `given`."""
+    columns = {name: bindparam(_GIVEN + name, type_=_ENTRIES.c[name].type) for name in _COLUMNS}
+    return insert(_ENTRIES).values(columns).cte("entry")
+
+
+def given(entry: Entry, made: UUID) -> dict[str, Any]:  # columns of any type
+    """The parameters of `beside` for the entry of what makes the object of that id."""
+    row = _row(replace(entry, object=str(made)))
+    return {_GIVEN + name: value for name, value in row.items()}
+
+
+def _row(entry: Entry) -> dict[str, Any]:
     who = entry.principal
-    row = {
+    return {
         "actor_id": None if who is None else who.user_id,
         "actor": None if who is None else who.name,
         "token_id": None if who is None else who.token_id,
@@ -92,11 +109,14 @@ def record(session: Session, entry: Entry) -> None:
         "request_id": entry.request_id,
         "details": entry.details,
     }
-    session.execute(_INSERT, row)
 
 
 # The table and not the class: the ORM's way to the same statement takes twice the time.
-_INSERT = insert(AuditEntry.metadata.tables[AuditEntry.__tablename__])
+_ENTRIES = AuditEntry.metadata.tables[AuditEntry.__tablename__]
+_INSERT = insert(_ENTRIES)
+_COLUMNS = ("actor_id", "actor", "token_id", "address", "action", "object")
+_COLUMNS += ("status", "request_id", "details")
+_GIVEN = "entry_"
 
 
 def page(
@@ -136,4 +156,6 @@ def _view(row: AuditEntry) -> AuditView:
 def _printable(text: str) -> str:
     """What an address says, cut, without tokens and what a text column or terminal minds."""
     shown = without_tokens(text)[:LONGEST_TEXT]
+    if shown.isprintable():
+        return shown
     return "".join(c if c.isprintable() else "\ufffd" for c in shown)

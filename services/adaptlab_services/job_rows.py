@@ -4,7 +4,8 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal
+from types import SimpleNamespace
+from typing import Any, Literal, cast
 from uuid import UUID
 
 from sqlalchemy import Select, Uuid, bindparam, insert, or_, select
@@ -14,7 +15,8 @@ from sqlalchemy.orm import Session
 from adaptlab.spec import AnySpec, ResolvedSpec
 from adaptlab_db.tables import Job, JobEvent
 from adaptlab_db.visibility import ACROSS_PROJECTS
-from adaptlab_services import access, base_models, quotas
+from adaptlab_services import access, audit, base_models, quotas
+from adaptlab_services.audit import Entry
 from adaptlab_services.job_views import jobs_ahead, position_after
 from adaptlab_services.tokens import Principal
 
@@ -53,7 +55,9 @@ def insert_jobs(session: Session, principal: Principal, new: Sequence[NewJob]) -
 class WrittenJob:
     """A job that was written just now, and its place in its queue if it waits in one.
 
-    `has_base` says whether its `ready_base` is there, and `allowance` what its owner may use.
+    `job` has the columns of the row and is of no session: what becomes of the job later is not seen
+    in it. `has_base` says whether its `ready_base` is there, and `allowance` what its owner may
+    use.
     """
 
     job: Job
@@ -62,11 +66,12 @@ class WrittenJob:
     allowance: quotas.Allowance
 
 
-def insert_job(session: Session, principal: Principal, new: NewJob) -> WrittenJob:
+def insert_job(
+    session: Session, principal: Principal, new: NewJob, entry: Entry | None = None
+) -> WrittenJob:
     """Write one job as `insert_jobs` does, by one statement that also says where it waits.
 
-    The row is as the database keeps it, and not the session's: what becomes of the job later is
-    not seen in it.
+    An `entry` of the audit log, whose object is the job, is written with it.
     """
     job_id = uuid.uuid4()
     row = _place(session, principal) | _row(job_id, new)
@@ -75,8 +80,13 @@ def insert_job(session: Session, principal: Principal, new: NewJob) -> WrittenJo
     given["ready_base"] = new.ready_base
     # Whose job it is was checked above; places count whatever the project.
     options = dict(ACROSS_PROJECTS)
-    found = session.execute(_writing(), given, execution_options=options).one()
-    job = Job(**row | {name: getattr(found, name) for name in _TOLD})
+    if entry is not None:
+        given |= audit.given(entry, job_id)
+    writing = _writing(is_noted=entry is not None)
+    found = session.execute(writing, given, execution_options=options).one()
+    told = {name: getattr(found, name) for name in _TOLD}
+    # Not a Job in truth: the ORM takes as long to make one as to have it written.
+    job = cast(Job, SimpleNamespace(**{**_UNSAID, **row, **told}))
     position = position_after(found.ahead) if new.state == "queued" else None
     return WrittenJob(job, position, found.has_base, quotas.allowance(session, found))
 
@@ -88,18 +98,19 @@ _GIVEN = (
     *("budget_requested", "trainable_parameters", "spec", "resolved_spec", "spec_digest"),
     *("labels", "queue", "priority", "max_seconds", "total_steps", "event_sequence"),
 )
-_TOLD = tuple(
-    column.name
-    for column in _JOBS.columns
-    if isinstance(column.type, JSONB) or (column.server_default and column.name not in _GIVEN)
-)
+_TOLD = ("spec", "resolved_spec", "labels", "attempts_max", "run_at", "created_at")
 """What the database alone knows of a new job: its own defaults, and its order of what is in JSON.
 
-The rest is as given or None, and is not sent there and back."""
+The rest is as given or as is `_UNSAID`, and is not sent there and back."""
+_UNSAID = {
+    column.name: None if column.nullable else 0
+    for column in _JOBS.columns
+    if column.name not in {*_GIVEN, *_TOLD}
+}
 
 
 @cache
-def _writing() -> Select[*tuple[Any, ...]]:  # columns of a job, a count, and what is of its owner
+def _writing(*, is_noted: bool) -> Select[*tuple[Any, ...]]:  # of a job, and of its owner
     """The job, its first event, how many are ahead of it, its base model, its owner's quotas.
 
     That is one way to the database.
@@ -121,7 +132,8 @@ def _writing() -> Select[*tuple[Any, ...]]:  # columns of a job, a count, and wh
         ahead.scalar_subquery().label("ahead"),
         or_(base.is_(None), is_made).label("has_base"),
     ).select_from(job)
-    return quotas.beside(found, job.c.owner_id).add_cte(appended)
+    written = quotas.beside(found, job.c.owner_id).add_cte(appended)
+    return written.add_cte(audit.beside()) if is_noted else written
 
 
 def _place(session: Session, principal: Principal) -> dict[str, int]:

@@ -29,6 +29,7 @@ from adaptlab_services import (
     sizes,
     workers,
 )
+from adaptlab_services.audit import Entry
 from adaptlab_services.errors import Conflict, NotFound
 from adaptlab_services.estimates import Estimate
 from adaptlab_services.job_fields import job_joins
@@ -105,23 +106,25 @@ def create(
     idempotency_key: str | None = None,
     roots: ModelRoots = NO_ROOTS,
     most_queued: int | None = None,
+    entry: Entry | None = None,
 ) -> Created:
     """Store a job, and the job of an inline base model that nobody has made yet.
 
     `roots` are where model folders may lie, and `most_queued` is how many jobs one owner may have
-    waiting or queued. Raises `InvalidSpec` for a spec that cannot be run, `Conflict` for a taken
+    waiting or queued. The `entry` of the audit log is written with the job, and not for one that
+    was made before. Raises `InvalidSpec` for a spec that cannot be run, `Conflict` for a taken
     name, `IdempotencyMismatch` for a key that was used with another spec, `LimitReached`, and
     `Forbidden` for who may not submit to the project.
     """
     access.to_create(session)
     if idempotency_key is None:
-        made = _create(session, principal, spec, roots)
+        made = _create(session, principal, spec, roots, entry)
     else:
         digest = idempotency.request_digest(session, spec)
         earlier = idempotency.answered(session, principal.user_id, idempotency_key, digest)
         if earlier is not None:
             return Created(get(session, earlier), replayed=True, queues=())
-        made = _create(session, principal, spec, roots)
+        made = _create(session, principal, spec, roots, entry)
         idempotency.remember(session, principal.user_id, idempotency_key, digest, made.job.id)
     limits.check_queued(session, principal.user_id, most_queued)
     quotas.check_jobs(session, principal.user_id, _queues_of(spec), made.written.allowance)
@@ -251,12 +254,14 @@ def _request_stop(session: Session, principal: Principal, job_id: UUID) -> None:
     append_event(session, job_id, "cancel_requested", {"by": principal.name})
 
 
-def _create(session: Session, principal: Principal, spec: Spec, roots: ModelRoots) -> _Made:
+def _create(
+    session: Session, principal: Principal, spec: Spec, roots: ModelRoots, entry: Entry | None
+) -> _Made:
     if isinstance(spec, TheorySpec):
-        return _create_theory(session, principal, spec)
+        return _create_theory(session, principal, spec, entry)
     if not isinstance(spec, AdaptSpec):
         resolved = resolved_base(session, spec, roots)
-        written = _insert(session, principal, spec, resolved, "queued")
+        written = _insert(session, principal, spec, resolved, "queued", entry=entry)
         base_models.register(session, spec.name, written.job.id)
         return _Made(written, (written.job.queue,), None)
     name, queues = spec.base_model, ()
@@ -266,7 +271,7 @@ def _create(session: Session, principal: Principal, spec: Spec, roots: ModelRoot
     resolved = sizes.checked(session, resolve(spec, base.facts, datasets.known(session)))
     ready = base.job_id if base.is_ready else None
     state: JobState = "waiting" if ready is None else "queued"
-    written = _insert(session, principal, spec, resolved, state, ready)
+    written = _insert(session, principal, spec, resolved, state, ready, entry)
     if not written.has_base:
         base_models.forget(session, name)
         raise Conflict(
@@ -276,13 +281,16 @@ def _create(session: Session, principal: Principal, spec: Spec, roots: ModelRoot
     return _Made(written, (*queues, *_wakes(written.job)), base.job_id)
 
 
-def _create_theory(session: Session, principal: Principal, spec: TheorySpec) -> _Made:
+def _create_theory(
+    session: Session, principal: Principal, spec: TheorySpec, entry: Entry | None
+) -> _Made:
     resolved = _resolved_theory(session, spec)
     name = resolved.base_model
     base = None if name is None else base_models.usable_base(session, name)
     ready = base is None or base.is_ready
     ready = ready and adaptations.are_ready(session, spec.adaptations)
-    written = _insert(session, principal, spec, resolved, "queued" if ready else "waiting")
+    state: JobState = "queued" if ready else "waiting"
+    written = _insert(session, principal, spec, resolved, state, entry=entry)
     return _Made(written, _wakes(written.job), None if base is None else base.job_id)
 
 
@@ -368,10 +376,11 @@ def _insert(
     resolved: ResolvedSpec,
     state: JobState,
     ready_base: UUID | None = None,
+    entry: Entry | None = None,
 ) -> WrittenJob:
     assert state in ("waiting", "queued")
     new = NewJob(spec, resolved, spec_digest(resolved), state, ready_base)
-    return insert_job(session, principal, new)
+    return insert_job(session, principal, new, entry)
 
 
 def _queues_of(spec: Spec) -> set[str]:

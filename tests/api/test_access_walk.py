@@ -5,13 +5,13 @@ from contextlib import contextmanager
 from uuid import uuid4
 
 import pytest
-from fastapi.routing import iter_route_contexts
 from fastapi.testclient import TestClient
 from sqlalchemy import delete, exists, func, insert, select, text, update
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_job, a_member, a_project, a_token, a_user
 
 from adaptlab_api.gate import PUBLIC_FOLDER, PUBLIC_PATHS
+from adaptlab_api.routing import ApiRoute, ClosedRoute
 from adaptlab_api.rules import RULES
 from adaptlab_db import visibility
 from adaptlab_db.tables import Job, Membership, Project, Study, Table, Token
@@ -27,16 +27,14 @@ IDENTITIES = ("{job_id}", "{upload_id}", "{lease_id}", "{worker_id}")
 def routes(client: TestClient) -> list[tuple[str, str, str]]:
     """The method, an address and the name of every route of the application."""
     found: list[tuple[str, str, str]] = []
-    for context in iter_route_contexts(client.app.routes):  # type: ignore[attr-defined]
-        path = context.path or "/"
+    for route in client.app.routes:  # type: ignore[attr-defined]
+        path = route.path
         for part in IDENTITIES:
             path = path.replace(part, SOMEWHERE)
         path = path.replace("{verb}", "pause").replace("{preset}", "quick")
         while "{" in path:
             path = path[: path.index("{")] + MISSING + path[path.index("}") + 1 :]
-        name = getattr(context, "name", "") or ""
-        methods = getattr(context, "methods", None) or {"GET"}
-        found += [(method, path, name) for method in methods]
+        found += [(method, path, route.name) for method in route.methods]
     return sorted(found)
 
 
@@ -53,6 +51,13 @@ def test_every_route_has_a_rule_and_every_rule_a_route(anonymous: TestClient) ->
     names = {name for _, _, name in closed(anonymous)}
     assert names - set(RULES) == set(), "add the operation to adaptlab_api.rules"
     assert set(RULES) - names == set(), "a rule for nothing"
+
+
+def test_every_route_asks_for_its_rule(anonymous: TestClient) -> None:
+    for route in anonymous.app.routes:  # type: ignore[attr-defined]
+        is_open = route.path in (*PUBLIC_PATHS, "/logout") or route.path.startswith(PUBLIC_FOLDER)
+        assert isinstance(route, ClosedRoute) != is_open, f"see adaptlab_api.routing: {route}"
+        assert isinstance(route, ApiRoute) == route.path.startswith("/v1"), route
 
 
 def test_a_route_without_a_rule_is_closed_to_everybody(

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fastapi.routing import iter_route_contexts
 from fastapi.testclient import TestClient
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_token
@@ -24,9 +23,9 @@ TEMPLATES = Path("api/adaptlab_api/pages/templates")
 def addresses(client: TestClient) -> list[tuple[str, str]]:
     """Every route with each of its methods, pages included."""
     return [
-        (method, re.sub(r"{[^}]+}", SOMEWHERE, context.path or "/"))
-        for context in iter_route_contexts(client.app.routes)  # type: ignore[attr-defined]
-        for method in sorted(context.methods or ())
+        (method, re.sub(r"{[^}]+}", SOMEWHERE, route.path))
+        for route in client.app.routes  # type: ignore[attr-defined]
+        for method in sorted(route.methods)
     ]
 
 

@@ -109,6 +109,19 @@ def test_a_job_that_could_not_be_stored_has_no_entry(
         assert session.scalars(select(AuditEntry)).all() == []
 
 
+def test_a_request_sent_again_has_an_entry_of_its_own(
+    api: TestClient, base: None, sessions: Sessions
+) -> None:
+    key = {"Idempotency-Key": "once"}
+    made, again = (api.post("/v1/jobs", json=an_adapt_document(), headers=key) for _ in range(2))
+    with sessions.begin() as session:
+        entries = session.scalars(select(AuditEntry).order_by(AuditEntry.id)).all()
+    assert [entry.status for entry in entries] == [201, 200]
+    assert entries[0].object == made.json()["id"] == again.json()["id"]
+    told = [answer.headers["x-request-id"] for answer in (made, again)]
+    assert told == [str(entry.request_id) for entry in entries]
+
+
 def test_a_pretraining_job_gives_its_model_a_name(api: TestClient) -> None:
     job = api.post("/v1/jobs", json=a_pretrain_document()).json()
     assert (job["name"], job["kind"], job["method"]) == ("tiny-sort", "pretrain", None)
@@ -148,7 +161,7 @@ def test_a_base_model_that_is_ready_is_looked_for_once(api: TestClient, base: No
     with statements() as sent:
         again = api.post("/v1/jobs", json=an_adapt_document())
     # What begins and ends the unit of work is no statement here.
-    assert [one.split()[0] for one in sent] == ["WITH", "INSERT"]
+    assert [one.split()[0] for one in sent] == ["WITH"]
     assert api.get(address).json()["resolved_spec"] == again.json()["resolved_spec"]
 
 
@@ -252,6 +265,14 @@ def test_a_mistyped_parameter_creates_no_job(
     (fault,) = answer.json()["errors"]
     assert fault["pointer"] == "/query/validate_onyl"
     assert fault["nearest"] == ["validate_only"]
+    assert jobs_stored(sessions) == before
+
+
+def test_a_header_is_no_parameter(api: TestClient, base: None, sessions: Sessions) -> None:
+    before = jobs_stored(sessions)
+    answer = api.post("/v1/jobs?idempotency-key=mine", json=an_adapt_document())
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["allowed"] == ["project", "validate_only"]
     assert jobs_stored(sessions) == before
 
 

@@ -22,7 +22,7 @@ from adaptlab.resolve import spec_digest
 from adaptlab_db.tables import TERMINAL_STATES, Job, JobEvent
 from adaptlab_services import jobs
 from adaptlab_services.errors import LeaseLost
-from adaptlab_services.job_rows import NewJob, insert_jobs
+from adaptlab_services.job_rows import NewJob, insert_job, insert_jobs
 from adaptlab_services.job_views import MOST_AHEAD
 
 Sessions = sessionmaker[Session]
@@ -118,3 +118,16 @@ def test_a_place_behind_many_is_not_counted(sessions: Sessions) -> None:
         last, too_far = (jobs.create(session, principal, spec).job for _ in range(2))
         assert (last.queue.position, too_far.queue.position) == (MOST_AHEAD + 1, None)
         assert jobs.get(session, last.id).queue.position == MOST_AHEAD + 1
+
+
+def test_what_is_known_of_a_new_job_is_what_the_database_keeps(sessions: Sessions) -> None:
+    with sessions.begin() as session:
+        principal, spec = a_principal(session), an_adapt_spec(labels={"longer": "1", "paper": "2"})
+        resolved = a_resolved_spec(spec)
+        new = NewJob(spec, resolved, spec_digest(resolved), "queued")
+        written = insert_job(session, principal, new).job
+        kept = session.scalars(select(Job).where(Job.id == written.id)).one()
+        names = Job.__table__.columns.keys()
+        assert {name: getattr(written, name) for name in names} == {
+            name: getattr(kept, name) for name in names
+        }

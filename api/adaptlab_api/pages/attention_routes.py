@@ -24,6 +24,7 @@ from adaptlab_api.pages.attention_view import Place
 from adaptlab_api.pages.drawing import drawn
 from adaptlab_api.pages.parameters import Number, ReaderDep, identity
 from adaptlab_api.pages.rendering import Renderer
+from adaptlab_api.routing import closed_router
 from adaptlab_services.attention_heads import HeadOrder, Sorting
 from adaptlab_services.errors import NotFound
 
@@ -58,7 +59,10 @@ CHARTS: Mapping[str, AttentionChart] = {
 """The charts of a job's attention, by the names of their routes."""
 
 
-def _place(
+# Coroutines, though they wait for nothing: see `adaptlab_api.dependencies.at_once`.
+
+
+async def _place(
     replicate: Number = 0,
     sample: Number = 0,
     layer: Number = 0,
@@ -68,7 +72,7 @@ def _place(
     return Place(replicate, sample, layer, head, step)
 
 
-def _asked(
+async def _asked(
     place: Annotated[Place, Depends(_place)],
     shown: Shown | None = None,
     sort: HeadOrder = "layer",
@@ -78,7 +82,7 @@ def _asked(
     return Asked(place, shown, Sorting(sort, order == "desc"), offset)
 
 
-def _drawing(
+async def _drawing(
     place: Annotated[Place, Depends(_place)],
     theme: Theme = "light",
     columns: Annotated[int, Query(ge=1, le=3)] = 3,
@@ -90,7 +94,7 @@ def _drawing(
 
 def attention_routes(renderer: Renderer) -> APIRouter:
     """One job's attention as a page."""
-    router = APIRouter()
+    router = closed_router()
 
     @router.get("/jobs/{job_id}/attention", name="attention_page")
     def page(
@@ -111,7 +115,7 @@ def attention_routes(renderer: Renderer) -> APIRouter:
 
 def attention_chart_routes() -> APIRouter:
     """Its charts, as JSON."""
-    router = APIRouter(prefix="/jobs/{job_id}/charts")
+    router = closed_router("/jobs/{job_id}/charts")
     for name, chart in CHARTS.items():
         router.add_api_route(f"/{name.replace('_', '-')}", _route(chart), name=name)
     return router

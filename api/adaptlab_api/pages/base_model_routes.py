@@ -10,6 +10,7 @@ from adaptlab_api.pages.formats import pretty
 from adaptlab_api.pages.job_list import job_title
 from adaptlab_api.pages.parameters import ReaderDep, server_address
 from adaptlab_api.pages.rendering import Renderer
+from adaptlab_api.routing import closed_router
 from adaptlab_services import base_models, lineage
 from adaptlab_services.errors import NotFound
 
@@ -21,7 +22,7 @@ NO_MODEL = "No base model has this name. It may be mistyped, or be in a project 
 
 def base_model_routes(renderer: Renderer) -> APIRouter:
     """The list, page by page, and one base model."""
-    router = APIRouter(prefix=HERE)
+    router = closed_router(HERE)
 
     @router.get("")
     def base_models_page(

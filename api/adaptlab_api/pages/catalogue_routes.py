@@ -10,6 +10,7 @@ from fastapi.responses import Response
 from adaptlab_api.pages.formats import pretty
 from adaptlab_api.pages.parameters import ReaderDep
 from adaptlab_api.pages.rendering import Renderer
+from adaptlab_api.routing import closed_router
 from adaptlab_services import catalogue
 from adaptlab_services.catalogue import PlugIn
 from adaptlab_services.errors import NotFound
@@ -36,7 +37,7 @@ class Knob:
 
 def catalogue_routes(renderer: Renderer) -> APIRouter:
     """Methods and tasks as cards, and each of them on a page of its own; families."""
-    router = APIRouter()
+    router = closed_router()
 
     @router.get("/methods")
     def methods_page(principal: ReaderDep) -> Response:

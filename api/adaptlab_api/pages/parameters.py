@@ -6,7 +6,7 @@ from uuid import UUID
 
 from fastapi import Depends, Query, Request
 
-from adaptlab_api.dependencies import PrincipalDep
+from adaptlab_api.dependencies import at_once, principal_of
 from adaptlab_api.rules import lacks_to_submit
 from adaptlab_services.errors import NotFound
 
@@ -19,12 +19,12 @@ class Reader:
     may_submit: bool
 
 
-async def reader(request: Request, principal: PrincipalDep) -> Reader:
-    """A dependency: who looks. That they may read is the route's rule."""
-    return Reader(principal.name, lacks_to_submit(request) is None)
+def reader_of(request: Request) -> Reader:
+    """Who looks. That they may read is the route's rule."""
+    return Reader(principal_of(request).name, lacks_to_submit(request) is None)
 
 
-ReaderDep = Annotated[Reader, Depends(reader)]
+ReaderDep = Annotated[Reader, Depends(at_once(reader_of))]
 Number = Annotated[int, Query(ge=0, lt=2**31)]
 
 

@@ -13,6 +13,7 @@ from adaptlab_api.dependencies import ResourcesDep, SessionDep, SubmitterDep
 from adaptlab_api.pages.parameters import ReaderDep, server_address
 from adaptlab_api.pages.recipe_pages import recipe_list, recipe_page
 from adaptlab_api.pages.rendering import Renderer
+from adaptlab_api.routing import closed_router
 from adaptlab_api.study_request import study_rules
 from adaptlab_services import recipe_studies
 from adaptlab_services.errors import LimitReached, NotFound
@@ -24,7 +25,7 @@ NO_RECIPE = "No recipe has this name. It may be mistyped, or belong to a plug-in
 
 def recipe_routes(renderer: Renderer) -> APIRouter:
     """The list of recipes, one recipe, and running it."""
-    router = APIRouter(prefix=HERE)
+    router = closed_router(HERE)
 
     @router.get("")
     def recipes_page(principal: ReaderDep) -> Response:

@@ -15,6 +15,7 @@ from adaptlab_api.pages.parameters import ReaderDep
 from adaptlab_api.pages.recommend_page import HERE, Asked, once, recommend_page
 from adaptlab_api.pages.rendering import Renderer
 from adaptlab_api.problems import answer
+from adaptlab_api.routing import closed_router
 from adaptlab_api.study_request import study_rules
 from adaptlab_services import recommended_jobs
 from adaptlab_services.errors import Conflict, Forbidden, LimitReached
@@ -24,7 +25,8 @@ Typed = Annotated[str, Query(max_length=120)]
 FieldsDep = Annotated[Mapping[str, Sequence[str]], Depends(small_form_fields)]
 
 
-def _asked(
+# A coroutine, though it waits for nothing: see `adaptlab_api.dependencies.at_once`.
+async def _asked(
     task: Annotated[str, Query(max_length=600)] = "",
     base_model: Typed = "",
     parameters: Typed = "",
@@ -38,7 +40,7 @@ def _asked(
 
 def recommend_routes(renderer: Renderer) -> APIRouter:
     """The form with its answer, and the buttons that submit what would settle it."""
-    router = APIRouter(prefix=HERE)
+    router = closed_router(HERE)
 
     @router.get("", name="recommend_page")
     def ask(

@@ -28,11 +28,11 @@ from adaptlab_api.pages.rendering import Renderer
 from adaptlab_api.pages.signing_in import sign_in_routes
 from adaptlab_api.pages.static_files import add_static_routes
 from adaptlab_api.pages.study_routes import compare_routes, study_routes
-from adaptlab_api.pages.submit_routes import submit_routes
+from adaptlab_api.pages.submit_routes import new_job_routes, new_study_routes
 from adaptlab_api.pages.token_routes import token_routes
 from adaptlab_api.pages.worker_routes import worker_routes
 from adaptlab_api.problems import answer
-from adaptlab_api.rules import may_call
+from adaptlab_api.routing import closed_router
 from adaptlab_services import job_control, jobs
 from adaptlab_services.errors import Conflict, Forbidden, LimitReached, NotFound
 from adaptlab_services.tokens import Principal
@@ -43,33 +43,27 @@ NOT_DONE = "This cannot be done now"
 Control = Literal["pause", "resume", "retry"]
 
 
-def pages_router() -> APIRouter:
+def page_routers() -> tuple[APIRouter, ...]:
     """Every page; nothing of it is part of the API's description."""
     renderer = Renderer.load(load_assets())
-    router = APIRouter(include_in_schema=False)
-    router.include_router(sign_in_routes(renderer))
-    router.include_router(_closed_routes(renderer))
-    return router
-
-
-def _closed_routes(renderer: Renderer) -> APIRouter:
-    """The pages for who is signed in."""
-    router = APIRouter(dependencies=[Depends(may_call)])
-    router.include_router(submit_routes(renderer))  # before the jobs and studies of any name
-    router.include_router(_list_routes(renderer))
-    router.include_router(_job_routes(renderer))
-    router.include_router(_chart_routes())
-    router.include_router(attention_routes(renderer))
-    router.include_router(attention_chart_routes())
-    router.include_router(study_routes(renderer))
-    router.include_router(compare_routes(renderer))
-    router.include_router(recommend_routes(renderer))
-    router.include_router(base_model_routes(renderer))
-    router.include_router(catalogue_routes(renderer))
-    router.include_router(recipe_routes(renderer))
-    router.include_router(worker_routes(renderer))
-    router.include_router(token_routes(renderer))
-    return router
+    return (
+        sign_in_routes(renderer),
+        new_job_routes(renderer),  # before the jobs and studies of any name
+        new_study_routes(renderer),
+        _list_routes(renderer),
+        _job_routes(renderer),
+        _chart_routes(),
+        attention_routes(renderer),
+        attention_chart_routes(),
+        study_routes(renderer),
+        compare_routes(renderer),
+        recommend_routes(renderer),
+        base_model_routes(renderer),
+        catalogue_routes(renderer),
+        recipe_routes(renderer),
+        worker_routes(renderer),
+        token_routes(renderer),
+    )
 
 
 def mount_static(app: FastAPI) -> None:
@@ -77,7 +71,10 @@ def mount_static(app: FastAPI) -> None:
     add_static_routes(app, load_assets())
 
 
-def _filters(
+# Coroutines, though they wait for nothing: see `adaptlab_api.dependencies.at_once`.
+
+
+async def _filters(
     state: str = "",
     method: str = "",
     task: str = "",
@@ -87,12 +84,12 @@ def _filters(
     return JobFilters(state, method, task, base_model, filter_text)
 
 
-def _place(page_token: str = "", trail: str = "") -> Place:
+async def _place(page_token: str = "", trail: str = "") -> Place:
     return Place.read(page_token, trail)
 
 
 def _list_routes(renderer: Renderer) -> APIRouter:
-    router = APIRouter()
+    router = closed_router()
 
     @router.get("/")
     def jobs_page(
@@ -112,7 +109,7 @@ def _list_routes(renderer: Renderer) -> APIRouter:
 
 
 def _job_routes(renderer: Renderer) -> APIRouter:
-    router = APIRouter()
+    router = closed_router()
 
     @router.get("/jobs/{job_id}")
     def one_job(job_id: str, session: SessionDep, principal: ReaderDep) -> Response:
@@ -176,7 +173,7 @@ def _controlled(
 
 
 def _chart_routes() -> APIRouter:
-    router = APIRouter(prefix="/jobs/{job_id}/charts")
+    router = closed_router("/jobs/{job_id}/charts")
 
     @router.get("/learning-curves")
     def learning_curves(

@@ -16,6 +16,7 @@ from adaptlab_api.pages.examples import first_study
 from adaptlab_api.pages.parameters import Number, Reader, ReaderDep, server_address
 from adaptlab_api.pages.rendering import Renderer
 from adaptlab_api.pages.study_page import study_list, study_page
+from adaptlab_api.routing import closed_router
 from adaptlab_services import comparisons, studies
 from adaptlab_services.comparison_views import JobComparison
 from adaptlab_services.errors import NotFound
@@ -28,7 +29,7 @@ NO_STUDY = "No study has this name or id. It may be mistyped, or the study may b
 
 def study_routes(renderer: Renderer) -> APIRouter:
     """The list of studies, one study, and its charts."""
-    router = APIRouter(prefix=HERE)
+    router = closed_router(HERE)
 
     @router.get("")
     def studies_page(
@@ -77,7 +78,7 @@ def study_routes(renderer: Renderer) -> APIRouter:
 
 def compare_routes(renderer: Renderer) -> APIRouter:
     """Any jobs side by side, and their charts."""
-    router = APIRouter(prefix="/compare")
+    router = closed_router("/compare")
 
     @router.get("")
     def compare(

@@ -48,6 +48,7 @@ from adaptlab_api.pages.spec_document import Document
 from adaptlab_api.pages.spec_form import typed
 from adaptlab_api.pages.study_form import first_study_document, study_sections
 from adaptlab_api.problems import answer
+from adaptlab_api.routing import closed_router
 from adaptlab_api.rules import lacks_to_submit
 from adaptlab_api.state import Resources
 from adaptlab_api.study_request import study_rules
@@ -126,16 +127,9 @@ def asking(
 AskingDep = Annotated[Asking, Depends(asking)]
 
 
-def submit_routes(renderer: Renderer) -> APIRouter:
-    """The form of a job and that of a study."""
-    router = APIRouter()
-    router.include_router(_job_routes(renderer))
-    router.include_router(_study_routes(renderer))
-    return router
-
-
-def _job_routes(renderer: Renderer) -> APIRouter:
-    router = APIRouter(prefix=NEW_JOB)
+def new_job_routes(renderer: Renderer) -> APIRouter:
+    """The form of a job."""
+    router = closed_router(NEW_JOB)
 
     @router.get("")
     def new_job_page(
@@ -180,8 +174,9 @@ def _job_routes(renderer: Renderer) -> APIRouter:
     return router
 
 
-def _study_routes(renderer: Renderer) -> APIRouter:
-    router = APIRouter(prefix=NEW_STUDY)
+def new_study_routes(renderer: Renderer) -> APIRouter:
+    """The form of a study."""
+    router = closed_router(NEW_STUDY)
 
     @router.get("")
     def new_study_page(

@@ -18,6 +18,7 @@ from adaptlab_api.pages.rendering import Renderer
 from adaptlab_api.pages.token_page import HERE, TokenForm, faults_of, token_page
 from adaptlab_api.problems import Refused, answer
 from adaptlab_api.routes.results import RowId
+from adaptlab_api.routing import closed_router
 from adaptlab_services import issued_tokens
 from adaptlab_services.access import Access
 from adaptlab_services.errors import Forbidden, NotFound
@@ -31,7 +32,7 @@ FieldsDep = Annotated[Mapping[str, Sequence[str]], Depends(small_form_fields)]
 
 def token_routes(renderer: Renderer) -> APIRouter:
     """The page of tokens, and its two forms."""
-    router = APIRouter(prefix=HERE)
+    router = closed_router(HERE)
 
     @router.get("")
     def tokens_page(

@@ -7,13 +7,14 @@ from adaptlab_api.dependencies import SessionDep
 from adaptlab_api.pages.parameters import ReaderDep
 from adaptlab_api.pages.rendering import Renderer
 from adaptlab_api.pages.worker_page import worker_page
+from adaptlab_api.routing import closed_router
 
 HERE = "/workers"
 
 
 def worker_routes(renderer: Renderer) -> APIRouter:
     """The workers that live, and the queues."""
-    router = APIRouter(prefix=HERE)
+    router = closed_router(HERE)
 
     @router.get("")
     def workers_page(session: SessionDep, principal: ReaderDep) -> Response:

@@ -13,6 +13,7 @@ from adaptlab_api.files import file_answer
 from adaptlab_api.routes.files import FILE
 from adaptlab_api.routes.jobs import JobId
 from adaptlab_api.routes.results import RowId
+from adaptlab_api.routing import api_router
 from adaptlab_services import attention
 from adaptlab_services.attention import MapFilter, Maps
 
@@ -21,7 +22,7 @@ Place = Annotated[int | None, Query(ge=0, le=2**31 - 1)]
 
 def attention_router() -> APIRouter:
     """The routes of attention."""
-    router = APIRouter(prefix="/jobs/{job_id}/attention", tags=["attention"])
+    router = api_router("/jobs/{job_id}/attention", tag="attention")
     router.add_api_route("", list_maps, response_model=Maps, responses=failures(404))
     for method in ("GET", "HEAD"):
         router.add_api_route(

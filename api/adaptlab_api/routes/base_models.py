@@ -9,6 +9,7 @@ from adaptlab_api.answers import json_answer
 from adaptlab_api.dependencies import SessionDep
 from adaptlab_api.describing import failures
 from adaptlab_api.routes.jobs import PageSize, PageToken
+from adaptlab_api.routing import api_router
 from adaptlab_services import base_models
 from adaptlab_services.base_models import BaseModelView
 from adaptlab_services.paging import DEFAULT_PAGE_SIZE, Page
@@ -18,7 +19,7 @@ Named = Annotated[str, Path(max_length=63)]
 
 def base_models_router() -> APIRouter:
     """The routes of base models."""
-    router = APIRouter(prefix="/base-models", tags=["base models"])
+    router = api_router("/base-models", tag="base models")
     router.add_api_route(
         "", list_base_models, response_model=Page[BaseModelView], responses=failures()
     )

@@ -7,6 +7,7 @@ from starlette.responses import Response
 from adaptlab_api.answers import json_answer
 from adaptlab_api.dependencies import BodyDep, SessionDep, valid
 from adaptlab_api.describing import WITH_BODY, failures, json_body
+from adaptlab_api.routing import api_router
 from adaptlab_services import budgets
 from adaptlab_services.budgets import BudgetAnswer, BudgetQuestion
 
@@ -15,7 +16,7 @@ _QUESTION = TypeAdapter(BudgetQuestion)
 
 def budgets_router() -> APIRouter:
     """The routes of budgets."""
-    router = APIRouter(prefix="/budgets", tags=["budgets"])
+    router = api_router("/budgets", tag="budgets")
     router.add_api_route(
         "/solve",
         solve_budget,

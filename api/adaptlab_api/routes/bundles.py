@@ -10,6 +10,7 @@ from adaptlab_api.describing import failures, succeeds
 from adaptlab_api.problems import TOO_MANY, problem
 from adaptlab_api.routes.comparisons import Level, Margin
 from adaptlab_api.routes.studies import Studied
+from adaptlab_api.routing import api_router
 from adaptlab_api.streaming import Pieces
 from adaptlab_api.turns import Turn, turn_of
 from adaptlab_services import bundles
@@ -25,7 +26,7 @@ OTHERS = "Other bundles are being made here; ask again in a few seconds."
 
 def bundles_router() -> APIRouter:
     """The route of bundles."""
-    router = APIRouter(tags=["studies"])
+    router = api_router(tag="studies")
     whole = succeeds(
         200,
         "The bundle.",

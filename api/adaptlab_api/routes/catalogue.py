@@ -6,6 +6,7 @@ from starlette.responses import Response
 from adaptlab_api.answers import json_answer
 from adaptlab_api.describing import failures
 from adaptlab_api.routes.base_models import Named
+from adaptlab_api.routing import api_router
 from adaptlab_services import catalogue
 from adaptlab_services.catalogue import (
     Families,
@@ -19,7 +20,7 @@ from adaptlab_services.catalogue import (
 
 def catalogue_router() -> APIRouter:
     """The routes of the catalogue."""
-    router = APIRouter(tags=["catalogue"])
+    router = api_router(tag="catalogue")
     add, found = router.add_api_route, failures(404)
     add("/methods", list_methods, response_model=Methods, responses=failures())
     add("/methods/{name}", get_method, response_model=MethodEntry, responses=found)

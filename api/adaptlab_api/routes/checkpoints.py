@@ -9,13 +9,14 @@ from adaptlab_api.describing import failures
 from adaptlab_api.files import file_answer
 from adaptlab_api.routes.files import FILE
 from adaptlab_api.routes.results import RowId
+from adaptlab_api.routing import api_router
 from adaptlab_services import checkpoints
 from adaptlab_services.checkpoints import CheckpointView
 
 
 def checkpoints_router() -> APIRouter:
     """The routes of checkpoints."""
-    router = APIRouter(prefix="/checkpoints", tags=["checkpoints"])
+    router = api_router("/checkpoints", tag="checkpoints")
     router.add_api_route(
         "/{checkpoint_id}", get_checkpoint, response_model=CheckpointView, responses=failures(404)
     )

@@ -10,6 +10,7 @@ from adaptlab_api.answers import NO_STORE, tagged_answer
 from adaptlab_api.dependencies import SessionDep
 from adaptlab_api.describing import Described, failures, succeeds
 from adaptlab_api.routes.studies import Studied
+from adaptlab_api.routing import api_router
 from adaptlab_services import comparisons
 from adaptlab_services.comparison_table import csv_text
 from adaptlab_services.comparison_views import JobComparison, StudyComparison
@@ -50,7 +51,7 @@ Jobs = Annotated[
 
 def comparisons_router() -> APIRouter:
     """The routes of comparisons."""
-    router = APIRouter(tags=["comparisons"])
+    router = api_router(tag="comparisons")
     router.add_api_route(
         "/studies/{study}/comparison",
         get_study_comparison,

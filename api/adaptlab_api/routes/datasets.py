@@ -19,6 +19,7 @@ from adaptlab_api.describing import WITH_BODY, Described, failures, json_body
 from adaptlab_api.files import file_answer
 from adaptlab_api.routes.files import FILE
 from adaptlab_api.routes.jobs import PageSize, PageToken
+from adaptlab_api.routing import api_router
 from adaptlab_services import datasets
 from adaptlab_services.dataset_uploads import DatasetFromUpload, from_upload
 from adaptlab_services.datasets import DatasetView, NewDataset
@@ -41,7 +42,7 @@ _NEW: TypeAdapter[NewDataset | DatasetFromUpload] = TypeAdapter(
 
 def datasets_router() -> APIRouter:
     """The routes of datasets."""
-    router = APIRouter(prefix="/datasets", tags=["datasets"])
+    router = api_router("/datasets", tag="datasets")
     router.add_api_route(
         "",
         upload_dataset,

@@ -15,6 +15,7 @@ from adaptlab_api.dependencies import ResourcesDep, Units, UnitsDep
 from adaptlab_api.describing import failures, succeeds
 from adaptlab_api.feed import Watch
 from adaptlab_api.routes.jobs import JobId
+from adaptlab_api.routing import api_router
 from adaptlab_api.turns import Turn, turn_of
 from adaptlab_services import events
 from adaptlab_services.events import LARGEST_EVENT_PAGE, EventPage, EventView, Pulse
@@ -39,7 +40,7 @@ class ProgressNews(Value):
 
 def events_router() -> APIRouter:
     """The routes of events."""
-    router = APIRouter(prefix="/jobs/{job_id}/events", tags=["events"])
+    router = api_router("/jobs/{job_id}/events", tag="events")
     router.add_api_route(
         "",
         list_events,

@@ -14,13 +14,13 @@ from adaptlab_api.changes import ChangesDep
 from adaptlab_api.dependencies import (
     BodyDep,
     ResourcesDep,
-    SubmitterDep,
     Units,
     UnitsDep,
     valid,
 )
 from adaptlab_api.describing import WITH_BODY, failures, json_body, succeeds
 from adaptlab_api.feed import Watch
+from adaptlab_api.routing import api_router
 from adaptlab_api.turns import turn_of
 from adaptlab_services import events, job_control, jobs
 from adaptlab_services.errors import Unauthorised
@@ -65,7 +65,7 @@ _SPEC: TypeAdapter[Spec] = TypeAdapter(JobSpec)
 
 def jobs_router() -> APIRouter:
     """The routes of jobs themselves."""
-    router = APIRouter(prefix="/jobs", tags=["jobs"])
+    router = api_router("/jobs", tag="jobs")
     router.add_api_route(
         "",
         create_job,
@@ -135,8 +135,6 @@ def _add_control(router: APIRouter) -> None:
 
 def create_job(
     body: BodyDep,
-    who: SubmitterDep,
-    opened: ResourcesDep,
     changes: ChangesDep,
     validate_only: OnlyValidate = False,
     idempotency_key: Key = None,
@@ -145,15 +143,16 @@ def create_job(
     spec = valid(_SPEC, body)
     with changes() as change:
         if validate_only:
-            preview = jobs.preview(change.session, spec, roots=opened.model_roots)
+            preview = jobs.preview(change.session, spec, roots=change.opened.model_roots)
             return change.answered(json_answer(preview))
         created = jobs.create(
             change.session,
-            who,
+            change.who,
             spec,
             idempotency_key=idempotency_key,
-            roots=opened.model_roots,
-            most_queued=opened.settings.max_queued_jobs,
+            roots=change.opened.model_roots,
+            most_queued=change.opened.settings.max_queued_jobs,
+            entry=change.entry(201),
         )
         return change.made(created.job, created, location=created.job.links.self)
 
@@ -197,37 +196,33 @@ async def get_job(
     return tagged_answer(job, request.headers)
 
 
-def cancel_job(job_id: JobId, who: SubmitterDep, changes: ChangesDep) -> Response:
+def cancel_job(job_id: JobId, changes: ChangesDep) -> Response:
     """Cancel a job; one that has ended already stays as it is."""
     with changes() as change:
-        done = jobs.cancel(change.session, who, job_id)
+        done = jobs.cancel(change.session, change.who, job_id)
         return change.answered(json_answer(done.job, status=200 if done.decided else 202))
 
 
-def pause_job(job_id: JobId, who: SubmitterDep, changes: ChangesDep) -> Response:
+def pause_job(job_id: JobId, changes: ChangesDep) -> Response:
     """Pause a queued or running job; a running one stops with its state saved."""
     with changes() as change:
-        done = job_control.pause(change.session, who, job_id)
+        done = job_control.pause(change.session, change.who, job_id)
         return change.answered(json_answer(done.job, status=200 if done.decided else 202))
 
 
-def resume_job(
-    job_id: JobId, who: SubmitterDep, opened: ResourcesDep, changes: ChangesDep
-) -> Response:
+def resume_job(job_id: JobId, changes: ChangesDep) -> Response:
     """Queue a paused job again; one that was running goes on where its state was saved."""
-    most = opened.settings.max_queued_jobs
     with changes() as change:
-        resumed = job_control.resume(change.session, who, job_id, most_queued=most)
+        most = change.opened.settings.max_queued_jobs
+        resumed = job_control.resume(change.session, change.who, job_id, most_queued=most)
         return change.made(resumed.job, resumed)
 
 
-def retry_job(
-    job_id: JobId, who: SubmitterDep, opened: ResourcesDep, changes: ChangesDep
-) -> Response:
+def retry_job(job_id: JobId, changes: ChangesDep) -> Response:
     """Make a job that failed or was cancelled anew, in its place in the studies that go on."""
-    most = opened.settings.max_queued_jobs
     with changes() as change:
-        anew = job_control.retry(change.session, who, job_id, most_queued=most)
+        most = change.opened.settings.max_queued_jobs
+        anew = job_control.retry(change.session, change.who, job_id, most_queued=most)
         return change.made(anew.job, anew, location=anew.job.links.self)
 
 

@@ -14,12 +14,13 @@ from pydantic import TypeAdapter
 from starlette.responses import Response
 
 from adaptlab_api.answers import NO_STORE, json_answer
-from adaptlab_api.dependencies import BodyDep, PrincipalDep, ResourcesDep, valid
+from adaptlab_api.dependencies import BodyDep, at_once, principal_of, valid
 from adaptlab_api.describing import WITH_BODY, bytes_body, failures, json_body, succeeds
 from adaptlab_api.files import file_answer
 from adaptlab_api.receiving import BYTES, check_digest, receive
 from adaptlab_api.routes.files import FILE
-from adaptlab_api.state import Resources
+from adaptlab_api.routing import api_router
+from adaptlab_api.state import Resources, resources_of
 from adaptlab_api.turns import turn_of
 from adaptlab_services import token_leases
 from adaptlab_services.claims import Lease
@@ -83,7 +84,8 @@ class _Door:
             return token_leases.lease_of(session, self.token, lease_id, attempt, seconds)
 
 
-async def _door(who: PrincipalDep, opened: ResourcesDep) -> _Door:
+def _door_of(request: Request) -> _Door:
+    who, opened = principal_of(request), resources_of(request.app)
     settings = opened.settings
     ledger = DatabaseLedger(
         opened.worker_sessions, settings.lease_seconds, settings.max_running_jobs, who
@@ -91,12 +93,12 @@ async def _door(who: PrincipalDep, opened: ResourcesDep) -> _Door:
     return _Door(who, opened, ledger)
 
 
-DoorDep = Annotated[_Door, Depends(_door)]
+DoorDep = Annotated[_Door, Depends(at_once(_door_of))]
 
 
 def leases_router() -> APIRouter:
     """The routes of workers and their leases."""
-    router = APIRouter(tags=["leases"])
+    router = api_router(tag="leases")
     _add_workers(router)
     router.add_api_route(
         "/leases",

@@ -12,6 +12,7 @@ from adaptlab_api.dependencies import AccessDep, BodyDep, PrincipalDep, SessionD
 from adaptlab_api.describing import WITH_BODY, Described, failures, json_body, succeeds
 from adaptlab_api.routes.jobs import JobId, PageSize, PageToken
 from adaptlab_api.routes.results import RowId
+from adaptlab_api.routing import api_router
 from adaptlab_api.streaming import Pieces
 from adaptlab_services import audit, audit_seals, issued_tokens, job_tokens, projects, users
 from adaptlab_services.audit import AuditFilter, AuditView
@@ -51,7 +52,7 @@ _MEMBER = TypeAdapter(NewMember)
 
 def people_router() -> APIRouter:
     """The routes of tokens, users, projects and the audit log."""
-    router = APIRouter(tags=["access"])
+    router = api_router(tag="access")
     router.add_api_route("/me", get_me, response_model=Me, responses=failures())
     _add_tokens(router)
     _add_users(router)

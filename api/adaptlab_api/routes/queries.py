@@ -14,6 +14,7 @@ from adaptlab_api.answers import json_answer
 from adaptlab_api.dependencies import SessionDep, UnitsDep
 from adaptlab_api.describing import failures
 from adaptlab_api.routes.jobs import PageSize, PageToken
+from adaptlab_api.routing import api_router
 from adaptlab_api.streaming import Pieces
 from adaptlab_services import bulk_rows, result_groups, result_queries, row_formats
 from adaptlab_services.bulk_rows import CURVE_COLUMNS
@@ -68,7 +69,7 @@ CurveFormat = Annotated[Literal["csv", "jsonl", "parquet"], Query(alias="format"
 
 def queries_router() -> APIRouter:
     """The routes that ask across jobs."""
-    router = APIRouter()
+    router = api_router()
     files = _described()
     for path, route in (("/results", list_results), ("/attention", list_heads)):
         router.add_api_route(

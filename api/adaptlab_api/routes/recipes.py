@@ -9,6 +9,7 @@ from adaptlab_api.answers import tagged_answer
 from adaptlab_api.dependencies import SessionDep
 from adaptlab_api.describing import failures, succeeds
 from adaptlab_api.routes.studies import Studied
+from adaptlab_api.routing import api_router
 from adaptlab_services import recipes
 from adaptlab_services.recipes import Recipes, RecipeView, StudyReport
 
@@ -19,7 +20,7 @@ Named = Annotated[
 
 def recipes_router() -> APIRouter:
     """The routes of recipes and of the reports of their studies."""
-    router = APIRouter(tags=["recipes"])
+    router = api_router(tag="recipes")
     unchanged = succeeds(304, "The answer has not changed.")
     router.add_api_route(
         "/recipes", list_recipes, response_model=Recipes, responses=unchanged | failures()

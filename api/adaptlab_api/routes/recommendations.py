@@ -7,6 +7,7 @@ from starlette.responses import Response
 from adaptlab_api.answers import json_answer
 from adaptlab_api.dependencies import BodyDep, ResourcesDep, SessionDep, valid
 from adaptlab_api.describing import WITH_BODY, failures, json_body
+from adaptlab_api.routing import api_router
 from adaptlab_api.study_request import study_rules
 from adaptlab_services import recommendations
 from adaptlab_services.recommendation_views import Recommendation, RecommendationQuestion
@@ -16,7 +17,7 @@ _QUESTION = TypeAdapter(RecommendationQuestion)
 
 def recommendations_router() -> APIRouter:
     """The route of recommendations."""
-    router = APIRouter(tags=["recommendations"])
+    router = api_router(tag="recommendations")
     router.add_api_route(
         "/recommendations",
         recommend,

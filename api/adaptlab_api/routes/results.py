@@ -10,6 +10,7 @@ from adaptlab_api.answers import json_answer, tagged_answer
 from adaptlab_api.dependencies import SessionDep
 from adaptlab_api.describing import failures, succeeds
 from adaptlab_api.routes.jobs import JobId
+from adaptlab_api.routing import api_router
 from adaptlab_services import checkpoints, results
 from adaptlab_services.checkpoints import Checkpoints
 from adaptlab_services.results import (
@@ -52,7 +53,7 @@ class OutcomeList(Value):
 
 def results_router() -> APIRouter:
     """The routes of results."""
-    router = APIRouter(prefix="/jobs/{job_id}", tags=["results"])
+    router = api_router("/jobs/{job_id}", tag="results")
     found = failures(404)
     unchanged = succeeds(304, "Nothing has changed.")
     router.add_api_route(

@@ -3,7 +3,7 @@
 from importlib.metadata import version
 from typing import Any, Literal
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
 from adaptlab.spec import SPEC_VERSION
@@ -13,7 +13,7 @@ from adaptlab_api.dependencies import ResourcesDep, SessionDep
 from adaptlab_api.describing import failures, only_failures
 from adaptlab_api.problems import no_database
 from adaptlab_api.routes.jobs import LONGEST_WAIT
-from adaptlab_api.rules import may_call
+from adaptlab_api.routing import api_router, closed_router, operation_id
 from adaptlab_api.state import resources_of
 from adaptlab_api.strict_json import DEEPEST
 from adaptlab_db.tables import JOB_STATES
@@ -64,7 +64,7 @@ class Health(Value):
 
 def server_router() -> APIRouter:
     """The routes below `/v1` about the server."""
-    router = APIRouter(tags=["server"])
+    router = api_router(tag="server")
     router.add_api_route("/workers", list_workers, response_model=Workers, responses=failures())
     router.add_api_route(
         "/capabilities", get_capabilities, response_model=Capabilities, responses=failures()
@@ -77,7 +77,7 @@ def server_router() -> APIRouter:
 
 def health_router() -> APIRouter:
     """The two routes that need no token."""
-    router = APIRouter(tags=["health"])
+    router = APIRouter(tags=["health"], generate_unique_id_function=operation_id)
     router.add_api_route(
         "/healthz", healthz, response_model=Health, responses=only_failures(400, 431, 500)
     )
@@ -89,7 +89,7 @@ def health_router() -> APIRouter:
 
 def description_router() -> APIRouter:
     """The OpenAPI document of this server."""
-    router = APIRouter(include_in_schema=False, dependencies=[Depends(may_call)])
+    router = closed_router()
     router.add_api_route("/openapi.json", get_description)
     return router
 

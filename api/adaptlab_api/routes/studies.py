@@ -12,6 +12,7 @@ from adaptlab_api.answers import changed_answer, json_answer, tagged_answer
 from adaptlab_api.dependencies import BodyDep, ResourcesDep, SessionDep, SubmitterDep, valid
 from adaptlab_api.describing import WITH_BODY, Described, failures, json_body, succeeds
 from adaptlab_api.routes.jobs import FilterText, Key, OnlyValidate, PageSize, PageToken
+from adaptlab_api.routing import api_router
 from adaptlab_api.state import Resources
 from adaptlab_api.study_request import asked_study, study_rules
 from adaptlab_services import jobs, recipe_studies, studies
@@ -32,7 +33,7 @@ _CHANGES = TypeAdapter(StudyChanges)
 
 def studies_router() -> APIRouter:
     """The routes of studies."""
-    router = APIRouter(prefix="/studies", tags=["studies"])
+    router = api_router("/studies", tag="studies")
     add = router.add_api_route
     add(
         "",

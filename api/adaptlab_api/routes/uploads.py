@@ -19,6 +19,7 @@ from adaptlab_api.dependencies import (
 )
 from adaptlab_api.describing import WITH_BODY, Described, bytes_body, failures, json_body
 from adaptlab_api.receiving import BYTES, announced_digest, take_in
+from adaptlab_api.routing import api_router
 from adaptlab_services import uploads
 from adaptlab_services.paging import Page
 from adaptlab_services.settings import Settings
@@ -40,7 +41,7 @@ _NEW = TypeAdapter(NewUpload)
 
 def uploads_router() -> APIRouter:
     """The routes of uploads."""
-    router = APIRouter(prefix="/uploads", tags=["uploads"])
+    router = api_router("/uploads", tag="uploads")
     router.add_api_route(
         "",
         begin_upload,
