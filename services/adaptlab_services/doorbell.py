@@ -11,7 +11,7 @@ from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterable
 from functools import cache
-from threading import Condition, Thread
+from threading import Condition, Event, Thread
 from uuid import uuid4
 
 import redis
@@ -63,7 +63,7 @@ class Bell:
         self._broker_url = broker_url
         self._changed = Condition()
         self._wanted: list[str] = []
-        self._closed = False
+        self._closing = Event()  # apart from what is rung, which must not end a rest
         self._thread = Thread(target=self._serve, name="doorbell", daemon=True)
         self._thread.start()
 
@@ -75,21 +75,20 @@ class Bell:
 
     def close(self) -> None:
         """Ring what is left, and end."""
+        self._closing.set()
         with self._changed:
-            self._closed = True
             self._changed.notify()
         self._thread.join()
 
     def _serve(self) -> None:
         while queues := self._next():
             ring(self._broker_url, queues)
-            with self._changed:
-                self._changed.wait_for(lambda: self._closed, REST_SECONDS)
+            self._closing.wait(REST_SECONDS)
 
     def _next(self) -> list[str]:
         """What was asked for since the last time, once there is something; nothing at the end."""
         with self._changed:
-            self._changed.wait_for(lambda: self._wanted or self._closed)
+            self._changed.wait_for(lambda: self._wanted or self._closing.is_set())
             queues, self._wanted = self._wanted, []
             return queues
 
