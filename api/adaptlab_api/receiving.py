@@ -83,10 +83,11 @@ async def take_in(request: Request, writing: ChunkWriting) -> None:
     """Hand over the body some rows at a time; no more than these are in memory."""
     held: list[bytes] = []
     async for row in _rows(request):
-        held.append(row)
+        # Not as soon as they are so many: the last rows of a chunk go with what finishes it.
         if len(held) == ROWS_AT_ONCE:
             await run_in_threadpool(writing.write, held)
             held = []
+        held.append(row)
     await run_in_threadpool(writing.finish, held)
 
 

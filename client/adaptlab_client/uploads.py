@@ -11,14 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from pydantic import JsonValue
+
 from adaptlab_client.answers import Page, UploadEntry
 from adaptlab_client.connection import Connection, Request, path_of
 from adaptlab_client.errors import ApiError, DigestMismatch, InvalidRequest
 
 COMPLETE_SECONDS = 300.0
 """Completing reads everything again on the server."""
-READ_BYTES = 2**20
-AT_ONCE = 3
+CHUNK_BYTES = 8 * 2**20
+"""What a server is expected to ask for; from another the chunks are hashed once more."""
+AT_ONCE = 4
 """How many chunks are on their way at a time."""
 
 Report = Callable[[int, int], None]
@@ -57,12 +60,12 @@ class Uploads:
         return self._send(io.BytesIO(content), None)
 
     def _send(self, file: IO[bytes], report: Report | None) -> UploadEntry:
-        size, digest = _measured(file)
-        body = {"size_bytes": size, "sha256": digest}
-        request = Request("POST", path_of("uploads"), body=dict(body))
+        measured = _measured(file)
+        body: dict[str, JsonValue] = {"size_bytes": measured.size, "sha256": measured.sha256}
+        request = Request("POST", path_of("uploads"), body=body)
         upload = self._connection.ask(request, UploadEntry)
         try:
-            self._send_missing(file, upload, report)
+            self._send_missing(_chunks(file, upload, measured), upload, report)
             return self._complete(upload)
         except InvalidRequest as error:
             if "wrong_digest" not in error.codes:
@@ -73,14 +76,16 @@ class Uploads:
                 f"The bytes changed while they were sent: {error} Nothing was kept; send it again."
             ) from error
 
-    def _send_missing(self, file: IO[bytes], upload: UploadEntry, report: Report | None) -> None:
+    def _send_missing(
+        self, chunks: Iterator["_Chunk"], upload: UploadEntry, report: Report | None
+    ) -> None:
         if upload.state == "complete":
             return
         there = {chunk.number: chunk.sha256 for chunk in upload.received}
         arrived = 0
         with ThreadPoolExecutor(AT_ONCE) as pool:
             sending = deque[Future[int]]()
-            for chunk in _chunks(file, upload):
+            for chunk in chunks:
                 is_there = there.get(chunk.number) == chunk.digest.hex()
                 sending.append(pool.submit(self._put, upload, chunk, is_there=is_there))
                 # No more chunks in memory than are on their way.
@@ -114,17 +119,37 @@ class _Chunk:
     digest: bytes
 
 
-def _chunks(file: IO[bytes], upload: UploadEntry) -> Iterator[_Chunk]:
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """The size and the SHA-256 of what will be sent, and the SHA-256 of each of its chunks."""
+
+    size: int
+    sha256: str
+    chunks: tuple[bytes, ...]
+
+
+def _chunks(file: IO[bytes], upload: UploadEntry, measured: _Measured) -> Iterator[_Chunk]:
+    """What to send; of other bytes than were measured the server finds other digests."""
     file.seek(0)
+    is_as_expected = upload.chunk_bytes == CHUNK_BYTES
     for number in range(upload.chunks):
         content = file.read(upload.chunk_bytes)
-        yield _Chunk(number, content, hashlib.sha256(content).digest())
+        yield _Chunk(
+            number, content, measured.chunks[number] if is_as_expected else _digest(content)
+        )
 
 
-def _measured(file: IO[bytes]) -> tuple[int, str]:
-    """Size and SHA-256."""
-    digest, size = hashlib.sha256(), 0
-    while content := file.read(READ_BYTES):
-        digest.update(content)
-        size += len(content)
-    return size, digest.hexdigest()
+def _measured(file: IO[bytes]) -> _Measured:
+    whole, size, chunks = hashlib.sha256(), 0, list[bytes]()
+    # Now the server has nothing to do: a chunk is hashed while the whole is.
+    with ThreadPoolExecutor(1) as beside:
+        while content := file.read(CHUNK_BYTES):
+            chunk = beside.submit(_digest, content)
+            whole.update(content)
+            size += len(content)
+            chunks.append(chunk.result())
+    return _Measured(size, whole.hexdigest(), tuple(chunks))
+
+
+def _digest(content: bytes) -> bytes:
+    return hashlib.sha256(content).digest()

@@ -7,7 +7,7 @@ import hashlib
 import tempfile
 import uuid
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import IO
 
@@ -84,15 +84,18 @@ class ArtifactStore:
         `BytesMissing`.
         """
         store = self._stores.for_size(announced.size)
-        bytes_there = staged_bytes(self._session, staged, announced.size)
-        pieces = _verified(bytes_there, announced, look)
-        if store.name != POSTGRES and not self._touch(announced):
-            place = store.put(self._session, announced.sha256, pieces)
-            self._adopt(announced, place)
-        for _ in pieces:  # read by nobody yet
-            pass
+        goes_out = store.name != POSTGRES and not self._touch(announced)
+        read = staged_bytes(self._session, staged, announced.size, in_haste=not goes_out)
+        # Closed at once, whoever still remembers it: the session would wait for it for ever.
+        with closing(read) as bytes_there:
+            pieces = _verified(bytes_there, announced, look)
+            place = store.put(self._session, announced.sha256, pieces) if goes_out else None
+            for _ in pieces:  # read by nobody yet
+                pass
         if store.name == POSTGRES:
             self._rename(staged, announced)
+        elif place is not None:
+            self._adopt(announced, place)
 
     def discard(self, sha256: str) -> bool:
         """Delete the bytes if nothing refers to them any more; whether it did.

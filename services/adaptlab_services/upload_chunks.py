@@ -10,7 +10,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab.errors import InvalidSpec, Problem
-from adaptlab_db.staging import UNHURRIED, put_row
+from adaptlab_db.staging import UNHURRIED, put_rows
 from adaptlab_db.stores.postgres import CHUNK_BYTES as ROW_BYTES
 from adaptlab_db.tables import Upload, UploadChunk
 from adaptlab_services import quotas, uploads
@@ -21,13 +21,18 @@ from adaptlab_services.tokens import Principal
 __all__ = ["ROW_BYTES", "AnnouncedChunk", "ChunkWriting", "receiving"]
 
 _UPLOADS = Upload.metadata.tables[Upload.__tablename__].c
-# Built once, and of the table: asked again with every two rows.
+# Built once, and of the tables: asked again with every few rows.
 _HELD = (
     select(_UPLOADS.sha256, _UPLOADS.artifact_sha256)
     .where(_UPLOADS.id == bindparam("upload_id"))
     .with_for_update(read=True)
 )
 _HELD_UNHURRIED = _HELD.add_columns(UNHURRIED)
+_FOUND_WHOLE = insert(UploadChunk.metadata.tables[UploadChunk.__tablename__])
+_NOTE = _FOUND_WHOLE.on_conflict_do_update(
+    index_elements=["upload_id", "number"],
+    set_={name: _FOUND_WHOLE.excluded[name] for name in ("size_bytes", "sha256")},
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,17 +68,10 @@ class ChunkWriting:
 
         Of rows that hold a token none is kept.
         """
-        self._received += sum(map(len, rows))
-        if self._received > self._size:
-            raise self._wrong_size(f"more than {self._size}")
-        for content in rows:
-            self._scan.look(content)
-            self._digest.update(content)
+        self._look(rows)
         if not self._is_there:
             with self._sessions.begin() as session:
-                name = self._held(session, _HELD_UNHURRIED)
-                for number, content in enumerate(rows, self._row):
-                    put_row(session, name, number, content)
+                put_rows(session, self._held(session, _HELD_UNHURRIED), self._row, rows)
         self._row += len(rows)
 
     def finish(self, rows: Sequence[bytes] = ()) -> None:
@@ -81,8 +79,7 @@ class ChunkWriting:
 
         Raises `InvalidSpec` if it is not what was announced.
         """
-        if rows:
-            self.write(rows)
+        self._look(rows)
         if self._received < self._size:
             raise self._wrong_size(f"{self._received}")
         found = self._digest.hexdigest()
@@ -90,18 +87,22 @@ class ChunkWriting:
             detail = f"The chunk has the SHA-256 {found}, {self._chunk.sha256} was announced."
             raise InvalidSpec(Problem("/header/content-digest", "wrong_digest", detail))
         if not self._is_there:
-            self._note()
+            with self._sessions.begin() as session:
+                put_rows(session, self._held(session, _HELD), self._row, rows)
+                self._note(session)
 
-    def _note(self) -> None:
-        columns = {"size_bytes": self._size, "sha256": self._chunk.sha256}
+    def _look(self, rows: Sequence[bytes]) -> None:
+        """Count and hash the next rows; raises `InvalidSpec` for too many bytes, or a token."""
+        self._received += sum(map(len, rows))
+        if self._received > self._size:
+            raise self._wrong_size(f"more than {self._size}")
+        for content in rows:
+            self._scan.look(content)
+            self._digest.update(content)
+
+    def _note(self, session: Session) -> None:
         key = {"upload_id": self._chunk.upload_id, "number": self._chunk.number}
-        with self._sessions.begin() as session:
-            self._held(session, _HELD)
-            session.execute(
-                insert(UploadChunk)
-                .values(key | columns)
-                .on_conflict_do_update(index_elements=list(key), set_=columns)
-            )
+        session.execute(_NOTE, key | {"size_bytes": self._size, "sha256": self._chunk.sha256})
 
     def _held(self, session: Session, asked: Select[*tuple[str, ...]]) -> str:
         """Under which name the bytes go; nobody completes or deletes the upload meanwhile."""

@@ -48,8 +48,8 @@ ArtifactStore.settle = hasty
 """What completing must not be: keeping first, and reading again afterwards."""
 
 MOMENTS = {
-    "a chunk has half arrived": ("adaptlab_services.upload_chunks", "put_row", 13),
-    "a chunk is there and not noted": ("adaptlab_services.upload_chunks.ChunkWriting", "_note", 2),
+    "a chunk has half arrived": ("adaptlab_services.upload_chunks", "put_rows", 6),
+    "a chunk is about to be noted": ("adaptlab_services.upload_chunks.ChunkWriting", "_note", 2),
     "everything was renamed": ("adaptlab_services.uploads", "unstage", 1),
     "all is done but the commit": ("adaptlab_services.uploads", "_view", 2),
 }

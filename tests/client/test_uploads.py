@@ -12,7 +12,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session, sessionmaker
 from tests.client.conftest import Address, Invoke
 
-from adaptlab_client import Client
+from adaptlab_client import Client, uploads
 from adaptlab_client.connection import Retries
 from adaptlab_client.errors import DigestMismatch, ServerUnreachable, TooLarge
 from adaptlab_db.artifacts import streamed
@@ -62,6 +62,14 @@ def test_a_file_arrives(client: Client, sessions: Sessions, file: Path) -> None:
     assert [one.id for one in client.uploads.list()] == [upload.id]
     client.uploads.delete(upload.id)
     assert [*client.uploads.list()] == []
+
+
+def test_a_server_may_ask_for_other_chunks_than_were_hashed(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uploads, "CHUNK_BYTES", 3 * 2**20)
+    sent = client.uploads.send_bytes(CONTENT[: 2**23 + 9])
+    assert (sent.state, sent.size_bytes) == ("complete", 2**23 + 9)
 
 
 def test_what_is_there_is_not_sent_again(address: Address, sessions: Sessions, file: Path) -> None:

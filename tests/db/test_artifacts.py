@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from sqlalchemy import func, select
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session, sessionmaker
 from tests.db.long_streams import most_bytes_held
 from tests.patience import patient_locks
@@ -15,6 +16,7 @@ from tests.watching import somebody_waits, until
 
 from adaptlab_db.artifacts import CHUNK_BYTES, ArtifactStore, StoredArtifact, streamed
 from adaptlab_db.errors import ArtifactNotFound
+from adaptlab_db.staging import put_rows, stage
 from adaptlab_db.tables import Artifact, ArtifactChunk
 
 __all__ = ["patient_locks"]  # found here by pytest
@@ -131,3 +133,51 @@ def test_a_writer_that_fails_late_does_not_harm_the_other(sessions: sessionmaker
 
 def test_a_long_stream_is_never_held_in_memory(sessions: sessionmaker[Session]) -> None:
     assert most_bytes_held(sessions, 24 * CHUNK_BYTES) < 12 * CHUNK_BYTES
+
+
+def staged_zeros(sessions: sessionmaker[Session], rows: int) -> StoredArtifact:
+    """Zeros that have arrived under the name `upload:x`, and what they will be."""
+    content = bytes(rows * CHUNK_BYTES)
+    with sessions.begin() as session:
+        stage(session, "upload:x", len(content))
+        put_rows(session, "upload:x", 0, [bytes(CHUNK_BYTES)] * rows)
+    return StoredArtifact(hashlib.sha256(content).hexdigest(), len(content))
+
+
+def test_a_reading_that_is_broken_off_leaves_the_session_usable(
+    sessions: sessionmaker[Session],
+) -> None:
+    """Even while the error, which knows who was reading, is held."""
+    staged = staged_zeros(sessions, 8)
+    looked = list[int]()
+
+    def look(piece: bytes) -> None:
+        looked.append(len(piece))
+        raise ZeroDivisionError
+
+    with sessions() as session:
+        with pytest.raises(ZeroDivisionError) as refused:
+            ArtifactStore(session).settle("upload:x", staged, look)
+        session.rollback()
+        assert session.scalars(select(Artifact.sha256)).all() == ["upload:x"]
+        ArtifactStore(session).settle("upload:x", staged, lambda _: None)
+        read = b"".join(ArtifactStore(session).read(staged.sha256))
+    assert (len(read), read.strip(b"\0")) == (staged.size, b"")
+    assert (looked, refused.type) == ([CHUNK_BYTES], ZeroDivisionError)
+
+
+def test_a_connection_that_ends_while_rows_are_read_is_an_outage(
+    sessions: sessionmaker[Session],
+) -> None:
+    """As it is between statements: one error, for which the API has an answer."""
+    staged = staged_zeros(sessions, 12)
+    with sessions() as session:
+        own = session.scalar(select(func.pg_backend_pid()))
+
+        def look(_: bytes) -> None:
+            with sessions() as other:
+                other.scalar(select(func.pg_terminate_backend(own)))
+
+        with pytest.raises(OperationalError):
+            ArtifactStore(session).settle("upload:x", staged, look)
+    assert rows(sessions) == (1, 12)
