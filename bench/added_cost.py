@@ -1,97 +1,288 @@
 """What the server adds to the wall time of a training, on the same two cores."""
 
+import json
+import math
 import os
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
-from pydantic import TypeAdapter
+import psutil
 
-from adaptlab.resolve import resolve
-from adaptlab.spec import PretrainSpec, ResolvedSpec
 from adaptlab_client import Client
-from adaptlab_client.answers import Job
-from bench.bare_run import environment
+from adaptlab_stack.stack import Stack
 from bench.figures import Figure, Section, spread
 from bench.own_stack import Document, own_stack
-from bench.processor_time import Load, load_during
+from bench.processor_time import Load, Processes, all_of, load_during, waited
+from bench.timed_run import NOTES
 
 SECONDS = float(os.environ.get("BENCH_COST_SECONDS", "60"))
 ROUNDS = int(os.environ.get("BENCH_COST_ROUNDS", "3"))
-IDLE_SECONDS = SECONDS / 2
+IDLE_SECONDS = SECONDS / 3
+# Less than the five seconds after which Postgres ends a connection that stands still in the midst
+# of a unit of work.
+SLICE_SECONDS = 4.0
+SAVE_SECONDS = 30.0  # between two saved states, by default
 CORES = 2
 # Else the reaper begins its work after a minute, which is no cost of the job that runs then.
 ARMED = {"ADAPTLAB_REAPER_ARM_SECONDS": "0"}
-PROBE_STEPS = 100
+PROBE_STEPS, SHORT_STEPS = 200, 50
+PATIENCE = 900.0  # seconds
+SHORT = 6  # trainings by which is measured what is paid once
+DATABASES = ("postgres", "valkey-server", "redis-server")  # names of processes
+ROOT = Path(__file__).parents[1]
 TITLE = "What the server costs a training"
+
+Span = tuple[float, float]  # from when until when, by the machine's clock
 
 
 @dataclass(frozen=True)
-class Served:
-    """A training as a job: how long it took, and what the server took of a core, idle and then."""
+class Notes:
+    """What a run noted of itself; see `timed_run`."""
 
-    seconds: float
-    idle: Load
-    busy: Load
+    steps: Sequence[tuple[float, float]]
+    saves: Sequence[Span]
+    telling: float
+    begin: float
+    end: float
 
-    @property
-    def added(self) -> float:
-        """Percent of one core that the job cost the server."""
-        return self.busy.total - self.idle.total
+    def held_up(self, spans: Sequence[Span]) -> float:
+        """The wall time for each second of processor time, of all steps within the spans."""
+        wall = processor = 0.0
+        for (begin, before), (end, after) in pairwise(self.steps):
+            is_within = any(first <= begin and end <= last for first, last in spans)
+            if is_within and not any(begin <= one and other <= end for one, other in self.saves):
+                wall, processor = wall + end - begin, processor + after - before
+        return wall / processor
+
+    def usual_step(self) -> float:
+        """The median of the seconds from step to step."""
+        return statistics.median(end - begin for (begin, _), (end, _) in pairwise(self.steps))
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Some seconds of a training, and the percent of them in which the trainer lacked a core."""
+
+    span: Span
+    waiting: float
+
+
+@dataclass(frozen=True)
+class Training:
+    """One training as a job that nothing disturbed.
+
+    Attributes:
+        before: seconds from the request to the beginning of the run.
+        after: seconds from the end of the run to that of the job.
+    """
+
+    notes: Notes
+    before: float
+    after: float
+
+
+@dataclass(frozen=True)
+class Round:
+    """One training as a job, during which the server stood still every other moment.
+
+    Attributes:
+        slower: how much longer the steps took while the server worked than in the moment between
+            in which it stood still, in percent, of every such moment.
+        waiting: how much more of the time the trainer waited for a core, in percent, likewise.
+        saving: milliseconds of each saved state.
+        telling: percent of the run that went into telling the worker what happened.
+    """
+
+    slower: Sequence[float]
+    waiting: Sequence[float]
+    saving: Sequence[float]
+    telling: float
 
 
 def measure() -> Section:
-    """Run one training with and without the server, in turn, on two cores."""
-    with _few_cores():
-        spec = _spec(_steps_for(SECONDS))
-        pairs = [(_bare(spec), _served(spec)) for _ in range(ROUNDS)]
-    served = [pair[1] for pair in pairs]
+    """Let the server stand still and work in turn beside one training, on two cores."""
+    with _few_cores(), _server() as server:
+        server.train(2)
+        steps = round(SECONDS / server.train(PROBE_STEPS).notes.usual_step())
+        short = [server.train(SHORT_STEPS, watched=True) for _ in range(SHORT)]
+        idle = load_during(server.processes, lambda: time.sleep(IDLE_SECONDS))
+        busy = load_during(server.processes, lambda: server.train(steps))
+        watched = load_during(server.processes, lambda: server.train(steps // 2, watched=True))
+        rounds = [_round(server, steps) for _ in range(ROUNDS)]
     return Section(
         TITLE,
-        f"One pretraining of {spec['training']['steps']:,} steps (one layer, width 96, three "
-        "seeds), in turn in a bare process, which loads and warms up what a trainer does and then "
-        "calls the engine alone, and as a job of a warm, idle stack. With the server the time is "
-        "from the creation of the job to its end by the database's clock, with all that the "
-        "server does for it: claiming, heartbeats, curves, saved states, weights. Everything runs "
-        f"on the same {CORES} cores, Postgres and the API too. Processor time is that of all "
-        "processes but the trainer, while a client waits for the job, against as much of an idle "
-        "stack before it; it varies far less than wall time does on a machine with other work.",
-        (_wall_time([pair[0] for pair in pairs], served), _processor_time(served)),
+        f"A pretraining of {steps:,} steps (one layer, width 96, three seeds), about "
+        f"{SECONDS:.0f} seconds, as a job of a warm stack on {CORES} cores that nobody watches, "
+        f"{ROUNDS} times. Beside it all processes of the server (Postgres, Valkey, "
+        f"API, worker, beat, supervisor) are stopped for {SLICE_SECONDS:.0f} seconds and work for "
+        "as long, in turn, and each moment in which they stand still is compared with those before "
+        "and after it, in two ways. One is the time for which threads of the trainer were ready to "
+        "run and had no core, as the kernel counts it, all threads together: the server holds the "
+        "trainer up by no more than that, and it does not depend on how fast the host is. The "
+        "other is the wall time of the steps for each second of the trainer's processor time, "
+        "which varies more. What is paid once is measured by itself, and added: from the request "
+        "to the beginning of the run, from its end to the end of the job, saved states, and what "
+        "the trainer needs to tell the worker. Not seen is what it costs that others use the "
+        "processor's caches. Intervals are those of the median, at 95 %. Processor time is that of "
+        "all processes but the trainer, of one core, in a training that nothing interrupts.",
+        (*_held_up(rounds), *_once(short, rounds), *_processor_time(idle, busy, watched)),
     )
 
 
-def _wall_time(bare: Sequence[float], served: Sequence[Served]) -> Figure:
-    with_it = [one.seconds for one in served]
-    added = [100 * (w / without - 1) for without, w in zip(bare, with_it, strict=True)]
-    return Figure(
-        f"a training of {SECONDS:.0f} seconds, wall time with the server",
-        f"bare process: {spread(bare, 's')}",
-        f"{spread(with_it, 's')}: {statistics.median(added):+.1f} % "
-        f"({min(added):+.1f} to {max(added):+.1f})",
-        "at most 1 % more",
+def _held_up(rounds: Sequence[Round]) -> Iterator[Figure]:
+    for work, found in (
+        (
+            "threads of the trainer wait for a core",
+            [one for each in rounds for one in each.waiting],
+        ),
+        ("steps take longer", [one for each in rounds for one in each.slower]),
+    ):
+        against = f"server stands still, {len(found)} times in turn"
+        yield Figure(work, against, _percent(found), "")
+
+
+def _once(short: Sequence[Training], rounds: Sequence[Round]) -> tuple[Figure, Figure]:
+    """What is paid once, and with it everything."""
+    before, after = [one.before for one in short], [one.after for one in short]
+    saving = [one for each in rounds for one in each.saving] or [0.0]
+    telling = statistics.median(each.telling for each in rounds)
+    paid = statistics.median(before) + statistics.median(after)
+    paid += SECONDS / SAVE_SECONDS * statistics.median(saving) / 1000
+    fixed = 100 * paid / SECONDS + telling
+    slower = [one for each in rounds for one in each.slower]
+    waiting = [one for each in rounds for one in each.waiting]
+    return (
+        Figure(
+            "what is paid once",
+            "",
+            f"before the run {spread(before, 's')}, after it {spread(after, 's')}, a saved state "
+            f"{spread(saving, 'ms')}, telling the worker {telling:.2f} % of the run",
+            "",
+        ),
+        Figure(
+            f"all of it, of a training of {SECONDS:.0f} seconds",
+            "without a server",
+            f"by the steps {_percent(slower, fixed)}; by the waits, and so at most, "
+            f"{_percent(waiting, fixed)}",
+            "at most 1 % more",
+        ),
     )
 
 
-def _processor_time(served: Sequence[Served]) -> Figure:
-    median = sorted(served, key=lambda one: one.added)[len(served) // 2]
-    return Figure(
-        "processor time of the server meanwhile, of one core",
-        f"idle: {median.idle}",
-        f"{median.busy}: {median.added:+.1f} points",
-        "at most 1 of wall time",
+def _processor_time(idle: Load, busy: Load, watched: Load) -> tuple[Figure, Figure]:
+    work = "processor time of the server, of one core"
+    return (
+        Figure(work, f"idle: {idle}", f"{busy}", ""),
+        Figure(f"{work}, while a client waits", f"idle: {idle}", f"{watched}", ""),
     )
+
+
+def _percent(values: Sequence[float], more: float = 0.0) -> str:
+    """The median and its interval, with something added to them."""
+    low, high = _interval(values)
+    middle = statistics.median(values)
+    return f"{middle + more:+.2f} % ({low + more:+.2f} to {high + more:+.2f})"
+
+
+def _interval(values: Sequence[float]) -> tuple[float, float]:
+    """Where the median lies with 95 %, by ranks alone: whatever the distribution."""
+    out = max(0, math.floor((len(values) - 1.96 * math.sqrt(len(values))) / 2))
+    ordered = sorted(values)
+    return ordered[out], ordered[-1 - out]
+
+
+@dataclass(frozen=True)
+class Server:
+    """A stack whose worker trains by `timed_run`, and a client of it."""
+
+    client: Client
+    processes: Processes
+    notes: Path
+
+    def train(self, steps: int, *, watched: bool = False) -> Training:
+        """Have a training carried out; with `watched` the server is asked for its end all along."""
+        self.notes.unlink(missing_ok=True)
+        asked_at = time.time()
+        submitted = self.client.jobs.submit(_spec(steps))
+        while not watched and not self.notes.exists():
+            if time.time() > asked_at + PATIENCE:
+                raise RuntimeError(f"The job {submitted.id} has not ended.")
+            time.sleep(0.1)
+        job = self.client.jobs.wait(submitted.id)
+        if job.state != "succeeded" or job.finished_at is None:
+            raise RuntimeError(f"The job {job.id} ended as {job.state}: {job.error}")
+        notes = Notes(**json.loads(self.notes.read_text()))
+        return Training(notes, notes.begin - asked_at, job.finished_at.timestamp() - notes.end)
+
+    def moment(self) -> Moment:
+        """Let some seconds go by."""
+        (trainer,) = psutil.Process(self.processes["worker"]).children()
+        begin, before = time.time(), waited(trainer.pid)
+        time.sleep(SLICE_SECONDS)
+        end, after = time.time(), waited(trainer.pid)
+        return Moment((begin, end), 100 * (after - before) / (end - begin))
+
+    @contextmanager
+    def standing_still(self) -> Generator[None]:
+        """Stop all processes but the trainer while the block runs, the databases last."""
+        stopped = sorted(all_of(self.processes), key=lambda one: one.name() in DATABASES)
+        try:
+            for process in stopped:
+                process.send_signal(signal.SIGSTOP)
+            yield
+        finally:
+            for process in reversed(stopped):
+                process.send_signal(signal.SIGCONT)
+
+
+def _round(server: Server, steps: int) -> Round:
+    """One training, with the server stopped every other moment until it is over."""
+    working, still = list[Moment](), list[Moment]()
+    ended = list[Training]()
+    training = threading.Thread(target=lambda: ended.append(server.train(steps)))
+    training.start()
+    time.sleep(SLICE_SECONDS)
+    working.append(server.moment())
+    while training.is_alive():
+        with server.standing_still():
+            still.append(server.moment())
+        working.append(server.moment())
+    (notes,) = [one.notes for one in ended]
+    around = [
+        (before, between, after)
+        for before, between, after in zip(working, still, working[1:], strict=False)
+        if after.span[1] < notes.steps[-1][0]
+    ]
+    found = Round(
+        [
+            100 * (notes.held_up([before.span, after.span]) / notes.held_up([between.span]) - 1)
+            for before, between, after in around
+        ],
+        [
+            (before.waiting + after.waiting) / 2 - between.waiting
+            for before, between, after in around
+        ],
+        [1000 * (end - begin) for begin, end in notes.saves],
+        100 * notes.telling / (notes.end - notes.begin),
+    )
+    print(f"  {found}", flush=True)
+    return found
 
 
 def _spec(steps: int) -> Document:
     return {
         "kind": "pretrain",
-        "name": "bench-cost",
+        "name": f"bench-cost-{time.time_ns()}",
         "family": {"name": "minigpt", "width": 96},
         "task": {"name": "sort_ascending"},
         "training": {"steps": steps, "batch_size": 64},
@@ -100,46 +291,49 @@ def _spec(steps: int) -> Document:
     }
 
 
-def _steps_for(seconds: float) -> int:
-    """So many steps take about so long without the server."""
-    few, many = (_bare(_spec(steps)) for steps in (PROBE_STEPS, 5 * PROBE_STEPS))
-    step = (many - few) / (4 * PROBE_STEPS)
-    return max(PROBE_STEPS, round((seconds - few) / step) + PROBE_STEPS)
+@contextmanager
+def _server() -> Generator[Server]:
+    with (
+        own_stack(workers=0, environment=ARMED) as stack,
+        tempfile.TemporaryDirectory(prefix="adaptlab-bench-") as folder,
+        Client(stack.url, stack.token) as client,
+    ):
+        Path(folder).chmod(0o777)  # the trainer is another user
+        notes = Path(folder) / "notes.json"
+        with _worker(stack, Path(folder), notes) as pid:
+            processes = {name: one.pid for name, one in stack.processes.items()}
+            yield Server(client, {"up": stack.pid, **processes, "worker": pid}, notes)
 
 
-def _bare(document: Document) -> float:
-    """Seconds in a process of its own."""
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "spec.json"
-        file.write_text(_resolved(document).model_dump_json())
-        command = [sys.executable, "-m", "bench.bare_run", str(file)]
-        ran = subprocess.run(command, env=environment(), check=True, stdout=subprocess.PIPE)
-    seconds = float(ran.stdout)
-    print(f"  without the server: {seconds:.2f} s", flush=True)
-    return seconds
-
-
-def _served(document: Document) -> Served:
-    """As a job."""
-    with own_stack(environment=ARMED) as stack, Client(stack.url, stack.token) as client:
-        warm = _spec(2) | {"name": "bench-warm"}
-        client.jobs.wait(client.jobs.submit(warm).id)
-        idle = load_during(stack, lambda: time.sleep(IDLE_SECONDS))
-        done: list[Job] = []
-        busy = load_during(
-            stack, lambda: done.append(client.jobs.wait(client.jobs.submit(document).id))
+@contextmanager
+def _worker(stack: Stack, folder: Path, notes: Path) -> Generator[int]:
+    """A worker of the stack, as the stack's own would be but for its runner; its process id."""
+    environment = (
+        os.environ
+        | ARMED
+        | {
+            "PYTHONPATH": str(ROOT),
+            NOTES: str(notes),
+            "ADAPTLAB_TRAINER_ENVIRONMENT": NOTES,
+            "ADAPTLAB_DATABASE_URL": stack.database_url,
+            "ADAPTLAB_BROKER_URL": stack.broker_url,
+            "ADAPTLAB_DATA_DIR": str(folder / "data"),
+        }
+    )
+    command = [sys.executable, "-m", "adaptlab_worker", "worker"]
+    with (folder / "worker.log").open("wb") as log:
+        running = subprocess.Popen(
+            [*command, "--runner", "bench.timed_run:run"],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
         )
-    (job,) = done
-    if job.state != "succeeded" or job.created_at is None or job.finished_at is None:
-        raise RuntimeError(f"The job {job.id} ended as {job.state}: {job.error}")
-    seconds = (job.finished_at - job.created_at).total_seconds()
-    print(f"  with the server: {seconds:.2f} s; {busy} of a core, idle {idle}", flush=True)
-    return Served(seconds, idle, busy)
-
-
-def _resolved(document: Document) -> ResolvedSpec:
-    adapter: TypeAdapter[PretrainSpec] = TypeAdapter(PretrainSpec)
-    return resolve(adapter.validate_python(document), None)
+    try:
+        yield running.pid
+    finally:
+        running.terminate()
+        running.wait(timeout=30)
 
 
 @contextmanager

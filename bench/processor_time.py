@@ -1,14 +1,15 @@
-"""How much processor time the processes of a stack have taken, without the trainers."""
+"""How much processor time the processes of a server have taken, without the trainers."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import psutil
 
-from adaptlab_stack.stack import Stack
-
-Seconds = Mapping[str, float]  # by the name of a process
+Processes = Mapping[str, int]
+"""Process ids by name; those of `ALONE` count without what they started."""
+ALONE = ("up", "worker")
 
 
 @dataclass(frozen=True)
@@ -27,22 +28,34 @@ class Load:
         return f"{self.total:.2f} % ({', '.join(parts)})"
 
 
-def load_during(stack: Stack, work: Callable[[], object]) -> Load:
+def load_during(processes: Processes, work: Callable[[], object]) -> Load:
     """What the server took of a core while `work` was done."""
-    before, begin = _taken(stack), time.monotonic()
+    before, begin = _taken(processes), time.monotonic()
     work()
-    after, seconds = _taken(stack), time.monotonic() - begin
+    after, seconds = _taken(processes), time.monotonic() - begin
     return Load({name: 100 * (after[name] - before[name]) / seconds for name in before})
 
 
-def _taken(stack: Stack) -> Seconds:
-    """Seconds of processor time so far.
+def all_of(processes: Processes) -> Iterator[psutil.Process]:
+    """Every process of the server as it now is, parents first."""
+    for name, pid in processes.items():
+        parent = psutil.Process(pid)
+        yield parent
+        if name not in ALONE:
+            yield from parent.children(recursive=True)
 
-    Of a worker only its own: its trainers are what would run without a server too.
-    """
+
+def waited(pid: int) -> float:
+    """The seconds for which the threads of a process were ready to run and had no core (Linux)."""
+    waits = (file.read_text().split()[1] for file in Path(f"/proc/{pid}/task").glob("*/schedstat"))
+    return sum(int(nanoseconds) for nanoseconds in waits) / 1e9
+
+
+def _taken(processes: Processes) -> Mapping[str, float]:
+    """Seconds of processor time so far."""
     return {
-        name: _own(psutil.Process(process.pid), with_children=not name.startswith("worker"))
-        for name, process in stack.processes.items()
+        name: _own(psutil.Process(pid), with_children=name not in ALONE)
+        for name, pid in processes.items()
     }
 
 

@@ -2,9 +2,9 @@
 
 A watcher holds no connection. While there is any, one task reads the pulse of every watched job
 by one statement, several times a second, and wakes those whose job has news. Where nothing but
-steps has come for a while it looks less often: a long training has news when it begins and when it
-ends. Once a second it also sends away those whose token was revoked or has expired, or who may see
-less than when they came.
+steps has come for a while it looks less often, and least where no job is near its last step: a long
+training has news when it begins and when it ends. Once a second it also sends away those whose
+token was revoked or has expired, or who may see less than when they came.
 """
 
 import asyncio
@@ -22,6 +22,9 @@ from adaptlab_services.events import Pulse
 
 LOOK_SECONDS = 0.2
 QUIET_LOOK_SECONDS = 0.5
+FAR_LOOK_SECONDS = 1.0
+FAR = 0.9
+"""The part of its steps up to which a job is far from its end."""
 QUIET_AFTER_SECONDS = 5.0
 """Without news but of steps, from which on the looks are rarer."""
 LOOK_AGAIN_SECONDS = 2.0
@@ -150,26 +153,43 @@ class Feed:
         checked, news_at = 0.0, clock.time()
         while self._watches and not self.closed:
             self._roused.clear()
+            is_due = clock.time() - checked >= CHECK_SECONDS
+            watched = {watch.job_id for watch in self._watches}
+            watchers = {watch.watcher for watch in self._watches} if is_due else set[Admitted]()
             try:
-                if clock.time() - checked >= CHECK_SECONDS:
-                    await self._check()
-                    checked = clock.time()
-                watched = {watch.job_id for watch in self._watches}
-                pulses = await to_thread.run_sync(self._look, watched, limiter=self._thread)
+                pulses, lost = await to_thread.run_sync(
+                    self._ask, watched, watchers, limiter=self._thread
+                )
             except SQLAlchemyError as error:
                 # Watchers wait through an outage; their next request would be told of it.
                 log.warning("The database did not answer: %s", type(error).__name__)
                 self._is_quiet = False  # who comes now does not make it be asked again sooner
                 await self._pause(LOOK_AGAIN_SECONDS)
                 continue
+            if is_due:
+                checked = clock.time()
             if self._has_news(pulses):
                 news_at = clock.time()
-            self._told = pulses
-            for watch in tuple(self._watches):
-                if (pulse := pulses.get(watch.job_id)) is not None:
-                    watch.tell(pulse)
+            self._tell(pulses, lost)
             self._is_quiet = clock.time() - news_at >= QUIET_AFTER_SECONDS
-            await self._pause(QUIET_LOOK_SECONDS if self._is_quiet else LOOK_SECONDS)
+            await self._pause(self._rest())
+
+    def _rest(self) -> float:
+        """The seconds until the next look."""
+        if not self._is_quiet:
+            return LOOK_SECONDS
+        pulses = self._told.values()
+        is_far = all(one.state == "running" and one.step < FAR * one.total for one in pulses)
+        return FAR_LOOK_SECONDS if is_far else QUIET_LOOK_SECONDS
+
+    def _tell(self, pulses: Mapping[UUID, Pulse], lost: Collection[Admitted]) -> None:
+        """Tell the pulses to those who watch, and send away those who may not any more."""
+        self._told = pulses
+        for watch in tuple(self._watches):
+            if watch.watcher in lost:
+                watch.send_away()
+            elif (pulse := pulses.get(watch.job_id)) is not None:
+                watch.tell(pulse)
 
     def _has_news(self, pulses: Mapping[UUID, Pulse]) -> bool:
         """Whether a look tells of another job than the one before it, or of more than steps."""
@@ -179,10 +199,12 @@ class Feed:
             for job_id, pulse in pulses.items()
         )
 
-    async def _check(self) -> None:
-        """Send those away who may not watch any more."""
-        watchers = {watch.watcher for watch in self._watches}
-        good = await to_thread.run_sync(self._still_good, watchers, limiter=self._thread)
-        for watch in tuple(self._watches):
-            if watch.watcher in watchers and watch.watcher not in good:
-                watch.send_away()
+    def _ask(
+        self, job_ids: Collection[UUID], watchers: Collection[Admitted]
+    ) -> tuple[Mapping[UUID, Pulse], Collection[Admitted]]:
+        """The pulses, and those of the watchers who may not watch any more.
+
+        In one go: to hand work to a thread takes as long as half a look.
+        """
+        lost = set(watchers).difference(self._still_good(watchers)) if watchers else ()
+        return self._look(job_ids), lost

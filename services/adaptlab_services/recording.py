@@ -1,8 +1,8 @@
 """What a run reports, written under its fence. Repeating a batch changes nothing but its events."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
@@ -10,7 +10,8 @@ from uuid import UUID
 from psycopg.errors import UniqueViolation
 from sqlalchemy import (
     ARRAY,
-    ScalarSelect,
+    ColumnElement,
+    Integer,
     Text,
     TextClause,
     Uuid,
@@ -25,6 +26,7 @@ from sqlalchemy.dialects.postgresql import Insert
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
+from sqlalchemy.sql.dml import ReturningUpdate
 
 from adaptlab import results
 from adaptlab_db.tables import (
@@ -42,13 +44,14 @@ from adaptlab_db.tables import (
     TheoryReport,
 )
 from adaptlab_services import training_states
-from adaptlab_services.claims import Lease, held
+from adaptlab_services.claims import AS_GIVEN, Lease, LeaseParameters, given, held
 from adaptlab_services.errors import LeaseLost
 from adaptlab_services.transitions import append_event
 
 FEW_POINTS = 100
 
 E = TypeVar("E")
+Fence = Callable[[LeaseParameters], list[ColumnElement[bool]]]
 Row = dict[str, Any]  # column name to a value of that column's type
 
 
@@ -91,16 +94,8 @@ def _enter(session: Session, lease: Lease, step: int, events: Sequence[tuple[str
 
     Returns whether the first step was noted before.
     """
-    entered = session.execute(
-        update(Job)
-        .where(*held(lease))
-        .values(
-            step=func.greatest(Job.step, step),
-            event_sequence=Job.event_sequence + len(events),
-        )
-        .returning(Job.event_sequence, _first_step_at(lease).is_not(None).label("has_stepped"))
-        .execution_options(synchronize_session=False)
-    ).one_or_none()
+    asked = given(lease) | {"step_now": step, "events_now": len(events)}
+    entered = session.execute(_entering(held), asked).one_or_none()
     if entered is None:
         raise LeaseLost(lease.job_id, lease.attempt)
     first = entered.event_sequence - len(events) + 1
@@ -119,8 +114,24 @@ def _enter(session: Session, lease: Lease, step: int, events: Sequence[tuple[str
     return bool(entered.has_stepped)
 
 
-def _first_step_at(lease: Lease) -> ScalarSelect[datetime | None]:
-    return select(Attempt.first_step_at).where(*_attempt(lease)).scalar_subquery()
+@cache
+def _entering(fence: Fence) -> ReturningUpdate[int, bool]:
+    """Made once, and once for a fence; see `leases._renewal`."""
+    first_step_at = (
+        select(Attempt.first_step_at)
+        .where(Attempt.job_id == AS_GIVEN.job_id, Attempt.attempt == AS_GIVEN.attempt)
+        .scalar_subquery()
+    )
+    return (
+        update(Job)
+        .where(*fence(AS_GIVEN))
+        .values(
+            step=func.greatest(Job.step, bindparam("step_now", type_=Integer())),
+            event_sequence=Job.event_sequence + bindparam("events_now", type_=Integer()),
+        )
+        .returning(Job.event_sequence, first_step_at.is_not(None).label("has_stepped"))
+        .execution_options(synchronize_session=False)
+    )
 
 
 def _job_events(events: Sequence[results.Event]) -> list[tuple[str, Json]]:

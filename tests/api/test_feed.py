@@ -15,6 +15,7 @@ from tests.watching import until
 from adaptlab import results
 from adaptlab_api import feed
 from adaptlab_api.feed import Feed, Watch
+from adaptlab_db.tables import Job
 from adaptlab_services import admission, events
 from adaptlab_services.admission import Admitted, Grant
 from adaptlab_services.events import EventPage, Lookout, Pulse
@@ -99,6 +100,37 @@ def test_the_connection_is_kept_from_look_to_look(
 
     assert in_a_loop(watch()) == 0
     assert look.rests == 1
+
+
+@pytest.mark.parametrize(
+    ("step", "pause"), [(10, "FAR_LOOK_SECONDS"), (95, "QUIET_LOOK_SECONDS")], ids=["far", "near"]
+)
+def test_how_often_is_looked_in_quiet_times_depends_on_how_far_the_end_is(
+    step: int,
+    pause: str,
+    sessions: Sessions,
+    watcher: Admitted,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(feed, "QUIET_AFTER_SECONDS", 0.0)
+    for other in ("LOOK_SECONDS", "QUIET_LOOK_SECONDS", "FAR_LOOK_SECONDS"):
+        monkeypatch.setattr(feed, other, 0.0 if other == pause else NEVER)
+    look = CountedLookout(sessions)
+    with sessions.begin() as session:
+        one = a_job(session, state="running")
+        job = session.get_one(Job, one)
+        job.step, job.total_steps = step, 100
+
+    async def watch() -> None:
+        news = Feed(look, lambda known: known)
+        with news.watch(one, watcher):
+            async with asyncio.timeout(GENEROUS):
+                while look.looks < 5:
+                    await asyncio.sleep(0)
+        news.close()
+        await news.ended()
+
+    in_a_loop(watch())
 
 
 def test_of_steps_alone_a_stream_tells_without_looking_for_events(

@@ -59,7 +59,7 @@ def address(settings: Settings, sessions: sessionmaker[Session]) -> Iterator[Add
         assert started.wait(60), "the server did not start"
         yield Address(f"http://127.0.0.1:{listener.getsockname()[1]}", token)
     finally:
-        server.should_exit = True
+        server.leave()
         thread.join(60)
         listener.close()
 

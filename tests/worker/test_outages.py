@@ -367,7 +367,8 @@ def test_results_that_the_disk_does_not_give_back_are_no_success(
     recorder.start()
     spool = tmp_path / "spool.jsonl"
     for step in range(1, 2 * MOST_WAITING):
-        recorder.put(Progress(phase="training", step=step, total=2 * MOST_WAITING))
+        point = MetricPoint(replicate=0, name="loss", step=step, value=1.0)
+        recorder.put(Metrics(points=(point,)))
     wait_until(spool.exists, "events on the disk")
     spool.unlink()
     ledger.cut.clear()
@@ -416,6 +417,23 @@ def test_a_run_does_not_go_on_from_other_bytes_than_were_saved(
     job = watched.job(claim.job_id)
     assert job.state == "queued"
     assert sha256 in str(job.error)
+
+
+def test_steps_alone_are_left_to_the_heartbeat(
+    ledger: Unsteady, claim: Claim, watched: Watched, tmp_path: Path
+) -> None:
+    ledger.cut.set()
+    recorder = Recorder(ledger, claim, tmp_path)
+    recorder.start()
+    recorder.put(Progress(phase="training", step=1, total=9 * MOST_WAITING))
+    wait_until(lambda: ledger.refused >= 1, "the first step, which is told at once")
+    for step in range(2, 3 * MOST_WAITING):
+        recorder.put(Progress(phase="training", step=step, total=9 * MOST_WAITING))
+    assert not (tmp_path / "spool.jsonl").exists(), "one of them waits, however many there were"
+    ledger.cut.clear()
+    recorder.close()
+    assert recorder.join(PATIENCE)
+    assert watched.job(claim.job_id).step == 3 * MOST_WAITING - 1
 
 
 def test_of_the_states_that_wait_only_the_last_is_kept(

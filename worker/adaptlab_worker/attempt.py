@@ -33,9 +33,9 @@ from adaptlab_worker.shift import Conclusion
 from adaptlab_worker.trainer_process import TrainerProcess
 
 LOOK_SECONDS = 0.05
-# While nothing is known that would end the run: a watchful loop was a third of what a job costs the
-# worker.
-CALM_LOOK_SECONDS = 0.2
+# While nothing is known that would end the run; what the ledger says, and that the worker has to
+# leave, is seen at once. A watchful loop was a third of what a job costs the worker.
+CALM_LOOK_SECONDS = 1.0
 AGAIN_SECONDS = 0.2
 # Why a run has to stop, and the seconds that the trainer gets to do so by itself.
 Cause = Literal["lost", "cancelled", "paused", "timeout", "stalled", "released", "unrecorded"]
@@ -123,7 +123,7 @@ class Attempt:
     def carry_out(self, trainer: TrainerProcess, cache: AssetCache, scratch: Path) -> Ended:
         """Run the job and write down how it ended; returns how the run itself ended."""
         recorder = Recorder(self._ledger, self._claim, scratch)
-        self._heartbeat.start()
+        self._heartbeat.start(on_news=trainer.wake)
         recorder.start()
         try:
             ended = self._run(trainer, recorder, cache, scratch)

@@ -3,6 +3,7 @@
 import logging
 import threading
 import time
+from collections.abc import Callable
 
 from adaptlab_services.claims import Claim
 from adaptlab_services.errors import LeaseLost
@@ -37,12 +38,14 @@ class Heartbeat:
         self._claim = claim
         self._interval = interval
         self._closed = threading.Event()
+        self._on_news: Callable[[], None] = _nobody
         self._thread = threading.Thread(
             target=self._beat, name=f"heartbeat-{claim.job_id}", daemon=True
         )
 
-    def start(self) -> None:
-        """Begin to renew."""
+    def start(self, on_news: Callable[[], None]) -> None:
+        """Begin to renew; `on_news` is called when something is known that may end the run."""
+        self._on_news = on_news
         self._thread.start()
 
     def close(self) -> None:
@@ -62,6 +65,7 @@ class Heartbeat:
             command = self._ledger.heartbeat(self._claim, self.step)
         except LeaseLost:
             self.is_lost = True
+            self._on_news()
         except Exception as error:  # noqa: BLE001 - whatever it was, the next one may get through
             log.warning("heartbeat for job %s failed: %s", self._claim.job_id, error)
             return False
@@ -70,4 +74,10 @@ class Heartbeat:
             self.reached_at = sent_at
             self.is_cancelled = self.is_cancelled or command == "stop"
             self.is_paused = command == "pause"
+            if command != "continue":
+                self._on_news()
         return True
+
+
+def _nobody() -> None:
+    """Who is told before the run begins."""

@@ -77,7 +77,8 @@ class Launcher:
     def drain(self) -> None:
         """Claim no more, and give back the jobs that run; returns at once."""
         self._draining.set()
-        self.ring()
+        for slot in self._slots:
+            slot.leave()
 
     def has_ended(self) -> bool:
         """Whether all slots have ended, after `drain`."""

@@ -22,7 +22,7 @@ from adaptlab_services.errors import LeaseLost, LedgerUnreachable
 from adaptlab_services.leases import Ledger
 from adaptlab_worker.spool import Spool
 
-# A batch costs 10 ms of processor time, however little is in it: two a second were 2 % of a core.
+# A batch costs milliseconds of processor time, however little is in it.
 FLUSH_SECONDS = 2.0
 FLUSH_POINTS = 1000
 MOST_WAITING = 10 * FLUSH_POINTS  # in memory; what comes after them waits on the disk
@@ -38,6 +38,7 @@ class Recorder:
     """Takes events without delay and writes them soon.
 
     While the ledger cannot be reached they wait, first in memory and then in the scratch folder.
+    Steps alone are not written, but for the first one: every heartbeat tells them.
 
     Attributes:
         is_lost: the ledger said that another attempt may hold the job; the rest is dropped.
@@ -55,7 +56,9 @@ class Recorder:
         self._spool = Spool(scratch / "spool.jsonl")
         self._saved: TrainingSaved | None = None  # the last state that waits
         self._has_stepped = False
+        self._has_news = False
         self._is_urgent = False
+        self._written_at = 0.0
         self._is_closing = False
         self._is_abandoned = threading.Event()
         self._changed = threading.Condition()
@@ -65,14 +68,18 @@ class Recorder:
 
     def start(self) -> None:
         """Begin to write."""
+        self._written_at = time.monotonic()
         self._thread.start()
 
     def put(self, event: Event) -> None:
         """Take an event."""
         with self._changed:
             self._keep(event)
+            had_news = self._has_news
+            self._has_news = had_news or not isinstance(event, Progress)
             if self._is_first_step(event) or self._weight >= FLUSH_POINTS:
                 self._is_urgent = True
+            if self._is_urgent or self._has_news > had_news:
                 self._changed.notify()
 
     @property
@@ -103,7 +110,9 @@ class Recorder:
             ):  # nobody will ask for that file any more
                 self._forget(self._saved.path)
             self._saved = event
-        if self._weight < MOST_WAITING and self._spool.is_empty:
+        if self._waiting and _overtakes(event, self._waiting[-1]) and self._spool.is_empty:
+            self._waiting[-1] = event
+        elif self._weight < MOST_WAITING and self._spool.is_empty:
             self._waiting.append(event)
             self._weight += len(event.points) if isinstance(event, Metrics) else 1
         else:
@@ -135,7 +144,10 @@ class Recorder:
 
     def _next_batch(self) -> tuple[list[Event], bool]:
         with self._changed:
-            self._changed.wait_for(lambda: self._is_urgent or self._is_closing, FLUSH_SECONDS)
+            self._changed.wait_for(lambda: self._has_news or self._must_write())
+            rest = self._written_at + FLUSH_SECONDS - time.monotonic()
+            self._changed.wait_for(self._must_write, max(0.0, rest))
+            self._written_at, self._has_news = time.monotonic(), False
             if self._waiting:  # which came before anything on the disk
                 batch, self._waiting = self._waiting, []
             else:
@@ -146,6 +158,9 @@ class Recorder:
             self._is_urgent = not self._spool.is_empty
             is_last = self._is_closing and self._spool.is_empty
             return without_overtaken([e for e in batch if _is_there(e)]), is_last
+
+    def _must_write(self) -> bool:
+        return self._is_urgent or self._is_closing
 
     def _write(self, batch: list[Event]) -> None:
         """Write a batch; one that did not get through is sent again until the lease has ended."""
@@ -219,6 +234,15 @@ def without_overtaken(events: Sequence[Event]) -> list[Event]:
         if isinstance(event, Progress | TrainingSaved):
             last[_kind(event)] = event
     return [e for e in events if not isinstance(e, Progress | TrainingSaved) or e is last[_kind(e)]]
+
+
+def _overtakes(event: Event, earlier: Event) -> bool:
+    """Whether an event, the next after another, makes it worthless."""
+    return (
+        isinstance(event, Progress)
+        and isinstance(earlier, Progress)
+        and event.phase == earlier.phase
+    )
 
 
 def _kind(event: Progress | TrainingSaved) -> str:

@@ -105,6 +105,13 @@ class Slot:
         """Look for work now, or once more after the present job."""
         self._bell.set()
 
+    def leave(self) -> None:
+        """See now that `draining` was set."""
+        self.ring()
+        trainer = self._trainer
+        if trainer is not None:
+            trainer.wake()
+
     def join(self, seconds: float) -> bool:
         """Wait for the end, after `draining` was set; whether it came in time."""
         self._thread.join(max(0.0, seconds))

@@ -36,7 +36,7 @@ from adaptlab.errors import (
     is_out_of_memory,
 )
 from adaptlab.loading import uncollected
-from adaptlab.results import Event, Progress
+from adaptlab.results import Event, MetricPoint, Metrics, Progress
 from adaptlab.spec import ResolvedSpec
 from adaptlab_worker.alarm import Alarm
 from adaptlab_worker.protocol import (
@@ -54,7 +54,8 @@ from adaptlab_worker.protocol import (
 from adaptlab_worker.warm_up import tiny_run
 
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
-PROGRESS_SECONDS = 0.1
+PROGRESS_SECONDS = 0.5
+MOST_HELD = 1000  # points of curves
 COMPILE = "ADAPTLAB_COMPILE"
 TEMPORARY = "TMPDIR"
 
@@ -135,7 +136,11 @@ class Inbox:
 
 
 class PipeObserver:
-    """Hands the events of one run to the worker."""
+    """Hands the events of one run to the worker.
+
+    To say something takes as long as a part of a small step, so the points of curves wait for what
+    is said next: the steps twice a second, everything else at once.
+    """
 
     def __init__(self, pipe: Pipe, inbox: Inbox, request: RunRequest) -> None:
         self._pipe = pipe
@@ -144,15 +149,28 @@ class PipeObserver:
         self._save_seconds = request.save_seconds
         self._saved_at = time.monotonic()
         self._told_at = 0.0
+        self._held: list[MetricPoint] = []
         self._has_saved_to_stop = False
 
     def emit(self, event: Event) -> None:
         """Send an event; waits while the worker is behind. Of the steps, some are enough."""
+        if isinstance(event, Metrics):
+            self._held += event.points
+            if len(self._held) >= MOST_HELD:
+                self.tell_points()
+            return
         if isinstance(event, Progress) and 1 < event.step < event.total:
             if time.monotonic() - self._told_at < PROGRESS_SECONDS:
                 return
             self._told_at = time.monotonic()
+        self.tell_points()
         self._pipe.send_bytes(frame_of(event))
+
+    def tell_points(self) -> None:
+        """Send the points that wait."""
+        if self._held:
+            self._pipe.send_bytes(frame_of(Metrics(points=tuple(self._held))))
+            self._held = []
 
     def command(self) -> Command:
         """Stop when the worker says so, and save the state from time to time."""
@@ -254,7 +272,7 @@ def warm_up(runner: Runner) -> None:
 def carry_out(runner: Runner, request: RunRequest, observer: PipeObserver) -> Ended:
     """Carry out one run and say how it ended."""
     try:
-        with temporary_files_below(request.scratch):
+        with temporary_files_below(request.scratch), told_to_the_end(observer):
             runner(
                 request.resolved,
                 request.bases,
@@ -273,6 +291,15 @@ def carry_out(runner: Runner, request: RunRequest, observer: PipeObserver) -> En
         log.exception("run %s failed", request.run)
         return failure(error)
     return Ended(outcome="finished")
+
+
+@contextmanager
+def told_to_the_end(observer: PipeObserver) -> Generator[None]:
+    """Have nothing wait any more when the run is over, however it ends."""
+    try:
+        yield
+    finally:
+        observer.tell_points()
 
 
 @contextmanager

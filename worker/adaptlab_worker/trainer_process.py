@@ -29,6 +29,7 @@ from adaptlab_worker.protocol import (
     frame_of,
 )
 from adaptlab_worker.trainer_user import TrainerUser
+from adaptlab_worker.wake import Wake
 
 LOOK_SECONDS = 0.1
 RUN_FOLDER = "run"
@@ -81,6 +82,9 @@ class TrainerProcess:
 
     Started by a thread that lives as long as the worker: Linux counts the end of the thread that
     forked as the death of the parent.
+
+    Attributes:
+        wake: ends the wait of whoever receives; any thread may call it.
     """
 
     def __init__(self, options: TrainerOptions) -> None:
@@ -104,6 +108,8 @@ class TrainerProcess:
         # Kept: the pipe's own way of waiting makes one each time, which takes as long as a message.
         self._has_more = select.poll()
         self._has_more.register(ours, select.POLLIN)
+        self.wake = Wake()
+        self._has_more.register(self.wake, select.POLLIN)
         self._takes_more = select.poll()
         self._takes_more.register(ours, select.POLLOUT)
         self._closed = threading.Event()
@@ -182,13 +188,16 @@ class TrainerProcess:
             raise self._gone() from error
 
     def receive(self, seconds: float) -> Message | None:
-        """The next message, or None when none came in time.
+        """The next message, or None when none came in time or before `wake` was called.
 
         Raises:
             TrainerGone: the process has ended, or does not keep to the protocol and was killed.
         """
         try:
-            if not self._has_more.poll(1000 * seconds):
+            ready = {descriptor for descriptor, _ in self._has_more.poll(1000 * seconds)}
+            if self.wake.fileno() in ready:
+                self.wake.forget()
+            if self._pipe.fileno() not in ready:
                 return None
             return self._reader.read(self._pipe.recv_bytes(LARGEST_FRAME))
         except (EOFError, OSError) as error:
@@ -211,6 +220,7 @@ class TrainerProcess:
         self.kill()
         self._pulse.join(timeout=1)
         self._pipe.close()
+        self.wake.close()
 
     def has_outgrown(self) -> bool:
         """Whether its memory grew so much over its runs that it should be replaced."""

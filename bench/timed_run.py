@@ -1,0 +1,77 @@
+"""The engine, and notes of when each step ended: what trains while `added_cost` measures."""
+
+import json
+import os
+import time
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from adaptlab.engine.compiled import compile_kernels
+from adaptlab.engine.observer import Command, Observer
+from adaptlab.engine.run import run as train
+from adaptlab.results import Event, Progress, TrainingSaved
+from adaptlab.spec import ResolvedSpec
+from adaptlab_worker.trainer import warm_up
+
+NOTES = "BENCH_NOTES"
+"""The environment variable that names the file for the notes of the latest run."""
+
+
+class TimedObserver:
+    """Passes everything on, and knows when.
+
+    Attributes:
+        steps: when each training step had ended, and the processor time of the trainer by then.
+        saves: when the state of the training began to be saved, and when it was.
+        telling: the seconds that it took to tell the worker what happened.
+    """
+
+    def __init__(self, observer: Observer) -> None:
+        self.steps: list[tuple[float, float]] = []
+        self.saves: list[tuple[float, float]] = []
+        self.telling = 0.0
+        self._observer = observer
+        self._asked_at = 0.0
+
+    def emit(self, event: Event) -> None:
+        """Pass the event on."""
+        now = time.time()
+        if isinstance(event, Progress) and event.phase == "training":
+            self.steps.append((now, time.process_time()))
+        if isinstance(event, TrainingSaved):
+            self.saves.append((self._asked_at, now))
+        self._observer.emit(event)
+        self.telling += time.time() - now
+
+    def command(self) -> Command:
+        """What the worker says."""
+        command = self._observer.command()
+        if command == "save":
+            self._asked_at = time.time()
+        return command
+
+
+def run(
+    spec: ResolvedSpec,
+    bases: tuple[Path, ...],
+    scratch: Path,
+    observer: Observer,
+    **given: Any,  # passed on
+) -> None:
+    """Carry out the run as the engine does, and leave the notes behind, whatever its end."""
+    _warm()
+    timed, begin = TimedObserver(observer), time.time()
+    try:
+        train(spec, bases, scratch, timed, **given)
+    finally:
+        noted = {"steps": timed.steps, "saves": timed.saves, "telling": timed.telling}
+        noted |= {"begin": begin, "end": time.time()}
+        Path(os.environ[NOTES]).write_text(json.dumps(noted))
+
+
+@cache
+def _warm() -> None:
+    """What a trainer does before it is ready, where nothing stands in for the engine."""
+    compile_kernels()
+    warm_up(train)

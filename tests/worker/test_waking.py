@@ -1,0 +1,69 @@
+"""Who follows a run looks rarely, and sees at once what may end it."""
+
+import select
+import threading
+from pathlib import Path
+
+import pytest
+from sqlalchemy.orm import Session, sessionmaker
+from tests.making import a_job, a_ledger, a_pretrain_spec, a_principal
+from tests.worker.conftest import PATIENCE, ROOT, Control, Watched
+
+from adaptlab_services import jobs
+from adaptlab_worker import attempt
+from adaptlab_worker.launcher import Launcher
+from adaptlab_worker.slot import SlotOptions
+from adaptlab_worker.trainer_process import TrainerOptions
+from adaptlab_worker.wake import Wake
+
+NEVER = 3600.0
+
+
+@pytest.fixture
+def launcher(
+    sessions: sessionmaker[Session],
+    control: Control,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> Launcher:
+    """A worker that looks at nothing by itself while a run says nothing; not yet started."""
+    monkeypatch.setattr(attempt, "CALM_LOOK_SECONDS", NEVER)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("RUNNER_CONTROL", str(control.folder))
+    trainer = TrainerOptions(runner="tests.worker.runners:held", passed_on=("RUNNER_CONTROL",))
+    options = SlotOptions(("cpu",), 0.2, NEVER, NEVER, trainer=trainer)
+    return Launcher(a_ledger(sessions), options, 1, tmp_path / "worker", ring=lambda _: None)
+
+
+def test_a_cancel_and_a_farewell_are_seen_at_once(
+    launcher: Launcher, sessions: sessionmaker[Session], watched: Watched
+) -> None:
+    with sessions.begin() as session:
+        cancelled = a_job(session, a_pretrain_spec(seeds=1, name="one"))
+        given_back = a_job(session, a_pretrain_spec(seeds=1, name="other"))
+    launcher.start()
+    try:
+        watched.wait_for_step(cancelled)
+        with sessions.begin() as session:
+            jobs.cancel(session, a_principal(session), cancelled)
+        watched.wait_for_state(cancelled, "cancelled")
+        watched.wait_for_step(given_back)
+    finally:
+        assert launcher.close(PATIENCE)
+    assert watched.job(given_back).state == "queued"
+
+
+def test_who_is_woken_often_before_it_looks_wakes_once() -> None:
+    wake, looked = Wake(), select.poll()
+    looked.register(wake, select.POLLIN)
+    assert not looked.poll(0)
+    callers = [threading.Thread(target=lambda: [wake() for _ in range(1000)]) for _ in range(4)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join(PATIENCE)
+    assert looked.poll(0)
+    wake.forget()
+    assert not looked.poll(0)
+    wake.close()
+    wake()  # nobody listens any more, which is no fault
