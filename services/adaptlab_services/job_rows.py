@@ -1,11 +1,11 @@
 """How a job is written when it is created: its row and its first event, one or many at once."""
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import SimpleNamespace
-from typing import Any, Literal, cast
+from typing import Any, Literal
 from uuid import UUID
 
 from sqlalchemy import Select, Uuid, bindparam, insert, or_, select
@@ -17,7 +17,7 @@ from adaptlab_db.tables import Job, JobEvent
 from adaptlab_db.visibility import ACROSS_PROJECTS
 from adaptlab_services import access, audit, base_models, quotas
 from adaptlab_services.audit import Entry
-from adaptlab_services.job_views import jobs_ahead, position_after
+from adaptlab_services.job_views import JobView, job_view, jobs_ahead, position_after
 from adaptlab_services.tokens import Principal
 
 
@@ -55,15 +55,26 @@ def insert_jobs(session: Session, principal: Principal, new: Sequence[NewJob]) -
 class WrittenJob:
     """A job that was written just now, and its place in its queue if it waits in one.
 
-    `job` has the columns of the row and is of no session: what becomes of the job later is not seen
-    in it. `has_base` says whether its `ready_base` is there, and `allowance` what its owner may
-    use.
+    `columns` are its row: what becomes of the job later is not seen in them. `has_base` says
+    whether its `ready_base` is there, and `allowance` what its owner may use.
     """
 
-    job: Job
+    id: UUID
+    columns: Mapping[str, Any]  # of any type
     position: int | None
     has_base: bool
     allowance: quotas.Allowance
+
+    @property
+    def wakes(self) -> tuple[str, ...]:
+        """The queue in which it can be claimed, if it does not wait."""
+        return (self.columns["queue"],) if self.columns["state"] == "queued" else ()
+
+    def view(self, owner: str, project: str, base_job_id: UUID | None) -> JobView:
+        """As everybody sees it, without reading back what is known."""
+        beside = {"owner": owner, "project": project, "base_job_id": base_job_id}
+        of_runs = {"host": None, "first_step_at": None, "now": self.columns["created_at"]}
+        return job_view(SimpleNamespace(**self.columns, **beside, **of_runs), self.position)
 
 
 def insert_job(
@@ -85,10 +96,11 @@ def insert_job(
     writing = _writing(is_noted=entry is not None)
     found = session.execute(writing, given, execution_options=options).one()
     told = {name: getattr(found, name) for name in _TOLD}
-    # Not a Job in truth: the ORM takes as long to make one as to have it written.
-    job = cast(Job, SimpleNamespace(**{**_UNSAID, **row, **told}))
+    # Not a Job: the ORM takes as long to make one as to have it written.
+    columns = {**_UNSAID, **row, **told}
     position = position_after(found.ahead) if new.state == "queued" else None
-    return WrittenJob(job, position, found.has_base, quotas.allowance(session, found))
+    allowance = quotas.allowance(session, found)
+    return WrittenJob(job_id, columns, position, found.has_base, allowance)
 
 
 _JOBS = Job.metadata.tables[Job.__tablename__]

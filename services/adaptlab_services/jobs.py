@@ -1,6 +1,5 @@
 """Jobs: create, preview, look at, list and cancel."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
@@ -39,7 +38,7 @@ from adaptlab_services.job_views import (
     JobView,
     job_rows,
     job_view,
-    new_job_view,
+    job_views,
     queue_position,
 )
 from adaptlab_services.model_folders import NO_ROOTS, ModelRoots, resolved_import
@@ -67,11 +66,6 @@ class _Made:
     written: WrittenJob
     queues: tuple[str, ...]
     base_job_id: UUID | None
-
-    @property
-    def job(self) -> Job:
-        """Its row."""
-        return self.written.job
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +119,11 @@ def create(
         if earlier is not None:
             return Created(get(session, earlier), replayed=True, queues=())
         made = _create(session, principal, spec, roots, entry)
-        idempotency.remember(session, principal.user_id, idempotency_key, digest, made.job.id)
+        idempotency.remember(session, principal.user_id, idempotency_key, digest, made.written.id)
     limits.check_queued(session, principal.user_id, most_queued)
     quotas.check_jobs(session, principal.user_id, _queues_of(spec), made.written.allowance)
     project = access.project_name(session)
-    view = new_job_view(made.job, principal.name, project, made.base_job_id, made.written.position)
+    view = made.written.view(principal.name, project, made.base_job_id)
     return Created(view, replayed=False, queues=made.queues)
 
 
@@ -165,7 +159,7 @@ def get(session: Session, job_id: UUID) -> JobView:
     row = session.execute(job_rows().where(Job.id == job_id)).one_or_none()
     if row is None:
         raise NotFound("job", job_id)
-    return job_view(row, queue_position(session, row[0]))
+    return job_view(row, queue_position(session, row))
 
 
 def page(
@@ -201,14 +195,7 @@ def page(
     if len(found) > len(shown):
         last = shown[-1]
         token = paging.written(Cursor(last.created_at.isoformat(), str(last.id)), *question)
-    return Page(data=_views(session, [row.id for row in shown]), next_page_token=token)
-
-
-def _views(session: Session, job_ids: Sequence[UUID]) -> tuple[JobView, ...]:
-    """These jobs, in this order."""
-    rows = session.execute(job_rows().where(Job.id.in_(job_ids)))
-    views = {row[0].id: job_view(row) for row in rows}
-    return tuple(views[job_id] for job_id in job_ids if job_id in views)
+    return Page(data=job_views(session, [row.id for row in shown]), next_page_token=token)
 
 
 def cancel(session: Session, principal: Principal, job_id: UUID) -> Cancelled:
@@ -262,8 +249,8 @@ def _create(
     if not isinstance(spec, AdaptSpec):
         resolved = resolved_base(session, spec, roots)
         written = _insert(session, principal, spec, resolved, "queued", entry=entry)
-        base_models.register(session, spec.name, written.job.id)
-        return _Made(written, (written.job.queue,), None)
+        base_models.register(session, spec.name, written.id)
+        return _Made(written, written.wakes, None)
     name, queues = spec.base_model, ()
     if not isinstance(name, str):
         name, queues = base_of(session, principal, name, roots)
@@ -278,7 +265,7 @@ def _create(
             f"The base model {name!r} is not what it was when it was last asked for, since the "
             "database was restored or replaced; nothing was created, send the request again."
         )
-    return _Made(written, (*queues, *_wakes(written.job)), base.job_id)
+    return _Made(written, (*queues, *written.wakes), base.job_id)
 
 
 def _create_theory(
@@ -291,11 +278,7 @@ def _create_theory(
     ready = ready and adaptations.are_ready(session, spec.adaptations)
     state: JobState = "queued" if ready else "waiting"
     written = _insert(session, principal, spec, resolved, state, entry=entry)
-    return _Made(written, _wakes(written.job), None if base is None else base.job_id)
-
-
-def _wakes(job: Job) -> tuple[str, ...]:
-    return (job.queue,) if job.state == "queued" else ()
+    return _Made(written, written.wakes, None if base is None else base.job_id)
 
 
 def _resolved_theory(session: Session, spec: TheorySpec) -> ResolvedSpec:
@@ -316,8 +299,8 @@ def base_of(
         return known, ()
     try:
         with session.begin_nested():
-            job = _insert(session, principal, spec, resolved, "queued").job
-            base_models.register(session, spec.name, job.id)
+            written = _insert(session, principal, spec, resolved, "queued")
+            base_models.register(session, spec.name, written.id)
     except Conflict:
         # Somebody may have created the same model between the look and the attempt.
         if (known := base_models.equal_to(session, digest, spec.name)) is not None:

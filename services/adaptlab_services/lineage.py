@@ -1,7 +1,5 @@
 """Where a base model comes from, and what was made of it."""
 
-from uuid import UUID
-
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
@@ -10,7 +8,7 @@ from adaptlab_db.tables import BaseModel, Job, StudyJob
 from adaptlab_services import base_models, checkpoints, jobs
 from adaptlab_services.base_models import BaseModelView
 from adaptlab_services.checkpoints import CheckpointView
-from adaptlab_services.job_views import JobView, job_rows, job_view
+from adaptlab_services.job_views import JobView, job_views
 
 NEWEST = 10
 MOST_GROUPS = 50
@@ -67,12 +65,6 @@ def of(session: Session, name: str) -> Lineage:
         weights=checkpoints.of_job(session, model.job_id).data,
         adapted=tuple(AdaptedSo.model_validate(row, from_attributes=True) for row in counted),
         adaptations=total,
-        newest=_views(session, list(session.scalars(newest.limit(NEWEST)))),
+        newest=job_views(session, session.scalars(newest.limit(NEWEST)).all()),
         studies=studies.scalar_one(),
     )
-
-
-def _views(session: Session, job_ids: list[UUID]) -> tuple[JobView, ...]:
-    rows = session.execute(job_rows().where(Job.id.in_(job_ids)))
-    views = {row[0].id: job_view(row) for row in rows}
-    return tuple(views[one] for one in job_ids if one in views)
