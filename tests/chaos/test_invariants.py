@@ -151,8 +151,8 @@ PLANTED = {
     ),
     "a changed byte": (
         "succeeded",
-        "UPDATE artifact_chunks SET content = set_byte(content, 0, 0) WHERE sha256 IN "
-        "(SELECT artifact_sha256 FROM checkpoints WHERE job_id = :job)",
+        "UPDATE artifact_chunks SET content = set_byte(content, 0, get_byte(content, 0) # 1) "
+        "WHERE sha256 IN (SELECT artifact_sha256 FROM checkpoints WHERE job_id = :job)",
         {"bytes_match_names"},
     ),
     "a piece that is missing": (
