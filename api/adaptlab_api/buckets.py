@@ -8,10 +8,12 @@ pyrate-limiter were weighed: the first two know windows, no rate with a burst be
 
 import logging
 import time
+from asyncio import Lock
 from collections import OrderedDict
 from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import TypeVar, cast
+from weakref import WeakValueDictionary
 
 from pyrate_limiter import Decision, Rate, RedisStateStore, TokenBucket
 from redis.asyncio import Redis
@@ -50,6 +52,7 @@ class Buckets:
         self._algorithm = TokenBucket()
         self._kept: OrderedDict[str, State] = OrderedDict()
         self._in_hand: OrderedDict[str, _InHand] = OrderedDict()
+        self._turns: WeakValueDictionary[str, Lock] = WeakValueDictionary()
         self._away_until = 0.0
 
     async def close(self) -> None:
@@ -73,19 +76,29 @@ class Buckets:
         What is left in hand is given up in the time in which a whole bucket fills, so it costs
         somebody no more than that part of their rate.
         """
-        found = self._in_hand.get(key)
-        if found is not None and found.left and _now() < found.until:
-            found.left -= 1
+        if self._hand_out(key):
             return 0.0
-        many = min(MOST_AHEAD, rate.burst // PART_AHEAD)
-        if many > 1 and not self._is_away:
-            check = self._stored(key).check(self._algorithm, [rate], now := _now(), many)
-            decided = await self._answered(cast("Awaitable[Decision]", check))
-            if decided is not None and decided.allowed:
-                fills_in = rate.burst * rate.interval / rate.limit
-                _keep(self._in_hand, key, _InHand(many - 1, now + fills_in))
+        turn = self._turns.setdefault(key, Lock())
+        async with turn:  # one asks, and those who came meanwhile are given of what it brings
+            if self._hand_out(key):
                 return 0.0
-        return await self.take(key, rate, shared=True)
+            many = min(MOST_AHEAD, rate.burst // PART_AHEAD)
+            if many > 1 and not self._is_away:
+                check = self._stored(key).check(self._algorithm, [rate], now := _now(), many)
+                decided = await self._answered(cast("Awaitable[Decision]", check))
+                if decided is not None and decided.allowed:
+                    until = now + rate.burst * rate.interval / rate.limit
+                    _keep(self._in_hand, key, _InHand(many - 1, until))
+                    return 0.0
+            return await self.take(key, rate, shared=True)
+
+    def _hand_out(self, key: str) -> bool:
+        """Give out one of those in hand, if there is one."""
+        found = self._in_hand.get(key)
+        if found is None or not found.left or found.until <= _now():
+            return False
+        found.left -= 1
+        return True
 
     async def look(self, key: str, *rates: Rate, shared: bool) -> float:
         """What `take` would answer; nothing is taken."""

@@ -84,7 +84,8 @@ class Server(uvicorn.Server):
         """Begin to stop at once; any thread may ask for it."""
         self.should_exit = True
         if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._leaving.set)
+            with suppress(RuntimeError):  # it has ended by itself
+                self._loop.call_soon_threadsafe(self._leaving.set)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop: no new requests, streams and waits ended, the rest given a moment."""

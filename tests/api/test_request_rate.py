@@ -1,5 +1,7 @@
 """Who asks too often, or with too many wrong tokens, waits; everybody else does not notice."""
 
+import asyncio
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +15,7 @@ import psutil
 import pytest
 import redis
 from fastapi.testclient import TestClient
+from pyrate_limiter import Rate
 from sqlalchemy.orm import Session, sessionmaker
 from tests.api.serving import Running, a_server
 from tests.making import a_job, a_token
@@ -129,6 +132,25 @@ def test_a_process_takes_a_few_writes_ahead(settings: Settings, token: str) -> N
         assert one.request(*WRITE).status_code == 404
         assert until_refused(two, WRITE) == 40 - 16  # the first one has three in hand
         assert until_refused(one, WRITE) == 3
+
+
+@pytest.mark.parametrize("at_once", [1, 4, 20])
+def test_who_asks_at_the_same_time_loses_nothing(settings: Settings, at_once: int) -> None:
+    rate = Rate(1, buckets.SECOND, burst=50)
+
+    async def answered() -> int:
+        asked = buckets.Buckets(settings.broker_url)
+        try:
+            for found in itertools.count():
+                wave = (asked.take_ahead(f"writes:{at_once}", rate) for _ in range(at_once))
+                if refused := sum(seconds > 0 for seconds in await asyncio.gather(*wave)):
+                    return (found + 1) * at_once - refused
+        finally:
+            await asked.close()
+        raise AssertionError
+
+    with ThreadPoolExecutor(1) as thread:  # Playwright's loop may run in this one
+        assert thread.submit(asyncio.run, answered()).result() == 50
 
 
 def test_what_was_taken_ahead_is_given_up(

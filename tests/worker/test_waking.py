@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_job, a_ledger, a_pretrain_spec, a_principal
-from tests.worker.conftest import PATIENCE, ROOT, Control, Watched
+from tests.worker.conftest import PATIENCE, ROOT, Control, Watched, wait_for_threads
 
 from adaptlab_services import jobs
 from adaptlab_worker import attempt
@@ -26,12 +26,12 @@ def launcher(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> Launcher:
-    """A worker that looks at nothing by itself while a run says nothing; not yet started."""
+    """A worker that never looks after a run that says nothing; not yet started."""
     monkeypatch.setattr(attempt, "CALM_LOOK_SECONDS", NEVER)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("RUNNER_CONTROL", str(control.folder))
     trainer = TrainerOptions(runner="tests.worker.runners:held", passed_on=("RUNNER_CONTROL",))
-    options = SlotOptions(("cpu",), 0.2, NEVER, NEVER, trainer=trainer)
+    options = SlotOptions(("cpu",), 0.2, NEVER, 0.2, trainer=trainer)
     return Launcher(a_ledger(sessions), options, 1, tmp_path / "worker", ring=lambda _: None)
 
 
@@ -49,7 +49,9 @@ def test_a_cancel_and_a_farewell_are_seen_at_once(
         watched.wait_for_state(cancelled, "cancelled")
         watched.wait_for_step(given_back)
     finally:
-        assert launcher.close(PATIENCE)
+        has_ended = launcher.close(PATIENCE)
+        wait_for_threads()
+    assert has_ended
     assert watched.job(given_back).state == "queued"
 
 

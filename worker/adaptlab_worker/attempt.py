@@ -33,8 +33,8 @@ from adaptlab_worker.shift import Conclusion
 from adaptlab_worker.trainer_process import TrainerProcess
 
 LOOK_SECONDS = 0.05
-# While nothing is known that would end the run; what the ledger says, and that the worker has to
-# leave, is seen at once. A watchful loop was a third of what a job costs the worker.
+# While nothing is known that would end the run; what a heartbeat is told, and that the worker has
+# to leave, is seen at once. A watchful loop was a third of what a job costs the worker.
 CALM_LOOK_SECONDS = 1.0
 AGAIN_SECONDS = 0.2
 # Why a run has to stop, and the seconds that the trainer gets to do so by itself.

@@ -12,7 +12,7 @@ class Wake:
         self._near, self._far = socket.socketpair()
         self._near.setblocking(False)
         self._far.setblocking(False)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a handler of signals may call in the midst of a call
         self._is_closed = False
 
     def __call__(self) -> None:
