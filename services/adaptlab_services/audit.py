@@ -114,8 +114,10 @@ def _row(entry: Entry) -> dict[str, Any]:
 # The table and not the class: the ORM's way to the same statement takes twice the time.
 _ENTRIES = AuditEntry.metadata.tables[AuditEntry.__tablename__]
 _INSERT = insert(_ENTRIES)
-_COLUMNS = ("actor_id", "actor", "token_id", "address", "action", "object")
-_COLUMNS += ("status", "request_id", "details")
+_COLUMNS = (
+    *("actor_id", "actor", "token_id", "address", "action", "object"),
+    *("status", "request_id", "details"),
+)
 _GIVEN = "entry_"
 
 
