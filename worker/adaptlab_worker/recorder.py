@@ -110,8 +110,9 @@ class Recorder:
             ):  # nobody will ask for that file any more
                 self._forget(self._saved.path)
             self._saved = event
-        if self._waiting and _overtakes(event, self._waiting[-1]) and self._spool.is_empty:
-            self._waiting[-1] = event
+        before = self._waiting[-1:]
+        if self._spool.is_empty and without_overtaken([*before, event]) != [*before, event]:
+            self._waiting[-1] = event  # steps alone may wait for long
         elif self._weight < MOST_WAITING and self._spool.is_empty:
             self._waiting.append(event)
             self._weight += len(event.points) if isinstance(event, Metrics) else 1
@@ -234,15 +235,6 @@ def without_overtaken(events: Sequence[Event]) -> list[Event]:
         if isinstance(event, Progress | TrainingSaved):
             last[_kind(event)] = event
     return [e for e in events if not isinstance(e, Progress | TrainingSaved) or e is last[_kind(e)]]
-
-
-def _overtakes(event: Event, earlier: Event) -> bool:
-    """Whether an event, the next after another, makes it worthless."""
-    return (
-        isinstance(event, Progress)
-        and isinstance(earlier, Progress)
-        and event.phase == earlier.phase
-    )
 
 
 def _kind(event: Progress | TrainingSaved) -> str:
