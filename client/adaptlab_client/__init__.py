@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from adaptlab_client.answers import Evaluation as Evaluation
     from adaptlab_client.answers import Job as Job
     from adaptlab_client.answers import JobEvent as JobEvent
+    from adaptlab_client.answers import JobSummary as JobSummary
     from adaptlab_client.answers import MethodEntry as MethodEntry
     from adaptlab_client.answers import Outcomes as Outcomes
     from adaptlab_client.answers import PlugIn as PlugIn
@@ -126,6 +127,7 @@ _HOMES = {
     "Job": "answers",
     "JobComparison": "comparison_answers",
     "JobEvent": "answers",
+    "JobSummary": "answers",
     "Limits": "server_answers",
     "Me": "people_answers",
     "MemberEntry": "people_answers",
@@ -218,6 +220,7 @@ __all__ = [
     "Job",
     "JobComparison",
     "JobEvent",
+    "JobSummary",
     "Limits",
     "Me",
     "MemberEntry",

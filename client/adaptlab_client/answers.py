@@ -66,8 +66,8 @@ class Budget(Answer):
     tensors: dict[str, int] = Field(default_factory=dict[str, int])
 
 
-class Job(Answer):
-    """A job; ask `terminal`, not a list of states, whether it has ended."""
+class JobSummary(Answer):
+    """A job in brief; ask `terminal`, not a list of states, whether it has ended."""
 
     id: str
     name: str | None = None
@@ -85,10 +85,10 @@ class Job(Answer):
     family: str | None = None
     task: str | None = None
     method: str | None = None
-    spec: Document = Field(default_factory=dict[str, JsonValue])
-    resolved_spec: Document = Field(default_factory=dict[str, JsonValue])
+    checks: tuple[str, ...] = ()
+    budget_requested: int | None = None
+    trainable_parameters: int | None = None
     spec_digest: str | None = None
-    budget: Budget | None = None
     progress: Progress = Progress()
     queue: QueuePlace | None = None
     worker: WorkerPlace | None = None
@@ -103,6 +103,14 @@ class Job(Answer):
     def succeeded(self) -> bool:
         """Whether it ended well."""
         return self.terminal and self.state == "succeeded"
+
+
+class Job(JobSummary):
+    """A job with what was asked for, and what that became."""
+
+    spec: Document = Field(default_factory=dict[str, JsonValue])
+    resolved_spec: Document = Field(default_factory=dict[str, JsonValue])
+    budget: Budget | None = None
 
 
 class Estimate(Answer):

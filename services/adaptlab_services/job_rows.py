@@ -4,7 +4,6 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from types import SimpleNamespace
 from typing import Any, Literal
 from uuid import UUID
 
@@ -72,9 +71,11 @@ class WrittenJob:
 
     def view(self, owner: str, project: str, base_job_id: UUID | None) -> JobView:
         """As everybody sees it, without reading back what is known."""
-        beside = {"owner": owner, "project": project, "base_job_id": base_job_id}
+        checks = tuple(check["name"] for check in self.columns["resolved_spec"]["checks"])
+        said = {"name": self.columns["spec"].get("name"), "checks": checks}
+        beside = {"owner": owner, "project": project, "base_job_id": base_job_id} | said
         of_runs = {"host": None, "first_step_at": None, "now": self.columns["created_at"]}
-        return job_view(SimpleNamespace(**self.columns, **beside, **of_runs), self.position)
+        return job_view({**self.columns, **beside, **of_runs}, self.position)
 
 
 def insert_job(

@@ -1,9 +1,8 @@
 """A job as everybody sees it: the JSON of `/v1/jobs/{id}`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cache
-from types import SimpleNamespace
 from typing import Any, Literal
 from uuid import UUID
 
@@ -12,17 +11,20 @@ from sqlalchemy import (
     ColumnElement,
     DateTime,
     Integer,
-    Row,
+    Result,
     Select,
     Text,
     Uuid,
     and_,
     any_,
     bindparam,
+    case,
+    cast,
     func,
     or_,
     select,
 )
+from sqlalchemy.dialects.postgresql import JSONB, JSONPATH
 from sqlalchemy.orm import Session
 
 from adaptlab.budget import BudgetVector
@@ -33,7 +35,7 @@ from adaptlab_db.visibility import ACROSS_PROJECTS
 from adaptlab_services.moments import Moment
 
 JsonObject = dict[str, object]
-JobRow = Row[*tuple[Any, ...]] | SimpleNamespace  # columns of several types
+Columns = Mapping[str, Any]  # of a row, of several types
 
 
 class Progress(Value):
@@ -87,13 +89,12 @@ class JobLinks(Value):
     studies: str
 
 
-class JobView(Value):
-    """One job: what was asked for, what it became, and how far it is.
+class JobSummary(Value):
+    """One job in brief: what it is and how far it is, without its specs.
 
     `state` is one of waiting, queued, running, paused, succeeded, failed and cancelled; more may
-    be added, so programs ask `terminal`. `spec` is what was asked for, without the defaults,
-    and can be posted again; `resolved_spec` is what every `auto` became. `retry_of` is the job that
-    this one does anew.
+    be added, so programs ask `terminal`. `retry_of` is the job that this one does anew, `checks`
+    are the theory checks that a job of kind `theory` makes.
     """
 
     id: UUID
@@ -113,11 +114,10 @@ class JobView(Value):
     family: str
     task: str | None
     method: str | None
-    # A stored spec is shown as it was accepted, and never validated again: limits change.
-    spec: JsonObject
-    resolved_spec: ResolvedSpec
+    checks: tuple[str, ...]
+    budget_requested: int | None
+    trainable_parameters: int
     spec_digest: str
-    budget: BudgetVector
     progress: Progress
     queue: QueuePlace
     worker: WorkerReference | None
@@ -128,49 +128,80 @@ class JobView(Value):
     started_at: Moment | None
     finished_at: Moment | None
     heartbeat_at: Moment | None
+
+
+class JobView(JobSummary):
+    """One job: what was asked for, what it became, and how far it is.
+
+    `spec` is what was asked for, without the defaults, and can be posted again; `resolved_spec` is
+    what every `auto` became.
+    """
+
+    # A stored spec is shown as it was accepted, and never validated again: limits change.
+    spec: JsonObject
+    resolved_spec: ResolvedSpec
+    budget: BudgetVector
     links: JobLinks
 
 
 @cache
-def job_rows() -> Select[*tuple[Any, ...]]:  # columns of several types
-    """Jobs with all that a view needs of them; refine it and give the rows to `job_view`.
+def summary_rows() -> Select[*tuple[Any, ...]]:  # columns of several types
+    """Jobs with all that a summary needs of them; refine it and give the rows to `job_summary`.
 
     Made once: that took a thirtieth of a page of jobs. Columns and not objects of the ORM, which
     took a third of it.
     """
+    names = cast("$.checks[*].name", JSONPATH)
+    of_theory = func.jsonb_path_query_array(Job.resolved_spec, names, type_=JSONB)
     return (
         select(
-            *(getattr(Job, name) for name in _SHOWN),
+            *(getattr(Job, name) for name in _OF_JOBS),
+            Job.spec["name"].astext.label("name"),
+            case((Job.kind == "theory", of_theory)).label("checks"),
             User.name.label("owner"),
             Project.name.label("project"),
             Worker.host.label("host"),
             Attempt.first_step_at,
-            BaseModel.job_id.label("base_job_id"),
             func.clock_timestamp().label("now"),
         )
         .join(User, User.id == Job.owner_id)
         .join(Project, Project.id == Job.project_id)
         .outerjoin(Worker, Worker.id == Job.worker_id)
         .outerjoin(Attempt, (Attempt.job_id == Job.id) & (Attempt.attempt == Job.attempt))
-        .outerjoin(
-            BaseModel,
-            (BaseModel.name == Job.base_model) & (BaseModel.project_id == Job.project_id),
-        )
     )
 
 
-_SHOWN = (
-    *("id", "kind", "state", "reason", "error", "cancel_requested_at", "pause_requested_at"),
-    *("retry_of", "attempt", "attempts_max", "base_model", "family", "task", "method", "spec"),
-    *("resolved_spec", "spec_digest", "step", "total_steps", "queue", "priority", "worker_id"),
-    *("labels", "created_at", "started_at", "finished_at", "heartbeat_at"),
+@cache
+def job_rows() -> Select[*tuple[Any, ...]]:  # columns of several types
+    """The same with all that a view needs; refine it and give the rows to `job_view`."""
+    made_here = (BaseModel.name == Job.base_model) & (BaseModel.project_id == Job.project_id)
+    whole = (Job.spec, Job.resolved_spec, BaseModel.job_id.label("base_job_id"))
+    return summary_rows().add_columns(*whole).outerjoin(BaseModel, made_here)
+
+
+_SAID_AS_IT_IS = (
+    *("id", "kind", "state", "reason", "error", "retry_of", "attempt", "attempts_max"),
+    *("base_model", "family", "task", "method", "budget_requested", "trainable_parameters"),
+    *("spec_digest", "labels", "created_at", "started_at", "finished_at", "heartbeat_at"),
+    *("name", "owner", "project"),
 )
+_OF_JOBS = (
+    *_SAID_AS_IT_IS[:-3],
+    *("cancel_requested_at", "pause_requested_at", "step", "total_steps", "queue", "priority"),
+    "worker_id",
+)
+
+
+def columns_of(found: Result[*tuple[Any, ...]]) -> list[dict[str, Any]]:
+    """The rows that were found, each by the names of its columns."""
+    names = tuple(found.keys())
+    return [dict(zip(names, row, strict=True)) for row in found]
 
 
 def job_views(session: Session, job_ids: Sequence[UUID]) -> tuple[JobView, ...]:
     """The views of these jobs, in this order; of those that are not seen there is none."""
     found = session.execute(_rows_of(), {"job_ids": list(job_ids)})
-    return tuple(job_view(row) for row in found)
+    return tuple(job_view(columns) for columns in columns_of(found))
 
 
 @cache
@@ -180,53 +211,45 @@ def _rows_of() -> Select[*tuple[Any, ...]]:
     return job_rows().where(Job.id == any_(job_ids)).order_by(func.array_position(job_ids, Job.id))
 
 
-def job_view(row: JobRow, position: int | None = None) -> JobView:
+def job_summary(columns: Columns) -> JobSummary:
+    """The summary of one row of `summary_rows`."""
+    return JobSummary.model_validate(_told(columns))
+
+
+def job_view(columns: Columns, position: int | None = None) -> JobView:
     """The view of one row of `job_rows`."""
-    resolved = ResolvedSpec.model_validate(row.resolved_spec)
-    return JobView(
-        id=row.id,
-        name=row.spec.get("name"),
-        kind=row.kind,
-        state=row.state,
-        terminal=row.state in TERMINAL_STATES,
-        reason=row.reason,
-        error=row.error,
-        cancel_requested=row.cancel_requested_at is not None,
-        pause_requested=row.pause_requested_at is not None,
-        retry_of=row.retry_of,
-        attempt=row.attempt,
-        attempts_max=row.attempts_max,
-        base_model=row.base_model,
-        family=row.family,
-        task=row.task,
-        method=row.method,
-        spec=row.spec,
-        resolved_spec=resolved,
-        spec_digest=row.spec_digest,
-        budget=resolved.budget,
-        progress=_progress(row),
-        queue=QueuePlace(name=row.queue, priority=row.priority, position=position),
-        worker=WorkerReference(id=row.worker_id, host=row.host) if row.worker_id else None,
-        owner=row.owner,
-        project=row.project,
-        labels=row.labels,
-        created_at=row.created_at,
-        started_at=row.started_at,
-        finished_at=row.finished_at,
-        heartbeat_at=row.heartbeat_at,
-        links=_links(row.id, row.base_job_id),
-    )
+    resolved = ResolvedSpec.model_validate(columns["resolved_spec"])
+    told = _told(columns, position)
+    told["spec"] = columns["spec"]
+    told["resolved_spec"] = resolved
+    told["budget"] = resolved.budget
+    told["links"] = _links(columns["id"], columns["base_job_id"])
+    return JobView.model_validate(told)
 
 
-def queue_position(session: Session, job: JobRow) -> int | None:
+def _told(columns: Columns, position: int | None = None) -> dict[str, Any]:
+    """What a summary says, to be checked in one go: its parts by themselves take twice as long."""
+    told: dict[str, Any] = {name: columns[name] for name in _SAID_AS_IT_IS}
+    worker, queue = columns["worker_id"], columns["queue"]
+    told["terminal"] = columns["state"] in TERMINAL_STATES
+    told["cancel_requested"] = columns["cancel_requested_at"] is not None
+    told["pause_requested"] = columns["pause_requested_at"] is not None
+    told["checks"] = columns["checks"] or ()
+    told["progress"] = _progress(columns)
+    told["queue"] = {"name": queue, "priority": columns["priority"], "position": position}
+    told["worker"] = None if worker is None else {"id": worker, "host": columns["host"]}
+    return told
+
+
+def queue_position(session: Session, job: Columns) -> int | None:
     """How many queued jobs a worker would take before this one, plus one.
 
     None if it is not queued, or behind more than `MOST_AHEAD`. Fairness between owners can change
     the order, so this is an estimate.
     """
-    if job.state != "queued":
+    if job["state"] != "queued":
         return None
-    place = {"queue": job.queue, "priority": job.priority, "created_at": job.created_at}
+    place = {name: job[name] for name in ("queue", "priority", "created_at")}
     ahead = session.execute(_AHEAD, place, execution_options=ACROSS_PROJECTS).scalar_one()
     return position_after(ahead)
 
@@ -261,30 +284,30 @@ _AHEAD = jobs_ahead(
 )
 
 
-def _progress(job: JobRow) -> Progress:
+def _progress(job: Columns) -> dict[str, object]:
     remaining: float | None = None
-    if job.state == "running" and job.first_step_at is not None and job.step > 0:
-        spent = max(job.now - job.first_step_at, timedelta()).total_seconds()
-        remaining = round(spent / job.step * max(job.total_steps - job.step, 0), 1)
-    return Progress(step=job.step, total=job.total_steps, eta_seconds=remaining)
+    if job["state"] == "running" and job["first_step_at"] is not None and job["step"] > 0:
+        spent = max(job["now"] - job["first_step_at"], timedelta()).total_seconds()
+        remaining = round(spent / job["step"] * max(job["total_steps"] - job["step"], 0), 1)
+    return {"step": job["step"], "total": job["total_steps"], "eta_seconds": remaining}
 
 
-def _links(job_id: UUID, base_job_id: UUID | None) -> JobLinks:
+def _links(job_id: UUID, base_job_id: UUID | None) -> dict[str, str | None]:
     place = f"/v1/jobs/{job_id}"
-    return JobLinks(
-        self=place,
-        events=f"{place}/events",
-        metrics=f"{place}/metrics",
-        replicates=f"{place}/replicates",
-        attempts=f"{place}/attempts",
-        evaluations=f"{place}/evaluations",
-        attention=f"{place}/attention",
-        checkpoints=f"{place}/checkpoints",
-        theory=f"{place}/theory",
-        cancel=f"{place}/cancel",
-        pause=f"{place}/pause",
-        resume=f"{place}/resume",
-        retry=f"{place}/retry",
-        base_job=f"/v1/jobs/{base_job_id}" if base_job_id else None,
-        studies=f"/v1/studies?job={job_id}",
-    )
+    return {
+        "self": place,
+        "events": f"{place}/events",
+        "metrics": f"{place}/metrics",
+        "replicates": f"{place}/replicates",
+        "attempts": f"{place}/attempts",
+        "evaluations": f"{place}/evaluations",
+        "attention": f"{place}/attention",
+        "checkpoints": f"{place}/checkpoints",
+        "theory": f"{place}/theory",
+        "cancel": f"{place}/cancel",
+        "pause": f"{place}/pause",
+        "resume": f"{place}/resume",
+        "retry": f"{place}/retry",
+        "base_job": f"/v1/jobs/{base_job_id}" if base_job_id else None,
+        "studies": f"/v1/studies?job={job_id}",
+    }

@@ -1,11 +1,10 @@
-"""Jobs: create, preview, look at, list and cancel."""
+"""Jobs: create, preview, look at and cancel."""
 
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, func, select, tuple_, update
+from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from adaptlab.budget import BudgetVector
@@ -23,7 +22,6 @@ from adaptlab_services import (
     estimates,
     idempotency,
     limits,
-    paging,
     quotas,
     sizes,
     workers,
@@ -31,23 +29,19 @@ from adaptlab_services import (
 from adaptlab_services.audit import Entry
 from adaptlab_services.errors import Conflict, NotFound
 from adaptlab_services.estimates import Estimate
-from adaptlab_services.job_fields import job_joins
-from adaptlab_services.job_filters import in_study, matching
 from adaptlab_services.job_rows import NewJob, WrittenJob, insert_job
 from adaptlab_services.job_views import (
     JobView,
+    columns_of,
     job_rows,
     job_view,
-    job_views,
     queue_position,
 )
 from adaptlab_services.model_folders import NO_ROOTS, ModelRoots, resolved_import
-from adaptlab_services.paging import Cursor, Page
 from adaptlab_services.tokens import Principal
 from adaptlab_services.transitions import JobState, append_event, transition
 
 Spec = AnySpec
-Order = Literal["created_at", "-created_at"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,46 +150,10 @@ def preview(session: Session, spec: Spec, *, roots: ModelRoots = NO_ROOTS) -> Pr
 
 def get(session: Session, job_id: UUID) -> JobView:
     """One job."""
-    row = session.execute(job_rows().where(Job.id == job_id)).one_or_none()
-    if row is None:
+    found = columns_of(session.execute(job_rows().where(Job.id == job_id)))
+    if not found:
         raise NotFound("job", job_id)
-    return job_view(row, queue_position(session, row))
-
-
-def page(
-    session: Session,
-    *,
-    filter_text: str = "",
-    study: UUID | None = None,
-    order_by: Order = "-created_at",
-    page_size: int = paging.DEFAULT_PAGE_SIZE,
-    page_token: str | None = None,
-) -> Page[JobView]:
-    """Jobs for which `filter_text` holds, newest first unless `order_by` says otherwise.
-
-    With `study` only those that belong to it.
-    Raises `InvalidSpec` for a filter or a page token that makes no sense.
-    """
-    question = ("jobs", filter_text, order_by, *([] if study is None else [str(study)]))
-    descending = order_by.startswith("-")
-    # First which jobs, on what indexes know of them; the rest is wide and read for a page only.
-    query = job_joins(select(Job.id, Job.created_at).select_from(Job))
-    query = matching(query, filter_text).limit(paging.page_limit(page_size))
-    if study is not None:
-        query = query.where(in_study(study))
-    if page_token is not None:
-        query = query.where(_after(paging.read(page_token, *question), descending=descending))
-    if descending:
-        query = query.order_by(Job.created_at.desc(), Job.id.desc())
-    else:
-        query = query.order_by(Job.created_at, Job.id)
-    found = session.execute(query).all()
-    shown = found[: paging.page_limit(page_size) - 1]
-    token = None
-    if len(found) > len(shown):
-        last = shown[-1]
-        token = paging.written(Cursor(last.created_at.isoformat(), str(last.id)), *question)
-    return Page(data=job_views(session, [row.id for row in shown]), next_page_token=token)
+    return job_view(found[0], queue_position(session, found[0]))
 
 
 def cancel(session: Session, principal: Principal, job_id: UUID) -> Cancelled:
@@ -391,12 +349,3 @@ def _equal_job_warnings(session: Session, digest: str) -> tuple[str, ...]:
         .limit(1)
     ).scalar_one_or_none()
     return () if done is None else (f"Job {done} has run exactly this already; see its results.",)
-
-
-def _after(cursor: Cursor, *, descending: bool) -> ColumnElement[bool]:
-    try:
-        place = tuple_(datetime.fromisoformat(cursor.key), UUID(cursor.id))
-    except ValueError as error:
-        raise paging.bad_token("It was not made for this list.") from error
-    here = tuple_(Job.created_at, Job.id)
-    return here < place if descending else here > place

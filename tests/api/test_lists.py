@@ -6,7 +6,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import func
 from sqlalchemy.orm import Session, sessionmaker
-from tests.making import a_base_model, a_job, an_adapt_spec
+from tests.making import BASE, a_base_model, a_job, an_adapt_spec
 
 Sessions = sessionmaker[Session]
 
@@ -63,6 +63,40 @@ def test_pages_follow_each_other_without_gap_or_repetition(
             early = func.clock_timestamp() + func.make_interval(1 if order[0] == "-" else -1)
             a_job(session, created_at=early)
     assert seen == (seven if order == "created_at" else seven[::-1])
+
+
+def test_a_brief_list_says_of_a_job_what_the_job_says(api: TestClient, seven: list[str]) -> None:
+    left_out = {"spec", "resolved_spec", "budget", "links"}
+    for question in ({}, {"filter": "method = lora OR state = running"}, {"page_size": 3}):
+        whole = api.get("/v1/jobs", params=question).json()
+        brief = api.get("/v1/jobs", params=question | {"view": "basic"}).json()
+        assert whole["data"]
+        assert brief["data"] == [
+            {name: value for name, value in job.items() if name not in left_out}
+            for job in whole["data"]
+        ]
+        if whole["next_page_token"]:  # a token is of the question, not of how much is told
+            question = {"page_size": 3, "view": "basic", "page_token": whole["next_page_token"]}
+            assert listed(api, **question) == seven[-4:-7:-1]
+
+
+def test_a_brief_list_names_and_counts_what_a_spec_says(
+    api: TestClient, sessions: Sessions
+) -> None:
+    with sessions.begin() as session:
+        a_base_model(session)
+        a_job(session, an_adapt_spec(budget=41))
+    asked = {"kind": "theory", "checks": [{"name": "theorems", "effort": "small"}]}
+    assert api.post("/v1/jobs", json=asked).json()["checks"] == ["theorems"]
+    theory, adapted, base = api.get("/v1/jobs", params={"view": "basic"}).json()["data"]
+    assert theory["checks"] == ["theorems"]
+    assert (adapted["budget_requested"], adapted["trainable_parameters"]) == (41, 40)
+    assert (adapted["name"], adapted["checks"]) == (None, [])
+    assert base["name"] == BASE
+
+
+def test_a_list_is_whole_or_brief_and_nothing_else(api: TestClient) -> None:
+    assert fault(api, view="BASIC")["pointer"] == "/query/view"
 
 
 def test_jobs_of_one_moment_are_all_listed(api: TestClient, sessions: Sessions) -> None:

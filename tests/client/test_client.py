@@ -58,6 +58,9 @@ def test_a_job_is_submitted_looked_at_listed_and_cancelled(client: Client, base:
     assert client.jobs.get(job.id).id == job.id
     listed = client.jobs.list(filter='labels.paper = "table-1"')
     assert [found.id for found in listed] == [job.id]
+    (summary,) = client.jobs.summaries(filter='labels.paper = "table-1"')
+    assert (summary.id, summary.trainable_parameters, summary.labels) == (job.id, 16, job.labels)
+    assert not hasattr(summary, "spec")
     assert client.jobs.cancel(job.id).state == "cancelled"
     assert client.jobs.cancel(job.id).terminal
 

@@ -13,8 +13,9 @@ from tests.making import a_claim, a_ledger, a_principal, an_adapt_document
 from adaptlab.errors import InvalidSpec
 from adaptlab.spec import AnySpec, JobSpec
 from adaptlab_db.tables import BaseModel, Job
-from adaptlab_services import base_models, job_scores, jobs
+from adaptlab_services import base_models, job_lists, job_scores, jobs
 from adaptlab_services.errors import Conflict
+from adaptlab_services.job_lists import JobQuery
 from adaptlab_services.job_views import JobView
 from adaptlab_services.model_folders import ModelRoots
 
@@ -64,8 +65,8 @@ def test_an_import_makes_a_base_model_without_a_task(sessions: Sessions, roots: 
         assert (model.task, model.replicates, model.ready) == (None, 1, False)
         assert model.parameters == PARAMETERS
         assert job_scores.accuracies(session, [job.id]) == {}
-        assert [j.id for j in jobs.page(session, filter_text="kind = import").data] == [job.id]
-        assert [j.id for j in jobs.page(session, filter_text="task = null").data] == [job.id]
+        assert [j.id for j in job_lists.page(session, JobQuery("kind = import")).data] == [job.id]
+        assert [j.id for j in job_lists.page(session, JobQuery("task = null")).data] == [job.id]
 
 
 def test_an_adaptation_waits_for_an_import_and_then_runs(

@@ -24,8 +24,9 @@ from adaptlab.results import Started
 from adaptlab.spec import ResolvedSpec
 from adaptlab.study import StudyChanges, StudyExtension, StudySpec
 from adaptlab_db.tables import Job, JobEvent
-from adaptlab_services import jobs, studies
+from adaptlab_services import job_lists, jobs, studies
 from adaptlab_services.errors import Conflict, NotFound
+from adaptlab_services.job_lists import JobQuery
 from adaptlab_services.studies import Rules
 from adaptlab_services.study_views import StudyCell, StudyView
 from adaptlab_services.tokens import Principal
@@ -417,7 +418,7 @@ def test_the_studies_of_a_job_are_listed(sessions: Sessions, ada: Principal, bas
 
 
 def names(session: Session, text: str) -> Sequence[str | None]:
-    return sorted(job.method or "base" for job in jobs.page(session, filter_text=text).data)
+    return sorted(job.method or "base" for job in job_lists.page(session, JobQuery(text)).data)
 
 
 def test_jobs_are_filtered_by_study(sessions: Sessions, ada: Principal, base: None) -> None:

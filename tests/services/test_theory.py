@@ -22,9 +22,10 @@ from adaptlab.errors import InvalidSpec
 from adaptlab.results import CheckpointWritten, TheoryChecked
 from adaptlab.spec import AnySpec, JobSpec
 from adaptlab.theory_report import Check
-from adaptlab_services import events, jobs, results
+from adaptlab_services import events, job_lists, jobs, results
 from adaptlab_services.claims import AdapterWeights
 from adaptlab_services.errors import LeaseLost
+from adaptlab_services.job_lists import JobQuery
 from adaptlab_services.job_views import JobView
 
 Sessions = sessionmaker[Session]
@@ -49,7 +50,7 @@ def test_a_job_without_a_base_model_is_queued_and_found(sessions: Sessions) -> N
     assert job.spec == THEOREMS
     assert job.budget.trainable_parameters == 0
     with sessions.begin() as session:
-        assert [j.id for j in jobs.page(session, filter_text="kind = theory").data] == [job.id]
+        assert [j.id for j in job_lists.page(session, JobQuery("kind = theory")).data] == [job.id]
         preview = jobs.preview(session, SPECS.validate_python(THEOREMS))
     assert preview.spec_digest == job.spec_digest
 

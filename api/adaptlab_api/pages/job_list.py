@@ -11,8 +11,9 @@ from adaptlab.method import METHODS
 from adaptlab.task import TASKS
 from adaptlab_api.pages.filter_bar import fault_of, fields_to_ask
 from adaptlab_api.pages.formats import method_title, words
-from adaptlab_services import job_scores, jobs, workers
-from adaptlab_services.job_views import JobView
+from adaptlab_services import job_lists, job_scores, workers
+from adaptlab_services.job_lists import JobQuery
+from adaptlab_services.job_views import JobSummary
 from adaptlab_services.paging import Page
 
 PAGE_SIZE = 50
@@ -86,7 +87,7 @@ class Place:
 class JobListRow:
     """One line of the list; `seconds` is how long the job has run."""
 
-    job: JobView
+    job: JobSummary
     title: str
     accuracy: float | None
     seconds: float | None
@@ -97,11 +98,10 @@ def job_list(
 ) -> dict[str, object]:
     """Everything that the template of the jobs page shows; no jobs for a filter with a fault."""
     fault = fault_of(filters.filter)
-    page: Page[JobView] = Page(data=(), next_page_token=None)
+    page: Page[JobSummary] = Page(data=(), next_page_token=None)
     if fault is None:
-        page = jobs.page(
-            session, filter_text=filters.expression(), page_size=PAGE_SIZE, page_token=place.token
-        )
+        query = JobQuery(filters.expression(), page_size=PAGE_SIZE, page_token=place.token)
+        page = job_lists.summaries(session, query)
     accuracy = job_scores.accuracies(session, [job.id for job in page.data])
     rows = [
         JobListRow(job, short_title(job), accuracy.get(job.id), running_seconds(job, now))
@@ -127,7 +127,7 @@ def job_list(
     }
 
 
-def job_title(job: JobView) -> str:
+def job_title(job: JobSummary) -> str:
     """What a job is, in words."""
     if job.kind in MAKING_TITLES:
         return f"{MAKING_TITLES[job.kind]} {job.name}"
@@ -136,19 +136,19 @@ def job_title(job: JobView) -> str:
     return f"{method_title(job.method)} on {words(job.task)}"
 
 
-def theory_title(job: JobView) -> str:
+def theory_title(job: JobSummary) -> str:
     """Which theory checks a job makes, and of what."""
-    names = ", ".join(str(check["name"]) for check in job.resolved_spec.checks)
+    names = ", ".join(job.checks)
     of = f" of {job.base_model}" if job.base_model else ""
     return f"Theory checks{of}: {names}"
 
 
-def short_title(job: JobView) -> str:
+def short_title(job: JobSummary) -> str:
     """The same beside a column that names the task."""
     return method_title(job.method) if job.kind == "adapt" else job_title(job)
 
 
-def running_seconds(job: JobView, now: datetime) -> float | None:
+def running_seconds(job: JobSummary, now: datetime) -> float | None:
     """How long a job has run so far, or ran; None before its start and between two attempts."""
     if job.started_at is None or not (job.state == "running" or job.terminal):
         return None
@@ -156,13 +156,13 @@ def running_seconds(job: JobView, now: datetime) -> float | None:
     return max((end - job.started_at).total_seconds(), 0.0)
 
 
-def unserved_queues(session: Session, listed: Iterable[JobView]) -> tuple[str, ...]:
+def unserved_queues(session: Session, listed: Iterable[JobSummary]) -> tuple[str, ...]:
     """The queues in which one of these jobs waits and which no live worker serves."""
     wanted = {job.queue.name for job in listed if job.state in ("queued", "waiting")}
     return tuple(sorted(wanted - set(workers.live_queues(session)))) if wanted else ()
 
 
-def _poll_seconds(listed: Iterable[JobView], place: Place) -> int | None:
+def _poll_seconds(listed: Iterable[JobSummary], place: Place) -> int | None:
     """Often while something can change; now and then on the first page, where new jobs appear."""
     if any(not job.terminal for job in listed):
         return ACTIVE_SECONDS

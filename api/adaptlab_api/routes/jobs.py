@@ -1,11 +1,12 @@
 """`/v1/jobs`: create, list, look at, wait for, cancel, pause, resume and retry."""
 
 import asyncio
-from typing import Annotated
+from typing import Annotated, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Header, Path, Query, Request
 from pydantic import TypeAdapter
+from sqlalchemy.orm import Session
 from starlette.responses import Response
 
 from adaptlab.spec import JobSpec
@@ -22,13 +23,14 @@ from adaptlab_api.describing import WITH_BODY, failures, json_body, succeeds
 from adaptlab_api.feed import Watch
 from adaptlab_api.routing import api_router
 from adaptlab_api.turns import turn_of
-from adaptlab_services import events, job_control, jobs
+from adaptlab_services import events, job_control, job_lists, jobs
 from adaptlab_services.errors import Unauthorised
 from adaptlab_services.events import Pulse
 from adaptlab_services.filtering import LONGEST_FILTER
 from adaptlab_services.idempotency import LONGEST_KEY
-from adaptlab_services.job_views import JobView
-from adaptlab_services.jobs import Order, Preview, Spec
+from adaptlab_services.job_lists import JobQuery, Order
+from adaptlab_services.job_views import JobSummary, JobView
+from adaptlab_services.jobs import Preview, Spec
 from adaptlab_services.paging import DEFAULT_PAGE_SIZE, Page
 from adaptlab_services.transitions import JobState
 
@@ -55,10 +57,19 @@ FilterText = Annotated[
     ),
 ]
 OnlyValidate = Annotated[bool, Query(description="Check and resolve the spec, store nothing.")]
+Detail = Annotated[
+    Literal["full", "basic"],
+    Query(
+        alias="view",
+        description="`basic` leaves out `spec`, `resolved_spec`, `budget` and `links`.",
+    ),
+]
 Wait = Annotated[float, Query(ge=0, le=LONGEST_WAIT, description="Seconds to wait for news.")]
 UnlessState = Annotated[
     JobState | None, Query(description="Wait only while this is the state of the job.")
 ]
+
+JobPage = Page[JobView] | Page[JobSummary]
 
 _SPEC: TypeAdapter[Spec] = TypeAdapter(JobSpec)
 
@@ -79,7 +90,7 @@ def jobs_router() -> APIRouter:
             **failures(409, 429, *WITH_BODY),
         },
     )
-    router.add_api_route("", list_jobs, response_model=Page[JobView], responses=failures())
+    router.add_api_route("", list_jobs, response_model=JobPage, responses=failures())
     router.add_api_route(
         "/{job_id}",
         get_job,
@@ -163,17 +174,19 @@ def list_jobs(
     order_by: Order = "-created_at",
     page_size: PageSize = DEFAULT_PAGE_SIZE,
     page_token: PageToken = None,
+    detail: Detail = "full",
 ) -> Response:
     """List jobs, newest first."""
+    query = JobQuery(filter_text, None, order_by, page_size, page_token)
     with opens() as session:
-        found = jobs.page(
-            session,
-            filter_text=filter_text,
-            order_by=order_by,
-            page_size=page_size,
-            page_token=page_token,
-        )
-    return json_answer(found)
+        return json_answer(listed(session, query, detail))
+
+
+def listed(session: Session, query: JobQuery, detail: Detail) -> JobPage:
+    """A page of jobs, whole or in brief."""
+    if detail == "basic":
+        return job_lists.summaries(session, query)
+    return job_lists.page(session, query)
 
 
 async def get_job(

@@ -11,13 +11,21 @@ from adaptlab.study import StudyChanges, StudyExtension, StudySpec
 from adaptlab_api.answers import changed_answer, json_answer, tagged_answer
 from adaptlab_api.dependencies import BodyDep, ResourcesDep, SessionDep, SubmitterDep, valid
 from adaptlab_api.describing import WITH_BODY, Described, failures, json_body, succeeds
-from adaptlab_api.routes.jobs import FilterText, Key, OnlyValidate, PageSize, PageToken
+from adaptlab_api.routes.jobs import (
+    Detail,
+    FilterText,
+    JobPage,
+    Key,
+    OnlyValidate,
+    PageSize,
+    PageToken,
+    listed,
+)
 from adaptlab_api.routing import api_router
 from adaptlab_api.state import Resources
 from adaptlab_api.study_request import asked_study, study_rules
-from adaptlab_services import jobs, recipe_studies, studies
-from adaptlab_services.job_views import JobView
-from adaptlab_services.jobs import Order
+from adaptlab_services import recipe_studies, studies
+from adaptlab_services.job_lists import JobQuery, Order
 from adaptlab_services.paging import DEFAULT_PAGE_SIZE, Page
 from adaptlab_services.study_previews import StudyPreview
 from adaptlab_services.study_views import StudySummary, StudyView
@@ -51,7 +59,7 @@ def studies_router() -> APIRouter:
         response_model=StudyView,
         responses=succeeds(304, "The study has not changed.") | failures(404),
     )
-    add("/{study}/jobs", list_study_jobs, response_model=Page[JobView], responses=failures(404))
+    add("/{study}/jobs", list_study_jobs, response_model=JobPage, responses=failures(404))
     add(
         "/{study}/cancel",
         cancel_study,
@@ -126,17 +134,12 @@ def list_study_jobs(
     order_by: Order = "-created_at",
     page_size: PageSize = DEFAULT_PAGE_SIZE,
     page_token: PageToken = None,
+    detail: Detail = "full",
 ) -> Response:
     """List the jobs of a study, those that make its base models included."""
-    found = jobs.page(
-        session,
-        filter_text=filter_text,
-        study=studies.get(session, study).id,
-        order_by=order_by,
-        page_size=page_size,
-        page_token=page_token,
-    )
-    return json_answer(found)
+    found = studies.get(session, study).id
+    query = JobQuery(filter_text, found, order_by, page_size, page_token)
+    return json_answer(listed(session, query, detail))
 
 
 def cancel_study(study: Studied, session: SessionDep, who: SubmitterDep) -> Response:

@@ -18,7 +18,7 @@ from adaptlab_client.cli.terminal import (
 if TYPE_CHECKING:
     from adaptlab.scores import ScoreChange
     from adaptlab.statistics import Interval
-    from adaptlab_client.answers import Estimate, Evaluation, Job, Preview
+    from adaptlab_client.answers import Estimate, Evaluation, Job, JobSummary, Preview
 
 COLUMNS = ("id", "state", "kind", "base model", "task", "method", "trainable", "progress", "reason")
 SCORE_COLUMNS = (
@@ -26,7 +26,7 @@ SCORE_COLUMNS = (
 )  # fmt: skip
 
 
-def print_jobs(jobs: "Iterable[Job]", output: Output) -> None:
+def print_jobs(jobs: "Iterable[JobSummary]", output: Output) -> None:
     """Print jobs as asked, a row each."""
     print_list(jobs, COLUMNS, row_of, output)
 
@@ -36,13 +36,13 @@ def print_job(job: "Job", output: Output) -> None:
     print_one(job, COLUMNS, row_of, output)
 
 
-def row_of(job: "Job") -> list[object]:
+def row_of(job: "JobSummary") -> list[object]:
     """The cells of `COLUMNS` for one job."""
-    trainable = job.budget.trainable_parameters if job.budget else None
     base = job.base_model or job.name
     progress = f"{job.progress.step}/{job.progress.total}" if job.progress.total else ""
     return [
-        job.id, job.state, job.kind, base, job.task, job.method, trainable, progress, job.reason,
+        job.id, job.state, job.kind, base, job.task, job.method,
+        job.trainable_parameters, progress, job.reason,
     ]  # fmt: skip
 
 

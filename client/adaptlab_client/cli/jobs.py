@@ -72,7 +72,10 @@ def list_jobs(
     parts = [f"state IN ({', '.join(state)})"] if state else []
     parts += [f"({filter_text})"] if filter_text else []
     with open_client(context) as client:
-        found = client.jobs.list(
+        # Tables and ids say nothing of the specs.
+        is_whole = output in (Output.JSON, Output.JSONL)
+        list_them = client.jobs.list if is_whole else client.jobs.summaries
+        found = list_them(
             filter=" AND ".join(parts) or None,
             order_by=order_by,
             page_size=min(limit or 200, 200),

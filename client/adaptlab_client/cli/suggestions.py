@@ -53,7 +53,7 @@ def _beginning_with(incomplete: str, found: Iterable[Suggestion]) -> list[Sugges
 
 
 def _jobs(client: "Client") -> Iterable[Suggestion]:
-    for job in client.jobs.list(page_size=MOST):
+    for job in client.jobs.summaries(page_size=MOST):
         parts = (job.state, job.kind, job.method, job.task or job.name)
         yield job.id, " ".join(part for part in parts if part)
 
