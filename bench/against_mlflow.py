@@ -45,9 +45,9 @@ ABOUT = (
     "request and writes changes into its audit log; MLflow does neither. Its execution of jobs is "
     "off (MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false), as it would need a queue besides. adaptlab's "
     "workers write curves straight into the database, so that figure has no HTTP on its side; "
-    "there is no route for it. A page of MLflow's runs with their tags has {theirs} KB, one of jobs "
-    "{basic} KB without their specs (`view=basic`), and {full} KB with the spec as it was sent and "
-    "as it was resolved, which MLflow does not have."
+    "there is no route for it. A page of MLflow's runs and their tags has {theirs} KB; one of jobs "
+    "has {basic} KB without their specs (`view=basic`), and {full} KB with the spec as it was sent "
+    "and as it was resolved, which MLflow does not have."
 )
 
 

@@ -56,11 +56,12 @@ class AuditLog:
             first = first.model_copy(update={"holds": False, "faults": (*first.faults, fault)})
         return _together(first, self._verified(number, None))
 
-    def export(self, target: Path) -> Path:
+    def export(self, target: str | Path) -> Path:
         """Write the whole log into `target`, which appears when it is whole.
 
         `adaptlab.audit_chain.check_export` verifies its lines without a server.
         """
+        target = Path(target)
         part = target.with_name(target.name + ".part")
         request = Request("GET", path_of("audit", "export"), seconds=EXPORT_SECONDS)
         try:

@@ -106,7 +106,7 @@ class Checkpoints:
     def download(
         self,
         checkpoint: Checkpoint | int | str,
-        target: Path,
+        target: str | Path,
         *,
         report: download.Report | None = None,
     ) -> Path:
@@ -120,6 +120,7 @@ class Checkpoints:
         assert not isinstance(identity, Checkpoint)
         path = path_of("checkpoints", identity, "content")
         digest = known.sha256 if known else download.announced_digest(self._connection, path)
+        target = Path(target)
         if target.is_dir():
             target /= f"checkpoint-{digest[:12]}.safetensors"
         return download.save(self._connection, path, target, digest, report)

@@ -54,7 +54,7 @@ class Datasets:
     def upload_file(
         self,
         name: str,
-        path: Path,
+        path: str | Path,
         sources: Iterable[Mapping[str, str]] = (),
         *,
         report: Report | None = None,
@@ -63,7 +63,7 @@ class Datasets:
 
         A `.tsv` file has the three words of a triple with tabs between, any other one JSON a line.
         """
-        form = "tsv" if path.suffix.lower() == ".tsv" else "jsonl"
+        form = "tsv" if Path(path).suffix.lower() == ".tsv" else "jsonl"
         return self._keep_upload(name, sources, self._uploads.send(path, report=report), form)
 
     def _keep_upload(
@@ -81,8 +81,10 @@ class Datasets:
         sent = TypeAdapter[JsonValue](JsonValue).validate_python(body)
         return self._connection.ask(Request("POST", path_of("datasets"), body=sent), DatasetEntry)
 
-    def download(self, name: str, target: Path, *, report: download.Report | None = None) -> Path:
+    def download(
+        self, name: str, target: str | Path, *, report: download.Report | None = None
+    ) -> Path:
         """Fetch the words into `target`, one JSON object a line; the digest is verified."""
         known = self.get(name)
         path = path_of("datasets", name, "content")
-        return download.save(self._connection, path, target, known.digest, report)
+        return download.save(self._connection, path, Path(target), known.digest, report)

@@ -75,7 +75,7 @@ class ResultQueries:
 
     def export(
         self,
-        target: Path,
+        target: str | Path,
         filter: str = "",  # noqa: A002 - the interface's own word
         *,
         fields: Sequence[str] = (),
@@ -85,11 +85,11 @@ class ResultQueries:
     ) -> Path:
         """Write everything that matches into `target`, which appears when it is whole."""
         query: Query = {"filter": filter, "order_by": order_by, "fields": ",".join(fields) or None}
-        return self._save(path_of(of), {**query, "format": format}, target)
+        return self._save(path_of(of), {**query, "format": format}, Path(target))
 
     def export_curves(
         self,
-        target: Path,
+        target: str | Path,
         filter: str = "",  # noqa: A002 - the interface's own word
         *,
         names: Sequence[str] = (),
@@ -97,7 +97,7 @@ class ResultQueries:
     ) -> Path:
         """Write every point of the learning curves of the jobs that match into `target`."""
         query: Query = {"filter": filter, "names": [*names], "format": format}
-        return self._save(path_of("results", "curves"), query, target)
+        return self._save(path_of("results", "curves"), query, Path(target))
 
     def _table(
         self,

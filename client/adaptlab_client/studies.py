@@ -118,7 +118,7 @@ class Studies:
     def bundle(
         self,
         study: str,
-        target: Path,
+        target: str | Path,
         *,
         level: float | None = None,
         margin: float | None = None,
@@ -129,7 +129,7 @@ class Studies:
         the study runs, and `DigestMismatch`.
         """
         query: Query = {"level": level, "margin": margin}
-        return save_bundle(self._connection, study, target, query)
+        return save_bundle(self._connection, study, Path(target), query)
 
     def report(self, study: str) -> RecipeReport:
         """The paper's tables and claims beside what a recipe's study has measured so far.

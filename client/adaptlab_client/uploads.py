@@ -45,14 +45,14 @@ class Uploads:
         """Let go of one; what was made from it stays."""
         self._connection.send(Request("DELETE", path_of("uploads", upload)))
 
-    def send(self, path: Path, *, report: Report | None = None) -> UploadEntry:
+    def send(self, path: str | Path, *, report: Report | None = None) -> UploadEntry:
         """Send a file, and return once the server has read it again and found it whole.
 
         Called again after a break it sends only what is not there yet. `report` gets the bytes
         that are there and the size. Raises `TooLarge`, and `DigestMismatch` if the file changed
         meanwhile; then nothing was kept.
         """
-        with path.open("rb") as file:
+        with Path(path).open("rb") as file:
             return self._send(file, report)
 
     def send_bytes(self, content: bytes) -> UploadEntry:

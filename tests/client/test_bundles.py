@@ -46,7 +46,7 @@ def bundle(
     if not kept.exists():
         client: Client = request.getfixturevalue("client")
         a_measured_one(client, request.getfixturevalue("sessions"))
-        client.studies.bundle("small", kept)
+        client.studies.bundle("small", str(kept))
     target = tmp_path / "bundle.zip"
     target.write_bytes(kept.read_bytes())
     return target

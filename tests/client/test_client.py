@@ -250,7 +250,7 @@ def test_checkpoints_are_downloaded_verified_and_resumed(
     assert checkpoint.sha256 == hashlib.sha256(CHECKPOINT).hexdigest()
     folder = tmp_path / "to"
     folder.mkdir()
-    path = client.checkpoints.download(checkpoint, folder)
+    path = client.checkpoints.download(checkpoint, str(folder))
     assert path.read_bytes() == CHECKPOINT
     (folder / "again.part").write_bytes(CHECKPOINT[: 2**20 + 5])
     told: list[int] = []

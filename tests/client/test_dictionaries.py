@@ -164,7 +164,7 @@ def test_dictionaries_are_imported_and_listed(
     assert "generated" in invoke("datasets", "list").stdout
     shown = json.loads(invoke("datasets", "show", "animals").stdout)
     assert shown["digest"] == expected.digest
-    kept = client.datasets.download("animals", tmp_path / "words.jsonl")
+    kept = client.datasets.download("animals", str(tmp_path / "words.jsonl"))
     assert hashlib.sha256(kept.read_bytes()).hexdigest() == expected.digest
 
 

@@ -118,7 +118,7 @@ def variables(
         a_base_model(session)
     finished, _ = a_finished_job(client, sessions, tmp_path)
     other, _ = a_finished_job(client, sessions, tmp_path)
-    client.datasets.upload_file("words", folder / "words.tsv")
+    client.datasets.upload_file("words", str(folder / "words.tsv"))
     client.studies.create(a_study_document(name="ended", seeds=1))
     run_all(sessions, lambda _: Run(right=300))
     with sessions.begin() as session:

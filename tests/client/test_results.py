@@ -74,11 +74,13 @@ def test_groups_heads_and_fields(client: Client, made: dict[str, str]) -> None:
 
 
 def test_files_hold_everything(client: Client, made: dict[str, str], tmp_path: Path) -> None:
-    file = client.results.export(tmp_path / "all.parquet", "kind = adapt", fields=["id", "method"])
+    file = client.results.export(
+        str(tmp_path / "all.parquet"), "kind = adapt", fields=["id", "method"]
+    )
     rows = duckdb.sql(f"SELECT id, method FROM '{file}'")
     assert rows is not None
     assert {method: id for id, method in rows.fetchall()} == made  # noqa: A001 - the column's name
-    curves = client.results.export_curves(tmp_path / "c.csv", "method = lora", format="csv")
+    curves = client.results.export_curves(str(tmp_path / "c.csv"), "method = lora", format="csv")
     header, *points = csv.reader(io.StringIO(curves.read_text()))
     assert header[:4] == ["id", "task", "method", "name"]
     assert {point[0] for point in points} == {made["lora"]}

@@ -58,7 +58,7 @@ def test_a_file_arrives(client: Client, sessions: Sessions, file: Path) -> None:
     assert (upload.state, upload.sha256) == ("complete", DIGEST)
     assert b"".join(streamed(sessions, DIGEST)) == CONTENT
     assert seen == [(min(n * 2**23, len(CONTENT)), len(CONTENT)) for n in range(1, 6)]
-    assert client.uploads.send(file) == upload, "again sends nothing"
+    assert client.uploads.send(str(file)) == upload, "again sends nothing"
     assert [one.id for one in client.uploads.list()] == [upload.id]
     client.uploads.delete(upload.id)
     assert [*client.uploads.list()] == []
