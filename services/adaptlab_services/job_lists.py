@@ -108,19 +108,21 @@ def _all() -> Which:
 
 @lru_cache(maxsize=64)
 def _first_of_all(rows: Callable[[], Rows], order_by: Order, most: int) -> Rows:
-    """Kept, as making it takes as long as asking it; it says nothing of who asks."""
-    return _ordered(rows(), _all(), order_by, most)
+    """Kept, as making it takes as long as asking it; it says nothing of who asks.
+
+    How many is part of the text, so that the database plans it once: of a parameter it would expect
+    a tenth of all jobs, and make another plan each time. With a filter it is to do that: what is
+    good for a frequent value is bad for a rare one.
+    """
+    return _ordered(rows(), _all(), order_by, literal_column(str(most), Integer()))
 
 
-def _ordered(rows: Rows, which: Which, order_by: Order, most: int) -> Rows:
+def _ordered(rows: Rows, which: Which, order_by: Order, most: int | ColumnElement[int]) -> Rows:
     """The rows of the first so many jobs, in order.
 
     First which jobs, on what indexes know of them; the rest is wide and read for a page only.
-    Their number is part of the text: of a parameter the planner would expect a tenth of all jobs,
-    and so make another plan each time.
     """
-    limit = literal_column(str(most), Integer())
-    found = which.order_by(*_order(Job.created_at, Job.id, order_by)).limit(limit).subquery("found")
+    found = which.order_by(*_order(Job.created_at, Job.id, order_by)).limit(most).subquery("found")
     joined = rows.join(found, found.c.id == Job.id)
     return joined.order_by(*_order(found.c.created_at, found.c.id, order_by))
 
