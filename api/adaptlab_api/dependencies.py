@@ -15,7 +15,7 @@ from adaptlab_api.problems import UNSUPPORTED, Refused
 from adaptlab_api.rules import access_of
 from adaptlab_api.state import Resources, resources_of
 from adaptlab_services import audit
-from adaptlab_services.access import Access, unit
+from adaptlab_services.access import Access, look, unit
 from adaptlab_services.errors import Unauthorised
 from adaptlab_services.tokens import Principal
 
@@ -43,6 +43,14 @@ def units_of(request: Request) -> Units:
     sessions, found = resources_of(request.app).sessions, getattr(request.state, "access", None)
     if isinstance(found, Access):
         return lambda: unit(sessions, found)
+    return sessions.begin
+
+
+def looks_of(request: Request) -> Units:
+    """The same for routes that only read, a tenth cheaper."""
+    sessions, found = resources_of(request.app).sessions, getattr(request.state, "access", None)
+    if isinstance(found, Access):
+        return lambda: look(sessions, found)
     return sessions.begin
 
 
@@ -93,5 +101,6 @@ PrincipalDep = Annotated[Principal, Depends(at_once(principal_of))]
 SubmitterDep = PrincipalDep  # that they may submit is the route's rule
 AccessDep = Annotated[Access, Depends(at_once(access_of))]
 UnitsDep = Annotated[Units, Depends(at_once(units_of))]
+LooksDep = Annotated[Units, Depends(at_once(looks_of))]
 ResourcesDep = Annotated[Resources, Depends(at_once(lambda request: resources_of(request.app)))]
 BodyDep = Annotated[bytes, Depends(json_bytes)]

@@ -1,6 +1,7 @@
 """Engines and sessions with limits that keep a stuck process from holding locks."""
 
 import select
+from collections.abc import Mapping
 from typing import Any
 
 from psycopg import Cursor
@@ -103,6 +104,17 @@ def session_factory(database: str | Engine, stores: Stores | None = None) -> ses
     engine = create_engine(database) if isinstance(database, str) else database
     info = {} if stores is None else {"stores": stores}
     return sessionmaker(engine, expire_on_commit=False, info=info)
+
+
+def one_by_one(factory: sessionmaker[Session], info: Mapping[str, object] | None = None) -> Session:
+    """A session in which each statement is a unit of work of its own; it is to be closed.
+
+    For what is one statement anyway, and for looks: no beginning and no end are sent, which would
+    be two thirds of the messages.
+    """
+    session = factory(info=dict(info or {}))
+    session.connection(execution_options={"isolation_level": "AUTOCOMMIT"})
+    return session
 
 
 def informed(factory: sessionmaker[Session], name: str, fact: object) -> sessionmaker[Session]:

@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.values import Value
+from adaptlab_db.session import one_by_one
 from adaptlab_db.tables import PROJECT_ROLES, Membership, Project
 from adaptlab_db.visibility import VISIBLE
 from adaptlab_services.errors import Forbidden
@@ -96,8 +97,14 @@ def access_of(session: Session, principal: Principal, asked: str | None = None) 
 @contextmanager
 def unit(sessions: sessionmaker[Session], access: Access) -> Generator[Session]:
     """One unit of work on behalf of somebody; it sees and may do what they may."""
-    info = {VISIBLE: access.visible, _ACCESS: access}
-    with sessions(info=info) as session, session.begin():
+    with sessions(info=_info(access)) as session, session.begin():
+        yield session
+
+
+@contextmanager
+def look(sessions: sessionmaker[Session], access: Access) -> Generator[Session]:
+    """The same for reading: each statement sees what is there by then, as in any unit of work."""
+    with one_by_one(sessions, _info(access)) as session:
         yield session
 
 
@@ -189,6 +196,10 @@ def _highest(roles: Sequence[Role]) -> Role | None:
 
 def _lower(role: Role, ceiling: Role) -> Role:
     return role if _rank(role) <= _rank(ceiling) else ceiling
+
+
+def _info(access: Access) -> dict[str, object]:
+    return {VISIBLE: access.visible, _ACCESS: access}
 
 
 def _rank(role: Role) -> int:

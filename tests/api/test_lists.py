@@ -1,12 +1,15 @@
 """Lists: pages, filters, order, and what a question that makes no sense is told."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from fastapi import FastAPI
 from fastapi.testclient import TestClient
-from sqlalchemy import func
+from sqlalchemy import event, func
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import BASE, a_base_model, a_job, an_adapt_spec
+
+from adaptlab_api.state import resources_of
 
 Sessions = sessionmaker[Session]
 
@@ -97,6 +100,25 @@ def test_a_brief_list_names_and_counts_what_a_spec_says(
 
 def test_a_list_is_whole_or_brief_and_nothing_else(api: TestClient) -> None:
     assert fault(api, view="BASIC")["pointer"] == "/query/view"
+
+
+def test_who_only_reads_begins_no_unit_of_work(api: TestClient, seven: list[str]) -> None:
+    alone: dict[str, bool] = {}
+
+    def note(_connection: object, cursor: Any, statement: str, *_: object) -> None:
+        if "jobs.id" in statement and "tokens" not in statement:
+            alone[statement] = cursor.connection.autocommit
+
+    engine = resources_of(cast(FastAPI, api.app)).sessions.kw["bind"]
+    event.listen(engine, "before_cursor_execute", note)
+    assert listed(api) == seven[::-1]
+    assert api.get(f"/v1/jobs/{seven[-1]}").status_code == 200
+    assert len(alone) >= 2
+    assert all(alone.values())
+    alone.clear()
+    assert api.post(f"/v1/jobs/{seven[-1]}/cancel").json()["state"] == "cancelled"
+    assert alone
+    assert not any(alone.values()), "by a connection that was read by before"
 
 
 def test_jobs_of_one_moment_are_all_listed(api: TestClient, sessions: Sessions) -> None:

@@ -14,9 +14,9 @@ from adaptlab_api.answers import json_answer, tagged_answer
 from adaptlab_api.changes import ChangesDep
 from adaptlab_api.dependencies import (
     BodyDep,
+    LooksDep,
     ResourcesDep,
     Units,
-    UnitsDep,
     valid,
 )
 from adaptlab_api.describing import WITH_BODY, failures, json_body, succeeds
@@ -169,7 +169,7 @@ def create_job(
 
 
 def list_jobs(
-    opens: UnitsDep,
+    opens: LooksDep,
     filter_text: FilterText = "",
     order_by: Order = "-created_at",
     page_size: PageSize = DEFAULT_PAGE_SIZE,
@@ -193,7 +193,7 @@ async def get_job(
     job_id: JobId,
     request: Request,
     opened: ResourcesDep,
-    opens: UnitsDep,
+    opens: LooksDep,
     wait: Wait = 0,
     if_state_not: UnlessState = None,
 ) -> Response:
