@@ -4,12 +4,15 @@ import asyncio
 import ctypes
 import gc
 import socket
+import time
 from contextlib import suppress
+from email.utils import formatdate
 from pathlib import Path
 from types import FrameType
 
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.server import ServerState
 
 from adaptlab.loading import uncollected
 from adaptlab_api.app import create_app
@@ -18,8 +21,10 @@ from adaptlab_api.listening import Listening
 from adaptlab_api.nearest_proxy import NearestProxy
 from adaptlab_api.state import Resources
 
+Headers = list[tuple[bytes, bytes]]
+
 STOP_SECONDS = 2
-TICK_SECONDS = 1.0  # the date in answers is not older
+TICK_SECONDS = 5.0  # between two looks for a signal that another thread was given
 # From malloc.h.
 M_ARENA_MAX, M_MMAP_THRESHOLD, M_TRIM_THRESHOLD = -8, -3, -1
 # Bytes of what goes back to the system when it is free. Not less: asyncio reads 256 KiB at a time,
@@ -28,11 +33,34 @@ M_ARENA_MAX, M_MMAP_THRESHOLD, M_TRIM_THRESHOLD = -8, -3, -1
 LARGE = 1280 * 1024
 
 
+class DatedState(ServerState):
+    """What uvicorn's connections share, of which the date is made when it is asked for."""
+
+    def __init__(self) -> None:
+        self._second = 0
+        self._headers: Headers = []
+        super().__init__()
+
+    @property
+    def default_headers(self) -> Headers:
+        """What every answer begins with; the date is that of this second."""
+        now = int(time.time())
+        if now != self._second:
+            date = formatdate(now, usegmt=True).encode()
+            changed = [(name, date if name == b"date" else value) for name, value in self._headers]
+            self._second, self._headers = now, changed
+        return self._headers
+
+    @default_headers.setter
+    def default_headers(self, headers: Headers) -> None:  # pyright: ignore[reportIncompatibleVariableOverride] - uvicorn's is no property
+        self._headers = headers
+
+
 class Server(uvicorn.Server):
     """A uvicorn server that ends its event streams before it waits for connections to close.
 
-    It wakes up once a second where uvicorn's own does so ten times, which was most of what an idle
-    server did; a signal wakes it at once.
+    It sleeps where uvicorn's own wakes up ten times a second, which was most of what an idle server
+    did: a signal wakes it, and the date in answers is made when there is an answer.
     """
 
     def __init__(
@@ -66,11 +94,12 @@ class Server(uvicorn.Server):
                 timeout_graceful_shutdown=STOP_SECONDS,
             )
         )
+        self.server_state = DatedState()
 
     async def main_loop(self) -> None:
-        """Keep the date in answers right until it is time to leave."""
+        """Wait until it is time to leave."""
         self._loop = asyncio.get_running_loop()
-        while not await self.on_tick(0):  # 0: a tick that looks at the date
+        while not await self.on_tick(0):  # 0: the first makes the headers of answers
             with suppress(TimeoutError):
                 async with asyncio.timeout(TICK_SECONDS):
                     await self._leaving.wait()

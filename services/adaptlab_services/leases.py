@@ -33,6 +33,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from adaptlab.results import Event
 from adaptlab_db.artifacts import ArtifactStore, StoredArtifact, streamed
 from adaptlab_db.errors import StoreUnreachable
+from adaptlab_db.session import one_by_one
 from adaptlab_db.tables import Attempt, Job
 from adaptlab_services import claiming, recording, workers
 from adaptlab_services.claims import AS_GIVEN, Claim, Lease, LeaseParameters, given, held
@@ -196,7 +197,7 @@ class DatabaseLedger:
 
     def heartbeat(self, lease: Lease, step: int) -> Command:
         """See `Ledger`."""
-        with self._unit_of_work() as session:
+        with self._one_statement() as session:
             asked = given(lease) | {"step": step, "lease_seconds": lease.lease_seconds}
             row = session.execute(_renewal(held), asked).one_or_none()
             if row is None:
@@ -211,7 +212,7 @@ class DatabaseLedger:
         Nothing refers to the content yet, so no fence is needed, and the job's row is not locked
         while it is written; that the lease holds is only looked up, to save useless work.
         """
-        with self._unit_of_work() as session:
+        with self._one_statement() as session:
             if session.scalars(select(Job.id).where(*held(lease))).one_or_none() is None:
                 raise LeaseLost(lease.job_id, lease.attempt)
         with self._unit_of_work() as session:
@@ -301,6 +302,12 @@ class DatabaseLedger:
     @contextmanager
     def _unit_of_work(self) -> Generator[Session]:
         with _translated(), self._sessions.begin() as session:
+            yield session
+
+    @contextmanager
+    def _one_statement(self) -> Generator[Session]:
+        """A session in which a statement is a unit of work of its own."""
+        with _translated(), one_by_one(self._sessions) as session:
             yield session
 
 

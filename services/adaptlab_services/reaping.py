@@ -32,6 +32,11 @@ class ReapedLeases:
     queues: tuple[str, ...]
 
 
+def is_due(session: Session) -> bool:
+    """Whether there is anything for `reap` to do: mostly not, every few seconds."""
+    return bool(session.scalar(_ANYTHING))
+
+
 def reap(session: Session) -> ReapedLeases:
     """Take back the jobs of workers that are not heard of any more; any number may do so at once.
 
@@ -40,8 +45,6 @@ def reap(session: Session) -> ReapedLeases:
     under a long run is not the run's fault. Nor does one of which the worker never learned. Whoever
     was in the midst of writing to a job is let be; the next round looks again.
     """
-    if not session.scalar(_ANYTHING):  # mostly, every few seconds
-        return ReapedLeases(0, ())
     expired = session.execute(
         select(Job, _answer_was_lost())
         .where(*_EXPIRED)

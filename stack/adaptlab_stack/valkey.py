@@ -87,8 +87,9 @@ class EmbeddedValkey:
                 "dir .",
                 'save ""',
                 "appendonly yes",
-                # Its housekeeping, ten times a second, was all that it did while nobody rang.
-                "hz 4",
+                # Its housekeeping, ten times a second, was all that it did while nobody rang. Once
+                # is the least; it makes nobody wait for a message.
+                "hz 1",
                 "",
             )
         )

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from adaptlab_db.cli import migrate
 from adaptlab_db.migrate import drift
-from adaptlab_db.session import create_engine, normalised_url
+from adaptlab_db.session import create_engine, normalised_url, one_by_one
 
 
 @pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+psycopg"])
@@ -89,3 +89,18 @@ def test_the_command_migrates(empty_database_url: str) -> None:
     assert done.exit_code == 0, done.output
     assert make_url(empty_database_url).password not in done.output.split()
     assert drift(empty_database_url) == []
+
+
+def test_statements_one_by_one_are_kept_at_once_and_others_are_not(
+    sessions: sessionmaker[Session],
+) -> None:
+    with one_by_one(sessions) as session:
+        session.execute(text("CREATE TABLE kept AS SELECT 1 AS number"))
+        with sessions() as other:  # nobody has said that it is to be kept
+            assert other.scalar(text("SELECT number FROM kept")) == 1
+    with sessions() as session, sessions() as other:  # by the same connections
+        for number, undone in enumerate((session, other)):
+            undone.execute(text("UPDATE kept SET number = :number"), {"number": 2 + number})
+            undone.rollback()
+    with sessions() as session:
+        assert session.scalar(text("SELECT number FROM kept")) == 1

@@ -10,7 +10,8 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from sqlalchemy import func, select, text, update
+from psycopg import Cursor
+from sqlalchemy import event, func, select, text, update
 from sqlalchemy.orm import InstrumentedAttribute
 from tests import job_rows
 from tests.job_rows import AGO, Sessions, change, event_types, job, new_job
@@ -27,6 +28,7 @@ from tests.making import (
 )
 from tests.watching import somebody_waits, until
 
+from adaptlab.results import Progress
 from adaptlab_db.session import close, session_factory
 from adaptlab_db.tables import Attempt, Job, Worker
 from adaptlab_services import claims, lease_ends, leases
@@ -204,6 +206,24 @@ def test_a_heartbeat_renews_the_lease_by_the_databases_clock(
     assert job(sessions, job_id).step == 7
     assert ledger.heartbeat(claim, 3) == "continue"
     assert job(sessions, job_id).step == 7
+
+
+@only_beside_the_database
+def test_a_heartbeat_is_one_message(sessions: Sessions, ledger: DatabaseLedger) -> None:
+    """Every worker sends one every few seconds, whatever else it does."""
+    new_job(sessions)
+    claim = a_claim(ledger)
+    alone: list[bool] = []
+
+    def note(_: object, cursor: Cursor, *__: object) -> None:
+        alone.append(cursor.connection.autocommit)
+
+    event.listen(sessions.kw["bind"], "before_cursor_execute", note)
+    ledger.heartbeat(claim, 1)
+    ledger.record(claim, [Progress(phase="training", step=2, total=3)])
+    event.remove(sessions.kw["bind"], "before_cursor_execute", note)
+    assert alone[0]
+    assert set(alone[1:]) == {False}, "a batch is kept or dropped as a whole"
 
 
 def test_the_workers_clock_does_not_matter(

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import func, select, text, update
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session, sessionmaker
-from tests.making import a_job, a_pretrain_spec
+from tests.making import a_base_model, a_job, a_pretrain_spec, an_adapt_spec
 from tests.outages import outage
 
 from adaptlab_db.tables import Job
@@ -67,6 +67,16 @@ def test_a_reaper_takes_back_only_after_a_minute_of_its_own(sessions: Sessions, 
     assert state(sessions, lost) == "running"
     reaping.look(1)
     assert state(sessions, lost) == "queued"
+    assert reaping.rung == [("cpu",)]
+
+
+def test_a_reaper_rings_for_a_job_whose_base_model_is_there_unnoticed(sessions: Sessions) -> None:
+    with sessions.begin() as session:
+        a_base_model(session)
+        waiting = a_job(session, an_adapt_spec(), state="waiting")
+    reaping = Reaping(sessions, arm_seconds=0)
+    reaping.look(2)
+    assert state(sessions, waiting) == "queued"
     assert reaping.rung == [("cpu",)]
 
 

@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl, urlsplit, urlunsplit
 from celery import Celery
 
 from adaptlab_services.settings import Settings
+from adaptlab_worker import quiet_transport
 
 DOORBELL = "adaptlab.doorbell"
 SWEEP = "adaptlab.sweep"
@@ -20,6 +21,7 @@ STORAGE = "adaptlab.storage"
 MAINTENANCE_QUEUE = "maintenance"
 STORAGE_SECONDS = 3600.0
 VERIFY = "ssl_cert_reqs"
+QUIETENED = {"redis", "rediss"}  # schemes of addresses
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 
 
@@ -91,6 +93,7 @@ def _configuration(settings: Settings) -> dict[str, Any]:
         "worker_redirect_stdouts": False,
         "broker_connection_retry_on_startup": True,
         "broker_connection_max_retries": None,
+        "broker_transport": _transport(settings.broker_url),
         # Found by experiment: without these a worker stays deaf on a connection whose other end
         # vanished without a word.
         "broker_transport_options": {
@@ -108,6 +111,11 @@ def _configuration(settings: Settings) -> dict[str, Any]:
             "storage": _every(STORAGE_SECONDS, STORAGE) | {"last_run_at": LONG_AGO},
         },
     }
+
+
+def _transport(broker_url: str) -> str | None:
+    """What listens at such an address; None is what Kombu has for it."""
+    return quiet_transport.NAME if urlsplit(broker_url).scheme in QUIETENED else None
 
 
 def _every(seconds: float, task: str) -> dict[str, Any]:

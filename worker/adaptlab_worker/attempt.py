@@ -35,7 +35,7 @@ from adaptlab_worker.trainer_process import TrainerProcess
 LOOK_SECONDS = 0.05
 # While nothing is known that would end the run; what a heartbeat is told, and that the worker has
 # to leave, is seen at once. A watchful loop was a third of what a job costs the worker.
-CALM_LOOK_SECONDS = 1.0
+CALM_LOOK_SECONDS = 2.0  # longer than a run that trains is silent
 AGAIN_SECONDS = 0.2
 # Why a run has to stop, and the seconds that the trainer gets to do so by itself.
 Cause = Literal["lost", "cancelled", "paused", "timeout", "stalled", "released", "unrecorded"]

@@ -8,12 +8,12 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session, sessionmaker
 
+from adaptlab_db.session import one_by_one
 from adaptlab_services.outages import is_outage
-from adaptlab_services.reaping import ReapedLeases, reap
+from adaptlab_services.reaping import ReapedLeases, is_due, reap
 
 Ring = Callable[[Sequence[str]], None]
 
@@ -85,6 +85,7 @@ class Reaper:
         self._seen_at = seen_at
         if reaped.count:
             log.warning("took back %d leases that ended", reaped.count)
+        if reaped.queues:
             self._ring(reaped.queues)
 
     def _serve(self) -> None:
@@ -95,11 +96,11 @@ class Reaper:
                 log.exception("the reaper failed; it looks again later")
 
     def _look(self, *, is_armed: bool) -> ReapedLeases:
+        with one_by_one(self._sessions) as session:
+            if not is_due(session) or not is_armed:  # asked in any case: whether it is there
+                return ReapedLeases(0, ())
         with self._sessions.begin() as session:
-            if is_armed:
-                return reap(session)
-            session.execute(select(1))
-            return ReapedLeases(0, ())
+            return reap(session)
 
     def _is_armed(self, now: float) -> bool:
         if self._arm_seconds <= 0:

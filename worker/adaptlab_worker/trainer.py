@@ -54,7 +54,7 @@ from adaptlab_worker.protocol import (
 from adaptlab_worker.warm_up import tiny_run
 
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
-PROGRESS_SECONDS = 0.5
+PROGRESS_SECONDS = 1.0  # a heartbeat, which tells the last one to others, comes every 2
 MOST_HELD = 1000  # points of curves
 COMPILE = "ADAPTLAB_COMPILE"
 TEMPORARY = "TMPDIR"
@@ -139,7 +139,7 @@ class PipeObserver:
     """Hands the events of one run to the worker.
 
     To say something takes as long as a part of a small step, so the points of curves wait for what
-    is said next: the steps twice a second, everything else at once.
+    is said next: the steps once a second, everything else at once.
     """
 
     def __init__(self, pipe: Pipe, inbox: Inbox, request: RunRequest) -> None:

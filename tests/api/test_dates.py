@@ -1,0 +1,20 @@
+"""The date in answers: that of the second in which they are given, though nothing ticks."""
+
+import time
+
+import pytest
+
+from adaptlab_api.server import DatedState
+
+
+def test_answers_carry_the_date_of_their_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    state, now = DatedState(), [0.0]
+    monkeypatch.setattr(time, "time", lambda: now[0])
+    state.default_headers = [(b"date", b"whenever"), (b"x-more", b"yes")]
+    for now[0], date in (
+        (1.0, b"Thu, 01 Jan 1970 00:00:01 GMT"),
+        (1.9, b"Thu, 01 Jan 1970 00:00:01 GMT"),
+        (3600.0, b"Thu, 01 Jan 1970 01:00:00 GMT"),
+    ):
+        assert state.default_headers == [(b"date", date), (b"x-more", b"yes")]
+    assert state.default_headers is state.default_headers, "made once in a second"
