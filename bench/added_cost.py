@@ -31,6 +31,9 @@ IDLE_SECONDS = SECONDS / 3
 # Less than the five seconds after which Postgres ends a connection that stands still in the midst
 # of a unit of work.
 SLICE_SECONDS = 4.0
+# After standing still: what the trainer has said meanwhile is written down then, which would count
+# twice.
+SETTLE_SECONDS = 1.0
 SAVE_SECONDS = 30.0  # between two saved states, by default
 CORES = 2
 # Else the reaper begins its work after a minute, which is no cost of the job that runs then.
@@ -124,9 +127,10 @@ def measure() -> Section:
         f"A pretraining of {steps:,} steps (one layer, width 96, three seeds), about "
         f"{SECONDS:.0f} seconds, as a job of a warm stack on {CORES} cores that nobody watches, "
         f"{ROUNDS} times. Beside it all processes of the server (Postgres, Valkey, "
-        f"API, worker, beat, supervisor) are stopped for {SLICE_SECONDS:.0f} seconds and work for "
-        "as long, in turn, and each moment in which they stand still is compared with those before "
-        "and after it, in two ways. One is the time for which threads of the trainer were ready to "
+        f"API, worker, beat, supervisor) are stopped for {SLICE_SECONDS:.0f} seconds, have "
+        f"{SETTLE_SECONDS:.0f} second to catch up and work for as long, in turn, and each moment "
+        "in which they stand still is compared with those in which they work before and after it, "
+        "in two ways. One is the time for which threads of the trainer were ready to "
         "run and had no core, as the kernel counts it, all threads together: the server holds the "
         "trainer up by no more than that, and it does not depend on how fast the host is. The "
         "other is the wall time of the steps for each second of the trainer's processor time, "
@@ -256,6 +260,7 @@ def _round(server: Server, steps: int) -> Round:
     while training.is_alive():
         with server.standing_still():
             still.append(server.moment())
+        time.sleep(SETTLE_SECONDS)
         working.append(server.moment())
     (notes,) = [one.notes for one in ended]
     around = [
