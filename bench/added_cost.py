@@ -26,7 +26,7 @@ from bench.processor_time import Load, Processes, all_of, load_during, waited
 from bench.timed_run import NOTES
 
 SECONDS = float(os.environ.get("BENCH_COST_SECONDS", "60"))
-ROUNDS = int(os.environ.get("BENCH_COST_ROUNDS", "3"))
+ROUNDS = int(os.environ.get("BENCH_COST_ROUNDS", "4"))
 IDLE_SECONDS = SECONDS / 3
 # Less than the five seconds after which Postgres ends a connection that stands still in the midst
 # of a unit of work.

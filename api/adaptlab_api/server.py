@@ -31,6 +31,7 @@ M_ARENA_MAX, M_MMAP_THRESHOLD, M_TRIM_THRESHOLD = -8, -3, -1
 # and an upload is kept in rows of 1 MiB. Fresh memory for each of the one took a third of the time
 # that an upload needs, and for each of the other a twelfth.
 LARGE = 1280 * 1024
+COLLECTED_AFTER = 5000  # objects
 
 
 class DatedState(ServerState):
@@ -160,9 +161,14 @@ def _use_little_memory() -> None:
 
 
 def _give_back_memory() -> None:
-    """Free what loading has left over, and never look again at what stays; saves 1 MB."""
+    """Free what loading has left over, and never look again at what stays; saves 1 MB.
+
+    What requests leave behind is looked through for cycles after so many objects: by default that
+    happened several times for a page of a list, and took a twentieth of it.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(COLLECTED_AFTER)
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)

@@ -20,7 +20,7 @@ from adaptlab_services.job_views import (
     JobView,
     columns_of,
     job_rows,
-    job_summary,
+    job_summaries,
     job_view,
     summary_rows,
 )
@@ -70,7 +70,7 @@ def page(session: Session, query: JobQuery) -> Page[JobView]:
 def summaries(session: Session, query: JobQuery) -> Page[JobSummary]:
     """The same without their specs, which is most of the work."""
     found, token = _page(session, query, summary_rows)
-    return Page(data=tuple(map(job_summary, found)), next_page_token=token)
+    return Page(data=job_summaries(found), next_page_token=token)
 
 
 def _page(

@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any, Literal
 from uuid import UUID
 
+from pydantic import TypeAdapter
 from sqlalchemy import (
     ARRAY,
     ColumnElement,
@@ -146,7 +147,7 @@ class JobView(JobSummary):
 
 @cache
 def summary_rows() -> Select[*tuple[Any, ...]]:  # columns of several types
-    """Jobs with all that a summary needs of them; refine it and give the rows to `job_summary`.
+    """Jobs with all that a summary needs of them; refine it and give the rows to `job_summaries`.
 
     Made once: that took a thirtieth of a page of jobs. Columns and not objects of the ORM, which
     took a third of it.
@@ -211,9 +212,12 @@ def _rows_of() -> Select[*tuple[Any, ...]]:
     return job_rows().where(Job.id == any_(job_ids)).order_by(func.array_position(job_ids, Job.id))
 
 
-def job_summary(columns: Columns) -> JobSummary:
-    """The summary of one row of `summary_rows`."""
-    return JobSummary.model_validate(_told(columns))
+def job_summaries(rows: Sequence[Columns]) -> tuple[JobSummary, ...]:
+    """The summaries of rows of `summary_rows`."""
+    return _SUMMARIES.validate_python(tuple(_told(columns) for columns in rows))
+
+
+_SUMMARIES = TypeAdapter(tuple[JobSummary, ...])
 
 
 def job_view(columns: Columns, position: int | None = None) -> JobView:
