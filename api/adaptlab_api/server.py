@@ -24,7 +24,8 @@ from adaptlab_api.state import Resources
 Headers = list[tuple[bytes, bytes]]
 
 STOP_SECONDS = 2
-TICK_SECONDS = 5.0  # between two looks for a signal that another thread was given
+# Between two looks for a signal that another thread was given; a stop allows for more.
+TICK_SECONDS = 2.0
 # From malloc.h.
 M_ARENA_MAX, M_MMAP_THRESHOLD, M_TRIM_THRESHOLD = -8, -3, -1
 # Bytes of what goes back to the system when it is free. Not less: asyncio reads 256 KiB at a time,

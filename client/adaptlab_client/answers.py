@@ -67,7 +67,7 @@ class Budget(Answer):
 
 
 class JobSummary(Answer):
-    """A job in brief; ask `terminal`, not a list of states, whether it has ended."""
+    """A job without its specs; ask `terminal`, not a list of states, whether it has ended."""
 
     id: str
     name: str | None = None

@@ -1,4 +1,4 @@
-"""Lists of jobs, page by page: whole, or in brief."""
+"""Lists of jobs or of their summaries, page by page."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, Integer, Select, literal_column, select, t
 from sqlalchemy.orm import Session
 
 from adaptlab_db.tables import Job
+from adaptlab_db.visibility import VISIBLE
 from adaptlab_services import paging
 from adaptlab_services.job_fields import job_joins
 from adaptlab_services.job_filters import in_study, matching
@@ -77,7 +78,7 @@ def _page(
     session: Session, query: JobQuery, rows: Callable[[], Rows]
 ) -> tuple[Sequence[Columns], str | None]:
     """The rows of one page, and the token of the next."""
-    if query.is_of_all:
+    if query.is_of_all and _sees_one_kind(session):
         statement = _first_of_all(rows, query.order_by, query.most)
     else:
         statement = _ordered(rows(), _which(query), query.order_by, query.most)
@@ -88,6 +89,15 @@ def _page(
     last = shown[-1]
     cursor = Cursor(last["created_at"].isoformat(), str(last["id"]))
     return shown, paging.written(cursor, *query.bound())
+
+
+def _sees_one_kind(session: Session) -> bool:
+    """Whether the order of the jobs seen is that of an index: of those of one project, or of all.
+
+    Of several projects one can have few jobs among very many.
+    """
+    visible: Sequence[int] | None = session.info.get(VISIBLE)
+    return visible is None or len(visible) <= 1
 
 
 def _which(query: JobQuery) -> Which:
@@ -111,8 +121,8 @@ def _first_of_all(rows: Callable[[], Rows], order_by: Order, most: int) -> Rows:
     """Kept, as making it takes as long as asking it; it says nothing of who asks.
 
     How many is part of the text, so that the database plans it once: of a parameter it would expect
-    a tenth of all jobs, and make another plan each time. With a filter it is to do that: what is
-    good for a frequent value is bad for a rare one.
+    a tenth of all jobs, and make another plan each time. With a filter, or for several projects, it
+    is to do that: what is good for a frequent value is bad for a rare one.
     """
     return _ordered(rows(), _all(), order_by, literal_column(str(most), Integer()))
 

@@ -91,7 +91,7 @@ class JobLinks(Value):
 
 
 class JobSummary(Value):
-    """One job in brief: what it is and how far it is, without its specs.
+    """The summary of a job: what it is and how far it is, without its specs.
 
     `state` is one of waiting, queued, running, paused, succeeded, failed and cancelled; more may
     be added, so programs ask `terminal`. `retry_of` is the job that this one does anew, `checks`

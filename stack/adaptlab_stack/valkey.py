@@ -88,8 +88,8 @@ class EmbeddedValkey:
                 'save ""',
                 "appendonly yes",
                 # Its housekeeping, ten times a second, was all that it did while nobody rang. Once
-                # is the least; it makes nobody wait for a message.
-                "hz 1",
+                # would be the least, but it is then that it sees that it has to end.
+                "hz 2",
                 "",
             )
         )

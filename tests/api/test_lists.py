@@ -10,6 +10,9 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.making import BASE, a_base_model, a_job, an_adapt_spec
 
 from adaptlab_api.state import resources_of
+from adaptlab_db.visibility import VISIBLE, guarded
+from adaptlab_services import job_lists
+from adaptlab_services.job_lists import JobQuery
 
 Sessions = sessionmaker[Session]
 
@@ -68,7 +71,7 @@ def test_pages_follow_each_other_without_gap_or_repetition(
     assert seen == (seven if order == "created_at" else seven[::-1])
 
 
-def test_a_brief_list_says_of_a_job_what_the_job_says(api: TestClient, seven: list[str]) -> None:
+def test_a_summary_says_of_a_job_what_the_job_says(api: TestClient, seven: list[str]) -> None:
     left_out = {"spec", "resolved_spec", "budget", "links"}
     for question in ({}, {"filter": "method = lora OR state = running"}, {"page_size": 3}):
         whole = api.get("/v1/jobs", params=question).json()
@@ -83,9 +86,7 @@ def test_a_brief_list_says_of_a_job_what_the_job_says(api: TestClient, seven: li
             assert listed(api, **question) == seven[-4:-7:-1]
 
 
-def test_a_brief_list_names_and_counts_what_a_spec_says(
-    api: TestClient, sessions: Sessions
-) -> None:
+def test_a_summary_names_and_counts_what_a_spec_says(api: TestClient, sessions: Sessions) -> None:
     with sessions.begin() as session:
         a_base_model(session)
         a_job(session, an_adapt_spec(budget=41))
@@ -98,7 +99,7 @@ def test_a_brief_list_names_and_counts_what_a_spec_says(
     assert base["name"] == BASE
 
 
-def test_a_list_is_whole_or_brief_and_nothing_else(api: TestClient) -> None:
+def test_a_list_is_of_jobs_or_summaries_and_nothing_else(api: TestClient) -> None:
     assert fault(api, view="BASIC")["pointer"] == "/query/view"
 
 
@@ -119,6 +120,23 @@ def test_who_only_reads_begins_no_unit_of_work(api: TestClient, seven: list[str]
     assert api.post(f"/v1/jobs/{seven[-1]}/cancel").json()["state"] == "cancelled"
     assert alone
     assert not any(alone.values()), "by a connection that was read by before"
+
+
+@pytest.mark.parametrize(
+    ("visible", "is_planned_once"), [(None, True), ((1,), True), ((1, 2), False)]
+)
+def test_a_list_of_several_projects_is_planned_for_who_asks(
+    sessions: Sessions, visible: tuple[int, ...] | None, is_planned_once: bool
+) -> None:
+    """One of them may have few jobs among the very many of others."""
+    asked: list[str] = []
+    event.listen(
+        sessions.kw["bind"], "before_cursor_execute", lambda *told: asked.append(str(told[2]))
+    )
+    with guarded(sessions)(info={VISIBLE: visible}) as session:
+        job_lists.summaries(session, JobQuery())
+    (statement,) = asked
+    assert ("LIMIT 51" in statement) is is_planned_once
 
 
 def test_jobs_of_one_moment_are_all_listed(api: TestClient, sessions: Sessions) -> None:

@@ -115,7 +115,7 @@ def _configuration(settings: Settings) -> dict[str, Any]:
 
 def _transport(broker_url: str) -> str | None:
     """What listens at such an address; None is what Kombu has for it."""
-    return quiet_transport.NAME if urlsplit(broker_url).scheme in QUIETENED else None
+    return quiet_transport.known_to_kombu() if urlsplit(broker_url).scheme in QUIETENED else None
 
 
 def _every(seconds: float, task: str) -> dict[str, Any]:

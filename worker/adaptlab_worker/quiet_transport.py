@@ -18,7 +18,10 @@ class QuietChannel(redis.Channel):
     """A channel that is closed without waiting until its question is answered."""
 
     def close(self) -> None:
-        """Close; a message that has come already is put back, as by any channel."""
+        """Close; a message that has come already is put back, as by any channel.
+
+        One that comes at this very moment is lost; whoever looks for jobs finds what it was about.
+        """
         listening: Any = self._in_poll
         if listening and not _has_answer(listening):
             self._in_poll = None  # to be read before the end, says Kombu
@@ -32,7 +35,10 @@ class QuietTransport(redis.Transport):
     brpop_timeout = LISTEN_SECONDS
 
 
-TRANSPORT_ALIASES[NAME] = f"{__name__}:{QuietTransport.__name__}"
+def known_to_kombu() -> str:
+    """The name by which Kombu finds the transport from now on."""
+    TRANSPORT_ALIASES[NAME] = f"{__name__}:{QuietTransport.__name__}"
+    return NAME
 
 
 def _has_answer(connection: Any) -> bool:

@@ -57,12 +57,9 @@ FilterText = Annotated[
     ),
 ]
 OnlyValidate = Annotated[bool, Query(description="Check and resolve the spec, store nothing.")]
-Detail = Annotated[
+View = Annotated[
     Literal["full", "basic"],
-    Query(
-        alias="view",
-        description="`basic` leaves out `spec`, `resolved_spec`, `budget` and `links`.",
-    ),
+    Query(description="`basic` leaves out `spec`, `resolved_spec`, `budget` and `links`."),
 ]
 Wait = Annotated[float, Query(ge=0, le=LONGEST_WAIT, description="Seconds to wait for news.")]
 UnlessState = Annotated[
@@ -174,17 +171,18 @@ def list_jobs(
     order_by: Order = "-created_at",
     page_size: PageSize = DEFAULT_PAGE_SIZE,
     page_token: PageToken = None,
-    detail: Detail = "full",
+    view: View = "full",
 ) -> Response:
     """List jobs, newest first."""
     query = JobQuery(filter_text, None, order_by, page_size, page_token)
     with opens() as session:
-        return json_answer(listed(session, query, detail))
+        found = listed(session, query, view)
+    return json_answer(found)
 
 
-def listed(session: Session, query: JobQuery, detail: Detail) -> JobPage:
-    """A page of jobs, whole or in brief."""
-    if detail == "basic":
+def listed(session: Session, query: JobQuery, view: View) -> JobPage:
+    """A page of jobs, or of their summaries."""
+    if view == "basic":
         return job_lists.summaries(session, query)
     return job_lists.page(session, query)
 

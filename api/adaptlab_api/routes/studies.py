@@ -12,13 +12,13 @@ from adaptlab_api.answers import changed_answer, json_answer, tagged_answer
 from adaptlab_api.dependencies import BodyDep, ResourcesDep, SessionDep, SubmitterDep, valid
 from adaptlab_api.describing import WITH_BODY, Described, failures, json_body, succeeds
 from adaptlab_api.routes.jobs import (
-    Detail,
     FilterText,
     JobPage,
     Key,
     OnlyValidate,
     PageSize,
     PageToken,
+    View,
     listed,
 )
 from adaptlab_api.routing import api_router
@@ -134,12 +134,12 @@ def list_study_jobs(
     order_by: Order = "-created_at",
     page_size: PageSize = DEFAULT_PAGE_SIZE,
     page_token: PageToken = None,
-    detail: Detail = "full",
+    view: View = "full",
 ) -> Response:
     """List the jobs of a study, those that make its base models included."""
     found = studies.get(session, study).id
     query = JobQuery(filter_text, found, order_by, page_size, page_token)
-    return json_answer(listed(session, query, detail))
+    return json_answer(listed(session, query, view))
 
 
 def cancel_study(study: Studied, session: SessionDep, who: SubmitterDep) -> Response:
