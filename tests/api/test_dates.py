@@ -1,15 +1,16 @@
 """The date in answers: that of the second in which they are given, though nothing ticks."""
 
-import time
+from types import SimpleNamespace
 
 import pytest
 
+from adaptlab_api import server
 from adaptlab_api.server import DatedState
 
 
 def test_answers_carry_the_date_of_their_second(monkeypatch: pytest.MonkeyPatch) -> None:
     state, now = DatedState(), [0.0]
-    monkeypatch.setattr(time, "time", lambda: now[0])
+    monkeypatch.setattr(server, "time", SimpleNamespace(time=lambda: now[0]))
     state.default_headers = [(b"date", b"whenever"), (b"x-more", b"yes")]
     for now[0], date in (
         (1.0, b"Thu, 01 Jan 1970 00:00:01 GMT"),
