@@ -40,17 +40,18 @@ Units = Callable[[], AbstractContextManager[Session]]
 
 def units_of(request: Request) -> Units:
     """Units of work that see what the asker may; nothing of any project where nobody is known."""
-    sessions, found = resources_of(request.app).sessions, getattr(request.state, "access", None)
-    if isinstance(found, Access):
-        return lambda: unit(sessions, found)
-    return sessions.begin
+    return _opened(request, unit)
 
 
 def looks_of(request: Request) -> Units:
     """The same for routes that only read, a tenth cheaper."""
+    return _opened(request, look)
+
+
+def _opened(request: Request, of: Callable[..., AbstractContextManager[Session]]) -> Units:
     sessions, found = resources_of(request.app).sessions, getattr(request.state, "access", None)
     if isinstance(found, Access):
-        return lambda: look(sessions, found)
+        return lambda: of(sessions, found)
     return sessions.begin
 
 

@@ -74,6 +74,14 @@ def summaries(session: Session, query: JobQuery) -> Page[JobSummary]:
     return Page(data=job_summaries(found), next_page_token=token)
 
 
+def newest(
+    session: Session, holds: Sequence[ColumnElement[bool]], most: int
+) -> tuple[JobView, ...]:
+    """The newest jobs for which all of this holds, so many at most."""
+    statement = _ordered(job_rows(), _all().where(*holds), "-created_at", most)
+    return tuple(map(job_view, columns_of(session.execute(statement))))
+
+
 def _page(
     session: Session, query: JobQuery, rows: Callable[[], Rows]
 ) -> tuple[Sequence[Columns], str | None]:

@@ -8,16 +8,13 @@ from uuid import UUID
 
 from pydantic import TypeAdapter
 from sqlalchemy import (
-    ARRAY,
     ColumnElement,
     DateTime,
     Integer,
     Result,
     Select,
     Text,
-    Uuid,
     and_,
-    any_,
     bindparam,
     case,
     cast,
@@ -197,19 +194,6 @@ def columns_of(found: Result[*tuple[Any, ...]]) -> list[dict[str, Any]]:
     """The rows that were found, each by the names of its columns."""
     names = tuple(found.keys())
     return [dict(zip(names, row, strict=True)) for row in found]
-
-
-def job_views(session: Session, job_ids: Sequence[UUID]) -> tuple[JobView, ...]:
-    """The views of these jobs, in this order; of those that are not seen there is none."""
-    found = session.execute(_rows_of(), {"job_ids": list(job_ids)})
-    return tuple(job_view(columns) for columns in columns_of(found))
-
-
-@cache
-def _rows_of() -> Select[*tuple[Any, ...]]:
-    """One statement, however many jobs are asked for, so that the database plans it once."""
-    job_ids = bindparam("job_ids", type_=ARRAY(Uuid[UUID]()))
-    return job_rows().where(Job.id == any_(job_ids)).order_by(func.array_position(job_ids, Job.id))
 
 
 def job_summaries(rows: Sequence[Columns]) -> tuple[JobSummary, ...]:

@@ -5,10 +5,10 @@ from sqlalchemy.orm import Session
 
 from adaptlab.values import Value
 from adaptlab_db.tables import BaseModel, Job, StudyJob
-from adaptlab_services import base_models, checkpoints, jobs
+from adaptlab_services import base_models, checkpoints, job_lists, jobs
 from adaptlab_services.base_models import BaseModelView
 from adaptlab_services.checkpoints import CheckpointView
-from adaptlab_services.job_views import JobView, job_views
+from adaptlab_services.job_views import JobView
 
 NEWEST = 10
 MOST_GROUPS = 50
@@ -58,13 +58,12 @@ def of(session: Session, name: str) -> Lineage:
         .join(Job, Job.id == StudyJob.job_id)
         .where(*ours)
     )
-    newest = select(Job.id).where(*ours).order_by(Job.created_at.desc(), Job.id.desc())
     return Lineage(
         model=model,
         made_by=jobs.get(session, model.job_id),
         weights=checkpoints.of_job(session, model.job_id).data,
         adapted=tuple(AdaptedSo.model_validate(row, from_attributes=True) for row in counted),
         adaptations=total,
-        newest=job_views(session, session.scalars(newest.limit(NEWEST)).all()),
+        newest=job_lists.newest(session, ours, NEWEST),
         studies=studies.scalar_one(),
     )

@@ -64,6 +64,8 @@ def test_a_job_leads_to_its_studies_and_a_study_to_its_jobs(api: TestClient, bas
     api.post("/v1/jobs", json=an_adapt_document())
     listed = api.get(study["links"]["jobs"]).json()["data"]
     assert sorted(job["method"] or "base" for job in listed) == ["base", "lora", "lora"]
+    brief = api.get(study["links"]["jobs"], params={"view": "basic"}).json()["data"]
+    assert [(job["id"], "spec" in job) for job in brief] == [(job["id"], False) for job in listed]
     job = next(job for job in listed if job["method"] == "lora")
     (found,) = api.get(job["links"]["studies"]).json()["data"]
     assert (found["id"], found["jobs"]) == (study["id"], {"queued": 2, "succeeded": 1})
