@@ -36,6 +36,9 @@ FILTERS = (
     ("results", 'labels.team = "team-{team}" AND budget.trainable < 100'),
     ("results", "created_at < 2025-02-{day}"),
     ("results", 'base_model = "base-{small}" AND budget.trainable = {power}'),
+    ("results", "metrics.accuracy.mean > 1.{high}"),
+    ("results", "metrics.accuracy.high > 1.{high}"),
+    ("results", "spec.training.steps > 10000{high}"),
     ("attention", "layer = 2 AND divergence > 0.3 AND learned_mass > 0.5"),
     ("attention", 'layer = {small4} AND divergence > 0.6 AND method = "{method}"'),
     ("attention", "learned_mass > 0.99{high}"),
@@ -44,6 +47,9 @@ FILTERS = (
 )  # fmt: skip
 SORTED = (("results", 'task = "{task}"', "-metrics.accuracy.mean"),
           ("results", "", "budget.trainable"),
+          ("results", "", "-finished_at"),
+          ("attention", "", "-relative_deviation"),
+          ("attention", "", "-entropy"),
           ("attention", "layer = {small4}", "-learned_mass"))  # fmt: skip
 PAGES = (
     "/",

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
-from scipy.special import ndtr
+from scipy.optimize import brentq
+from scipy.special import expit, ndtr
 
 from adaptlab.statistics import Scores
 
@@ -89,6 +90,47 @@ def lottery(failing: float, accuracy: float = 0.98) -> World:
         return np.broadcast_to(chances, (seeds, items))
 
     return World((1 - failing) * accuracy, draw)
+
+
+def logit_normal(mean: float, deviation: float) -> World:
+    """Accuracies of seeds whose log-odds are normal; `mean` is that of the accuracies."""
+    points, weights = np.polynomial.hermite_e.hermegauss(80)
+    weights = weights / weights.sum()
+
+    def mean_at(centre: float) -> float:
+        return float(weights @ expit(centre + deviation * points)) - mean
+
+    centre = float(brentq(mean_at, -30, 30))
+
+    def draw(own: Generator, shared: Generator, seeds: int, items: int) -> Chances:
+        chances = expit(centre + deviation * own.standard_normal((seeds, 1)))
+        return np.broadcast_to(chances, (seeds, items))
+
+    return World(mean, draw)
+
+
+def steps(*atoms: tuple[float, float]) -> World:
+    """Accuracies of seeds from a few values: pairs of a share of the seeds and their accuracy."""
+    shares, values = (np.array(part) for part in zip(*atoms, strict=True))
+
+    def draw(own: Generator, shared: Generator, seeds: int, items: int) -> Chances:
+        chances = own.choice(values, size=(seeds, 1), p=shares / shares.sum())
+        return np.broadcast_to(chances, (seeds, items))
+
+    return World(float(shares @ values / shares.sum()), draw)
+
+
+def opposed(*, flipped: bool) -> World:
+    """Half of the seeds at 100 %, the others at 0 %; `flipped` the other half.
+
+    Give them `same_seeds`: the one succeeds on just the seeds on which the other fails.
+    """
+
+    def draw(own: Generator, shared: Generator, seeds: int, items: int) -> Chances:
+        succeeds = (own.random((seeds, 1)) < 0.5) != flipped
+        return np.broadcast_to(succeeds.astype(np.float64), (seeds, items))
+
+    return World(0.5, draw)
 
 
 def counted(*counters: int) -> Generator:

@@ -11,7 +11,8 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from adaptlab.statistics import mean_interval, paired_difference, seed_interval
+from adaptlab.statistics import holm, mean_interval, paired_difference, seed_interval
+from adaptlab.statistics.counts import Remembered
 from adaptlab.verdict import verdicts
 from bench.simulated import (
     World,
@@ -19,9 +20,12 @@ from bench.simulated import (
     crossed,
     fixed,
     hard_items,
+    logit_normal,
     lottery,
     normal_seeds,
+    opposed,
     skewed_seeds,
+    steps,
     study,
 )
 
@@ -83,6 +87,61 @@ EQUAL: Mapping[str, tuple[World, bool]] = {
     "1 seed in 5 fails": (lottery(0.2), False),
     "1 seed in 2 fails": (lottery(0.5), False),
 }
+TIGHT = normal_seeds(0.8, 0.01)
+UNEQUAL: Mapping[str, tuple[tuple[World, ...], bool]] = {
+    # tables in which all methods have the same mean over all seeds; the flag shares the seeds
+    "five at 80 ± 1 %, one 100 % on 4 seeds of 5": ((*[TIGHT] * 5, lottery(0.2, 1.0)), False),
+    "five at 90 ± 1 %, one 100 % on 9 seeds of 10": (
+        (*[normal_seeds(0.9, 0.01)] * 5, lottery(0.1, 1.0)), False,
+    ),
+    "five at 50 ± 1 %, one 100 % on half of its seeds": (
+        (*[normal_seeds(0.5, 0.01)] * 5, lottery(0.5, 1.0)), False,
+    ),
+    "a pair: log-odds' deviation 0 and 1.5, mean 80 %": (
+        (alike(0.8), logit_normal(0.8, 1.5)), False,
+    ),
+    "a pair: log-odds' deviation 0 and 1.5, mean 99 %": (
+        (alike(0.99), logit_normal(0.99, 1.5)), False,
+    ),
+    "six: log-odds' deviations 0, 0, 0, 1.5, 1.5, 3, mean 80 %": (
+        (*[alike(0.8)] * 3, *[logit_normal(0.8, 1.5)] * 2, logit_normal(0.8, 3)), False,
+    ),
+    "one never fails at 30 %, one 100 % on 3 seeds of 10": (
+        (alike(0.3), lottery(0.7, 1.0)), False,
+    ),
+    "five at 2 %, one 100 % on 1 seed of 50": ((*[alike(0.02)] * 5, lottery(0.98, 1.0)), False),
+    "three at 72 %, three 90 % on 4 seeds of 5": (
+        (*[alike(0.72)] * 3, *[lottery(0.2, 0.9)] * 3), False,
+    ),
+    "partial failures: 80 %; 95 or 20 %; 60 or 100 %": (
+        (alike(0.8), steps((0.8, 0.95), (0.2, 0.2)), steps((0.5, 0.6), (0.5, 1.0))) * 2, False,
+    ),
+    "worst pair found by search, 5 seeds": (
+        (steps((0.536, 1.0), (0.464, 0.0)), steps((0.47, 1.0), (0.53, 0.0124))), False,
+    ),
+    "worst pair found by search, 7 seeds": (
+        (alike(0.504), steps((0.504, 1.0), (0.496, 0.0))), False,
+    ),
+    "six equal lotteries, 1 seed in 2 fails": ((lottery(0.5, 1.0),) * 6, False),
+    "heavy tails: Beta(0.5, 0.5) against 50 %": ((skewed_seeds(0.5, 0.5), alike(0.5)) * 3, False),
+    "opposed lotteries on the same seeds": ((opposed(flipped=False), opposed(flipped=True)), True),
+}  # fmt: skip
+UNSEEN: Mapping[str, World] = {
+    "mean 99 %, log-odds' deviation 1.5": logit_normal(0.99, 1.5),
+    "mean 2 %, log-odds' deviation 1.5": logit_normal(0.02, 1.5),
+    "1 seed in 10 fails": lottery(0.1, 1.0),
+    "1 seed in 5 fails": lottery(0.2),
+    "1 seed in 2 fails": lottery(0.5),
+    "very skewed seeds, Beta(0.5, 9.5)": skewed_seeds(0.5, 9.5),
+}
+UNSEEN_PAIRS = {
+    "80 ± 1 % and 100 % on 4 seeds of 5": (TIGHT, lottery(0.2, 1.0)),
+    "log-odds' deviations 0 and 1.5, mean 80 %": (alike(0.8), logit_normal(0.8, 1.5)),
+    "normal, 80 ± 1 % and 80 ± 5 %": (TIGHT, normal_seeds(0.8, 0.05)),
+    "0 % and 100 % on 3 seeds of 10": (alike(0.0), lottery(0.7, 1.0)),
+}
+UNEQUAL_DESIGNS = (3, 5, 10)
+UNEQUAL_ITEMS = 1000
 METHODS = 6
 POWER_SEEDS = (3, 5, 10, 20)
 POWER_GAPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
@@ -117,7 +176,7 @@ def difference_coverage(world: World, seeds: int, items: int, studies: int = STU
     for number in range(studies):
         first, second = study({"a": world, "b": world}, seeds, items, number)
         found = paired_difference(first, second)
-        hits += found.low <= 0 <= found.high
+        hits += found.seen_low <= 0 <= found.seen_high
     return hits / studies
 
 
@@ -132,6 +191,96 @@ def false_better(
         found = verdicts([paired_difference(*two) for two in itertools.combinations(table, 2)])
         wrong += any(one.finding in ("better", "worse") for one in found)
     return wrong / studies
+
+
+def false_order(name: str, seeds: int, studies: int = STUDIES) -> tuple[float, float]:
+    """The shares of tables with any order, where all means over all seeds are equal.
+
+    First by the crossed analysis alone, as it was until 2026, then by the verdicts.
+    """
+    worlds, same_seeds = UNEQUAL[name]
+    named = {f"method {place}": world for place, world in enumerate(worlds)}
+    before = after = 0
+    for number in range(studies):
+        table = study(named, seeds, UNEQUAL_ITEMS, number, same_seeds)
+        counting = Remembered()
+        pairs = [
+            paired_difference(first, second, counting=counting)
+            for first, second in itertools.combinations(table, 2)
+        ]
+        before += any(p <= 0.05 for p in holm([pair.seen_p or 0.0 for pair in pairs]))
+        after += any(one.finding in ("better", "worse") for one in verdicts(pairs))
+    return before / studies, after / studies
+
+
+def all_seeds_coverage(world: World, seeds: int, studies: int = STUDIES) -> tuple[float, float]:
+    """The shares of studies whose interval holds the mean: over seeds like these, over all."""
+    seen = everything = 0
+    for number in range(studies):
+        (scores,) = study({"method": world}, seeds, UNEQUAL_ITEMS, number)
+        found = mean_interval(scores)
+        seen += found.low <= world.truth <= found.high
+        low, high = found.all_seeds_low or 0.0, found.all_seeds_high or 1.0
+        everything += low <= world.truth <= high
+    return seen / studies, everything / studies
+
+
+def pair_coverage(
+    worlds: tuple[World, World], seeds: int, studies: int = STUDIES
+) -> tuple[float, float]:
+    """The same for the difference of two methods."""
+    truth = worlds[0].truth - worlds[1].truth
+    seen = everything = 0
+    for number in range(studies):
+        first, second = study({"a": worlds[0], "b": worlds[1]}, seeds, UNEQUAL_ITEMS, number)
+        found = paired_difference(first, second)
+        seen += found.seen_low <= truth <= found.seen_high
+        everything += found.low <= truth <= found.high
+    return seen / studies, everything / studies
+
+
+def decided_in_range(gap: float, deviation: float, seeds: int, studies: int) -> dict[str, float]:
+    """Of pairs that are not known: the shares called hopeless, given a range, and decided in it.
+
+    Decided is whether a fresh study with the upper number of seeds (64 if it has no end) decides,
+    within each kind of range.
+    """
+    worlds = {
+        "a": normal_seeds(0.5 + gap / 2, deviation),
+        "b": normal_seeds(0.5 - gap / 2, deviation),
+    }
+    counted = dict.fromkeys(("not known", "hopeless", "range", "decided"), 0)
+    for number in range(studies):
+        first, second = study(worlds, seeds, UNEQUAL_ITEMS, number)
+        (found,) = verdicts([paired_difference(first, second)])
+        if found.finding != "not_known":
+            continue
+        counted["not known"] += 1
+        if found.more_seeds is None:
+            counted["hopeless"] += 1
+            continue
+        counted["range"] += 1
+        most = 64 if found.more_seeds_high is None else seeds + found.more_seeds_high
+        first, second = study(worlds, most, UNEQUAL_ITEMS, 100_000 + number)
+        (later,) = verdicts([paired_difference(first, second)])
+        counted["decided"] += later.finding != "not_known"
+    return {name: count / studies for name, count in counted.items()}
+
+
+def said_alike(seeds: int, studies: int = STUDIES) -> tuple[float, float]:
+    """How often 0 % and a method of 100 % on 3 seeds in 10 "differ by less than 1 point".
+
+    First as it was said of the means until 2026, then as it is said over all seeds.
+    """
+    worlds = {"a": alike(0.0), "b": lottery(0.7, 1.0)}
+    before = after = 0
+    for number in range(studies):
+        first, second = study(worlds, seeds, UNEQUAL_ITEMS, number)
+        found = paired_difference(first, second)
+        (verdict,) = verdicts([found])
+        before += found.seen_low >= -0.01 and found.seen_high <= 0.01
+        after += verdict.reason == "within_margin"
+    return before / studies, after / studies
 
 
 def false_better_among_unequal(seeds: int, items: int, studies: int = STUDIES) -> float:
@@ -162,7 +311,9 @@ def power(gap: float, seeds: int, deviation: float, studies: int = STUDIES) -> f
     for number in range(studies):
         first, second = study(worlds, seeds, POWER_ITEMS, number)
         found = paired_difference(first, second)
-        told += (found.p_value or 1.0) <= 0.05 / POWER_COMPARISONS and found.difference > 0
+        p_value = max(found.seen_p or 1.0, found.unseen_p)
+        found_it = p_value <= 0.05 / POWER_COMPARISONS and (found.p_value or 1.0) <= 0.05
+        told += found_it and found.difference > 0
     return told / studies
 
 
@@ -227,6 +378,59 @@ def false_table(studies: int) -> str:
     return table(designs("six methods"), rows, studies)
 
 
+def before_and_after(found: tuple[float, float]) -> str:
+    """Two shares in one cell."""
+    return f"{found[0]:.3f} → {found[1]:.3f}"
+
+
+def two_shares(rows: Mapping[str, list[tuple[float, float]]]) -> str:
+    """A table of pairs of shares by the number of seeds."""
+    names = ["", *(f"{seeds} seeds" for seeds in UNEQUAL_DESIGNS)]
+    lines = [f"| {' | '.join(names)} |", f"|{' --- |' * len(names)}"]
+    lines += [
+        f"| {name} | {' | '.join(before_and_after(found) for found in row)} |"
+        for name, row in rows.items()
+    ]
+    return "\n".join(lines)
+
+
+def unequal_tables(studies: int) -> Iterator[str]:
+    """Methods of equal means and unlike seeds; a tenth of the studies for tables of six."""
+    fewer = max(1, studies // 10)
+    yield (
+        '**False "better" where means over all seeds are equal and seeds are not alike**: '
+        f"the crossed analysis alone → the verdicts ({fewer:,} studies, {4 * fewer:,} of a pair)"
+    )
+    yield two_shares(
+        {
+            name: [
+                false_order(name, seeds, fewer if len(worlds) > 2 else 4 * fewer)
+                for seeds in UNEQUAL_DESIGNS
+            ]
+            for name, (worlds, _) in UNEQUAL.items()
+        }
+    )
+    yield "**Coverage of a mean**: seeds like those run → over all seeds"
+    yield two_shares(
+        {
+            name: [all_seeds_coverage(world, seeds, fewer) for seeds in UNEQUAL_DESIGNS]
+            for name, world in UNSEEN.items()
+        }
+    )
+    yield "**Coverage of a difference**: seeds like those run → over all seeds"
+    yield two_shares(
+        {
+            name: [pair_coverage(worlds, seeds, fewer) for seeds in UNEQUAL_DESIGNS]
+            for name, worlds in UNSEEN_PAIRS.items()
+        }
+    )
+    yield (
+        '**"They differ by less than 1 point"** of 0 % and of 100 % on 3 seeds of 10: '
+        "of the means → over all seeds"
+    )
+    yield two_shares({"said": [said_alike(seeds, fewer) for seeds in UNEQUAL_DESIGNS]})
+
+
 def power_table(deviation: float, studies: int) -> str:
     """How often a difference is found, by its size and the number of seeds."""
     rows = {
@@ -254,6 +458,7 @@ def tables_of(studies: int) -> Iterator[str]:
     yield coverage_table("coverage", "at", studies)
     yield "**Interval for a mean: not promised**"
     yield coverage_table("coverage", "not", studies)
+    yield from unequal_tables(studies)
     yield "**Interval for a difference of two equal methods**"
     yield coverage_table("difference", "pairs", studies)
     yield "**Interval from counts alone (`seed_interval`)**"

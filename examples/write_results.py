@@ -34,7 +34,7 @@ FINDINGS = {
     "better": "better",
     "worse": "worse",
     "cannot_be_told_apart": "cannot be told apart",
-    "needs_more_seeds": "needs more seeds",
+    "not_known": "order not known over all seeds",
 }
 
 

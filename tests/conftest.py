@@ -19,7 +19,7 @@ from hypothesis import settings as hypothesis_settings
 from sqlalchemy import make_url
 from sqlalchemy.orm import Session, sessionmaker
 from tests.databases import Databases
-from tests.making import a_base_model, a_ledger
+from tests.making import a_base_model, a_made_up_ledger
 from tests.standstills import pytest_runtest_protocol, pytest_terminal_summary
 from tests.statements import compile_once
 
@@ -142,8 +142,8 @@ def sessions(database_url: str) -> Iterator[sessionmaker[Session]]:
 
 @pytest.fixture
 def ledger(sessions: sessionmaker[Session]) -> DatabaseLedger:
-    """A worker's door to jobs and results."""
-    return a_ledger(sessions)
+    """A worker's door to jobs, for results that a test has made up."""
+    return a_made_up_ledger(sessions)
 
 
 @pytest.fixture

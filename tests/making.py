@@ -3,19 +3,24 @@
 Specs are small: they resolve and train in no time. Rows are written as the services write them.
 """
 
+import io
+import math
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import numpy as np
 from pydantic import TypeAdapter
+from safetensors.numpy import save
 from sqlalchemy import func, select, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab import results
 from adaptlab.code_version import code_version
-from adaptlab.resolve import BaseModelFacts, resolve, spec_digest
+from adaptlab.resolve import BaseModelFacts, family_shape, resolve, spec_digest
 from adaptlab.spec import AdaptSpec, AnySpec, JobSpec, PretrainSpec, ResolvedSpec
 from adaptlab.study import StudySpec
 from adaptlab_db.artifacts import ArtifactStore
@@ -29,10 +34,12 @@ from adaptlab_db.tables import (
     Token,
     User,
 )
+from adaptlab_services import recording
 from adaptlab_services.access import DEFAULT_PROJECT
-from adaptlab_services.claims import Claim
-from adaptlab_services.leases import DatabaseLedger
+from adaptlab_services.claims import Claim, Lease
+from adaptlab_services.leases import NO_ARTIFACTS, DatabaseLedger, Ledger
 from adaptlab_services.tokens import SCOPES, Principal, create_token
+from adaptlab_services.transitions import MAKE_BASE_MODELS
 
 BASE = "tiny-sort"
 ENDED = ("succeeded", "failed", "cancelled")
@@ -240,12 +247,12 @@ def a_ledger(sessions: sessionmaker[Session], lease_seconds: float = 30) -> Data
     return DatabaseLedger(sessions, lease_seconds)
 
 
-def a_worker(ledger: DatabaseLedger, queues: Sequence[str] = ("cpu",)) -> UUID:
+def a_worker(ledger: Ledger, queues: Sequence[str] = ("cpu",)) -> UUID:
     """The id of a newly registered worker."""
     return ledger.register_worker("laptop", 4711, queues)
 
 
-def a_claim(ledger: DatabaseLedger, queues: Sequence[str] = ("cpu",)) -> Claim:
+def a_claim(ledger: Ledger, queues: Sequence[str] = ("cpu",)) -> Claim:
     """The most urgent job, claimed by a new worker."""
     claim = ledger.claim(a_worker(ledger, queues), queues)
     assert claim is not None, "there is no job to claim"
@@ -270,7 +277,7 @@ def an_environment(**changes: Any) -> results.Environment:
 
 
 def metric_points(
-    steps: Sequence[int] = (1, 2, 3), name: str = "loss", replicate: int = 0
+    steps: Sequence[int] = (1, 2, 3), name: str = "train_loss", replicate: int = 0
 ) -> tuple[results.MetricPoint, ...]:
     """A curve that falls."""
     return tuple(
@@ -286,9 +293,7 @@ def a_replicate(replicate: int = 0, **changes: Any) -> results.ReplicateResult:
             "replicate": replicate,
             "seed": replicate,
             "trial": 0,
-            "learning_rate": 0.01,
-            "weight_decay": 0.0,
-            "initial_scale": 1.0,
+            **a_resolved_spec().training.trials[0].model_dump(),
             "status": "completed",
             "selected": True,
             "final_loss": 0.25,
@@ -360,6 +365,75 @@ def a_checkpoint(replicate: int = 0, **changes: Any) -> results.Checkpoint:
         }
         | changes
     )
+
+
+def weights_content(shapes: Mapping[str, Sequence[int]] | None = None, fill: float = 0.0) -> bytes:
+    """A checkpoint's file; by default that of `a_checkpoint()`."""
+    shapes = a_checkpoint().tensors if shapes is None else shapes
+    return save({name: np.full(shape, fill, np.float32) for name, shape in shapes.items()})
+
+
+def map_content(shape: Sequence[int] | None = None, fill: float = 0.0) -> bytes:
+    """An attention map's file; by default that of `an_attention_map()`."""
+    file = io.BytesIO()
+    np.save(file, np.full(an_attention_map().shape if shape is None else shape, fill, np.float16))
+    return file.getvalue()
+
+
+class MadeUpLedger(DatabaseLedger):
+    """A ledger that takes what no run could report, for tests of what is made of results.
+
+    What arrives in earnest is held against the job's spec: see `tests/services/test_reports.py`.
+    """
+
+    def record(
+        self,
+        lease: Lease,
+        events: Sequence[results.Event],
+        artifacts: Mapping[Path, str] = NO_ARTIFACTS,
+    ) -> None:
+        """Write what a test has made up."""
+        with self._unit_of_work() as session:
+            recording.write_as_told(session, lease, events, artifacts, lambda *_: None)
+
+    def finish(self, lease: Lease) -> tuple[str, ...]:
+        """Succeed, with checkpoints for a base model where the test has reported none."""
+        if isinstance(lease, Claim) and lease.resolved_spec.kind in MAKE_BASE_MODELS:
+            with self._sessions() as session:
+                there = session.scalars(
+                    select(Checkpoint.id).where(Checkpoint.job_id == lease.job_id).limit(1)
+                ).one_or_none()
+            if there is None:
+                keep_checkpoints(self, lease)
+        return super().finish(lease)
+
+
+def a_made_up_ledger(sessions: sessionmaker[Session], lease_seconds: float = 30) -> MadeUpLedger:
+    """A worker's door for results that a test has made up."""
+    return MadeUpLedger(sessions, lease_seconds)
+
+
+def keep_checkpoints(ledger: Ledger, claim: Claim) -> None:
+    """Report a checkpoint of every seed of a base model, as a run does before it succeeds."""
+    for written, content in checkpoints_of(claim.resolved_spec):
+        sha256 = ledger.put_artifact(claim, [content]).sha256
+        ledger.record(claim, [written], {written.path: sha256})
+
+
+def checkpoints_of(spec: ResolvedSpec) -> Iterator[tuple[results.CheckpointWritten, bytes]]:
+    """The checkpoints of a base model that a job makes, with their files."""
+    shapes = {name: one.shape for name, one in family_shape(spec.family).tensors.items()}
+    for place, seed in enumerate(spec.seeds):
+        checkpoint = a_checkpoint(
+            place,
+            seed=seed,
+            kind="base_model",
+            tensors=shapes,
+            parameters=sum(map(math.prod, shapes.values())),
+        )
+        path = Path(f"base_model-{place}.safetensors")
+        written = results.CheckpointWritten(checkpoint=checkpoint, path=path)
+        yield written, weights_content(shapes, seed)
 
 
 def _job_spec(document: Mapping[str, Any]) -> PretrainSpec | AdaptSpec:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from adaptlab_db import session as db_session
-from adaptlab_services import doorbell
+from adaptlab_services import comparison_runs, doorbell
 
 LONG = 60.0  # seconds
 
@@ -41,3 +41,9 @@ def patient_bell(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     doorbell._client.cache_clear()
     yield
     doorbell._client.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def patient_comparisons(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests that wait for a comparison however long it takes."""
+    monkeypatch.setattr(comparison_runs, "PATIENCE_SECONDS", LONG)

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import (
+    MadeUpLedger,
     a_checkpoint,
-    a_ledger,
     a_replicate,
     a_summary,
     an_attention_map,
@@ -54,7 +54,7 @@ def run_all(
     sessions: sessionmaker[Session], run_of: Callable[[ResolvedSpec], Run], most: int = 100
 ) -> None:
     """Claim so many jobs, as they come, and end each as `run_of` says."""
-    ledger = a_ledger(sessions)
+    ledger = MadeUpLedger(sessions, lease_seconds=30)
     queues = ["cpu", "gpu"]
     worker = ledger.register_worker("laptop", 4711, queues)
     while most and (claim := ledger.claim(worker, queues)) is not None:

@@ -3,9 +3,15 @@
 Loaded by trainer processes, so nothing of torch or of the database is imported here.
 """
 
-from typing import Literal, Protocol
+import json
+import math
+from typing import Protocol
 
+from adaptlab.reported_attention import NPY
+from adaptlab.reports import Expected
 from adaptlab.results import (
+    AttentionMap,
+    AttentionSummary,
     Checkpoint,
     Environment,
     Evaluation,
@@ -41,36 +47,84 @@ def loss_at(step: int, loss: float | None = 0.5) -> Metrics:
     return Metrics(points=(MetricPoint(replicate=0, name=LOSS, step=step, value=loss),))
 
 
-def replicate_of(spec: ResolvedSpec) -> ReplicateResult:
-    """The only replicate of a run, selected, done with all of its steps."""
-    return ReplicateResult(
-        replicate=0,
-        seed=spec.seeds[0],
-        trial=0,
-        learning_rate=spec.training.learning_rates[0],
-        weight_decay=0.0,
-        initial_scale=1.0,
-        status="completed",
-        selected=True,
-        final_loss=0.5,
-        validation_accuracy=None,
-        steps=spec.training.steps,
+def replicates_of(spec: ResolvedSpec) -> tuple[ReplicateResult, ...]:
+    """The replicates of a run with one trial, selected, done with all of their steps."""
+    return tuple(
+        ReplicateResult(
+            replicate=number,
+            seed=seed,
+            trial=0,
+            **spec.training.trials[0].model_dump(),
+            status="completed",
+            selected=True,
+            final_loss=0.5,
+            validation_accuracy=None,
+            steps=spec.training.steps,
+        )
+        for number, seed in enumerate(spec.seeds)
     )
 
 
 def evaluation_of(spec: ResolvedSpec) -> Evaluation:
-    """Five of eight samples of the first task right."""
+    """The first five samples of the first task right."""
+    total = spec.evaluation_samples
     return Evaluation(
         replicate=0,
         seed=spec.seeds[0],
         task=spec.evaluation_tasks[0],
         split="test",
         correct=5,
-        total=8,
-        outcomes="f8",
+        total=total,
+        outcomes=(b"\xf8" + bytes(-(-total // 8) - 1)).hex(),
     )
 
 
-def checkpoint_of(kind: Literal["base_model", "adapter"]) -> Checkpoint:
-    """A checkpoint of one tensor of two scalars."""
-    return Checkpoint(replicate=0, seed=0, kind=kind, parameters=2, tensors={"a": (2,)})
+def checkpoint_of(spec: ResolvedSpec, number: int = 0) -> Checkpoint:
+    """The checkpoint of one seed, of the tensors that the spec leads to."""
+    tensors = Expected.of(spec).tensors
+    return Checkpoint(
+        replicate=number,
+        seed=spec.seeds[number],
+        kind="adapter" if spec.method else "base_model",
+        parameters=sum(map(math.prod, tensors.values())),
+        tensors=dict(tensors),
+    )
+
+
+def weights_of(checkpoint: Checkpoint, note: str) -> bytes:
+    """The file of a checkpoint, of zeros, with a note in its metadata; written without torch."""
+    header: dict[str, object] = {"__metadata__": {"note": note}}
+    begin = 0
+    for name, shape in checkpoint.tensors.items():
+        end = begin + 4 * math.prod(shape)
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": (begin, end)}
+        begin = end
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + bytes(begin)
+
+
+def attention_of(spec: ResolvedSpec) -> tuple[AttentionMap, bytes] | None:
+    """The base's attention on the first seed, and its file; None where none is recorded."""
+    maps = Expected.of(spec).maps
+    if maps is None:
+        return None
+    shape = (maps.samples, maps.layers, maps.heads, maps.content, maps.content)
+    figures = {"entropy": 1.0, "learned_mass": 0.0, "divergence": 0.0, "relative_deviation": 0.0}
+    told = AttentionMap(
+        replicate=0,
+        seed=spec.seeds[0],
+        source="base",
+        shape=shape,
+        learned_positions=0,
+        target_start=maps.target_start,
+        tokens=((0,) * maps.content,) * maps.samples,
+        predictions=((1,) * maps.targets,) * maps.samples,
+        summaries=tuple(
+            AttentionSummary(layer=layer, head=head, **figures)
+            for layer in range(maps.layers)
+            for head in range(maps.heads)
+        ),
+    )
+    header = f"{{'descr': '<f2', 'fortran_order': False, 'shape': {shape}, }}".encode()
+    start = NPY + len(header).to_bytes(2, "little") + header
+    return told, start + bytes(2 * math.prod(shape))

@@ -14,6 +14,12 @@ EVERYWHERE = (
 UNDER_TLS = (b"strict-transport-security", b"max-age=31536000")
 
 
+def always(scheme: str) -> dict[str, str]:
+    """The headers of every answer by this scheme, by name."""
+    added = (*EVERYWHERE, UNDER_TLS) if scheme == "https" else EVERYWHERE
+    return {name.decode(): value.decode() for name, value in added}
+
+
 class AnswerHeaders:
     """Adds the headers to whatever the application answers."""
 

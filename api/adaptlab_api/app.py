@@ -46,11 +46,13 @@ from adaptlab_api.routes.studies import studies_router
 from adaptlab_api.routes.uploads import uploads_router
 from adaptlab_api.sealing import Sealing
 from adaptlab_api.state import Resources
+from adaptlab_api.time_limit import TimeLimit
 from adaptlab_api.turns import Turns
 from adaptlab_db.session import close
 from adaptlab_db.visibility import guarded
 from adaptlab_services import admission, events
 from adaptlab_services.admission import Admissions, Admitted
+from adaptlab_services.comparison_runs import ComparisonRuns
 from adaptlab_services.doorbell import Bell
 from adaptlab_services.plot_drawing import DRAWERS
 from adaptlab_services.readiness import Readiness
@@ -88,6 +90,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         middleware=[
             Middleware(AnswerHeaders),
             Middleware(ProblemPages, renderer=renderer),
+            Middleware(TimeLimit, seconds=known.answer_seconds),
             Middleware(
                 BodyLimit, limit_of=limits_of_bodies(known.max_body_bytes, known.max_upload_bytes)
             ),
@@ -146,9 +149,10 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
         sessions = open_sessions(settings)
         feed = Feed(events.Lookout(sessions), _still_good(sessions))
         buckets = Buckets(settings.broker_url)
-        readiness = Readiness(settings.database_url)
+        readiness = Readiness(settings)
         audit_log, sealing = AuditLog(sessions), Sealing(sessions)
         guarded_sessions, bell = guarded(sessions), Bell(settings.broker_url)
+        comparisons = ComparisonRuns(guarded_sessions)
         app.state.resources = Resources(
             settings=settings,
             sessions=guarded_sessions,
@@ -160,6 +164,7 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
             buckets=buckets,
             readiness=readiness,
             drawings=Turns(DRAWERS),
+            comparisons=comparisons,
         )
         sealing.start()
         try:
@@ -169,6 +174,7 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
             await feed.ended()
             await sealing.close()
             await to_thread.run_sync(bell.close)
+            await to_thread.run_sync(comparisons.close)
             await buckets.close()
             await readiness.close()
             await to_thread.run_sync(audit_log.close)

@@ -8,14 +8,20 @@ text. Hypercorn and Granian were weighed: they would mean another server for the
 import asyncio
 import sys
 import time
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import ClassVar
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
+from adaptlab_api.addresses import subscriber
 from adaptlab_api.problems import BAD_REQUEST, HEADERS_TOO_LARGE, TIMED_OUT, Kind, problem
 
 MOST_HEADER_BYTES = 16 * 1024
 MOST_CONNECTIONS = 1000
+MOST_FROM_ONE_ADDRESS = 500
+"""Of them; an IPv6 address counts as its /64. One client cannot take all, whatever it does."""
 HEADER_SECONDS = 10.0
 """From the opening of a connection, or the first byte of another request, to the whole head."""
 LINGER_SECONDS = 2.0
@@ -31,7 +37,9 @@ NO_HTTP = "This is no HTTP/1.1 request."
 class PatientProtocol(H11Protocol):
     """One connection, whose client has so much time for each thing and no more."""
 
+    limits_addresses: ClassVar[bool] = True
     waiting_since: float | None = None
+    stuck_since: float | None = None
     _deadline: asyncio.TimerHandle | None = None
     _stuck: asyncio.TimerHandle | None = None
 
@@ -39,8 +47,17 @@ class PatientProtocol(H11Protocol):
         """Start the clock for the head of the first request."""
         super().connection_made(transport)
         self._allow(HEADER_SECONDS)
-        if len(self.connections) > MOST_CONNECTIONS:
-            self._make_room()
+        # Not those that were closed for others since the loop last ran: each makes room for one.
+        ours: list[PatientProtocol] = [
+            one
+            for one in self.connections
+            if isinstance(one, PatientProtocol) and not one.transport.is_closing()
+        ]
+        neighbours = [one for one in ours if one._subscriber == self._subscriber]
+        if self.limits_addresses and len(neighbours) > MOST_FROM_ONE_ADDRESS:
+            self._make_room(neighbours)
+        elif len(ours) > MOST_CONNECTIONS:
+            self._make_room(ours)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop all clocks."""
@@ -69,6 +86,7 @@ class PatientProtocol(H11Protocol):
     def pause_writing(self) -> None:
         """Start the clock for a client that takes nothing."""
         super().pause_writing()
+        self.stuck_since = time.monotonic()
         self._stuck = self.loop.call_later(SEND_SECONDS, self.transport.abort)
 
     def resume_writing(self) -> None:
@@ -114,11 +132,22 @@ class PatientProtocol(H11Protocol):
         else:
             self.transport.close()
 
-    def _make_room(self) -> None:
+    @property
+    def idle_since(self) -> float | None:
+        """Since when the client has sent nothing that it has to, or taken nothing."""
+        since = [one for one in (self.waiting_since, self.stuck_since) if one is not None]
+        return min(since, default=None)
+
+    @property
+    def _subscriber(self) -> str:
+        """The client's address, as far as it tells one subscriber from another."""
+        peer: tuple[str, int] | None = self.client
+        return subscriber(peer[0] if peer else None)
+
+    def _make_room(self, among: Sequence["PatientProtocol"]) -> None:
         """Close the connection that has waited longest for its client; else this one."""
-        ours: list[PatientProtocol] = [c for c in self.connections if type(c) is PatientProtocol]
-        waiting = ((one.waiting_since, one) for one in ours if one.waiting_since is not None)
-        _, longest = min(waiting, key=lambda pair: pair[0], default=(0.0, self))
+        idle = [(one.idle_since, one) for one in among if one.idle_since is not None]
+        _, longest = min(idle, key=itemgetter(0), default=(0.0, self))
         longest.transport.abort()
 
     def _refuse(self, kind: Kind, detail: str) -> None:
@@ -138,3 +167,10 @@ class PatientProtocol(H11Protocol):
         if self._stuck is not None:
             self._stuck.cancel()
             self._stuck = None
+        self.stuck_since = None
+
+
+class ProxiedProtocol(PatientProtocol):
+    """One connection of the proxy in front, which has all clients behind its address."""
+
+    limits_addresses = False

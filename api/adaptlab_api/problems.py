@@ -12,10 +12,12 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
+from starlette.routing import Match
 
 from adaptlab.errors import AdaptlabError, InvalidSpec, Problem
 from adaptlab.validation import told
 from adaptlab.values import Value
+from adaptlab_api.answer_headers import always
 from adaptlab_db.errors import (
     ArtifactGone,
     BytesMissing,
@@ -105,6 +107,7 @@ HEADERS_TOO_LARGE = Kind("headers-too-large", "The head of the request is too la
 KEY_REUSED = Kind("idempotency-key-reused", "The key belongs to another request", 422)
 INTERNAL = Kind("internal-error", "The server failed", 500)
 UNAVAILABLE = Kind("unavailable", "The database cannot be reached", 503)
+SLOW = Kind("no-answer-in-time", "The server did not answer in time", 503)
 DAMAGED = Kind("damaged", "The stored content is damaged", 503)
 STORE_UNAVAILABLE = Kind("store-unavailable", "The store of this content cannot be reached", 503)
 
@@ -160,8 +163,9 @@ def problem(
         state=state,
     )
     content = document.model_dump_json(exclude_none=True)
-    fixed = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-    return Response(content, kind.status, fixed | dict(headers or {}), media_type=MEDIA_TYPE)
+    answered = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+    answered |= {name.lower(): value for name, value in (headers or {}).items()}
+    return Response(content, kind.status, answered, media_type=MEDIA_TYPE)
 
 
 def answer(error: Exception) -> Response | None:
@@ -198,14 +202,33 @@ def install(app: FastAPI) -> None:
 
 def handle(request: Request, error: Exception) -> Response:
     """The answer for any error; one that nobody foresaw is logged."""
+    if isinstance(error, HTTPException) and error.status_code == METHOD_NOT_ALLOWED.status:
+        error = HTTPException(error.status_code, headers={"Allow": _methods_at(request)})
     known = answer(error)
     if known is not None:
         return known
     # The traceback is logged by the server, which gets the error too; the answer tells nothing.
-    surprise = problem(INTERNAL, "The server failed; its log says why. Try again.")
+    # The server ends the connection then, and this answer passes nothing that adds headers.
+    surprise = problem(
+        INTERNAL,
+        "The server failed; its log says why. Try again.",
+        headers=always(request.scope["scheme"]) | {"Connection": "close"},
+    )
     path = without_tokens(request.url.path)
     log.error("Unexpected %s at %s %s", type(error).__name__, request.method, path)
     return surprise
+
+
+def _methods_at(request: Request) -> str:
+    """Every method that the address takes, of whichever route."""
+    app: FastAPI = request.app
+    methods = {
+        method
+        for route in app.routes
+        if route.matches(dict(request.scope))[0] is not Match.NONE
+        for method in getattr(route, "methods", None) or ()
+    }
+    return ", ".join(sorted(methods))
 
 
 def _refusal(error: AdaptlabError) -> Response | None:

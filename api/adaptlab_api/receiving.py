@@ -23,7 +23,7 @@ ROWS_AT_ONCE = 2
 """Rows of 1 MiB in one unit of work."""
 HELD_BYTES = 2**20
 """Of a body that is taken in whole: what is in memory before a file takes it."""
-_SHA256 = re.compile(r"(?:^|,)\s*sha-256\s*=\s*:([A-Za-z0-9+/=]{44}):\s*(?:$|,)")
+_SHA256 = re.compile(r"(?:^|,)\s*sha-256\s*=\s*:([A-Za-z0-9+/=]{44}):\s*(?=$|,)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +37,16 @@ class Received:
 def announced_digest(request: Request) -> str:
     """The SHA-256 in `Content-Digest` (RFC 9530), as hexadecimal digits.
 
-    Raises `InvalidSpec` without one, and `Refused` where the body is not said to be bytes.
+    Raises `InvalidSpec` without one, or with several, and `Refused` where the body is not said to
+    be bytes.
     """
     _check_kind(request)
-    found = _SHA256.search(request.headers.get("content-digest", ""))
+    found: list[str] = _SHA256.findall(",".join(request.headers.getlist("content-digest")))
+    if len(found) > 1:
+        detail = f"There are {len(found)} SHA-256 digests of the body; send one."
+        raise InvalidSpec(Problem("/header/content-digest", "several_digests", detail))
     try:
-        digest = base64.b64decode(found[1], validate=True) if found else b""
+        digest = base64.b64decode(found[0], validate=True) if found else b""
     except binascii.Error:
         digest = b""
     if len(digest) != 32:

@@ -6,10 +6,9 @@ Valkey. While that is away each process counts for itself, and that for signing 
 holds at any time, and nobody is kept from looking at a server whose broker has failed.
 """
 
-import hashlib
-from collections import OrderedDict
 from dataclasses import dataclass
 from math import ceil
+from typing import Literal
 
 from fastapi import FastAPI
 from pyrate_limiter import Rate
@@ -30,9 +29,8 @@ MINUTE = 60 * SECOND
 SIGN_IN = "/login"
 BACKOFF = ((1, 1), (3, 10), (8, 60))
 """So many times as many wrong tokens in so many minutes: who goes on waits longer and longer."""
-MOST_KNOWN = 10_000
-FORM = b""
-"""What stands for the token in a form to sign in."""
+WRONG_TOKENS = "This token opens nothing, and too many such came from this address"
+SIGN_INS = "Too many sign-ins came from this address"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +84,10 @@ class RequestRate:
 
 
 class WrongTokens:
-    """Counts what was presented and opened nothing, per address; stands in front of the gate.
+    """Counts per address the tokens that open nothing; stands in front of the gate.
 
-    Behind one address there may be many people, and one of them a script with an old token. So a
-    token that was good before goes past the count; it is looked up as always.
+    Every token is looked up first, so a valid one is never kept waiting by others' failures behind
+    the same address. Beyond the limit, failures are answered with 429 instead of 401.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
@@ -97,63 +95,55 @@ class WrongTokens:
         most = settings.wrong_tokens_per_minute
         self._rates = tuple(Rate(most * times, minutes * MINUTE) for times, minutes in BACKOFF)
         self._sign_ins = Rate(settings.sign_ins_per_minute, MINUTE)
-        self._good: OrderedDict[bytes, None] = OrderedDict()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run one request, or ask its sender to wait."""
-        presented = _presented(scope)
+        """Run one request, or answer that its sender has to wait."""
+        presented = _presents(scope)
         if presented is None:
             await self._app(scope, receive, send)
             return
-        buckets, key = _resources(scope).buckets, f"wrong:{_address(scope)}"
-        if (refusal := await self._refusal(scope, presented, key)) is not None:
-            await refusal(scope, receive, send)
-            return
+        buckets = _resources(scope).buckets
+        sign_ins = f"sign-in:{_address(scope)}" if presented == "form" else None
+        if sign_ins is not None:
+            seconds = await buckets.look(sign_ins, self._sign_ins, shared=True)
+            if seconds:
+                await _too_many(SIGN_INS, seconds)(scope, receive, send)
+                return
+        refusal: Response | None = None
 
-        async def noting(message: Message) -> None:
+        async def counting(message: Message) -> None:
+            nonlocal refusal
             if message["type"] == "http.response.start":
                 if message["status"] == 401:
-                    self._good.pop(presented, None)
-                    await buckets.take(key, *self._rates, shared=True)
-                elif presented and _principal(scope) is not None:  # a form is nobody's
-                    self._remember(presented)
-            await send(message)
+                    refusal = await self._refusal(scope)
+                elif sign_ins is not None and message["status"] < 400:
+                    # Each opens a session, which is kept for twelve hours.
+                    await buckets.take(sign_ins, self._sign_ins, shared=True)
+                if refusal is not None:
+                    await refusal(scope, receive, send)
+            if refusal is None:
+                await send(message)
 
-        await self._app(scope, receive, noting)
+        await self._app(scope, receive, counting)
 
-    async def _refusal(self, scope: Scope, presented: bytes, key: str) -> Response | None:
-        buckets = _resources(scope).buckets
-        if presented not in self._good:
-            seconds = await buckets.look(key, *self._rates, shared=True)
-            if seconds:
-                return _too_many("Too many wrong tokens came from this address", seconds)
-        if presented == FORM:
-            # Good ones too: each opens a session, which is kept for twelve hours.
-            key = f"sign-in:{_address(scope)}"
-            seconds = await buckets.take(key, self._sign_ins, shared=True)
-            if seconds:
-                return _too_many("Too many sign-ins came from this address", seconds)
-        return None
-
-    def _remember(self, presented: bytes) -> None:
-        self._good[presented] = None
-        self._good.move_to_end(presented)
-        if len(self._good) > MOST_KNOWN:
-            self._good.popitem(last=False)
+    async def _refusal(self, scope: Scope) -> Response | None:
+        """Count a token that opened nothing; an answer if there were too many."""
+        key = f"wrong:{_address(scope)}"
+        seconds = await _resources(scope).buckets.take(key, *self._rates, shared=True)
+        return _too_many(WRONG_TOKENS, seconds) if seconds else None
 
 
-def _presented(scope: Scope) -> bytes | None:
-    """What stands for the token of a request; None if it has none.
+def _presents(scope: Scope) -> Literal["header", "form"] | None:
+    """Where a request has its token; None if it has none.
 
-    A form's token is in its body and not known here. Cookies are not counted: one that has expired
-    comes with everything that a browser then asks for.
+    Cookies are not counted: one that has expired comes with everything that a browser then asks
+    for.
     """
     if scope["type"] != "http":
         return None
     if scope["path"] == SIGN_IN and scope["method"] not in SAFE_METHODS:
-        return FORM
-    header = HTTPConnection(scope).headers.get("authorization")
-    return None if header is None else hashlib.sha256(header.encode()).digest()
+        return "form"
+    return "header" if "authorization" in HTTPConnection(scope).headers else None
 
 
 def _principal(scope: Scope) -> Principal | None:

@@ -16,7 +16,7 @@ from uvicorn.server import ServerState
 
 from adaptlab.loading import uncollected
 from adaptlab_api.app import create_app
-from adaptlab_api.http_protocol import MOST_HEADER_BYTES, PatientProtocol
+from adaptlab_api.http_protocol import MOST_HEADER_BYTES, PatientProtocol, ProxiedProtocol
 from adaptlab_api.listening import Listening
 from adaptlab_api.nearest_proxy import NearestProxy
 from adaptlab_api.state import Resources
@@ -88,7 +88,7 @@ class Server(uvicorn.Server):
                 # uvicorn would believe whoever is on this machine, or the first entry, which is
                 # the client's own.
                 proxy_headers=False,
-                http=PatientProtocol,
+                http=ProxiedProtocol if behind_proxy else PatientProtocol,
                 h11_max_incomplete_event_size=MOST_HEADER_BYTES,
                 access_log=False,
                 log_level="info",

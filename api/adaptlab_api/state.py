@@ -10,6 +10,7 @@ from adaptlab_api.buckets import Buckets
 from adaptlab_api.feed import Feed
 from adaptlab_api.turns import Turns
 from adaptlab_services.admission import Admissions
+from adaptlab_services.comparison_runs import ComparisonRuns
 from adaptlab_services.doorbell import Bell
 from adaptlab_services.model_folders import ModelRoots
 from adaptlab_services.readiness import Readiness
@@ -22,7 +23,8 @@ class Resources:
 
     A session of `sessions` sees nothing that belongs to a project, unless it is opened on behalf
     of somebody: see `adaptlab_services.access.unit`. `worker_sessions` are for the leases of
-    workers alone: see `adaptlab_services.token_leases`. `drawings` are the turns to draw plots.
+    workers alone: see `adaptlab_services.token_leases`. `drawings` are the turns to draw plots, and
+    `comparisons` are computed one at a time.
     """
 
     settings: Settings
@@ -35,6 +37,7 @@ class Resources:
     buckets: Buckets
     readiness: Readiness
     drawings: Turns
+    comparisons: ComparisonRuns
 
     @property
     def model_roots(self) -> ModelRoots:

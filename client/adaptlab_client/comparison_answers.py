@@ -12,13 +12,31 @@ Cell = str | int | float | bool | None
 
 
 class Interval(Answer):
-    """A mean and how far it can be off, at confidence `level`."""
+    """A mean and how far it can be off, at confidence `level`.
+
+    `low` and `high` cover seeds like the `seeds` that were run, and other items; if
+    `over_items_only`, other items alone. `all_seeds_low` and `all_seeds_high` limit the mean over
+    all seeds, failures and successes that no seed showed included.
+    """
 
     mean: float
     low: float
     high: float
     level: float = 0.95
     seeds: int = 1
+    over_items_only: bool = False
+    all_seeds_low: float | None = None
+    all_seeds_high: float | None = None
+
+
+class FailingSeeds(Answer):
+    """How many seeds failed, and the limits of the share of all seeds that fail."""
+
+    failing: int
+    seeds: int
+    low: float
+    high: float
+    level: float = 0.95
 
 
 class RankInterval(Answer):
@@ -38,12 +56,17 @@ class ComparisonRow(Answer):
     trials: int | None = None
     items: int
     score: Interval
+    failing: FailingSeeds | None = None
     rank: RankInterval
     could_be_best: bool
 
 
 class Pair(Answer):
-    """How much higher `first` scores than `second`, as a share of items."""
+    """How much higher `first` scores than `second`, as a share of items.
+
+    `low`, `high` and `p_value` are about the means over all seeds, failures and successes that no
+    seed showed included; `seen_low` and `seen_high` are about seeds like those run.
+    """
 
     first: str
     second: str
@@ -51,28 +74,63 @@ class Pair(Answer):
     low: float
     high: float
     p_value: float | None = None
+    seen_low: float | None = None
+    seen_high: float | None = None
     seeds: int
     items: int
 
 
+class SuccessfulSeeds(Answer):
+    """The comparison of a pair among seeds that do not fail, and of how often each fails.
+
+    The limits of `pair` that apply are `seen_low` and `seen_high`; it is None if there is no shared
+    seed on which neither fails. None of it is about the mean over all seeds.
+    """
+
+    first_failing: FailingSeeds
+    second_failing: FailingSeeds
+    failing_p: float
+    corrected_failing_p: float
+    pair: Pair | None = None
+    finding: str | None = None
+    corrected_p: float | None = None
+    text: str
+
+
 class Verdict(Answer):
-    """What is found of the first of a pair against the second; `text` says it with its numbers."""
+    """The finding on the first of a pair against the second over all seeds.
+
+    `successful` compares the seeds that do not fail; `text` gives both parts with their numbers.
+    `undone_by` is the share of the higher method's seeds whose failing would undo the difference,
+    `unseen_failure_rate` the share that may fail without these seeds showing it. Between
+    `more_seeds_low` and `more_seeds_high` further seeds should decide a pair that is not known.
+    """
 
     pair: Pair
     finding: str
     reason: str
     corrected_p: float | None = None
     more_seeds: int | None = None
+    more_seeds_low: int | None = None
+    more_seeds_high: int | None = None
+    undone_by: float | None = None
+    unseen_failure_rate: float | None = None
+    successful: SuccessfulSeeds | None = None
     text: str
 
 
 class ComparisonCell(Answer):
-    """The methods at one budget; `best` names all that could be."""
+    """The methods at one budget: `best` could be best over all seeds.
+
+    `best_successful` could be best among seeds that do not fail; `sentence` is the whole finding.
+    """
 
     budget: int | None = None
     rows: tuple[ComparisonRow, ...] = ()
     best: tuple[str, ...] = ()
+    best_successful: tuple[str, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
+    sentence: str = ""
 
 
 class CurvePoint(Answer):
@@ -133,7 +191,9 @@ class Comparison(Answer):
     comparisons: int = 0
     seeds: int = 0
     unseen_failure_rate: float | None = None
+    failing_below: float | None = None
     voided: bool = False
+    sentence: str = ""
     cells: tuple[ComparisonCell, ...] = ()
     curves: tuple[BudgetCurve, ...] = ()
     crossings: tuple[Crossing, ...] = ()
@@ -141,13 +201,19 @@ class Comparison(Answer):
 
 
 class Diagnosis(Answer):
-    """Why a method fails, as far as measurements tell."""
+    """Why a method fails, as far as measurements tell.
+
+    `next_run` is the extension of a study that would supply what is `missing`; `equivalent` are
+    rows that compute the same function and are diagnosed with it.
+    """
 
     method: str
     cause: str
     text: str
     reasons: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+    next_run: dict[str, object] | None = None
+    equivalent: tuple[str, ...] = ()
 
 
 class MethodDiagnosis(Answer):
@@ -289,6 +355,14 @@ class StudyName(Answer):
     name: str
     state: str
     terminal: bool
+
+
+class ComparisonProgress(Answer):
+    """A comparison that the server computes: how many of its tables are ready."""
+
+    study: StudyName | None = None
+    tables: int = 0
+    computed: int = 0
 
 
 class StudyComparison(JobComparison):

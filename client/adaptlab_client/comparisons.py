@@ -1,33 +1,62 @@
 """Comparisons: of a study, or of any jobs, as values or as comma-separated values."""
 
-from collections.abc import Sequence
+import math
+import time
+from collections.abc import Callable, Sequence
 
-from adaptlab_client.comparison_answers import JobComparison, StudyComparison
+import httpx
+
+from adaptlab_client.comparison_answers import (
+    ComparisonProgress,
+    JobComparison,
+    StudyComparison,
+)
 from adaptlab_client.connection import Connection, Query, Request, path_of
+from adaptlab_client.errors import WaitTimedOut
+
+OnProgress = Callable[[ComparisonProgress], None]
+COMPUTING = 202
+RETRY_SECONDS = 1.0
 
 
 class Comparisons:
     """What the scores of one server say; `level` and `margin` are the server's unless given.
 
-    Scores of 64 cells take the server about two seconds.
+    A large comparison is computed once, which takes the server up to half a minute. It is waited
+    for: `on_progress` gets the number of tables that are ready about once a second, and
+    `WaitTimedOut` is raised after `timeout` seconds.
     """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def study(
-        self, study: str, *, level: float | None = None, margin: float | None = None
+        self,
+        study: str,
+        *,
+        level: float | None = None,
+        margin: float | None = None,
+        timeout: float | None = None,
+        on_progress: OnProgress | None = None,
     ) -> StudyComparison:
         """The comparison of a study by id or name, as far as it has scores; raises `NotFound`."""
         request = _of_study(study, {"level": level, "margin": margin})
-        return self._connection.ask(request, StudyComparison)
+        answer = self._computed(request, timeout, on_progress)
+        return self._connection.read(request, answer, StudyComparison)
 
     def jobs(
-        self, jobs: Sequence[str], *, level: float | None = None, margin: float | None = None
+        self,
+        jobs: Sequence[str],
+        *,
+        level: float | None = None,
+        margin: float | None = None,
+        timeout: float | None = None,
+        on_progress: OnProgress | None = None,
     ) -> JobComparison:
         """The comparison of any adaptations; raises `NotFound` and `InvalidRequest`."""
         request = _of_jobs(jobs, {"level": level, "margin": margin})
-        return self._connection.ask(request, JobComparison)
+        answer = self._computed(request, timeout, on_progress)
+        return self._connection.read(request, answer, JobComparison)
 
     def csv(
         self,
@@ -36,11 +65,30 @@ class Comparisons:
         jobs: Sequence[str] = (),
         level: float | None = None,
         margin: float | None = None,
+        timeout: float | None = None,
+        on_progress: OnProgress | None = None,
     ) -> str:
         """The table of a study, or else of jobs, one line a row of every cell."""
         query: Query = {"level": level, "margin": margin, "format": "csv"}
         request = _of_jobs(jobs, query) if study is None else _of_study(study, query)
-        return self._connection.send(request).text
+        return self._computed(request, timeout, on_progress).text
+
+    def _computed(
+        self, request: Request, timeout: float | None, on_progress: OnProgress | None
+    ) -> httpx.Response:
+        """The answer to a request when it is there."""
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
+        while (answer := self._connection.send(request)).status_code == COMPUTING:
+            progress = self._connection.read(request, answer, ComparisonProgress)
+            if on_progress:
+                on_progress(progress)
+            if time.monotonic() >= deadline:
+                ready = f"{progress.computed} of {progress.tables} tables are ready"
+                raise WaitTimedOut([f"the comparison, of which {ready}"], timeout or 0.0)
+            retry_after = answer.headers.get("Retry-After", "")
+            seconds = float(retry_after) if retry_after.isdecimal() else RETRY_SECONDS
+            self._connection.retries.pause(1, seconds)
+        return answer
 
 
 def _of_study(study: str, query: Query) -> Request:

@@ -135,9 +135,12 @@ class Connection:
 
     def ask(self, request: Request, answer: type[A]) -> A:
         """Send and read the JSON of the answer; raises `ApiError`, `ServerUnreachable`."""
-        content = self.send(request).content
+        return self.read(request, self.send(request), answer)
+
+    def read(self, request: Request, response: httpx.Response, answer: type[A]) -> A:
+        """The value in the JSON of a response that has been read; raises `UnexpectedAnswer`."""
         try:
-            return answer.model_validate_json(content)
+            return answer.model_validate_json(response.content)
         except ValidationError as error:
             raise UnexpectedAnswer(
                 f"{self.server.url}{request.path} did not answer as an adaptlab server of this "

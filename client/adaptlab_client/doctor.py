@@ -20,7 +20,7 @@ from adaptlab_client.errors import (
     UnexpectedAnswer,
     UnsafeFile,
 )
-from adaptlab_client.machine import gpus_of_the_driver, torch_here
+from adaptlab_client.machine import gpus_of_the_driver, landlock_version, torch_here
 from adaptlab_client.people_answers import Me
 
 State = Literal["ok", "warn", "fail"]
@@ -54,6 +54,7 @@ def examine(
     """
     yield _log_in_file(environment)
     yield from _of_server(connect)
+    yield _trainers()
     yield _disk(scratch)
     yield _torch()
 
@@ -172,6 +173,15 @@ def _disk(scratch: Path) -> Finding:
     if free < LEAST_FREE:
         return _warn("disk", found, "A worker needs more; make room, or name another --scratch.")
     return _ok("disk", found)
+
+
+def _trainers() -> Finding:
+    version = landlock_version()
+    if version:
+        return _ok("trainers", f"the kernel (Landlock {version}) can hold them to their own files")
+    found = "this kernel has no Landlock: a worker's trainers have all files that their user has"
+    step = "Use Linux 5.13 or newer with Landlock on, or run the worker in a container of its own."
+    return _warn("trainers", found, step)
 
 
 def _torch() -> Finding:

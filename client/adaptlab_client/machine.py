@@ -1,5 +1,6 @@
 """What this machine has that a worker needs; torch is asked in a process of its own."""
 
+import ctypes
 import json
 import subprocess
 import sys
@@ -17,6 +18,9 @@ if torch.cuda.is_available():
         gpus.append(f"{one.name}, {one.total_memory / 2**30:.0f} GiB")
 print(json.dumps({"version": torch.__version__, "gpus": gpus}))
 """
+
+
+LANDLOCK_CREATE_RULESET, LANDLOCK_CREATE_RULESET_VERSION = 444, 1  # <linux/landlock.h>
 
 
 class Torch(NamedTuple):
@@ -56,3 +60,11 @@ def gpus_of_the_driver() -> tuple[str, ...]:
     except (OSError, subprocess.TimeoutExpired):
         return ()
     return tuple(done.stdout.splitlines()) if done.returncode == 0 else ()
+
+
+def landlock_version() -> int:
+    """Return the version of the kernel's rules for files, by which a worker confines; 0 is none."""
+    if sys.platform != "linux":
+        return 0
+    ask = ctypes.CDLL(None).syscall
+    return max(0, int(ask(LANDLOCK_CREATE_RULESET, None, 0, LANDLOCK_CREATE_RULESET_VERSION)))

@@ -63,11 +63,17 @@ class Wording(Answer):
 
 
 class Claim(Answer):
-    """A claim of the paper; `arxiv_v1` is None where its first version says the same."""
+    """A claim of the paper; `arxiv_v1` is None where its first version says the same.
+
+    `given` are tests without which nothing is decided, `controls` those without which the claim is
+    not reproduced.
+    """
 
     id: str
     iclr: Wording
     arxiv_v1: Wording | None = None
+    given: tuple[JsonValue, ...] = ()
+    controls: tuple[JsonValue, ...] = ()
 
 
 class Recipe(Answer):
@@ -133,6 +139,13 @@ class ReportTable(Answer):
     rows: tuple[ReportRow, ...] = ()
 
 
+class ControlFinding(Answer):
+    """The finding on one control of a claim, with the sentence of figures that says why."""
+
+    finding: str
+    evidence: str
+
+
 class ClaimVerdict(Answer):
     """What is found of a claim in one wording, with the sentence of figures that says why.
 
@@ -144,6 +157,7 @@ class ClaimVerdict(Answer):
     text: str
     finding: str
     evidence: str
+    controls: tuple[ControlFinding, ...] = ()
 
 
 class ReportedStudy(Answer):

@@ -8,13 +8,20 @@ from pydantic import JsonValue
 
 from adaptlab_client.answers import Attempt, Job
 from adaptlab_client.client import Client
-from adaptlab_client.recipe_answers import RecipeReport, ReportCell, ReportRow, ReportTable
+from adaptlab_client.recipe_answers import (
+    ClaimVerdict,
+    RecipeReport,
+    ReportCell,
+    ReportRow,
+    ReportTable,
+)
 from adaptlab_client.recipe_text import (
     NOTHING,
     finding,
     interval,
     mean,
     measured_seeds,
+    met,
     paper,
     wording,
 )
@@ -174,8 +181,15 @@ def _claims(report: RecipeReport) -> Iterator[str]:
     for one in report.claims:
         yield (
             f"| {_cell_text(one.text)} | {wording(report, one)} | **{finding(one)}** | "
-            f"{_cell_text(one.evidence)} |"
+            f"{_cell_text(one.evidence)}{_controls(one)} |"
         )
+
+
+def _controls(verdict: ClaimVerdict) -> str:
+    """The controls of a claim, a line each."""
+    return "".join(
+        f"<br>Control, {met(one)}: {_cell_text(one.evidence)}" for one in verdict.controls
+    )
 
 
 def _effort(jobs: Sequence[Ran]) -> Iterator[str]:

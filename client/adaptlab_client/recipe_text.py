@@ -1,7 +1,13 @@
 """How the scores and the claims of a report are written, on a terminal and in Markdown."""
 
 from adaptlab_client.comparison_answers import Interval
-from adaptlab_client.recipe_answers import ClaimVerdict, PublishedScore, RecipeReport, ReportCell
+from adaptlab_client.recipe_answers import (
+    ClaimVerdict,
+    ControlFinding,
+    PublishedScore,
+    RecipeReport,
+    ReportCell,
+)
 
 NOTHING = "–"
 FINDINGS = {
@@ -68,6 +74,11 @@ def beside(cell: ReportCell) -> str:
 def finding(verdict: ClaimVerdict) -> str:
     """What is found of a claim, in words."""
     return FINDINGS.get(verdict.finding, verdict.finding.replace("_", " "))
+
+
+def met(control: ControlFinding) -> str:
+    """Whether a control is met, in a word or two."""
+    return "met" if control.finding == "reproduced" else "not met"
 
 
 def wording(report: RecipeReport, verdict: ClaimVerdict) -> str:

@@ -53,10 +53,23 @@ class ProposedStudy(Answer):
     warnings: tuple[str, ...] = ()
 
 
+class ChosenBest(Answer):
+    """The score of the best of `candidates` methods; `corrected` for having been chosen."""
+
+    method: str
+    label: str
+    budget: int | None = None
+    candidates: int
+    corrected: float
+    score: Interval
+    level: float
+
+
 class Recommendation(Answer):
     """What to use, on what evidence, and what would settle it.
 
-    `recommended` is None where nothing has been measured, and then there is a `first_study`.
+    `recommended` is None if nothing measured works, which `text` says, and without results, when
+    there is a `first_study`.
     """
 
     text: str
@@ -66,6 +79,7 @@ class Recommendation(Answer):
     recommended: MeasuredMethod | None = None
     runner_up: MeasuredMethod | None = None
     verdict: Verdict | None = None
+    chosen: ChosenBest | None = None
     thin_evidence: tuple[ThinEvidence, ...] = ()
     measured: tuple[MeasuredMethod, ...] = ()
     jobs: tuple[ProposedJob, ...] = ()

@@ -53,9 +53,13 @@ class Capabilities(Answer):
 
 
 class Health(Answer):
-    """A sign of life; `status` is ok, or ready once the database answers too."""
+    """A sign of life; `status` is ok, or ready once the database answers too.
+
+    `degraded` names what does not answer and is not needed for every request, such as the broker.
+    """
 
     status: str
+    degraded: tuple[str, ...] = ()
 
 
 class StoredShare(Answer):

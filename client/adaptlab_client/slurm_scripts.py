@@ -18,6 +18,9 @@ _ANSWERS_LATE = 600  # seconds between the end of waiting and that of the batch 
 LOOK_SECONDS = 300  # for a job whose last attempt was lost, and whose lease has yet to end
 SAVE_SECONDS = 60
 WARN_SECONDS = 120
+LEAST_SECONDS = 300
+"""Of a batch job with a worker. Slurm may send the warning a minute early; in what is left of
+less, a worker only starts and is requeued, again and again."""
 
 
 class BadDirective(AdaptlabError):
@@ -58,9 +61,9 @@ class Allocation:
 def submitting(allocation: Allocation, spec: str, server: str | None = None) -> str:
     """A script that submits a spec once, however often it is requeued, waits and fetches."""
     patience = max(allocation.seconds - _ANSWERS_LATE, allocation.seconds // 2)
-    key = "slurm-$SLURM_JOB_ID"
+    key = "slurm-$SLURM_CLUSTER_NAME-$SLURM_JOB_ID"
     if allocation.array is not None:
-        key = "slurm-$SLURM_ARRAY_JOB_ID-$SLURM_ARRAY_TASK_ID"
+        key = "slurm-$SLURM_CLUSTER_NAME-$SLURM_ARRAY_JOB_ID-$SLURM_ARRAY_TASK_ID"
     return f"""{_head(allocation)}
 {_address(server)}JOB=$(adaptlab jobs submit {shlex.quote(spec)} --idempotency-key "{key}" --output id) || exit
 adaptlab jobs wait "$JOB" --timeout "${{PATIENCE:-{patience}}}" --output id
@@ -112,6 +115,12 @@ def _worker(words: list[str], queues: tuple[str, ...], server: str | None) -> st
 
 def _of_worker(allocation: Allocation, worker: str, before: str = "", after: str = "") -> str:
     """A script that runs a worker, passes signals on and asks to be requeued."""
+    if allocation.seconds < LEAST_SECONDS:
+        raise BadDirective(
+            f"--time {allocation.time} leaves a worker no time to work: Slurm warns it up to "
+            f"{WARN_SECONDS + 60} s before the end, and it starts for up to a minute. Give "
+            f"00:{LEAST_SECONDS // 60:02d}:00 or more."
+        )
     return f"""{_head(allocation, f"signal=B:USR1@{WARN_SECONDS}")}
 {before}scratch="${{SLURM_TMPDIR:-${{TMPDIR:-/tmp}}}}/adaptlab-$SLURM_JOB_ID"
 again=

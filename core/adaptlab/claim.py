@@ -103,6 +103,15 @@ class CheckHolds(Value):
     of: RowSelector | None = None
 
 
+class NoLarger(Value):
+    """The row has at most as many trained parameters as another, but for the share `within`."""
+
+    kind: Literal["no_larger"] = "no_larger"
+    row: RowLabel
+    other: RowLabel
+    within: Share = 0.02
+
+
 PlainTest = Annotated[
     ScoreAtMost
     | ScoreAtLeast
@@ -110,6 +119,7 @@ PlainTest = Annotated[
     | EveryTrialAtMost
     | DeviationAtMost
     | DeviationAtLeast
+    | NoLarger
     | CheckHolds,
     Field(discriminator="kind"),
 ]
@@ -135,11 +145,19 @@ class Wording(Value):
 
 
 class Claim(Value):
-    """A claim of the paper; `arxiv_v1` is None where its first version says the same."""
+    """A claim of the paper; `arxiv_v1` is None where its first version says the same.
+
+    `given` is what the claim takes for granted, such as that a task was learned before anything
+    is said of forgetting: unless all of it is shown, the claim is undecided. `controls` must be
+    shown before a failure counts, such as that another method learned the same task: without
+    them the claim can be refuted and not reproduced.
+    """
 
     id: Name
     iclr: Wording
     arxiv_v1: Wording | None = None
+    given: tuple[PlainTest, ...] = ()
+    controls: tuple[PlainTest, ...] = ()
 
     def wordings(self) -> dict[WordingName, Wording]:
         """The versions that have a verdict of their own, the first published first."""

@@ -1,20 +1,23 @@
 """Whether claims are reproduced: verdicts by intervals over seeds, with the figures they are of."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, TypeVar
 
 from adaptlab.claim import (
     AllOf,
     CheckHolds,
+    Claim,
     ClaimTest,
     DeviationAtLeast,
     DeviationAtMost,
     EveryTrialAtMost,
+    NoLarger,
     PlainTest,
     ScoreAbove,
     ScoreAtLeast,
     ScoreAtMost,
+    Wording,
     WordingName,
     plain_tests,
 )
@@ -30,6 +33,7 @@ from adaptlab.recipe_results import (
     scores_of_cell,
     stands_for,
 )
+from adaptlab.rest import unrest
 from adaptlab.statistics import (
     Interval,
     Scores,
@@ -38,6 +42,7 @@ from adaptlab.statistics import (
     seed_interval,
     unseen_failure_rate,
 )
+from adaptlab.task_matching import agrees
 from adaptlab.values import Value
 from adaptlab.verdict import LEAST_SEEDS
 
@@ -55,11 +60,12 @@ class Decision(Value):
 
 
 class ClaimVerdict(Decision):
-    """What is found of a claim in one of its wordings."""
+    """The finding on a claim in one of its wordings, and on each of its controls."""
 
     claim: str
     wording: WordingName
     text: str
+    controls: tuple[Decision, ...] = ()
 
 
 def claim_verdicts(recipe: Recipe, measured: Measured) -> tuple[ClaimVerdict, ...]:
@@ -68,11 +74,84 @@ def claim_verdicts(recipe: Recipe, measured: Measured) -> tuple[ClaimVerdict, ..
     Each is for itself, at a confidence of 95 %; nothing is corrected for the number of claims.
     """
     return tuple(
-        ClaimVerdict(claim=claim.id, wording=name, text=wording.text, **dict(decision))
+        _verdict(claim, name, wording, recipe, measured)
         for claim in recipe.claims
         for name, wording in claim.wordings().items()
-        for decision in (decide(wording.test, recipe, measured),)
     )
+
+
+def _verdict(
+    claim: Claim, name: WordingName, wording: Wording, recipe: Recipe, measured: Measured
+) -> ClaimVerdict:
+    """The finding of the wording's test, undecided where what it takes for granted is not shown."""
+    tests = plain_tests(wording.test)
+    found = decide(wording.test, recipe, measured)
+    given = tuple(_decide(one, recipe, measured) for one in claim.given)
+    controls = tuple(_control(one, tests, recipe, measured) for one in claim.controls)
+    needed = (*given, *controls) if found.finding == "reproduced" else given
+    if found.finding in ("reproduced", "not_reproduced"):
+        found = _gated(found, [one for one in needed if one.finding != "reproduced"])
+    return ClaimVerdict(
+        claim=claim.id,
+        wording=name,
+        text=wording.text,
+        controls=(*given, *controls),
+        **dict(found),
+    )
+
+
+def _gated(found: Decision, unmet: Sequence[Decision]) -> Decision:
+    """The decision, undecided where a control is not met."""
+    if not unmet:
+        return found
+    reasons = "; ".join(dict.fromkeys(one.evidence.removesuffix(".") for one in unmet))
+    return _undecided(
+        f"{found.evidence.removesuffix('.')}; not decided, because a control is not met: {reasons}"
+    )
+
+
+def _control(
+    test: PlainTest, failures: Sequence[PlainTest], recipe: Recipe, measured: Measured
+) -> Decision:
+    """The finding of a control, which may have had no more steps and trials than what failed."""
+    found = _decide(test, recipe, measured)
+    if not isinstance(test, ScoreAtLeast) or found.finding != "reproduced":
+        return found
+    control = row_of(recipe, measured, test.row)
+    labels = [one.row for one in failures if isinstance(one, ScoreAtMost | EveryTrialAtMost)]
+    others = [(label, row_of(recipe, measured, label)) for label in dict.fromkeys(labels)]
+    for label, other in others:
+        if isinstance(control, Missing) or isinstance(other, Missing) or label == test.row:
+            continue
+        if other.method is not None and control.method is not None:
+            found = _at_equal_effort(found, test.row, control, label, other)
+    return found
+
+
+def _at_equal_effort(
+    found: Decision, name: str, control: MeasuredRow, other_name: str, other: MeasuredRow
+) -> Decision:
+    """The control's finding with both efforts; undecided where the control had more of it."""
+    text = (
+        f"{found.evidence.removesuffix('.')}; {name} trained {_effort(control)}, {other_name} "
+        f"{_effort(other)}"
+    )
+    if (control.steps or 0) > (other.steps or 0) or _trials(control) > _trials(other):
+        return _undecided(f"{text}, so the control had more effort")
+    return Decision(finding=found.finding, evidence=_sentence(text))
+
+
+def _effort(row: MeasuredRow) -> str:
+    trials = _trials(row)
+    return (
+        f"{row.parameters or 0:,} parameters for {row.steps or 0:,} steps in {trials} "
+        f"trial{'' if trials == 1 else 's'} per seed"
+    )
+
+
+def _trials(row: MeasuredRow) -> int:
+    """The largest number of trials that a seed had."""
+    return max(Counter(trial.seed for trial in row.trials).values(), default=1)
 
 
 def decide(test: ClaimTest, recipe: Recipe, measured: Measured) -> Decision:
@@ -106,6 +185,8 @@ def _decide(test: PlainTest, recipe: Recipe, measured: Measured) -> Decision:
             return _of_row(test.row, _every_trial, test, recipe, measured)
         case DeviationAtMost() | DeviationAtLeast():
             return _of_row(test.row, _deviation, test, recipe, measured)
+        case NoLarger():
+            return _of_row(test.row, _sizes(recipe, measured), test, recipe, measured)
         case CheckHolds():
             return _check(test, recipe, measured)
 
@@ -121,6 +202,25 @@ def _of_row(
     return _not_measured(row.text) if isinstance(row, Missing) else rule(test, row)
 
 
+def _sizes(recipe: Recipe, measured: Measured) -> Callable[[NoLarger, MeasuredRow], Decision]:
+    """The rule that compares a row's trained parameters with those of another row."""
+
+    def rule(test: NoLarger, row: MeasuredRow) -> Decision:
+        other = row_of(recipe, measured, test.other)
+        if isinstance(other, Missing):
+            return _not_measured(other.text)
+        if row.parameters is None or other.parameters is None:
+            return _not_measured(f"the sizes of {test.row} and {test.other} are not known")
+        text = (
+            f"{test.row} has {row.parameters:,} trained parameters and {test.other} "
+            f"{other.parameters:,}; claimed: at most {_percent(test.within)} more"
+        )
+        fits = row.parameters <= other.parameters * (1 + test.within)
+        return _found(text, holds=fits, fails=not fits, doubts=())
+
+    return rule
+
+
 def _score(test: ScoreAtMost | ScoreAtLeast, recipe: Recipe, measured: Measured) -> Decision:
     cell = scores_of_cell(recipe, measured, test.row, test.column)
     if isinstance(cell, Missing):
@@ -133,7 +233,17 @@ def _score(test: ScoreAtMost | ScoreAtLeast, recipe: Recipe, measured: Measured)
     bound = f"claimed: at {'most' if at_most else 'least'} {_percent(test.value)}"
     text = f"{test.row} has {_interval(found)} right on {test.column} ({_over(scores)}); {bound}"
     doubts = [*_few(len(scores.seeds)), *_unmeasured(row, scores.seeds)]
+    if fails and not at_most and _trains(row, recipe, test.row, test.column):
+        doubts += unrest(row, len(scores.seeds))
     return _found(text, holds=holds, fails=fails, doubts=doubts)
+
+
+def _trains(row: MeasuredRow, recipe: Recipe, label: str, column: str) -> bool:
+    """Return True if the column shows the row on a task that it was trained on.
+
+    The tasks of a base model are not among what a row has, so each may be one of them.
+    """
+    return row.task is None or agrees(recipe.column(label, column).task, row.task)
 
 
 def _above(test: ScoreAbove, recipe: Recipe, measured: Measured) -> Decision:
@@ -154,11 +264,18 @@ def _above(test: ScoreAbove, recipe: Recipe, measured: Measured) -> Decision:
     where = test.column if column == test.column else f"{test.column} against {column}"
     text = (
         f"{test.row} is ahead of {test.other} by {_points(pair.difference)} "
-        f"({LEVEL:.0%} interval {_points(pair.low)} to {_points(pair.high)}) on {where} "
-        f"({_seeds(pair.seeds)}, {pair.items:,} items each); claimed: more than {_points(test.by)}"
+        f"({LEVEL:.0%} interval over seeds like those run {_points(pair.seen_low)} to "
+        f"{_points(pair.seen_high)}) on {where} "
+        f"({_seeds(pair.seeds)}, {pair.items:,} items each; up to "
+        f"{unseen_failure_rate(pair.seeds, LEVEL):.0%} of other seeds may do otherwise); "
+        f"claimed: more than {_points(test.by)}"
     )
     doubts = [*_few(pair.seeds), *_unmeasured(row, first.seeds), *_unmeasured(other, second.seeds)]
-    return _found(text, holds=pair.low > test.by, fails=pair.high <= test.by, doubts=doubts)
+    fails = pair.seen_high <= test.by
+    has_room = mean_interval(second, LEVEL).low + test.by < 1  # to be so far ahead
+    if fails and has_room and _trains(row, recipe, test.row, test.column):
+        doubts += unrest(row, len(first.seeds))
+    return _found(text, holds=pair.seen_low > test.by, fails=fails, doubts=doubts)
 
 
 def _every_trial(test: EveryTrialAtMost, row: MeasuredRow) -> Decision:

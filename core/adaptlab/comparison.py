@@ -3,6 +3,7 @@
 import itertools
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from adaptlab.comparability import SettingDifference
@@ -15,18 +16,26 @@ from adaptlab.statistics.curves import (
     cheapest_within,
     crossings,
 )
+from adaptlab.statistics.failing import (
+    FailingSeeds,
+    failing_below,
+    failing_seeds,
+    successful,
+)
 from adaptlab.statistics.intervals import Interval, mean_interval, unseen_failure_rate
-from adaptlab.statistics.pairs import paired_difference, shared_seeds
+from adaptlab.statistics.pairs import PairedDifference, paired_difference, shared_seeds
 from adaptlab.statistics.ranks import RankInterval, could_be_best, rank_intervals
 from adaptlab.statistics.scores import Scores
 from adaptlab.values import Value
-from adaptlab.verdict import FALSE_BETTER, LEAST_SEEDS, Verdict, verdicts
+from adaptlab.verdict import FALSE_BETTER, LEAST_SEEDS, SeedOutcomes, Verdict, verdicts
+from adaptlab.verdict_sentence import cell_sentence, comparison_sentence
 
 FEW_ITEMS = 100
 """Below so many test items the normal quantile that stands for them is too near."""
 
 WarningKind = Literal[
     "not_comparable",
+    "base_not_learned",
     "unequal_effort",
     "missing_seeds",
     "few_seeds",
@@ -45,7 +54,10 @@ class ComparisonWarning(Value):
 
 
 class ComparisonRow(Value):
-    """One method in a cell: its score with interval, its possible ranks, and its effort."""
+    """One method in a cell: its score with interval, failing seeds, possible ranks, and effort.
+
+    `rank` and `could_be_best` are about the mean over all seeds.
+    """
 
     method: str
     label: str
@@ -54,6 +66,7 @@ class ComparisonRow(Value):
     trials: int | None
     items: int
     score: Interval
+    failing: FailingSeeds
     rank: RankInterval
     could_be_best: bool
 
@@ -61,21 +74,29 @@ class ComparisonRow(Value):
 class ComparisonCell(Value):
     """The methods at one budget, with those that take none beside them.
 
-    Rows stand in the order in which they were given; `best` names all that could be best.
+    Rows are in the order in which they were given. `best` names all that could be best over all
+    seeds, `best_successful` all that could be best among seeds that do not fail: those with a
+    successful seed that are not found worse there. `sentence` says what works, what does not and
+    what is not known. A voided comparison has no verdicts, names no best, and tells no ranks apart.
     """
 
     budget: int | None
     rows: tuple[ComparisonRow, ...]
     best: tuple[str, ...]
+    best_successful: tuple[str, ...]
     verdicts: tuple[Verdict, ...]
+    sentence: str
 
 
 class Comparison(Value):
     """What scores on one task say of methods and budgets.
 
     `comparisons` is the number of pairs for which p-values are corrected, `unseen_failure_rate`
-    the share of failing seeds that so few seeds may all have missed. `voided` says that settings
-    differ in a way that makes the scores answers to different questions.
+    the share of failing seeds that so few seeds may all have missed. A seed of any row fails if it
+    is below `failing_below`, which is half way from `chance`, the accuracy of guessing, to the
+    median seed of the best row, and at least 5 % of the way from chance to 1.
+    If `voided`, settings differ in a way that makes the scores answers
+    to different questions, and nothing is concluded. `sentence` is the whole finding.
     """
 
     task: str
@@ -85,6 +106,8 @@ class Comparison(Value):
     comparisons: int
     seeds: int
     unseen_failure_rate: float
+    chance: float
+    failing_below: float
     voided: bool
     warnings: tuple[ComparisonWarning, ...]
     differences: tuple[SettingDifference, ...]
@@ -92,6 +115,7 @@ class Comparison(Value):
     curves: tuple[BudgetCurve, ...]
     crossings: tuple[Crossing, ...]
     cheapest: Cheapest | None
+    sentence: str
 
 
 def compare(
@@ -103,12 +127,16 @@ def compare(
     level: float = 0.95,
     tables: int = 1,
     differences: Sequence[SettingDifference] = (),
+    chance: float = 0.0,
+    of_bases: Sequence[ComparisonWarning] = (),
 ) -> Comparison:
     """The comparison of `rows`, every method at every budget on `task`.
 
     `reference` names the method that the cheapest one is measured by, full fine-tuning as a rule;
     `tables` is the number of tasks in the study, over which the promise of at most 5 % with
-    anything falsely called better is shared out; `differences` is what `comparability` found.
+    anything falsely called better is shared out; `differences` is what `comparability` found;
+    `chance` is the accuracy of guessing, from which the gain of a seed counts; `of_bases` are the
+    warnings about the base models.
     Raises `ValueError` for no rows and for a method given twice at one budget.
     """
     if not rows:
@@ -116,14 +144,19 @@ def compare(
     _refuse_twins(rows)
     false_better = FALSE_BETTER / max(1, tables)
     counting = Remembered()
-    intervals = {(row.method, row.budget): mean_interval(row, level) for row in rows}
+    intervals = {(row.method, row.budget): mean_interval(row, level, counting) for row in rows}
 
     def interval(row: Scores) -> Interval:
         return intervals[row.method, row.budget]
 
-    pairs = [paired_difference(*two, level, counting) for two in _pairs(rows)]
-    found = verdicts(pairs, margin, false_better)
+    voided = any(one.weight == "voids" for one in differences)
+    below = failing_below(rows, chance, counting)
+    parts = _Parts(level, chance, below, counting)
+    found = () if voided else _verdicts(rows, parts, margin, false_better)
     seeds = min(len(row.seeds) for row in rows)
+    cells = tuple(
+        _cell(budget, rows, found, interval, parts, voided=voided) for budget in _budgets(rows)
+    )
     return Comparison(
         task=task,
         level=level,
@@ -132,14 +165,54 @@ def compare(
         comparisons=len(found),
         seeds=seeds,
         unseen_failure_rate=unseen_failure_rate(seeds, level),
-        voided=any(one.weight == "voids" for one in differences),
-        warnings=_warnings(rows, differences),
+        chance=chance,
+        failing_below=below,
+        voided=voided,
+        warnings=(*_warnings(rows, differences), *of_bases),
         differences=tuple(differences),
-        cells=tuple(_cell(budget, rows, found, interval) for budget in _budgets(rows)),
+        cells=cells,
         curves=budget_curves(rows, interval),
-        crossings=_all_crossings(rows, level, counting),
-        cheapest=_cheapest(rows, reference, margin, level),
+        crossings=() if voided else _all_crossings(rows, level, counting),
+        cheapest=None if voided else _cheapest(rows, reference, margin, level),
+        sentence=comparison_sentence([(cell.budget, cell.sentence) for cell in cells]),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """The rule of failing and the counts that all pairs of one comparison share."""
+
+    level: float
+    chance: float
+    below: float
+    counting: Counting
+
+    def successful(self, row: Scores) -> tuple[int, ...]:
+        return successful(row, self.below, self.counting)
+
+    def failing(self, row: Scores) -> FailingSeeds:
+        seeds = len(row.seeds)
+        return failing_seeds(seeds - len(self.successful(row)), seeds, self.level)
+
+
+def _verdicts(
+    rows: Sequence[Scores], parts: _Parts, margin: float, false_better: float
+) -> tuple[Verdict, ...]:
+    two = _pairs(rows)
+    pairs = [paired_difference(a, b, parts.level, parts.counting) for a, b in two]
+    outcomes = [_outcome(*one, pair, parts) for one, pair in zip(two, pairs, strict=True)]
+    return verdicts(pairs, margin, false_better, outcomes)
+
+
+def _outcome(first: Scores, second: Scores, pair: PairedDifference, parts: _Parts) -> SeedOutcomes:
+    """The failing seeds of a pair, and its difference on the seeds on which neither fails."""
+    shared = shared_seeds(first, second)
+    theirs = parts.successful(second)
+    both = tuple(one for one in parts.successful(first) if one in theirs)
+    among: PairedDifference | None = pair if both == shared else None
+    if both and among is None:
+        among = paired_difference(first, second, parts.level, parts.counting, seeds=both)
+    return SeedOutcomes(parts.failing(first), parts.failing(second), among)
 
 
 def _refuse_twins(rows: Sequence[Scores]) -> None:
@@ -182,20 +255,42 @@ def _cell(
     rows: Sequence[Scores],
     found: Sequence[Verdict],
     interval: Callable[[Scores], Interval],
+    parts: _Parts,
+    *,
+    voided: bool,
 ) -> ComparisonCell:
     here = [row for row in rows if _in_cell(row, budget)]
     labels = dict.fromkeys(row.label for row in here)
     ours = [one for one in found if one.pair.first in labels and one.pair.second in labels]
     ranks = rank_intervals([*labels], [_order(one) for one in ours if one.reason == "test"])
-    best = could_be_best(ranks)
+    best = () if voided else could_be_best(ranks)
+    best_successful = () if voided else _best_successful(here, ours, parts)
+    failing = {row.label: parts.failing(row) for row in here}
+    table_rows = tuple(
+        _row(row, interval(row), failing[row.label], ranks[row.label], best=row.label in best)
+        for row in here
+    )
     return ComparisonCell(
         budget=budget,
-        rows=tuple(
-            _row(row, interval(row), ranks[row.label], best=row.label in best) for row in here
-        ),
+        rows=table_rows,
         best=best,
+        best_successful=best_successful,
         verdicts=tuple(ours),
+        sentence=cell_sentence(table_rows, ours, best, chance=parts.chance, voided=voided),
     )
+
+
+def _best_successful(
+    rows: Sequence[Scores], found: Sequence[Verdict], parts: _Parts
+) -> tuple[str, ...]:
+    """The rows with a successful seed that are not found worse among seeds that do not fail."""
+    worse = {
+        one.pair.second if one.successful.finding == "better" else one.pair.first
+        for one in found
+        if one.successful is not None and one.successful.finding in ("better", "worse")
+    }
+    working = [row.label for row in rows if parts.successful(row)]
+    return tuple(label for label in working if label not in worse) or tuple(working)
 
 
 def _order(verdict: Verdict) -> tuple[str, str]:
@@ -204,7 +299,9 @@ def _order(verdict: Verdict) -> tuple[str, str]:
     return (pair.first, pair.second) if pair.difference > 0 else (pair.second, pair.first)
 
 
-def _row(row: Scores, score: Interval, rank: RankInterval, *, best: bool) -> ComparisonRow:
+def _row(
+    row: Scores, score: Interval, failing: FailingSeeds, rank: RankInterval, *, best: bool
+) -> ComparisonRow:
     return ComparisonRow(
         method=row.method,
         label=row.label,
@@ -213,6 +310,7 @@ def _row(row: Scores, score: Interval, rank: RankInterval, *, best: bool) -> Com
         trials=row.trials,
         items=row.items,
         score=score,
+        failing=failing,
         rank=rank,
         could_be_best=best,
     )

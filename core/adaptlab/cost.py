@@ -7,8 +7,9 @@ equal to it; what a run of the same kind measured gives the factor.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from adaptlab.halving import Stage, stages
 from adaptlab.method import Method
@@ -168,6 +169,8 @@ class _Job:
     def _with(self, trials: int) -> "_Job":
         """The same with so many trials a seed."""
         training = self.spec.training
+        if trials == len(training.trials):
+            return self
         fewer = training.model_copy(update={"trials": training.trials[:trials]})
         return replace(self, spec=self.spec.model_copy(update={"training": fewer}))
 
@@ -187,7 +190,7 @@ class _Job:
     def _step(self, task: Task) -> Load:
         """Forward, backward and the optimiser's step of one batch for every replicate."""
         accumulated = self.spec.training.accumulation
-        parts = tuple(self._parts(self._batch(task)))
+        parts = self._parts(self._batch(task))
         backward = sum(part.flops * (part.follows + part.trained) for part in parts)
         returned = sum(part.follows or part.trained for part in parts)  # parts of the way back
         moved = sum(part.values * (2 + 4 * (part.follows or part.trained)) for part in parts)
@@ -222,7 +225,7 @@ class _Job:
     def _scored(self, task: Task, samples: int, replicates: int) -> Load:
         """Exact match on `samples` items that all replicates read alike."""
         batch = self._scoring(task, samples, replicates)
-        parts = tuple(self._parts(batch))
+        parts = self._parts(batch)
         passes = -(-samples * replicates * batch.tokens // EVALUATED_TOKENS)
         return Load(
             flops=sum(part.flops for part in parts),
@@ -275,8 +278,13 @@ class _Job:
         sharing = replicates // self.bases if self.bases else 1
         return _Batch(items, replicates, max(1, sharing), *_lengths(task))
 
-    def _parts(self, batch: _Batch) -> Iterator[_Part]:
+    def _parts(self, batch: _Batch) -> tuple[_Part, ...]:
         """Everything large that one forward pass computes, in forward order."""
+        if batch not in self._known_parts:
+            self._known_parts[batch] = tuple(self._counted_parts(batch))
+        return self._known_parts[batch]
+
+    def _counted_parts(self, batch: _Batch) -> Iterator[_Part]:
         last = max((site.layer or 0 for site in self.shape.sites.values()), default=0)
         learned = 0 if self.method is None else self.method.extra_context_tokens()
         for index, site in enumerate(self.shape.sites.values()):
@@ -310,9 +318,10 @@ class _Job:
         if self.method is None:
             return _Part(0, 0, follows=False)
         tokens = batch.replicates * batch.items * batch.tokens
-        flops = tokens * self.method.extra_flops_per_token(self.shape)
-        return _Part(flops, tokens * self._hooked(), follows=True, trained=True)
+        flops = tokens * self._extra_flops
+        return _Part(flops, tokens * self._hooked, follows=True, trained=True)
 
+    @cached_property
     def _hooked(self) -> int:
         """Scalars that a token leaves behind at the linear sites that the method changes."""
         touched = {
@@ -328,12 +337,24 @@ class _Job:
         """Whether the matrix of a linear site is trained, under its own name or as a copy."""
         weight = f"{site.name}.weight"
         weight = self.shape.tied.get(weight, weight)
+        return weight in self._trained_matrices
+
+    @cached_property
+    def _trained_matrices(self) -> Set[str]:
         if self.method is None:
-            return weight in self.trained
-        copied = {
-            t.initialiser.source for t in self.trained.values() if t.initialiser.kind == "base"
-        }
-        return weight in copied
+            return self.trained.keys()
+        own = [tensor.initialiser for tensor in self.trained.values()]
+        return {one.source for one in own if one.kind == "base"}
+
+    @cached_property
+    def _extra_flops(self) -> int:
+        """What the method adds for every token."""
+        return 0 if self.method is None else self.method.extra_flops_per_token(self.shape)
+
+    @cached_property
+    def _known_parts(self) -> dict[_Batch, tuple[_Part, ...]]:
+        """The parts of forward passes that were counted already."""
+        return {}
 
     def _rows(self, site: Site, last: int, batch: _Batch) -> int:
         """Positions of an item at which a site computes: the answer's once keys are made."""

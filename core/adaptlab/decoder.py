@@ -1,6 +1,6 @@
 """What decoder families declare alike: the sites and tensors of a pre-norm decoder."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -71,7 +71,15 @@ class DecoderLayout:
             sites=sites,
             tensors=tensors,
             tied={"unembed.weight": "embed.weight"} if self.tied_head else {},
+            first_attention=self._first_attention(tensors),
         )
+
+    def _first_attention(self, tensors: Iterable[str]) -> frozenset[str]:
+        """The embeddings, and the norm, queries and keys of the first block's attention."""
+        if self.attention == "none":
+            return frozenset()
+        parts = ("embed", "positions", *(f"blocks.0.attn.{part}" for part in ("norm", "q", "k")))
+        return frozenset(name for name in tensors if name.rpartition(".")[0] in parts)
 
     def _parts(self) -> dict[str, tuple[int, int]]:
         """Inputs and outputs of the linear parts of a block."""

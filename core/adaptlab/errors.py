@@ -78,6 +78,10 @@ class BrokenLog(AdaptlabError):
     """A file that is no export of an audit log."""
 
 
+class BadSettings(AdaptlabError, ValueError):
+    """Settings from the environment that are missing or cannot be used."""
+
+
 class OutOfMemory(AdaptlabError, MemoryError):
     """Not even one replicate at a time fits in memory."""
 

@@ -40,5 +40,9 @@ class Family(Value, ABC):
         """
         return False
 
+    def positions_before_content(self) -> int:
+        """Visible positions of the model's own that are before the content."""
+        return 0
+
 
 FAMILIES: Registry[type[Family]] = Registry("family", "adaptlab.families")

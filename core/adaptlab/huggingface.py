@@ -15,11 +15,14 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from adaptlab.errors import BadModelFolder, InvalidSpec
 from adaptlab.family import FAMILIES, Family
+from adaptlab.weights_file import opened
+from adaptlab.wording import in_short
 
 CONFIG = "config.json"
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
 PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".h5", ".msgpack")
+LONGEST_FILE_NAME = 255
 LARGEST_JSON = 2**22  # bytes; the index of 10,000 tensors takes a megabyte
 
 
@@ -72,9 +75,12 @@ class PublishedFamily(Family):
         """Where each tensor of the shape is found, and the head even if it is tied."""
 
 
-def read_family(folder: Path) -> PublishedFamily:
-    """The family and dimensions of the model in a folder; raises `BadModelFolder`."""
-    config = _json_object(folder / CONFIG)
+def read_family(folder: Path, within: Path | None = None) -> PublishedFamily:
+    """The family and dimensions of the model in a folder; raises `BadModelFolder`.
+
+    See `adaptlab.weights_file.opened` for `within`.
+    """
+    config = _json_object(folder / CONFIG, within)
     architecture, family = _known_architecture(config)
     try:
         published = family.from_published(architecture, config)
@@ -88,10 +94,10 @@ def read_family(folder: Path) -> PublishedFamily:
     return published
 
 
-def weight_files(folder: Path) -> tuple[Path, ...]:
+def weight_files(folder: Path, within: Path | None = None) -> tuple[Path, ...]:
     """The safetensors files of the model in a folder; raises `BadModelFolder`."""
     if (folder / INDEX).is_file():
-        return _indexed_files(folder)
+        return _indexed_files(folder, within)
     found = sorted(folder.glob("*.safetensors"))
     if (folder / SINGLE) in found:
         return (folder / SINGLE,)
@@ -115,15 +121,22 @@ def _no_weights(folder: Path) -> BadModelFolder:
     )
 
 
-def _indexed_files(folder: Path) -> tuple[Path, ...]:
-    weight_map = _json_object(folder / INDEX).get("weight_map")
+def _indexed_files(folder: Path, within: Path | None) -> tuple[Path, ...]:
+    weight_map = _json_object(folder / INDEX, within).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
         raise BadModelFolder(f"{INDEX} has no weight_map of tensors to files.")
-    names = set(cast("dict[str, object]", weight_map).values())
+    named = cast("dict[str, object]", weight_map).values()
+    others = [name for name in named if not isinstance(name, str)]
+    if others:
+        raise BadModelFolder(f"{INDEX} names {in_short(others[0])}, which is no name of a file.")
+    names = {name for name in named if isinstance(name, str)}
     files: list[Path] = []
-    for name in sorted(map(str, names)):
-        if Path(name).name != name or not name.endswith(".safetensors"):
-            raise BadModelFolder(f"{INDEX} names {name!r}, which is no safetensors file beside it.")
+    for name in sorted(names):
+        is_name = Path(name).name == name and name.isprintable() and len(name) <= LONGEST_FILE_NAME
+        if not is_name or not name.endswith(".safetensors"):
+            raise BadModelFolder(
+                f"{INDEX} names {name[:200]!r}, which is no safetensors file beside it."
+            )
         if not (folder / name).is_file():
             raise BadModelFolder(f"{INDEX} names {name}, which is missing.")
         files.append(folder / name)
@@ -149,12 +162,14 @@ def _known_architecture(
     )
 
 
-def _json_object(path: Path) -> dict[str, object]:
+def _json_object(path: Path, within: Path | None) -> dict[str, object]:
     """What stands in a small JSON file."""
     try:
-        if path.stat().st_size > LARGEST_JSON:
+        with opened(path, within) as file:
+            text = file.read(LARGEST_JSON + 1)
+        if len(text) > LARGEST_JSON:
             raise BadModelFolder(f"{path.name} is larger than {LARGEST_JSON} bytes.")
-        content: object = json.loads(path.read_bytes())
+        content: object = json.loads(text)
     except OSError as error:
         raise BadModelFolder(f"{path.name} cannot be read: {error.strerror}.") from error
     except (ValueError, RecursionError) as error:

@@ -19,10 +19,26 @@ class LearnedPositions(Method, ABC):
     first_layer_attention: ClassVar[AttentionClaim] = "cannot_change"
     size_knob: ClassVar[str | None] = "length"
     default_learning_rate: ClassVar[float] = 1e-2
-    learning_rate_range: ClassVar[tuple[float, float]] = (1e-3, 1e-1)
+    learning_rate_range: ClassVar[tuple[float, float]] = (1e-3, 3.0)
+    restriction: ClassVar[str] = (
+        "in every layer it can only mix a few learned vectors into what attention gathers, a bias "
+        "of low rank, so that rank, depth and size may be too small"
+    )
 
     length: int | Auto = Field(default=AUTO)
     initial_scale: float = Field(default=1.0, gt=0, le=100)
+
+    def is_read_by_one_layer(self, shape: ModelShape) -> bool:
+        """Return True if the only attention of the model reads the embeddings themselves.
+
+        A row that is learned at the input is then a row of that layer.
+        """
+        return [site.layer for site in shape.layer_sites("attention_input")] == [0]
+
+    def without_size(self) -> Method:
+        """Also without the scale at which the rows start."""
+        scale = type(self).model_fields["initial_scale"].default
+        return super().without_size().model_copy(update={"initial_scale": scale})
 
     def largest_size(self, shape: ModelShape) -> int:
         """A limit on sense, not on the model: learned positions take none of its context."""

@@ -46,8 +46,13 @@ class Method(Value, ABC):
     """Whether it is what others are measured against, in a study shown at every budget."""
     starts_from_base: ClassVar[bool] = True
     """Whether the base's weights matter to what it becomes; its shape always does."""
-    relaxes_prefix: ClassVar[bool] = False
-    """Whether it is free in what learned positions approximate, so that they fail where it does."""
+    is_attention_control: ClassVar[bool] = False
+    """Whether it trains all that it can without changing attention in the first layer.
+
+    Where it learns a task, the task needs no new attention pattern there.
+    """
+    restriction: ClassVar[str] = ""
+    """What it cannot do besides, as a noun phrase; named where it fails for other reasons."""
     is_prefix: ClassVar[bool] = False
     """Whether all that it does is to put learned rows in front of every layer's attention."""
 
@@ -64,6 +69,22 @@ class Method(Value, ABC):
         registered beside the method's other half.
         """
         return self
+
+    def equivalent_on(self, shape: ModelShape) -> "Method":
+        """The configuration that stands for all which compute the same function on this model.
+
+        They have as many parameters and start alike, so that their trials are trials of one method.
+        """
+        return self
+
+    def without_size(self) -> "Method":
+        """The configuration with everything open that decides its size or only where it starts."""
+        return self if self.size_knob is None else self.model_copy(update={self.size_knob: AUTO})
+
+    @classmethod
+    def has_sizes(cls) -> bool:
+        """Whether it exists in several sizes on one model."""
+        return cls.size_knob is not None or cls.size_rule != Method.size_rule
 
     def size_is_free(self) -> bool:
         """Whether a budget has to decide a size of this configuration."""

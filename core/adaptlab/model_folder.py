@@ -1,6 +1,7 @@
 """A model folder before any weight is loaded: what its headers say, and its fingerprint."""
 
 import hashlib
+import os
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import BinaryIO
 from adaptlab.errors import BadModelFolder, BadWeightsFile
 from adaptlab.huggingface import (
     CONFIG,
+    LARGEST_JSON,
     PublishedFamily,
     PublishedTensor,
     read_family,
@@ -22,6 +24,7 @@ from adaptlab.weights_file import (
     WEIGHT_DTYPES,
     StoredTensor,
     WeightsFile,
+    opened,
     read_header,
 )
 
@@ -33,24 +36,27 @@ class CheckedFolder:
     """A folder whose files hold exactly one model, as far as their headers tell.
 
     `sources` says for each of this project's tensors, tied heads that are stored twice among
-    them, in which stored tensor it stands and how; `stored` are all tensors of all files.
+    them, in which stored tensor it stands and how; `stored` are all tensors of all files. No file
+    outside `within` is read.
     """
 
     folder: Path
+    within: Path | None
     family: PublishedFamily
     sources: Mapping[str, tuple[StoredTensor, PublishedTensor]]
     stored: tuple[StoredTensor, ...]
 
 
-def check_folder(folder: Path) -> CheckedFolder:
+def check_folder(folder: Path, within: Path | None = None) -> CheckedFolder:
     """Check configuration and headers; raises `BadModelFolder` with the name of what is wrong.
 
-    Names, shapes and types of all tensors are checked; the numbers themselves are not read.
+    Names, shapes and types of all tensors are checked; the numbers themselves are not read. Files
+    that lie outside the folder `within`, when they are opened, are refused.
     """
     with _readable(folder):
-        family = read_family(folder)
-        files = weight_files(folder)
-    stored = _all_tensors(files)
+        family = read_family(folder, within)
+        files = weight_files(folder, within)
+    stored = _all_tensors(files, within)
     by_name = _without_prefix(family, stored)
     sources = {
         name: (by_name[source.name], source) for name, source in _wanted(family, by_name).items()
@@ -58,7 +64,7 @@ def check_folder(folder: Path) -> CheckedFolder:
     shape = family.shape()
     for name, (found, source) in sources.items():
         _check_header(found, source.stored_shape(shape.tensors[shape.tied.get(name, name)].shape))
-    return CheckedFolder(folder, family, sources, stored)
+    return CheckedFolder(folder, within, family, sources, stored)
 
 
 def fingerprint(checked: CheckedFolder) -> tuple[ModelFile, ...]:
@@ -68,13 +74,14 @@ def fingerprint(checked: CheckedFolder) -> tuple[ModelFile, ...]:
     from the middle of each tensor. Weights that were trained further differ in all of them.
     """
     config = checked.folder / CONFIG
-    with _readable(config):
-        content = config.read_bytes()
+    with _readable(config), opened(config, checked.within) as file:
+        content = file.read(LARGEST_JSON + 1)
     files = [ModelFile(name=CONFIG, size=len(content), digest=hashlib.sha256(content).hexdigest())]
     for path in sorted({tensor.file for tensor in checked.stored}):
-        with _readable(path), path.open("rb") as file:
+        with _readable(path), opened(path, checked.within) as file:
             digest = _digest(file, [tensor for tensor in checked.stored if tensor.file == path])
-            files.append(ModelFile(name=path.name, size=path.stat().st_size, digest=digest))
+            size = os.fstat(file.fileno()).st_size
+            files.append(ModelFile(name=path.name, size=size, digest=digest))
     return tuple(files)
 
 
@@ -90,20 +97,20 @@ def _digest(file: BinaryIO, tensors: Sequence[StoredTensor]) -> str:
     return digest.hexdigest()
 
 
-def _checked_file(path: Path) -> WeightsFile:
+def _checked_file(path: Path, within: Path | None) -> WeightsFile:
     """One file of weights, by its header."""
     with _readable(path):
         try:
-            return read_header(path)
+            return read_header(path, within)
         except BadWeightsFile as error:
             raise BadModelFolder(str(error)) from error
 
 
-def _all_tensors(files: Iterable[Path]) -> tuple[StoredTensor, ...]:
+def _all_tensors(files: Iterable[Path], within: Path | None) -> tuple[StoredTensor, ...]:
     """The tensors of all files, which together are no more than one file may hold."""
     stored: list[StoredTensor] = []
     for path in files:
-        stored.extend(_checked_file(path).tensors)
+        stored.extend(_checked_file(path, within).tensors)
         if len(stored) > MOST_TENSORS:
             raise BadModelFolder(
                 f"The files up to {path.name} name {len(stored)} tensors, more than the "

@@ -10,6 +10,7 @@ from adaptlab.claim import (
     CheckHolds,
     Claim,
     ColumnLabel,
+    NoLarger,
     PlainTest,
     RowLabel,
     RowSelector,
@@ -19,6 +20,7 @@ from adaptlab.claim import (
     Share,
     plain_tests,
 )
+from adaptlab.claim_rules import DeclaredRow, missing_controls, trained_columns
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.registry import Registry
 from adaptlab.spec import (
@@ -35,9 +37,12 @@ from adaptlab.spec import (
 from adaptlab.study import StudySpec
 from adaptlab.values import AUTO, Name, Value
 
-Preset = Literal["quick", "faithful", "fair"]
+Preset = Literal["quick", "small", "faithful", "fair"]
 PRESETS: tuple[Preset, ...] = get_args(Preset)
-"""Minutes on two processors; the paper's own settings; equal effort for every method."""
+"""Minutes on two processors; hours on two, to a verdict; the paper's settings; equal effort.
+
+A recipe may have no `small` preset.
+"""
 
 
 class RecipeRef(Value):
@@ -131,13 +136,33 @@ class Recipe(Value):
                 )
         for test in self.tests():
             self._check_cells(test)
+        rows = self.declared_rows()
+        missing = [one for claim in self.claims for one in missing_controls(claim, rows)]
+        if missing:
+            raise ValueError(f"{self.name}: {' '.join(dict.fromkeys(missing))}")
         return self
 
     def tests(self) -> Iterator[PlainTest]:
-        """Every test that some claim rests on."""
+        """Every test that some claim rests on, its controls included."""
         for claim in self.claims:
             for wording in claim.wordings().values():
                 yield from plain_tests(wording.test)
+            yield from (*claim.given, *claim.controls)
+
+    def declared_rows(self) -> dict[str, DeclaredRow]:
+        """The rows of all tables by label, each with the columns of the tasks that it trains."""
+        tasks = [task for spec in self.presets.values() for task in spec.tasks]
+        first = next(iter(self.base_models), None)
+        return {
+            row.label: DeclaredRow(
+                of=row.of.model_copy(update={"base_model": row.of.base_model or first}),
+                trained=trained_columns(
+                    row.of, {column.label: column.task for column in table.columns}, tasks
+                ),
+            )
+            for table in self.tables
+            for row in table.rows
+        }
 
     def row(self, label: str) -> TableRow:
         """The row of that label; raises `ValueError` when there is none."""
@@ -215,6 +240,8 @@ class Recipe(Value):
         if isinstance(test, CheckHolds):
             return
         self.row(test.row)
+        if isinstance(test, NoLarger):
+            self.row(test.other)
         if isinstance(test, ScoreAtMost | ScoreAtLeast | ScoreAbove):
             self.column(test.row, test.column)
         if isinstance(test, ScoreAbove):

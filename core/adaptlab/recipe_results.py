@@ -2,17 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import cast
 
 from adaptlab.claim import RowSelector
 from adaptlab.recipe import Recipe
 from adaptlab.results import ReplicateStatus
-from adaptlab.spec import Choice
 from adaptlab.statistics import Scores
+from adaptlab.task_matching import TaskConfiguration, agrees
 from adaptlab.theory_report import Check
-
-TaskConfiguration = Mapping[str, object]
-"""A task by name, with all of its knobs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +26,20 @@ class TrialScore:
 
 
 @dataclass(frozen=True, slots=True)
+class SeedLoss:
+    """Training loss in nats of a seed's chosen trial, at half of its steps and at the end.
+
+    `half` is None where it was not kept, `final` where the trial diverged. `at_edge` is True if
+    several learning rates were tried and the chosen one is the lowest or the highest of them.
+    """
+
+    seed: int
+    half: float | None
+    final: float | None
+    at_edge: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class MeasuredRow:
     """One method of a study on one base model and task, or a base model on its own.
 
@@ -42,6 +52,9 @@ class MeasuredRow:
         scores: the test scores by task, one entry for every task that was scored.
         deviations: by seed, how far relative attention moved in the first layer at most.
         trials: every trial of every seed.
+        schedule: of the learning rate; only at a constant one does a loss that stands still mean
+            that more steps would change nothing.
+        losses: of the chosen trial of every seed.
         missing: sentences that say why seeds are not there.
     """
 
@@ -55,6 +68,8 @@ class MeasuredRow:
     scores: tuple[tuple[TaskConfiguration, Scores], ...] = ()
     deviations: Mapping[int, float] = field(default_factory=dict[int, float])
     trials: tuple[TrialScore, ...] = ()
+    schedule: str | None = None
+    losses: tuple[SeedLoss, ...] = ()
     missing: tuple[str, ...] = ()
 
 
@@ -131,20 +146,3 @@ def stands_for(recipe: Recipe, selector: RowSelector, row: MeasuredRow) -> bool:
     if selector.budget is not None and selector.budget not in row.budgets:
         return False
     return selector.task is None or (row.task is not None and agrees(selector.task, row.task))
-
-
-def agrees(asked: Choice, task: TaskConfiguration) -> bool:
-    """Whether a task has every knob that is asked for; of inner tasks too."""
-    return _within(asked.model_dump(mode="json"), task)
-
-
-def _within(asked: object, found: object) -> bool:
-    if isinstance(asked, dict) and isinstance(found, Mapping):
-        wanted, there = cast("dict[str, object]", asked), cast("Mapping[str, object]", found)
-        return all(key in there and _within(value, there[key]) for key, value in wanted.items())
-    if isinstance(asked, list) and isinstance(found, list | tuple):
-        parts, others = cast("list[object]", asked), cast("Sequence[object]", found)
-        return len(parts) == len(others) and all(map(_within, parts, others))
-    if isinstance(asked, str) and isinstance(found, Mapping):  # a bare name is short for {name: …}
-        return cast("Mapping[str, object]", found).get("name") == asked
-    return asked == found

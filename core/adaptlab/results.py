@@ -1,5 +1,6 @@
 """What a run reports: frozen values that cross from the trainer to the database and the client."""
 
+import math
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -13,6 +14,16 @@ ReplicateStatus = Literal["completed", "stopped", "diverged", "eliminated"]
 """Stopped is early stopping: the replicate is as good as one that went on to the last step.
 Eliminated is successive halving: its trial was among the worst and cannot be chosen."""
 AttentionSource = Literal["base", "adapted"]
+
+METRICS = ("train_loss", "validation_loss", "validation_accuracy", "rung_accuracy")
+"""The curves that a training has."""
+LARGEST_LOSS = 1e30
+"""A larger loss counts as diverged: its square, and sums of such, are still finite numbers."""
+
+
+def is_loss(value: float) -> bool:
+    """Return True if a loss is finite and at most `LARGEST_LOSS`, so that training can go on."""
+    return math.isfinite(value) and abs(value) <= LARGEST_LOSS
 
 
 class Allocation(Value):

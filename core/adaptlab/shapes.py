@@ -74,7 +74,8 @@ class ModelShape:
     `layers` counts the layers in which positions may look at each other, and `heads` the heads
     of each, or 0 where layers differ. `tied` maps the name of a tensor that the model does not
     have to the one used in its place, such as the head's to the embedding's; tied tensors are
-    counted once.
+    counted once. `first_attention` names the tensors that decide how the first layer with attention
+    divides it over the content; training any other leaves that pattern as it is.
     """
 
     family: str
@@ -87,6 +88,7 @@ class ModelShape:
     sites: dict[str, Site] = field(default_factory=dict[str, Site])
     tensors: dict[str, TensorShape] = field(default_factory=dict[str, TensorShape])
     tied: dict[str, str] = field(default_factory=dict[str, str])
+    first_attention: frozenset[str] = frozenset()
 
     @property
     def parameters(self) -> int:

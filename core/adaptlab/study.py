@@ -131,6 +131,9 @@ StudyBudgets = Annotated[tuple[Budget, ...], Field(max_length=MOST_BUDGETS)]
 StudyChecks = Annotated[tuple[NamedCheck, ...], Field(max_length=MOST_CHECKS)]
 
 
+BudgetTolerance = Annotated[float, Field(ge=0, lt=1)]
+
+
 class StudySpec(Value):
     """Every method at every budget on every task and base model, with the same effort.
 
@@ -139,6 +142,10 @@ class StudySpec(Value):
     `full_finetuning` and `from_scratch` are references and stand at every budget. `methods: all`
     are all registered methods that the base model has sites for. `seeds`, `training`, `tuning`,
     `evaluation`, `capture` and `resources` are those of every job.
+
+    Sizes come in steps, so that a method may leave a part of its budget unused. With
+    `budget_tolerance` (0.05: five per cent) a study is refused in which some method, references
+    apart, would leave a larger share unused; without it any share is accepted and shown.
 
     `checks` are theory checks, which are jobs of the study too. A study may consist of them alone,
     and of the base models that they measure; any other has at least one base model, task, method
@@ -150,6 +157,7 @@ class StudySpec(Value):
     tasks: StudyTasks = ()
     methods: AllOrMethods = ()
     budgets: StudyBudgets = ()
+    budget_tolerance: BudgetTolerance | None = None
     checks: StudyChecks = ()
     seeds: Seeds | Auto = AUTO
     training: TrainingSpec = TrainingSpec()
@@ -202,6 +210,7 @@ class StudyChanges(Value):
     tasks: StudyTasks | None = None
     methods: AllOrMethods | None = None
     budgets: StudyBudgets | None = None
+    budget_tolerance: BudgetTolerance | None = None
     checks: StudyChecks | None = None
     seeds: Seeds | Auto | None = None
     training: TrainingSpec | None = None

@@ -1,14 +1,25 @@
 """One table of a comparison with all that a reader needs beside the scores, and its warnings."""
 
+import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Literal
 from uuid import UUID
 
 from adaptlab.comparison import Comparison, WarningKind
 from adaptlab.diagnosis import Diagnosis
+from adaptlab.diagnosis_next import HIGHEST_RATE
 from adaptlab.scores import ScoreChange
 from adaptlab.study_plan import Role
 from adaptlab.values import Value
+
+FEWEST_RATES = 3
+NOTHING_TO_GAIN = 0.99
+WIDER = 10
+"""By how much a sweep is widened whose best rate is at its end."""
+
+
+TableWarningKind = WarningKind | Literal["missing", "sweep_at_edge"]
 
 
 class TableWarning(Value):
@@ -16,7 +27,7 @@ class TableWarning(Value):
 
     base_model: str
     task: str
-    kind: WarningKind | Literal["missing"]
+    kind: TableWarningKind
     text: str
     methods: tuple[str, ...] = ()
 
@@ -116,6 +127,53 @@ def table_warnings(tables: Sequence[TableComparison]) -> tuple[TableWarning, ...
     return tuple(warning for table in tables for warning in _warnings(table))
 
 
+def sweep_at_edge(method: ComparedMethod) -> str | None:
+    """Return the warning about a method whose best rate is at an end of those tried, if it is.
+
+    The best is the rate of the lowest mean training loss; rates at which any seed diverged do not
+    count. A method that scores nearly everything has nothing to gain, and one that was tried at
+    fewer than three rates has no sweep.
+    """
+    losses: dict[float, float] = {}
+    ended = [one for one in method.sweep if not one.diverged and not one.eliminated]
+    for one in ended:
+        if one.final_loss is not None:
+            known = losses.get(one.learning_rate, math.inf)
+            losses[one.learning_rate] = min(known, one.final_loss)
+    is_done = any((one.validation_accuracy or 0) >= NOTHING_TO_GAIN for one in ended)
+    if is_done or len(losses) < FEWEST_RATES:
+        return None
+    low, *inside, high = sorted(losses)
+    best = min(losses, key=lambda rate: losses[rate])
+    if best in inside or losses[best] >= min(losses[rate] for rate in inside):
+        return None
+    lowest = low / WIDER if best == low else min(one.learning_rate for one in method.sweep)
+    highest = min(HIGHEST_RATE, high * WIDER) if best == high else high
+    return (
+        f"{method.label} has its lowest training loss at {best:.3g}, the "
+        f"{'lowest' if best == low else 'highest'} of the learning rates that came to an end, so "
+        "that a better one may be beyond it; try tuning.learning_rate_range "
+        f"[{lowest:.3g}, {highest:.3g}] for it."
+    )
+
+
+def _unequal_steps(table: TableComparison) -> TableWarning | None:
+    """The warning about trainings that are longer than others in a table that is valid."""
+    steps = Counter(one.steps for one in table.methods if one.parameters)
+    if table.comparison is None or table.comparison.voided or len(steps) < 2:
+        return None
+    usual = steps.most_common(1)[0][0]
+    other = [one for one in table.methods if one.parameters and one.steps != usual]
+    named = ", ".join(f"{one.label} has {one.steps:,}" for one in other)
+    return TableWarning(
+        base_model=table.base_model,
+        task=table.task,
+        kind="unequal_effort",
+        text=f"Steps are not equal: {named}, the others {usual:,}.",
+        methods=tuple(one.label for one in other),
+    )
+
+
 def _warnings(table: TableComparison) -> Iterator[TableWarning]:
     for one in table.comparison.warnings if table.comparison else ():
         yield TableWarning(
@@ -125,6 +183,17 @@ def _warnings(table: TableComparison) -> Iterator[TableWarning]:
             text=one.text,
             methods=one.methods,
         )
+    for method in table.methods:
+        if (text := sweep_at_edge(method)) is not None:
+            yield TableWarning(
+                base_model=table.base_model,
+                task=table.task,
+                kind="sweep_at_edge",
+                text=text,
+                methods=(method.label,),
+            )
+    if (unequal := _unequal_steps(table)) is not None:
+        yield unequal
     lacking = [one for one in table.missing if one.state != "skipped"]
     if lacking:
         yield TableWarning(

@@ -1,31 +1,61 @@
-"""What may be said of two methods: better, worse, cannot be told apart, needs more seeds."""
+"""Verdicts on two methods, over all seeds and among seeds that do not fail."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from adaptlab.statistics.pairs import PairedDifference, Probability, holm, projected_reach
+from adaptlab.more_seeds import MOST_SEEDS, MoreSeeds, more_seeds
+from adaptlab.statistics.failing import FailingSeeds, exact_p_value
+from adaptlab.statistics.intervals import Fraction, unseen_failure_rate
+from adaptlab.statistics.pairs import PairedDifference, Probability, holm
+from adaptlab.statistics.unseen import least_p_value
 from adaptlab.values import Value
 
 FALSE_BETTER = 0.05
-POWER = 0.8
-MOST_SEEDS = 64
-"""The seeds that one job can have; what would take more is said not to be told apart."""
 LEAST_SEEDS = 3
 
-Finding = Literal["better", "worse", "cannot_be_told_apart", "needs_more_seeds"]
-Reason = Literal["test", "within_margin", "too_close", "one_seed", "projection"]
+Finding = Literal["better", "worse", "cannot_be_told_apart", "not_known"]
+Reason = Literal[
+    "test", "within_margin", "alike_on_seeds_run", "too_close", "one_seed", "projection"
+]
+
+
+class SuccessfulSeeds(Value):
+    """The comparison of a pair among seeds that do not fail, and of how often each fails.
+
+    `pair` is over the shared seeds on which neither method fails, None if there are none; only its
+    limits and test of seeds like those run apply. `corrected_p` is corrected for all pairs of the
+    table and never below what an exact test on so many seeds allows. `failing_p` is Fisher's exact
+    p-value of equal failure rates, `corrected_failing_p` corrected for all pairs. None of it is
+    about the mean over all seeds.
+    """
+
+    first_failing: FailingSeeds
+    second_failing: FailingSeeds
+    failing_p: Probability
+    corrected_failing_p: Probability
+    pair: PairedDifference | None
+    finding: Finding | None
+    corrected_p: Probability | None
+    text: str
 
 
 class Verdict(Value):
-    """What is found of the pair's `first` method against its `second`, and why.
+    """The finding on a pair's `first` method against its `second` over all seeds, and its reason.
 
-    `corrected_p` is the p-value corrected for all comparisons of the table. The reason is `test`
-    for better and worse; `within_margin` where the whole interval lies within the margin, and
-    `too_close` where even 64 seeds of as many items would not tell; `one_seed` where there is no
-    second seed to compare with and `projection` where `more_seeds` further ones should decide, in
-    four of five repetitions, if the difference and its variance are as they were found.
+    "Over all seeds" includes the failures and successes that no seed at hand showed. `corrected_p`
+    is the p-value corrected for all comparisons of the table. The reason is `test` for better and
+    worse. Two methods cannot be told apart `within_margin`, if the limits over all seeds are
+    within the margin, and `alike_on_seeds_run`, if only those of seeds like the ones run are.
+    Otherwise the order is not known: `one_seed` if there is no second seed, `projection` if about
+    `more_seeds` further seeds would decide it (between `more_seeds_low` and `more_seeds_high`;
+    None is beyond 64 in all), and `too_close` if not even 64 seeds would be expected to.
+
+    `undone_by` is the share of the higher method's seeds that would have to fail for the means to
+    be equal, `unseen_failure_rate` the share that may fail without one of these seeds showing it.
+    `successful` compares the seeds that do not fail. `text` gives both parts, each under its name.
     """
 
     pair: PairedDifference
@@ -35,28 +65,66 @@ class Verdict(Value):
     comparisons: Annotated[int, Field(ge=1)]
     margin: Annotated[float, Field(ge=0, le=1)]
     more_seeds: Annotated[int, Field(ge=1)] | None = None
+    more_seeds_low: Annotated[int, Field(ge=1)] | None = None
+    more_seeds_high: Annotated[int, Field(ge=1)] | None = None
+    undone_by: Fraction
+    unseen_failure_rate: Fraction
+    successful: SuccessfulSeeds | None = None
     text: str
 
 
-def verdicts(
-    pairs: Sequence[PairedDifference], margin: float = 0.01, false_better: float = FALSE_BETTER
-) -> tuple[Verdict, ...]:
-    """One verdict a pair; in at most `false_better` of all tables one of them is falsely better.
+@dataclass(frozen=True, slots=True)
+class SeedOutcomes:
+    """How the seeds of a pair turned out: failing seeds of each, and the pair without them."""
 
-    Holm's correction runs over all `pairs` given, so the promise holds for them together.
-    `margin` is the difference, as a share of items, below which methods count as alike. That two
-    are alike is concluded from the pair's own interval, uncorrected: each such claim is wrong at
-    most once in twenty.
+    first_failing: FailingSeeds
+    second_failing: FailingSeeds
+    pair: PairedDifference | None
+
+
+def verdicts(
+    pairs: Sequence[PairedDifference],
+    margin: float = 0.01,
+    false_better: float = FALSE_BETTER,
+    outcomes: Sequence[SeedOutcomes] = (),
+) -> tuple[Verdict, ...]:
+    """Return one verdict per pair; in at most `false_better` of all tables one is falsely better.
+
+    Holm's correction runs over all `pairs` given, so the promise holds for them together. It runs
+    over the larger p-value of the two models of seeds; the least that an exact test allows is a
+    bound on the corrected value. `margin` is the difference, as a share of items, below which
+    methods count as alike; that two are alike is concluded per pair, without correction.
+    `outcomes`, one per pair, adds the comparison among seeds that do not fail, which is corrected
+    in the same way and holds its promise apart.
     """
-    tested = [index for index, pair in enumerate(pairs) if pair.p_value is not None]
-    found = holm([pairs[index].p_value or 0.0 for index in tested])
-    corrected = dict(zip(tested, found, strict=True))
-    told = sum(value <= false_better for value in corrected.values())
-    tail = false_better / max(1, len(tested) - told) / 2
+    corrected = _corrected(pairs)
+    decided = sum(value is not None and value <= false_better for value in corrected)
+    tested = sum(value is not None for value in corrected)
+    tail = false_better / max(1, tested - decided) / 2
+    among = _successful(outcomes, margin, false_better) if outcomes else [None] * len(pairs)
     return tuple(
-        _verdict(pair, corrected.get(index), max(1, len(tested)), margin, false_better, tail)
-        for index, pair in enumerate(pairs)
+        _verdict(pair, value, max(1, tested), margin, (false_better, tail), successful)
+        for pair, value, successful in zip(pairs, corrected, among, strict=True)
     )
+
+
+def _corrected(
+    pairs: Sequence[PairedDifference | None], *, seen: bool = False
+) -> list[float | None]:
+    """P-values corrected for their number, none below what an exact test on its seeds allows."""
+    raw = [
+        None
+        if pair is None or pair.seen_p is None
+        else pair.seen_p
+        if seen
+        else max(pair.seen_p, pair.unseen_p)
+        for pair in pairs
+    ]
+    known = iter(holm([value for value in raw if value is not None]))
+    return [
+        None if pair is None or value is None else max(next(known), least_p_value(pair.seeds))
+        for pair, value in zip(pairs, raw, strict=True)
+    ]
 
 
 def _verdict(
@@ -64,22 +132,31 @@ def _verdict(
     corrected: float | None,
     comparisons: int,
     margin: float,
-    false_better: float,
-    tail: float,
+    errors: tuple[float, float],
+    successful: SuccessfulSeeds | None,
 ) -> Verdict:
+    false_better, tail = errors
     finding: Finding
     reason: Reason
-    more = None
+    needed: MoreSeeds | None = None
     if corrected is None:
-        finding, reason, more = "needs_more_seeds", "one_seed", LEAST_SEEDS - pair.seeds
+        lacking = LEAST_SEEDS - pair.seeds
+        finding, reason, needed = "not_known", "one_seed", MoreSeeds(lacking, lacking, None)
     elif corrected <= false_better:
         finding, reason = ("better" if pair.difference > 0 else "worse"), "test"
     elif -margin <= pair.low and pair.high <= margin:
         finding, reason = "cannot_be_told_apart", "within_margin"
-    elif needed := _seeds_needed(pair, margin, tail):
-        finding, reason, more = "needs_more_seeds", "projection", needed - pair.seeds
+    elif -margin <= pair.seen_low and pair.seen_high <= margin:
+        finding, reason = "cannot_be_told_apart", "alike_on_seeds_run"
+    elif needed := more_seeds(pair, tail, false_better):
+        finding, reason = "not_known", "projection"
     else:
-        finding, reason = "cannot_be_told_apart", "too_close"
+        finding, reason = "not_known", "too_close"
+    rate = unseen_failure_rate(pair.seeds, pair.level)
+    said = _sentence(pair, finding, reason, needed, margin)
+    text = f"{said} ({_numbers(pair, corrected, comparisons)}){_undone(pair, reason, rate)}."
+    if successful is not None:
+        text = f"{text} {successful.text}"
     return Verdict(
         pair=pair,
         finding=finding,
@@ -87,47 +164,148 @@ def _verdict(
         corrected_p=corrected,
         comparisons=comparisons,
         margin=margin,
-        more_seeds=more,
-        text=f"{_sentence(pair, finding, reason, more, margin)} "
-        f"({_numbers(pair, corrected, comparisons)}).",
+        more_seeds=needed.likely if needed else None,
+        more_seeds_low=needed.low if needed else None,
+        more_seeds_high=needed.high if needed else None,
+        undone_by=pair.undone_by,
+        unseen_failure_rate=rate,
+        successful=successful,
+        text=text,
     )
 
 
-def _seeds_needed(pair: PairedDifference, margin: float, tail: float) -> int | None:
-    """The seeds after which the test, or the margin, should decide; None if no 64 would."""
-    size = abs(pair.difference)
-    for seeds in range(max(LEAST_SEEDS, pair.seeds + 1), MOST_SEEDS + 1):
-        told = size >= projected_reach(pair, seeds, tail, 1 - POWER)
-        alike = margin - size >= projected_reach(pair, seeds, (1 - pair.level) / 2, 0.5)
-        if told or alike:
-            return seeds
-    return None
-
-
 def _sentence(
-    pair: PairedDifference, finding: Finding, reason: Reason, more: int | None, margin: float
+    pair: PairedDifference,
+    finding: Finding,
+    reason: Reason,
+    needed: MoreSeeds | None,
+    margin: float,
 ) -> str:
+    first, second = pair.first, pair.second
+    not_known = f"Over all seeds, the order of {first} and {second} is not known with {pair.seeds}"
     match reason:
         case "test":
             size = f"{100 * abs(pair.difference):.1f} points"
-            return f"{pair.first} is {finding} than {pair.second} by {size}"
+            return f"Over all seeds, {first} is {finding} than {second} by {size}"
         case "within_margin":
-            unit = "point" if margin == 0.01 else "points"
-            least = f"they differ by less than {100 * margin:g} {unit}"
-            return f"{pair.first} and {pair.second} cannot be told apart: {least}"
+            return f"Over all seeds, {first} and {second} {_alike(margin)}"
+        case "alike_on_seeds_run":
+            return f"{first} and {second} {_alike(margin)} on seeds like the {pair.seeds} run"
         case "too_close":
-            more_items = f"more than {MOST_SEEDS} seeds, or more test items, would be needed"
-            return f"{pair.first} and {pair.second} cannot be told apart: {more_items}"
+            return f"{not_known} seeds, and {MOST_SEEDS} would not be expected to settle it"
         case "one_seed":
-            return f"{pair.first} against {pair.second} needs {more} more seeds: one is not enough"
+            return f"{not_known} seed; run {LEAST_SEEDS} seeds at least"
         case "projection":
-            seeds = "seed" if more == 1 else "seeds"
-            return f"{pair.first} against {pair.second} needs about {more} more {seeds}"
+            return f"{not_known} seeds; {needed.text if needed else ''} should settle it"
+
+
+def _alike(margin: float) -> str:
+    unit = "point" if margin == 0.01 else "points"
+    return f"cannot be told apart and differ by less than {100 * margin:g} {unit}"
+
+
+def _undone(pair: PairedDifference, reason: Reason, rate: float) -> str:
+    """The share of failing seeds that would undo a difference, and what the seeds leave open."""
+    if reason == "within_margin":
+        return ""
+    if reason == "alike_on_seeds_run":
+        return f"; up to {100 * rate:.0f} % of other seeds may do otherwise"
+    if pair.undone_by == 0:
+        return ""
+    higher = pair.first if pair.difference > 0 else pair.second
+    return (
+        f"; it is undone if {100 * pair.undone_by:.0f} % of the seeds of {higher} fail unseen, "
+        f"and up to {100 * rate:.0f} % may"
+    )
 
 
 def _numbers(pair: PairedDifference, corrected: float | None, comparisons: int) -> str:
-    told = f"difference {100 * pair.difference:+.1f} points, {pair.level:.0%} interval "
-    told += f"{100 * pair.low:+.1f} to {100 * pair.high:+.1f}"
+    limits = _limits(pair.level, pair.low, pair.high)
+    said = f"difference {_points(pair.difference)} points, {limits}"
     if corrected is not None:
-        told += f"; p = {corrected:.2g}, corrected for {comparisons} comparisons"
-    return f"{told}; {pair.seeds} seeds, {pair.items:,} items"
+        said += f"; p = {corrected:.2g}, corrected for {_many(comparisons, 'comparison')}"
+    return f"{said}; {_many(pair.seeds, 'seed')}, {pair.items:,} items"
+
+
+def _successful(
+    outcomes: Sequence[SeedOutcomes], margin: float, false_better: float
+) -> list[SuccessfulSeeds | None]:
+    corrected = _corrected([one.pair for one in outcomes], seen=True)
+    rates = [exact_p_value(one.first_failing, one.second_failing) for one in outcomes]
+    return [
+        _among_successful(one, value, (rate, corrected_rate), margin, false_better)
+        for one, value, rate, corrected_rate in zip(
+            outcomes, corrected, rates, holm(rates), strict=True
+        )
+    ]
+
+
+def _among_successful(
+    outcome: SeedOutcomes,
+    corrected: float | None,
+    failing_p: tuple[float, float],
+    margin: float,
+    false_better: float,
+) -> SuccessfulSeeds:
+    pair = outcome.pair
+    finding: Finding | None = None
+    if pair is not None:
+        if corrected is not None and corrected <= false_better:
+            finding = "better" if pair.difference > 0 else "worse"
+        elif corrected is not None and -margin <= pair.seen_low and pair.seen_high <= margin:
+            finding = "cannot_be_told_apart"
+        else:
+            finding = "not_known"
+    return SuccessfulSeeds(
+        first_failing=outcome.first_failing,
+        second_failing=outcome.second_failing,
+        failing_p=failing_p[0],
+        corrected_failing_p=failing_p[1],
+        pair=pair,
+        finding=finding,
+        corrected_p=corrected,
+        text=f"{_successful_sentence(pair, finding, corrected, margin)} "
+        f"Failing seeds: {failing_text(outcome.first_failing)} against "
+        f"{failing_text(outcome.second_failing)} (Fisher's exact p = {failing_p[0]:.2g}).",
+    )
+
+
+def _successful_sentence(
+    pair: PairedDifference | None, finding: Finding | None, corrected: float | None, margin: float
+) -> str:
+    if pair is None:
+        return "There is no shared seed on which neither fails, so that only failures compare."
+    among = f"Among seeds that do not fail, {pair.first}"
+    limits = _limits(pair.level, pair.seen_low, pair.seen_high)
+    numbers = f"difference {_points(pair.difference)} points, {limits}"
+    if corrected is not None:
+        numbers += f"; p = {corrected:.2g}"
+    numbers += f"; {_many(pair.seeds, 'seed')}"
+    if finding in ("better", "worse"):
+        size = f"{100 * abs(pair.difference):.1f} points"
+        return f"{among} is {finding} than {pair.second} by {size} ({numbers})."
+    if finding == "cannot_be_told_apart":
+        return f"{among} and {pair.second} {_alike(margin)} ({numbers})."
+    return f"{among} and {pair.second} have no known order ({numbers})."
+
+
+def failing_text(failing: FailingSeeds) -> str:
+    """Return the count with the limit of the share that fails: "0 of 5 (up to 45 %)"."""
+    count = f"{failing.failing} of {failing.seeds}"
+    if failing.failing == 0:
+        return f"{count} (up to {100 * failing.high:.0f} %)"
+    if failing.failing == failing.seeds:
+        return f"{count} (at least {100 * failing.low:.0f} %)"
+    return f"{count} ({100 * failing.low:.0f} to {100 * failing.high:.0f} %)"
+
+
+def _points(share: float) -> str:
+    return f"{100 * share:+.1f}"
+
+
+def _limits(level: float, low: float, high: float) -> str:
+    return f"{100 * level:g} % interval {_points(low)} to {_points(high)}"
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -4,9 +4,12 @@ The format is safetensors: a length in eight bytes, that many bytes of JSON, the
 header is what can hurt, so it is read here, in little memory, before the library sees the file.
 """
 
+import errno
+import io
 import json
 import math
 import os
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,14 +69,55 @@ class WeightsFile:
     metadata: Mapping[str, str]
 
 
-def read_header(path: Path) -> WeightsFile:
+def read_header(path: Path, within: Path | None = None) -> WeightsFile:
     """What the header of a file says; raises `BadWeightsFile`, or `OSError` if it cannot be read.
 
-    No more than the header is read, and none that is longer than `LARGEST_HEADER`.
+    No more than the header is read, and none that is longer than `LARGEST_HEADER`. See `opened`
+    for `within`.
     """
-    with path.open("rb") as file:
+    with opened(path, within) as file:
         header = _header_bytes(file, path.name)
         size = os.fstat(file.fileno()).st_size
+    return _checked(path, header, size)
+
+
+def read_header_in(start: bytes, size: int, path: Path) -> WeightsFile:
+    """The header of a file of `size` bytes that begins with `start`; raises `BadWeightsFile`.
+
+    `path` names the file in messages; it is not opened.
+    """
+    return _checked(path, _header_bytes(io.BytesIO(start), path.name), size)
+
+
+def opened(path: Path, within: Path | None = None) -> BinaryIO:
+    """A plain file for reading; raises `OSError` for anything else, and for one outside `within`.
+
+    What is at the path may be exchanged at any moment. So links are followed first, none while it
+    is opened; what was opened is looked at, not what is at the path; and opening never waits, as
+    that of a pipe would. `within` is a folder without links.
+    """
+    place = path.resolve(strict=True)
+    descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is no plain file")
+        if within is not None and not _place_of(descriptor, place).is_relative_to(within):
+            raise OSError(errno.EPERM, "it leads out of its model root")
+    except OSError:
+        os.close(descriptor)
+        raise
+    return os.fdopen(descriptor, "rb")
+
+
+def _place_of(descriptor: int, place: Path) -> Path:
+    """Where an open file is, as the kernel has it; elsewhere than on Linux, as it was found."""
+    try:
+        return Path(f"/proc/self/fd/{descriptor}").readlink()
+    except OSError:
+        return place.resolve()
+
+
+def _checked(path: Path, header: bytes, size: int) -> WeightsFile:
     described = _json_object(header[LENGTH_BYTES:], path.name)
     metadata = _metadata(described.pop(METADATA, {}), path.name)
     if len(described) > MOST_TENSORS:

@@ -269,12 +269,12 @@ def streamed(
 
 
 def references() -> tuple[InstrumentedAttribute[str], ...]:
-    """Every column that may name an artifact, whatever table is added next."""
+    """Every column that may name an artifact and so keeps it, whatever table is added next."""
     return tuple(
         getattr(mapper.class_, column.key)
         for mapper in Table.registry.mappers
         for column in mapper.columns
-        if mapper.class_ is not ArtifactChunk and any(map(_names_artifact, column.foreign_keys))
+        if any(map(_keeps_artifact, column.foreign_keys))
     )
 
 
@@ -283,8 +283,9 @@ def is_referenced() -> ColumnElement[bool]:
     return or_(*(exists().where(column == Artifact.sha256) for column in references()))
 
 
-def _names_artifact(key: Reference) -> bool:
-    return key.column is Artifact.__table__.c.sha256
+def _keeps_artifact(key: Reference) -> bool:
+    """Return True if rows with this key are in the way of deleting an artifact."""
+    return key.column is Artifact.__table__.c.sha256 and key.ondelete != "CASCADE"
 
 
 def _drop_after_commit(session: Session, place: Place) -> None:

@@ -23,7 +23,7 @@ _OF_API = {
         attempts workers replicates metric_points evaluations job_metrics item_outcomes
         attention_maps attention_summaries checkpoints theory_reports""",
     "rawd": """memberships browser_sessions idempotency_keys study_jobs artifacts artifact_chunks
-        uploads upload_chunks training_states""",
+        uploads upload_chunks training_states lease_artifacts comparison_results""",
 }
 _OF_WORKER = {
     "r": "alembic_version projects datasets studies study_jobs",
@@ -31,10 +31,10 @@ _OF_WORKER = {
     "rw": "jobs base_models",
     "raw": "attempts workers",
     "rawd": """replicates metric_points evaluations job_metrics item_outcomes attention_maps
-        attention_summaries checkpoints theory_reports training_states artifacts artifact_chunks
-        uploads upload_chunks""",
+        attention_summaries checkpoints theory_reports training_states lease_artifacts artifacts
+        artifact_chunks uploads upload_chunks""",
     "": """users tokens memberships browser_sessions audit_entries audit_seals idempotency_keys
-        usage_counts""",
+        usage_counts comparison_results""",
 }
 
 

@@ -5,7 +5,7 @@ from contextlib import closing
 
 import psycopg
 from psycopg.rows import TupleRow
-from sqlalchemy import delete, func, insert
+from sqlalchemy import delete, func, insert, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
@@ -49,6 +49,29 @@ def put_rows(session: Session, name: str, first: int, rows: Sequence[bytes]) -> 
     """Keep rows of staged bytes, numbered from `first` on, in place of earlier ones."""
     numbered = ({"number": number, "content": row} for number, row in enumerate(rows, first))
     session.execute(_PUT_ROW, [{"sha256": name} | row for row in numbered])
+
+
+ASIDE = 2**30
+"""Rows that may take the place of others have their numbers less this, until they do."""
+
+
+def take_the_place(session: Session, name: str, first: int, count: int) -> None:
+    """Put rows that were kept aside in the place of those numbered from `first` on."""
+    mine = ArtifactChunk.sha256 == name
+    options = {"synchronize_session": False}
+    replaced = ArtifactChunk.number.between(first, first + count - 1)
+    session.execute(delete(ArtifactChunk).where(mine, replaced), execution_options=options)
+    aside = ArtifactChunk.number.between(first - ASIDE, first + count - 1 - ASIDE)
+    moved = update(ArtifactChunk).where(mine, aside).values(number=ArtifactChunk.number + ASIDE)
+    session.execute(moved, execution_options=options)
+
+
+def forget_aside(session: Session, name: str) -> None:
+    """Let go of rows that were kept aside and took nobody's place."""
+    session.execute(
+        delete(ArtifactChunk).where(ArtifactChunk.sha256 == name, ArtifactChunk.number < 0),
+        execution_options={"synchronize_session": False},
+    )
 
 
 def unstage(session: Session, name: str) -> None:

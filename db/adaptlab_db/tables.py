@@ -293,6 +293,7 @@ class Job(Table):
         Index("ix_jobs_newest", text("created_at DESC"), text("id DESC")),
         Index("ix_jobs_project_newest", "project_id", text("created_at DESC"), text("id DESC")),
         Index("ix_jobs_owner_finished", "owner_id", "finished_at"),
+        Index("ix_jobs_finished", "finished_at", "id"),
         Index("ix_jobs_digest", "spec_digest"),
         Index("ix_jobs_labels", "labels", postgresql_using="gin"),
         Index("ix_jobs_like", "kind", "task", "method", text("created_at DESC"), text("id DESC")),
@@ -430,6 +431,21 @@ class StudyJob(Table):
     theory_check: Mapped[str | None]
     over_budget: Mapped[bool] = mapped_column(Boolean)
     reused: Mapped[bool] = mapped_column(Boolean)
+
+
+class ComparisonResult(Table):
+    """A table of a comparison as it was computed, named by the digest of its inputs.
+
+    `content` is its JSON. All of it can be computed again; what was not used for long is deleted.
+    """
+
+    __tablename__ = "comparison_results"
+
+    digest: Mapped[str] = mapped_column(primary_key=True)
+    content: Mapped[str]
+    size_bytes: Mapped[int]
+    created_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
+    used_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp(), index=True)
 
 
 class IdempotencyKey(Table):
@@ -645,6 +661,8 @@ class AttentionSummary(Table):
     __tablename__ = "attention_summaries"
     __table_args__ = (
         Index("ix_attention_summaries_deviation", "layer", "head", "relative_deviation"),
+        Index("ix_attention_summaries_moved", "relative_deviation", "map_id", "layer", "head"),
+        Index("ix_attention_summaries_entropy", "entropy", "map_id", "layer", "head"),
         Index("ix_attention_summaries_layer", "layer", "divergence", "map_id", "head"),
         Index("ix_attention_summaries_divergence", "divergence", "map_id", "layer", "head"),
         Index("ix_attention_summaries_learned_mass", "learned_mass", "map_id", "layer", "head"),
@@ -704,6 +722,24 @@ class TheoryReport(Table):
     bound: Mapped[str]
     verdict: Mapped[str]
     details: Mapped[Json]
+
+
+class LeaseArtifact(Table):
+    """Content that was sent under a lease of a job, whether or not a result names it yet.
+
+    Reports name only what was sent for their job, and what was sent counts as stored. It does not
+    keep the artifact: content that nothing else names goes, and this row with it.
+    """
+
+    __tablename__ = "lease_artifacts"
+
+    job_id: Mapped[uuid.UUID] = mapped_column(
+        ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True
+    )
+    sha256: Mapped[str] = mapped_column(
+        ForeignKey("artifacts.sha256", ondelete="CASCADE"), primary_key=True, index=True
+    )
+    sent_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
 
 
 class TrainingState(Table):

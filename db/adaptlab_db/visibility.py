@@ -30,6 +30,7 @@ OPEN = frozenset({
     "audit_entries", "audit_seals",  # by role
     "usage_counts",  # asked by user
     "artifacts", "artifact_chunks",  # by digest, which only what is seen names
+    "comparison_results",  # by digest of inputs, which only what is seen gives
     "idempotency_keys",  # asked by owner; what they name is seen or not
     "uploads", "upload_chunks",  # asked by owner
     "workers",  # of the server

@@ -11,6 +11,7 @@ from adaptlab.results import AttentionSource
 from adaptlab.results import AttentionSummary as Summary
 from adaptlab.values import Value
 from adaptlab_db.tables import Artifact, AttentionMap, AttentionSummary
+from adaptlab_services.drawable_maps import has_samples, is_drawable
 from adaptlab_services.errors import NotFound
 from adaptlab_services.results import latest_attempt
 from adaptlab_services.stored_files import StoredFile
@@ -44,6 +45,12 @@ class MapView(Value):
     size: int
     summaries: tuple[Summary, ...]
     links: MapLinks
+
+    @property
+    def is_drawable(self) -> bool:
+        """Whether the map can be shown: its file can hold its shape, and its samples fit it."""
+        where = self.shape, self.size, self.learned_positions, self.target_start
+        return is_drawable(*where) and has_samples(self.shape, self.learned_positions, self.tokens)
 
 
 class Maps(Value):

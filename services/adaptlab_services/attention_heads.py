@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session, aliased
 
 from adaptlab.values import Value
 from adaptlab_db.tables import Artifact, AttentionMap, AttentionSummary
+from adaptlab_services.drawable_maps import is_drawable
 from adaptlab_services.results import latest_attempt
 
 HeadOrder = Literal[
@@ -76,7 +77,7 @@ class LayerFacts(Value):
 
 
 def outlines(session: Session, job_id: UUID) -> tuple[MapOutline, ...]:
-    """The maps of the latest attempt by replicate; raises `NotFound` for no such job."""
+    """The maps of the latest attempt that can be drawn, by replicate; raises `NotFound`."""
     attempt = latest_attempt(session, job_id)
     whole = AttentionMap
     columns = (whole.id, whole.replicate, whole.seed, whole.source, whole.shape)
@@ -87,7 +88,12 @@ def outlines(session: Session, job_id: UUID) -> tuple[MapOutline, ...]:
         .where(whole.job_id == job_id, whole.attempt == attempt)
         .order_by(whole.replicate, whole.source.desc())
     )
-    return tuple(MapOutline.model_validate(row, from_attributes=True) for row in rows)
+    found = (MapOutline.model_validate(row, from_attributes=True) for row in rows)
+    return tuple(
+        one
+        for one in found
+        if is_drawable(one.shape, one.size, one.learned_positions, one.target_start)
+    )
 
 
 def heads(

@@ -36,8 +36,10 @@ from adaptlab_db.tables import Attempt, Job, StudyJob
 from adaptlab_services import comparisons, studies
 from adaptlab_services.bulk_rows import Units
 from adaptlab_services.comparison_groups import ComparedTable
+from adaptlab_services.comparison_inputs import Strictness
 from adaptlab_services.comparison_rows import counted_jobs
-from adaptlab_services.comparisons import Strictness
+from adaptlab_services.comparison_runs import ComparisonRuns
+from adaptlab_services.comparisons import StudyQuestion
 from adaptlab_services.errors import Conflict
 from adaptlab_services.plot_drawing import drawn
 from adaptlab_services.result_queries import ColumnView
@@ -72,21 +74,27 @@ class WrittenBundle:
     sha256: str
 
 
-def frozen(session: Session, study: str, strictness: Strictness) -> FrozenDecision:
+def frozen(
+    units: Units, runs: ComparisonRuns, study: str, strictness: Strictness
+) -> FrozenDecision:
     """What a study says, with its evidence; raises `NotFound`, and `Conflict` while it runs.
+
+    No transaction is open while the comparison is computed.
 
     A decision that would change by itself cannot be frozen. A study of which jobs failed or were
     cancelled can, and is marked as partial.
     """
-    view = studies.get(session, study)
-    if not view.terminal:
-        raise Conflict(
-            "The study is running, and a decision that still changes cannot be frozen; wait until "
-            "it has ended, or cancel it.",
-            view.state,
-        )
-    found = comparisons.tables_of_study(session, view)
-    tables = comparisons.compared(found, strictness)
+    with units() as session:
+        view = studies.get(session, study)
+        if not view.terminal:
+            raise Conflict(
+                "The study is running, and a decision that still changes cannot be frozen; wait "
+                "until it has ended, or cancel it.",
+                view.state,
+            )
+        read = StudyQuestion(str(view.id), strictness).read(session)
+        jobs = _jobs_of(session, view.id)
+    tables = runs.tables(read)
     if not any(table.comparison for table in tables):
         detail = "Nothing of the study is scored, so there is no decision; `extend` runs it again."
         raise Conflict(detail, view.state)
@@ -97,8 +105,7 @@ def frozen(session: Session, study: str, strictness: Strictness) -> FrozenDecisi
         warnings=table_warnings(tables),
         tables=tables,
     )
-    evidence = Evidence(tables=tuple(map(_evidence, found)))
-    jobs = _jobs_of(session, view.id)
+    evidence = Evidence(tables=tuple(map(_evidence, read.tables)))
     software = _software()
     frozen_study = _frozen_study(view)
     tag = _tag((frozen_study, claim, evidence), jobs, software)

@@ -1,24 +1,19 @@
 """Why methods of a table fail: the evidence of its rows, and what it says."""
 
-import math
+import json
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from uuid import UUID
 
 from pydantic import ValidationError
 
 from adaptlab.comparison import Comparison
-from adaptlab.diagnosis import (
-    Evidence,
-    MethodEvidence,
-    chance_loss,
-    diagnose,
-    prefix_relaxations,
-    trial_evidence,
-)
+from adaptlab.diagnosis import BaseEvidence, diagnose
+from adaptlab.diagnosis_rows import base_evidence, evidence
 from adaptlab.errors import InvalidSpec
 from adaptlab.resolve import load_task
 from adaptlab.task import Task
-from adaptlab_services.comparison_rows import Row
+from adaptlab_services.comparison_rows import Row, measured_row
 from adaptlab_services.comparison_views import MethodDiagnosis
 
 
@@ -28,34 +23,34 @@ def diagnoses(
     """A diagnosis of every row that trains and could not be the best, or has not learned the task.
 
     `reference` shows that the task can be learned; it is not diagnosed itself. What is one training
-    at several budgets is diagnosed once.
+    at several budgets is diagnosed once, and so are rows that compute the same function.
     """
     scored = [row for row in rows if row.evaluations()]
     task = _task(scored)
     if task is None:
         return
-    relaxations = prefix_relaxations()
-    relaxed = next((row for row in scored if _method(row) in relaxations), None)
-    known: set[tuple[UUID, ...]] = set()
-    for row in scored:
-        jobs = tuple(job.id for job in row.jobs)
-        if row is reference or not row.parameters or jobs in known:
-            continue
-        known.add(jobs)
-        found = diagnose(
-            Evidence(
-                subject=_evidence(row),
-                reference=None if reference is None else _evidence(reference),
-                relaxed=None if relaxed is None else _evidence(relaxed),
-                chance_loss=chance_loss(task),
-                chance_accuracy=task.chance(),
-                counted_length=task.counted_length(),
-            )
-        )
-        if found.cause != "none" or not _could_be_best(row, comparison):
+    by_label = {row.label: row for row in _once(scored)}
+    measured = [one for row in by_label.values() if (one := measured_row(row)) is not None]
+    named = None if reference is None else reference.label
+    for one in evidence(measured, named, task, _base(scored)):
+        found = diagnose(one)
+        labels = (found.method, *found.equivalent)
+        behind = any(not _could_be_best(by_label[label], comparison) for label in labels)
+        if found.cause != "none" or behind:
+            row = by_label[found.method]
             yield MethodDiagnosis(
                 method=row.method, label=row.label, budget=row.budget, diagnosis=found
             )
+
+
+def _once(scored: Sequence[Row]) -> Iterator[Row]:
+    """The rows without those that repeat the jobs of another."""
+    known: set[tuple[UUID, ...]] = set()
+    for row in scored:
+        jobs = tuple(job.id for job in row.jobs)
+        if jobs not in known:
+            known.add(jobs)
+            yield row
 
 
 def _task(scored: Sequence[Row]) -> Task | None:
@@ -69,35 +64,23 @@ def _task(scored: Sequence[Row]) -> Task | None:
     return None
 
 
-def _method(row: Row) -> str:
-    return str((row.jobs[0].spec.method or {}).get("name"))
-
-
 def _could_be_best(row: Row, comparison: Comparison) -> bool:
-    """At every budget at which it stands."""
+    """Return True if nothing is shown to be better, at any of its budgets."""
     return all(
-        one.could_be_best
+        one.could_be_best and one.label in (cell.best_successful or cell.best)
         for cell in comparison.cells
         for one in cell.rows
         if one.label == row.label
     )
 
 
-def _evidence(row: Row) -> MethodEvidence:
-    moved = [job.first_layer_deviation for job in row.jobs]
-    known = [one for one in moved if one is not None]
-    accuracies = [one.accuracy for one in row.evaluations()]
-    return MethodEvidence(
-        method=row.label,
-        trials=tuple(
-            one
-            for job in row.jobs
-            for one in trial_evidence(
-                job.replicates,
-                job.half_losses,
-                {one.replicate: one.accuracy for one in job.evaluations},
-            )
-        ),
-        test_accuracy=math.fsum(accuracies) / len(accuracies),
-        first_layer_deviation=max(known, default=None),
-    )
+def _base(scored: Sequence[Row]) -> BaseEvidence | None:
+    """The base model alone on what it was pretrained on, over all jobs of the table."""
+    own: dict[str, dict[str, object]] = {}
+    shares: dict[str, list[float]] = defaultdict(list)
+    for job in (job for row in scored for job in row.jobs):
+        own |= {json.dumps(task, sort_keys=True): task for task in job.spec.base_tasks}
+        for one in job.base_scores:
+            if not one.attached:
+                shares[json.dumps(one.task, sort_keys=True)].append(one.correct / one.total)
+    return base_evidence([(load_task(task), shares[key]) for key, task in own.items()])

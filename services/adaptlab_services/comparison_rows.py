@@ -1,12 +1,23 @@
 """From the jobs of a cell to a row of a table: its scores, its effort, and what it lacks."""
 
+import json
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 from uuid import UUID
 
+from pydantic import ValidationError
+
+from adaptlab.base_learned import OwnScore, base_warning
 from adaptlab.comparability import ComparedJob
+from adaptlab.comparison import ComparisonWarning
+from adaptlab.diagnosis import trial_evidence
+from adaptlab.diagnosis_rows import MeasuredRow, longer_trainings
+from adaptlab.errors import InvalidSpec
 from adaptlab.method import starting_anew
+from adaptlab.resolve import family_shape, load_method, load_task
 from adaptlab.results import Evaluation
 from adaptlab.scores import score_changes
 from adaptlab.statistics import Scores, scores_of
@@ -20,6 +31,40 @@ from adaptlab_services.comparison_views import (
 from adaptlab_services.scored_jobs import ScoredJob
 
 LONGEST_ERROR = 200
+
+
+class JobProgress(Protocol):
+    """How far a job is, as a table words it."""
+
+    @property
+    def state(self) -> str:
+        """The state of the job."""
+        ...
+
+    @property
+    def reason(self) -> str | None:
+        """Why it is in that state."""
+        ...
+
+    @property
+    def error(self) -> str | None:
+        """What it failed with."""
+        ...
+
+    @property
+    def step(self) -> int:
+        """The last step."""
+        ...
+
+    @property
+    def total_steps(self) -> int:
+        """The steps of all."""
+        ...
+
+    @property
+    def seeds(self) -> Sequence[int]:
+        """The seeds that it trains."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +82,7 @@ class Row:
     @property
     def label(self) -> str:
         """How the row is called, as in `Scores`."""
-        return self.method if self.budget is None else f"{self.method} at {self.budget:,}"
+        return row_label(self.method, self.budget)
 
     @property
     def parameters(self) -> int:
@@ -112,10 +157,44 @@ def counted_jobs(rows: Sequence[Row]) -> tuple[tuple[str, ScoredJob], ...]:
 
 
 def compared_jobs(rows: Sequence[Row]) -> tuple[ComparedJob, ...]:
-    """The jobs whose settings have to agree, each once, under the labels of their rows."""
+    """The jobs whose settings have to agree, each once, under the labels of their rows.
+
+    What trains longer the same as another row is there for the diagnosis, and voids nothing.
+    """
+    measured = [one for row in rows if (one := measured_row(row)) is not None]
+    longer = longer_trainings(measured)
+    alike = [row for row in rows if row.label not in longer]
     return tuple(
         ComparedJob(label=label, spec=job.spec, environment=job.environment)
-        for label, job in counted_jobs(rows)
+        for label, job in counted_jobs(alike)
+    )
+
+
+def measured_row(row: Row) -> MeasuredRow | None:
+    """The row as a diagnosis sees it; None where nothing is scored or a plug-in is gone."""
+    spec, accuracies = row.jobs[0].spec, [one.accuracy for one in row.evaluations()]
+    if spec.method is None or not accuracies:
+        return None
+    try:
+        method, shape = load_method(spec.method), family_shape(spec.family)
+    except (InvalidSpec, ValidationError):
+        return None
+    return MeasuredRow(
+        label=row.label,
+        method=method,
+        shape=shape,
+        steps=spec.training.steps,
+        schedule=spec.training.schedule,
+        trials=tuple(
+            one
+            for job in row.jobs
+            for one in trial_evidence(
+                job.replicates,
+                job.half_losses,
+                {one.replicate: one.accuracy for one in job.evaluations},
+            )
+        ),
+        test_accuracy=math.fsum(accuracies) / len(accuracies),
     )
 
 
@@ -150,13 +229,61 @@ def forgetting(row: Row) -> MethodForgetting | None:
     return MethodForgetting(method=row.method, label=row.label, budget=row.budget, changes=changes)
 
 
+def row_label(method: str, budget: int | None) -> str:
+    """The name of a row: its method, and its budget unless it stands beside every one."""
+    return method if budget is None else f"{method} at {budget:,}"
+
+
+def live_text(method: str, budget: int | None, job: JobProgress, *, is_alone: bool) -> str:
+    """Why scores of a job are missing that are still to come; `is_alone` if its row has no other.
+
+    The same sentence as of `missing_scores`.
+    """
+    return f"{_name(row_label(method, budget), job.seeds, is_alone=is_alone)} {_why(job)}."
+
+
+def base_warnings(rows: Sequence[Row]) -> tuple[ComparisonWarning, ...]:
+    """The warnings about base models that have not learned their own tasks, one per model."""
+    bases: dict[str, list[ScoredJob]] = defaultdict(list)
+    for row in rows:
+        for job in row.jobs:
+            bases[str(job.spec.base_model)].append(job)
+    warnings = (base_warning(name, _own_scores(jobs)) for name, jobs in bases.items())
+    return tuple(one for one in warnings if one is not None)
+
+
+def chance_of(row: Row) -> float:
+    """The accuracy of guessing on the task of a row."""
+    task = row.jobs[0].spec.task
+    return 0.0 if task is None else load_task(task).chance()
+
+
+def _own_scores(jobs: Sequence[ScoredJob]) -> tuple[OwnScore, ...]:
+    """The scores of one base model alone; none unless every one of its tasks was scored."""
+    own = jobs[0].spec.base_tasks
+    shares: dict[str, list[float]] = defaultdict(list)
+    for job in jobs:
+        for one in job.base_scores:
+            if not one.attached:
+                shares[json.dumps(one.task, sort_keys=True)].append(one.correct / one.total)
+    scored = [(task, shares[json.dumps(task, sort_keys=True)]) for task in own]
+    if not all(found for _, found in scored):
+        return ()
+    return tuple(
+        OwnScore(task=task, accuracy=math.fsum(found) / len(found)) for task, found in scored
+    )
+
+
 def _part(row: Row, job: ScoredJob) -> str:
-    """What a job is called: as its row, with its seeds where the row has others as well."""
-    seeds = ", ".join(str(seed) for seed in job.spec.seeds)
-    return row.label if len(row.jobs) == 1 else f"{row.label} (seeds {seeds})"
+    return _name(row.label, job.spec.seeds, is_alone=len(row.jobs) == 1)
 
 
-def _why(job: ScoredJob) -> str:
+def _name(label: str, seeds: Sequence[int], *, is_alone: bool) -> str:
+    """The name of a job: that of its row, with its seeds where the row has others as well."""
+    return label if is_alone else f"{label} (seeds {', '.join(map(str, seeds))})"
+
+
+def _why(job: JobProgress) -> str:
     match job.state:
         case "succeeded":
             return "was not scored on its task: name the task under evaluation.tasks"

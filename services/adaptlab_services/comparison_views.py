@@ -17,6 +17,7 @@ from adaptlab_services.study_views import StudyState
 
 __all__ = [
     "ComparedMethod",
+    "ComparisonProgress",
     "JobComparison",
     "MethodDiagnosis",
     "MethodForgetting",
@@ -46,6 +47,18 @@ class StudyName(Value):
     name: str
     state: StudyState
     terminal: bool
+
+
+class ComparisonProgress(Value):
+    """A comparison that is being computed: how many of its tables are there already.
+
+    `study` is None for jobs that were chosen.
+    """
+
+    object: Literal["comparison.progress"] = "comparison.progress"
+    study: StudyName | None
+    tables: int
+    computed: int
 
 
 class StudyComparison(JobComparison):

@@ -1,6 +1,5 @@
 """Comparisons: the tables of a study, or of any jobs, with warnings, verdicts and diagnoses."""
 
-import functools
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,16 +7,24 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from adaptlab.comparability import SettingDifference, comparability
+from adaptlab.comparability import comparability
 from adaptlab.comparison import Comparison, compare
-from adaptlab.statistics import Scores
 from adaptlab.study_plan import SkippedCell
-from adaptlab.table_comparison import table_warnings
 from adaptlab_services import studies
 from adaptlab_services.comparison_diagnoses import diagnoses
 from adaptlab_services.comparison_groups import ComparedTable, check_pairs, tables_of_jobs
+from adaptlab_services.comparison_inputs import (
+    AS_USUAL,
+    ComparisonInputs,
+    InputJob,
+    InputRow,
+    Strictness,
+    TableInputs,
+)
 from adaptlab_services.comparison_rows import (
     Row,
+    base_warnings,
+    chance_of,
     compared_jobs,
     compared_method,
     forgetting,
@@ -34,76 +41,130 @@ from adaptlab_services.errors import NotFound
 from adaptlab_services.scored_jobs import ScoredJob, scored_jobs
 from adaptlab_services.study_views import StudyCell, StudyView
 
-DEFAULT_LEVEL = 0.95
-DEFAULT_MARGIN = 0.01
 MOST_JOBS = 200
 """Jobs that can be compared without a study."""
-MOST_KEPT = 4
-"""Computed tables that are kept: seven seconds for 30 methods at 32 budgets, with 10 seeds."""
 
 
 @dataclass(frozen=True, slots=True)
-class Strictness:
-    """The confidence level of intervals, and the difference below which methods count as alike."""
+class ReadTables:
+    """The tables of a comparison with all that was measured."""
 
-    level: float = DEFAULT_LEVEL
-    margin: float = DEFAULT_MARGIN
+    study: StudyName | None
+    tables: tuple[ComparedTable, ...]
+    strictness: Strictness
+
+    def inputs(self) -> ComparisonInputs:
+        """What names what is computed from these."""
+        tables = tuple(map(TableInputs.of, self.tables))
+        return ComparisonInputs(self.study, tables, self.strictness)
 
 
-def of_study(
-    session: Session, study: str, strictness: Strictness = Strictness()
-) -> StudyComparison:
-    """The comparison of a study by id or name, as far as it has scores; raises `NotFound`."""
-    view = studies.get(session, study)
-    tables = compared(tables_of_study(session, view), strictness)
-    return StudyComparison(
-        study=StudyName(id=view.id, name=view.name, state=view.state, terminal=view.terminal),
-        warnings=table_warnings(tables),
-        level=strictness.level,
-        margin=strictness.margin,
-        tables=tables,
-    )
+@dataclass(frozen=True, slots=True)
+class StudyQuestion:
+    """The comparison of a study, by id or name."""
+
+    study: str
+    strictness: Strictness = AS_USUAL
+
+    def inputs(self, session: Session) -> ComparisonInputs:
+        """What it would be computed from now, without what was measured; raises `NotFound`."""
+        view = studies.get(session, self.study)
+        return ComparisonInputs(_name(view), study_tables(view), self.strictness)
+
+    def read(self, session: Session) -> ReadTables:
+        """All that was measured; raises `NotFound`."""
+        view = studies.get(session, self.study)
+        return ReadTables(_name(view), tables_of_study(session, view), self.strictness)
+
+
+@dataclass(frozen=True, slots=True)
+class JobsQuestion:
+    """The comparison of any adaptations, one table a task.
+
+    Jobs that differ in nothing but their seeds are one row.
+    """
+
+    job_ids: tuple[UUID, ...]
+    strictness: Strictness = AS_USUAL
+
+    def inputs(self, session: Session) -> ComparisonInputs:
+        """What it would be computed from now; raises as `read` does."""
+        return self.read(session).inputs()
+
+    def read(self, session: Session) -> ReadTables:
+        """All that was measured.
+
+        Raises `NotFound` for a job that is not there and `InvalidSpec` for one that adapts nothing,
+        and for more pairs than are tested.
+        """
+        jobs = scored_jobs(session, self.job_ids)
+        for job_id in self.job_ids:
+            if job_id not in jobs:
+                raise NotFound("job", job_id)
+        grouped = tables_of_jobs(tuple(jobs.values()))
+        check_pairs(grouped)
+        return ReadTables(None, grouped, self.strictness)
+
+
+Question = StudyQuestion | JobsQuestion
+
+
+def of_study(session: Session, study: str, strictness: Strictness = AS_USUAL) -> StudyComparison:
+    """The comparison of a study by id or name, computed here and now; raises `NotFound`.
+
+    The plain path, which holds the transaction: `ComparisonRuns` is for servers.
+    """
+    found = computed(StudyQuestion(study, strictness).read(session))
+    assert isinstance(found, StudyComparison)
+    return found
 
 
 def of_jobs(
-    session: Session, job_ids: Sequence[UUID], strictness: Strictness = Strictness()
+    session: Session, job_ids: Sequence[UUID], strictness: Strictness = AS_USUAL
 ) -> JobComparison:
-    """The comparison of any adaptations, one table a task, as far as they have scores.
+    """The comparison of any adaptations, computed here and now; raises as `JobsQuestion.read`."""
+    return computed(JobsQuestion(tuple(job_ids), strictness).read(session))
 
-    Jobs that differ in nothing but their seeds are one row. Raises `NotFound` for a job that is
-    not there and `InvalidSpec` for one that adapts nothing, and for more pairs than are tested.
-    """
-    jobs = scored_jobs(session, job_ids)
-    for job_id in job_ids:
-        if job_id not in jobs:
-            raise NotFound("job", job_id)
-    grouped = tables_of_jobs(tuple(jobs.values()))
-    check_pairs(grouped)
-    tables = compared(grouped, strictness)
-    return JobComparison(
-        warnings=table_warnings(tables),
-        level=strictness.level,
-        margin=strictness.margin,
-        tables=tables,
-    )
+
+def computed(read: ReadTables) -> JobComparison:
+    """The comparison of what was read."""
+    return read.inputs().comparison(compared(read.tables, read.strictness))
+
+
+def _name(view: StudyView) -> StudyName:
+    return StudyName(id=view.id, name=view.name, state=view.state, terminal=view.terminal)
 
 
 def tables_of_study(session: Session, view: StudyView) -> tuple[ComparedTable, ...]:
     """What a study has measured, in its order; a base model without any cell has no table."""
     jobs = scored_jobs(session, {job.id for cell in view.cells for job in cell.jobs})
-    return tuple(_tables_of_study(view, jobs))
+    return tuple(_measured(table, jobs) for table in study_tables(view))
 
 
-def _tables_of_study(view: StudyView, jobs: Mapping[UUID, ScoredJob]) -> Iterator[ComparedTable]:
-    for base_model, task in dict.fromkeys((cell.base_model, cell.task) for cell in view.cells):
-        cells = [cell for cell in view.cells if (cell.base_model, cell.task) == (base_model, task)]
-        skipped = [one for one in view.skipped if one.base_model == base_model]
-        methods = [*dict.fromkeys(cell.method for cell in cells)]
-        rows = sorted(_rows(cells, jobs), key=lambda row: methods.index(row.method))
-        yield ComparedTable(base_model, task, tuple(rows), tuple(map(_skipped, skipped)))
+def _measured(table: TableInputs, jobs: Mapping[UUID, ScoredJob]) -> ComparedTable:
+    rows = tuple(
+        Row(row.method, row.budget, row.role, tuple(jobs[job.id] for job in row.jobs))
+        for row in table.rows
+    )
+    return ComparedTable(table.base_model, table.task, rows, table.skipped)
 
 
-def _rows(cells: Sequence[StudyCell], jobs: Mapping[UUID, ScoredJob]) -> Iterator[Row]:
+def study_tables(view: StudyView) -> tuple[TableInputs, ...]:
+    """The tables of a study and the jobs in their rows."""
+    cells: dict[tuple[str, str], list[StudyCell]] = defaultdict(list)
+    for cell in view.cells:
+        cells[cell.base_model, cell.task].append(cell)
+    return tuple(_placed(view, *place, own) for place, own in cells.items())
+
+
+def _placed(view: StudyView, base_model: str, task: str, cells: Sequence[StudyCell]) -> TableInputs:
+    skipped = [one for one in view.skipped if one.base_model == base_model]
+    methods = {method: n for n, method in enumerate(dict.fromkeys(one.method for one in cells))}
+    rows = sorted(_rows(cells), key=lambda row: methods[row.method])
+    return TableInputs(base_model, task, tuple(rows), tuple(map(_skipped, skipped)))
+
+
+def _rows(cells: Sequence[StudyCell]) -> Iterator[InputRow]:
     """One row a cell, but one alone for a method that is the same at every budget.
 
     So are references, and methods of fixed size that every budget has room for: they stand beside
@@ -122,7 +183,7 @@ def _rows(cells: Sequence[StudyCell], jobs: Mapping[UUID, ScoredJob]) -> Iterato
             continue
         told.add(cell.method)
         budget = None if is_alone else cell.budget
-        yield Row(cell.method, budget, cell.role, tuple(jobs[job.id] for job in cell.jobs))
+        yield InputRow(cell.method, budget, cell.role, tuple(map(InputJob.of, cell.jobs)))
 
 
 def _skipped(cell: SkippedCell) -> MissingScores:
@@ -143,10 +204,11 @@ def compared(
     tables: Sequence[ComparedTable], strictness: Strictness
 ) -> tuple[TableComparison, ...]:
     """What the scores of each table say; the promises are shared out over all of them."""
-    return tuple(_table(table, len(tables), strictness) for table in tables)
+    return tuple(compared_table(table, len(tables), strictness) for table in tables)
 
 
-def _table(table: ComparedTable, tables: int, strictness: Strictness) -> TableComparison:
+def compared_table(table: ComparedTable, tables: int, strictness: Strictness) -> TableComparison:
+    """What the scores of one of so many tables say."""
     reference = reference_of(table.rows)
     comparison = _comparison(table, reference, tables, strictness)
     missing = [one for row in table.rows for one in missing_scores(row)]
@@ -168,34 +230,16 @@ def _comparison(
     scores = tuple(found for row in table.rows if (found := row.scores()) is not None)
     if not scores:
         return None
-    return _computed(
+    return compare(
         table.task,
         scores,
-        reference.method if reference else None,
-        strictness,
-        tables,
-        comparability(compared_jobs(table.rows)),
-    )
-
-
-@functools.lru_cache(maxsize=MOST_KEPT)
-def _computed(
-    task: str,
-    scores: tuple[Scores, ...],
-    reference: str | None,
-    strictness: Strictness,
-    tables: int,
-    differences: tuple[SettingDifference, ...],
-) -> Comparison:
-    """Kept, because a page and its charts ask for the same."""
-    return compare(
-        task,
-        scores,
-        reference=reference,
+        reference=reference.method if reference else None,
         margin=strictness.margin,
         level=strictness.level,
         tables=tables,
-        differences=differences,
+        differences=comparability(compared_jobs(table.rows)),
+        of_bases=base_warnings(table.rows),
+        chance=chance_of(table.rows[0]),
     )
 
 

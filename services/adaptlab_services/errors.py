@@ -3,7 +3,7 @@
 from datetime import datetime
 from uuid import UUID
 
-from adaptlab.errors import AdaptlabError
+from adaptlab.errors import AdaptlabError, InvalidSpec
 
 
 class NotFound(AdaptlabError):
@@ -121,6 +121,18 @@ class Unauthorised(AdaptlabError):
 
     def __init__(self) -> None:
         super().__init__("The token is missing or not valid; send `Authorization: Bearer <token>`.")
+
+
+class ReportRefused(InvalidSpec):
+    """A report that no run of the leased job could make; nothing was written.
+
+    The same report would be refused again, so the attempt that sent it has failed.
+    """
+
+    @property
+    def is_for_good(self) -> bool:
+        """Return True unless all that is missing is content, which another attempt sends again."""
+        return any(problem.code != "no_artifact" for problem in self.problems)
 
 
 class LeaseLost(AdaptlabError):

@@ -13,6 +13,7 @@ from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session
 
 from adaptlab.distributions import student_quantile
+from adaptlab.results import is_loss
 from adaptlab.statistics import seed_interval
 from adaptlab_db.tables import Evaluation, Job, JobMetric, MetricPoint, Replicate
 
@@ -67,7 +68,7 @@ def keep(session: Session, job_ids: Collection[UUID]) -> None:
         *_scores(session, chosen),
         *_last_points(session, chosen),
     ):
-        if math.isfinite(measured.value):
+        if is_loss(measured.value):
             found[job_id, name].append(measured)
     rows = [_row(job_id, name, several) for (job_id, name), several in found.items()]
     if rows:

@@ -26,6 +26,7 @@ from sqlalchemy import (
     select,
     update,
 )
+from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session, sessionmaker
@@ -34,11 +35,20 @@ from adaptlab.results import Event
 from adaptlab_db.artifacts import ArtifactStore, StoredArtifact, streamed
 from adaptlab_db.errors import StoreUnreachable
 from adaptlab_db.session import one_by_one
-from adaptlab_db.tables import Attempt, Job
+from adaptlab_db.tables import Attempt, Job, LeaseArtifact
 from adaptlab_services import claiming, recording, workers
 from adaptlab_services.claims import AS_GIVEN, Claim, Lease, LeaseParameters, given, held
 from adaptlab_services.errors import LeaseLost, LedgerUnreachable
-from adaptlab_services.lease_ends import CANCELLED, NOT_PAUSING, after_backoff, paused, uncounted
+from adaptlab_services.lease_ends import (
+    CANCELLED,
+    MOST_ATTEMPTS,
+    NOT_PAUSING,
+    after_backoff,
+    check_checkpoints,
+    has_checkpoints,
+    paused,
+    uncounted,
+)
 from adaptlab_services.poison import fingerprint, furthest_step, has_failed_alike
 from adaptlab_services.tokens import Principal
 from adaptlab_services.transitions import Change, Moved, Outcome, Reason, move, queues_to_ring
@@ -92,7 +102,7 @@ class Ledger(Protocol):
         ...
 
     def put_artifact(self, lease: Lease, chunks: Iterable[bytes]) -> StoredArtifact:
-        """Store content; it belongs to the job once an event that names it is recorded."""
+        """Store content of the job; it is a result once an event that names it is recorded."""
         ...
 
     def fetch_artifact(self, lease: Lease, sha256: str) -> Iterator[bytes]:
@@ -102,11 +112,17 @@ class Ledger(Protocol):
     def record(
         self, lease: Lease, events: Sequence[Event], artifacts: Mapping[Path, str] = NO_ARTIFACTS
     ) -> None:
-        """Write results; `artifacts` gives the SHA-256 of the content at each path in `events`."""
+        """Write results; `artifacts` gives the SHA-256 of the content at each path in `events`.
+
+        Raises `ReportRefused` for what the job's spec does not lead to.
+        """
         ...
 
     def finish(self, lease: Lease) -> tuple[str, ...]:
-        """The job has succeeded, or is cancelled if that was asked for before."""
+        """The job has succeeded, or is cancelled if that was asked for before.
+
+        Raises `ReportRefused` for a base model of which checkpoints are missing.
+        """
         ...
 
     def fail(self, lease: Lease, reason: Reason, error: str, *, retry: bool) -> tuple[str, ...]:
@@ -209,14 +225,19 @@ class DatabaseLedger:
     def put_artifact(self, lease: Lease, chunks: Iterable[bytes]) -> StoredArtifact:
         """See `Ledger`.
 
-        Nothing refers to the content yet, so no fence is needed, and the job's row is not locked
-        while it is written; that the lease holds is only looked up, to save useless work.
+        No result refers to the content yet, so no fence is needed, and the job's row is not locked
+        while it is written; that the lease holds is only looked up, to save useless work. That it
+        was sent for this job is noted: only the job's own reports may name it, and it counts as
+        stored by the job's owner.
         """
         with self._one_statement() as session:
             if session.scalars(select(Job.id).where(*held(lease))).one_or_none() is None:
                 raise LeaseLost(lease.job_id, lease.attempt)
         with self._unit_of_work() as session:
-            return ArtifactStore(session).write(chunks)
+            stored = ArtifactStore(session).write(chunks)
+            sent = {"job_id": lease.job_id, "sha256": stored.sha256}
+            session.execute(insert(LeaseArtifact).values(sent).on_conflict_do_nothing())
+            return stored
 
     def fetch_artifact(self, lease: Lease, sha256: str) -> Iterator[bytes]:
         """See `Ledger`. What may be fetched is not looked up, as the role can read it all."""
@@ -226,20 +247,25 @@ class DatabaseLedger:
     def record(
         self, lease: Lease, events: Sequence[Event], artifacts: Mapping[Path, str] = NO_ARTIFACTS
     ) -> None:
-        """See `Ledger`. The whole batch is one unit of work."""
+        """See `Ledger`. The whole batch is one unit of work, held against the job's spec."""
         with self._unit_of_work() as session:
             recording.write(session, lease, events, artifacts)
 
     def finish(self, lease: Lease) -> tuple[str, ...]:
-        """See `Ledger`."""
+        """See `Ledger`. A base model succeeds with a checkpoint for each of its seeds alone."""
         return self._end(
             lease,
-            ((Job.cancel_requested_at.is_(None),), Change("succeeded")),
-            ((), CANCELLED),
+            ((Job.cancel_requested_at.is_(None), has_checkpoints()), Change("succeeded")),
+            ((Job.cancel_requested_at.is_not(None),), CANCELLED),
+            check=check_checkpoints,
         )
 
     def fail(self, lease: Lease, reason: Reason, error: str, *, retry: bool) -> tuple[str, ...]:
-        """See `Ledger`. A job that fails alike twice without a step of progress is set aside."""
+        """See `Ledger`. A job that fails alike twice without a step of progress is set aside.
+
+        An attempt that was killed from outside after it got further than any before it does not
+        count, like one whose worker was lost.
+        """
         final: Choice = ((), Change("failed", reason, error))
         if not retry:
             return self._end(lease, final)
@@ -253,6 +279,7 @@ class DatabaseLedger:
                 (is_left, has_failed_alike(found)),
                 Change("failed", _reason_of_two(reason), _alike(error)),
             ),
+            *(_uncounted_ends(reason, error) if reason == "killed" else ()),
             (
                 (is_left, Job.pause_requested_at.is_not(None)),
                 Change("paused", reason, error, "failed", also=known | NOT_PAUSING),
@@ -283,8 +310,13 @@ class DatabaseLedger:
         """See `Ledger`."""
         return self._end(lease, ((), CANCELLED))
 
-    def _end(self, lease: Lease, *choices: Choice) -> tuple[str, ...]:
-        """Make the first change whose condition holds; each is guarded by the fence."""
+    def _end(
+        self, lease: Lease, *choices: Choice, check: Callable[[Session, Lease], None] | None = None
+    ) -> tuple[str, ...]:
+        """Make the first change whose condition holds; each is guarded by the fence.
+
+        Where none does, `check` may raise why not.
+        """
         with self._unit_of_work() as session:
             moved = _first(session, lease, choices[:1])  # mostly this one, and nothing more to ask
             if not moved:
@@ -293,6 +325,8 @@ class DatabaseLedger:
                 moved = _first(session, lease, choices)
             if moved:
                 return queues_to_ring(moved)
+            if check is not None:
+                check(session, lease)
             outcomes: set[Outcome] = {change.outcome_of_attempt for _, change in choices}
             if not _has_ended(session, lease, outcomes):
                 raise LeaseLost(lease.job_id, lease.attempt)
@@ -354,6 +388,19 @@ def _has_ended(session: Session, lease: Lease, outcomes: set[Outcome]) -> bool:
             )
         ).one_or_none()
         is not None
+    )
+
+
+def _uncounted_ends(reason: Reason, error: str) -> tuple[Choice, Choice]:
+    """The ends of an attempt that got further than any before it, and does not count."""
+    further = Job.step > Job.furthest_step, Job.attempt < MOST_ATTEMPTS
+    known = {**uncounted(), Job.error_fingerprint: None}
+    return (
+        (
+            (*further, Job.pause_requested_at.is_not(None)),
+            Change("paused", reason, error, "failed", also=known | NOT_PAUSING),
+        ),
+        (further, Change("queued", reason, error, "failed", also=known)),
     )
 
 

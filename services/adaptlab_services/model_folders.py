@@ -1,6 +1,7 @@
 """Model folders: found below the configured roots, by alias, and read as far as their headers."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
@@ -12,6 +13,14 @@ from adaptlab.spec import ImportSpec, ModelFolder, ResolvedSpec
 
 POINTER = "/folder"
 SEPARATOR = "/"
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A model folder and its root, both without symbolic links."""
+
+    place: Path
+    root: Path
 
 
 class ModelRoots:
@@ -31,6 +40,10 @@ class ModelRoots:
         Neither it nor anything directly in it lies outside the root, whatever symbolic links say.
         Links to elsewhere in the same root are followed.
         """
+        return self.located(folder).place
+
+    def located(self, folder: str) -> "Located":
+        """As `locate`, with the root that nothing which is read of it may lie outside of."""
         alias, *steps = folder.split(SEPARATOR)
         if alias not in self._roots:
             raise self._unknown(alias)
@@ -45,7 +58,7 @@ class ModelRoots:
             # RuntimeError: links in a circle. The error itself names places, so it is not told.
             detail = f"There is no folder {folder!r} that can be read here."
             raise InvalidSpec(Problem(POINTER, "no_such_folder", detail)) from error
-        return place
+        return Located(place, root)
 
     def _unknown(self, alias: str) -> InvalidSpec:
         known = ", ".join(self.aliases) or "(none)"
@@ -64,12 +77,14 @@ def resolved_import(
 ) -> ResolvedSpec:
     """The import as it will run; raises `InvalidSpec` for a folder that cannot be imported."""
     try:
-        checked = check_folder(roots.locate(spec.folder))
+        found = roots.located(spec.folder)
+        # Each file is held against the root again when it is open: it may have been exchanged.
+        checked = check_folder(found.place, found.root)
         files = fingerprint(checked)
     except BadModelFolder as error:
         raise InvalidSpec(Problem(POINTER, "bad_model_folder", str(error))) from error
-    found = ModelFolder(folder=spec.folder, files=files)
-    return resolve_import(spec, checked.family, found, datasets)
+    folder = ModelFolder(folder=spec.folder, files=files)
+    return resolve_import(spec, checked.family, folder, datasets)
 
 
 def _check_steps(steps: list[str]) -> None:

@@ -1,50 +1,100 @@
 """Whether the server can do its work, asked without a thread and without a pooled connection.
 
 Readers that hold all of those are no reason to call a server dead, which whoever watches it would
-then restart. So there is one connection for this alone, and however many ask at once, one question.
+then restart. So each part has one connection for this alone, and however many ask at once, there is
+one question. A question to a server that stands still is not cancelled, because that takes another
+five seconds with psycopg: it goes on, and who asks next waits for it.
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal
 
 from psycopg import AsyncConnection, Error
 from psycopg.conninfo import make_conninfo
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
 from sqlalchemy.engine import make_url
 
 from adaptlab_db.session import KEEPALIVE
+from adaptlab_services.settings import Settings
 
-ANSWER_SECONDS = 5.0
+ANSWER_SECONDS = 2.0
+"""For all parts together, which are asked at the same time."""
+
+Part = Literal["database", "broker", "artifacts"]
 
 
 class Readiness:
-    """The database's answer, by a connection that is kept; of one event loop."""
+    """What the parts answer that a server needs; of one event loop."""
 
-    def __init__(self, database_url: str) -> None:
-        address = make_url(database_url).set(drivername="postgresql")
-        self._address = make_conninfo(address.render_as_string(hide_password=False), **KEEPALIVE)
-        self._connection: AsyncConnection | None = None
-        self._asking: asyncio.Task[bool] | None = None
+    def __init__(self, settings: Settings) -> None:
+        self._database = _Database(settings.database_url)
+        self._broker = _Broker(settings.broker_url)
+        self._folder = _Folder(settings.artifact_folder)
+        self._questions: dict[Part, _Question] = {
+            "database": _Question(self._database.answers),
+            "broker": _Question(self._broker.answers),
+            "artifacts": _Question(self._folder.answers),
+        }
 
-    async def answers(self) -> bool:
-        """Whether the database answers in good time; who comes meanwhile shares the answer."""
-        if self._asking is None or self._asking.done():
-            self._asking = asyncio.create_task(self._ask())
-        return await asyncio.shield(self._asking)
+    async def silent(self) -> tuple[Part, ...]:
+        """The parts that do not answer within `ANSWER_SECONDS`; who comes meanwhile shares it."""
+        tasks: dict[Part, asyncio.Task[bool]] = {
+            part: question.task() for part, question in self._questions.items()
+        }
+        await asyncio.wait(tasks.values(), timeout=ANSWER_SECONDS)
+        return tuple(part for part, task in tasks.items() if not (task.done() and task.result()))
 
     async def close(self) -> None:
-        """Hang up."""
-        if self._asking is not None:
-            self._asking.cancel()
-            await asyncio.gather(self._asking, return_exceptions=True)
-        await self._hang_up()
+        """Hang up, and wait no longer for those who do not answer than when they were asked."""
+        tasks = [task for one in self._questions.values() if (task := one.cancel()) is not None]
+        if tasks:
+            await asyncio.wait(tasks, timeout=ANSWER_SECONDS)
+        await self._database.hang_up()
+        await self._broker.hang_up()
+        self._folder.close()
 
-    async def _ask(self) -> bool:
-        try:
-            async with asyncio.timeout(ANSWER_SECONDS):
-                # The connection of before may have ended with a restart of the database.
-                return await self._answered() or await self._answered()
-        except TimeoutError:
-            await self._hang_up()
-            return False
+
+class _Question:
+    """A question that is asked once at a time."""
+
+    def __init__(self, ask: Callable[[], Awaitable[bool]]) -> None:
+        self._ask = ask
+        self._task: asyncio.Task[bool] | None = None
+
+    def task(self) -> asyncio.Task[bool]:
+        """The question that is under way, or a new one."""
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._answer())
+        return self._task
+
+    def cancel(self) -> asyncio.Task[bool] | None:
+        """Give up on the question that is under way."""
+        if self._task is not None:
+            self._task.cancel()
+        return self._task
+
+    async def _answer(self) -> bool:
+        return await self._ask()
+
+
+class _Database:
+    """The database, by a connection that is kept."""
+
+    def __init__(self, url: str) -> None:
+        address = make_url(url).set(drivername="postgresql")
+        self._address = make_conninfo(address.render_as_string(hide_password=False), **KEEPALIVE)
+        self._connection: AsyncConnection | None = None
+
+    async def answers(self) -> bool:
+        # The connection of before may have ended with a restart of the database.
+        return await self._answered() or await self._answered()
 
     async def _answered(self) -> bool:
         try:
@@ -52,11 +102,53 @@ class Readiness:
                 self._connection = await AsyncConnection.connect(self._address, autocommit=True)
             await self._connection.execute("SELECT 1")
         except (Error, OSError):
-            await self._hang_up()
+            await self.hang_up()
             return False
         return True
 
-    async def _hang_up(self) -> None:
+    async def hang_up(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()
+
+
+class _Broker:
+    """Valkey, by a client of its own."""
+
+    def __init__(self, url: str) -> None:
+        self._client = Redis.from_url(  # pyright: ignore[reportUnknownMemberType] - its options have no types
+            url,
+            socket_timeout=ANSWER_SECONDS / 2,
+            socket_connect_timeout=ANSWER_SECONDS / 2,
+            retry=Retry(NoBackoff(), 0),
+        )
+
+    async def answers(self) -> bool:
+        with suppress(RedisError, OSError):
+            return bool(await self._client.ping())  # pyright: ignore[reportUnknownMemberType, reportGeneralTypeIssues, reportUnknownArgumentType] - as above
+        return False
+
+    async def hang_up(self) -> None:
+        await self._client.aclose()
+
+
+class _Folder:
+    """The folder of artifacts, where there is one: a network's disk may stand still as well.
+
+    Bytes in Postgres are the database's, and those in S3 are asked for when they are needed: an
+    outage there is no reason to restart servers.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._thread = ThreadPoolExecutor(1, "readiness") if folder is not None else None
+
+    async def answers(self) -> bool:
+        if self._folder is None:
+            return True
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, self._folder.is_dir)
+
+    def close(self) -> None:
+        if self._thread is not None:
+            self._thread.shutdown(wait=False, cancel_futures=True)

@@ -13,12 +13,13 @@ from adaptlab.recipe_results import (
     Measured,
     MeasuredCheck,
     MeasuredRow,
-    TaskConfiguration,
+    SeedLoss,
     TrialScore,
 )
 from adaptlab.results import Evaluation, ReplicateResult
 from adaptlab.statistics import Scores, scores_of
 from adaptlab.study import StudySpec, base_names
+from adaptlab.task_matching import TaskConfiguration
 from adaptlab_services.scored_jobs import ScoredJob, adapted_scores, scored_jobs
 from adaptlab_services.study_views import StudyCell, StudyCheckView, StudyView
 
@@ -108,6 +109,8 @@ def _row(
         scores=tuple(_scores(method or base, jobs, facts)),
         deviations=deviations,
         trials=tuple(_trials(jobs)),
+        schedule=spec.training.schedule,
+        losses=tuple(_losses(jobs)),
         missing=tuple(_why(job) for job in jobs if job.state != "succeeded"),
     )
 
@@ -142,6 +145,19 @@ def _trials(jobs: Sequence[ScoredJob]) -> Iterator[TrialScore]:
             if one.seed not in known:
                 yield _trial(one, job.spec.validation_samples, tests.get(one.replicate))
         known |= {one.seed for one in job.replicates}
+
+
+def _losses(jobs: Sequence[ScoredJob]) -> Iterator[SeedLoss]:
+    """The losses of every seed's chosen trial."""
+    known: set[int] = set()
+    for job in jobs:
+        rates = sorted(set(job.spec.training.learning_rates))
+        edges = {rates[0], rates[-1]} if len(rates) > 1 else set[float]()
+        for one in job.replicates:
+            if one.selected and one.seed not in known:
+                known.add(one.seed)
+                half = job.half_losses.get(one.replicate)
+                yield SeedLoss(one.seed, half, one.final_loss, one.learning_rate in edges)
 
 
 def _trial(one: ReplicateResult, samples: int, test: Evaluation | None) -> TrialScore:

@@ -14,16 +14,16 @@ from sqlalchemy.orm import Session
 from adaptlab.code_version import code_version
 from adaptlab.comparability import ComparedJob, comparability, comparable_groups
 from adaptlab.comparison import Comparison, compare
-from adaptlab.resolve import BaseModelFacts
+from adaptlab.resolve import BaseModelFacts, load_task
 from adaptlab.spec import Choice
-from adaptlab.statistics import Scores
+from adaptlab.statistics import ChosenBest, Interval, Scores, chosen_best
 from adaptlab.values import AUTO
 from adaptlab.verdict import LEAST_SEEDS, Verdict
 from adaptlab_db.tables import Attempt, BaseModel, Job
 from adaptlab_services.budgets import MethodAnswer
 from adaptlab_services.comparison_groups import tables_of_jobs
 from adaptlab_services.comparison_rows import Row, compared_jobs
-from adaptlab_services.scored_jobs import ScoredJob, scored_jobs
+from adaptlab_services.scored_jobs import ScoredJob, base_alone, scored_jobs
 
 MOST_JOBS = 200
 """The latest runs that are looked at."""
@@ -62,7 +62,8 @@ class Evidence:
 
     A row is one configuration with all its seeds. `too_slow` are rows that took longer than was
     asked for, `other_settings` how many jobs are not comparable with these, and `left_out` how
-    many rows were too many.
+    many rows were too many. `base_alone` is the accuracy of the base model without any
+    adaptation, None where it was not scored.
     """
 
     rows: tuple[Row, ...]
@@ -71,12 +72,35 @@ class Evidence:
     too_slow: tuple[Row, ...]
     other_settings: tuple[ScoredJob, ...]
     left_out: int
+    base_alone: float | None
+
+    def works(self, row: Row) -> bool:
+        """Return True if its whole interval is above chance, and its mean not below the base."""
+        score = self.score(row)
+        return score.low > self.comparison.chance and score.mean >= (self.base_alone or 0.0)
+
+    def score(self, row: Row) -> Interval:
+        """What the row scored."""
+        return next(one.score for one in self.comparison.cells[0].rows if one.label == row.label)
 
     @property
     def recommended(self) -> Row:
-        """The first row that could be the best."""
-        best = self.comparison.cells[0].best
-        return next(row for row in self.rows if row.label in best)
+        """The first row that could be the best and works; the first of them if none works."""
+        best = [row for row in self.rows if row.label in self.comparison.cells[0].best]
+        return next((row for row in best if self.works(row)), best[0])
+
+    @property
+    def chosen(self) -> ChosenBest | None:
+        """The recommended row's score, corrected for being the highest of all those measured."""
+        recommended = _alone(self.recommended)
+        enough = min(LEAST_SEEDS, len(recommended.seeds))
+        candidates = [
+            one
+            for one in map(_alone, self.rows)
+            if len(one.seeds) >= enough and one.items == recommended.items
+        ]
+        chosen = chosen_best(candidates, self.comparison.level)
+        return chosen if chosen.label == self.recommended.label else None
 
     @property
     def runner_up(self) -> Row | None:
@@ -143,6 +167,7 @@ def gathered(session: Session, asked: Asked) -> Evidence | NoEvidence:
         too_slow=too_slow,
         other_settings=tuple(job for job in scored if job.id not in inside),
         left_out=len(rows) - len(kept),
+        base_alone=base_alone(session, [job.id for row in kept for job in row.jobs]),
     )
 
 
@@ -255,7 +280,8 @@ def _comparison(rows: Sequence[Row], asked: Asked) -> Comparison:
     """All rows in one cell, whatever their budgets: each of them is within the one asked for."""
     scores = tuple(_alone(row) for row in rows)
     differences = comparability(compared_jobs(rows))
-    return compare(str(asked.task["name"]), scores, differences=differences)
+    chance = load_task(dict(asked.task)).chance()
+    return compare(str(asked.task["name"]), scores, differences=differences, chance=chance)
 
 
 def _alone(row: Row) -> Scores:

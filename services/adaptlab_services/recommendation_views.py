@@ -8,7 +8,7 @@ from pydantic import Field
 from adaptlab.budget import BudgetVector
 from adaptlab.comparison import WarningKind
 from adaptlab.spec import Budget, NamedChoice
-from adaptlab.statistics import Interval
+from adaptlab.statistics import ChosenBest, Interval
 from adaptlab.statistics.ranks import RankInterval
 from adaptlab.values import Name, Value
 from adaptlab.verdict import Verdict
@@ -105,8 +105,10 @@ class Recommendation(Value):
     """What stored results say of the question; nothing is stored for it.
 
     `recommended` has the highest mean of the methods that could be the best and have three seeds,
-    where any has; it is None without results, and then there is a `first_study`. `runner_up` is
-    the best run of another method, and `verdict` whether the two can be told apart. `measured` are
+    where any has. Its interval is above chance and its mean not below the base model alone; it is
+    None if no method's are, and without results, when there is a `first_study`. `runner_up` is
+    the best run of another method, and `verdict` whether the two can be told apart. `chosen` is
+    its score corrected for being the highest of those measured. `measured` are
     all that were held against each other. `jobs` would settle what is open.
     """
 
@@ -120,6 +122,7 @@ class Recommendation(Value):
     recommended: MeasuredMethod | None
     runner_up: MeasuredMethod | None
     verdict: Verdict | None
+    chosen: ChosenBest | None
     thin_evidence: tuple[ThinEvidence, ...]
     measured: tuple[MeasuredMethod, ...]
     jobs: tuple[ProposedJob, ...]

@@ -69,10 +69,10 @@ def _recommendation(
     jobs: tuple[ProposedJob, ...],
     study: ProposedStudy | None,
 ) -> Recommendation:
-    runner_up = None if evidence is None else evidence.runner_up
-    verdict = None
-    if evidence is not None and runner_up is not None:
-        verdict = evidence.verdict(evidence.recommended, runner_up)
+    first = runner_up = verdict = None
+    if evidence is not None and evidence.works(evidence.recommended):
+        first, runner_up = evidence.recommended, evidence.runner_up
+        verdict = None if runner_up is None else evidence.verdict(first, runner_up)
     return Recommendation(
         text=_text(asked, evidence),
         base_model=asked.base.name,
@@ -80,9 +80,10 @@ def _recommendation(
         task=dict(asked.task),
         requested=asked.limit,
         max_seconds=asked.max_seconds,
-        recommended=None if evidence is None else _measured(evidence, evidence.recommended),
+        recommended=None if evidence is None or first is None else _measured(evidence, first),
         runner_up=None if evidence is None or runner_up is None else _measured(evidence, runner_up),
         verdict=verdict,
+        chosen=None if evidence is None or first is None else evidence.chosen,
         thin_evidence=thin,
         measured=()
         if evidence is None
@@ -121,11 +122,19 @@ def _sentences(asked: Asked, evidence: Evidence | None) -> Iterator[str]:
         yield f"Nothing comparable has been measured of {where}{in_time}: run the first study."
         return
     row = evidence.recommended
-    score = _measured(evidence, row).score
+    score = evidence.score(row)
+    if not evidence.works(row):
+        yield _nothing_works(where, evidence, row)
+        return
     yield (
         f"For {where}: {row.label}, which scored {score.mean:.1%} "
         f"({score.level:.0%} interval {score.low:.1%} to {score.high:.1%}, {score.seeds} seeds)."
     )
+    if (chosen := evidence.chosen) is not None and chosen.candidates > 1:
+        yield (
+            f"It was chosen as the best of {chosen.candidates}: corrected for that, expect "
+            f"{chosen.corrected:.1%} ({chosen.score.low:.1%} to {chosen.score.high:.1%})."
+        )
     if score.seeds < LEAST_SEEDS:
         yield f"No method has {LEAST_SEEDS} seeds yet, so this is a first impression."
     runner_up = evidence.runner_up
@@ -135,3 +144,16 @@ def _sentences(asked: Asked, evidence: Evidence | None) -> Iterator[str]:
         yield verdict.text
     else:
         yield f"Nothing can be said of it against {runner_up.label}: they cannot be paired."
+
+
+def _nothing_works(where: str, evidence: Evidence, row: Row) -> str:
+    score = evidence.score(row)
+    base = (
+        "" if evidence.base_alone is None else f", the base model alone {evidence.base_alone:.1%}"
+    )
+    return (
+        f"Nothing measured works for {where}: the best, {row.label}, scores {score.mean:.1%} "
+        f"({score.level:.0%} interval {score.low:.1%} to {score.high:.1%}, {score.seeds} seeds), "
+        f"and chance is {evidence.comparison.chance:.1%}{base}. Try a larger budget, another "
+        "method or a wider range of learning rates."
+    )

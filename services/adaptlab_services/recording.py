@@ -43,12 +43,13 @@ from adaptlab_db.tables import (
     Table,
     TheoryReport,
 )
-from adaptlab_services import training_states
+from adaptlab_services import report_checks, training_states
 from adaptlab_services.claims import AS_GIVEN, Lease, LeaseParameters, given, held
 from adaptlab_services.errors import LeaseLost
 from adaptlab_services.transitions import append_event
 
 FEW_POINTS = 100
+LARGEST_STEP = 2**31 - 1  # of a column; what a training has is known once the lease is
 
 E = TypeVar("E")
 Fence = Callable[[LeaseParameters], list[ColumnElement[bool]]]
@@ -68,9 +69,27 @@ def write(
         lease: of the attempt that the events belong to.
         events: in the order in which they happened.
         artifacts: the SHA-256 of the stored content of every path in `events`.
+
+    Raises `ReportRefused` for what no run of the job could report; the unit of work is to be
+    rolled back then.
     """
+    write_as_told(session, lease, events, artifacts, report_checks.check)
+
+
+Check = Callable[[Session, Lease, Sequence[results.Event], Mapping[Path, str]], None]
+
+
+def write_as_told(
+    session: Session,
+    lease: Lease,
+    events: Sequence[results.Event],
+    artifacts: Mapping[Path, str],
+    check: Check,
+) -> None:
+    """Write a batch as `write` does, held to what `check` asks for once the lease is known."""
     step = max((e.step for e in _of(events, results.Progress) if e.phase == "training"), default=0)
-    has_stepped = _enter(session, lease, step, _job_events(events))
+    has_stepped = _enter(session, lease, min(step, LARGEST_STEP), _job_events(events))
+    check(session, lease, events, artifacts)
     if step and not has_stepped:
         _note_first_step(session, lease)
     for started in _of(events, results.Started):

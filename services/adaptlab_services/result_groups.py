@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.sql import column
 
 from adaptlab.errors import InvalidSpec, Problem
+from adaptlab.results import LARGEST_LOSS
 from adaptlab_services.conditions import condition
 from adaptlab_services.job_fields import STATISTICS
 from adaptlab_services.job_metrics import METRICS, Measured, Summary, summary
@@ -115,6 +116,8 @@ def _seeds(
     query = (
         select(*keys, each.c.seed, value, func.sum(each.c.of_items))
         .select_from(inner.join(each, true()))
+        # Such as earlier versions believed: their sum would be no number.
+        .where(func.abs(each.c.value) <= LARGEST_LOSS)
         .group_by(*keys, each.c.seed)
         .order_by(each.c.seed)
     )

@@ -118,10 +118,12 @@ class Outcomes(Value):
     bits: bytes
 
     def booleans(self) -> tuple[bool, ...]:
-        """The outcomes one by one; the first item is the highest bit of the first byte."""
-        return tuple(
-            bool(self.bits[index >> 3] >> (7 - (index & 7)) & 1) for index in range(self.total)
-        )
+        """The outcomes one by one; the first item is the highest bit of the first byte.
+
+        Never more than there are bits, whatever the total that an earlier version believed.
+        """
+        items = range(min(self.total, 8 * len(self.bits)))
+        return tuple(bool(self.bits[index >> 3] >> (7 - (index & 7)) & 1) for index in items)
 
 
 def latest_attempt(session: Session, job_id: UUID) -> int:

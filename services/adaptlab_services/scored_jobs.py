@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Row, ScalarSelect, func, select
+from sqlalchemy import ColumnElement, Float, Row, ScalarSelect, cast, func, select
 from sqlalchemy.orm import Session
 
 from adaptlab.results import Environment, Evaluation, ReplicateResult
@@ -56,6 +56,11 @@ class ScoredJob:
     evaluations: tuple[Evaluation, ...]
     base_scores: tuple[TaskScore, ...]
     deviations: Mapping[int, float]
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds that it trains."""
+        return self.spec.seeds
 
     @property
     def first_layer_deviation(self) -> float | None:
@@ -181,6 +186,21 @@ def adapted_scores(
             )
         )
     return found
+
+
+def base_alone(session: Session, job_ids: Collection[UUID]) -> float | None:
+    """The mean accuracy of the base models alone on the jobs' own tasks; None if not scored."""
+    row = tables.Evaluation
+    return session.execute(
+        select(func.avg(cast(row.correct, Float) / row.total))
+        .join(Job, (Job.id == row.job_id) & (Job.attempt == row.attempt))
+        .where(
+            row.job_id.in_(job_ids),
+            row.split == "test",
+            ~row.attached,
+            row.task == Job.resolved_spec["task"],
+        )
+    ).scalar_one()
 
 
 def _base_scores(session: Session, job_ids: Collection[UUID]) -> Mapping[UUID, list[TaskScore]]:

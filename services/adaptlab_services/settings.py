@@ -1,9 +1,11 @@
 """What is set from outside: environment variables that start with ADAPTLAB_."""
 
+import os
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
     NoDecode,
@@ -11,6 +13,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from adaptlab.errors import BadSettings
 from adaptlab.spec import Queue
 from adaptlab_db.session import normalised_url
 from adaptlab_db.stores.store import POSTGRES, StoreName
@@ -40,7 +43,10 @@ class Settings(BaseSettings):
         scratch_free_bytes: what must be free on a worker's disk for it to take a job; None is a
             twentieth of the disk, at most 1 GiB.
         trainer_user: as whom trainers run: a user's name, `same` as the worker, or `auto`, which
-            is `nobody` where the worker is root and `nobody` can run them.
+            is a user id of their own where the worker is root.
+        trainer_reads: folders that trainers can read besides the installation and model roots;
+            separated by colons.
+        trainer_writes: folders that trainers can write to besides their own; separated by colons.
         trainer_memory_bytes: beyond which a trainer gets no memory; None is all of the machine's.
         trainer_network: whether trainers may use the network; the engine needs none.
         trainer_environment: environment variables that trainers are given besides the usual ones.
@@ -61,6 +67,8 @@ class Settings(BaseSettings):
             with `lease_burst`.
         max_open_requests: the most requests of one person that are under way at a time, streams and
             waits among them.
+        answer_seconds: within which an answer has to begin, else it is a 503; long polls and routes
+            that move files have more.
         wrong_tokens_per_minute: tokens from one address that may be wrong before it has to wait.
         sign_ins_per_minute: forms to sign in that one address may send, good or not.
         max_model_parameters: the most parameters of a model that is trained or imported.
@@ -104,6 +112,8 @@ class Settings(BaseSettings):
     trainer_memory_bytes: int | None = Field(default=None, ge=2**30)
     trainer_network: Literal["refused", "allowed"] = "refused"
     trainer_environment: Annotated[tuple[str, ...], NoDecode] = ()
+    trainer_reads: Annotated[tuple[Path, ...], NoDecode] = ()
+    trainer_writes: Annotated[tuple[Path, ...], NoDecode] = ()
     sweep_seconds: float = Field(default=10, gt=0)
     reap_seconds: float = Field(default=5, gt=0)
     reaper_arm_seconds: float = Field(default=60, ge=0)
@@ -120,6 +130,7 @@ class Settings(BaseSettings):
     lease_rate: int = Field(default=200, gt=0)
     lease_burst: int = Field(default=400, gt=0)
     max_open_requests: int = Field(default=100, gt=0)
+    answer_seconds: float = Field(default=30, gt=0)
     wrong_tokens_per_minute: int = Field(default=5, gt=0)
     sign_ins_per_minute: int = Field(default=20, gt=0)
     max_model_parameters: int = Field(default=10**10, gt=0)
@@ -147,6 +158,17 @@ class Settings(BaseSettings):
     checkpoint_days: float | None = Field(default=None, gt=0)
     scrub_days: float = Field(default=30, gt=0)
 
+    def __init__(self, **given: object) -> None:
+        """Read the settings; `given` goes before the environment.
+
+        Raises:
+            BadSettings: one is missing or cannot be used.
+        """
+        try:
+            super().__init__(**given)  # pyright: ignore[reportArgumentType] - checked by pydantic
+        except ValidationError as error:
+            raise BadSettings("\n".join(map(_told, error.errors()))) from None
+
     @classmethod
     def settings_customise_sources(
         cls,
@@ -170,6 +192,21 @@ class Settings(BaseSettings):
         if isinstance(names, str):
             return tuple(name.strip() for name in names.split(",") if name.strip())
         return names
+
+    @field_validator("trainer_reads", "trainer_writes", mode="before")
+    @classmethod
+    def _folders(cls, folders: object) -> object:
+        if isinstance(folders, str):
+            return tuple(folder for folder in folders.split(os.pathsep) if folder)
+        return folders
+
+    @field_validator("trainer_reads", "trainer_writes")
+    @classmethod
+    def _folders_are_absolute(cls, folders: tuple[Path, ...]) -> tuple[Path, ...]:
+        for folder in folders:
+            if not folder.is_absolute():
+                raise ValueError(f"{folder} is no absolute path; give /path or /path:/path2.")
+        return folders
 
     @field_validator("max_queue_hours", mode="before")
     @classmethod
@@ -214,3 +251,18 @@ class Settings(BaseSettings):
         if self.artifact_store == "s3" and self.s3_bucket is None:
             raise ValueError("ADAPTLAB_ARTIFACT_STORE is s3: set ADAPTLAB_S3_BUCKET.")
         return self
+
+
+def _told(error: ErrorDetails) -> str:
+    """One line about a setting: its variable, its value unless that is secret, what is wrong."""
+    wrong = error["msg"].removeprefix("Value error, ").rstrip(".")
+    if not error["loc"]:  # of several settings, which the message names
+        return f"{wrong}."
+    name = str(error["loc"][0])
+    variable = f"{PREFIX}{name.upper()}"
+    if error["type"] == "missing":
+        return f"{variable} is not set; docs/reference/settings.md says what it is."
+    field = Settings.model_fields[name]
+    value = f" is {error['input']!r}" if field.repr else ""
+    default = "" if field.is_required() else ", or leave it unset for the default"
+    return f"{variable}{value}: {wrong[:1].lower()}{wrong[1:]}. Set it to another value{default}."

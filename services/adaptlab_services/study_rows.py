@@ -1,14 +1,13 @@
 """The row of a study: found by id or name, locked, and what else is told of it."""
 
 import json
-from uuid import UUID
 
 from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
 from adaptlab.study import StudySpec
 from adaptlab_db.tables import Project, Study, User
-from adaptlab_services import access
+from adaptlab_services import access, short_ids
 from adaptlab_services.errors import Conflict, NotFound
 from adaptlab_services.study_views import Belonging
 
@@ -57,14 +56,15 @@ def check_free(session: Session, name: str) -> None:
 
 
 def _one(session: Session, study: str, query: Select[Study]) -> Study:
-    """A study by its id, else by its name, in the request's own project first."""
-    try:
-        found = session.execute(query.where(Study.id == UUID(study))).scalar_one_or_none()
-    except ValueError:
-        found = None
-    if found is None:
-        named = session.scalars(query.where(Study.name == study)).all()
-        found = access.nearest(session, [(row.project_id, row) for row in named])
+    """A study by its id, its name in the request's own project first, or a part of its id."""
+    if (whole := short_ids.in_full(study)) is not None:
+        found = session.execute(query.where(Study.id == whole)).scalar_one_or_none()
+        if found is not None:
+            return found
+    named = session.scalars(query.where(Study.name == study)).all()
+    found = access.nearest(session, [(row.project_id, row) for row in named])
+    if found is None and (meant := short_ids.study_id(session, study)) is not None:
+        found = session.execute(query.where(Study.id == meant)).scalar_one_or_none()
     if found is None:
         raise NotFound("study", study)
     return found

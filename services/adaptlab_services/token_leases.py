@@ -12,7 +12,6 @@ from sqlalchemy import select
 from sqlalchemy.exc import DataError, IntegrityError
 from sqlalchemy.orm import Session, sessionmaker
 
-from adaptlab import results
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab_db.artifacts import ArtifactStore
 from adaptlab_db.tables import Attempt, Job, Worker
@@ -20,7 +19,7 @@ from adaptlab_db.visibility import VISIBLE
 from adaptlab_services import claiming
 from adaptlab_services.claims import Lease, held
 from adaptlab_services.errors import Conflict, LeaseLost, NotFound
-from adaptlab_services.lease_views import NewLease, NewRecords, path_of
+from adaptlab_services.lease_views import NewLease
 from adaptlab_services.stored_files import StoredFile
 from adaptlab_services.tokens import Principal
 
@@ -90,21 +89,6 @@ def file_of(session: Session, lease: Lease, sha256: str) -> StoredFile:
     return StoredFile(sha256=sha256, size=size, filename=sha256, media_type=MEDIA_TYPE)
 
 
-def check_records(records: NewRecords) -> None:
-    """Raise `InvalidSpec` for events that could not be written whatever the database holds."""
-    known = records.by_path
-    faults: list[Problem] = []
-    for place, event in enumerate(records.events):
-        path = path_of(event)
-        if path is not None and path not in known:
-            detail = f"There is no digest for {str(path)[:200]!r}; send the content, and name it."
-            faults.append(Problem(f"/events/{place}/path", "no_artifact", detail))
-        if event.event == "evaluated" and (told := _fault_of(event.evaluation)) is not None:
-            faults.append(Problem(f"/events/{place}/evaluation", "unreadable", told))
-    if faults:
-        raise InvalidSpec(*faults)
-
-
 @contextmanager
 def refusing_what_cannot_be_stored() -> Generator[None]:
     """Turn what the database says of a value into `InvalidSpec`: it is the worker's fault."""
@@ -118,13 +102,3 @@ def refusing_what_cannot_be_stored() -> Generator[None]:
             else "A value is none that can be stored, such as a number that is too large."
         )
         raise InvalidSpec(Problem("/events", "unstorable", detail)) from error
-
-
-def _fault_of(evaluation: results.Evaluation) -> str | None:
-    if not isinstance(evaluation.task.get("name"), str):
-        return "The task has no name."
-    try:
-        bytes.fromhex(evaluation.outcomes)
-    except ValueError:
-        return "The outcomes are not hexadecimal digits, two a byte."
-    return None

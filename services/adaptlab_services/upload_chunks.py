@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from sqlalchemy import Select, bindparam, delete, func, select
+from sqlalchemy import Select, bindparam, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab.errors import InvalidSpec, Problem
-from adaptlab_db.staging import UNHURRIED, put_rows
+from adaptlab_db.staging import ASIDE, UNHURRIED, put_rows, take_the_place
 from adaptlab_db.stores.postgres import CHUNK_BYTES as ROW_BYTES
 from adaptlab_db.tables import Upload, UploadChunk
 from adaptlab_services import quotas, uploads
@@ -48,20 +48,23 @@ class ChunkWriting:
     """A chunk that is arriving; some rows of it are a unit of work, so nothing is held between.
 
     Until `finish` has returned the chunk is not there. Sending a chunk again that is there is
-    checked, and changes nothing.
+    checked, and changes nothing. Another chunk of its number stays what it is until this one has
+    arrived whole and as announced.
     """
 
     def __init__(
-        self, sessions: sessionmaker[Session], chunk: AnnouncedChunk, size: int, *, is_there: bool
+        self, sessions: sessionmaker[Session], chunk: AnnouncedChunk, size: int, there: str | None
     ) -> None:
         self._sessions = sessions
         self._chunk = chunk
         self._size = size
-        self._is_there = is_there
+        self._is_there = there == chunk.sha256
+        self._aside = ASIDE if there is not None else 0
         self._digest = hashlib.sha256()
         self._scan = TokenScan()
         self._received = 0
-        self._row = chunk.number * (uploads.CHUNK_BYTES // ROW_BYTES)
+        self._first = chunk.number * (uploads.CHUNK_BYTES // ROW_BYTES)
+        self._row = self._first
 
     def write(self, rows: Sequence[bytes]) -> None:
         """Take in the next rows, of `ROW_BYTES` but for the last; raises `InvalidSpec`.
@@ -71,7 +74,8 @@ class ChunkWriting:
         self._look(rows)
         if not self._is_there:
             with self._sessions.begin() as session:
-                put_rows(session, self._held(session, _HELD_UNHURRIED), self._row, rows)
+                name = self._held(session, _HELD_UNHURRIED)
+                put_rows(session, name, self._row - self._aside, rows)
         self._row += len(rows)
 
     def finish(self, rows: Sequence[bytes] = ()) -> None:
@@ -88,7 +92,11 @@ class ChunkWriting:
             raise InvalidSpec(Problem("/header/content-digest", "wrong_digest", detail))
         if not self._is_there:
             with self._sessions.begin() as session:
-                put_rows(session, self._held(session, _HELD), self._row, rows)
+                name = self._held(session, _HELD)
+                put_rows(session, name, self._row - self._aside, rows)
+                if self._aside:
+                    count = self._row + len(rows) - self._first
+                    take_the_place(session, name, self._first, count)
                 self._note(session)
 
     def _look(self, rows: Sequence[bytes]) -> None:
@@ -124,7 +132,7 @@ class ChunkWriting:
 def receiving(
     sessions: sessionmaker[Session], principal: Principal, chunk: AnnouncedChunk
 ) -> ChunkWriting:
-    """Begin to take in a chunk; another one of that number is there no more.
+    """Begin to take in a chunk; it replaces another one of that number when it is there whole.
 
     Raises `NotFound`, `Conflict` where the upload is complete, `InvalidSpec` for a number too
     large, and `QuotaReached`.
@@ -136,10 +144,8 @@ def receiving(
         size = _size(upload, chunk.number)
         quotas.check_room(session, principal.user_id, 0)  # jobs may have stored more since
         mine = (UploadChunk.upload_id == upload.id, UploadChunk.number == chunk.number)
-        other = delete(UploadChunk).where(*mine, UploadChunk.sha256 != chunk.sha256)
-        session.execute(other, execution_options={"synchronize_session": False})
-        is_there = session.scalar(select(func.count()).where(*mine)) == 1
-    return ChunkWriting(sessions, chunk, size, is_there=is_there)
+        there = session.scalars(select(UploadChunk.sha256).where(*mine)).one_or_none()
+    return ChunkWriting(sessions, chunk, size, there)
 
 
 def _size(upload: Upload, number: int) -> int:

@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from adaptlab.values import Value
 from adaptlab_db.artifacts import ArtifactStore, StoredArtifact
 from adaptlab_db.errors import BytesMissing
-from adaptlab_db.staging import stage, unstage
+from adaptlab_db.staging import forget_aside, stage, unstage
 from adaptlab_db.tables import Upload, UploadChunk
 from adaptlab_services import quotas
 from adaptlab_services.errors import Conflict, NotFound, TooManyUploads, UploadTooLarge
@@ -140,6 +140,7 @@ def complete(session: Session, principal: Principal, upload_id: UUID) -> UploadV
         return _view(session, upload)
     _require_all(session, upload)
     staged = upload.artifact_sha256
+    forget_aside(session, staged)
     try:
         announced = StoredArtifact(upload.sha256, upload.size_bytes)
         # Every row was looked through before it was kept; those beside it may be another sender's.

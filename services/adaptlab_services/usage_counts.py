@@ -65,6 +65,8 @@ _COUNT = text(f"""
                 WHERE owner_id = :user_id
             UNION SELECT artifact_sha256 FROM training_states JOIN jobs ON jobs.id = job_id
                 WHERE owner_id = :user_id
+            UNION SELECT sha256 FROM lease_artifacts JOIN jobs ON jobs.id = job_id
+                WHERE owner_id = :user_id
         )
     ), found AS MATERIALIZED (
         SELECT

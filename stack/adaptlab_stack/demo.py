@@ -2,24 +2,28 @@
 
 import os
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from adaptlab.charts import attention_patterns, png
 from adaptlab.statistics import Interval
-from adaptlab_client import Client, Job
+from adaptlab_client import Client, Study
+from adaptlab_client.comparison_answers import StudyComparison
+from adaptlab_client.progress_bars import Tell, bars, steps
 from adaptlab_stack import demo_study as study
 from adaptlab_stack.data_directory import DataDirectory
 from adaptlab_stack.errors import DemoFailed
 from adaptlab_stack.stack import Stack, stop
 
 PICTURE = "demo-attention.png"
+SECONDS_BETWEEN_LINES = 15
 
 
 def run_demo(*, data_dir: Path, port: int | None, exit_when_done: bool) -> None:
@@ -36,15 +40,14 @@ def run_demo(*, data_dir: Path, port: int | None, exit_when_done: bool) -> None:
         console.print(f"Ready at {stack.url} after {time.monotonic() - begin:.1f} s.\n")
         with Client(stack.url, stack.token) as client:
             try:
-                rows, picture = _run(client, console, stack)
+                shown = _run(client, console, stack)
             except study.StudyFailed as error:
                 raise DemoFailed(str(error)) from error
-        console.print(_table(rows))
-        for finding in study.findings(rows):
-            console.print(f"  {finding}", highlight=False)
+        console.print(_table(shown.rows))
+        _print_conclusions(console, shown.comparison)
         seconds = time.monotonic() - begin
         console.print(f"\n{seconds:.0f} s on {study.machine(os.cpu_count() or 1)}.")
-        _say_where(console, stack, picture, exit_when_done)
+        _say_where(console, stack, shown.picture, exit_when_done)
 
 
 @contextmanager
@@ -61,70 +64,88 @@ def _stack(data_dir: Path, port: int | None, exit_when_done: bool) -> "Generator
         stop(data_dir)
 
 
-def _run(client: Client, console: Console, stack: Stack) -> tuple[Sequence[study.Row], Path]:
-    jobs = study.submit(client)
-    with _bars(console, jobs) as show:
-        ended = study.await_all(client, jobs, show)
-    rows = tuple(study.table(client, ended))
+def _run(client: Client, console: Console, stack: Stack) -> "_Shown":
+    run = study.begin(client)
+    console.print(f"Study {run.name}: {progress_line(run.study)}")
+    with _progress(console) as tell:
+        ended = study.finish(client, run, tell)
+    jobs = study.jobs_by_method(client, ended)
     picture = stack.data_dir / PICTURE
     tokens = " ".join(str(digit) for digit in study.FIGURE_INPUT)
     chart = attention_patterns(
-        tuple(study.patterns(client, ended)), title=f"Attention for the input {tokens}"
+        tuple(study.patterns(client, jobs)), title=f"Attention for the input {tokens}"
     )
     picture.write_bytes(png(chart))
-    return rows, picture
+    return _Shown(tuple(study.table(client, jobs)), run.comparison(), picture)
+
+
+class _Shown(NamedTuple):
+    """What the demo shows when its study has ended."""
+
+    rows: Sequence[study.Row]
+    comparison: StudyComparison
+    picture: Path
 
 
 @contextmanager
-def _bars(console: Console, jobs: Mapping[str, Job]) -> "Generator[_Bars]":
-    columns = (
-        TextColumn("{task.description:<18}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[state]:<10}"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console) as progress:
-        yield _Bars(progress, jobs)
+def _progress(console: Console) -> "Generator[Tell]":
+    """Show how far the study is: a bar in a terminal, else a line now and then."""
+    if console.is_terminal:
+        with bars("rich") as tell:
+            yield tell
+    else:
+        yield Lines(partial(console.print, highlight=False, soft_wrap=True))
 
 
-class _Bars:
-    """One progress bar a job, moved by what the server says."""
+class Lines:
+    """A line whenever a job has ended, and every `SECONDS_BETWEEN_LINES` in between."""
 
-    def __init__(self, progress: Progress, jobs: Mapping[str, Job]) -> None:
-        self._progress = progress
-        self._tasks = {
-            job.id: progress.add_task(label, total=job.progress.total, start=False, state=job.state)
-            for label, job in jobs.items()
-        }
+    def __init__(
+        self, show: Callable[[str], object], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._show = show
+        self._clock = clock
+        self._begin = self._last = clock()
+        self._counts: Mapping[str, int] | None = None
 
-    def __call__(self, job: Job) -> None:
-        task = self._tasks[job.id]
-        if job.state != "waiting" and job.state != "queued":
-            self._progress.start_task(task)
-        done = job.progress.total if job.succeeded else job.progress.step
-        self._progress.update(task, completed=done, state=job.state)
-        if job.terminal:
-            self._progress.stop_task(task)
+    def __call__(self, heard: Study) -> None:
+        """Show the study if there is something new."""
+        now = self._clock()
+        if heard.jobs == self._counts and now - self._last < SECONDS_BETWEEN_LINES:
+            return
+        self._counts, self._last = dict(heard.jobs), now
+        self._show(f"{now - self._begin:4.0f} s  {progress_line(heard)}")
+
+
+def progress_line(heard: Study) -> str:
+    """The steps done of those to do, and the jobs by state."""
+    done, total = steps(heard)
+    counts = ", ".join(f"{count} {state}" for state, count in heard.jobs.items())
+    return f"{done:,} of {total:,} steps; jobs: {counts}"
 
 
 def _table(rows: Sequence[study.Row]) -> Table:
-    title = f"Sorting 10 digits: {study.SEEDS} seeds, 3,200 test items each"
+    title = f"Sorting {study.LENGTH} digits: {study.SEEDS} seeds, {study.SAMPLES:,} test items each"
     table = Table(title=title, box=SIMPLE_HEAD, show_edge=False)
     table.add_column("method", no_wrap=True)
-    table.add_column("trainable", justify="right", no_wrap=True)
-    for task in study.TASKS:
-        table.add_column(f"{task.removeprefix('sort_')} %", justify="right", no_wrap=True)
-    table.add_column("moved", justify="right", no_wrap=True)
+    for name in ("trainable", "ascending %", "descending %", "moved"):
+        table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
         moved = "" if row.deviation is None else _deviation(row.deviation)
-        scores = [_percent(row.accuracies[task]) for task in study.TASKS]
+        scores = [_percent(one) for one in (row.ascending, row.descending)]
         table.add_row(row.label, f"{row.trainable_parameters:,}", *scores, moved)
     table.caption = (
-        "Items with all ten digits right, and a 95 % interval over seeds. Moved: the\n"
-        "largest deviation of layer 0's relative attention from the base model's."
+        f"Items with all {study.LENGTH} digits right, and a 95 % interval. Moved: the largest\n"
+        "deviation of layer 0's relative attention from the base model's."
     )
     return table
+
+
+def _print_conclusions(console: Console, found: StudyComparison) -> None:
+    for title, lines in study.conclusions(found):
+        console.print(f"\n{title}", style="bold")
+        for line in lines:
+            console.print(f"- {line}", highlight=False, markup=False)
 
 
 def _percent(interval: Interval) -> str:
@@ -139,6 +160,7 @@ def _deviation(value: float) -> str:
 def _say_where(console: Console, stack: Stack, picture: Path, stopping: bool) -> None:
     lines = {
         "picture": picture,
+        "study": f"{stack.url}/studies/{study.NAME}",
         "dashboard": f"{stack.url}/",
         "API": f"{stack.url}/openapi.json  (and openapi.yaml)",
         "token": f"{stack.data_dir / 'token'}  (sign in with its content)",

@@ -1,7 +1,7 @@
 """The demo's study, run through HTTP as a user's script would run it.
 
-Pretrain a small model to sort in ascending order, adapt it to descending order with four methods,
-and read from the results which of them could and what happened to the attention.
+Small models are pretrained to sort in ascending order and adapted to descending order with five
+methods: the same steps, the same seeds, three learning rates each, and one budget.
 """
 
 import platform
@@ -9,27 +9,62 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from adaptlab.charts import AttentionPattern
-from adaptlab.statistics import Interval, seed_interval
-from adaptlab_client import Client, Conflict, Job
+from adaptlab.scores import mean_accuracy
+from adaptlab.statistics import Interval
+from adaptlab_client import Client, Conflict, Job, Study
+from adaptlab_client.cli.compare import verdict_lines
+from adaptlab_client.comparison_answers import StudyComparison
+from adaptlab_client.study_run import StudyRun
 
+NAME = "demo"
 BASE = "sort-asc-1l"
-SEEDS = 3
-BUDGET = 1728
-FIGURE_INPUT = (2, 6, 0, 1, 4, 6, 3, 0, 1, 2)
-TASKS = ("sort_ascending", "sort_descending")
-EVALUATION = {"tasks": list(TASKS), "samples": 3200}
-CAPTURE = {"attention": {"inputs": [list(FIGURE_INPUT)]}}
+SEEDS = 5
+STEPS = 600
+BUDGET = 1152
+FIGURE_INPUT = (2, 6, 0, 1, 4, 3)
+LENGTH = len(FIGURE_INPUT)
+ASCENDING: Mapping[str, object] = {"name": "sort_ascending", "length": LENGTH}
+DESCENDING: Mapping[str, object] = {"name": "sort_descending", "length": LENGTH}
+SAMPLES = 1000
+EVALUATION: Mapping[str, object] = {"tasks": [ASCENDING, DESCENDING], "samples": SAMPLES}
+LEARNED_POSITIONS = {"learning_rates": [1e-2, 1e-1, 1.0]}
+LABELS = {"demo": "petrov2024"}
+METHODS: Mapping[str, Mapping[str, object]] = {
+    "full_finetuning": {"tuning": {"learning_rates": [1e-3, 3e-3, 1e-2]}},
+    "lora": {
+        "label": "lora",
+        "sites": ["attn", "mlp"],
+        "tuning": {"learning_rates": [5e-3, 1.5e-2, 4.5e-2]},
+    },
+    "prefix_tuning": {"tuning": LEARNED_POSITIONS},
+    "soft_prompt": {"tuning": LEARNED_POSITIONS},
+    "attention_bias": {"tuning": LEARNED_POSITIONS},
+}
+"""The methods in the order of the table. Rates are a factor of 3 apart, of 10 for what a prefix or
+a prompt learns, because the rate that is best for these is not known to within less."""
 
-PRETRAINING: Mapping[str, object] = {
-    "kind": "pretrain",
-    "name": BASE,
-    "family": {"name": "minigpt", "layers": 1, "heads": 1, "width": 96},
-    "task": "sort_ascending",
-    "training": {"steps": 600},
+SPEC: Mapping[str, object] = {
+    "name": NAME,
+    "base_models": [
+        {
+            "kind": "pretrain",
+            "name": BASE,
+            "family": {"name": "minigpt", "layers": 1, "heads": 1, "width": 64},
+            "task": ASCENDING,
+            "training": {"steps": STEPS, "batch_size": 32, "learning_rate": 5e-3},
+            "seeds": SEEDS,
+            "evaluation": EVALUATION,
+            "labels": LABELS,
+        }
+    ],
+    "tasks": [DESCENDING],
+    "methods": [{"name": name, **knobs} for name, knobs in METHODS.items()],
+    "budgets": [BUDGET],
     "seeds": SEEDS,
-    "evaluation": EVALUATION,
-    "capture": CAPTURE,
-    "labels": {"demo": "petrov2024"},
+    "training": {"steps": STEPS, "batch_size": 32},
+    "evaluation": {"samples": SAMPLES},
+    "capture": {"attention": {"inputs": [list(FIGURE_INPUT)]}},
+    "labels": LABELS,
 }
 
 
@@ -38,87 +73,75 @@ class Row:
     """One line of the demo's table."""
 
     label: str
-    job: Job
     trainable_parameters: int
-    accuracies: Mapping[str, Interval]
+    ascending: Interval
+    descending: Interval
     deviation: float | None
 
 
 class StudyFailed(Exception):
-    """A job of the demo did not succeed."""
+    """The demo's study cannot be made, or a job of it did not succeed."""
 
 
-def adaptation(method: Mapping[str, object], steps: int, budget: int | None) -> dict[str, object]:
-    """The spec of one adaptation of the demo's base model to descending order."""
-    spec: dict[str, object] = {
-        "kind": "adapt",
-        "base_model": BASE,
-        "task": "sort_descending",
-        "method": method,
-        "training": {"steps": steps},
-        "evaluation": EVALUATION,
-        "capture": CAPTURE,
-        "labels": {"demo": "petrov2024"},
-    }
-    return spec if budget is None else {**spec, "budget": budget}
+def begin(client: Client) -> StudyRun:
+    """Create the study, or find the one that an earlier start has made, and run what is missing.
 
-
-ADAPTATIONS: Mapping[str, Mapping[str, object]] = {
-    "full fine-tuning": adaptation({"name": "full_finetuning"}, 600, None),
-    "LoRA": adaptation({"name": "lora", "sites": ["attn", "mlp"]}, 800, BUDGET),
-    "prefix-tuning": adaptation({"name": "prefix_tuning"}, 1500, BUDGET),
-    "soft prompt": adaptation({"name": "soft_prompt"}, 1500, BUDGET),
-}
-
-
-def submit(client: Client) -> dict[str, Job]:
-    """Submit all jobs, the pretraining first; an earlier demo's base model is used again."""
+    Raises:
+        StudyFailed: the server has something else of these names.
+    """
     try:
-        base = client.jobs.submit(PRETRAINING)
-    except Conflict:
-        base = client.jobs.get(str(client.base_models.get(BASE).job_id))
-    return {
-        "pretrained": base,
-        **{label: client.jobs.submit(spec) for label, spec in ADAPTATIONS.items()},
-    }
+        run = client.studies.run(SPEC)
+    except Conflict as error:
+        text = f"{error}\nAnother version made this data; choose another --data-dir."
+        raise StudyFailed(text) from error
+    study = client.studies.get(run.id)  # what was made before is not answered as it is now
+    if study.terminal and not study.succeeded:
+        study = client.studies.extend(run.id)
+    run.study = study
+    return run
 
 
-def await_all(
-    client: Client, jobs: Mapping[str, Job], on_progress: Callable[[Job], None]
-) -> dict[str, Job]:
-    """Wait for every job; raises `StudyFailed` for the first that does not succeed."""
-    labels = {job.id: label for label, job in jobs.items()}
-    ended: dict[str, Job] = {}
-    for job in client.jobs.as_ended(list(labels), timeout=1800, on_progress=on_progress):
-        if not job.succeeded:
-            raise StudyFailed(f"{labels[job.id]} ended as {job.state}: {job.error or job.reason}")
-        ended[labels[job.id]] = job
-    return {label: ended[label] for label in jobs}
+def finish(client: Client, run: StudyRun, on_progress: Callable[[Study], None]) -> Study:
+    """Wait for every job; raises `StudyFailed` if one does not succeed."""
+    study = client.studies.wait(run.id, timeout=1800, on_progress=on_progress)
+    if study.succeeded:
+        return study
+    failed = [job for job in client.studies.jobs(run.id) if job.terminal and not job.succeeded]
+    said = "; ".join(f"{label_of(job)} {job.state}: {job.error or job.reason}" for job in failed)
+    raise StudyFailed(f"The study ended as {study.state}. {said}")
+
+
+def label_of(job: Job) -> str:
+    """What a job of the demo is called."""
+    return "pretraining" if job.kind == "pretrain" else str(job.method)
+
+
+def jobs_by_method(client: Client, study: Study) -> Mapping[str, Job]:
+    """The pretraining first, then the adaptations in the order of the study."""
+    found = {label_of(job): job for job in client.studies.jobs(study.id)}
+    return {name: found[name] for name in ("pretraining", *METHODS)}
 
 
 def table(client: Client, jobs: Mapping[str, Job]) -> Iterator[Row]:
     """Accuracies with their intervals over seeds, and the largest change of attention."""
     for label, job in jobs.items():
-        evaluations = client.jobs.evaluations(job.id, attached=True)
-        scores = {
-            task: seed_interval(
-                [e.correct for e in evaluations if e.task_name == task],
-                [e.total for e in evaluations if e.task_name == task],
-            )
-            for task in TASKS
-        }
+        scored = [e for e in client.jobs.evaluations(job.id, attached=True) if e.split == "test"]
+        ascending, descending = (
+            mean_accuracy([one for one in scored if one.task_name == task["name"]])
+            for task in (ASCENDING, DESCENDING)
+        )
         maps = client.jobs.attention(job.id, layer=0, source="adapted")
         deviations = [s.relative_deviation or 0.0 for m in maps for s in m.summaries]
         trained = job.budget.trainable_parameters if job.budget else 0
-        yield Row(label, job, trained, scores, max(deviations, default=None))
+        yield Row(label, trained, ascending, descending, max(deviations, default=None))
 
 
 def patterns(client: Client, jobs: Mapping[str, Job]) -> Iterator[AttentionPattern]:
     """The attention of base, fine-tuned and prefix-tuned model for the input of the figure."""
     sources = (
-        ("base (ascending)", "full fine-tuning", "base"),
-        ("full fine-tuning", "full fine-tuning", "adapted"),
-        ("prefix-tuning", "prefix-tuning", "adapted"),
+        ("base (ascending)", "full_finetuning", "base"),
+        ("full fine-tuning", "full_finetuning", "adapted"),
+        ("prefix-tuning", "prefix_tuning", "adapted"),
     )
     for title, label, source in sources:
         found = client.jobs.attention(jobs[label].id, source=source)[0]
@@ -126,7 +149,7 @@ def patterns(client: Client, jobs: Mapping[str, Job]) -> Iterator[AttentionPatte
         answer = " ".join(str(token) for token in found.predictions[0])
         yield AttentionPattern(
             title=title,
-            subtitle=f"answers {answer}",
+            subtitle=f"seed {found.seed}, answers {answer}",
             weights=tuple(tuple(float(weight) for weight in row) for row in array),
             tokens=tuple(str(token) for token in found.tokens[0]),
             learned_positions=found.learned_positions,
@@ -139,18 +162,11 @@ def machine(cores: int) -> str:
     return f"{cores} CPU cores, {platform.machine()}, Python {platform.python_version()}"
 
 
-def findings(rows: Sequence[Row]) -> Iterator[str]:
-    """What the table shows, in sentences that follow from its figures alone."""
-    for row in rows:
-        if row.deviation is None:
-            continue
-        score = row.accuracies["sort_descending"]
-        learned = "learned" if score.low >= 0.9 else "did not learn"
-        if score.high > 0.1 and score.low < 0.9:
-            learned = "partly learned"
-        moved = (
-            "without moving the first layer's attention"
-            if row.deviation < 1e-9
-            else f"moving the first layer's attention by up to {row.deviation:.2f}"
-        )
-        yield f"{row.label} {learned} the descending order, {moved}."
+def conclusions(found: StudyComparison) -> Iterator[tuple[str, Sequence[str]]]:
+    """What `adaptlab compare` says of the study: warnings, then verdicts, then diagnoses."""
+    yield "Warnings", [warning.text for warning in found.warnings] or ["none"]
+    for one in found.tables:
+        if one.comparison is not None:
+            for cell in one.comparison.cells:
+                yield "Verdicts", [*verdict_lines(one.comparison, cell, all_pairs=True)]
+        yield "Why", [each.diagnosis.text for each in one.diagnoses]

@@ -78,6 +78,17 @@ class UserUnknown(StackError):
         )
 
 
+class ClusterNotMovable(StackError):
+    """The files of a cluster cannot be given to the user that is to run its server."""
+
+    def __init__(self, cluster: Path, reason: str, user: int | None) -> None:
+        step = "stop it" if user is None else f"check it, and run `chown -R -h {user} '{cluster}'`"
+        super().__init__(
+            f"The Postgres files in {cluster} belong to `nobody`, which other programs may run as, "
+            f"and cannot be given to a user of their own: {reason}. Please {step}, then start again"
+        )
+
+
 class StartFailed(StackError):
     """A supervised process did not come up."""
 

@@ -6,10 +6,11 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from adaptlab_stack.errors import DirectoryBarred, UserUnknown
+from adaptlab_worker.own_users import POSTGRES_USERS, own_user
 
 NOBODY = 65534
 # Tried in this order; a container's root often lacks the first and has the second.
@@ -41,11 +42,28 @@ class Identity:
         )
 
 
+def initialising(identity: Identity) -> Identity:
+    """As whom `initdb` runs: it refuses a user without an entry, so `nobody` stands in.
+
+    The cluster is given to its own user afterwards, before a server runs.
+
+    Raises:
+        UserUnknown: `nobody` has no entry either.
+    """
+    try:
+        pwd.getpwuid(identity.user)
+    except KeyError:
+        _require_entry(NOBODY)
+        return replace(identity, user=NOBODY, group=NOBODY)
+    return identity
+
+
 def identity_of(owner: Path, needed: Sequence[Path]) -> Identity | None:
     """As whom Postgres runs; None means as the calling user.
 
     Args:
-        owner: the cluster directory if there is one: its owner runs the server.
+        owner: the cluster directory. If it exists, its owner runs the server, unless that is
+            `nobody`, as in data directories of earlier versions: then a user of its own does.
         needed: directories and programs that the server has to reach.
 
     Raises:
@@ -56,7 +74,6 @@ def identity_of(owner: Path, needed: Sequence[Path]) -> Identity | None:
         _require_entry(os.geteuid())
         return None
     plain = _owner_of(owner)
-    _require_entry(plain.user)
     barred = first_barred(plain, needed)
     if barred is None:
         return plain
@@ -114,6 +131,7 @@ def _require_entry(user: int) -> None:
 
 
 def _owner_of(cluster: Path) -> Identity:
-    if cluster.exists() and cluster.stat().st_uid != 0:
+    if cluster.exists() and cluster.stat().st_uid not in (0, NOBODY):
         return Identity(cluster.stat().st_uid, cluster.stat().st_gid)
-    return Identity(NOBODY, NOBODY)
+    number = own_user(POSTGRES_USERS, cluster)
+    return Identity(NOBODY, NOBODY) if number is None else Identity(number, number)

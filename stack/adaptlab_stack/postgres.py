@@ -16,7 +16,8 @@ from adaptlab_db.roles import make_logins_by
 from adaptlab_stack.binaries import PostgresPrograms, find_postgres
 from adaptlab_stack.data_directory import DataDirectory
 from adaptlab_stack.errors import StartFailed
-from adaptlab_stack.identity import Identity, identity_of
+from adaptlab_stack.identity import Identity, identity_of, initialising
+from adaptlab_stack.ownership import give_cluster
 from adaptlab_stack.ports import LOOPBACK, free_port
 from adaptlab_stack.process import ProcessSpec, StopStep, describe_exit, tie_to_parent
 
@@ -61,6 +62,7 @@ class EmbeddedPostgres:
         Raises:
             ServerNotFound: no fitting Postgres is installed.
             DirectoryBarred: root's Postgres cannot reach its files.
+            ClusterNotMovable: an older cluster, of `nobody`, cannot be given to Postgres' own user.
             StartFailed: `initdb` failed.
         """
         programs = find_postgres(_cluster_major(directory.cluster))
@@ -68,6 +70,8 @@ class EmbeddedPostgres:
         identity = identity_of(directory.cluster, needed)
         if not directory.cluster.exists():
             _initialise(directory, programs, identity, durable=durable)
+        elif identity:
+            give_cluster(directory.cluster, identity)
         return cls(directory, programs, identity, free_port(), durable)
 
     @property
@@ -144,11 +148,14 @@ def _initialise(
     cluster = unfinished / "cluster"
     password_file.touch(mode=0o600)
     password_file.write_text(directory.credentials().postgres)
-    if identity:
+    maker = initialising(identity) if identity else None
+    if maker:
         for path in (unfinished, password_file):
-            os.chown(path, identity.user, identity.group)
+            os.chown(path, maker.user, maker.group)
     argv = _initdb_command(programs, cluster, password_file, durable=durable)
-    _run_initdb(argv, identity, directory)
+    _run_initdb(argv, maker, directory)
+    if identity:
+        give_cluster(cluster, identity)
     cluster.rename(directory.cluster)
     shutil.rmtree(unfinished)
 

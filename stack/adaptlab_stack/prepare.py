@@ -4,12 +4,15 @@ Run as a process of its own, so that the supervisor stays small and free of thre
 """
 
 import os
+import sys
 from pathlib import Path
 
+from adaptlab.errors import BadSettings
 from adaptlab_db.migrate import upgrade
 from adaptlab_db.role_passwords import RolePasswords
 from adaptlab_db.roles import make_logins
 from adaptlab_db.session import session_factory
+from adaptlab_services.settings import Settings
 from adaptlab_services.tokens import ensure_admin_token
 from adaptlab_stack.data_directory import DataDirectory
 
@@ -25,4 +28,8 @@ def prepare(database_url: str, data_dir: Path) -> None:
 
 
 if __name__ == "__main__":
+    try:
+        Settings()  # pyright: ignore[reportCallIssue] - from the environment, as the others read it
+    except BadSettings as error:
+        sys.exit(str(error))
     prepare(os.environ["ADAPTLAB_DATABASE_URL"], Path(os.environ["ADAPTLAB_DATA_DIR"]))

@@ -86,7 +86,11 @@ def backup(
 
 
 def restore(folder: Folder, data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
-    """Fill an empty database from a backup, checking every artifact."""
+    """Fill an empty database from a backup, checking every artifact.
+
+    Restore only backups that you trust: the dump is run as SQL by the owner of the database, which
+    is a superuser in the embedded stack.
+    """
     with _settings(data_dir) as settings:
         done = bring_back(settings, folder)
     typer.echo(f"restored {done.artifacts} artifacts; {done.requeued} jobs wait to be run again")

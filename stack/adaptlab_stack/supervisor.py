@@ -10,7 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from adaptlab.errors import is_disk_full
 from adaptlab_stack.data_directory import tail, trim_log
+from adaptlab_stack.disk_room import DiskRoom
 from adaptlab_stack.errors import StackError, StartFailed
 from adaptlab_stack.process import ProcessSpec, describe_exit, kill_group, spawn
 from adaptlab_stack.waiting import Waiting
@@ -20,6 +22,7 @@ LONGEST_DELAY = 10.0
 STEADY_SECONDS = 30.0
 LOOK_SECONDS = 0.05
 TRIM_SECONDS = 60.0
+ROOM_SECONDS = 1.0
 
 
 class StopRequested(Exception):
@@ -49,6 +52,8 @@ class Supervisor:
         log_of: the log file for a process name.
         report: takes one line about something worth knowing.
         changed: takes process ids by name whenever they change.
+        room: on the disk that the processes need. While it is short nothing counts as a failed
+            start, and what was published in vain is published again.
     """
 
     def __init__(
@@ -57,11 +62,14 @@ class Supervisor:
         log_of: Callable[[str], Path],
         report: Callable[[str], None],
         changed: Callable[[Mapping[str, int]], None] = lambda _: None,
+        room: DiskRoom | None = None,
     ) -> None:
         self._waiting = waiting
         self._log_of = log_of
         self._report = report
         self._changed = changed
+        self._room = room
+        self._is_published = True
         self._children: list[_Child] = []
 
     @property
@@ -109,8 +117,12 @@ class Supervisor:
             now = time.monotonic()
             if now >= next_trim:
                 self._trim_logs()
+                self._is_short_of_room()
                 next_trim = now + TRIM_SECONDS
             due = [child.restart_at for child in self._children if child.restart_at is not None]
+            if not self._is_published or (self._room is not None and self._room.is_short):
+                due.append(now + ROOM_SECONDS)
+                self._look_for_room()
             self._waiting.pause(min([next_trim, *due]) - now)
 
     def stop(self) -> None:
@@ -127,8 +139,8 @@ class Supervisor:
 
     def _spawn(self, spec: ProcessSpec) -> _Child:
         log = self._log_of(spec.name)
-        trim_log(log)
         try:
+            trim_log(log)
             process = spawn(spec, log)
         except OSError as error:
             raise StackError(f"{spec.name} cannot be started: {error}") from error
@@ -147,7 +159,7 @@ class Supervisor:
             self._pause_unless_stopped(child, deadline)
 
     def _pause_unless_stopped(self, child: _Child, deadline: float) -> None:
-        if time.monotonic() > deadline:
+        if time.monotonic() > deadline and not self._is_short_of_room():
             raise self._failure(child, f"was not ready after {child.spec.start_seconds:.0f} s")
         self._waiting.pause(LOOK_SECONDS)
         if self._waiting.stop_requested:
@@ -165,8 +177,9 @@ class Supervisor:
         kill_group(child.process)
         if now - child.started > STEADY_SECONDS:
             child.exits = 0
+        is_short = self._is_short_of_room()
         self._schedule(child, describe_exit(status), now)
-        if not child.is_ready and child.exits >= child.spec.start_attempts:
+        if not child.is_ready and not is_short and child.exits >= child.spec.start_attempts:
             raise self._failure(child, describe_exit(status))
         self._publish()
 
@@ -187,11 +200,30 @@ class Supervisor:
         self._publish()
 
     def _publish(self) -> None:
-        self._changed(self.processes)
+        try:
+            self._changed(self.processes)
+        except OSError as error:
+            if not is_disk_full(error):
+                raise
+            self._is_published = False
+            self._is_short_of_room()
+        else:
+            self._is_published = True
+
+    def _is_short_of_room(self) -> bool:
+        return self._room is not None and self._room.look()
+
+    def _look_for_room(self) -> None:
+        if not self._is_short_of_room() and not self._is_published:
+            self._publish()
 
     def _trim_logs(self) -> None:
         for child in self._children:
-            trim_log(child.log)
+            try:
+                trim_log(child.log)
+            except OSError as error:  # it stays longer until there is room for a copy
+                if not is_disk_full(error):
+                    raise
 
     def _failure(self, child: _Child, reason: str) -> StartFailed:
         return StartFailed(child.spec.name, reason, child.log, tail(child.log))

@@ -15,11 +15,12 @@ from adaptlab_db.rights import PARTS, Part
 from adaptlab_db.role_passwords import VARIABLES, RolePasswords, address_for
 from adaptlab_db.secret_files import SUFFIX, secret
 from adaptlab_stack.data_directory import DataDirectory, Endpoints, StackState
+from adaptlab_stack.disk_room import DiskRoom, whatever_the_disk
 from adaptlab_stack.errors import OpenToOthers
 from adaptlab_stack.ports import api_socket, port_of, url_of
 from adaptlab_stack.postgres import EmbeddedPostgres
 from adaptlab_stack.process import ProcessSpec
-from adaptlab_stack.supervisor import StopRequested, Supervisor
+from adaptlab_stack.supervisor import ROOM_SECONDS, StopRequested, Supervisor
 from adaptlab_stack.valkey import EmbeddedValkey
 from adaptlab_stack.waiting import SignalWaiting
 
@@ -69,17 +70,23 @@ def run_up(options: UpOptions, programs: Programs, report: Callable[[str], None]
     Raises:
         StackError: it cannot start; whatever had been started is stopped.
     """
-    begin = time.monotonic()
+    begin, report = time.monotonic(), whatever_the_disk(report)
     directory = DataDirectory.open(options.data_dir)
     with directory.locked(), SignalWaiting() as waiting:
         os.umask(0o077)
         directory.withdraw()
+        room = DiskRoom(directory.root, report)
+        while room.look():
+            waiting.pause(ROOM_SECONDS)
+            if waiting.stop_requested:
+                return
         plan = _plan(directory, options, programs)
         supervisor = Supervisor(
             waiting,
             directory.log,
             report,
             lambda running: directory.write_state(StackState(plan.endpoints, running)),
+            room,
         )
         try:
             _start(plan, supervisor, report)

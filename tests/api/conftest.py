@@ -6,12 +6,12 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_token, an_adapt_document
-from tests.patience import patient_bell, patient_locks
+from tests.patience import patient_bell, patient_comparisons, patient_locks
 
 from adaptlab_api.app import create_app
 from adaptlab_services.settings import Settings
 
-__all__ = ["patient_bell", "patient_locks"]  # found here by pytest
+__all__ = ["patient_bell", "patient_comparisons", "patient_locks"]  # found here by pytest
 
 
 @pytest.fixture

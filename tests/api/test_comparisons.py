@@ -2,12 +2,20 @@
 
 import csv
 import io
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy.orm import Session, sessionmaker
 from tests.comparing import ENOUGH_BASES, Run, a_measured_job, a_measured_study, as_known, run_all
 from tests.making import a_base_model, a_token
+
+from adaptlab_services import comparison_runs
+from adaptlab_services.comparison_groups import ComparedTable
+from adaptlab_services.comparison_inputs import Strictness
+from adaptlab_services.comparison_views import TableComparison
 
 Sessions = sessionmaker[Session]
 PLACE = "/v1/studies/small/comparison"
@@ -32,9 +40,14 @@ def test_a_study_is_compared(api: TestClient, study: str) -> None:
     assert (found["warnings"], found["level"], found["margin"]) == ([], 0.95, 0.01)
     (table,) = found["tables"]
     cell = table["comparison"]["cells"][1]
-    assert cell["best"] == ["full_finetuning", "lora at 64"]
+    # Over all seeds, three of them exclude nothing.
+    assert len(cell["best"]) == 4
+    assert cell["best_successful"] == ["full_finetuning", "lora at 64"]
     assert cell["rows"][3]["score"]["mean"] == 1.0
-    assert {d["diagnosis"]["cause"] for d in table["diagnoses"]} == {"reach", "none"}
+    assert {d["diagnosis"]["cause"] for d in table["diagnoses"]} == {"undecided"}
+    prefix = table["diagnoses"][0]["diagnosis"]
+    assert any("pinned_finetuning" in one for one in prefix["missing"])
+    assert {"name": "pinned_finetuning"} in prefix["next_run"]["methods"]
     # By its name it is the same, and nobody has to load it twice.
     assert api.get(PLACE).json() == found
     known = {"If-None-Match": answer.headers["etag"]}
@@ -70,7 +83,7 @@ def test_a_comparison_is_a_table(
         ("64", "lora", "1.0"),
     ]
     lora = lines[3]
-    assert (lora["could_be_best"], lora["rank_low"], lora["seeds"]) == ("false", "2", "3")
+    assert (lora["could_be_best"], lora["rank_low"], lora["seeds"]) == ("true", "1", "3")
     assert (lora["trials"], lora["steps"], lora["items"], lora["voided"]) == (
         "3", "20", "400", "false",
     )  # fmt: skip
@@ -110,7 +123,7 @@ def test_jobs_are_compared(api: TestClient, sessions: Sessions) -> None:
     assert "study" not in answer.json()
     refused = api.get("/v1/comparison", params={"job": [str(base)]})
     assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "/query/job")
-    assert api.get("/v1/comparison", params={"job": ["x"]}).status_code == 422
+    assert api.get("/v1/comparison", params={"job": ["x"]}).status_code == 404
     assert api.get("/v1/comparison").status_code == 422
     nobody = "00000000-0000-4000-8000-000000000000"
     assert api.get("/v1/comparison", params={"job": [nobody]}).status_code == 404
@@ -131,3 +144,37 @@ def test_readers_may_look_and_nobody_else(
 def test_an_unknown_study_is_not_found(api: TestClient) -> None:
     answer = api.get("/v1/studies/nobody/comparison")
     assert (answer.status_code, answer.json()["type"].endswith("not-found")) == (404, True)
+
+
+def test_a_comparison_that_takes_longer_is_waited_for(
+    api: TestClient, study: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comparison_runs, "PATIENCE_SECONDS", 0)
+    with held_tables(monkeypatch):
+        for place in (study, f"{study}?format=csv"):
+            answer = api.get(place)
+            assert (answer.status_code, answer.headers["retry-after"]) == (202, "1")
+            assert "etag" not in answer.headers
+            progress = answer.json()
+            assert progress["study"]["name"] == "small"
+            assert (progress["object"], progress["tables"]) == ("comparison.progress", 1)
+        page = api.get("/studies/small")
+        assert (page.status_code, "0 of 1 table is ready" in page.text) == (200, True)
+    monkeypatch.undo()
+    assert api.get(study).status_code == 200
+
+
+@contextmanager
+def held_tables(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No table is computed before the block ends."""
+    opened, compute = threading.Event(), comparison_runs.compared_table
+
+    def hold(table: ComparedTable, tables: int, strictness: Strictness) -> TableComparison:
+        assert opened.wait(60)
+        return compute(table, tables, strictness)
+
+    monkeypatch.setattr(comparison_runs, "compared_table", hold)
+    try:
+        yield
+    finally:
+        opened.set()

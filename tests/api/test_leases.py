@@ -20,7 +20,9 @@ from tests.making import (
     a_ledger,
     a_project,
     a_token,
+    checkpoints_of,
     metric_points,
+    weights_content,
 )
 
 from adaptlab.results import CheckpointWritten, Event, Metrics, Progress
@@ -68,6 +70,12 @@ class Cluster:
         documents = [event.model_dump(mode="json") for event in events]
         return self.under(lease, "records", {"events": documents, "artifacts": artifacts})
 
+    def keep_checkpoints(self, lease: LeaseView) -> None:
+        """Report what a base model needs to succeed."""
+        for written, content in checkpoints_of(lease.resolved_spec):
+            sha256 = self.store(lease, content).json()["sha256"]
+            assert self.record(lease, written, **{str(written.path): sha256}).status_code == 204
+
     def store(self, lease: LeaseView, content: bytes, digest: bytes | None = None) -> Any:
         announced = base64.b64encode(digest or hashlib.sha256(content).digest()).decode()
         return self._client.post(
@@ -108,9 +116,10 @@ def test_a_job_is_taken_carried_out_and_ended(cluster: Cluster, sessions: Sessio
     assert fetched.content == b"weights of seed 0"
     beat = cluster.under(lease, "heartbeat", {"step": 3})
     assert beat.json() == {"command": "continue"}
-    stored = cluster.store(lease, b"adapter")
-    sha256 = hashlib.sha256(b"adapter").hexdigest()
-    assert (stored.status_code, stored.json()) == (201, {"sha256": sha256, "size": 7})
+    content = weights_content()
+    stored = cluster.store(lease, content)
+    sha256 = hashlib.sha256(content).hexdigest()
+    assert (stored.status_code, stored.json()) == (201, {"sha256": sha256, "size": len(content)})
     written = CheckpointWritten(checkpoint=a_checkpoint(), path="a.safetensors")  # type: ignore[arg-type]
     told = (Metrics(points=metric_points()), written)
     for _ in range(2):  # the second time nothing changes
@@ -134,6 +143,7 @@ def test_the_end_of_a_base_model_rings_for_the_jobs_that_wait(
         a_base_model(session, state="queued")
         a_job(session, state="waiting")
     lease = cluster.claimed()
+    cluster.keep_checkpoints(lease)
     assert cluster.under(lease, "end", {"outcome": "succeeded"}).json() == {"queues": ["cpu"]}
     assert cluster.claim().status_code == 201
 

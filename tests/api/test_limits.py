@@ -21,6 +21,8 @@ from adaptlab_api.pages.submit_routes import MOST_FIELDS
 from adaptlab_api.routes.jobs import LONGEST_WAIT
 from adaptlab_services import (
     comparison_groups,
+    comparison_results,
+    comparison_runs,
     comparisons,
     job_tokens,
     lease_views,
@@ -136,7 +138,7 @@ def _stated(settings: Settings) -> dict[str, str]:
              for most, minutes in request_rate.BACKOFF}  # fmt: skip
     training, captured = spec.TrainingSpec.model_fields, spec.AttentionSpec.model_fields
     return {
-        "sign-ins from one address, good or not": f"{defaults['sign_ins_per_minute']} a minute",
+        "sign-ins from one address": f"{defaults['sign_ins_per_minute']} a minute",
         "sessions of one token in browsers": f"{tokens.MOST_BROWSER_SESSIONS}",
         "hours for which a token of one job is good": f"{job_tokens.MOST_HOURS}",
         "reads of one person that are worked on at a time": f"{open_requests.READS_AT_ONCE}",
@@ -150,6 +152,11 @@ def _stated(settings: Settings) -> dict[str, str]:
         "what is read of a bundle by `bundle check`": f"{MOST_MEMBERS} members, "
         f"{LARGEST_MEMBER // 2**20} MiB each unpacked, {LARGEST_BUNDLE // 2**20} MiB together",
         "jobs that are compared without a study": f"{comparisons.MOST_JOBS}",
+        "comparisons that wait to be computed in one process": f"{comparison_runs.MOST_RUNS}",
+        "computed tables of comparisons that are kept": (
+            f"{comparison_results.MOST_BYTES // 2**20} MiB of JSON, "
+            f"{comparison_results.LONGEST_UNUSED.days} days without use"
+        ),
         "pairs of rows that are compared without a study": f"{comparison_groups.MOST_PAIRS}",
         "body, what a worker reports at a time": f"{body_limit.MOST_RECORD_BYTES} bytes",
         "bytes of one content that a worker stores": f"{defaults['max_upload_bytes']}",
@@ -167,6 +174,9 @@ def _stated(settings: Settings) -> dict[str, str]:
         f"{body_limit.SLOWEST_BYTES_PER_SECOND} bytes a second",
         "time in which a client takes nothing of an answer": f"{http_protocol.SEND_SECONDS:g} s",
         "connections at a time": f"{http_protocol.MOST_CONNECTIONS}",
+        "connections from one address at a time, without a proxy in front": (
+            f"{http_protocol.MOST_FROM_ONE_ADDRESS}"
+        ),
         "requests of one person under way at a time, streams and waits too": (
             f"{defaults['max_open_requests']}"
         ),

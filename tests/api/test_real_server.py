@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session, sessionmaker
 from tests.api.serving import Running, a_server
-from tests.making import a_base_model, a_claim, a_ledger, an_adapt_document
+from tests.making import a_base_model, a_claim, a_made_up_ledger, an_adapt_document
 from tests.standstills import Watch
 
 from adaptlab import results
@@ -43,7 +43,7 @@ def server(settings: Settings, token: str, tmp_path: Path) -> Iterator[Running]:
 def ledger(sessions: Sessions) -> DatabaseLedger:
     with sessions.begin() as session:
         a_base_model(session)
-    return a_ledger(sessions)
+    return a_made_up_ledger(sessions)
 
 
 def create(server: Running) -> str:

@@ -61,7 +61,7 @@ def test_a_job_without_results_has_empty_lists(api: TestClient, job: str) -> Non
 def test_curves_by_name_and_replicate(
     api: TestClient, job: str, ledger: DatabaseLedger, claim: Claim
 ) -> None:
-    gap = results.MetricPoint(replicate=1, name="loss", step=5, value=None)
+    gap = results.MetricPoint(replicate=1, name="train_loss", step=5, value=None)
     points = (
         *metric_points((1, 2)),
         *metric_points((1, 3), replicate=1),
@@ -71,13 +71,13 @@ def test_curves_by_name_and_replicate(
     ledger.record(claim, [results.Metrics(points=points)])
     assert data(api, f"{job}/metrics") == [
         {"name": "accuracy", "replicate": 0, "steps": [1], "values": [0.5], "total_points": 1},
-        {"name": "loss", "replicate": 0, "steps": [1, 2], "values": [0.5, 1 / 3],
+        {"name": "train_loss", "replicate": 0, "steps": [1, 2], "values": [0.5, 1 / 3],
          "total_points": 2},
-        {"name": "loss", "replicate": 1, "steps": [1, 3, 5], "values": [0.5, 0.25, None],
+        {"name": "train_loss", "replicate": 1, "steps": [1, 3, 5], "values": [0.5, 0.25, None],
          "total_points": 3},
     ]  # fmt: skip
-    chosen = data(api, f"{job}/metrics", names=["loss"], replicates=[1])
-    assert [(curve["name"], curve["replicate"]) for curve in chosen] == [("loss", 1)]
+    chosen = data(api, f"{job}/metrics", names=["train_loss"], replicates=[1])
+    assert [(curve["name"], curve["replicate"]) for curve in chosen] == [("train_loss", 1)]
 
 
 @pytest.mark.parametrize(

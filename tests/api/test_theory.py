@@ -2,7 +2,7 @@
 
 from fastapi.testclient import TestClient
 from sqlalchemy.orm import Session, sessionmaker
-from tests.making import a_base_model, a_claim, a_job, a_ledger, a_pretrain_document
+from tests.making import a_base_model, a_claim, a_job, a_made_up_ledger, a_pretrain_document
 
 from adaptlab.results import TheoryChecked
 from adaptlab.theory_report import Check
@@ -18,7 +18,7 @@ def test_reports_are_read_where_the_job_says(
     job = answer.json()
     assert (job["kind"], job["spec"], job["base_model"]) == ("theory", THEOREMS, None)
     assert api.get(job["links"]["theory"]).json() == {"data": [], "attempt": 0}
-    ledger = a_ledger(sessions)
+    ledger = a_made_up_ledger(sessions)
     check = Check.at_least("capacity", "Section 3.", 1, 2, tried=5)
     ledger.record(a_claim(ledger), [TheoryChecked(place=0, check=check)], {})
     (told,) = api.get(job["links"]["theory"]).json()["data"]

@@ -229,32 +229,33 @@ def test_readiness_asks_once_for_all_who_ask_and_again_by_a_new_connection(
 ) -> None:
     monkeypatch.setattr(readiness, "ANSWER_SECONDS", LONG)
 
-    async def asked() -> list[bool]:
-        known = Readiness(settings.database_url)
+    async def asked() -> list[tuple[str, ...]]:
+        known = Readiness(settings)
         try:
-            first = await asyncio.gather(*(known.answers() for _ in range(20)))
-            connection = known._connection
+            first = await asyncio.gather(*(known.silent() for _ in range(20)))
+            connection = known._database._connection
             assert connection is not None
             await connection.close()  # as a restart of the database does
-            return [*first, await known.answers()]
+            return [*first, await known.silent()]
         finally:
             await known.close()
 
-    assert in_a_loop_of_its_own(asked()) == [True] * 21
+    assert in_a_loop_of_its_own(asked()) == [()] * 21
 
 
 def test_readiness_says_no_where_nobody_answers(settings: Settings) -> None:
     nobody = "postgresql+psycopg://nobody@127.0.0.1:1/none"
 
-    async def asked() -> bool:
-        known = Readiness(nobody)
+    away = settings.model_copy(update={"database_url": nobody})
+
+    async def asked() -> tuple[str, ...]:
+        known = Readiness(away)
         try:
-            return await known.answers()
+            return await known.silent()
         finally:
             await known.close()
 
-    assert in_a_loop_of_its_own(asked()) is False
-    away = settings.model_copy(update={"database_url": nobody})
+    assert in_a_loop_of_its_own(asked()) == ("database",)
     with the_application(away) as ask:
         answer = ask("/readyz").result(60)
         assert answer.status_code == 503

@@ -371,3 +371,32 @@ def test_the_content_goes_to_the_store_for_its_size(outside: Settings, token: st
     assert b"".join(streamed(sessions, DIGEST)) == CONTENT
     assert rows(sessions, ArtifactChunk) == 0
     close(sessions)
+
+
+def test_a_refused_chunk_leaves_the_good_one(api: TestClient, sessions: Sessions) -> None:
+    upload = begin(api)
+    put_all(api, upload)
+    other = bytes(len(PIECES[0]))
+    assert put(api, upload, 0, other, digest_header(PIECES[1])).status_code == 422
+    assert put(api, upload, 0, other[:-1]).status_code == 422
+    received = api.get(upload["links"]["self"]).json()["received"]
+    assert received[0]["sha256"] == hashlib.sha256(PIECES[0]).hexdigest()
+    assert complete(api, upload).status_code == 200
+
+
+def test_another_chunk_takes_the_place_of_one_once_it_is_whole(api: TestClient) -> None:
+    upload = begin(api)
+    put_all(api, upload)
+    assert put(api, upload, 0, bytes(len(PIECES[0]))).status_code == 204
+    assert complete(api, upload).status_code == 422
+    assert put(api, upload, 0, PIECES[0]).status_code == 204
+    assert complete(api, upload).status_code == 200
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_two_digests_are_refused_whichever_is_true(api: TestClient, order: int) -> None:
+    upload = begin(api)
+    digests = [digest_header(one)["Content-Digest"] for one in (PIECES[0], b"")][::order]
+    headers = digest_header(b"") | {"Content-Digest": ", ".join(digests)}
+    found = problem(put(api, upload, 0, PIECES[0], headers), 422)
+    assert found["errors"][0]["code"] == "several_digests"

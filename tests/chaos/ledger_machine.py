@@ -17,7 +17,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session, sessionmaker
 from tests.chaos.histories import report
 from tests.chaos.invariants import violations
-from tests.making import a_ledger, a_principal, a_worker, an_adapt_spec
+from tests.making import a_made_up_ledger, a_principal, a_worker, an_adapt_spec
 
 from adaptlab_services import job_control, jobs
 from adaptlab_services.claims import Claim
@@ -75,7 +75,7 @@ class LedgerMachine(RuleBasedStateMachine):
         super().__init__()
         self._sessions = sessions
         self._folder = folder
-        self._ledger = a_ledger(sessions)
+        self._ledger = a_made_up_ledger(sessions)
         self._workers: list[UUID] = []
         self._jobs: dict[UUID, Expected] = {}
         self._claims: list[Claim] = []

@@ -18,7 +18,7 @@ from tests.stand_ins import (
     checkpoint_of,
     evaluation_of,
     loss_at,
-    replicate_of,
+    replicates_of,
 )
 
 from adaptlab.errors import TrainingStopped
@@ -64,11 +64,9 @@ def quick(
         time.sleep(STEP_SECONDS)  # how a run spends its time, not how it is synchronised
         observer.emit(loss_at(step))
         observer.emit(Progress(phase="training", step=step, total=total))
-    observer.emit(ReplicatesDecided(replicates=(replicate_of(spec),)))
+    observer.emit(ReplicatesDecided(replicates=replicates_of(spec)))
     observer.emit(Evaluated(evaluation=evaluation_of(spec)))
-    observer.emit(
-        CheckpointWritten(checkpoint=checkpoint_of("adapter"), path=_write_weights(scratch))
-    )
+    observer.emit(CheckpointWritten(checkpoint=checkpoint_of(spec), path=_write_weights(scratch)))
 
 
 def _first_step(resume: Path | None) -> int:
@@ -97,8 +95,8 @@ def _fall_ill(total: int, scratch: Path) -> None:
 
 
 def _attempt(scratch: Path) -> str:
-    """The job and the number of the attempt, by which the folder around the run's own is named."""
-    return scratch.parent.name
+    """The job and the number of the attempt, by which the run's folder is named."""
+    return scratch.name
 
 
 def _write_weights(scratch: Path) -> Path:

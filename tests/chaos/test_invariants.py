@@ -8,7 +8,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session, sessionmaker
 from tests.chaos.histories import a_base_with_history, complete, report
 from tests.chaos.invariants import INVARIANTS, violations
-from tests.making import a_ledger, a_principal, a_worker, an_adapt_spec
+from tests.making import a_made_up_ledger, a_principal, a_worker, an_adapt_spec
 
 from adaptlab_services import jobs
 from adaptlab_services.leases import DatabaseLedger
@@ -20,7 +20,7 @@ Sessions = sessionmaker[Session]
 @pytest.fixture
 def histories(sessions: Sessions, tmp_path: Path) -> dict[str, UUID]:
     """One job of each kind of life, all of them lawful."""
-    ledger = a_ledger(sessions)
+    ledger = a_made_up_ledger(sessions)
     with sessions.begin() as session:
         a_base_with_history(session)
     made: dict[str, UUID] = {}

@@ -80,6 +80,7 @@ class World:
     ) -> None:
         self.lab = lab
         self.folder = folder
+        (folder / "data").mkdir(parents=True)
         self.port = free_port()
         self.url = f"http://{LOOPBACK}:{self.port}"
         self.broker_url = broker_url
@@ -97,7 +98,8 @@ class World:
             SIZE: str(making.weights),
             "ADAPTLAB_DATABASE_URL": database_url,
             "ADAPTLAB_BROKER_URL": broker_url,
-            "ADAPTLAB_DATA_DIR": str(folder),
+            "ADAPTLAB_DATA_DIR": str(folder / "data"),  # closed to trainers, unlike their notes
+            "ADAPTLAB_TRAINER_WRITES": str(folder),
             "ADAPTLAB_TRAINER_ENVIRONMENT": f"{FOLDER},{SIZE}",
             "ADAPTLAB_TRAINER_USER": "same",  # pytest's folders are closed to everybody else
             **SETTINGS,
@@ -139,7 +141,7 @@ class World:
                 self.frozen.discard(name)
                 self._note_birth(name)
                 argv = self._argv(name)
-                switches = ("hurry", "note_refusals", *self._making.switches)
+                switches = ("hurry", "believe", "note_refusals", *self._making.switches)
                 self.pids[name] = self.lab.nursery.bear(argv, self._environment, self.log, switches)
 
     def _note_birth(self, name: str) -> None:

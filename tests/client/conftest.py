@@ -11,6 +11,7 @@ import typer.main
 import typer.testing
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_token
+from tests.patience import patient_comparisons
 from typer.testing import CliRunner, Result
 
 from adaptlab_api.app import create_app
@@ -18,6 +19,8 @@ from adaptlab_api.server import Server
 from adaptlab_client import Client
 from adaptlab_client.cli.main import application
 from adaptlab_services.settings import Settings
+
+__all__ = ["patient_comparisons"]  # found here by pytest
 
 Invoke = Callable[..., Result]
 

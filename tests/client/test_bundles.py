@@ -93,8 +93,12 @@ def test_a_bundle_is_saved_checked_and_drawn_again(
     found = check(target, "--render", folder, "--sha256", digest)
     assert found.exit_code == 0, found.output
     assert "this bundle holds" in found.stdout
-    assert "could be best: full_finetuning, lora at 64" in found.stdout
     members = members_of(target)
+    claim = json.loads(members["claim.json"])
+    cells = [cell for one in claim["tables"] for cell in one["comparison"]["cells"]]
+    sentences = [cell["sentence"] for cell in cells]
+    assert len(sentences) == 2
+    assert all(one in found.stdout for one in sentences)
     assert (folder / "decision.md").read_bytes() == members["decision.md"]
     plots = {f"plots/{path.name}" for path in (folder / "plots").iterdir()}
     assert plots == {name for name in members if name.startswith("plots/")}

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sqlalchemy.orm import Session, sessionmaker
-from tests.client.conftest import Address
+from tests.client.conftest import Address, Invoke
 from tests.making import (
     a_base_model,
     a_checkpoint,
     a_claim,
-    a_ledger,
+    a_made_up_ledger,
     a_pretrain_document,
     a_replicate,
     an_adapt_document,
@@ -185,7 +185,7 @@ def a_finished_job(
 ) -> tuple[str, np.ndarray]:
     """A job whose results a worker has recorded, and the attention that it recorded."""
     job = client.jobs.submit(an_adapt_document())
-    ledger = a_ledger(sessions)
+    ledger = a_made_up_ledger(sessions)
     claim = a_claim(ledger)
     patterns = np.arange(35, dtype=np.float16).reshape(1, 1, 1, 5, 7) / 64
     record_results(ledger, claim, folder, patterns)
@@ -225,7 +225,7 @@ def test_results_come_back(
 ) -> None:
     job_id, patterns = a_finished_job(client, sessions, tmp_path)
     assert client.jobs.wait(job_id, timeout=60).succeeded
-    (curve,) = client.jobs.metrics(job_id, names=["loss"])
+    (curve,) = client.jobs.metrics(job_id, names=["train_loss"])
     assert curve.points() == metric_points()
     assert client.jobs.metrics(job_id, names=["nothing"]) == ()
     scores = client.jobs.evaluations(job_id)
@@ -298,3 +298,41 @@ def test_a_wait_that_takes_too_long_ends(client: Client, base: None) -> None:
     job = client.jobs.submit(an_adapt_document())
     with pytest.raises(errors.WaitTimedOut):
         client.jobs.wait(job.id, timeout=0.2)
+
+
+def a_tuned_job(client: Client, sessions: sessionmaker[Session], folder: Path) -> str:
+    """A job of two seeds with three trials each, of which replicates 2 and 5 were chosen."""
+    job = client.jobs.submit(an_adapt_document(seeds=[7, 9], tuning={"trials": 3}))
+    ledger = a_made_up_ledger(sessions)
+    claim = a_claim(ledger)
+    path = folder / "map.npy"
+    np.save(path, np.full((1, 1, 1, 5, 7), 0.1, dtype=np.float16), allow_pickle=False)
+    stored = {path: ledger.put_artifact(claim, [path.read_bytes()]).sha256}
+    captured = (
+        results.AttentionCaptured(attention=an_attention_map(number, seed=seed), path=path)
+        for number, seed in ((5, 9), (2, 7))
+    )
+    started = results.Started(environment=an_environment(), replicates=6)
+    ledger.record(claim, [started, *captured], stored)
+    ledger.finish(claim)
+    return job.id
+
+
+def test_a_picture_of_a_tuned_job_is_of_the_first_recorded_seed(
+    client: Client, sessions: sessionmaker[Session], base: None, invoke: Invoke, tmp_path: Path
+) -> None:
+    job = a_tuned_job(client, sessions, tmp_path)
+    picture = tmp_path / "map.png"
+    done = invoke("attention", job[-8:], "--png", str(picture))
+    assert done.exit_code == 0, done.output
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    chart = tmp_path / "map.json"
+    assert invoke("attention", job, "--vega-lite", str(chart)).exit_code == 0
+    assert "seed 7" in chart.read_text()
+    assert invoke("attention", job, "--seed", "9", "--vega-lite", str(chart)).exit_code == 0
+    assert "seed 9" in chart.read_text()
+    done = invoke("attention", job, "--png", str(picture), "--seed", "0")
+    assert done.exit_code == 2
+    assert "no attention of seed 0; it has that of seeds 7 (replicate 2), 9 (replicate 5)" in (
+        done.stderr
+    )

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import sys
+from typing import Any
 
 import pytest
 from sqlalchemy.orm import Session, sessionmaker
@@ -11,7 +12,9 @@ from tests.client.conftest import Invoke
 from tests.comparing import ENOUGH_BASES, Run, a_measured_job, a_measured_study, as_known, run_all
 from tests.making import BASE, a_base_model
 
-from adaptlab_client import Client, InvalidRequest, NotFound
+from adaptlab_client import Client, InvalidRequest, NotFound, WaitTimedOut
+from adaptlab_services.comparison_runs import ComparisonRuns
+from adaptlab_services.comparison_views import ComparisonProgress
 
 Sessions = sessionmaker[Session]
 
@@ -27,7 +30,7 @@ def base(sessions: Sessions) -> None:
 def study(client: Client, sessions: Sessions, base: None) -> str:
     """The name of a study that has been measured."""
     methods = ["frozen", "full_finetuning", "prefix_tuning", "lora", "attention_bias"]
-    client.studies.create(a_measured_study(methods=methods))
+    client.studies.create(a_measured_study(methods=methods, seeds=5))
     run_all(sessions, as_known)
     return "small"
 
@@ -38,12 +41,19 @@ def test_a_comparison_from_python(client: Client, study: str) -> None:
     (table,) = found.tables
     assert table.comparison is not None
     small, large = table.comparison.cells
-    assert (small.best, large.best) == (("full_finetuning",), ("full_finetuning", "lora at 64"))
+    assert small.best == ("full_finetuning", "lora at 32")
+    assert large.best == ("full_finetuning", "lora at 64")
+    assert small.best_successful == ("full_finetuning",)
+    assert small.sentence.startswith("full_finetuning (")
     findings = {(v.pair.first, v.pair.second): v.finding for v in small.verdicts}
-    assert findings["full_finetuning", "lora at 32"] == "better"
+    assert findings["full_finetuning", "lora at 32"] == "not_known"
+    assert findings["frozen", "full_finetuning"] == "worse"
     assert {one.diagnosis.cause for one in table.diagnoses if one.method == "prefix_tuning"} == {
-        "reach"
+        "undecided"
     }
+    next_run = table.diagnoses[0].diagnosis.next_run
+    assert next_run is not None
+    assert client.studies.extend(study, next_run).name == "small"
     assert client.studies.comparison(study, level=0.8, margin=0.05).margin == 0.05
     with pytest.raises(NotFound):
         client.studies.comparison("nobody")
@@ -87,7 +97,7 @@ def test_jobs_are_compared(client: Client, invoke: Invoke, sessions: Sessions, b
     assert told.exit_code == 0, told.output
     lines = told.stdout.splitlines()
     assert lines[0].startswith("Warning (sort_descending on tiny-sort): /training/steps differs")
-    assert "none: the jobs answer different questions" in told.stdout
+    assert "No verdict, because the jobs answer different questions" in told.stdout
     assert "better than" not in told.stdout
     table = invoke("compare", first, second, "-o", "csv").stdout
     assert [one["voided"] for one in csv.DictReader(io.StringIO(table))] == ["true", "true"]
@@ -99,21 +109,24 @@ def test_a_comparison_at_the_command_line(invoke: Invoke, study: str) -> None:
     for text in (
         f"sort_descending(length=3, alphabet=4) on {BASE}",
         "budget 32, 95% intervals; * could be best",
-        "full_finetuning is better than lora at 32 by 25.0 points",
+        "Over all seeds, frozen is worse than full_finetuning by 100.0 points",
+        "Among seeds that do not fail, full_finetuning is better than lora at 32 by 25.0 points",
         "full_finetuning and lora at 64 cannot be told apart",
         "Cheapest that is shown to be within 1 point of full_finetuning: lora with 64 parameters",
-        "prefix_tuning at 32 does not reach the task",
+        "Why prefix_tuning at 32 fails is not decided",
+        "To decide it, extend the study by",
+        '{"name": "pinned_finetuning"}',
         "The base's own tasks, before and after",
-        "up to 63% of seeds may",
+        "up to 45% of seeds may",
     ):
         assert text in told.stdout, text
     (row,) = [line.split() for line in told.stdout.splitlines() if line.startswith("lora  ")][:1]
     assert row[:4] == ["lora", "32", "75.0", "%"]
-    assert row[-2:] == ["3", "3"]
+    assert row[-2:] == ["5", "3"]
     assert json.loads(invoke("compare", "--study", study, "-o", "json").stdout)["study"]
     assert invoke("compare", study, "-o", "csv").stdout.startswith("base_model,task,budget,")
     hidden = "further pairs, of which none could be best"
-    worst = "frozen and prefix_tuning at 32 cannot be told apart"
+    worst = "the order of frozen and prefix_tuning at 32 is not known"
     assert (hidden in told.stdout, worst in told.stdout) == (True, False)
     everything = invoke("compare", study, "--all-pairs").stdout
     assert (hidden in everything, worst in everything) == (False, True)
@@ -137,3 +150,44 @@ def test_what_makes_no_sense_is_refused(invoke: Invoke, study: str) -> None:
     assert invoke("compare", "--study", study, "a-job").exit_code == 2
     assert invoke("compare", "nobody").exit_code == 5
     assert invoke("compare", study, "--margin", "7").exit_code == 2
+
+
+def test_a_comparison_that_is_being_computed_is_waited_for(
+    client: Client, invoke: Invoke, study: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first answers say how far it is; the deadline is said with what is ready."""
+    answer, asked = ComparisonRuns.answer, list[int]()
+
+    def late(runs: ComparisonRuns, units: Any, question: Any) -> Any:
+        asked.append(1)
+        if len(asked) <= 2:
+            return ComparisonProgress(study=None, tables=12, computed=3)
+        return answer(runs, units, question)
+
+    monkeypatch.setattr(ComparisonRuns, "answer", late)
+    heard: list[tuple[int, int]] = []
+    found = client.comparisons.study(
+        study, on_progress=lambda one: heard.append((one.computed, one.tables))
+    )
+    assert (found.study.name, heard) == ("small", [(3, 12), (3, 12)])
+    asked.clear()
+    with pytest.raises(WaitTimedOut, match="3 of 12 tables are ready"):
+        client.comparisons.study(study, timeout=0)
+    asked.clear()
+    assert client.comparisons.csv(study=study).startswith("base_model,")
+    asked.clear()
+    shown = invoke("compare", study)
+    assert shown.exit_code == 0
+    assert "Computing the comparison: 3 of 12 tables are ready." in shown.stderr
+
+
+def test_one_word_is_a_study_or_a_job(client: Client, invoke: Invoke, study: str) -> None:
+    job = next(iter(client.jobs.list(filter="method = lora"))).id
+    whole = invoke("compare", job, "-o", "json")
+    assert whole.exit_code == 0, whole.output
+    assert invoke("compare", job[-8:], "-o", "json").stdout == whole.stdout
+    of_study = invoke("compare", client.studies.get(study).id[:8], "-o", "json")
+    assert json.loads(of_study.stdout)["study"]["name"] == study
+    unknown = invoke("compare", "nobody")
+    assert unknown.exit_code == 5
+    assert "There is no study and no job 'nobody'" in unknown.stderr

@@ -19,6 +19,10 @@ from adaptlab_client.people_answers import Me
 NOW = datetime(2027, 3, 1, tzinfo=UTC)
 
 
+OF_THE_MACHINE = ("trainers", "disk")
+"""Checks whose state depends on where the tests run."""
+
+
 def without_torch(client: Client | Exception, home: Path) -> dict[str, Finding]:
     """All findings but the last, for which torch would be loaded."""
 
@@ -39,9 +43,9 @@ def test_a_machine_in_order_is_told_what_it_has(invoke: Invoke, tmp_path: Path) 
     found = {one["check"]: one for one in json.loads(done.stdout)}
     assert list(found) == [
         *("log-in file", "server", "clock", "database"),
-        *("token", "versions", "workers", "disk", "torch"),
+        *("token", "versions", "workers", "trainers", "disk", "torch"),
     ]
-    states = {check: one["state"] for check, one in found.items() if check != "disk"}
+    states = {check: one["state"] for check, one in found.items() if check not in OF_THE_MACHINE}
     assert states == dict.fromkeys(states, "ok") | {"workers": "warn"}
     assert "adaptlab worker" in found["workers"]["next_step"]
     assert found["torch"]["found"].startswith(version("torch"))
@@ -61,7 +65,7 @@ def test_a_server_that_is_not_there_is_told(tmp_path: Path) -> None:
     found = without_torch(gone, tmp_path)
     assert found["server"].state == "fail"
     assert "http://127.0.0.1:1" in found["server"].found
-    assert set(found) == {"log-in file", "server"}, "nothing else can be asked"
+    assert set(found) == {"log-in file", "server", "trainers"}, "nothing else can be asked"
     nowhere = without_torch(NoServer("Set ADAPTLAB_URL."), tmp_path)
     assert nowhere["server"].next_step == "Set ADAPTLAB_URL."
 
@@ -111,3 +115,12 @@ def test_a_torch_that_does_not_load_is_told() -> None:
     found = torch_here(python="/bin/false")
     assert found is not None
     assert found.fault == "exit status 1"
+
+
+def test_a_kernel_that_cannot_confine_trainers_is_warned_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("adaptlab_client.doctor.landlock_version", lambda: 0)
+    found = without_torch(NoServer("Set ADAPTLAB_URL."), tmp_path)["trainers"]
+    assert (found.state, "no Landlock" in found.found) == ("warn", True)
+    assert found.next_step

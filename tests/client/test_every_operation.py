@@ -83,6 +83,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: Address) ->
     monkeypatch.chdir(place)
     monkeypatch.setenv("HOME", str(place))
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.setenv("SLURM_CLUSTER_NAME", "lab")
     monkeypatch.setenv("SLURM_JOB_ID", "4711")
     (place / "job.yaml").write_text(json.dumps(an_adapt_document()))
     (place / "study.yaml").write_text(STUDY_SPEC)
@@ -133,6 +134,7 @@ def variables(
         "CHECKPOINT": str(client.jobs.checkpoints(finished)[0].id),
         "UPLOAD": client.uploads.send_bytes(b"words").id,
         "TOKEN": str(client.tokens.create("old").id),
+        "SLURM_CLUSTER_NAME": "lab",
         "SLURM_JOB_ID": "4711",
     }
     theory = client.jobs.submit({"kind": "theory", "base_model": "tiny-sort"}).id

@@ -129,3 +129,32 @@ def test_what_makes_no_sense_is_exit_code_2(invoke: Invoke, tmp_path: Path) -> N
     assert wrong.exit_code == 2
     assert "nearest: method" in wrong.stderr
     assert invoke("results", "export", str(tmp_path / "results.xlsx")).exit_code == 2
+
+
+def test_results_at_80_columns_break_no_word(invoke: Invoke, made: dict[str, str]) -> None:
+    done = invoke("results", "list", COLUMNS="80")
+    assert done.exit_code == 0, done.output
+    header, *lines = done.stdout.splitlines()
+    assert max(map(len, (header, *lines))) <= 80
+    assert {"id", "task", "method", "metrics.accuracy.mean"} <= set(header.split())
+    shown = {line.split()[0] for line in lines}
+    everything = invoke("results", "list", "-o", "id").stdout.split()
+    assert shown == {one[-8:] for one in everything}
+    assert "Too narrow for" in done.stderr
+
+
+@pytest.mark.parametrize("state", [(), ("--state", "queued")])
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("methd = lora", "'methd' of jobs at character 1"),
+        ("method = lora AND", "At character 18, a field is expected, not the end"),
+        ("method = lora)", "At character 14, AND, OR or the end is expected, not ')'"),
+    ],
+)
+def test_positions_are_those_of_the_filter_as_it_was_typed(
+    invoke: Invoke, state: tuple[str, ...], text: str, told: str
+) -> None:
+    done = invoke("jobs", "list", *state, "--filter", text)
+    assert done.exit_code == 2
+    assert told in done.stderr

@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.client.conftest import Address, Invoke
 from tests.client.test_client import record_results
 from tests.job_rows import new_job
-from tests.making import a_base_model, a_claim, a_ledger, an_adapt_document
+from tests.making import a_base_model, a_claim, a_made_up_ledger, an_adapt_document
 from tests.worker.conftest import wait_until
 
 from adaptlab_client import Client
@@ -68,7 +68,12 @@ def environment(folder: Path, address: Address) -> dict[str, str]:
     """What a batch job finds in its environment."""
     plain = {k: v for k, v in os.environ.items() if not k.startswith("ADAPTLAB_")}
     path = f"{folder / 'bin'}:{os.environ['PATH']}"
-    of_slurm = {"SLURM_JOB_ID": "4711", "SLURM_ARRAY_JOB_ID": "4711", "SLURM_ARRAY_TASK_ID": "3"}
+    of_slurm = {
+        "SLURM_CLUSTER_NAME": "lab",
+        "SLURM_JOB_ID": "4711",
+        "SLURM_ARRAY_JOB_ID": "4711",
+        "SLURM_ARRAY_TASK_ID": "3",
+    }
     return plain | address.environment | of_slurm | {"PATH": path, "HOME": str(folder)}
 
 
@@ -81,7 +86,7 @@ def test_a_script_submits_waits_is_requeued_and_fetches(
     assert early.returncode == 124, early.stderr
     assert (folder / "scontrol.log").read_text() == "requeue 4711\n"
     (job,) = client.jobs.list(filter="kind = adapt")
-    ledger = a_ledger(sessions)
+    ledger = a_made_up_ledger(sessions)
     claim = a_claim(ledger)
     record_results(ledger, claim, tmp_path, an_array())
     ledger.finish(claim)
@@ -99,7 +104,7 @@ def test_a_script_ends_as_its_job_and_is_not_requeued_for_nothing(
         a_base_model(session)
     run(SUBMIT, folder, address, PATIENCE="0.1")
     (folder / "scontrol.log").unlink()
-    ledger = a_ledger(sessions)
+    ledger = a_made_up_ledger(sessions)
     ledger.fail(a_claim(ledger), "diverged", "not finite", retry=False)
     failed = run(SUBMIT, folder, address)
     assert failed.returncode == 1
@@ -107,6 +112,17 @@ def test_a_script_ends_as_its_job_and_is_not_requeued_for_nothing(
     (folder / "job.yaml").write_text("kind: adapt\n")
     assert run(SUBMIT, folder, address, SLURM_JOB_ID="4712").returncode == 2
     assert not (folder / "scontrol.log").exists()
+
+
+def test_a_number_that_another_cluster_gave_as_well_is_another_job(
+    folder: Path, address: Address, client: Client, sessions: Sessions
+) -> None:
+    with sessions.begin() as session:
+        a_base_model(session)
+    for cluster in ("lab", "north", "lab"):
+        waited = run(SUBMIT, folder, address, PATIENCE="0.1", SLURM_CLUSTER_NAME=cluster)
+        assert waited.returncode == 124, waited.stderr
+    assert len([*client.jobs.list(filter="kind = adapt")]) == 2
 
 
 def test_an_element_of_an_array_has_a_job_of_its_own(
@@ -223,6 +239,20 @@ def test_a_job_has_one_queue_and_one_worker(
     assert not (folder / "tokens").exists(), "no token was made"
     assert [one for one in client.tokens.list() if one.job] == []
     assert slurm.MOST_HOURS == job_tokens.MOST_HOURS
+
+
+@pytest.mark.parametrize("more", [(), ("--once",), ("--job", "JOB")])
+def test_a_time_in_which_no_worker_gets_to_work_is_refused(
+    more: tuple[str, ...], invoke: Invoke, sessions: Sessions, tmp_path: Path
+) -> None:
+    """Slurm would warn the worker as it starts, and the script would requeue itself for ever."""
+    if "--job" in more:
+        more = ("--job", str(new_job(sessions)), "--token-folder", str(tmp_path / "tokens"))
+    refused = invoke("sbatch-script", "--time", "00:02:00", *more)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "00:05:00 or more" in refused.stderr
+    assert not (tmp_path / "tokens").exists(), "no token was made"
+    assert invoke("sbatch-script", "--time", "00:05:00", *more).exit_code == 0
 
 
 def test_values_cannot_leave_their_place(invoke: Invoke, tmp_path: Path) -> None:

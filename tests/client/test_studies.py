@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.client.conftest import Invoke
 from tests.making import (
     a_base_model,
-    a_ledger,
+    a_made_up_ledger,
     a_pretrain_document,
     a_study_document,
     a_study_spec,
@@ -33,7 +33,7 @@ def base(sessions: Sessions) -> None:
 
 def finish(sessions: Sessions, *, well: bool = True) -> None:
     """End every job that can be claimed."""
-    ledger = a_ledger(sessions)
+    ledger = a_made_up_ledger(sessions)
     worker = ledger.register_worker("laptop", 4711, ["cpu"])
     while (claim := ledger.claim(worker, ["cpu"])) is not None:
         if well:

@@ -5,7 +5,7 @@ from uuid import uuid4
 
 from sqlalchemy.orm import Session, sessionmaker
 from tests.client.conftest import Invoke
-from tests.making import BASE, a_base_model, a_claim, a_job, a_ledger
+from tests.making import BASE, a_base_model, a_claim, a_job, a_made_up_ledger
 
 from adaptlab.results import TheoryChecked
 from adaptlab.theory_report import Check
@@ -20,7 +20,7 @@ def test_checks_are_run_and_their_table_shown(
     job = json.loads(done.stdout)
     checks = [{"name": "theorems"}, {"name": "rotation"}]
     assert job["spec"] == {"kind": "theory", "checks": checks, "seed": 3}
-    ledger = a_ledger(sessions)
+    ledger = a_made_up_ledger(sessions)
     claim = a_claim(ledger)
     good = Check.at_most("equation-6", "Equation 6.", 2e-16, 1e-12)
     ledger.record(claim, [TheoryChecked(place=0, check=good)], {})

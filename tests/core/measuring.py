@@ -6,9 +6,16 @@ from typing import Any
 
 from tests.core.scoring import scores
 
-from adaptlab.claim import Claim, ClaimTest, RowSelector, ScoreAtMost, Wording
+from adaptlab.claim import (
+    Claim,
+    ClaimTest,
+    RowSelector,
+    ScoreAtLeast,
+    ScoreAtMost,
+    Wording,
+)
 from adaptlab.recipe import PublishedTable, Recipe, TableColumn, TableRow, chosen, score
-from adaptlab.recipe_results import Measured, MeasuredRow, TrialScore
+from adaptlab.recipe_results import Measured, MeasuredRow, SeedLoss, TrialScore
 from adaptlab.results import ReplicateStatus
 from adaptlab.statistics import Scores
 from adaptlab.study import StudySpec
@@ -16,7 +23,16 @@ from adaptlab.study import StudySpec
 ITEMS = 400
 UP = {"name": "sort_ascending", "length": 3, "alphabet": 4, "few_distinct": True}
 DOWN = {"name": "sort_descending", "length": 3, "alphabet": 4, "few_distinct": True}
+IS_NEW = ScoreAtMost(row="base", column="descending", value=0.1)
+CAN_BE_LEARNED = ScoreAtLeast(row="full", column="descending", value=0.8)
 FAILS = ScoreAtMost(row="prefix", column="descending", value=0.01)
+
+
+AT_REST: dict[str, Any] = {
+    "schedule": "constant",
+    "losses": tuple(SeedLoss(seed, 1.0, 1.0) for seed in range(3)),
+}
+"""Of a row that had trained until nothing changed."""
 
 
 def a_recipe_document(**changes: Any) -> dict[str, Any]:
@@ -46,15 +62,19 @@ def a_recipe_document(**changes: Any) -> dict[str, Any]:
 
 def a_recipe(*tests: ClaimTest, **changes: Any) -> Recipe:
     """The small recipe, with a claim for each of the tests."""
-    claims = tuple(a_claim_of(test, f"claim-{place}") for place, test in enumerate(tests))
+    given = (IS_NEW, CAN_BE_LEARNED)
+    claims = tuple(
+        a_claim_of(test, f"claim-{place}", given=given) for place, test in enumerate(tests)
+    )
     return Recipe.model_validate(
         a_recipe_document(**({"claims": claims} if claims else {}) | changes)
     )
 
 
-def a_claim_of(test: ClaimTest, name: str = "claim") -> Claim:
-    """A claim that a test decides."""
-    return Claim(id=name, iclr=Wording(text="It does.", test=test))
+def a_claim_of(test: ClaimTest, name: str = "claim", **changes: Any) -> Claim:
+    """A claim that a test decides, with the controls that a success and a failure need."""
+    given = {"given": (IS_NEW,), "controls": (CAN_BE_LEARNED,)}
+    return Claim(id=name, iclr=Wording(text="It does.", test=test), **(given | changes))
 
 
 def a_study(**changes: Any) -> StudySpec:

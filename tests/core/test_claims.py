@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 from scipy.stats import binomtest
 from tests.core.measuring import (
+    AT_REST,
+    CAN_BE_LEARNED,
     DOWN,
     FAILS,
     UP,
@@ -74,7 +76,7 @@ def test_a_score_is_held_against_its_whole_interval(
 def test_a_score_that_is_to_be_large_is_judged_from_the_other_side(
     counts: tuple[int, ...], finding: ClaimFinding
 ) -> None:
-    assert found(LEARNS, on_descending(*counts)).finding == finding
+    assert found(LEARNS, on_descending(*counts, **AT_REST)).finding == finding
 
 
 def test_the_evidence_names_the_figures_and_the_seeds() -> None:
@@ -130,7 +132,7 @@ def test_seeds_of_one_base_model_are_said_to_be() -> None:
 def test_a_difference_is_judged_by_the_interval_of_pairs(
     full: tuple[int, ...], prefix: tuple[int, ...], finding: ClaimFinding
 ) -> None:
-    said = found(AHEAD, on_descending(*full, method="full"), on_descending(*prefix))
+    said = found(AHEAD, on_descending(*full, method="full", **AT_REST), on_descending(*prefix))
     assert said.finding == finding
     assert "3 seeds" in said.evidence
 
@@ -293,7 +295,7 @@ def test_of_several_figures_all_are_needed_and_one_refutes(
 ) -> None:
     both = AllOf(tests=(FAILS, AHEAD))
     rows = [on_descending(*prefix)]
-    rows += [] if full is None else [on_descending(*full, method="full")]
+    rows += [] if full is None else [on_descending(*full, method="full", **AT_REST)]
     assert found(both, *rows).finding == finding
 
 
@@ -308,10 +310,12 @@ def test_the_two_versions_of_a_claim_are_decided_apart() -> None:
         id="fails",
         arxiv_v1=Wording(text="It cannot.", test=EVERY),
         iclr=Wording(text="It may not.", test=FAILS),
+        controls=(CAN_BE_LEARNED,),
     )
+    base, full = on_descending(0, 0, 0, method=None), on_descending(400, 400, 400, method="full")
     row = on_descending(0, 0, 0, trials=trials([[0] * 7 + [320], [0] * 8, [0] * 8]))
     recipe = a_recipe(claims=(claim, a_claim_of(FAILS, "same-in-both")))
-    said = claim_verdicts(recipe, measured(row))
+    said = claim_verdicts(recipe, measured(base, full, row))
     assert [(one.claim, one.wording, one.finding) for one in said] == [
         ("fails", "arxiv_v1", "not_reproduced"),
         ("fails", "iclr", "reproduced"),

@@ -24,20 +24,21 @@ from adaptlab.statistics import Scores
 
 HOSTILE = "<script>alert(1)</script>\"\\ '; datum.x //"
 ITEMS = 400
+SEEDS = 24
 METHODS = ("frozen", "full_finetuning", "lora", "adapter")
 
 
 def scores(method: str, budget: int | None, right: int) -> Scores:
-    """Three seeds that agree: the first `right` of 400 items are right."""
+    """Seeds that agree, enough to exclude unseen failures: the first `right` of 400 are right."""
     packed = np.packbits(np.arange(ITEMS) < right).tobytes().hex()
     return Scores(
         method=method,
         budget=budget,
         parameters=1000 if budget is None else budget,
         trials=3,
-        seeds=(0, 1, 2),
+        seeds=tuple(range(SEEDS)),
         items=ITEMS,
-        outcomes=(packed,) * 3,
+        outcomes=(packed,) * SEEDS,
     )
 
 

@@ -8,8 +8,25 @@ room; the generators are counted, so that no run differs from the one before.
 import pytest
 
 from adaptlab.statistics import mean_interval, paired_difference
-from bench.simulated import alike, fixed, hard_items, lottery, normal_seeds, skewed_seeds, study
-from bench.statistics import World, coverage, false_better, power
+from bench.simulated import (
+    World,
+    alike,
+    fixed,
+    hard_items,
+    logit_normal,
+    lottery,
+    normal_seeds,
+    skewed_seeds,
+    study,
+)
+from bench.statistics import (
+    all_seeds_coverage,
+    coverage,
+    false_better,
+    false_order,
+    power,
+    said_alike,
+)
 
 STUDIES = 1000
 ROOM = (0.95 * 0.05 / STUDIES) ** 0.5
@@ -68,10 +85,40 @@ def test_without_the_correction_it_would_say_so_too_often():
         names = {f"method {place}": normal_seeds(0.8, 0.05) for place in range(6)}
         rows = study(names, 3, 300, number)
         pairs = [paired_difference(a, b) for i, a in enumerate(rows) for b in rows[i + 1 :]]
-        wrong += any((pair.p_value or 1.0) <= 0.05 for pair in pairs)
+        wrong += any((pair.seen_p or 1.0) <= 0.05 for pair in pairs)
     assert wrong / 60 > 0.2
 
 
-def test_a_large_difference_is_found_and_a_small_one_is_not_with_three_seeds():
-    assert power(0.4, 3, 0.01, 40) > 0.8
-    assert power(0.01, 3, 0.01, 40) < 0.1
+@pytest.mark.parametrize(
+    ("name", "seeds"),
+    [
+        ("five at 80 ± 1 %, one 100 % on 4 seeds of 5", 3),
+        ("five at 90 ± 1 %, one 100 % on 9 seeds of 10", 5),
+        ("a pair: log-odds' deviation 0 and 1.5, mean 99 %", 10),
+    ],
+)
+def test_failures_that_no_seed_showed_are_no_reason_for_better(name: str, seeds: int):
+    """Means over all seeds are equal; the crossed analysis alone finds an order far too often."""
+    studies = 40
+    before, after = false_order(name, seeds, studies)
+    assert before > 0.15
+    assert after <= 0.05
+
+
+def test_limits_over_all_seeds_hold_where_seeds_fail_unseen():
+    for world in (lottery(0.1, 1.0), lottery(0.2), logit_normal(0.99, 1.5)):
+        seen, everything = all_seeds_coverage(world, 5, 200)
+        assert seen < 0.93
+        assert everything >= 0.95
+
+
+def test_none_against_a_rare_success_is_not_called_alike_over_all_seeds():
+    before, after = said_alike(3, 200)
+    assert before > 0.2
+    assert after == 0
+
+
+def test_a_large_difference_is_found_with_ten_seeds_and_none_with_three():
+    assert power(0.8, 10, 0.01, 40) > 0.8
+    assert power(0.8, 3, 0.01, 40) == 0
+    assert power(0.01, 10, 0.01, 40) < 0.1

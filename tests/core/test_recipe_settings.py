@@ -89,6 +89,36 @@ def test_lora_and_prefix_are_equal_in_every_preset(preset: Preset) -> None:
         assert one.budget.trainable_parameters == other.budget.trainable_parameters
 
 
+@pytest.mark.parametrize("rank", [1, 2, 4])
+def test_small_lora_and_prefix_are_equal_at_every_rank(rank: int) -> None:
+    """Two layers of width 64: (64 + 64) + 2 * (64 + 256) parameters a layer and rank."""
+    names = ("LoRA", "prefix-tuning")
+    if rank > 1:
+        names = (f"LoRA of rank {rank}", f"prefix-tuning as large as LoRA of rank {rank}")
+    sizes = {
+        job.budget.trainable_parameters
+        for name in names
+        for job in jobs_of("lora-vs-prefix", "small", name)
+    }
+    assert sizes == {rank * 2 * (128 + 640)}
+
+
+@pytest.mark.parametrize("name", ["table-3", "lora-vs-prefix", "one-layer-table-3"])
+def test_small_presets_train_at_a_constant_rate_from_two_starts(name: str) -> None:
+    plan = plan_of(f"{PAPER}/{name}", "small")
+    known = {job.digest: job.resolved for job in plan.jobs}
+    for cell in plan.cells:
+        job = known[cell.digest]
+        assert job.training.schedule == "constant"
+        assert job.training.early_stopping is not None
+        assert len(set(job.training.learning_rates)) == 4
+        assert len(job.seeds) == 5
+        if "prefix" in cell.method:
+            trials = {(one.learning_rate, one.initial_scale) for one in job.training.trials}
+            assert (1.0, 0.02) in trials
+            assert (1.0, 1.0) in trials
+
+
 def test_loras_for_words_has_the_papers_count() -> None:
     """66,780 at its 55 tokens, and 4 more for every further one."""
     (job,) = jobs_of("translation", "faithful", "LoRA")
@@ -157,7 +187,7 @@ def test_pads_hold_the_place_of_the_prefix(name: str) -> None:
 
 
 def test_the_papers_sizes_are_for_a_gpu_and_quick_ones_are_not(recipe: Recipe) -> None:
-    for preset in PRESETS:
+    for preset in set(recipe.presets) - {"small"}:
         spec = recipe.study(preset)
         known = pretrained(spec)  # a recipe without any checks constructions, in seconds
         expected = "gpu" if known and preset != "quick" else "cpu"
@@ -193,7 +223,9 @@ def test_what_a_claim_reads_is_measured_by_some_preset(recipe: Recipe) -> None:
     for claim in recipe.claims:
         for wording in claim.wordings().values():
             tests = getattr(wording.test, "tests", (wording.test,))
-            assert any(all(is_there(recipe, p, one) for one in tests) for p in PRESETS), claim.id
+            assert any(all(is_there(recipe, p, one) for one in tests) for p in recipe.presets), (
+                claim.id
+            )
 
 
 def is_there(recipe: Recipe, preset: Preset, test: object) -> bool:
@@ -229,10 +261,12 @@ def test_a_name_stands_for_one_base_model() -> None:
 
 
 def bases(recipe: Recipe) -> Iterator[list]:
-    return (pretrained(recipe.study(preset)) for preset in PRESETS)
+    return (pretrained(recipe.study(preset)) for preset in recipe.presets)
 
 
 def test_notes_say_how_long_it_takes(recipe: Recipe) -> None:
     for note in recipe.notes.values():
         assert "TIME" not in note
-        assert any(word in note for word in ("minute", "Seconds", "GPU", "Nothing", "same"))
+        assert any(
+            word in note for word in ("minute", "hours", "Seconds", "GPU", "Nothing", "same")
+        )

@@ -24,7 +24,7 @@ from adaptlab.claim import RowSelector, ScoreAbove, ScoreAtMost
 from adaptlab.errors import InvalidSpec, UnknownName
 from adaptlab.recipe import PRESETS, RECIPES, PublishedTable, Recipe, TableColumn, TableRow, chosen
 from adaptlab.recipe_report import RecipeReport, recipe_report
-from adaptlab.recipe_results import Measured, agrees
+from adaptlab.recipe_results import Measured
 from adaptlab.recipe_study import (
     RecipeRequest,
     departures,
@@ -37,6 +37,7 @@ from adaptlab.spec import PretrainSpec, ResourcesSpec
 from adaptlab.study import StudyMethod, StudySpec
 from adaptlab.study_expansion import expand
 from adaptlab.study_plan import StudyPlan
+from adaptlab.task_matching import agrees
 
 MOST_JOBS = 500
 
@@ -67,13 +68,14 @@ def planned(spec: StudySpec) -> StudyPlan:
     return expand(spec, facts, MOST_JOBS)
 
 
-def test_a_recipe_has_three_presets_with_notes(recipe: Recipe) -> None:
-    assert set(recipe.presets) == set(recipe.notes) == set(PRESETS)
+def test_a_recipe_has_three_presets_or_four_with_notes(recipe: Recipe) -> None:
+    assert set(recipe.presets) == set(recipe.notes)
+    assert set(PRESETS) - set(recipe.presets) <= {"small"}
     assert recipe.name in RECIPES.names()
 
 
 def test_every_preset_can_be_made(recipe: Recipe) -> None:
-    for preset in PRESETS:
+    for preset in recipe.presets:
         spec = recipe.study(preset)
         assert spec.name == f"{recipe.name.replace('/', '-')}-{preset}"
         if len(pretrained(spec)) == len(spec.base_models):
@@ -94,7 +96,7 @@ def labels(spec: StudySpec) -> list[str]:
 
 
 def test_a_recipe_measures_with_three_seeds_at_least(recipe: Recipe) -> None:
-    for preset in PRESETS:
+    for preset in recipe.presets:
         spec = recipe.study(preset)
         if len(pretrained(spec)) == len(spec.base_models):
             assert all(len(job.resolved.seeds) >= 3 for job in planned(spec).jobs)
@@ -119,7 +121,7 @@ def test_table_1_is_the_papers() -> None:
     )
 
 
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", ["quick", "faithful", "fair"])
 def test_the_prefix_of_table_1_has_96_parameters(preset: Any) -> None:
     plan = planned(recipe_named("petrov2024/table-1").study(preset))
     sizes = {cell.trainable_parameters for cell in plan.cells if cell.method == "prefix-tuning"}

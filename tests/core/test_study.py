@@ -139,6 +139,33 @@ def test_a_budget_that_only_references_meet_is_refused_with_the_nearest():
     assert len(planned(methods=["frozen", "full_finetuning"], budgets=[20]).cells) == 2
 
 
+@pytest.mark.parametrize(("budget", "nearest"), [(60, (64, 32)), (90, (96, 64))])
+def test_a_budget_that_a_method_leaves_unused_is_refused_with_the_nearest(
+    budget: int, nearest: tuple[int, ...]
+):
+    """LoRA's sizes are multiples of 32 = 4 * 8, a prefix's of 8; 64 of 90 are 29 % too few."""
+    document: dict[str, Any] = {
+        "methods": ["frozen", "lora", "prefix_tuning"],
+        "budgets": [budget],
+    }
+    assert planned(**document).cells
+    with pytest.raises(InvalidSpec) as caught:
+        planned(**document, budget_tolerance=0.05)
+    found = caught.value.problems[0]
+    assert (found.pointer, found.code) == ("/budgets/0", "budget_not_met")
+    assert found.nearest == nearest
+    assert "the tolerance is 5.0%" in found.detail
+    for size in nearest:
+        fitting = document | {"budgets": [size], "budget_tolerance": 0.05}
+        assert planned(**fitting).cells
+
+
+def test_a_tolerance_accepts_what_is_left_within_it():
+    document = {"methods": ["lora"], "budgets": [100]}
+    assert planned(**document, budget_tolerance=0.05).cells  # 96 are 4 % less
+    assert problem(**document, budget_tolerance=0.03)[1] == "budget_not_met"
+
+
 def test_a_share_of_the_base_is_another_number_on_another_base():
     wide = other_base(width=16)
     plan = planned(base_facts(), wide, budgets=[{"fraction_of_base": 0.1}], methods=["lora"])

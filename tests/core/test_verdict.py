@@ -1,20 +1,28 @@
 """Verdicts of pairs: what is said, on which numbers, and how many seeds would decide."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
+from scipy import stats
 from tests.core.scoring import drawn, scores
 
-from adaptlab.statistics import PairedDifference, paired_difference
+from adaptlab.statistics import PairedDifference, Scores, failing_seeds, paired_difference
+from adaptlab.statistics.failing import failing_below, successful
 from adaptlab.statistics.ranks import could_be_best, rank_intervals
-from adaptlab.verdict import verdicts
+from adaptlab.verdict import SeedOutcomes, verdicts
 
 
 def a_pair(
-    difference: float, seed_sd: float, item_sd: float, p_value: float | None, seeds: int = 3
+    difference: float,
+    seed_sd: float,
+    item_sd: float,
+    p_value: float | None,
+    seeds: int = 10,
+    unseen_evidence: float = 1000.0,
 ) -> PairedDifference:
-    """A difference whose single seeds deviate by `seed_sd`."""
+    """A difference whose single seeds deviate by `seed_sd`; `p_value` is of seeds like those."""
     reach = 2 * (seed_sd**2 / seeds + item_sd**2) ** 0.5
     return PairedDifference(
         first="lora",
@@ -24,6 +32,11 @@ def a_pair(
         high=difference + reach,
         level=0.95,
         p_value=p_value,
+        seen_low=difference - reach,
+        seen_high=difference + reach,
+        seen_p=p_value,
+        unseen_evidence=unseen_evidence,
+        undone_by=0.1,
         sign_flip=None,
         seeds=seeds,
         items=1000,
@@ -32,22 +45,85 @@ def a_pair(
     )
 
 
+def outcomes(*rows: Scores) -> list[SeedOutcomes]:
+    below = failing_below(rows)
+    found: list[SeedOutcomes] = []
+    for first, second in itertools.combinations(rows, 2):
+        good = [successful(one, below) for one in (first, second)]
+        both = tuple(seed for seed in good[0] if seed in good[1])
+        here, there = (
+            failing_seeds(len(one.seeds) - len(ours), len(one.seeds))
+            for one, ours in zip((first, second), good, strict=True)
+        )
+        pair = paired_difference(first, second, seeds=both) if both else None
+        found.append(SeedOutcomes(here, there, pair))
+    return found
+
+
 def test_clear_differences_are_told_in_both_directions():
-    good, bad = drawn([0.97, 0.96, 0.97], key=1), drawn([0.02, 0.01, 0.03], method="frozen", key=2)
+    good = drawn([0.97, 0.96, 0.97, 0.98, 0.97], key=1)
+    bad = drawn([0.02, 0.01, 0.03, 0.02, 0.02], method="frozen", key=2)
     for first, second, finding in ((good, bad, "better"), (bad, good, "worse")):
         (found,) = verdicts([paired_difference(first, second)])
         assert found.finding == finding
         assert found.reason == "test"
-        assert f"{first.label} is {finding} than {second.label} by 9" in found.text
-        assert "3 seeds, 1,000 items" in found.text
+        text = f"Over all seeds, {first.label} is {finding} than {second.label} by 9"
+        assert found.text.startswith(text)
+        assert "5 seeds, 1,000 items" in found.text
 
 
-def test_the_same_answers_cannot_be_told_apart_within_the_margin():
-    same = drawn([0.9, 0.9, 0.9], items=4000)
-    (found,) = verdicts([paired_difference(same, same)], margin=0.01)
-    assert (found.finding, found.reason) == ("cannot_be_told_apart", "within_margin")
-    (found,) = verdicts([paired_difference(same, same)], margin=0.0001)
-    assert found.reason == "too_close"
+def test_three_seeds_never_show_an_order_over_all_seeds():
+    """An exact test on 3 of 3 against 0 of 3 gives 0.1."""
+    good, bad = drawn([1.0] * 3, key=1), drawn([0.0] * 3, method="frozen", key=2)
+    (found,) = verdicts([paired_difference(good, bad)])
+    assert found.corrected_p == pytest.approx(0.1)
+    assert (found.finding, found.more_seeds) == ("not_known", 1)
+
+
+def test_a_score_that_unseen_failures_would_undo_is_not_called_better():
+    """Five seeds at 1.0 against 0.8 in every seed: one failing seed in five makes them equal."""
+    high, low = drawn([1.0] * 5, key=1), drawn([0.8] * 5, method="adapter", key=2)
+    pair = paired_difference(high, low)
+    assert pair.seen_p is not None
+    assert pair.seen_p < 1e-5
+    (found,) = verdicts([pair], outcomes=outcomes(high, low))
+    assert (found.finding, found.reason) == ("not_known", "projection")
+    assert found.undone_by == pytest.approx(0.2, abs=0.02)
+    assert found.unseen_failure_rate == pytest.approx(1 - 0.05**0.2)
+    assert found.successful is not None
+    assert found.successful.finding == "better"
+    assert "Among seeds that do not fail, lora is better than adapter" in found.text
+
+
+def test_failing_seeds_are_compared_apart_from_the_score_of_the_others():
+    steady = drawn([0.8] * 10, key=1)
+    lottery = drawn([1.0] * 8 + [0.0] * 2, method="prefix_tuning", key=2)
+    never = drawn([0.0] * 10, method="ia3", key=3)
+    rows = [steady, lottery, never]
+    pairs = [paired_difference(a, b) for a, b in itertools.combinations(rows, 2)]
+    first, second, third = verdicts(pairs, outcomes=outcomes(*rows))
+    assert first.finding == "not_known"
+    assert first.successful is not None
+    assert first.successful.finding == "worse"
+    assert first.successful.second_failing.failing == 2
+    assert first.successful.failing_p == pytest.approx(0.4737, abs=1e-4)  # scipy's fisher_exact
+    assert first.successful.pair is not None
+    assert first.successful.pair.seeds == 8
+    for one in (second, third):
+        assert one.successful is not None
+        assert one.successful.pair is None
+        assert one.successful.finding is None
+        assert one.finding == "better"
+
+
+def test_methods_that_no_seed_told_apart_may_differ_in_other_seeds():
+    """0 % in five seeds each, where one of them may succeed in 30 % of seeds."""
+    never, seldom = drawn([0.0] * 5, key=1), drawn([0.0] * 5, method="adapter", key=2)
+    (found,) = verdicts([paired_difference(never, seldom)])
+    assert (found.finding, found.reason) == ("cannot_be_told_apart", "alike_on_seeds_run")
+    assert "on seeds like the 5 run" in found.text
+    assert "up to 45 % of other seeds may do otherwise" in found.text
+    assert found.pair.high > 0.3
 
 
 def test_p_values_are_corrected_for_all_pairs_and_only_for_those():
@@ -60,32 +136,59 @@ def test_p_values_are_corrected_for_all_pairs_and_only_for_those():
 
 
 def test_seeds_are_asked_for_as_many_as_give_the_power():
-    """With the normal in place of Student's t: n = ((1.96 + 0.84) · sd / difference)²."""
-    (found,) = verdicts([a_pair(0.02, 0.03, 1e-6, 0.2)], margin=0.0)
-    least = ((1.96 + 0.84) * 0.03 / 0.02) ** 2
-    assert found.finding == "needs_more_seeds"
+    """With normal quantiles: n = ((1.96 + 0.84) · sd / δ)², where δ² is d² less its own variance.
+
+    The lower end takes d itself and the variance over its upper chi-square quantile.
+    """
+    deviation, difference, seeds = 0.03, 0.02, 10
+    (found,) = verdicts([a_pair(difference, deviation, 1e-6, 0.2)], margin=0.0)
+    shrunk = difference**2 - deviation**2 / seeds
+    least = (1.96 + 0.84) ** 2 * deviation**2 / shrunk
+    assert found.finding == "not_known"
     assert found.more_seeds is not None
-    assert least <= found.more_seeds + 3 <= least + 4
-    assert f"needs about {found.more_seeds} more seeds" in found.text
+    assert least <= found.more_seeds + seeds <= least + 4
+    low = (2.8 * deviation / difference) ** 2 * (seeds - 1) / stats.chi2.ppf(0.9, seeds - 1)
+    high = least * (seeds - 1) / stats.chi2.ppf(0.1, seeds - 1)
+    assert found.more_seeds_low is not None
+    assert found.more_seeds_high is not None
+    assert low <= found.more_seeds_low + seeds <= low + 4
+    assert high <= found.more_seeds_high + seeds <= high + 5
+    said = f"{found.more_seeds_low} to {found.more_seeds_high} more seeds"
+    assert f"{said} (about {found.more_seeds})" in found.text
+
+
+def test_no_seeds_are_asked_for_where_the_difference_is_no_larger_than_chance():
+    (found,) = verdicts([a_pair(0.01, 0.08, 1e-6, 0.7)], margin=0.0)
+    assert (found.finding, found.reason, found.more_seeds) == ("not_known", "too_close", None)
+    assert "64 would not be expected to settle it" in found.text
+
+
+def test_seeds_are_asked_for_until_unseen_failures_cannot_explain_the_difference():
+    """The p-value 2 rⁿ falls to 5 % at n = ln 40 / ln (1 / r) seeds."""
+    evidence = [5 * math.log(1 / ratio) for ratio in (0.6, 0.97)]
+    (found,) = verdicts([a_pair(0.4, 0.01, 1e-6, 1e-9, seeds=5, unseen_evidence=evidence[0])])
+    assert found.more_seeds == math.ceil(math.log(40) / math.log(1 / 0.6)) - 5
+    (found,) = verdicts([a_pair(0.4, 0.01, 1e-6, 1e-9, seeds=5, unseen_evidence=evidence[1])])
+    assert (found.reason, found.more_seeds) == ("too_close", None)
 
 
 def test_seeds_are_not_asked_for_where_only_items_would_help():
     (found,) = verdicts([a_pair(0.004, 0.001, 0.01, 0.6)], margin=0.001)
-    assert (found.finding, found.reason) == ("cannot_be_told_apart", "too_close")
+    assert (found.finding, found.reason) == ("not_known", "too_close")
     assert found.more_seeds is None
 
 
 def test_one_seed_is_never_enough():
     ours, theirs = drawn([1.0], key=1), drawn([0.0], method="frozen", key=2)
     (found,) = verdicts([paired_difference(ours, theirs)])
-    assert (found.finding, found.reason, found.more_seeds) == ("needs_more_seeds", "one_seed", 2)
+    assert (found.finding, found.reason, found.more_seeds) == ("not_known", "one_seed", 2)
 
 
 def test_three_seeds_of_which_one_fails_are_not_called_worse():
     good = drawn([0.98, 0.98, 0.98], key=1)
     lottery = drawn([0.98, 0.0, 0.98], method="prefix_tuning", key=2)
     (found,) = verdicts([paired_difference(good, lottery)])
-    assert found.finding == "needs_more_seeds"
+    assert found.finding == "not_known"
 
 
 def test_ranks_follow_from_what_was_told_apart():

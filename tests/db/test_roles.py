@@ -12,7 +12,7 @@ from sqlalchemy import delete, make_url
 from sqlalchemy.exc import ProgrammingError
 from sqlalchemy.orm import Session, sessionmaker
 from tests.ledgers import BY_THE_API, ledger_by
-from tests.making import a_base_model, a_job, a_token
+from tests.making import a_base_model, a_job, a_token, an_adapt_spec, keep_checkpoints
 from tests.services.test_recording import record_a_whole_run
 
 from adaptlab.results import TrainingSaved
@@ -147,7 +147,7 @@ def test_the_api_may_do_what_workers_ask_of_it(
     of_api = settings.model_copy(update={"database_url": addresses["api"]})
     with sessions.begin() as session:
         a_base_model(session, state="queued")
-        a_job(session, state="waiting")
+        a_job(session, an_adapt_spec(capture={"attention": {"samples": 1}}), state="waiting")
     with ledger_by(BY_THE_API, sessions, of_api) as ledger:
         worker = ledger.register_worker("node", 1, ["cpu"])
         ledger.stand_back(worker, "The disk is full.")
@@ -162,9 +162,12 @@ def test_the_api_may_do_what_workers_ask_of_it(
         assert again is not None
         assert again.resume is not None
         assert b"".join(ledger.fetch_artifact(again, again.resume.sha256)) == b"two"
-        record_a_whole_run(ledger, again)
+        keep_checkpoints(ledger, again)
         assert ledger.heartbeat(again, 4) == "continue"
         assert ledger.finish(again) == ("cpu",)
+        adapting = ledger.claim(worker, ["cpu"])
+        assert adapting is not None
+        record_a_whole_run(ledger, adapting)
         ledger.say_goodbye(worker)
 
 

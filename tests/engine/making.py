@@ -89,6 +89,24 @@ def one_layer(family: Family) -> Family:
     return family.model_copy(update={"layers": 1})
 
 
+ROUNDINGS = 250
+"""More than follow one another on the way to any logit of the models above.
+
+Per layer: the longest softmax (12 columns), the weighted sum over as many values, sums over width
+or hidden size for queries, keys, values, output and MLP (20 terms each at most), two norms.
+"""
+
+
+def rounding(values: torch.Tensor, roundings: int = ROUNDINGS) -> float:
+    """How far apart two orders of the same sums may bring `values` of any shape.
+
+    Each of n roundings in a row errs by at most u = eps/2 of the largest value, in either order:
+    2·n·u·max|values| (Higham 2002, section 3.1). Which order is taken depends on the processor,
+    on shapes and on alignment, so equality to the last bit is asked only where all are the same.
+    """
+    return roundings * torch.finfo(values.dtype).eps * float(values.abs().max())
+
+
 LACKING = {("adapter", "formal"), ("layernorm_tuning", "formal")}
 """Methods and variants that name sites which the family does not have, and so are refused."""
 

@@ -22,6 +22,7 @@ from tests.engine.making import (
     one_larger,
     one_layer,
     perturbed,
+    rounding,
     single,
     sized,
     trainables,
@@ -242,7 +243,9 @@ def test_a_tied_head_that_is_trained_alone_leaves_the_embedding():
     start = trainables(plan, base).tensors
     assert torch.equal(start["unembed.weight"], base["embed.weight"])
     before = Model(plan, base, start).base_logits(made.tokens, slice(None))
-    assert torch.equal(Model(plan, base, start).logits(made.tokens, slice(None)), before)
+    found = Model(plan, base, start).logits(made.tokens, slice(None))
+    # A head per replicate is another product than one head for all.
+    assert torch.allclose(found, before, rtol=0, atol=rounding(before))
     doubled = Model(plan, base, {"unembed.weight": 2 * start["unembed.weight"]})
     assert torch.allclose(doubled.logits(made.tokens, slice(None)), 2 * before)
 

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from tests.engine.making import rounding
 
 from adaptlab.engine.allocate import Trainables
 from adaptlab.engine.optim import BETAS, EPSILON, AdamW
@@ -38,7 +39,10 @@ def test_steps_go_on_from_what_was_kept(monkeypatch: pytest.MonkeyPatch):
     left = whole.of(Trainables(whole.trainables.flat[rows], torch.ones(7), {}), rows)
     whole.step(gradients[2].clone(), rates)
     left.step(gradients[2][rows], rates[rows])
-    assert torch.equal(left.trainables.flat, whole.trainables.flat[rows])
+    # Ten roundings a step; which scalars are computed in vectors depends on how many there are.
+    expected = whole.trainables.flat[rows]
+    near = rounding(expected, roundings=10 * len(gradients))
+    assert torch.allclose(left.trainables.flat, expected, rtol=0, atol=near)
 
 
 def _alone(

@@ -11,6 +11,7 @@ from tests.engine.making import (
     items,
     one_layer,
     perturbed,
+    rounding,
     trainables,
 )
 from tests.engine.published import llama, pair, qwen2, their_output
@@ -32,10 +33,12 @@ def test_a_suffix_leaves_the_question_alone_and_the_first_answer_sees_it(scope: 
     )
     base, made = base_tensors(plan), items(plan)
     model = Model(plan, base, perturbed(plan, trainables(plan, base).tensors))
-    moved = model.logits(made.tokens, slice(None)) - model.base_logits(made.tokens, slice(None))
+    plain = model.base_logits(made.tokens, slice(None))
+    moved = model.logits(made.tokens, slice(None)) - plain
     by_position = moved.abs().amax((0, 1, 3))
     asked = plan.task.input_length() - 1  # the last digit of the question gives the first answer
-    assert by_position[:asked].max() == 0
+    # The suffix's empty columns lengthen the sums of a softmax, which may change their order.
+    assert by_position[:asked].max() <= rounding(plain)
     assert by_position[asked:].min() > 1e-3
 
 

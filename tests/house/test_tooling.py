@@ -10,7 +10,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-TARGETS = ("setup", "demo", "test", "check", "generate", "sbom", "bench")
+TARGETS = ("setup", "demo", "test", "kernels", "check", "generate", "sbom", "bench")
 WITH_TORCH = ("core/adaptlab/engine/", "core/adaptlab/theory/")
 
 
@@ -39,8 +39,20 @@ def test_ci_runs_exactly_the_suite_that_everybody_runs(repository: Path) -> None
     assert "set -euo pipefail" in script
     assert [line.split()[:2] for line in script.splitlines() if line.startswith("make ")] == [
         ["make", "test"],
+        ["make", "kernels"],
         ["make", "check"],
     ]
+
+
+def test_the_tests_under_other_kernels_run_where_each_is_named(repository: Path) -> None:
+    command = ["make", "--dry-run", "kernels"]
+    run = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=True)
+    assert (
+        "ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE .venv/bin/python -m pytest" in run.stdout
+    )
+    left_out = re.findall(r"--ignore=(\S+)", run.stdout)
+    assert left_out
+    assert [name for name in left_out if not (repository / name).is_file()] == []
 
 
 def test_every_requirement_has_a_pin_that_satisfies_it(

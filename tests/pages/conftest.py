@@ -12,11 +12,14 @@ from playwright.sync_api import Browser, expect, sync_playwright
 from sqlalchemy.orm import Session, sessionmaker
 from tests.pages.made_up import MadeUpWorker
 from tests.pages.visitors import PATIENCE, Visitor, a_visitor
+from tests.patience import patient_comparisons
 
 from adaptlab_api.app import create_app
 from adaptlab_api.pages.assets import charts_script
 from adaptlab_services import tokens
 from adaptlab_services.settings import Settings
+
+__all__ = ["patient_comparisons"]  # found here by pytest
 
 CHROMIUM = Path("/usr/bin/chromium")
 # The sandbox needs rights that a container has not; the rest keeps the browser from phoning home.

@@ -8,7 +8,7 @@ from uuid import UUID
 import numpy as np
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session, sessionmaker
-from tests.making import an_environment
+from tests.making import MadeUpLedger, an_environment
 
 from adaptlab.results import (
     AttentionCaptured,
@@ -32,7 +32,6 @@ from adaptlab.spec import AnySpec, JobSpec
 from adaptlab_services import jobs
 from adaptlab_services.claims import Claim
 from adaptlab_services.job_views import JobView
-from adaptlab_services.leases import DatabaseLedger
 from adaptlab_services.tokens import Principal
 
 SPEC: TypeAdapter[AnySpec] = TypeAdapter(JobSpec)
@@ -78,7 +77,7 @@ class MadeUpWorker:
     def __init__(self, sessions: sessionmaker[Session], principal: Principal) -> None:
         self._sessions = sessions
         self._principal = principal
-        self._ledger = DatabaseLedger(sessions, lease_seconds=3600)
+        self._ledger = MadeUpLedger(sessions, lease_seconds=3600)
         self._id: UUID | None = None
 
     def come(self, *queues: str) -> None:
@@ -132,13 +131,15 @@ class MadeUpWorker:
 
     def save(self, claim: Claim) -> None:
         stored = self._ledger.put_artifact(claim, [b"not really tensors"])
-        kind = "adapter" if claim.resolved_spec.kind == "adapt" else "base_model"
-        written = Checkpoint(
-            replicate=0, seed=0, kind=kind, parameters=384, tensors={"prefix": (2, 96)}
-        )
-        path = Path("made-up.safetensors")
-        event = CheckpointWritten(checkpoint=written, path=path)
-        self._ledger.record(claim, [event], {path: stored.sha256})
+        is_base = claim.resolved_spec.kind == "pretrain"
+        kind = "base_model" if is_base else "adapter"
+        for number, seed in enumerate(claim.resolved_spec.seeds if is_base else (0,)):
+            written = Checkpoint(
+                replicate=number, seed=seed, kind=kind, parameters=384, tensors={"prefix": (2, 96)}
+            )
+            path = Path("made-up.safetensors")
+            event = CheckpointWritten(checkpoint=written, path=path)
+            self._ledger.record(claim, [event], {path: stored.sha256})
 
     def finish(self, claim: Claim) -> None:
         self._ledger.record(claim, [Finished(usage=USAGE)])

@@ -7,13 +7,18 @@ from html import unescape
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy import update
+from sqlalchemy.orm import Session, sessionmaker
 from tests.pages.made_up import ADAPTATION, PRETRAINING, MadeUpWorker
 from tests.watching import of_jobs, statements
 
 from adaptlab.charts.head_grids import coarse
 from adaptlab_api.app import create_app
+from adaptlab_api.pages.attention_routes import CHARTS
+from adaptlab_db.tables import AttentionMap
 from adaptlab_services.settings import Settings
 
+Sessions = sessionmaker[Session]
 HERE = {"Sec-Fetch-Site": "same-origin"}
 
 
@@ -177,3 +182,31 @@ def test_a_job_without_attention_says_how_to_ask_for_it(
     job = worker.submit(PRETRAINING, capture={})
     assert "not asked to record any" in visitor.get(f"/jobs/{job.id}/attention").text
     assert visitor.get("/jobs/nope/attention").status_code == 404
+
+
+UNSOUND: dict[str, dict[str, object]] = {
+    "a page of heads": {"shape": [1, 1, 4_000_000, 19, 19]},
+    "heads of nothing": {"shape": [2, 2, 2_000_000, 1, 1]},
+    "another length": {"shape": [2, 2]},
+    "no length": {"shape": []},
+    "a negative axis": {"shape": [2, -2, 2, 19, 19]},
+    "a negative start": {"target_start": -5},
+    "a far start": {"target_start": 10**6},
+    "strange samples": {"samples": {"tokens": [[1]], "predictions": []}},
+    "no samples": {"samples": {}},
+    "many learned positions": {"learned_positions": 10**6},
+}
+"""Columns of maps that an earlier version believed and kept."""
+
+
+@pytest.mark.parametrize("columns", UNSOUND.values(), ids=UNSOUND)
+def test_a_map_that_was_believed_before_is_not_drawn(
+    visitor: TestClient, job: str, sessions: Sessions, columns: dict[str, object]
+) -> None:
+    with sessions.begin() as session:
+        session.execute(update(AttentionMap).values(columns))
+    for path in ("", "/attention", *(f"/charts/{name.replace('_', '-')}" for name in CHARTS)):
+        answer = visitor.get(job + path)
+        assert answer.status_code in (200, 204), (path, answer.status_code)
+        assert len(answer.content) < 2**19
+    assert visitor.get(f"/v1{job}/attention").status_code == 200

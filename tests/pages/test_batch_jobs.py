@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy.orm import Session, sessionmaker
-from tests.making import a_claim, a_job, a_ledger, an_environment
+from tests.making import a_claim, a_job, a_made_up_ledger, an_environment
 
 from adaptlab.results import Allocation, Started, TrainingSaved
 from adaptlab_api.app import create_app
@@ -27,7 +27,7 @@ def test_the_batch_job_and_the_step_are_told(
 ) -> None:
     with sessions.begin() as session:
         job = a_job(session)
-    ledger = a_ledger(sessions)
+    ledger = a_made_up_ledger(sessions)
     first = a_claim(ledger)
     there = Allocation(scheduler="slurm", job_id="4711", nodes="node[1-2]")
     path = Path("training.safetensors")

@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import APIResponse, Route, ViewportSize, expect
 from tests.pages.made_up import ADAPTATION, PRETRAINING, MadeUpWorker, some_jobs
 from tests.pages.visitors import HOSTILE, NARROW, ONCE_OR_MORE, WIDE, Visitor
+from tests.watching import until
 
 from adaptlab_services.claims import Claim
 
@@ -193,6 +194,8 @@ def test_an_older_answer_does_not_replace_a_newer_one(visitor: Visitor, worker: 
     with page.expect_request(page.url):
         worker.train(claim, 500)
     expect(page.locator("#head")).to_contain_text("step 0")
+    # Handlers run while the page is asked something.
+    until(lambda: bool(page.evaluate("1") and late), "answer to the first request")
     worker.train(claim, 700, start=500)
     expect(page.locator("#head")).to_contain_text("step 700")
     first, (answer,) = held[0], late

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy.orm import Session, sessionmaker
-from tests.making import a_claim, a_ledger, a_principal, an_environment
+from tests.making import a_claim, a_made_up_ledger, a_principal, an_environment
 from tests.pages.made_up_studies import a_base, a_study
 from tests.pages.test_study_pages import HERE, PAGE, section
 
@@ -37,7 +37,7 @@ def test_a_study_of_checks_alone_shows_claims_with_verdicts(
     spec = StudySpec.model_validate({"name": "theory", "checks": checks})
     with sessions.begin() as session:
         studies.create(session, a_principal(session), spec, Rules())
-    ledger = a_ledger(sessions)
+    ledger = a_made_up_ledger(sessions)
     claim = a_claim(ledger)
     said = (
         Check.at_most("theorem-1", "Theorem 1 as it stands.", 0.25, 0.5),

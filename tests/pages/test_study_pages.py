@@ -114,12 +114,12 @@ def test_the_list_says_how_far_each_study_is(
 def test_a_study_shows_ties_and_never_sorts_by_score(
     signed_in: TestClient, sessions: Sessions, admin: Principal
 ) -> None:
-    a_study(sessions, admin, name="done")
+    a_study(sessions, admin, name="done", seeds=6)
     run_all(sessions, ordinary)
     page = signed_in.get("/studies/done").text
     small = rows_of(page, "table-0-0")
     large = rows_of(page, "table-0-1")
-    # At 64 three can be best: the adapter's 77.5 % stands before 99 % because of its name.
+    # At 64 three can be best: the adapter's 85 % stands before 99 % because of its name.
     assert [row.split()[:5] for row in large[:1]] == [["1", "to", "3", "tied", "adapter"]]
     assert [re.search(r"(\S+) could be best", row) is not None for row in large] == [
         *(True, True, True),
@@ -130,8 +130,8 @@ def test_a_study_shows_ties_and_never_sorts_by_score(
         *("adapter", "full_finetuning", "lora"),
         *("frozen", "prefix_tuning", "soft_prompt"),
     ]
-    assert "77.5 %" in large[0].replace("\xa0", " ")
-    assert "7 unused 3 trials × 3 seeds" in next(row for row in small if "adapter" in row)
+    assert "85.0 %" in large[0].replace("\xa0", " ")
+    assert "7 unused 3 trials × 6 seeds" in next(row for row in small if "adapter" in row)
     assert "reference" in next(row for row in small if "full_finetuning" in row)
     assert re.search(r'<td class="rank" rowspan="3">4 to 6<small>tied</small>', page)
 
@@ -139,29 +139,31 @@ def test_a_study_shows_ties_and_never_sorts_by_score(
 def test_verdicts_are_grouped_and_name_the_better_one_first(
     signed_in: TestClient, sessions: Sessions, admin: Principal
 ) -> None:
-    a_study(sessions, admin, name="done")
+    a_study(sessions, admin, name="done", seeds=6)
     run_all(sessions, ordinary)
     page = signed_in.get("/studies/done").text
     verdicts = text_of(page.partition('id="table-0-1-verdicts"')[2].partition("</table>")[0])
-    told, _, rest = verdicts.partition("Cannot be told apart")
-    alike, _, more = rest.partition("Needs more seeds")
+    told, _, more = verdicts.partition("Order not known over all seeds")
+    assert "Better or worse over all seeds" in told
     assert "lora is better than prefix_tuning" in told
     assert "prefix_tuning is better than" not in told
-    assert "frozen and prefix_tuning" in alike
-    assert re.search(r"full_finetuning and lora about \d+ more seed", more)
+    assert "frozen and prefix_tuning" in more
+    assert "full_finetuning and lora 64 seeds would not be expected to settle it" in more
     assert "is better than" not in more
 
 
 def test_diagnoses_say_that_they_come_from_measurements_and_cite_them(
     signed_in: TestClient, sessions: Sessions, admin: Principal
 ) -> None:
-    a_study(sessions, admin, name="done")
+    a_study(sessions, admin, name="done", seeds=8)  # enough to order successful seeds
     run_all(sessions, ordinary)
     page = signed_in.get("/studies/done").text
     diagnosis = text_of(page.partition("diagnosed from measurements, not proved")[2])
-    assert "reach prefix_tuning at 32 does not reach the task" in diagnosis
-    assert "prefix_tuning at 32 has 1.2% of the test items right" in diagnosis
-    assert "moved by at most 1.0e-13" in diagnosis
+    assert "Why soft_prompt at 32, one function with prefix_tuning at 32, fails is not" in diagnosis
+    assert re.search(r"soft_prompt at 32 has \d+\.\d% of the test items right", diagnosis)
+    assert "Not measured: " in diagnosis
+    assert 'To decide it, extend the study by {"budgets": ' in diagnosis
+    assert '{"name": "pinned_finetuning"}' in diagnosis
     assert "Diagnosis from measurements, not a proof." in diagnosis
     assert "have learned the task: lora at 32" in diagnosis
     forgotten = text_of(page.partition(">Forgetting<")[2].partition("</table>")[0])
@@ -238,7 +240,7 @@ def test_a_study_leads_to_its_jobs_and_its_base_model_and_they_back(
 def test_jobs_are_chosen_in_the_list_and_compared(
     signed_in: TestClient, sessions: Sessions, admin: Principal
 ) -> None:
-    study = a_study(sessions, admin, name="done")
+    study = a_study(sessions, admin, name="done", seeds=6)
     run_all(sessions, ordinary)
     listed = signed_in.get("/").text
     chosen = jobs_of(study, "lora", "prefix_tuning")

@@ -55,7 +55,7 @@ def test_the_solvers_answer_is_shown(admin: TestClient, sessions: Sessions) -> N
     assert "Trainable parameters 96 of 100, 4 unused" in told
     assert "Next larger rank 4 128 parameters" in told
     assert "Stored 384 B" in told
-    assert "Replicates 6 3 seeds × 2 trials" in told
+    assert "Replicates 10 5 seeds × 2 trials" in told
     assert "Time, about" in told
     assert "No live worker serves the queue 'cpu'" in told
     assert count_jobs(sessions) == before

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy.orm import Session, sessionmaker
-from tests.making import a_base_model, a_claim, a_job, a_ledger, a_principal
+from tests.making import a_base_model, a_claim, a_job, a_made_up_ledger, a_principal
 from tests.pages.made_up import SPEC
 
 from adaptlab.results import TheoryChecked
@@ -34,7 +34,7 @@ def test_every_claim_is_shown_with_what_was_measured(
     assert "as soon as it is measured" in client.get(page).text
     good = Check.at_most("equation-6", "Equation 6 <holds>.", 0.5, 1.0)
     bad = Check.at_least("capacity", "Section 3.", 1, 2)
-    ledger = a_ledger(sessions)
+    ledger = a_made_up_ledger(sessions)
     told = [TheoryChecked(place=place, check=check) for place, check in enumerate((good, bad))]
     ledger.record(a_claim(ledger), told, {})
     shown, listed = client.get(page).text, client.get("/").text

@@ -52,7 +52,7 @@ def devour(given: Given) -> None:
 
 def _report(given: Given) -> dict[str, Any]:
     parent = Path(f"/proc/{os.getppid()}")
-    beside = given.scratch.parent / "planted"
+    beside = given.bases[0].parent / "planted" if given.bases else given.scratch.parent / "planted"
     return {
         "user": os.geteuid(),
         "status": _status(),
@@ -125,7 +125,7 @@ def link_elsewhere(given: Given) -> None:
     """Says that its checkpoint is a file which is a link to one of somebody else's."""
     link = given.scratch / "checkpoint.safetensors"
     link.symlink_to("/etc/hostname")
-    given.observer.emit(CheckpointWritten(checkpoint=checkpoint_of("base_model"), path=link))
+    given.observer.emit(CheckpointWritten(checkpoint=checkpoint_of(given.spec), path=link))
 
 
 @runner
@@ -133,7 +133,7 @@ def pipe_instead(given: Given) -> None:
     """Says that its checkpoint is a pipe, which gives nothing and never ends."""
     pipe = given.scratch / "checkpoint.safetensors"
     os.mkfifo(pipe)
-    given.observer.emit(CheckpointWritten(checkpoint=checkpoint_of("base_model"), path=pipe))
+    given.observer.emit(CheckpointWritten(checkpoint=checkpoint_of(given.spec), path=pipe))
 
 
 @runner

@@ -4,12 +4,9 @@ import errno
 import json
 import os
 import platform
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,23 +19,27 @@ from tests.worker.conftest import ROOT, Control, Processes, Watched
 from adaptlab.results import CheckpointWritten
 from adaptlab_db.tables import Checkpoint
 from adaptlab_services.settings import Settings
+from adaptlab_worker import own_users
 from adaptlab_worker.confinement import LARGEST_FILE, OPEN_FILES, Limits
 from adaptlab_worker.errors import TrainerUserBarred
+from adaptlab_worker.installation import file_rules
+from adaptlab_worker.landlock import FileRules, can_keep_signals_inside
+from adaptlab_worker.own_users import TRAINER_USERS
 from adaptlab_worker.protocol import Ended, Message, RunRequest
+from adaptlab_worker.scratch import SlotFolders
 from adaptlab_worker.slot_settings import slot_options
-from adaptlab_worker.system_calls import can_keep_signals_inside
 from adaptlab_worker.trainer_process import TrainerOptions, TrainerProcess, trainer_environment
-from adaptlab_worker.trainer_user import NOBODY, TrainerUser, trainer_user
+from adaptlab_worker.trainer_user import TrainerUser, trainer_user
 
 GIB = 2**30
-NOBODYS_ID = 65534
+NOBODY = "nobody"
 NO_CAPABILITIES = "0000000000000000"
+PASSING = "0000000000000004"  # CAP_DAC_READ_SEARCH
 CANARY = "canary-4711"
 SECRETS = (
     *("ADAPTLAB_TOKEN", "ADAPTLAB_S3_SECRET_ACCESS_KEY", "PGPASSWORD", "AWS_ACCESS_KEY_ID"),
     *("HF_TOKEN", "DATABASE_URL", "REDIS_URL", "SLURM_JWT", "SSH_AUTH_SOCK", "MY_API_KEY"),
 )
-PACKAGES = ("api", "client", "core", "db", "services", "stack", "worker")
 
 Sessions = sessionmaker[Session]
 needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
@@ -157,73 +158,29 @@ def test_a_trainer_cannot_have_its_worker_touch_what_is_not_the_runs(
         assert session.scalar(select(func.count()).select_from(Checkpoint)) == 2, "the base's"
 
 
-@pytest.fixture
-def open_folder() -> Iterator[Path]:
-    """A folder that everybody may pass through, unlike pytest's own."""
-    folder = Path(tempfile.mkdtemp(prefix="adaptlab-open-"))
-    folder.chmod(0o755)
-    yield folder
-    shutil.rmtree(folder)
-
-
-def python_for_nobody() -> str:
-    """A Python of this version that `nobody` may run, with our packages; skips where none is."""
-    candidates = (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3")
-    version = f"import sys, pydantic; print(sys.version_info[:2] == {tuple(sys.version_info[:2])})"
-    for python in filter(os.path.exists, candidates):
-        try:
-            tried = subprocess.run(
-                [python, "-c", version],
-                user=NOBODY,
-                group=NOBODYS_ID,
-                extra_groups=[],
-                env={"PYTHONPATH": _path()},
-                cwd="/",
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-        except OSError:
-            continue
-        if tried.stdout.strip() == "True":
-            return python
-    pytest.skip("there is no Python of this version that `nobody` may run")
-
-
-def _path() -> str:
-    import pydantic
-
-    packages = Path(pydantic.__file__).parents[1]
-    return os.pathsep.join([str(ROOT), *(str(ROOT / name) for name in PACKAGES), str(packages)])
-
-
 @needs_linux
 @needs_root
-def test_where_the_worker_is_root_the_trainer_is_nobody(
-    monkeypatch: pytest.MonkeyPatch, open_folder: Path
+def test_where_the_worker_is_root_the_trainer_has_a_user_of_its_own(
+    control: Control, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "executable", python_for_nobody())
-    monkeypatch.setenv("PYTHONPATH", _path())
-    control = Control(open_folder / "control")
-    control.folder.mkdir()
-    control.folder.chmod(0o777)
+    """Below closed folders too, as pytest's own and those of a Python in `/root`."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("RUNNER_CONTROL", str(control.folder))
-    scratch = open_folder / "scratch"
-    scratch.mkdir(mode=0o700)
-    base = scratch / "base-0.safetensors"
-    base.write_text("weights of seed 0")
-    base.chmod(0o600)
-    user = trainer_user("auto", [open_folder])
+    control.folder.chmod(0o777)
+    rules = file_rules(os.environ, (), (), network=False)
+    limits = Limits(memory_bytes=3 * GIB, files=with_writable(rules, control.folder))
+    user = trainer_user("auto", [], tmp_path, limits)
     assert user is not None
-    assert (user.name, user.user) == (NOBODY, NOBODYS_ID)
-    ended, events = carry_out(scratch, base, user)
+    assert user.user in TRAINER_USERS
+    ended, events = carry_out(SlotFolders(tmp_path / "slot"), user, limits)
     assert ended.outcome == "finished", ended.error
     assert any(isinstance(event, CheckpointWritten) for event in events)
     found = report_of(control)
-    assert found["user"] == NOBODYS_ID
+    assert found["user"] == user.user
     assert found["status"]["Groups"] == ""
     assert found["environment"]["HOME"] != os.environ["HOME"]
-    assert found["status"]["CapEff"] == NO_CAPABILITIES
+    kept = PASSING if user.passes else NO_CAPABILITIES
+    assert {found["status"][f"Cap{which}"] for which in ("Eff", "Prm", "Amb")} == {kept}
     assert found["bases"] == ["weights of seed 0"], "it may read them"
     assert found["base"] == ["PermissionError"], "and not change them"
     assert found["beside"] == "PermissionError"
@@ -231,60 +188,72 @@ def test_where_the_worker_is_root_the_trainer_is_nobody(
     assert found["limits"]["RLIMIT_NPROC"] > 0
 
 
-def carry_out(scratch: Path, base: Path, user: TrainerUser) -> tuple[Ended, list[Message]]:
+def with_writable(rules: FileRules, folder: Path) -> FileRules:
+    return rules.model_copy(update={"writable": (str(folder),)})
+
+
+def carry_out(
+    folders: SlotFolders, user: TrainerUser, limits: Limits
+) -> tuple[Ended, list[Message]]:
     """One run as that user: how it ended, and what it reported."""
     named = f"{__package__}.confined_runs:look_about"
-    trainer = TrainerProcess(TrainerOptions(runner=named, user=user, passed_on=("RUNNER_CONTROL",)))
+    options = TrainerOptions(runner=named, user=user, limits=limits, passed_on=("RUNNER_CONTROL",))
+    trainer = TrainerProcess(options, folders)
     events: list[Message] = []
     try:
         trainer.await_ready(lambda: False)
-        look = [sys.executable, "-c", f"open('/proc/{trainer.pid}/environ').read()"]
-        looked = subprocess.run(
-            look,
-            user=user.user,
-            extra_groups=[],
-            cwd="/",
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert "PermissionError" in looked.stderr, "another trainer would be the same user"
-        folder = trainer.folder_below(scratch)
-        request = RunRequest(run="1", resolved=a_resolved_spec(), bases=(base,), scratch=folder)
-        trainer.send(request)
-        while True:
-            message = trainer.receive(60)
-            if isinstance(message, Ended):
-                return message, events
-            assert message is not None, "nothing came for a minute"
-            events.append(message)
+        look = ["/bin/cat", f"/proc/{trainer.pid}/environ"]
+        looked = subprocess.run(look, user=user.user, capture_output=True, text=True, check=False)
+        assert "Permission denied" in looked.stderr, "another trainer would be the same user"
+        with folders.attempt("job-1") as given:
+            base = given / "base-0.safetensors"
+            base.write_text("weights of seed 0")
+            base.chmod(0o600)
+            folder = trainer.make_run_folder(given)
+            trainer.send(
+                RunRequest(run="1", resolved=a_resolved_spec(), bases=(base,), scratch=folder)
+            )
+            while True:
+                message = trainer.receive(60)
+                if isinstance(message, Ended):
+                    return message, events
+                assert message is not None, "nothing came for a minute"
+                events.append(message)
     finally:
         trainer.close()
 
 
 @needs_root
-def test_a_user_who_cannot_run_trainers_is_refused_or_warned_of(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_user_who_cannot_run_trainers_is_refused(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
-    with pytest.raises(TrainerUserBarred, match="'nobody' cannot run trainers here"):
-        trainer_user(NOBODY, [closed])
+    without_rules = Limits(memory_bytes=GIB)
+    for named in (NOBODY, "auto"):
+        with pytest.raises(TrainerUserBarred, match=r"cannot run as .* ADAPTLAB_TRAINER_USER=same"):
+            trainer_user(named, [closed], tmp_path, without_rules)
     with pytest.raises(TrainerUserBarred, match="There is no user 'no-such-user'"):
-        trainer_user("no-such-user", [])
-    assert trainer_user("auto", [closed]) is None
-    assert "trainers run as root" in caplog.text
-    assert "ADAPTLAB_TRAINER_USER" in caplog.text
-    assert trainer_user("same", [closed]) is None
+        trainer_user("no-such-user", [], tmp_path, without_rules)
+    assert trainer_user("same", [closed], tmp_path, without_rules) is None
+
+
+@needs_root
+def test_a_container_without_the_user_ids_is_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = tmp_path / "uid_map"
+    few.write_text("         0       1000          1\n         1     100000       1000\n")
+    monkeypatch.setattr(own_users, "USER_MAP", few)
+    with pytest.raises(TrainerUserBarred, match="exists in this container"):
+        trainer_user("auto", [], tmp_path, Limits(memory_bytes=GIB))
 
 
 def test_a_worker_that_is_not_root_cannot_be_told_to_become_another(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
-    assert trainer_user("auto", []) is None
+    assert trainer_user("auto", [], tmp_path, Limits(memory_bytes=GIB)) is None
     with pytest.raises(TrainerUserBarred, match="is not root"):
-        trainer_user("root", [])
+        trainer_user("root", [], tmp_path, Limits(memory_bytes=GIB))
 
 
 def test_only_what_is_named_reaches_a_trainer() -> None:

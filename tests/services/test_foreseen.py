@@ -6,7 +6,7 @@ from uuid import UUID
 from sqlalchemy import select
 from sqlalchemy.orm import Session, sessionmaker
 from tests.job_rows import event_types, job
-from tests.making import a_job, a_ledger, a_pretrain_spec, a_worker
+from tests.making import a_job, a_made_up_ledger, a_pretrain_spec, a_worker
 
 from adaptlab.results import TrainingSaved
 from adaptlab_db.tables import Attempt, Job
@@ -30,7 +30,7 @@ def claimed(ledger: DatabaseLedger, within_seconds: float | None) -> Claim | Non
 
 
 def test_a_job_that_would_take_too_long_is_passed_over(sessions: Sessions) -> None:
-    ledger = a_ledger(sessions)
+    ledger = a_made_up_ledger(sessions)
     endless, quick = submit(sessions, ENDLESS, priority=9), submit(sessions, QUICK)
     taken = claimed(ledger, MINUTE)
     assert taken is not None
@@ -47,7 +47,7 @@ def test_a_job_that_would_take_too_long_is_passed_over(sessions: Sessions) -> No
 
 
 def test_what_was_saved_needs_no_time_again(sessions: Sessions) -> None:
-    ledger = a_ledger(sessions)
+    ledger = a_made_up_ledger(sessions)
     endless = submit(sessions, ENDLESS)
     first = claimed(ledger, None)
     assert first is not None
@@ -62,7 +62,7 @@ def test_what_was_saved_needs_no_time_again(sessions: Sessions) -> None:
 
 
 def test_a_spec_that_cannot_be_read_is_no_reason_to_pass_a_job_over(sessions: Sessions) -> None:
-    ledger = a_ledger(sessions)
+    ledger = a_made_up_ledger(sessions)
     broken = submit(sessions, QUICK)
     with sessions.begin() as session:
         session.scalars(select(Job)).one().resolved_spec = {"kind": "of old"}

@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session, sessionmaker
 from tests.folders import PARAMETERS, QUERY, a_model_folder, with_weights
-from tests.making import a_claim, a_ledger, a_principal, an_adapt_document
+from tests.making import a_claim, a_made_up_ledger, a_principal, an_adapt_document
 
 from adaptlab.errors import InvalidSpec
 from adaptlab.spec import AnySpec, JobSpec
@@ -75,7 +75,7 @@ def test_an_adaptation_waits_for_an_import_and_then_runs(
     create(sessions, roots, IMPORT)
     waiting = create(sessions, roots, ADAPT)
     assert waiting.state == "waiting"
-    ledger = a_ledger(sessions)
+    ledger = a_made_up_ledger(sessions)
     claim = a_claim(ledger)
     assert claim.resolved_spec.model_folder is not None
     assert claim.resolved_spec.model_folder.folder == "models/llama"
@@ -88,7 +88,7 @@ def test_an_adaptation_fails_with_the_import_that_it_waits_for(
 ) -> None:
     create(sessions, roots, IMPORT)
     waiting = create(sessions, roots, ADAPT)
-    ledger = a_ledger(sessions)
+    ledger = a_made_up_ledger(sessions)
     ledger.fail(a_claim(ledger), "user_error", "not finite", retry=False)
     assert state(sessions, waiting) == "failed"
     again = create(sessions, roots, IMPORT)

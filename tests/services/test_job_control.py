@@ -11,15 +11,17 @@ from sqlalchemy.orm import Session
 from tests import job_rows
 from tests.job_rows import AGO, Sessions, change, event_types, job, outcomes
 from tests.making import (
+    MadeUpLedger,
     a_base_model,
     a_claim,
     a_job,
-    a_ledger,
+    a_made_up_ledger,
     a_pretrain_spec,
     a_principal,
     a_project,
     a_worker,
     an_adapt_spec,
+    keep_checkpoints,
 )
 
 from adaptlab.errors import InvalidSpec
@@ -250,7 +252,9 @@ def test_a_base_model_made_anew_takes_its_name_and_its_place(
         assert session.scalars(select(BaseModel.job_id)).one() == anew.job.id
     waits = retry(sessions, lost)
     assert (waits.job.state, waits.queues) == ("waiting", ())
-    ledger.finish(a_claim(ledger))
+    claim = a_claim(ledger)
+    keep_checkpoints(ledger, claim)
+    ledger.finish(claim)
     assert job(sessions, waits.job.id).state == "queued"
 
 
@@ -355,7 +359,7 @@ def test_no_more_jobs_of_an_owner_run_than_allowed_however_many_workers_ask(
     for owner in ("ada", "bob"):
         for _ in range(6):
             new_job(sessions, owner=owner)
-    ledger = DatabaseLedger(sessions, most_running=2)
+    ledger = MadeUpLedger(sessions, most_running=2)
     worker = a_worker(ledger)
     with ThreadPoolExecutor(8) as pool:
         claims = list(pool.map(lambda _: ledger.claim(worker, ["cpu"]), range(12)))
@@ -366,4 +370,4 @@ def test_no_more_jobs_of_an_owner_run_than_allowed_however_many_workers_ask(
         assert [n for _, n in session.execute(running.group_by(Job.owner_id))] == [2, 2]
     ledger.finish(held[0])
     assert ledger.claim(worker, ["cpu"]) is not None
-    assert a_ledger(sessions).claim(worker, ["cpu"]) is not None, "without a limit"
+    assert a_made_up_ledger(sessions).claim(worker, ["cpu"]) is not None, "without a limit"

@@ -93,7 +93,7 @@ def test_only_the_latest_attempt_and_finite_values_count(sessions: Sessions) -> 
     with sessions.begin() as session:
         a_base_model(session)
         a_job(session, an_adapt_spec(seeds=2), attempts_max=5)
-    for correct in (16, 4):
+    for correct, outcomes in ((16, "ffff"), (4, "f000")):
         claim = a_claim(ledger)
         own = claim.resolved_spec.task
         assert own is not None
@@ -103,10 +103,12 @@ def test_only_the_latest_attempt_and_finite_values_count(sessions: Sessions) -> 
                 results.ReplicatesDecided(
                     replicates=(
                         a_replicate(0, final_loss=0.5),
-                        a_replicate(1, final_loss=None, status="diverged"),
+                        a_replicate(1, final_loss=None, status="diverged", selected=False),
                     )
                 ),
-                results.Evaluated(evaluation=an_evaluation(0, task=own, correct=correct)),
+                results.Evaluated(
+                    evaluation=an_evaluation(0, task=own, correct=correct, outcomes=outcomes)
+                ),
             ],
         )
         if correct == 16:

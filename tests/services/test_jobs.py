@@ -10,7 +10,7 @@ from tests.making import (
     a_base_model,
     a_claim,
     a_job,
-    a_ledger,
+    a_made_up_ledger,
     a_principal,
     a_resolved_spec,
     a_worker,
@@ -40,7 +40,7 @@ def test_a_base_model_cannot_finish_between_the_look_and_the_waiting_job(
     with sessions.begin() as session:
         a_base_model(session, state="queued")
         principal = a_principal(session)
-    ledger = a_ledger(sessions)
+    ledger = a_made_up_ledger(sessions)
     claim = a_claim(ledger)
     with ThreadPoolExecutor(1) as pool:
         with sessions.begin() as session:
@@ -53,7 +53,7 @@ def test_a_base_model_cannot_finish_between_the_look_and_the_waiting_job(
 
 
 def test_of_a_claim_and_a_cancellation_one_is_first(sessions: Sessions) -> None:
-    ledger = a_ledger(sessions)
+    ledger = a_made_up_ledger(sessions)
     worker = a_worker(ledger)
     with sessions.begin() as session:
         a_base_model(session)
@@ -81,7 +81,7 @@ def test_of_a_claim_and_a_cancellation_one_is_first(sessions: Sessions) -> None:
 
 
 def test_of_an_end_and_a_cancellation_exactly_one_is_told(sessions: Sessions) -> None:
-    ledger = a_ledger(sessions)
+    ledger = a_made_up_ledger(sessions)
     with sessions.begin() as session:
         a_base_model(session)
         principal = a_principal(session)

@@ -25,6 +25,7 @@ from tests.making import (
     a_resolved_spec,
     a_worker,
     an_adapt_spec,
+    keep_checkpoints,
 )
 from tests.watching import somebody_waits, until
 
@@ -594,7 +595,9 @@ def test_a_finished_base_model_wakes_the_jobs_that_wait(
         a_base_model(session, state="queued")
         spec = an_adapt_spec(resources={"queue": "gpu"})
         waiting = a_job(session, spec, state="waiting")
-    assert ledger.finish(a_claim(ledger)) == ("gpu",)
+    claim = a_claim(ledger)
+    keep_checkpoints(ledger, claim)
+    assert ledger.finish(claim) == ("gpu",)
     assert job(sessions, waiting).state == "queued"
 
 

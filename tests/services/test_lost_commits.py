@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 from sqlalchemy import delete, func, select, text, update
 from sqlalchemy.orm import Session, sessionmaker
-from tests.making import a_claim, a_job, a_pretrain_spec, a_worker
+from tests.making import a_claim, a_job, a_worker, an_adapt_spec
 
 from adaptlab.results import MetricPoint, Metrics, Progress, TrainingSaved
 from adaptlab_db.tables import Attempt, Job, JobEvent, TrainingState, Worker
@@ -39,7 +39,7 @@ WRITES: dict[str, Write] = {
 @pytest.fixture
 def job_id(sessions: Sessions) -> UUID:
     with sessions.begin() as session:
-        return a_job(session, a_pretrain_spec())
+        return a_job(session, an_adapt_spec(training={"steps": 99, "batch_size": 4}))
 
 
 def job(sessions: Sessions, job_id: UUID) -> Job:
@@ -126,7 +126,7 @@ def test_a_claim_whose_answer_was_lost_is_had_again(
     sessions: Sessions, ledger: DatabaseLedger, job_id: UUID
 ) -> None:
     with sessions.begin() as session:
-        other = a_job(session, a_pretrain_spec(name="another"), priority=0)
+        other = a_job(session, an_adapt_spec(), priority=0)
     worker, name = a_worker(ledger), uuid.uuid4()
     lost = ledger.claim(worker, ["cpu"], name)
     again = ledger.claim(worker, ["cpu"], name)
@@ -190,7 +190,7 @@ def test_a_claim_that_goes_on_is_had_again_with_its_curve_once(
 ) -> None:
     path, first = Path("training-1.safetensors"), a_claim(ledger)
     stored = ledger.put_artifact(first, [b"state"])
-    point = MetricPoint(replicate=0, name="loss", step=1, value=1.0)
+    point = MetricPoint(replicate=0, name="train_loss", step=1, value=1.0)
     saved = [Metrics(points=(point,)), TrainingSaved(step=1, path=path)]
     ledger.record(first, saved, {path: stored.sha256})
     ledger.release(first, "preempted")

@@ -1,5 +1,6 @@
 """Model folders are found by alias below a root, and nothing leads out of one."""
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -8,8 +9,10 @@ import numpy as np
 import pytest
 from tests.folders import QUERY, WEIGHTS, a_model_folder, with_weights
 
+from adaptlab import model_folder
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.spec import ImportSpec
+from adaptlab_services import model_folders
 from adaptlab_services.model_folders import ModelRoots, resolved_import
 
 
@@ -191,3 +194,50 @@ def test_what_cannot_be_read_is_refused_without_its_place(
         assert refusal(roots, "models/small/llama").code in ("bad_model_folder", "no_such_folder")
     finally:
         place.chmod(0o755)
+
+
+def exchanged(
+    monkeypatch: pytest.MonkeyPatch, file: Path, exchange: Callable[[Path], None]
+) -> None:
+    """Have somebody exchange a file after the folder was looked at, before anything is read."""
+
+    def check(place: Path, root: Path | None = None) -> model_folder.CheckedFolder:
+        file.unlink()
+        exchange(file)
+        return model_folder.check_folder(place, root)
+
+    monkeypatch.setattr(model_folders, "check_folder", check)
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("name", ["config.json", WEIGHTS])
+def test_a_pipe_that_takes_the_place_of_a_file_holds_nobody_up(
+    roots: ModelRoots, root: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exchanged(monkeypatch, root / "small" / "llama" / name, os.mkfifo)
+    problem = refusal(roots, "models/small/llama")
+    assert (problem.code, "no plain file" in problem.detail) == ("bad_model_folder", True)
+
+
+@pytest.mark.parametrize("name", ["config.json", WEIGHTS])
+def test_a_link_that_takes_the_place_of_a_file_leads_nowhere_else(
+    roots: ModelRoots, root: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = root.parent / "secret" / "llama" / name
+    file = root / "small" / "llama" / name
+    exchanged(monkeypatch, file, lambda place: place.symlink_to(secret))
+    problem = refusal(roots, "models/small/llama")
+    assert (problem.code, "leads out" in problem.detail) == ("bad_model_folder", True)
+
+
+@pytest.mark.parametrize(
+    "value", [[], {}, None, 7, True, "\ud800.safetensors", "x" * 300 + ".safetensors", ""]
+)
+def test_an_index_that_names_no_file_is_refused(
+    roots: ModelRoots, root: Path, value: object
+) -> None:
+    index = root / "small" / "llama" / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {"a": WEIGHTS, "b": value}}))
+    problem = refusal(roots, "models/small/llama")
+    assert problem.code == "bad_model_folder"
+    problem.detail.encode()  # what is told can be sent

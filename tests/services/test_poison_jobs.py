@@ -127,6 +127,32 @@ def test_no_job_is_tried_more_than_fifty_times(
     assert states == ["queued"] * 49 + ["failed"]
 
 
+def test_attempts_that_got_further_before_they_were_killed_do_not_count(luck: Luck) -> None:
+    told = "The trainer was killed by SIGKILL."
+    for step in range(1, 11):
+        killed = luck.fail(step, told, "killed")
+        assert (killed.state, killed.attempts_max - killed.attempt) == ("queued", 3)
+    states = [luck.fail(10, told, "killed").state for _ in range(3)]
+    assert states == ["queued", "queued", "failed"], "no further than before"
+
+
+def test_a_job_that_was_to_pause_is_paused_when_it_is_killed(
+    luck: Luck, sessions: Sessions, job_id: UUID
+) -> None:
+    change(sessions, job_id, pause_requested_at=AGO)
+    paused = luck.fail(1, "The trainer was killed by SIGKILL.", "killed")
+    assert (paused.state, paused.attempts_max - paused.attempt) == ("paused", 3)
+    assert paused.pause_requested_at is None
+
+
+def test_no_job_is_killed_more_than_fifty_times(
+    luck: Luck, sessions: Sessions, job_id: UUID
+) -> None:
+    change(sessions, job_id, attempt=0, attempts_max=50)
+    states = [luck.fail(step, "killed by SIGKILL", "killed").state for step in range(1, 51)]
+    assert states == ["queued"] * 49 + ["failed"]
+
+
 @pytest.mark.parametrize(
     ("error", "other", "is_alike"),
     [

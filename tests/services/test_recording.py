@@ -16,14 +16,17 @@ from tests.making import (
     a_job,
     a_replicate,
     a_summary,
+    an_adapt_spec,
     an_attention_map,
     an_environment,
     an_evaluation,
+    map_content,
     metric_points,
+    weights_content,
 )
 from tests.watching import statements
 
-from adaptlab import results
+from adaptlab import reports, results
 from adaptlab_db.artifacts import streamed
 from adaptlab_db.tables import (
     Attempt,
@@ -40,13 +43,14 @@ from adaptlab_db.tables import (
 )
 from adaptlab_services import recording
 from adaptlab_services.claims import Claim
-from adaptlab_services.errors import LeaseLost
+from adaptlab_services.errors import LeaseLost, ReportRefused
 from adaptlab_services.leases import DatabaseLedger, Ledger
 from adaptlab_services.reaping import reap
 from adaptlab_services.settings import Settings
 
 Sessions = sessionmaker[Session]
 MAP, WEIGHTS = Path("attention-0.npy"), Path("adapter-0.safetensors")
+NAMES = ("train_loss", "a 'name', {in} \"quotes\"")
 RESULTS = (Replicate, MetricPoint, Evaluation, ItemOutcome, AttentionMap, AttentionSummary)
 
 
@@ -61,9 +65,21 @@ def ledger(
 
 @pytest.fixture
 def claim(sessions: Sessions, ledger: DatabaseLedger) -> Claim:
+    return claimed(sessions, ledger)
+
+
+def claimed(sessions: Sessions, ledger: Ledger, **changes: Any) -> Claim:
+    """The lease of a new job that records attention, with members of its spec changed."""
+    spec = an_adapt_spec(**{"capture": {"attention": {"samples": 1}}} | changes)
     with sessions.begin() as session:
-        a_job(session)
+        a_job(session, spec)
     return a_claim(ledger)
+
+
+def many_points(replicates: int) -> results.Metrics:
+    """The curves of so many replicates, of 399 points each."""
+    each = (metric_points(range(1, 400), replicate=number) for number in range(replicates))
+    return results.Metrics(points=tuple(point for points in each for point in points))
 
 
 def rows(sessions: Sessions, table: type[Table]) -> list[Any]:
@@ -90,7 +106,7 @@ def a_whole_run() -> list[results.Event]:
         results.Metrics(points=metric_points()),
         results.ReplicatesDecided(replicates=(a_replicate(0), a_replicate(1))),
         results.Evaluated(evaluation=an_evaluation(0)),
-        results.Evaluated(evaluation=an_evaluation(1, split="validation")),
+        results.Evaluated(evaluation=an_evaluation(1)),
         results.AttentionCaptured(attention=an_attention_map(), path=MAP),
         results.CheckpointWritten(checkpoint=a_checkpoint(), path=WEIGHTS),
         results.Progress(phase="evaluating", step=1, total=2),
@@ -99,8 +115,8 @@ def a_whole_run() -> list[results.Event]:
 
 def record_a_whole_run(ledger: Ledger, claim: Claim) -> None:
     artifacts = {
-        MAP: ledger.put_artifact(claim, [b"a map"]).sha256,
-        WEIGHTS: ledger.put_artifact(claim, [b"some ", b"weights"]).sha256,
+        MAP: ledger.put_artifact(claim, [map_content()]).sha256,
+        WEIGHTS: ledger.put_artifact(claim, [weights_content()[:9], weights_content()[9:]]).sha256,
     }
     ledger.record(claim, a_whole_run(), artifacts)
 
@@ -115,27 +131,28 @@ def test_every_event_finds_its_table(
     assert attempt.first_step_at is not None
     assert rows(sessions, Job)[0].step == 4
     assert [(p.name, p.replicate, p.step, p.value) for p in rows(sessions, MetricPoint)] == [
-        ("loss", 0, 1, 1 / 2),
-        ("loss", 0, 2, 1 / 3),
-        ("loss", 0, 3, 1 / 4),
+        ("train_loss", 0, 1, 1 / 2),
+        ("train_loss", 0, 2, 1 / 3),
+        ("train_loss", 0, 3, 1 / 4),
     ]
+    rate = claim.resolved_spec.training.trials[0].learning_rate
     assert [(r.replicate, r.learning_rate) for r in rows(sessions, Replicate)] == [
-        (0, 0.01),
-        (1, 0.01),
+        (0, rate),
+        (1, rate),
     ]
     assert {(e.replicate, e.split, e.task_name) for e in rows(sessions, Evaluation)} == {
         (0, "test", "sort_descending"),
-        (1, "validation", "sort_descending"),
+        (1, "test", "sort_descending"),
     }
     assert [o.bits for o in rows(sessions, ItemOutcome)] == [b"\xff\xf0"] * 2
     (attention,) = rows(sessions, AttentionMap)
     assert (attention.shape, attention.source) == ([1, 1, 1, 5, 7], "adapted")
     assert attention.samples == {"tokens": [[2, 0, 3, 3, 2]], "predictions": [[3, 2, 0]]}
-    assert b"".join(streamed(sessions, attention.artifact_sha256)) == b"a map"
+    assert b"".join(streamed(sessions, attention.artifact_sha256)) == map_content()
     assert rows(sessions, AttentionSummary)[0].learned_mass == 0.5
     (checkpoint,) = rows(sessions, Checkpoint)
     assert checkpoint.tensors == {"blocks.0.attn.input": [2, 8]}
-    assert b"".join(streamed(sessions, checkpoint.artifact_sha256)) == b"some weights"
+    assert b"".join(streamed(sessions, checkpoint.artifact_sha256)) == weights_content()
 
 
 def test_followers_are_told_what_there_is(
@@ -169,7 +186,7 @@ def test_a_batch_that_is_sent_twice_is_stored_once(
 
 def test_the_last_report_wins(sessions: Sessions, ledger: DatabaseLedger, claim: Claim) -> None:
     def point(value: float | None) -> results.Metrics:
-        at = {"replicate": 0, "name": "loss", "step": 1}
+        at = {"replicate": 0, "name": "train_loss", "step": 1}
         return results.Metrics(points=(results.MetricPoint(**at, value=value),))
 
     ledger.record(claim, [point(3.0), point(2.0)])
@@ -182,7 +199,7 @@ def test_the_last_report_wins(sessions: Sessions, ledger: DatabaseLedger, claim:
     assert [e.correct for e in rows(sessions, Evaluation)] == [16]
     assert [o.bits for o in rows(sessions, ItemOutcome)] == [b"\xff\xff"]
     captured = an_attention_map(summaries=(a_summary(entropy=0.5),))
-    artifacts = {MAP: ledger.put_artifact(claim, [b"a map"]).sha256}
+    artifacts = {MAP: ledger.put_artifact(claim, [map_content()]).sha256}
     for attention in (an_attention_map(), captured):
         event = results.AttentionCaptured(attention=attention, path=MAP)
         ledger.record(claim, [event], artifacts)
@@ -190,22 +207,24 @@ def test_the_last_report_wins(sessions: Sessions, ledger: DatabaseLedger, claim:
 
 
 def test_the_same_task_with_other_knobs_is_another_evaluation(
-    sessions: Sessions, ledger: DatabaseLedger, claim: Claim
+    sessions: Sessions, ledger: DatabaseLedger
 ) -> None:
+    tasks = [{"name": "sort_descending", "length": 3, "alphabet": size} for size in (3, 4)]
+    claim = claimed(sessions, ledger, evaluation={"tasks": tasks, "samples": 16})
     batch: list[results.Event] = [
-        results.Evaluated(evaluation=an_evaluation(task={"name": "add", "k": k})) for k in (1, 2)
+        results.Evaluated(evaluation=an_evaluation(task=task))
+        for task in claim.resolved_spec.evaluation_tasks
     ]
     ledger.record(claim, batch)
-    assert {e.task["k"] for e in rows(sessions, Evaluation)} == {1, 2}
+    assert {e.task["alphabet"] for e in rows(sessions, Evaluation)} == {3, 4}
 
 
 @only_beside_the_database
-def test_a_thousand_points_are_one_statement(
-    sessions: Sessions, ledger: DatabaseLedger, claim: Claim
-) -> None:
+def test_a_thousand_points_are_one_statement(sessions: Sessions, ledger: DatabaseLedger) -> None:
+    claim = claimed(sessions, ledger, training={"steps": 399, "batch_size": 4}, seeds=3)
     with statements(sessions) as sent:
-        ledger.record(claim, [results.Metrics(points=metric_points(range(1000)))])
-    assert count(sessions, MetricPoint) == 1000
+        ledger.record(claim, [many_points(3)])
+    assert count(sessions, MetricPoint) == 3 * 399
     assert len([s for s in sent if "metric_points" in s and "INSERT" in s]) == 1
 
 
@@ -214,7 +233,6 @@ def test_a_thousand_points_are_one_statement(
 def test_of_points_that_were_there_before_only_the_value_changes(
     sessions: Sessions,
     ledger: DatabaseLedger,
-    claim: Claim,
     few: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -223,26 +241,28 @@ def test_of_points_that_were_there_before_only_the_value_changes(
     The same of few points, and of many, of which old ones are not looked for at first.
     """
     monkeypatch.setattr(recording, "FEW_POINTS", few)
+    monkeypatch.setattr(reports, "METRICS", NAMES)
+    claim = claimed(sessions, ledger, training={"steps": 9, "batch_size": 4})
 
     def points(steps: range, value: float) -> results.Metrics:
         return results.Metrics(
             points=tuple(
                 results.MetricPoint(replicate=1, name=name, step=step, value=value + step)
-                for name in ("loss", "a 'name', {in} \"quotes\"")
+                for name in NAMES
                 for step in steps
             )
         )
 
-    ledger.record(claim, [points(range(5), 0.1)])
+    ledger.record(claim, [points(range(1, 6), 0.1)])
     with statements(sessions) as sent:
-        ledger.record(claim, [points(range(4, 8), 1e-30)])
+        ledger.record(claim, [points(range(5, 9), 1e-30)])
     assert len([s for s in sent if "metric_points" in s and "ON CONFLICT" in s]) == 1
     found = {(p.name, p.step): p.value for p in rows(sessions, MetricPoint)}
-    for name in ("loss", "a 'name', {in} \"quotes\""):
-        curve = [found[name, step] for step in range(8)]
+    for name in NAMES:
+        curve = [found[name, step] for step in range(1, 9)]
         assert curve == [
-            *(0.1 + step for step in range(4)),
-            *(1e-30 + step for step in range(4, 8)),
+            *(0.1 + step for step in range(1, 5)),
+            *(1e-30 + step for step in range(5, 9)),
         ]
 
 
@@ -266,11 +286,10 @@ def test_points_belong_to_an_attempt_that_there_is(
     assert [p.job_id for p in rows(sessions, MetricPoint)] == [other]
 
 
-def test_no_number_of_points_is_too_large(
-    sessions: Sessions, ledger: DatabaseLedger, claim: Claim
-) -> None:
-    ledger.record(claim, [results.Metrics(points=metric_points(range(20_000)))])
-    assert count(sessions, MetricPoint) == 20_000
+def test_no_number_of_points_is_too_large(sessions: Sessions, ledger: DatabaseLedger) -> None:
+    claim = claimed(sessions, ledger, training={"steps": 399, "batch_size": 4}, seeds=51)
+    ledger.record(claim, [many_points(51)])
+    assert count(sessions, MetricPoint) == 51 * 399 > 20_000
 
 
 def test_the_first_step_is_noted_once_and_at_once(
@@ -289,8 +308,9 @@ def test_an_artifact_that_is_not_stored_is_refused_with_the_whole_batch(
     sessions: Sessions, ledger: DatabaseLedger, claim: Claim
 ) -> None:
     nowhere = {MAP: "0" * 64, WEIGHTS: "0" * 64}
-    with pytest.raises(Exception, match=r"artifact_sha256|/records: 422"):
+    with pytest.raises(ReportRefused, match="was sent for this job") as refused:
         ledger.record(claim, a_whole_run(), nowhere)
+    assert not refused.value.is_for_good  # another attempt sends it again
     assert [count(sessions, table) for table in RESULTS] == [0] * len(RESULTS)
     assert len(events(sessions, claim.job_id)) == 1
 

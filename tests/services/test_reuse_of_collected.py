@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.making import (
     a_base_model,
     a_claim,
-    a_ledger,
+    a_made_up_ledger,
     a_principal,
     a_study_spec,
     an_environment,
@@ -50,7 +50,7 @@ def the_adaptation(study: StudyView) -> UUID:
 def made(sessions: Sessions, ada: Principal) -> UUID:
     """A job of the study `first` that succeeded."""
     job_id = the_adaptation(create(sessions, ada, "first"))
-    ledger = a_ledger(sessions)
+    ledger = a_made_up_ledger(sessions)
     claim = a_claim(ledger)
     assert claim.job_id == job_id
     ledger.record(claim, [Started(environment=an_environment(), replicates=1)])

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
 
+from adaptlab.errors import BadSettings
 from adaptlab_services.settings import Settings
 
 URLS = {
@@ -57,7 +57,7 @@ def test_no_secret_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_wrong_setting_is_refused(monkeypatch: pytest.MonkeyPatch, wrong: dict[str, str]) -> None:
-    with pytest.raises(ValidationError):
+    with pytest.raises(BadSettings):
         settings(monkeypatch, **wrong)
 
 
@@ -93,6 +93,35 @@ def test_a_secret_is_given_once_and_can_be_read(
 def test_an_error_in_the_settings_tells_no_secret(
     monkeypatch: pytest.MonkeyPatch, wrong: dict[str, str]
 ) -> None:
-    with pytest.raises(ValidationError) as error:
+    with pytest.raises(BadSettings) as error:
         settings(monkeypatch, **wrong)
     assert "secret@" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        (
+            "checkpoint_days",
+            "0",
+            "ADAPTLAB_CHECKPOINT_DAYS is '0': input should be greater than 0. Set it to another "
+            "value, or leave it unset for the default.",
+        ),
+        ("heartbeat_seconds", "99", "set ADAPTLAB_HEARTBEAT_SECONDS to at most half."),
+        ("database_url", "mysql://x:secret@y", "ADAPTLAB_DATABASE_URL: the database URL starts"),
+    ],
+)
+def test_a_wrong_setting_is_named_with_its_value_and_the_next_step(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, told: str
+) -> None:
+    with pytest.raises(BadSettings) as error:
+        settings(monkeypatch, **{name: value})
+    assert told in str(error.value)
+    assert len(str(error.value).splitlines()) == 1
+
+
+def test_a_setting_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in URLS:
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(BadSettings, match="ADAPTLAB_BROKER_URL is not set"):
+        Settings()  # pyright: ignore[reportCallIssue]

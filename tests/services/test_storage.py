@@ -15,7 +15,7 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import Engine, insert, select, text, update
 from sqlalchemy.orm import Session, sessionmaker
-from tests.making import a_base_model, a_claim, a_job, a_ledger
+from tests.making import a_base_model, a_claim, a_job, a_made_up_ledger
 from tests.watching import nobody_works, until
 
 from adaptlab.results import TrainingSaved
@@ -436,7 +436,7 @@ def test_the_state_that_another_takes_the_place_of_leaves_no_file(
     in_store: Callable[[StoreName], Sessions], folder: Path
 ) -> None:
     known = in_store("directory")
-    ledger = a_ledger(known)
+    ledger = a_made_up_ledger(known)
     with known.begin() as session:
         a_job(session)
     claim, path = a_claim(ledger), Path("state")
@@ -457,7 +457,7 @@ def test_a_worker_tries_again_when_the_store_is_away(
     sha256 = write(known, b"content")
     directory.is_away = True
     with pytest.raises(LedgerUnreachable, match="it is away"):
-        next(a_ledger(known).fetch_artifact(Lease(uuid4(), 1, uuid4(), 30), sha256))
+        next(a_made_up_ledger(known).fetch_artifact(Lease(uuid4(), 1, uuid4(), 30), sha256))
 
 
 # --- crashes ---

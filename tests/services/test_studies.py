@@ -11,7 +11,7 @@ from tests.making import (
     BASE,
     a_base_model,
     a_claim,
-    a_ledger,
+    a_made_up_ledger,
     a_pretrain_document,
     a_study_spec,
     an_adapt_spec,
@@ -59,7 +59,7 @@ def look(sessions: Sessions, study: str = "small") -> StudyView:
 def finish_all(sessions: Sessions, **environment: str) -> int:
     """Succeed with every job that can be claimed; returns how many those were."""
     started = Started(environment=an_environment(**environment), replicates=1)
-    ledger, done = a_ledger(sessions), 0
+    ledger, done = a_made_up_ledger(sessions), 0
     worker = ledger.register_worker("laptop", 4711, ["cpu"])
     while (claim := ledger.claim(worker, ["cpu"])) is not None:
         ledger.record(claim, [started])
@@ -194,7 +194,7 @@ def test_a_base_model_that_fails_leaves_the_study_incomplete_until_it_is_run_aga
     sessions: Sessions, ada: Principal
 ) -> None:
     create(sessions, ada, a_study_spec(base_models=[a_pretrain_document()]))
-    ledger = a_ledger(sessions)
+    ledger = a_made_up_ledger(sessions)
     ledger.fail(a_claim(ledger), "diverged", "the loss is not finite", retry=False)
     study = look(sessions)
     assert (study.state, study.terminal, study.jobs) == ("incomplete", True, {"failed": 7})
@@ -219,7 +219,7 @@ def test_one_failed_job_is_missing_alone_and_runs_again_on_request(
     sessions: Sessions, ada: Principal, base: None
 ) -> None:
     create(sessions, ada)
-    ledger = a_ledger(sessions)
+    ledger = a_made_up_ledger(sessions)
     ledger.fail(a_claim(ledger), "diverged", "the loss is not finite", retry=False)
     finish_all(sessions)
     study = look(sessions)
@@ -337,7 +337,7 @@ def test_cancelling_stops_what_nobody_else_wants(
     first = create(sessions, ada)
     other = create(sessions, ada, a_study_spec(name="other", methods=["prefix_tuning"]))
     assert {job.reused for c in other.cells for job in c.jobs} == {True}
-    ledger = a_ledger(sessions)
+    ledger = a_made_up_ledger(sessions)
     running = a_claim(ledger)
     assert running.job_id == alone.id
     cancelled = cancel(sessions, ada, "small")
@@ -356,7 +356,7 @@ def test_cancelling_stops_a_running_job_and_a_base_model_that_was_made_for_it(
     sessions: Sessions, ada: Principal
 ) -> None:
     create(sessions, ada, a_study_spec(base_models=[a_pretrain_document()]))
-    ledger = a_ledger(sessions)
+    ledger = a_made_up_ledger(sessions)
     claim = a_claim(ledger)
     study = cancel(sessions, ada, "small")
     assert study.jobs == {"cancelled": 6, "running": 1}

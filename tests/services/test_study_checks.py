@@ -8,7 +8,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import (
     a_claim,
-    a_ledger,
+    a_made_up_ledger,
     a_pretrain_document,
     a_study_document,
     an_environment,
@@ -69,7 +69,7 @@ def look(sessions: Sessions) -> StudyView:
 
 def finish(sessions: Sessions, *checks: Check, **environment: str) -> str:
     """Succeed with the next job and return its kind; one of checks says `checks`."""
-    ledger = a_ledger(sessions)
+    ledger = a_made_up_ledger(sessions)
     claim = a_claim(ledger)
     ledger.record(claim, [Started(environment=an_environment(**environment), replicates=1)])
     if claim.resolved_spec.kind == "theory":
@@ -81,7 +81,7 @@ def finish(sessions: Sessions, *checks: Check, **environment: str) -> str:
 
 
 def fail(sessions: Sessions) -> None:
-    ledger = a_ledger(sessions)
+    ledger = a_made_up_ledger(sessions)
     ledger.fail(a_claim(ledger), "diverged", "the loss is not finite", retry=False)
 
 
@@ -282,7 +282,7 @@ def test_what_is_missed_when_two_adaptations_end_at_once_the_reaper_settles(
     sessions: Sessions, ada: Principal, base: None
 ) -> None:
     create(sessions, ada, spec_of(budgets=[32, 64], checks=[OF_LORA | {"together": True}]))
-    ledger = a_ledger(sessions)
+    ledger = a_made_up_ledger(sessions)
     one, two = a_claim(ledger), a_claim(ledger)
     with sessions.begin() as first, sessions.begin() as second:
         # Neither sees that the other has ended.

@@ -12,7 +12,7 @@ from tests.making import (
     a_checkpoint,
     a_claim,
     a_job,
-    a_ledger,
+    a_made_up_ledger,
     a_pretrain_document,
     a_principal,
     an_adapt_document,
@@ -59,7 +59,7 @@ def test_a_job_of_a_base_model_waits_for_it(sessions: Sessions) -> None:
     create(sessions, a_pretrain_document(name="base"))
     waiting = create(sessions, {"kind": "theory", "checks": ["identities"], "base_model": "base"})
     assert (waiting.state, waiting.base_model) == ("waiting", "base")
-    ledger = a_ledger(sessions)
+    ledger = a_made_up_ledger(sessions)
     assert ledger.finish(a_claim(ledger)) == ("cpu",)
     claim = a_claim(ledger)
     assert (claim.job_id, claim.resolved_spec.kind) == (waiting.id, "theory")
@@ -74,7 +74,7 @@ def test_a_base_model_that_is_needed_must_be_there(sessions: Sessions, base: str
 
 def test_reports_are_written_as_they_come_and_once(sessions: Sessions) -> None:
     job = create(sessions, THEOREMS)
-    ledger = a_ledger(sessions)
+    ledger = a_made_up_ledger(sessions)
     claim = a_claim(ledger)
     first, second = told(GOOD, BAD)
     ledger.record(claim, [first], {})
@@ -88,7 +88,7 @@ def test_reports_are_written_as_they_come_and_once(sessions: Sessions) -> None:
 
 def test_a_report_after_the_lease_is_refused(sessions: Sessions) -> None:
     job = create(sessions, THEOREMS)
-    ledger = a_ledger(sessions)
+    ledger = a_made_up_ledger(sessions)
     claim = a_claim(ledger)
     ledger.finish(claim)
     with pytest.raises(LeaseLost):
@@ -113,7 +113,7 @@ def test_an_adaptation_is_waited_for_and_its_chosen_tensors_come_with_the_claim(
     with sessions.begin() as session:
         a_base_model(session)
     adapted = create(sessions, an_adapt_document(seeds=3, tuning={"trials": 2}))
-    ledger = a_ledger(sessions)
+    ledger = a_made_up_ledger(sessions)
     claim = a_claim(ledger)
     waiting = create(sessions, measuring(adapted.id))
     assert (waiting.state, waiting.base_model) == ("waiting", adapted.base_model)

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session, sessionmaker
 from tests.ledgers import WAYS, ledger_by
-from tests.making import a_claim, a_job, metric_points
+from tests.making import a_claim, a_job, an_adapt_spec, metric_points
 
 from adaptlab.results import Metrics, TrainingSaved
 from adaptlab_db.tables import Artifact, Job, JobEvent, MetricPoint, TrainingState
@@ -31,7 +31,7 @@ def ledger(
 @pytest.fixture
 def claim(sessions: Sessions, ledger: DatabaseLedger) -> Claim:
     with sessions.begin() as session:
-        a_job(session)
+        a_job(session, an_adapt_spec(training={"steps": 20, "batch_size": 4}))
     return a_claim(ledger)
 
 
@@ -139,12 +139,12 @@ def test_a_state_whose_bytes_are_damaged_is_not_gone_on_from(
 def test_a_state_that_somebody_else_is_about_to_record_is_not_deleted(
     sessions: Sessions, ledger: DatabaseLedger, claim: Claim
 ):
-    save(ledger, claim, 5, b"five")
+    save(ledger, claim, 4, b"four")
     with sessions.begin() as session:
         a_job(session)
     equal = a_claim(ledger)
-    path = Path("training-5.safetensors")
-    sha256 = ledger.put_artifact(equal, [b"five"]).sha256
+    path = Path("training-4.safetensors")
+    sha256 = ledger.put_artifact(equal, [b"four"]).sha256
     ledger.finish(claim)
-    ledger.record(equal, [TrainingSaved(step=5, path=path)], {path: sha256})
+    ledger.record(equal, [TrainingSaved(step=4, path=path)], {path: sha256})
     assert stored(sessions) == ([sha256], [sha256])

@@ -1,5 +1,6 @@
 import contextlib
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -32,6 +33,19 @@ def open_path() -> Generator[Path]:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         Path(folder).chmod(0o755)
         yield Path(folder)
+
+
+@pytest.fixture
+def small_disk(open_path: Path) -> Generator[Path]:
+    """A file system of 192 MiB of its own, which a test may fill."""
+    folder = open_path / "small disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=192m,mode=755", "tmpfs", str(folder)]
+    done = subprocess.run(mount, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"needs the right to mount a small disk: {done.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 @pytest.fixture

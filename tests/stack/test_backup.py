@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import insert, select, text, update
 from sqlalchemy.orm import Session, sessionmaker
-from tests.making import a_base_model, a_claim, a_job, a_ledger, a_principal
+from tests.making import a_base_model, a_claim, a_job, a_made_up_ledger, a_principal
 from typer import Typer
 from typer.testing import CliRunner
 
@@ -81,7 +81,7 @@ def test_a_backup_under_load_comes_back_whole(
 ) -> None:
     """While it is made, jobs save states in place of others, whose bytes are let go at once."""
     first = write(sessions, CONTENT)
-    ledger = a_ledger(sessions)
+    ledger = a_made_up_ledger(sessions)
     with sessions.begin() as session:
         a_base_model(session)
         a_job(session)
@@ -119,7 +119,7 @@ def test_a_backup_under_load_comes_back_whole(
         assert states <= found
         assert session.scalars(select(Job.state).where(Job.id == claim.job_id)).one() == "queued"
         assert session.scalars(select(Worker).where(Worker.stopped_at.is_(None))).all() == []
-    again = a_claim(a_ledger(restored))
+    again = a_claim(a_made_up_ledger(restored))
     assert (again.job_id, again.attempt) == (claim.job_id, claim.attempt + 1)
     assert drift(target.database_url) == []
 

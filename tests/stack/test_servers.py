@@ -13,9 +13,17 @@ import redis
 from adaptlab_stack import identity as identity_module
 from adaptlab_stack.binaries import find_valkey
 from adaptlab_stack.data_directory import DataDirectory
-from adaptlab_stack.errors import DataDirectoryInUse, DirectoryBarred, ServerNotFound, UserUnknown
+from adaptlab_stack.errors import (
+    ClusterNotMovable,
+    DataDirectoryInUse,
+    DirectoryBarred,
+    ServerNotFound,
+    UserUnknown,
+)
+from adaptlab_stack.identity import NOBODY
 from adaptlab_stack.postgres import WAL_BUFFERS, EmbeddedPostgres
 from adaptlab_stack.servers import embedded_servers
+from adaptlab_worker.own_users import POSTGRES_USERS
 
 
 def plain(url: str) -> str:
@@ -125,7 +133,7 @@ def test_a_closed_directory_is_named_when_nothing_helps(
     closed = tmp_path / "closed"
     closed.mkdir()
     tmp_path.chmod(0o700)
-    with pytest.raises(DirectoryBarred, match="65534") as caught:
+    with pytest.raises(DirectoryBarred, match=r"user 60[5-8]\d\d,") as caught:
         EmbeddedPostgres.prepare(DataDirectory.open(closed / "data"))
     named = Path(str(caught.value).split("`chmod o+x '")[1].split("'")[0])
     assert named in (closed / "data").parents
@@ -152,7 +160,49 @@ def test_roots_postgres_has_no_power_but_to_pass(open_path: Path, *, closed: boo
         status = dict(
             line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines()
         )
-    assert set(status["Uid"].split()) == {"65534"}
+    (user,) = {int(number) for number in status["Uid"].split()}
+    assert user in POSTGRES_USERS
+    assert owners_below(open_path / "data" / "postgres") == {user}
     assert status["Groups"].strip() == ""
     # Bit 2 is CAP_DAC_READ_SEARCH <linux/capability.h>.
     assert int(status["CapPrm"], 16) == (1 << 2 if closed else 0)
+
+
+def owners_below(folder: Path) -> set[int]:
+    return {path.lstat().st_uid for path in (folder, *folder.rglob("*"))}
+
+
+@pytest.mark.usefixtures("as_root")
+def test_an_older_cluster_of_nobody_gets_a_user_of_its_own(open_path: Path):
+    data = open_path / "data"
+    with (
+        embedded_servers(data, durable=False) as servers,
+        psycopg.connect(plain(servers.database_url)) as connection,
+    ):
+        connection.execute("CREATE TABLE kept AS SELECT 'a word' AS word")
+    for path in (data / "postgres", *(data / "postgres").rglob("*")):
+        os.chown(path, NOBODY, NOBODY)  # as earlier versions left it
+    with (
+        embedded_servers(data, durable=False) as servers,
+        psycopg.connect(plain(servers.database_url)) as connection,
+    ):
+        assert connection.execute("SELECT word FROM kept").fetchall() == [("a word",)]
+    (owner,) = owners_below(data / "postgres")
+    assert owner in POSTGRES_USERS
+
+
+@pytest.mark.usefixtures("as_root")
+@pytest.mark.parametrize("link", ["symbolic", "hard"])
+def test_no_file_elsewhere_is_given_away_with_an_older_cluster(open_path: Path, link: str):
+    data, elsewhere = open_path / "data", open_path / "elsewhere"
+    elsewhere.write_text("of root")
+    with embedded_servers(data, durable=False):
+        pass
+    cluster = data / "postgres"
+    planted = cluster / "base" / "planted"
+    planted.symlink_to(elsewhere) if link == "symbolic" else planted.hardlink_to(elsewhere)
+    os.chown(cluster, NOBODY, NOBODY)
+    with pytest.raises(ClusterNotMovable, match="planted is a link"):
+        EmbeddedPostgres.prepare(DataDirectory.open(data))
+    assert elsewhere.stat().st_uid == 0
+    assert cluster.stat().st_uid == NOBODY, "the next start looks again"

@@ -1,16 +1,18 @@
 """The supervisor alone, over small children."""
 
+import errno
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 
 import psutil
 import pytest
 
 from adaptlab_stack.data_directory import trim_log
+from adaptlab_stack.disk_room import DiskRoom
 from adaptlab_stack.errors import StartFailed
 from adaptlab_stack.process import ProcessSpec, StopStep
 from adaptlab_stack.supervisor import Supervisor
@@ -34,6 +36,18 @@ class Until(Polling):
 
 def never() -> bool:
     return False
+
+
+TOTAL = 2**40
+
+
+class Disk:
+    """A disk of which a test says how much is free."""
+
+    free = TOTAL
+
+    def __call__(self, folder: Path) -> int:
+        return self.free
 
 
 class Bench:
@@ -141,6 +155,78 @@ def test_who_will_not_stop_is_killed_with_its_children(bench: Bench):
     assert len(family) == 2
     bench.supervisor.stop()
     assert psutil.wait_procs(family, timeout=60)[1] == []
+
+
+def test_a_full_disk_is_waited_for_and_said_and_then_all_goes_on(tmp_path: Path):
+    """The processes are published on that disk: a failure of that once ended the supervisor."""
+    disk, said, published = Disk(), list[str](), list[set[str]]()
+    enough: list[Callable[[], bool]] = [never]
+
+    def publish(running: Mapping[str, int]) -> None:
+        if not disk.free:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        published.append(set(running))
+
+    def fill_while_it_is_down() -> bool:
+        disk.free = 0
+        psutil.Process(supervisor.processes["one"]).kill()
+        enough[0] = lambda: any("starting it again" in line for line in said)
+        return False
+
+    def empty_once_it_was_said() -> bool:
+        disk.free = TOTAL
+        enough[0] = lambda: (
+            len(published) > 1 and published[-1] == {"one"} and "room again" in " ".join(said)
+        )
+        return False
+
+    supervisor = Supervisor(
+        Until(lambda: enough[0]()),
+        lambda name: tmp_path / name,
+        said.append,
+        publish,
+        DiskRoom(tmp_path, said.append, disk),
+    )
+    try:
+        supervisor.start([ProcessSpec("one", (sys.executable, "-c", SLEEP), {}, tmp_path)])
+        first = supervisor.processes["one"]
+        for step in (fill_while_it_is_down, empty_once_it_was_said):
+            step()
+            supervisor.watch()
+        assert supervisor.processes["one"] != first
+        assert len([line for line in said if "waiting for 32 MiB" in line]) == 1, "said once"
+    finally:
+        disk.free = TOTAL
+        supervisor.stop()
+
+
+def test_a_start_that_fails_while_the_disk_is_full_is_tried_until_there_is_room(tmp_path: Path):
+    disk, said = Disk(), list[str]()
+    disk.free = 0
+    mark, log = tmp_path / "has room", tmp_path / "one"
+    code = f"import pathlib, sys; pathlib.Path({str(mark)!r}).exists() or sys.exit('full'); {SLEEP}"
+    failed = 0
+
+    def count() -> bool:
+        nonlocal failed
+        failed = len([line for line in log.read_text().splitlines() if line])
+        if failed > 3 and not mark.exists():
+            disk.free = TOTAL
+            mark.touch()
+        return False
+
+    supervisor = Supervisor(
+        Until(count),
+        lambda name: tmp_path / name,
+        said.append,
+        room=DiskRoom(tmp_path, said.append, disk),
+    )
+    try:
+        spec = ProcessSpec("one", (sys.executable, "-c", code), {}, tmp_path, ready=mark.exists)
+        supervisor.start([spec])
+        assert failed > spec.start_attempts
+    finally:
+        supervisor.stop()
 
 
 def test_only_the_main_thread_starts_processes(bench: Bench):

@@ -1,5 +1,6 @@
 """The whole stack with stand-ins for API, worker and beat; servers and supervisor are real."""
 
+import contextlib
 import http.client
 import json
 import os
@@ -303,3 +304,35 @@ def test_the_command_explains_itself():
     )  # fmt: skip
     plain = re.sub(r"\x1b\[[0-9;]*m", "", shown.stdout)
     assert all(name in plain for name in ("--data-dir", "--port", "--host", "--workers"))
+
+
+def test_a_full_disk_ends_nothing_and_is_waited_for(
+    small_disk: Path, stand_in_up: tuple[str, ...], eventually: Eventually
+):
+    """Postgres dies of it, the state of the stack cannot be written, nor can the log."""
+    with Stack.start(small_disk / "d", command=stand_in_up) as stack:
+        with connect(stack) as held:
+            held.execute("INSERT INTO kept VALUES ('committed')")
+        before = {name: process.pid for name, process in stack.processes.items()}
+        filler = small_disk / "filler"
+        with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+            while True:
+                file.write(bytes(2**12))
+        os.kill(before["postgres"], signal.SIGKILL)
+        os.kill(before["worker"], signal.SIGKILL)
+        eventually(lambda: not psutil.pid_exists(before["postgres"]), 60)
+        supervisor = psutil.Process(stack.pid)
+        with pytest.raises(psutil.TimeoutExpired):
+            supervisor.wait(5)  # as long as it would take to give up
+        filler.unlink()
+        eventually(lambda: "there is room again" in stack.log("up"), 120)
+        eventually(lambda: has_come_back(stack), 120)
+        eventually(lambda: stack.processes["worker"].pid != before["worker"], 60)
+        assert supervisor.is_running()
+
+
+def has_come_back(stack: Stack) -> bool:
+    try:
+        return words(stack) == [("committed",)]
+    except psycopg.OperationalError:
+        return False

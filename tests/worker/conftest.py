@@ -104,6 +104,7 @@ class Processes:
             "PYTHONPATH": str(ROOT),
             "RUNNER_CONTROL": str(self.control.folder),
             "ADAPTLAB_TRAINER_ENVIRONMENT": "RUNNER_CONTROL",
+            "ADAPTLAB_TRAINER_WRITES": str(self.control.folder),
             "ADAPTLAB_TRAINER_USER": "same",  # pytest's folders are closed to everybody else
             "ADAPTLAB_DATABASE_URL": self.settings.database_url,
             "ADAPTLAB_BROKER_URL": self.settings.broker_url,

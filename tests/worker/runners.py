@@ -5,7 +5,6 @@ test puts there.
 """
 
 import ctypes
-import hashlib
 import os
 import signal
 import subprocess
@@ -19,17 +18,17 @@ from pathlib import Path
 from tests.stand_ins import (
     ENVIRONMENT,
     Observer,
+    attention_of,
     checkpoint_of,
     evaluation_of,
     loss_at,
-    replicate_of,
+    replicates_of,
+    weights_of,
 )
 
 from adaptlab.errors import InvalidSpec, Problem, TrainingDiverged, TrainingStopped
 from adaptlab.results import (
     AttentionCaptured,
-    AttentionMap,
-    AttentionSummary,
     CheckpointWritten,
     Evaluated,
     Progress,
@@ -178,7 +177,7 @@ def hungry(given: Given) -> None:
 def outside(given: Given) -> None:
     """Claims that a file elsewhere is its checkpoint."""
     _start(given)
-    given.observer.emit(_checkpoint(Path("/etc/hostname")))
+    given.observer.emit(_checkpoint(given.spec, Path("/etc/hostname")))
 
 
 @runner
@@ -193,6 +192,7 @@ def folder(given: Given) -> None:
     """Tells which model folder it is given, and what it could know of the roots besides."""
     _start(given)
     _note("folder", f"{given.folder}\n{os.environ.get('ADAPTLAB_MODEL_ROOTS', '')}")
+    _write_checkpoints(given)
 
 
 def _complete(given: Given) -> None:
@@ -217,37 +217,28 @@ def _step(given: Given, step: int, loss: float | None = 0.5) -> None:
 
 def _report(given: Given) -> None:
     emit = given.observer.emit
-    emit(ReplicatesDecided(replicates=(replicate_of(given.spec),)))
-    checkpoint = given.scratch / "checkpoint.safetensors"
-    # What the bases hold decides the content, so that a test sees that they arrived.
-    checkpoint.write_bytes(b"trained on " + b",".join(base.read_bytes() for base in given.bases))
-    emit(_checkpoint(checkpoint))
+    emit(ReplicatesDecided(replicates=replicates_of(given.spec)))
+    _write_checkpoints(given)
     emit(Evaluated(evaluation=evaluation_of(given.spec)))
-    attention = given.scratch / "attention.npy"
-    attention.write_bytes(hashlib.sha256(b"attention").digest())
-    emit(_attention(given.spec, attention))
+    if (captured := attention_of(given.spec)) is not None:
+        attention, content = captured
+        path = given.scratch / "attention.npy"
+        path.write_bytes(content)
+        emit(AttentionCaptured(attention=attention, path=path))
 
 
-def _checkpoint(path: Path) -> CheckpointWritten:
-    return CheckpointWritten(checkpoint=checkpoint_of("base_model"), path=path)
+def _write_checkpoints(given: Given) -> None:
+    # What the bases hold decides the content, so that a test sees that they arrived.
+    note = "trained on " + ",".join(base.read_bytes().decode() for base in given.bases)
+    for number in range(len(given.spec.seeds)):
+        file = given.scratch / f"checkpoint-{number}.safetensors"
+        written = _checkpoint(given.spec, file, number)
+        file.write_bytes(weights_of(written.checkpoint, note))
+        given.observer.emit(written)
 
 
-def _attention(spec: ResolvedSpec, path: Path) -> AttentionCaptured:
-    summary = AttentionSummary(
-        layer=0, head=0, entropy=1.0, learned_mass=0.0, divergence=0.0, relative_deviation=0.0
-    )
-    recorded = AttentionMap(
-        replicate=0,
-        seed=spec.seeds[0],
-        source="base",
-        shape=(1, 1, 1, 2, 2),
-        learned_positions=0,
-        target_start=1,
-        tokens=((0, 1),),
-        predictions=((1,),),
-        summaries=(summary,),
-    )
-    return AttentionCaptured(attention=recorded, path=path)
+def _checkpoint(spec: ResolvedSpec, path: Path, number: int = 0) -> CheckpointWritten:
+    return CheckpointWritten(checkpoint=checkpoint_of(spec, number), path=path)
 
 
 def _control() -> Path:

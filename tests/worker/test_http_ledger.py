@@ -11,7 +11,7 @@ from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session, sessionmaker
 from tests.job_rows import job, new_job
 from tests.ledgers import a_worker_token
-from tests.making import a_base_model, a_job, metric_points
+from tests.making import a_base_model, a_job, an_adapt_spec, metric_points
 
 from adaptlab.results import Metrics, Progress, TrainingSaved
 from adaptlab_api.app import create_app
@@ -160,13 +160,13 @@ def test_a_worker_that_the_server_has_forgotten_makes_itself_known_again(
 def test_what_is_too_much_for_one_request_goes_in_several(
     app: TestClient, sessions: Sessions, token: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    new_job(sessions)
+    new_job(sessions, spec=an_adapt_spec(training={"steps": 9, "batch_size": 4}))
     ledger, _ = by(app, token)
     claim = a_claim(ledger)
     monkeypatch.setattr(http_ledger, "MOST_EVENTS", 2)
     sha256 = ledger.put_artifact(claim, [b"a ", b"state"]).sha256
     path = Path("/node/training.safetensors")
-    events = [Metrics(points=metric_points([step])) for step in range(7)]
+    events = [Metrics(points=metric_points([step])) for step in range(1, 8)]
     ledger.record(claim, [*events, TrainingSaved(step=6, path=path)], {path: sha256})
     with sessions() as session:
         assert session.scalars(select(func.count()).select_from(MetricPoint)).one() == 7

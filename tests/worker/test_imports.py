@@ -78,7 +78,8 @@ def test_the_trainer_is_given_the_folder_and_not_the_roots(
     processes: Processes, control: Control, watched: Watched, folder: Path, import_job: UUID
 ) -> None:
     processes.worker("folder", ADAPTLAB_MODEL_ROOTS=f"models={folder.parent}")
-    watched.wait_for_state(import_job, "succeeded")
+    job = watched.wait_for_state(import_job, "failed", "succeeded")
+    assert (job.state, job.error) == ("succeeded", None)
     given, environment = control.read("folder").split("\n")
     assert given == str(folder.resolve())
     assert environment == ""

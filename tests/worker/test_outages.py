@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import (
+    MadeUpLedger,
     a_base_model,
     a_job,
     a_pretrain_spec,
@@ -92,9 +93,18 @@ class Unsteady(DatabaseLedger):
             raise LedgerUnreachable("the line is cut")
 
 
+class Credulous(Unsteady, MadeUpLedger):
+    """Such a line to a ledger that takes more than a run of the job reports."""
+
+
 @pytest.fixture
 def ledger(sessions: sessionmaker[Session]) -> Unsteady:
     return Unsteady(sessions)
+
+
+@pytest.fixture
+def credulous(sessions: sessionmaker[Session]) -> Credulous:
+    return Credulous(sessions)
 
 
 @pytest.fixture
@@ -322,16 +332,16 @@ def test_a_lease_that_was_taken_away_stops_the_run_and_nothing_is_written(
 
 
 def test_a_recorder_writes_each_event_once_and_in_time(
-    ledger: Unsteady, claim: Claim, sessions: sessionmaker[Session], tmp_path: Path
+    credulous: Credulous, claim: Claim, sessions: sessionmaker[Session], tmp_path: Path
 ) -> None:
-    ledger.cut.set()
-    recorder = Recorder(ledger, claim, tmp_path)
+    credulous.cut.set()
+    recorder = Recorder(credulous, claim, tmp_path)
     recorder.start()
     for step in range(1, 1201):
         point = MetricPoint(replicate=0, name="loss", step=step, value=1.0)
         recorder.put(Metrics(points=(point,)))
-    wait_until(lambda: ledger.refused >= 2, "refused writes")
-    ledger.cut.clear()
+    wait_until(lambda: credulous.refused >= 2, "refused writes")
+    credulous.cut.clear()
     recorder.close()
     assert recorder.join(PATIENCE)
     assert points(sessions, claim) == list(range(1, 1201))
@@ -339,10 +349,10 @@ def test_a_recorder_writes_each_event_once_and_in_time(
 
 
 def test_a_recorder_keeps_on_disk_what_memory_should_not_hold(
-    ledger: Unsteady, claim: Claim, sessions: sessionmaker[Session], tmp_path: Path
+    credulous: Credulous, claim: Claim, sessions: sessionmaker[Session], tmp_path: Path
 ) -> None:
-    ledger.cut.set()
-    recorder = Recorder(ledger, claim, tmp_path)
+    credulous.cut.set()
+    recorder = Recorder(credulous, claim, tmp_path)
     recorder.start()
     steps = range(1, 3 * MOST_WAITING + 1)
     for start in range(1, len(steps), 100):
@@ -353,17 +363,17 @@ def test_a_recorder_keeps_on_disk_what_memory_should_not_hold(
         recorder.put(Metrics(points=several))
         assert not recorder.is_behind, "the run goes on"
     assert (tmp_path / "spool.jsonl").stat().st_size > 0
-    ledger.cut.clear()
+    credulous.cut.clear()
     recorder.close()
     assert recorder.join(PATIENCE)
     assert points(sessions, claim) == list(steps)
 
 
 def test_results_that_the_disk_does_not_give_back_are_no_success(
-    ledger: Unsteady, claim: Claim, tmp_path: Path
+    credulous: Credulous, claim: Claim, tmp_path: Path
 ) -> None:
-    ledger.cut.set()
-    recorder = Recorder(ledger, claim, tmp_path)
+    credulous.cut.set()
+    recorder = Recorder(credulous, claim, tmp_path)
     recorder.start()
     spool = tmp_path / "spool.jsonl"
     for step in range(1, 2 * MOST_WAITING):
@@ -371,7 +381,7 @@ def test_results_that_the_disk_does_not_give_back_are_no_success(
         recorder.put(Metrics(points=(point,)))
     wait_until(spool.exists, "events on the disk")
     spool.unlink()
-    ledger.cut.clear()
+    credulous.cut.clear()
     recorder.close()
     assert recorder.join(PATIENCE)
     assert recorder.failure is not None
@@ -420,17 +430,17 @@ def test_a_run_does_not_go_on_from_other_bytes_than_were_saved(
 
 
 def test_steps_alone_are_left_to_the_heartbeat(
-    ledger: Unsteady, claim: Claim, watched: Watched, tmp_path: Path
+    credulous: Credulous, claim: Claim, watched: Watched, tmp_path: Path
 ) -> None:
-    ledger.cut.set()
-    recorder = Recorder(ledger, claim, tmp_path)
+    credulous.cut.set()
+    recorder = Recorder(credulous, claim, tmp_path)
     recorder.start()
     recorder.put(Progress(phase="training", step=1, total=9 * MOST_WAITING))
-    wait_until(lambda: ledger.refused >= 1, "the first step, which is told at once")
+    wait_until(lambda: credulous.refused >= 1, "the first step, which is told at once")
     for step in range(2, 3 * MOST_WAITING):
         recorder.put(Progress(phase="training", step=step, total=9 * MOST_WAITING))
     assert not (tmp_path / "spool.jsonl").exists(), "one of them waits, however many there were"
-    ledger.cut.clear()
+    credulous.cut.clear()
     recorder.close()
     assert recorder.join(PATIENCE)
     assert watched.job(claim.job_id).step == 3 * MOST_WAITING - 1

@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import time
 from uuid import UUID
 
 import pytest
@@ -15,6 +16,7 @@ from typer.testing import CliRunner
 
 from adaptlab_db.tables import JobEvent, Worker
 from adaptlab_worker.__main__ import program
+from adaptlab_worker.pull_loop import AGAIN_SECONDS
 
 Sessions = sessionmaker[Session]
 NOBODY = "redis://127.0.0.1:1/0"  # whoever asked there for a broker would not get on
@@ -98,16 +100,23 @@ def test_a_signal_saves_the_run_and_the_next_worker_goes_on_from_there(
     assert allocation["partition"] == "gpu"
 
 
-def test_a_second_signal_ends_the_worker_at_once(
+def test_a_second_signal_ends_the_worker_at_once_but_not_within_five_seconds(
     processes: Processes, sessions: Sessions, watched: Watched
 ) -> None:
     job = submit(sessions)
     worker = start(processes, "--drain", "--save-within", "600", runner="stubborn")
     watched.wait_for_step(job)
+    begin = time.monotonic()
     worker.send_signal(signal.SIGTERM)
     wait_until(lambda: "asked to leave" in processes.log.read_text(), "the first signal")
-    worker.send_signal(signal.SIGTERM)
-    assert worker.wait(PATIENCE) == 128 + signal.SIGTERM
+
+    def has_ended_when_asked_again() -> bool:
+        worker.send_signal(signal.SIGTERM)
+        return worker.poll() is not None
+
+    wait_until(has_ended_when_asked_again, "the end")
+    assert time.monotonic() - begin >= AGAIN_SECONDS
+    assert worker.returncode == 128 + signal.SIGTERM
     assert watched.job(job).state == "running", "until its lease ends"
 
 

@@ -70,7 +70,7 @@ def test_the_folder_of_an_attempt_is_gone_after_it_even_when_it_failed(tmp_path:
     scratch = Scratch(tmp_path)
 
     def fail_with_a_file_in_it() -> None:
-        with scratch.attempt("job-1") as folder:
+        with scratch.slot("slot").attempt("job-1") as folder:
             (folder / "checkpoint").write_bytes(b"x")
             raise RuntimeError("a bug")
 
@@ -86,7 +86,7 @@ def test_what_a_dead_worker_left_is_removed_and_what_a_live_one_uses_is_not(tmp_
     dead.mkdir()
     (dead / "checkpoint").write_bytes(b"x")
     dead.with_name("worker-dead.lock").touch()  # that nobody holds
-    with alive.attempt("job-1") as folder:
+    with alive.slot("slot").attempt("job-1") as folder:
         newcomer = Scratch(tmp_path)
         assert folder.exists()
         assert not dead.exists()

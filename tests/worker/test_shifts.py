@@ -1,12 +1,14 @@
 """When a worker in a batch job goes on and when it goes home, by a clock of the test's own."""
 
+import signal
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 
 import pytest
 
 from adaptlab_worker.batch_job import allocation_of, seconds_until
 from adaptlab_worker.errors import NoEndKnown
-from adaptlab_worker.pull_loop import PullOptions, limits_of
+from adaptlab_worker.pull_loop import AGAIN_SECONDS, PullOptions, Signals, limits_of
 from adaptlab_worker.shift import ENDLESS, Shift, ShiftLimits
 
 
@@ -158,6 +160,46 @@ def test_the_end_of_a_batch_job_is_taken_from_slurm() -> None:
     assert limits_of(PullOptions(until="auto"), {}, NOON).until is None
     limited = limits_of(PullOptions(until="auto", save_seconds=20), ends, NOON)
     assert limited.until is not None
+
+
+@pytest.mark.parametrize(
+    ("variables", "job"),
+    [
+        ({}, "4711"),
+        ({"SLURM_ARRAY_JOB_ID": "4711", "SLURM_ARRAY_TASK_ID": "9"}, "4711_9"),
+    ],
+)
+def test_where_slurm_sets_no_end_squeue_is_asked(
+    variables: dict[str, str], job: str, tmp_path: Path
+) -> None:
+    """Slurm 22.05 does not set SLURM_JOB_END_TIME."""
+    local = (NOON + timedelta(hours=2)).astimezone().replace(tzinfo=None)
+    squeue = tmp_path / "squeue"
+    squeue.write_text(
+        f'#!/bin/sh\necho "$SLURM_TIME_FORMAT $*" > {tmp_path}/asked\necho {local.isoformat()}\n'
+    )
+    squeue.chmod(0o755)
+    environment = {"PATH": str(tmp_path), "SLURM_JOB_ID": "4711", **variables}
+    assert seconds_until("auto", environment, NOON) == 7200
+    asked = (tmp_path / "asked").read_text()
+    assert asked == f"standard --noheader --jobs {job} --format %e\n"
+    squeue.write_text("#!/bin/sh\necho N/A\n")
+    assert seconds_until("auto", environment, NOON) is None
+    squeue.unlink()
+    assert seconds_until("auto", environment, NOON) is None
+
+
+def test_signals_that_come_together_are_one(clock: Clock) -> None:
+    """`scancel` reaches the worker and the script, which passes it on."""
+    signals = Signals(clock)
+    assert not signals.has_come
+    for seconds in (0, 1, AGAIN_SECONDS - 2):
+        clock.now += seconds
+        signals.note(signal.SIGTERM)
+        assert (signals.has_come, signals.is_insistent) == (True, False)
+    clock.now += 1
+    signals.note(signal.SIGUSR1)
+    assert (signals.is_insistent, signals.last) == (True, signal.SIGUSR1)
 
 
 def test_one_job_is_a_shift_of_one() -> None:

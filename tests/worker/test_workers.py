@@ -44,7 +44,7 @@ from adaptlab_services.settings import Settings
 from adaptlab_services.tokens import Principal
 from adaptlab_worker.trainer_process import TrainerOptions, trainer_environment
 
-SPEC = a_pretrain_spec(seeds=1)
+SPEC = a_pretrain_spec(seeds=1, capture={"attention": {"samples": 1}})
 SILENCE = TrainerOptions().silence_seconds / 2
 """What takes a second is not for want of words from anybody; less would ask a lot of a machine."""
 
@@ -93,7 +93,9 @@ def test_the_weights_of_the_base_model_reach_the_run(
 ) -> None:
     with sessions.begin() as session:
         a_base_model(session, contents=(b"zero", b"one"))
-        job_ids = [a_job(session, an_adapt_spec()) for _ in range(2)]  # the second from the cache
+        job_ids = [
+            a_job(session, an_adapt_spec(seeds=1)) for _ in range(2)
+        ]  # the second from the cache
     processes.worker()
     for job_id in job_ids:
         watched.wait_for_state(job_id, "succeeded")
@@ -101,7 +103,7 @@ def test_the_weights_of_the_base_model_reach_the_run(
             stored = select(Checkpoint.artifact_sha256).where(Checkpoint.job_id == job_id)
             sha256 = session.scalars(stored).one()
             content = b"".join(ArtifactStore(session).read(sha256))
-            assert content == b"trained on zero,one"
+            assert b"trained on zero,one" in content
 
 
 def test_nothing_is_left_on_the_disk_but_the_cached_weights(

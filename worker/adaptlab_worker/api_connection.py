@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from adaptlab.errors import Problem
 from adaptlab_services.claims import Lease
 from adaptlab_services.errors import LeaseLost, LedgerRefused, LedgerUnreachable
 from adaptlab_worker.errors import UnexpectedAnswer
@@ -123,7 +124,17 @@ def _content(answer: httpx.Response, lease: Lease | None) -> bytes | None:
     # A lease that the server knows nothing of was claimed after the backup that it now has.
     if lease is not None and (status == HTTPStatus.NOT_FOUND or problem.get("type") == LOST):
         raise LeaseLost(lease.job_id, lease.attempt)
-    raise UnexpectedAnswer(told, status)
+    raise UnexpectedAnswer(told, status, tuple(_named(problem)))
+
+
+def _named(problem: Mapping[str, object]) -> Iterator[Problem]:
+    """The problems that a problem document names, each with its place."""
+    errors = problem.get("errors")
+    for one in cast("list[object]", errors) if isinstance(errors, list) else []:
+        if isinstance(one, dict):
+            named = cast("dict[str, object]", one)
+            pointer, code, detail = (str(named.get(n, "")) for n in ("pointer", "code", "detail"))
+            yield Problem(pointer, code, detail)
 
 
 def _problem(answer: httpx.Response) -> Mapping[str, object]:

@@ -12,7 +12,7 @@ from adaptlab.errors import InvalidSpec
 from adaptlab.resolve import datasets_of
 from adaptlab.results import Allocation, Event, Progress, Started
 from adaptlab_services.claims import Claim
-from adaptlab_services.errors import LeaseLost, LedgerUnreachable
+from adaptlab_services.errors import LeaseLost, LedgerUnreachable, ReportRefused
 from adaptlab_services.leases import Ledger
 from adaptlab_services.model_folders import NO_ROOTS, ModelRoots
 from adaptlab_worker.errors import DamagedArtifact, TrainerGone
@@ -51,6 +51,7 @@ GRACE: Mapping[Cause, float] = {
 LONGEST_FENCE = 5.0  # seconds before the end of a lease that could not be renewed
 SAVING: frozenset[Cause] = frozenset({"released", "paused"})
 DEFAULT_PATIENCE = Patience()
+UNRECORDED = "Results could not be recorded"
 STOPPED = Ended(outcome="stopped")
 
 log = logging.getLogger(__name__)
@@ -119,16 +120,19 @@ class Attempt:
         self._kill_at = 0.0
         self._told_until: float | None = None
         self._is_disk_short = False
+        self._refusal: str | None = None  # of the end that the run came to
 
     def carry_out(self, trainer: TrainerProcess, cache: AssetCache, scratch: Path) -> Ended:
         """Run the job and write down how it ended; returns how the run itself ended."""
-        recorder = Recorder(self._ledger, self._claim, scratch)
+        recorder = Recorder(self._ledger, self._claim, scratch, trainer.run_folder(scratch))
         self._heartbeat.start(on_news=trainer.wake)
         recorder.start()
         try:
             ended = self._run(trainer, recorder, cache, scratch)
             self._finish_recording(recorder)
-            self._is_disk_short = ended.reason == "disk_full" and self._is_short_without(scratch)
+            self._is_disk_short = ended.reason == "disk_full" and self._is_short_without(
+                scratch, trainer.run_folder(scratch)
+            )
             self._settle(ended, recorder)
         finally:
             recorder.abandon()
@@ -150,7 +154,7 @@ class Attempt:
                     datasets=self._fetch_datasets(cache, scratch),
                     resume=self._fetch_state(scratch),
                     folder=self._locate_folder(),
-                    scratch=trainer.folder_below(scratch),  # when all that it reads is there
+                    scratch=trainer.make_run_folder(scratch),  # when all that it reads is there
                     save_seconds=self._save_seconds,
                     memory_bytes=self._memory_bytes,
                     until=self._trainers_end(),
@@ -351,9 +355,9 @@ class Attempt:
             if is_unwanted or self._is_lost(recorder):
                 recorder.abandon()
 
-    def _is_short_without(self, scratch: Path) -> bool:
+    def _is_short_without(self, *folders: Path) -> bool:
         """Whether the disk stays full when the run is gone: then something else fills it."""
-        return self._room is not None and self._room.shortage(scratch) is not None
+        return self._room is not None and self._room.shortage(*folders) is not None
 
     def _settle(self, ended: Ended, recorder: Recorder) -> None:
         """Write down how the attempt ended, again and again while the lease allows it."""
@@ -362,6 +366,11 @@ class Attempt:
                 queues = self._write_end(ended, recorder)
             except LeaseLost:
                 break
+            except ReportRefused as error:
+                if self._refusal is not None:  # not even as a failure
+                    raise
+                log.warning("attempt %s cannot end as it did: %s", self._name, error)
+                self._refusal = str(error)
             except LedgerUnreachable as error:
                 log.warning("the end of attempt %s waits: %s", self._name, error)
                 time.sleep(AGAIN_SECONDS)
@@ -374,9 +383,9 @@ class Attempt:
 
     def _write_end(self, ended: Ended, recorder: Recorder) -> tuple[str, ...]:
         ledger, claim = self._ledger, self._claim
-        if recorder.failure is not None:
-            error = f"Results could not be recorded: {recorder.failure}"
-            return ledger.fail(claim, "system_error", error, retry=True)
+        if (error := self._unbelieved(recorder)) is not None:
+            is_final = recorder.is_refused or self._refusal is not None
+            return ledger.fail(claim, "system_error", error, retry=not is_final)
         if ended.outcome == "finished":
             return ledger.finish(claim)
         if self._cause == "cancelled":
@@ -397,9 +406,18 @@ class Attempt:
             return ledger.fail(claim, "timeout", error, retry=False)
         return ledger.fail(claim, "system_error", "The run stopped unasked.", retry=True)
 
+    def _unbelieved(self, recorder: Recorder) -> str | None:
+        """Why what the run came to was not taken, if it was not."""
+        if recorder.failure is not None:
+            what = "The server refused the results" if recorder.is_refused else UNRECORDED
+            return f"{what}: {recorder.failure}"
+        if self._refusal is not None:
+            return f"The server refused the end of the run: {self._refusal}"
+        return None
+
     def _conclusion(self, ended: Ended, recorder: Recorder, *, is_queued: bool) -> Conclusion:
         """What the job came to by the end that was written."""
-        if ended.outcome == "finished" and recorder.failure is None:
+        if ended.outcome == "finished" and recorder.failure is None and self._refusal is None:
             return "succeeded"
         if self._cause == "cancelled":
             return "cancelled"

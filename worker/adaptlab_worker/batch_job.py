@@ -1,5 +1,6 @@
 """The batch job of Slurm that a worker is part of: what it is, and when it ends."""
 
+import subprocess
 import time
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -7,6 +8,7 @@ from datetime import datetime, timedelta
 from adaptlab.results import Allocation
 from adaptlab_worker.errors import NoEndKnown
 
+SQUEUE_SECONDS = 30.0
 _DAY = timedelta(days=1)
 
 
@@ -29,25 +31,57 @@ def allocation_of(environment: Mapping[str, str]) -> Allocation | None:
 
 
 def seconds_until(end: str, environment: Mapping[str, str], now: datetime) -> float | None:
-    """How long it is until `end`; None for `auto` where the environment tells no end.
+    """How long it is until `end`; None for `auto` where Slurm names no end.
 
     Args:
         end: `auto` for the end of the batch job, seconds from now, a time of day such as 23:30
             (the next one), or a date and time as in ISO 8601, of this machine's zone unless it
             names one.
-        environment: where `auto` looks.
+        environment: where `auto` looks first, and what `squeue` is then called with.
         now: the present, with its zone.
 
     Raises:
         NoEndKnown: `end` is none of these, or is over.
     """
     if end == "auto":
-        told = environment.get("SLURM_JOB_END_TIME", "")
-        return float(told) - now.timestamp() if told.isdecimal() else None
+        ends_at = _end_of_batch_job(environment)
+        return None if ends_at is None else ends_at - now.timestamp()
     seconds = _seconds(end, now)
     if seconds is None or seconds <= 0:
         raise NoEndKnown(end)
     return seconds
+
+
+def _end_of_batch_job(environment: Mapping[str, str]) -> float | None:
+    """The Unix time at which Slurm ends the batch job; None where nobody knows."""
+    given = environment.get("SLURM_JOB_END_TIME", "")
+    if given.isdecimal():
+        return float(given)
+    try:  # Slurm sets the variable from 23.02 on
+        return datetime.fromisoformat(_end_by_squeue(environment)).timestamp()
+    except ValueError:
+        return None
+
+
+def _end_by_squeue(environment: Mapping[str, str]) -> str:
+    """The local time that `squeue` prints; empty where it cannot be asked."""
+    job, array = environment.get("SLURM_JOB_ID"), environment.get("SLURM_ARRAY_JOB_ID")
+    if not job:
+        return ""
+    if array:  # the number of an array's last element is that of the whole array as well
+        job = f"{array}_{environment.get('SLURM_ARRAY_TASK_ID', '')}"
+    try:
+        done = subprocess.run(
+            ["squeue", "--noheader", "--jobs", job, "--format", "%e"],
+            env={**environment, "SLURM_TIME_FORMAT": "standard"},
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=SQUEUE_SECONDS,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip()
 
 
 def _seconds(end: str, now: datetime) -> float | None:

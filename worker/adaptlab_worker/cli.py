@@ -69,7 +69,8 @@ def worker(
     broker, looks for work by itself, and suits batch jobs.
 
     The first SIGTERM, SIGINT, SIGUSR1 or SIGUSR2 makes runs save their state and gives their jobs
-    back (exit code 75: start me again); the second ends the worker at once.
+    back (exit code 75: start me again). A signal that comes 5 seconds later or more ends the worker
+    at once.
     """
     given = (once, drain, max_jobs, idle_timeout is not None, until, queue, scratch, server)
     if not any(given):

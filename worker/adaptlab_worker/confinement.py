@@ -13,7 +13,8 @@ import sys
 from pathlib import Path
 
 from adaptlab.values import Value
-from adaptlab_worker.system_calls import keep_signals_inside, refuse_system_calls
+from adaptlab_worker.landlock import FileRules, restrict
+from adaptlab_worker.system_calls import Refused, refuse_system_calls
 
 LARGEST_FILE = 2**38  # bytes; the weights of one replicate of the largest model, and some more
 OPEN_FILES = 4096
@@ -23,7 +24,11 @@ MORE_WILLING = "500"
 """Of a thousand: where memory runs out, the kernel ends the trainer and not its worker."""
 PR_SET_DUMPABLE = 4  # <linux/prctl.h>
 PR_CAPBSET_DROP = 24
+PR_SET_SECUREBITS = 28
 PR_SET_NO_NEW_PRIVS = 38
+PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE = 47, 2
+KEEP_WHEN_USER_CHANGES = 1 << 2  # SECBIT_NO_SETUID_FIXUP <linux/securebits.h>
+CAP_DAC_READ_SEARCH = 2
 CAPABILITY_VERSION_3 = 0x20080522  # <linux/capability.h>
 LAST_CAPABILITY = Path("/proc/sys/kernel/cap_last_cap")
 CGROUP_MEMORY = Path("/sys/fs/cgroup/memory.max")
@@ -32,11 +37,25 @@ OWN_ONLY = 0o077  # what it writes is for nobody else of the machine
 log = logging.getLogger(__name__)
 
 
+class RunsAs(Value):
+    """The user and group that a root process becomes for good.
+
+    With `passes` it keeps the one capability of reading files whatever their modes, for a Python in
+    a closed folder such as `/root`. Only for processes that are held to rules for files.
+    """
+
+    user: int
+    group: int
+    passes: bool = False
+
+
 class Limits(Value):
     """What one trainer may hold at most.
 
     `memory_bytes` counts what it writes to, not what it only maps, as CUDA maps whole cards;
     `file_bytes` is the largest file that it may write, and `network` says whether it may use one.
+    With `connections` it may connect to sockets of the machine itself. `files` are those that it
+    may open, None for all that its user may; `runs_as` is whom it becomes, None for nobody else.
     """
 
     memory_bytes: int
@@ -44,6 +63,9 @@ class Limits(Value):
     open_files: int = OPEN_FILES
     processes: int = PROCESSES
     network: bool = False
+    connections: bool = False
+    files: FileRules | None = None
+    runs_as: RunsAs | None = None
 
 
 def machine_memory() -> int:
@@ -56,21 +78,31 @@ def machine_memory() -> int:
 
 
 def confine(limits: Limits) -> None:
-    """Limit this process and all that it starts, for good; to be called before threads start."""
+    """Limit this process and all that it starts, for good; to be called before threads start.
+
+    Raises:
+        OSError: the kernel refuses a change of user or rules for files that were asked for.
+    """
     _limit(resource.RLIMIT_CORE, 0)
     _limit(resource.RLIMIT_FSIZE, limits.file_bytes)
     _limit(resource.RLIMIT_NOFILE, limits.open_files)
     _limit(resource.RLIMIT_DATA, limits.memory_bytes)
     os.umask(OWN_ONLY)
     if sys.platform == "linux":
-        if os.geteuid() != 0:  # of root the kernel does not count them
-            _limit(resource.RLIMIT_NPROC, _tasks_of_user() + limits.processes)
+        user = os.geteuid() if limits.runs_as is None else limits.runs_as.user
+        if user != 0:  # of root the kernel does not count them
+            _limit(resource.RLIMIT_NPROC, _tasks_of(user) + limits.processes)
         _be_ended_first()
-        _drop_capabilities()
+        _become(limits.runs_as)
         _prctl(PR_SET_NO_NEW_PRIVS, 1)
         close_to_others()  # a trainer of another job may be the same user
-        keep_signals_inside()
-    if not refuse_system_calls(network=not limits.network):
+        if not restrict(limits.files) and limits.files is not None:
+            raise OSError("the kernel has no Landlock, so the rules for files cannot hold")
+    refused = Refused(
+        network=not limits.network,
+        connections=not (limits.network or limits.connections),
+    )
+    if not refuse_system_calls(refused):
         log.warning("the kernel takes no filter of system calls: the network is open to this run")
 
 
@@ -91,9 +123,9 @@ def _limit(which: int, most: int) -> None:
     resource.setrlimit(which, (lowest, lowest))
 
 
-def _tasks_of_user() -> int:
-    """How many processes and threads this user runs."""
-    user, count = os.geteuid(), 0
+def _tasks_of(user: int) -> int:
+    """How many processes and threads a user runs."""
+    count = 0
     for process in Path("/proc").glob("[0-9]*"):
         try:
             if process.stat().st_uid == user:
@@ -110,22 +142,38 @@ def _be_ended_first() -> None:
         return  # where /proc is not writable, the kernel chooses as it does
 
 
-def _drop_capabilities() -> None:
-    """Keep none of root's privileges, and gain none by starting another program.
+def _become(runs_as: RunsAs | None) -> None:
+    """Become that user, with none of root's privileges but one if that is asked for.
 
-    What is left of a root without capabilities is an ordinary user who owns root's files.
+    Nor can any be gained by starting another program. What is left of a root that stays one is an
+    ordinary user who owns root's files.
     """
-    libc = ctypes.CDLL(None, use_errno=True)
+    passes = runs_as is not None and runs_as.passes
     if os.geteuid() == 0:
         for capability in range(int(LAST_CAPABILITY.read_text()) + 1):
-            libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
+            if not (passes and capability == CAP_DAC_READ_SEARCH):
+                ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
+    if passes:
+        _prctl(PR_SET_SECUREBITS, KEEP_WHEN_USER_CHANGES)
+    if runs_as is not None:
+        os.setgroups([])
+        os.setresgid(runs_as.group, runs_as.group, runs_as.group)
+        os.setresuid(runs_as.user, runs_as.user, runs_as.user)
+    _keep_capabilities(1 << CAP_DAC_READ_SEARCH if passes else 0)
+    if passes:  # for the programs that it starts, as compilers, which read from the same folders
+        _prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, CAP_DAC_READ_SEARCH)
+
+
+def _keep_capabilities(kept: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
     header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
-    none = (ctypes.c_uint32 * 6)()  # effective, permitted, inheritable; twice 32 bits of each
-    if libc.capset(header, none) != 0:
+    # Effective, permitted, inheritable: the lower 32 bits of each, then the upper.
+    data = (ctypes.c_uint32 * 6)(kept, kept, kept, 0, 0, 0)
+    if libc.capset(header, data) != 0:
         raise OSError(ctypes.get_errno(), "the capabilities cannot be dropped")
 
 
-def _prctl(option: int, value: int) -> None:
+def _prctl(option: int, *values: int) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(option, value, 0, 0, 0) != 0:
+    if libc.prctl(option, *map(ctypes.c_ulong, (*values, 0, 0, 0, 0)[:4])) != 0:
         raise OSError(ctypes.get_errno(), f"prctl {option} is refused")

@@ -1,6 +1,6 @@
 """Errors of the worker."""
 
-from adaptlab.errors import AdaptlabError
+from adaptlab.errors import AdaptlabError, Problem
 
 
 class TrainerGone(AdaptlabError):
@@ -33,8 +33,14 @@ class NoEndKnown(AdaptlabError):
 
 
 class UnexpectedAnswer(AdaptlabError):
-    """The server answered what no worker of this version asks for; `status` is that of HTTP."""
+    """The server answered what no worker of this version asks for; `status` is that of HTTP.
 
-    def __init__(self, what: str, status: int | None = None) -> None:
+    `problems` are those that the answer names.
+    """
+
+    def __init__(
+        self, what: str, status: int | None = None, problems: tuple[Problem, ...] = ()
+    ) -> None:
         super().__init__(what)
         self.status = status
+        self.problems = problems

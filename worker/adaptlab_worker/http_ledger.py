@@ -2,7 +2,8 @@
 
 import hashlib
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from http import HTTPStatus
 from pathlib import Path
 from typing import TypeVar
@@ -14,7 +15,7 @@ from adaptlab.results import Event
 from adaptlab.values import Value
 from adaptlab_db.artifacts import StoredArtifact
 from adaptlab_services.claims import Claim, Lease
-from adaptlab_services.errors import LedgerUnreachable
+from adaptlab_services.errors import LedgerUnreachable, ReportRefused
 from adaptlab_services.lease_views import (
     LONGEST_WHY,
     HeartbeatAnswer,
@@ -117,7 +118,8 @@ class HttpLedger:
             paths = {path for event in batch if (path := path_of(event)) is not None}
             named = {str(path): artifacts[path] for path in paths}
             records = NewRecords.model_construct(events=tuple(batch), artifacts=named)
-            self._connection.post(_path(lease, "records"), _json(records), lease)
+            with _refusals():
+                self._connection.post(_path(lease, "records"), _json(records), lease)
 
     def finish(self, lease: Lease) -> tuple[str, ...]:
         """See `Ledger`."""
@@ -142,7 +144,8 @@ class HttpLedger:
         return self._end(lease, LeaseEnd(outcome="paused"))
 
     def _end(self, lease: Lease, end: LeaseEnd) -> tuple[str, ...]:
-        answer = self._connection.post(_path(lease, "end"), _json(end), lease)
+        with _refusals():
+            answer = self._connection.post(_path(lease, "end"), _json(end), lease)
         return _read(QueuesWithWork, answer).queues
 
     def _registered(self, new: NewWorker) -> UUID:
@@ -197,6 +200,17 @@ def _path(lease: Lease, what: str) -> str:
 
 def _json(value: Value) -> bytes:
     return value.model_dump_json().encode()
+
+
+@contextmanager
+def _refusals() -> Generator[None]:
+    """Turn the answer to a report that does not fit its job into `ReportRefused`."""
+    try:
+        yield
+    except UnexpectedAnswer as answer:
+        if answer.status != HTTPStatus.UNPROCESSABLE_ENTITY or not answer.problems:
+            raise
+        raise ReportRefused(*answer.problems) from answer
 
 
 def _read(kind: type[A], content: bytes | None) -> A:

@@ -26,6 +26,9 @@ from adaptlab_worker.slot_settings import set_up_logging, slot_options
 
 LOOK_SECONDS = 0.1
 POLL_SECONDS = 2.0  # nobody rings here
+AGAIN_SECONDS = 5.0
+"""How long after a first signal others mean the same: `scancel` signals every process of a batch
+job, and a script that passes signals on makes two of one."""
 TIDY_SECONDS = 5.0  # what a worker needs besides what its runs get to save themselves
 STOPPING = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT, signal.SIGHUP)
 
@@ -70,20 +73,36 @@ class PullOptions:
 
 
 class Signals:
-    """Counts the signals that ask to leave; their handler does nothing else."""
+    """Notes the signals that ask to leave; their handler does nothing else.
 
-    def __init__(self) -> None:
-        self.count = 0
+    Attributes:
+        is_insistent: True once a signal came at least `AGAIN_SECONDS` after the first.
+        last: the number of the latest signal.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.is_insistent = False
         self.last = 0
+        self._clock = clock
+        self._first_at: float | None = None
+
+    @property
+    def has_come(self) -> bool:
+        """True once any signal came."""
+        return self._first_at is not None
 
     def listen(self) -> None:
         """Take the signals over; only the main thread can."""
         for number in STOPPING:
-            signal.signal(number, self._note)
+            signal.signal(number, self.note)
 
-    def _note(self, number: int, _: object) -> None:
-        self.count += 1
-        self.last = number
+    def note(self, number: int, _: object = None) -> None:
+        """Note that a signal came."""
+        now, self.last = self._clock(), number
+        if self._first_at is None:
+            self._first_at = now
+        elif now - self._first_at >= AGAIN_SECONDS:
+            self.is_insistent = True
 
 
 def run_pull_worker(options: PullOptions) -> int:
@@ -129,10 +148,10 @@ def serve(
     )
     launcher = Launcher(ledger, slot, options.slots, settings.data_dir / "worker", ring, shift)
     launcher.start()
-    while not shift.is_over() and not signals.count:
+    while not shift.is_over() and not signals.has_come:
         time.sleep(LOOK_SECONDS)
     _leave(launcher, signals, options.save_seconds + TIDY_SECONDS)
-    code = _status(shift, options, was_asked_to_leave=signals.count > 0)
+    code = _status(shift, options, was_asked_to_leave=signals.has_come)
     log.info("jobs taken: %d; leaving with status %d", shift.jobs, code)
     return code
 
@@ -143,7 +162,10 @@ def limits_of(options: PullOptions, environment: Mapping[str, str], now: datetim
     if options.until is not None:
         left = seconds_until(options.until, environment, now)
         if left is None:
-            log.warning("--until auto: SLURM_JOB_END_TIME is not set, so there is no end")
+            log.warning(
+                "--until auto: no end is known, because SLURM_JOB_END_TIME is not set and squeue "
+                "names none; jobs are begun however long they take"
+            )
         else:
             until = time.monotonic() + left - options.save_seconds - TIDY_SECONDS
     has_an_end = options.once or options.idle_seconds is not None or options.max_jobs is not None
@@ -165,13 +187,18 @@ def _with_what_was_given(settings: Settings, options: PullOptions) -> Settings:
 
 
 def _leave(launcher: Launcher, signals: Signals, seconds: float) -> None:
-    """Give back what runs and end; at once when a second signal comes or the time is over."""
-    before, until = signals.count, time.monotonic() + seconds
+    """Give back what runs and end; at once when a later signal insists or the time is over."""
+    until = time.monotonic() + seconds
     launcher.drain()
-    if before:
-        log.info("asked to leave; runs have %.0f s to save themselves", seconds - TIDY_SECONDS)
+    if signals.has_come:
+        log.info(
+            "asked to leave; runs have %.0f s to save themselves (a signal after %.0f s or more "
+            "ends the worker at once)",
+            seconds - TIDY_SECONDS,
+            AGAIN_SECONDS,
+        )
     while not launcher.has_ended():
-        if signals.count > max(before, 1):
+        if signals.is_insistent:
             log.warning("asked twice: leaving at once, and what ran goes on when its lease ends")
             os._exit(128 + signals.last)
         if time.monotonic() >= until:

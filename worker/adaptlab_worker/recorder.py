@@ -18,7 +18,7 @@ from adaptlab.results import (
     TrainingSaved,
 )
 from adaptlab_services.claims import Claim
-from adaptlab_services.errors import LeaseLost, LedgerUnreachable
+from adaptlab_services.errors import LeaseLost, LedgerUnreachable, ReportRefused
 from adaptlab_services.leases import Ledger
 from adaptlab_worker.spool import Spool
 
@@ -43,14 +43,18 @@ class Recorder:
     Attributes:
         is_lost: the ledger said that another attempt may hold the job; the rest is dropped.
         failure: why events could not be written though the ledger was there; the rest is dropped.
+        is_refused: the failure is a refusal of what was reported, which would be refused again.
     """
 
-    def __init__(self, ledger: Ledger, claim: Claim, scratch: Path) -> None:
+    def __init__(
+        self, ledger: Ledger, claim: Claim, scratch: Path, run: Path | None = None
+    ) -> None:
         self.is_lost = False
         self.failure: str | None = None
+        self.is_refused = False
         self._ledger = ledger
         self._claim = claim
-        self._scratch = scratch
+        self._run = run or scratch
         self._waiting: list[Event] = []
         self._weight = 0
         self._spool = Spool(scratch / "spool.jsonl")
@@ -176,6 +180,9 @@ class Recorder:
                 self._is_abandoned.wait(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
                 continue
+            except ReportRefused as error:
+                log.warning("results of job %s are refused: %s", self._claim.job_id, error)
+                self.failure, self.is_refused = str(error), error.is_for_good
             except Exception as error:
                 log.exception("results of job %s cannot be recorded", self._claim.job_id)
                 self.failure = f"{type(error).__name__}: {error}"
@@ -214,7 +221,7 @@ class Recorder:
         return file
 
     def _check_place(self, path: Path) -> None:
-        if not path.resolve().is_relative_to(self._scratch.resolve()):
+        if not path.resolve().is_relative_to(self._run.resolve()):
             raise ValueError(f"{path} is outside the run's scratch folder.")
 
     def _forget(self, path: Path) -> None:

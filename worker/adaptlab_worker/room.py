@@ -28,10 +28,10 @@ class Room:
         self._least = least
         self._measure = measure
 
-    def shortage(self, without: Path | None = None) -> str | None:
+    def shortage(self, *without: Path) -> str | None:
         """What is missing, in words; None where there is room.
 
-        `without` is a folder on this disk to be counted as removed already.
+        `without` are folders on this disk to be counted as removed already.
         """
         try:
             tempfile.TemporaryFile(dir=self._folder).close()
@@ -39,7 +39,7 @@ class Room:
             return f"The disk of the worker takes no files: {error.strerror}."
         total, _, free = self._measure(self._folder)
         least = min(LEAST_SHARE * total, MOST_ASKED) if self._least is None else self._least
-        if free + (0 if without is None else _held_by(without)) >= least:
+        if free + sum(map(_held_by, without)) >= least:
             return None
         return (
             f"The disk of the worker has {free / 2**20:.0f} MiB free and needs {least / 2**20:.0f} "

@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -18,6 +18,52 @@ LARGEST_CACHE = 4 * 2**30  # bytes
 Fetch = Callable[[str], Iterable[bytes]]
 
 log = logging.getLogger(__name__)
+
+
+class SlotFolders:
+    """The folders of one slot, which a trainer is given when it starts and cannot leave.
+
+    Attributes:
+        given: what the worker fetched, by attempt; the trainer only reads there.
+        run: what a run writes, by attempt.
+        temporary: for what the trainer keeps as long as it lives, and the programs that it starts.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.given = root / "given"
+        self.run = root / "run"
+        self.temporary = root / "tmp"
+        # To pass through, not to look into: a trainer may run as another user.
+        for folder, mode in ((root, 0o711), (self.given, 0o711), *((f, 0o700) for f in self._own)):
+            folder.mkdir(exist_ok=True)
+            folder.chmod(mode)
+
+    @property
+    def _own(self) -> tuple[Path, Path]:
+        return self.run, self.temporary
+
+    def give_to(self, user: int, group: int) -> None:
+        """Make the trainer's own folders those of the user as whom it runs."""
+        for folder in self._own:
+            os.chown(folder, user, group)
+
+    @contextmanager
+    def attempt(self, name: str) -> Generator[Path]:
+        """Yield a fresh folder in `given`; it and what runs wrote is removed at the end."""
+        folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self.given))
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+            _empty(self.run)
+
+    def run_folder(self, attempt: Path) -> Path:
+        """The folder in which the run of an attempt writes."""
+        return self.run / attempt.name
+
+    def forget_trainer(self) -> None:
+        """Remove what a trainer that has ended left behind."""
+        _empty(self.temporary)
 
 
 class Scratch:
@@ -40,14 +86,9 @@ class Scratch:
             fcntl.flock(self._lock, fcntl.LOCK_EX)
             self._remove_abandoned()
 
-    @contextmanager
-    def attempt(self, name: str) -> Generator[Path]:
-        """A fresh folder, removed at the end whatever happened."""
-        folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self._own))
-        try:
-            yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+    def slot(self, name: str) -> SlotFolders:
+        """The folders of a slot, removed with this worker's other ones."""
+        return SlotFolders(self._own / name)
 
     def close(self) -> None:
         """Remove what is this worker's own."""
@@ -141,6 +182,16 @@ def _check_digest(cached: Path, sha256: str) -> None:
 
 def _lock_file(folder: Path) -> Path:
     return folder.with_name(f"{folder.name}.lock")
+
+
+def _empty(folder: Path) -> None:
+    """Remove all that is in a folder, but not the folder: a running trainer is bound to it."""
+    with suppress(OSError):
+        for entry in folder.iterdir():
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry, ignore_errors=True)
+            else:
+                entry.unlink(missing_ok=True)
 
 
 def _remove(folder: Path) -> None:

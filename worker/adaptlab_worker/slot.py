@@ -86,7 +86,7 @@ class Slot:
         self._worker_id = worker_id
         self._ring = ring
         self._options = options
-        self._scratch = scratch
+        self._folders = scratch.slot(name)
         self._cache = cache
         self._room = room
         self._stands_back = False
@@ -143,7 +143,7 @@ class Slot:
         if self._trainer is not None and not self._trainer.is_alive:
             self._drop_trainer()
         if self._trainer is None:
-            self._trainer = TrainerProcess(self._options.trainer)
+            self._trainer = TrainerProcess(self._options.trainer, self._folders)
         try:
             is_ready = self._trainer.await_ready(self._draining.is_set)
         except TrainerGone as gone:
@@ -220,7 +220,7 @@ class Slot:
         )
         is_reusable = False
         try:
-            with self._scratch.attempt(f"{claim.job_id}-{claim.attempt}") as folder:
+            with self._folders.attempt(f"{claim.job_id}-{claim.attempt}") as folder:
                 ended = attempt.carry_out(trainer, self._cache, folder)
             is_reusable = ended.healthy and not trainer.has_outgrown()
         finally:
@@ -232,7 +232,7 @@ class Slot:
         """Start the next trainer at once: it warms up while the worker looks for work."""
         self._drop_trainer()
         if not self._draining.is_set():
-            self._trainer = TrainerProcess(self._options.trainer)
+            self._trainer = TrainerProcess(self._options.trainer, self._folders)
 
     def _drop_trainer(self) -> None:
         if self._trainer is not None:

@@ -6,10 +6,12 @@ import os
 from adaptlab_services.model_folders import ModelRoots
 from adaptlab_services.settings import Settings
 from adaptlab_worker.confinement import Limits, machine_memory
+from adaptlab_worker.installation import file_rules, keep_compiled_python
+from adaptlab_worker.landlock import version
 from adaptlab_worker.patience import Patience
 from adaptlab_worker.slot import SlotOptions
 from adaptlab_worker.system_calls import can_refuse
-from adaptlab_worker.trainer_process import TrainerOptions
+from adaptlab_worker.trainer_process import MULTI_PROCESS_SERVICE, TrainerOptions
 from adaptlab_worker.trainer_user import TrainerUser, trainer_user
 
 log = logging.getLogger(__name__)
@@ -26,7 +28,7 @@ def slot_options(settings: Settings, slots: int, runner: str | None) -> SlotOpti
     """What the slots of a worker share, from its settings.
 
     Raises:
-        TrainerUserBarred: nobody can run the trainers as the user that is set.
+        TrainerUserBarred: trainers cannot run as the user that is set.
     """
     threads = max(1, (os.cpu_count() or 1) // slots) if slots > 1 else None
     return SlotOptions(
@@ -50,11 +52,11 @@ def _trainer_options(settings: Settings, threads: int | None, runner: str | None
     if os.geteuid() == 0:
         for folder in (scratch.parent, scratch):
             folder.chmod(0o711)  # to pass through, not to look into
-    user = trainer_user(settings.trainer_user, [scratch, *settings.model_roots.values()])
-    limits = Limits(
-        memory_bytes=settings.trainer_memory_bytes or machine_memory(),
-        network=settings.trainer_network == "allowed",
+    limits = _limits(settings)
+    user = trainer_user(
+        settings.trainer_user, tuple(settings.model_roots.values()), scratch, limits
     )
+    keep_compiled_python()
     _say_what_confines(user, limits)
     return TrainerOptions(
         threads=threads,
@@ -65,6 +67,24 @@ def _trainer_options(settings: Settings, threads: int | None, runner: str | None
     )
 
 
+def _limits(settings: Settings) -> Limits:
+    """The limits of all trainers, with rules for files where the kernel has Landlock."""
+    network = settings.trainer_network == "allowed"
+    files = None
+    if version():
+        readable = (*settings.model_roots.values(), *settings.trainer_reads)
+        closed = (settings.data_dir, *filter(None, [settings.artifact_folder]))
+        rules = file_rules(os.environ, readable, closed, network=network)
+        writable = tuple(str(path.resolve()) for path in settings.trainer_writes)
+        files = rules.model_copy(update={"writable": writable})
+    return Limits(
+        memory_bytes=settings.trainer_memory_bytes or machine_memory(),
+        network=network,
+        connections=MULTI_PROCESS_SERVICE in os.environ,
+        files=files,
+    )
+
+
 def _say_what_confines(user: TrainerUser | None, limits: Limits) -> None:
     """One line of the log; a warning where less is possible than is asked for."""
     if not can_refuse():
@@ -72,9 +92,21 @@ def _say_what_confines(user: TrainerUser | None, limits: Limits) -> None:
             "trainers can reach the network, and may leave processes behind: this kernel takes no "
             "filter of system calls (seccomp), or its architecture is not known here"
         )
+    if limits.files is None:
+        log.warning(
+            "trainers can read and write what %s can: this kernel has no Landlock, by which they "
+            "are held to their own folders (Linux 5.13 or newer, switched on)",
+            _name_of(user),
+        )
     log.info(
         "trainers run as %s, with at most %d MiB of memory each, and %s network",
-        user.name if user is not None else "the worker's user",
+        _name_of(user),
         limits.memory_bytes // 2**20,
         "the" if limits.network or not can_refuse() else "no",
     )
+
+
+def _name_of(user: TrainerUser | None) -> str:
+    if user is not None:
+        return user.name
+    return "root without its privileges" if os.geteuid() == 0 else "the worker's user"

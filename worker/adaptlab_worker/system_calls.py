@@ -2,16 +2,15 @@
 
 A filter of the kernel's own (seccomp), which needs no privilege, holds for everything that the
 process starts, and cannot be taken off. libseccomp's bindings for Python were weighed: none is
-kept by its authors and on the registry, and the filter is a dozen instructions. So were a network
-namespace, which takes root, and Landlock, which on many kernels knows no network; it keeps signals
-inside where it can.
+kept by its authors and on the registry, and the filter is a few dozen instructions. So were a
+network namespace, which takes root, and Landlock, which on many kernels knows no network; it holds
+files and signals (`landlock`), and this filter what it has no rule for: modes and owners of files.
 
 See `man 2 seccomp`; the numbers are those of <linux/filter.h>, <linux/seccomp.h>, <asm/unistd.h>.
 """
 
 import ctypes
 import errno
-import os
 import platform
 import socket
 import sys
@@ -28,10 +27,8 @@ IF_AT_LEAST = 0x35  # BPF_JMP | BPF_JGE | BPF_K
 RETURN = 0x06  # BPF_RET | BPF_K
 # Where `struct seccomp_data` has them; of an argument the lower half, on machines that begin there.
 NUMBER, ARCHITECTURE, FIRST_ARGUMENT = 0, 4, 16
-LANDLOCK_CREATE_RULESET, LANDLOCK_RESTRICT_SELF = 444, 446  # the same on every architecture
-LANDLOCK_CREATE_RULESET_VERSION = 1
-LANDLOCK_WITH_SCOPES = 6
-SCOPE_ABSTRACT_SOCKETS, SCOPE_SIGNALS = 1, 2
+IO_URING_SETUP = 425  # the same on every architecture
+NEWER_CHANGES = (452, 463)  # fchmodat2, setxattrat
 X32 = 0x40000000
 """From here on the numbers of x86-64 stand for the same calls in another binary interface."""
 LOCAL_SOCKETS = (socket.AF_UNIX, 16)  # AF_NETLINK: what the kernel itself tells of the machine
@@ -46,13 +43,37 @@ class Machine(NamedTuple):
     ptrace: int
     setsid: int
     setpgid: int
-    io_uring_setup: int = 425
+    connect: int
+    open_by_handle_at: int
+    changes: tuple[int, ...]
+    """Of the modes, owners and attributes of files."""
 
 
 MACHINES = {
-    "x86_64": Machine(0xC000003E, seccomp=317, socket=41, ptrace=101, setsid=112, setpgid=109),
-    "aarch64": Machine(0xC00000B7, seccomp=277, socket=198, ptrace=117, setsid=157, setpgid=154),
-}
+    "x86_64": Machine(
+        0xC000003E, seccomp=317, socket=41, ptrace=101, setsid=112, setpgid=109, connect=42,
+        open_by_handle_at=304,
+        changes=(90, 91, 92, 93, 94, 188, 189, 190, 260, 268, *NEWER_CHANGES),
+    ),
+    "aarch64": Machine(
+        0xC00000B7, seccomp=277, socket=198, ptrace=117, setsid=157, setpgid=154, connect=203,
+        open_by_handle_at=265,
+        changes=(5, 6, 7, 52, 53, 54, 55, *NEWER_CHANGES),
+    ),
+}  # fmt: skip
+
+
+class Refused(NamedTuple):
+    """What is refused besides what always is.
+
+    Attributes:
+        network: sockets other than those of the machine itself.
+        connections: to sockets of the machine too; those of service managers and containers run
+            programs for whoever reaches them, and Landlock has no rule for sockets that are files.
+    """
+
+    network: bool
+    connections: bool
 
 
 class _Instruction(ctypes.Structure):
@@ -79,17 +100,18 @@ def can_refuse() -> bool:
     return bool(asked == 0)
 
 
-def refuse_system_calls(*, network: bool) -> bool:
+def refuse_system_calls(refused: Refused) -> bool:
     """Refuse this process and all that it starts some calls, for good; false where it cannot be.
 
-    Refused are io_uring (which makes sockets past a filter), ptrace, leaving the process group, by
-    which a worker ends all that a run started, and, if `network` is to be refused too, sockets
-    other than those of the machine itself.
+    Always refused are io_uring (which makes sockets past a filter), ptrace, leaving the process
+    group, by which a worker ends all that a run started, opening a file without its path, and
+    changes of modes, owners and attributes of files, for which Landlock has no rule: a process
+    could open the files of its user to everybody.
     """
     machine = _machine()
     if machine is None or not can_refuse():
         return False
-    instructions = _filter(machine, network=network)
+    instructions = _filter(machine, refused)
     array = (_Instruction * len(instructions))(*instructions)
     program = _Program(len(instructions), array)
     libc = ctypes.CDLL(None, use_errno=True)
@@ -97,44 +119,19 @@ def refuse_system_calls(*, network: bool) -> bool:
     return bool(libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, given, 0, 0) == 0)
 
 
-def can_keep_signals_inside() -> bool:
-    """Whether this kernel (Linux 6.12 or newer, with Landlock) can; see `keep_signals_inside`."""
-    if sys.platform != "linux":
-        return False
-    libc = ctypes.CDLL(None, use_errno=True)
-    version = libc.syscall(LANDLOCK_CREATE_RULESET, None, 0, LANDLOCK_CREATE_RULESET_VERSION)
-    return bool(version >= LANDLOCK_WITH_SCOPES)
-
-
-def keep_signals_inside() -> bool:
-    """Refuse to signal processes that this one did not start, for good; false where it cannot be.
-
-    A trainer may be the user that its worker is, or other trainers. Refused are also sockets of
-    names that are no files. Of Landlock's rules for files none is used: see `docs/security.md`.
-    """
-    if not can_keep_signals_inside():
-        return False
-    libc = ctypes.CDLL(None, use_errno=True)
-    rules = (ctypes.c_uint64 * 3)(0, 0, SCOPE_ABSTRACT_SOCKETS | SCOPE_SIGNALS)
-    descriptor = libc.syscall(
-        LANDLOCK_CREATE_RULESET, ctypes.byref(rules), ctypes.c_size_t(ctypes.sizeof(rules)), 0
-    )
-    if descriptor < 0:
-        return False
-    try:
-        return bool(libc.syscall(LANDLOCK_RESTRICT_SELF, descriptor, 0) == 0)
-    finally:
-        os.close(descriptor)
-
-
 def _machine() -> Machine | None:
     return MACHINES.get(platform.machine()) if sys.platform == "linux" else None
 
 
-def _filter(machine: Machine, *, network: bool) -> list[_Instruction]:
+def _filter(machine: Machine, wanted: Refused) -> list[_Instruction]:
     """The program, instruction by instruction; jumps count the instructions to be left out."""
     refused = REFUSE | errno.EACCES
-    calls = (machine.io_uring_setup, machine.ptrace, machine.setsid, machine.setpgid)
+    calls = (
+        *(IO_URING_SETUP, machine.ptrace, machine.setsid, machine.setpgid),
+        machine.open_by_handle_at,
+        *((machine.connect,) if wanted.connections else ()),
+        *machine.changes,
+    )
     families = [_Instruction(IF_EQUAL, 0, 1, family) for family in LOCAL_SOCKETS]
     of_sockets = [
         _Instruction(IF_EQUAL, 1, 0, machine.socket),
@@ -162,5 +159,5 @@ def _filter(machine: Machine, *, network: bool) -> list[_Instruction]:
                 _Instruction(RETURN, 0, 0, refused),
             )
         ),
-        *(of_sockets if network else [_Instruction(RETURN, 0, 0, ALLOW)]),
+        *(of_sockets if wanted.network else [_Instruction(RETURN, 0, 0, ALLOW)]),
     ]

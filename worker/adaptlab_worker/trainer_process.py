@@ -3,9 +3,11 @@
 import logging
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -16,7 +18,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from adaptlab_worker.confinement import Limits, machine_memory
+from adaptlab_worker.confinement import Limits, RunsAs, machine_memory
 from adaptlab_worker.errors import TrainerGone
 from adaptlab_worker.memory_kills import MemoryKills
 from adaptlab_worker.protocol import (
@@ -28,11 +30,11 @@ from adaptlab_worker.protocol import (
     StillHere,
     frame_of,
 )
+from adaptlab_worker.scratch import SlotFolders
 from adaptlab_worker.trainer_user import TrainerUser
 from adaptlab_worker.wake import Wake
 
 LOOK_SECONDS = 0.1
-RUN_FOLDER = "run"
 PULSES_IN_SILENCE = 6
 ALLOWED_GROWTH = 2 * 2**30  # bytes beyond the size when ready; a leak, not a larger model
 PASSED_ON = frozenset(
@@ -48,6 +50,9 @@ PASSED_ON_PREFIXES = (
 )
 """What torch and its libraries read. A list of what may pass, since nobody can list all names
 under which a secret may stand in an environment."""
+CACHES = ("XDG_CACHE_HOME", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "CUDA_CACHE_PATH")
+MULTI_PROCESS_SERVICE = "CUDA_MPS_PIPE_DIRECTORY"
+"""Where it is set, trainers share a card by way of a server, which listens on a socket there."""
 
 log = logging.getLogger(__name__)
 
@@ -83,12 +88,20 @@ class TrainerProcess:
     Started by a thread that lives as long as the worker: Linux counts the end of the thread that
     forked as the death of the parent.
 
+    Args:
+        options: how trainers are started.
+        folders: its slot's; None are some of its own, removed when it is closed.
+
     Attributes:
         wake: ends the wait of whoever receives; any thread may call it.
     """
 
-    def __init__(self, options: TrainerOptions) -> None:
+    def __init__(self, options: TrainerOptions, folders: SlotFolders | None = None) -> None:
         self._options = options
+        self._borrowed = folders
+        self._folders = folders or SlotFolders(Path(tempfile.mkdtemp(prefix="adaptlab-trainer-")))
+        if options.user is not None:
+            self._folders.give_to(options.user.user, options.user.group)
         self._started = time.monotonic()
         ours, theirs = Pipe(duplex=True)
         self._pipe: Connection[Any, Any] = ours
@@ -97,12 +110,11 @@ class TrainerProcess:
         self.is_ready = False
         with theirs:
             self._process = subprocess.Popen(
-                _command(theirs.fileno(), options),
+                _command(theirs.fileno(), options, self._folders),
                 stdin=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
-                env=trainer_environment(os.environ, options),
+                env=trainer_environment(os.environ, options, self._folders.temporary),
                 start_new_session=True,
-                **_identity(options.user),
             )
         self._sending = threading.Lock()
         # Kept: the pipe's own way of waiting makes one each time, which takes as long as a message.
@@ -147,19 +159,22 @@ class TrainerProcess:
                 raise TrainerGone(f"was not ready after {self._options.ready_seconds:.0f} s")
         return self.is_ready
 
-    def folder_below(self, scratch: Path) -> Path:
-        """A folder below an attempt's own in which the trainer, and nobody else, may write.
+    def run_folder(self, scratch: Path) -> Path:
+        """The folder in which the run of an attempt writes, which may not be there yet."""
+        return self._folders.run_folder(scratch)
 
-        What lies beside it, as what the worker fetched, a trainer of another user may only read.
+    def make_run_folder(self, scratch: Path) -> Path:
+        """Make the folder in which the run of an attempt writes.
+
+        Called when all that it reads is in `scratch`, which a trainer of another user only reads.
         """
-        folder = scratch / RUN_FOLDER
+        folder = self.run_folder(scratch)
         folder.mkdir(mode=0o700)
         user = self._options.user
         if user is not None and user.user != os.geteuid():
             scratch.chmod(0o711)
             for file in scratch.iterdir():
-                if file != folder:
-                    file.chmod(0o444)
+                file.chmod(0o444)
             os.chown(folder, user.user, user.group)
         return folder
 
@@ -221,6 +236,9 @@ class TrainerProcess:
         self._pulse.join(timeout=1)
         self._pipe.close()
         self.wake.close()
+        self._folders.forget_trainer()
+        if self._borrowed is None:
+            shutil.rmtree(self._folders.given.parent, ignore_errors=True)
 
     def has_outgrown(self) -> bool:
         """Whether its memory grew so much over its runs that it should be replaced."""
@@ -245,8 +263,13 @@ class TrainerProcess:
         return TrainerGone(f"exited with status {status}")
 
 
-def trainer_environment(given: Mapping[str, str], options: TrainerOptions) -> dict[str, str]:
-    """Of the worker's environment what a trainer needs, and nothing that opens a door."""
+def trainer_environment(
+    given: Mapping[str, str], options: TrainerOptions, temporary: Path | None = None
+) -> dict[str, str]:
+    """Return what a trainer needs of the worker's environment, and nothing that opens a door.
+
+    `temporary` is the folder that it has for temporary files and caches.
+    """
     kept = {
         name: value
         for name, value in given.items()
@@ -254,6 +277,10 @@ def trainer_environment(given: Mapping[str, str], options: TrainerOptions) -> di
     }
     if options.user is not None:
         kept |= {"HOME": options.user.home, "USER": options.user.name, "LOGNAME": options.user.name}
+    if temporary is not None:
+        kept["TMPDIR"] = str(temporary)
+        if options.limits.files is not None:  # those of the user are closed
+            kept |= dict.fromkeys(CACHES, str(temporary / "cache"))
     kept["HF_HUB_OFFLINE"] = "1"
     kept["PYTHONUNBUFFERED"] = "1"
     # The trainer shares its cores with the servers. Threads that spin while they wait made a step
@@ -275,15 +302,26 @@ def resident_bytes(pid: int) -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def _identity(user: TrainerUser | None) -> dict[str, Any]:
-    """How Popen is told as whom to run."""
-    if user is None or user.user == os.geteuid():
-        return {}
-    return {"user": user.user, "group": user.group, "extra_groups": []}
+def _limits(options: TrainerOptions, folders: SlotFolders) -> Limits:
+    """The limits of one trainer: those of all, its user, and its slot's own folders."""
+    changes: dict[str, Any] = {}
+    user, files = options.user, options.limits.files
+    if user is not None and user.user != os.geteuid():
+        changes["runs_as"] = RunsAs(user=user.user, group=user.group, passes=user.passes)
+    if files is not None:
+        own = (str(folders.run), str(folders.temporary))
+        changes["files"] = files.model_copy(
+            update={
+                "readable": (*files.readable, str(folders.given)),
+                "writable": (*files.writable, *own),
+            }
+        )
+    return options.limits.model_copy(update=changes)
 
 
-def _command(descriptor: int, options: TrainerOptions) -> list[str]:
+def _command(descriptor: int, options: TrainerOptions, folders: SlotFolders) -> list[str]:
     named = [options.runner] if options.runner else []
-    confined = ["-m", "adaptlab_worker.confined", options.limits.model_dump_json()]
+    limits = _limits(options, folders).model_dump_json()
+    confined = ["-m", "adaptlab_worker.confined", limits]
     trainer = ["adaptlab_worker.trainer", str(descriptor), str(os.getpid())]
     return [sys.executable, *confined, *trainer, str(options.silence_seconds), *named]

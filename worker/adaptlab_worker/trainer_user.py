@@ -1,4 +1,4 @@
-"""As whom trainers run where the worker is root: somebody who may nothing, if that is possible."""
+"""As whom trainers run where the worker is root: a user who has nothing else."""
 
 import importlib.util
 import logging
@@ -7,87 +7,101 @@ import pwd
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from adaptlab_worker.confinement import Limits, RunsAs
 from adaptlab_worker.errors import TrainerUserBarred
+from adaptlab_worker.own_users import TRAINER_USERS, own_user
 
 AUTO = "auto"
 SAME = "same"
-NOBODY = "nobody"
+NO_HOME = "/nonexistent"
 PROBE_SECONDS = 60
-LOOK = """
-import os, sys
-import adaptlab.spec, adaptlab_worker.protocol
-for path in sys.argv[1:]:
-    if not os.access(path, os.X_OK if os.path.isdir(path) else os.R_OK):
-        sys.exit(path)
-"""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class TrainerUser:
-    """An account: its numbers and its home."""
+    """A user: name, ids, home, and if it needs a capability to pass closed folders."""
 
     name: str
     user: int
     group: int
     home: str
+    passes: bool = False
 
 
-def trainer_user(wanted: str, needed: Sequence[Path]) -> TrainerUser | None:
-    """As whom trainers run; None is as the worker.
+def trainer_user(
+    wanted: str, needed: Sequence[Path], scratch: Path, limits: Limits
+) -> TrainerUser | None:
+    """Return as whom trainers run; None is as the worker.
 
     Args:
-        wanted: the name of a user; `same` for the worker's own; `auto` for `nobody` where the
-            worker is root and `nobody` can reach what a trainer needs, else for the worker's own.
-        needed: the folders and files that a trainer has to reach besides Python and its packages.
+        wanted: the name of a user; `same` for the worker's own; `auto` for a user id of the
+            trainers' own where the worker is root, else for the worker's own.
+        needed: the folders and files that a trainer has to read besides Python and its packages.
+        scratch: the worker's folder, by which the id of `auto` is chosen.
+        limits: those of trainers. With rules for files the user may pass closed folders.
 
     Raises:
-        TrainerUserBarred: the user that was named does not exist, cannot reach what is needed, or
-            the worker is not root and so cannot become another.
+        TrainerUserBarred: the user does not exist, cannot reach what is needed, or the worker is
+            not root and so cannot become another.
     """
     if wanted == SAME or (wanted == AUTO and os.geteuid() != 0):
         return None
-    try:
-        return _able(NOBODY if wanted == AUTO else wanted, needed)
-    except TrainerUserBarred as barred:
-        if wanted != AUTO:
-            raise
-        log.warning(
-            "trainers run as root, though without its privileges: %s Set ADAPTLAB_TRAINER_USER to "
-            "a user that can, or to same if this is meant to be so.",
-            barred,
+    found = _own(scratch) if wanted == AUTO else _named(wanted)
+    if found.user == os.geteuid():
+        return found
+    return _able(found, (scratch, *_packages(), *needed), limits)
+
+
+def _own(scratch: Path) -> TrainerUser:
+    number = own_user(TRAINER_USERS, scratch)
+    if number is None:
+        raise TrainerUserBarred(
+            f"None of the user ids {TRAINER_USERS.start} to {TRAINER_USERS.stop - 1}, of which "
+            "trainers get one where the worker is root, exists in this container. Start the worker "
+            "as an ordinary user, or set ADAPTLAB_TRAINER_USER to a user of the container."
         )
-        return None
+    return TrainerUser(f"user {number}", number, number, NO_HOME)
 
 
-def _able(name: str, needed: Sequence[Path]) -> TrainerUser:
-    """The user of that name, who has been seen to be able to run a trainer."""
+def _named(name: str) -> TrainerUser:
     try:
         entry = pwd.getpwnam(name)
     except KeyError:
         raise TrainerUserBarred(f"There is no user {name!r} on this machine.") from None
-    found = TrainerUser(name, entry.pw_uid, entry.pw_gid, entry.pw_dir)
-    if found.user == os.geteuid():
-        return found
-    if os.geteuid() != 0:
+    if entry.pw_uid != os.geteuid() != 0:
         raise TrainerUserBarred(f"The worker is not root and cannot become {name!r}.")
-    if (fault := _fault(found, [*_packages(), *needed])) is not None:
-        raise TrainerUserBarred(f"{name!r} cannot run trainers here: {fault}.")
-    return found
+    return TrainerUser(name, entry.pw_uid, entry.pw_gid, entry.pw_dir)
 
 
-def _fault(user: TrainerUser, needed: Sequence[Path]) -> str | None:
+def _able(user: TrainerUser, needed: Sequence[Path], limits: Limits) -> TrainerUser:
+    """The user, who has been seen to be able to run a trainer, if need be with the capability."""
+    if (fault := _fault(user, needed, limits)) is None:
+        return user
+    # Rules for files are what keeps the capability from opening everything.
+    passing = replace(user, passes=True)
+    if limits.files is not None and (fault := _fault(passing, needed, limits)) is None:
+        return passing
+    raise TrainerUserBarred(
+        f"Trainers cannot run as {user.name} here: {fault}. Install Python and adaptlab where "
+        "every user can read them, as below /opt, or start the worker as an ordinary user. "
+        "ADAPTLAB_TRAINER_USER=same runs trainers as root, without its privileges but with its "
+        "files."
+    )
+
+
+def _fault(user: TrainerUser, needed: Sequence[Path], limits: Limits) -> str | None:
     """What stops the user, tried and not computed from mode bits: access lists count too."""
+    runs_as = RunsAs(user=user.user, group=user.group, passes=user.passes)
+    held = limits.model_copy(update={"runs_as": runs_as})
+    command = [sys.executable, "-m", "adaptlab_worker.confined", held.model_dump_json()]
     try:
         tried = subprocess.run(
-            [sys.executable, "-c", LOOK, *map(str, needed)],
-            user=user.user,
-            group=user.group,
-            extra_groups=[],
+            [*command, "adaptlab_worker.looking", *map(str, needed)],
             cwd="/",
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -95,8 +109,6 @@ def _fault(user: TrainerUser, needed: Sequence[Path]) -> str | None:
             check=False,
             timeout=PROBE_SECONDS,
         )
-    except PermissionError:
-        return f"it may not execute {sys.executable}"
     except subprocess.TimeoutExpired:
         return f"Python did not start within {PROBE_SECONDS} s"
     if tried.returncode == 0:

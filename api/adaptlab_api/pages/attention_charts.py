@@ -69,7 +69,8 @@ class HeadWeights:
 def head_weights(session: Session, job_id: UUID, place: Place) -> HeadWeights | None:
     """The patterns of one head; None where there is none, or none any more."""
     wanted = MapFilter(replicate=place.replicate, layer=place.layer, head=place.head)
-    return read_weights(session, attention.maps(session, job_id, wanted).data, place)
+    maps = [one for one in attention.maps(session, job_id, wanted).data if one.is_drawable]
+    return read_weights(session, maps, place)
 
 
 def read_weights(session: Session, maps: Sequence[MapView], place: Place) -> HeadWeights | None:

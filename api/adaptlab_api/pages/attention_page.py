@@ -105,7 +105,9 @@ def attention_page(session: Session, job_id: UUID, asked: Asked) -> dict[str, ob
         return shown
     place = asked.place.within(maps)
     wanted = MapFilter(replicate=place.replicate, layer=place.layer, head=place.head)
-    ours = attention.maps(session, job_id, wanted).data
+    ours = [one for one in attention.maps(session, job_id, wanted).data if one.is_drawable]
+    if not ours:
+        return shown
     view = attention_view(maps, ours[0])
     rows = attention_heads.heads(
         session, maps, place.replicate, asked.sorting, asked.offset, HEADS_PAGE

@@ -22,9 +22,10 @@ from adaptlab_api.pages.attention_charts import (
 from adaptlab_api.pages.attention_page import Asked, attention_page
 from adaptlab_api.pages.attention_view import Place
 from adaptlab_api.pages.drawing import drawn
-from adaptlab_api.pages.parameters import Number, ReaderDep, identity
+from adaptlab_api.pages.parameters import Number, ReaderDep
 from adaptlab_api.pages.rendering import Renderer
 from adaptlab_api.routing import closed_router
+from adaptlab_services import short_ids
 from adaptlab_services.attention_heads import HeadOrder, Sorting
 from adaptlab_services.errors import NotFound
 
@@ -105,7 +106,7 @@ def attention_routes(renderer: Renderer) -> APIRouter:
     ) -> Response:
         shown: dict[str, object] = {"principal": principal}
         try:
-            content = attention_page(session, identity(job_id), asked)
+            content = attention_page(session, short_ids.job_id(session, job_id), asked)
         except NotFound:
             return renderer.fault(404, "There is no such job", NO_JOB, shown)
         return renderer.page("attention.html", {**shown, **content})

@@ -8,15 +8,17 @@ from uuid import UUID
 from sqlalchemy.orm import Session
 
 from adaptlab.errors import InvalidSpec, Problem
+from adaptlab_api.dependencies import Units
 from adaptlab_api.pages.comparison_view import table_views
 from adaptlab_api.pages.filter_bar import FilterFault, fault_of, fields_to_ask
-from adaptlab_api.pages.parameters import identity
-from adaptlab_services import chosen_jobs, comparisons
-from adaptlab_services.comparison_views import JobComparison
-from adaptlab_services.comparisons import MOST_JOBS
+from adaptlab_services import chosen_jobs, short_ids
+from adaptlab_services.comparison_inputs import DEFAULT_LEVEL, DEFAULT_MARGIN
+from adaptlab_services.comparison_runs import ComparisonRuns
+from adaptlab_services.comparison_views import ComparisonProgress, JobComparison
+from adaptlab_services.comparisons import MOST_JOBS, JobsQuestion
 from adaptlab_services.errors import NotFound
 
-COMPARE_POLL = 5
+COMPARE_POLL, COMPUTING_POLL = 5, 2
 CANNOT, FAULT = "These jobs cannot be compared", "This filter makes no sense"
 
 
@@ -24,43 +26,52 @@ CANNOT, FAULT = "These jobs cannot be compared", "This filter makes no sense"
 class Chosen:
     """The jobs of an address: by their ids, in which case each once, or by a filter."""
 
-    job_ids: tuple[UUID, ...] = ()
+    job_ids: tuple[str, ...] = ()
     filter: str = ""
 
     @classmethod
     def read(cls, ids: Sequence[str], filter_text: str) -> "Chosen":
-        """From the address; raises `NotFound` for what can be no job."""
-        return cls(tuple(dict.fromkeys(map(identity, filter(None, ids)))), filter_text.strip())
+        """From the address."""
+        return cls(tuple(dict.fromkeys(filter(None, ids))), filter_text.strip())
 
     def jobs(self, session: Session) -> tuple[UUID, ...]:
-        """All of them; raises `InvalidSpec` for more than there may be."""
+        """All of them; raises `NotFound` for what is no job and `InvalidSpec` for too many."""
         named = chosen_jobs.chosen_by(session, self.filter) if self.filter else ()
-        chosen = tuple(dict.fromkeys((*self.job_ids, *named)))
+        listed = (short_ids.job_id(session, one) for one in self.job_ids)
+        chosen = tuple(dict.fromkeys((*listed, *named)))
         if len(chosen) > MOST_JOBS:
             detail = f"{len(chosen)} jobs are too many to compare; name at most {MOST_JOBS}."
             raise InvalidSpec(Problem("/query/job", "too_many_jobs", detail))
         return chosen
 
 
-def compared(session: Session, job_ids: Sequence[UUID]) -> JobComparison:
-    """The comparison of jobs; raises `NotFound` and `InvalidSpec`."""
-    return comparisons.of_jobs(session, job_ids)
+def compared(
+    units: Units, runs: ComparisonRuns, chosen: Chosen
+) -> JobComparison | ComparisonProgress:
+    """The comparison of jobs, or how far it is; raises `NotFound` and `InvalidSpec`."""
+    with units() as session:
+        jobs = chosen.jobs(session)
+    return runs.answer(units, JobsQuestion(jobs))
 
 
-def compare_page(session: Session, chosen: Chosen) -> dict[str, object]:
+def compare_page(units: Units, runs: ComparisonRuns, chosen: Chosen) -> dict[str, object]:
     """Everything that the template shows; raises `NotFound` and `InvalidSpec`."""
-    jobs = chosen.jobs(session)
-    found = compared(session, jobs)
-    tables = table_views(found)
+    with units() as session:
+        jobs = chosen.jobs(session)
+    found = runs.answer(units, JobsQuestion(jobs))
+    progress = found if isinstance(found, ComparisonProgress) else None
+    tables = () if isinstance(found, ComparisonProgress) else table_views(found)
     address = urlencode([("jobs", ",".join(map(str, jobs)))])
+    to_come = any(table.to_come for table in tables)
     return {
         **asking(chosen, None),
+        "progress": progress,
         "tables": tables,
         "charts": f"/compare/charts?{address}&",
-        "level": found.level,
-        "margin": found.margin,
+        "level": DEFAULT_LEVEL,
+        "margin": DEFAULT_MARGIN,
         "jobs": len(jobs),
-        "poll": COMPARE_POLL if any(table.to_come for table in tables) else None,
+        "poll": COMPUTING_POLL if progress else COMPARE_POLL if to_come else None,
     }
 
 
@@ -69,7 +80,7 @@ def refused(chosen: Chosen, refusal: InvalidSpec | NotFound) -> dict[str, object
     fault = fault_of(chosen.filter) if chosen.filter else None
     heading = "There is no such job" if isinstance(refusal, NotFound) else CANNOT
     refused: dict[str, object] = {"refusal": f"{refusal}", "heading": FAULT if fault else heading}
-    return {**asking(chosen, fault), "tables": (), "jobs": 0, **refused}
+    return {**asking(chosen, fault), "progress": None, "tables": (), "jobs": 0, **refused}
 
 
 def asking(chosen: Chosen, fault: FilterFault | None) -> dict[str, object]:

@@ -21,7 +21,9 @@ from adaptlab_services.comparison_views import (
 
 WARNING_TITLES = {
     "not_comparable": "Not comparable: these scores answer different questions",
+    "base_not_learned": "The base model has not learned its own task",
     "unequal_effort": "Unequal effort: some methods were tuned harder than others",
+    "sweep_at_edge": "The best learning rate is at an end of its range",
     "missing": "Scores are missing",
     "missing_seeds": "Seeds are missing",
     "few_seeds": "Few seeds",
@@ -32,9 +34,9 @@ WARNING_TITLES = {
 NOT_COMING = ("succeeded", "failed", "cancelled")
 """States of jobs whose scores will not come by themselves."""
 FINDING_TITLES = {
-    "better": "Better or worse",
+    "better": "Better or worse over all seeds",
     "cannot_be_told_apart": "Cannot be told apart",
-    "needs_more_seeds": "Needs more seeds",
+    "not_known": "Order not known over all seeds",
 }
 
 
@@ -94,6 +96,7 @@ class BudgetView:
     ties: tuple[TiedRows, ...]
     findings: tuple[FindingView, ...]
     swept: bool
+    sentence: str
 
     @property
     def pairs(self) -> int:
@@ -183,6 +186,7 @@ def _budgets(table: TableComparison, comparison: Comparison) -> Iterator[BudgetV
             ties=tuple(_ties(cell, behind)),
             findings=tuple(_findings(cell)),
             swept=any(len(behind[label].sweep) > 1 for label in labels),
+            sentence=cell.sentence,
         )
 
 

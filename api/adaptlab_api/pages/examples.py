@@ -10,7 +10,7 @@ FIRST_JOB = {
     "family": {"name": "minigpt", "layers": 1, "heads": 1, "width": 96},
     "task": "sort_ascending",
     "training": {"steps": 2000},
-    "seeds": 3,
+    "seeds": 5,
     "capture": {"attention": {"samples": 4}},
 }
 
@@ -21,7 +21,7 @@ FIRST_STUDY = {
     "tasks": ["sort_descending"],
     "methods": ["frozen", "full_finetuning", "lora", "prefix_tuning"],
     "budgets": [512, 4096],
-    "seeds": 3,
+    "seeds": 5,
     "tuning": {"trials": 4},
     "training": {"steps": 2000},
 }

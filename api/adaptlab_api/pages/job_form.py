@@ -107,7 +107,7 @@ def first_document(offered: Around, kind: str, base_model: str, method: str) -> 
         "task": _without_defaults(task),
         "method": {"name": method or FIRST_METHOD},
         "budget": {"trainable_parameters": FIRST_BUDGET},
-        "seeds": 3,
+        "seeds": 5,
     }
     return {name: value for name, value in document.items() if value != ""}
 

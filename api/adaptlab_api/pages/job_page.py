@@ -78,10 +78,14 @@ def job_page(session: Session, job_id: UUID, now: datetime) -> dict[str, object]
 
 def _attention(session: Session, job_id: UUID, maps: Sequence[MapOutline]) -> dict[str, object]:
     """What can be chosen, and the heads of the first seed; all else is on the page of its own."""
+    nothing: dict[str, object] = {"attention": None, "deviation": None, "heads": ()}
     if not maps:
-        return {"attention": None, "deviation": None, "heads": ()}
+        return nothing
     wanted = attention.MapFilter(replicate=maps[0].replicate, layer=0, head=0)
-    view = attention_view(maps, attention.maps(session, job_id, wanted).data[0])
+    ours = [one for one in attention.maps(session, job_id, wanted).data if one.is_drawable]
+    if not ours:
+        return nothing
+    view = attention_view(maps, ours[0])
     layers = attention_heads.layers(session, maps)
     first = next((one for one in layers if one.layer == 0), None)
     rows = attention_heads.heads(session, maps, maps[0].replicate, limit=HEADS_SHOWN)

@@ -2,13 +2,11 @@
 
 from dataclasses import dataclass
 from typing import Annotated
-from uuid import UUID
 
 from fastapi import Depends, Query, Request
 
 from adaptlab_api.dependencies import at_once, principal_of
 from adaptlab_api.rules import lacks_to_submit
-from adaptlab_services.errors import NotFound
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +24,6 @@ def reader_of(request: Request) -> Reader:
 
 ReaderDep = Annotated[Reader, Depends(at_once(reader_of))]
 Number = Annotated[int, Query(ge=0, lt=2**31)]
-
-
-def identity(text: str) -> UUID:
-    """The id of a job in an address; raises `NotFound` for what can be none."""
-    try:
-        return UUID(text)
-    except ValueError:
-        raise NotFound("job", text[:64]) from None
 
 
 def server_address(request: Request) -> str:

@@ -77,7 +77,11 @@ def install(app: FastAPI, renderer: Renderer) -> None:
         known = problems.handle(request, error)
         if not wants_page(request.headers.get("accept", "")):
             return known
-        return page_of(renderer, request, bytes(known.body))
+        page = page_of(renderer, request, bytes(known.body))
+        for name, value in known.headers.items():
+            if name not in ("content-type", "content-length"):
+                page.headers.setdefault(name, value)
+        return page
 
     app.add_exception_handler(Exception, handle)
 

@@ -32,6 +32,11 @@ class ClaimRow:
     words: str
     wording: str
 
+    @property
+    def met(self) -> int:
+        """The number of controls that are met."""
+        return sum(one.finding == "reproduced" for one in self.verdict.controls)
+
 
 @dataclass(frozen=True, slots=True)
 class TableRows:

@@ -21,7 +21,7 @@ from adaptlab_api.pages.drawing import drawn
 from adaptlab_api.pages.examples import first_job
 from adaptlab_api.pages.job_list import JobFilters, Place, job_list
 from adaptlab_api.pages.job_page import job_page
-from adaptlab_api.pages.parameters import Reader, ReaderDep, identity, server_address
+from adaptlab_api.pages.parameters import Reader, ReaderDep, server_address
 from adaptlab_api.pages.recipe_routes import recipe_routes
 from adaptlab_api.pages.recommend_routes import recommend_routes
 from adaptlab_api.pages.rendering import Renderer
@@ -33,10 +33,11 @@ from adaptlab_api.pages.token_routes import token_routes
 from adaptlab_api.pages.worker_routes import worker_routes
 from adaptlab_api.problems import answer
 from adaptlab_api.routing import closed_router
-from adaptlab_services import job_control, jobs
+from adaptlab_services import job_control, jobs, short_ids
 from adaptlab_services.errors import Conflict, Forbidden, LimitReached, NotFound
 from adaptlab_services.tokens import Principal
 
+SEVERAL = "Several jobs have such an id"
 NO_JOB = "No job has this id. It may be mistyped, or the job may be on another server."
 NOT_DONE = "This cannot be done now"
 
@@ -114,9 +115,11 @@ def _job_routes(renderer: Renderer) -> APIRouter:
     @router.get("/jobs/{job_id}")
     def one_job(job_id: str, session: SessionDep, principal: ReaderDep) -> Response:
         try:
-            content = job_page(session, identity(job_id), datetime.now(UTC))
+            content = job_page(session, short_ids.job_id(session, job_id), datetime.now(UTC))
         except NotFound:
             return _no_job(renderer, principal)
+        except InvalidSpec as refusal:
+            return renderer.fault(404, SEVERAL, str(refusal), {"principal": principal})
         return renderer.page("job.html", {"principal": principal, **content})
 
     @router.post("/jobs/{job_id}/cancel")

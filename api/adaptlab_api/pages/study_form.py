@@ -37,7 +37,7 @@ def first_study_document(offered: Around, now: datetime) -> Document:
         "tasks": [like.get("task", {"name": FIRST_TASK})],
         "methods": list(FIRST_METHODS),
         "budgets": list(FIRST_BUDGETS),
-        "seeds": 3,
+        "seeds": 5,
         "tuning": {"trials": FIRST_TRIALS},
     }
 
@@ -106,4 +106,8 @@ def _methods() -> Section:
 def _budgets() -> Section:
     budgets = field_of("study", "/budgets", kind="numbers", several_lines=0, required=True)
     said = replace(budgets, hint="trainable parameters, with commas between")
-    return Section("budget", "Budgets", "every method's size is solved from each", (said,))
+    tolerance = field_of(
+        "study", "/budget_tolerance", hint="share of a budget that a method may leave unused"
+    )
+    note = "every method's size is solved from each"
+    return Section("budget", "Budgets", note, (said,), (tolerance,))

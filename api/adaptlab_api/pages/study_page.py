@@ -7,16 +7,21 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
+from adaptlab_api.dependencies import Units
 from adaptlab_api.pages.comparison_view import table_views
 from adaptlab_api.pages.formats import integer, pretty
 from adaptlab_api.pages.recipe_pages import report_of
-from adaptlab_services import comparisons, job_rights, studies
-from adaptlab_services.comparison_views import ComparedMethod, JobComparison
+from adaptlab_services import job_rights, studies
+from adaptlab_services.comparison_inputs import DEFAULT_LEVEL, DEFAULT_MARGIN
+from adaptlab_services.comparison_runs import ComparisonRuns
+from adaptlab_services.comparison_views import ComparedMethod, ComparisonProgress, JobComparison
+from adaptlab_services.comparisons import StudyQuestion
 from adaptlab_services.study_views import StudyCell, StudyJobView, StudyView
 
 STUDIES_PAGE = 50
 LIST_POLL, STUDY_POLL = 5, 4
-LARGE_STUDY, LARGE_STUDY_POLL = 32, 15  # cells; seconds, as a large comparison takes one or two
+COMPUTING_POLL = 2
+LARGE_STUDY, LARGE_STUDY_POLL = 32, 15  # cells; seconds
 STATES = ("running", "queued", "waiting", "paused", "succeeded", "failed", "cancelled")
 MOST_STUDIES_OF_JOB = 20
 
@@ -69,27 +74,31 @@ def study_list(session: Session, page_token: str | None) -> dict[str, object]:
     }
 
 
-def study_page(session: Session, name: str) -> dict[str, object]:
+def study_page(units: Units, runs: ComparisonRuns, name: str) -> dict[str, object]:
     """Everything that the template of a study shows; raises `NotFound`."""
-    study = studies.get(session, name)
-    found = comparisons.of_study(session, str(study.id))
-    tables = table_views(found)
+    with units() as session:
+        study = studies.get(session, name)
+        may_change = job_rights.may_change_study(session, study.id)
+        report = report_of(session, study)
+    found = runs.answer(units, StudyQuestion(str(study.id)))
+    progress = found if isinstance(found, ComparisonProgress) else None
     jobs = _jobs(study)
     return {
         "study": study,
-        "may_change": job_rights.may_change_study(session, study.id),
+        "may_change": may_change,
         "counts": job_counts(study.jobs),
         "steps": (sum(job.step for job in jobs), sum(job.total_steps for job in jobs)),
         "facts": study_facts(study, found, jobs),
         "grids": cell_grids(study),
         "claims": claim_counts(study),
-        "report": report_of(session, study),
-        "tables": tables,
+        "report": report,
+        "progress": progress,
+        "tables": () if isinstance(found, ComparisonProgress) else table_views(found),
         "charts": f"/studies/{quote(str(study.id), safe='')}/charts?",
-        "level": found.level,
-        "margin": found.margin,
+        "level": DEFAULT_LEVEL,
+        "margin": DEFAULT_MARGIN,
         "spec_json": pretty(study.spec),
-        "poll": _poll_seconds(study, jobs),
+        "poll": _poll_seconds(study, jobs) if progress is None else COMPUTING_POLL,
     }
 
 
@@ -107,10 +116,14 @@ def job_counts(states: Mapping[str, int]) -> JobCounts:
 
 
 def study_facts(
-    study: StudyView, found: JobComparison, jobs: Sequence[StudyJobView]
+    study: StudyView, found: JobComparison | ComparisonProgress, jobs: Sequence[StudyJobView]
 ) -> list[tuple[str, str]]:
-    """What was planned, in plain words; every value is one for all methods or named as several."""
-    behind = [one for table in found.tables for one in table.methods]
+    """What was planned, in plain words; every value is one for all methods or named as several.
+
+    Seeds and steps are shown as soon as the comparison is there.
+    """
+    tables = () if isinstance(found, ComparisonProgress) else found.tables
+    behind = [one for table in tables for one in table.methods]
     trained = [one for one in behind if one.parameters]
     reused = sum(job.reused for job in jobs)
     checks = {check.job.id for check in study.checks}

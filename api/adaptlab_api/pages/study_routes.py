@@ -8,7 +8,7 @@ from fastapi.responses import RedirectResponse, Response
 from adaptlab.charts import Theme
 from adaptlab.errors import InvalidSpec
 from adaptlab_api.auditing import noted
-from adaptlab_api.dependencies import SessionDep, SubmitterDep
+from adaptlab_api.dependencies import ResourcesDep, SessionDep, SubmitterDep, UnitsDep
 from adaptlab_api.pages.compare_page import Chosen, compare_page, compared, refused
 from adaptlab_api.pages.comparison_charts import table_charts
 from adaptlab_api.pages.drawing import drawn
@@ -17,8 +17,9 @@ from adaptlab_api.pages.parameters import Number, Reader, ReaderDep, server_addr
 from adaptlab_api.pages.rendering import Renderer
 from adaptlab_api.pages.study_page import study_list, study_page
 from adaptlab_api.routing import closed_router
-from adaptlab_services import comparisons, studies
-from adaptlab_services.comparison_views import JobComparison
+from adaptlab_services import studies
+from adaptlab_services.comparison_views import ComparisonProgress, JobComparison
+from adaptlab_services.comparisons import StudyQuestion
 from adaptlab_services.errors import NotFound
 from adaptlab_services.filtering import LONGEST_FILTER
 from adaptlab_services.tokens import Principal
@@ -42,9 +43,11 @@ def study_routes(renderer: Renderer) -> APIRouter:
         )
 
     @router.get("/{study}")
-    def one_study(study: str, session: SessionDep, principal: ReaderDep) -> Response:
+    def one_study(
+        study: str, units: UnitsDep, opened: ResourcesDep, principal: ReaderDep
+    ) -> Response:
         try:
-            content = study_page(session, study)
+            content = study_page(units, opened.comparisons, study)
         except NotFound:
             return _no_study(renderer, principal)
         return renderer.page("study.html", {"principal": principal, "here": HERE, **content})
@@ -62,13 +65,14 @@ def study_routes(renderer: Renderer) -> APIRouter:
     @router.get("/{study}/charts")
     def study_charts(
         study: str,
-        session: SessionDep,
+        units: UnitsDep,
+        opened: ResourcesDep,
         _: ReaderDep,
         table: Number = 0,
         theme: Theme = "light",
     ) -> Response:
         try:
-            found = comparisons.of_study(session, study)
+            found = opened.comparisons.answer(units, StudyQuestion(study))
         except NotFound:
             return Response(status_code=404)
         return _drawn(found, table, theme)
@@ -82,7 +86,8 @@ def compare_routes(renderer: Renderer) -> APIRouter:
 
     @router.get("")
     def compare(
-        session: SessionDep,
+        units: UnitsDep,
+        opened: ResourcesDep,
         principal: ReaderDep,
         job: Annotated[tuple[str, ...], Query()] = (),
         jobs: str = "",
@@ -92,7 +97,7 @@ def compare_routes(renderer: Renderer) -> APIRouter:
         chosen = Chosen(filter=filter_text)
         try:
             chosen = Chosen.read((*job, *jobs.split(",")), filter_text)
-            content = compare_page(session, chosen)
+            content = compare_page(units, opened.comparisons, chosen)
         except NotFound as fault:
             return renderer.page("compare.html", {**shown, **refused(chosen, fault)}, 404)
         except InvalidSpec as fault:
@@ -101,14 +106,15 @@ def compare_routes(renderer: Renderer) -> APIRouter:
 
     @router.get("/charts")
     def compare_charts(
-        session: SessionDep,
+        units: UnitsDep,
+        opened: ResourcesDep,
         _: ReaderDep,
         jobs: str = "",
         table: Number = 0,
         theme: Theme = "light",
     ) -> Response:
         try:
-            found = compared(session, Chosen.read(jobs.split(","), "").jobs(session))
+            found = compared(units, opened.comparisons, Chosen.read(jobs.split(","), ""))
         except (NotFound, InvalidSpec):
             return Response(status_code=404)
         return _drawn(found, table, theme)
@@ -121,6 +127,8 @@ def _no_study(renderer: Renderer, principal: Principal | Reader) -> Response:
     return renderer.fault(404, "There is no such study", NO_STUDY, shown)
 
 
-def _drawn(found: JobComparison, table: int, theme: Theme) -> Response:
-    """All charts of one table by name; no content where nothing is scored."""
+def _drawn(found: JobComparison | ComparisonProgress, table: int, theme: Theme) -> Response:
+    """All charts of one table by name; no content where nothing is scored, or not yet computed."""
+    if isinstance(found, ComparisonProgress):
+        return Response(status_code=204)
     return drawn(table_charts(found, table, theme))

@@ -52,7 +52,7 @@ from adaptlab_api.routing import closed_router
 from adaptlab_api.rules import lacks_to_submit
 from adaptlab_api.state import Resources
 from adaptlab_api.study_request import study_rules
-from adaptlab_services import jobs, projects, recipes, studies
+from adaptlab_services import jobs, projects, recipes, short_ids, studies
 from adaptlab_services.access import Access
 from adaptlab_services.errors import NotFound
 from adaptlab_services.tokens import Principal
@@ -237,17 +237,10 @@ def _opened_job(asked: Asking, kind: str, like: str, base_model: str, method: st
         offered = _around(asked, project)
         document = first_document(offered, kind if kind in KINDS else "", base_model, method)
         return _job_draft(document, offered, project)
-    job = jobs.get(asked.session, _id_of_job(like))
+    job = jobs.get(asked.session, short_ids.job_id(asked.session, like))
     project = job.project if job.project in asked.projects else project
     document = {"kind": job.kind, **job.spec}
     return _job_draft(document, _around(asked, project), project)
-
-
-def _id_of_job(text: str) -> UUID:
-    try:
-        return UUID(text)
-    except ValueError as error:
-        raise NotFound("job", text) from error
 
 
 def _job_draft(document: Document, offered: Around, project: str) -> Draft:

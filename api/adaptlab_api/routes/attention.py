@@ -10,8 +10,8 @@ from adaptlab_api.answers import json_answer
 from adaptlab_api.dependencies import ResourcesDep, SessionDep, UnitsDep
 from adaptlab_api.describing import failures
 from adaptlab_api.files import file_answer
+from adaptlab_api.identities import JobId
 from adaptlab_api.routes.files import FILE
-from adaptlab_api.routes.jobs import JobId
 from adaptlab_api.routes.results import RowId
 from adaptlab_api.routing import api_router
 from adaptlab_services import attention

@@ -5,7 +5,7 @@ import base64
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from adaptlab_api.dependencies import ResourcesDep, Units, UnitsDep
+from adaptlab_api.dependencies import ResourcesDep, UnitsDep
 from adaptlab_api.describing import failures, succeeds
 from adaptlab_api.problems import TOO_MANY, problem
 from adaptlab_api.routes.comparisons import Level, Margin
@@ -15,7 +15,7 @@ from adaptlab_api.streaming import Pieces
 from adaptlab_api.turns import Turn, turn_of
 from adaptlab_services import bundles
 from adaptlab_services.bundles import FrozenDecision, WrittenBundle
-from adaptlab_services.comparisons import DEFAULT_LEVEL, DEFAULT_MARGIN, Strictness
+from adaptlab_services.comparison_inputs import DEFAULT_LEVEL, DEFAULT_MARGIN, Strictness
 
 ZIP = "application/zip"
 CACHE = "private, no-cache"
@@ -58,7 +58,7 @@ async def get_study_bundle(
     """
     turn = turn_of(request)
     strictness = Strictness(level=level, margin=margin)
-    decision = await turn.call(_frozen, units, study, strictness)
+    decision = await turn.call(bundles.frozen, units, opened.comparisons, study, strictness)
     known = request.headers.get("if-none-match", "").replace("W/", "").split(", ")
     if f'"{decision.tag}"' in known:
         return Response(status_code=304, headers=_fixed(decision))
@@ -71,11 +71,6 @@ async def get_study_bundle(
     finally:
         drawing.give_back()
     return Pieces(bundles.pieces(bundle), 200, _headers(decision, bundle), ZIP)
-
-
-def _frozen(units: Units, study: str, strictness: Strictness) -> FrozenDecision:
-    with units() as session:
-        return bundles.frozen(session, study, strictness)
 
 
 def _fixed(decision: FrozenDecision) -> dict[str, str]:

@@ -1,26 +1,28 @@
 """`/v1/studies/{id}/comparison` and `/v1/comparison`: what the scores say, as JSON or CSV."""
 
 from typing import Annotated, Literal
-from uuid import UUID
 
 from fastapi import APIRouter, Query, Request
+from pydantic import StringConstraints
 from starlette.responses import Response
 
-from adaptlab_api.answers import NO_STORE, tagged_answer
-from adaptlab_api.dependencies import SessionDep
+from adaptlab_api.answers import NO_STORE, json_answer, tagged_answer
+from adaptlab_api.dependencies import ResourcesDep, UnitsDep
 from adaptlab_api.describing import Described, failures, succeeds
+from adaptlab_api.identities import LONGEST_ID
 from adaptlab_api.routes.studies import Studied
 from adaptlab_api.routing import api_router
-from adaptlab_services import comparisons
+from adaptlab_services import short_ids
+from adaptlab_services.comparison_inputs import DEFAULT_LEVEL, DEFAULT_MARGIN, Strictness
 from adaptlab_services.comparison_table import csv_text
-from adaptlab_services.comparison_views import JobComparison, StudyComparison
-from adaptlab_services.comparisons import (
-    DEFAULT_LEVEL,
-    DEFAULT_MARGIN,
-    MOST_JOBS,
-    Strictness,
+from adaptlab_services.comparison_views import (
+    ComparisonProgress,
+    JobComparison,
+    StudyComparison,
 )
+from adaptlab_services.comparisons import MOST_JOBS, JobsQuestion, StudyQuestion
 
+RETRY_SECONDS = 1
 CSV = "text/csv"
 
 Level = Annotated[
@@ -38,13 +40,15 @@ Format = Annotated[
     Literal["json", "csv"] | None,
     Query(alias="format", description="Else as the header `Accept` says, else JSON."),
 ]
+ShortText = Annotated[str, StringConstraints(max_length=LONGEST_ID)]
 Jobs = Annotated[
-    list[UUID],
+    list[ShortText],
     Query(
         alias="job",
         min_length=1,
         max_length=MOST_JOBS,
-        description="A job to compare; repeatable. Jobs of one configuration share a row.",
+        description="A job to compare, by its id or a unique part of it; repeatable. Jobs of one "
+        "configuration share a row.",
     ),
 ]
 
@@ -66,37 +70,60 @@ def comparisons_router() -> APIRouter:
 
 def get_study_comparison(
     study: Studied,
-    session: SessionDep,
+    units: UnitsDep,
     request: Request,
+    opened: ResourcesDep,
     level: Level = DEFAULT_LEVEL,
     margin: Margin = DEFAULT_MARGIN,
     format_: Format = None,
 ) -> Response:
-    """Get the scores, verdicts and diagnoses of a study, and what it lacks so far."""
-    strictness = Strictness(level=level, margin=margin)
-    return _answer(comparisons.of_study(session, study, strictness), request, format_)
+    """Get the scores, verdicts and diagnoses of a study, and what it lacks so far.
+
+    If computing them takes longer than a second, the answer is 202 with the number of tables that
+    are ready. Repeat the request after `Retry-After` seconds. What was computed is kept until a job
+    of the table ends.
+    """
+    question = StudyQuestion(study, Strictness(level=level, margin=margin))
+    return _answer(opened.comparisons.answer(units, question), request, format_)
 
 
 def get_comparison(
-    session: SessionDep,
+    units: UnitsDep,
     request: Request,
+    opened: ResourcesDep,
     job_ids: Jobs,
     level: Level = DEFAULT_LEVEL,
     margin: Margin = DEFAULT_MARGIN,
     format_: Format = None,
 ) -> Response:
-    """Compare any adaptations, one table a task; settings in which they differ are named."""
-    strictness = Strictness(level=level, margin=margin)
-    return _answer(comparisons.of_jobs(session, job_ids, strictness), request, format_)
+    """Compare any adaptations, one table a task; settings in which they differ are named.
+
+    If that takes longer than a second, the answer is 202; repeat the request after `Retry-After`
+    seconds.
+    """
+    with units() as session:
+        named = tuple(dict.fromkeys(short_ids.job_id(session, text) for text in job_ids))
+    question = JobsQuestion(named, Strictness(level=level, margin=margin))
+    return _answer(opened.comparisons.answer(units, question), request, format_)
 
 
-def _answer(comparison: JobComparison, request: Request, format_: str | None) -> Response:
+def _answer(
+    found: JobComparison | ComparisonProgress, request: Request, format_: str | None
+) -> Response:
+    if isinstance(found, ComparisonProgress):
+        return json_answer(found, status=202, headers={"Retry-After": str(RETRY_SECONDS)})
     wants_csv = CSV in request.headers.get("accept", "") if format_ is None else format_ == "csv"
     if wants_csv:
-        return Response(csv_text(comparison), headers=NO_STORE, media_type=CSV)
-    return tagged_answer(comparison, request.headers)
+        return Response(csv_text(found), headers=NO_STORE, media_type=CSV)
+    return tagged_answer(found, request.headers)
 
 
 def _answers() -> Described:
     good = succeeds(200, "The comparison; as a table, one line a row of a cell.", CSV)
-    return good | succeeds(304, "The comparison has not changed.") | failures(404)
+    unchanged = succeeds(304, "The comparison has not changed.")
+    progress = succeeds(
+        202, "The comparison is being computed.", Retry_After="Seconds until the next request."
+    )
+    progress[202] |= {"model": ComparisonProgress}
+    del progress[202]["content"]
+    return good | progress | unchanged | failures(404)

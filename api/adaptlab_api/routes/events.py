@@ -14,7 +14,7 @@ from adaptlab_api.answers import json_answer
 from adaptlab_api.dependencies import ResourcesDep, Units, UnitsDep
 from adaptlab_api.describing import failures, succeeds
 from adaptlab_api.feed import Watch
-from adaptlab_api.routes.jobs import JobId
+from adaptlab_api.identities import JobId
 from adaptlab_api.routing import api_router
 from adaptlab_api.turns import Turn, turn_of
 from adaptlab_services import events

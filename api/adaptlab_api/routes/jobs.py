@@ -4,7 +4,7 @@ import asyncio
 from typing import Annotated, Literal
 from uuid import UUID
 
-from fastapi import APIRouter, Header, Path, Query, Request
+from fastapi import APIRouter, Header, Query, Request
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 from starlette.responses import Response
@@ -21,6 +21,7 @@ from adaptlab_api.dependencies import (
 )
 from adaptlab_api.describing import WITH_BODY, failures, json_body, succeeds
 from adaptlab_api.feed import Watch
+from adaptlab_api.identities import JobId
 from adaptlab_api.routing import api_router
 from adaptlab_api.turns import turn_of
 from adaptlab_services import events, job_control, job_lists, jobs
@@ -36,7 +37,6 @@ from adaptlab_services.transitions import JobState
 
 LONGEST_WAIT = 60
 
-JobId = Annotated[UUID, Path(description="The id of a job.")]
 PageSize = Annotated[int, Query(ge=1, le=10**6, description="At most 200 are returned.")]
 PageToken = Annotated[str | None, Query(max_length=2000, description="From the page before.")]
 Key = Annotated[

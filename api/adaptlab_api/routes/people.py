@@ -10,7 +10,8 @@ from starlette.responses import Response
 from adaptlab_api.answers import NO_STORE, json_answer
 from adaptlab_api.dependencies import AccessDep, BodyDep, PrincipalDep, SessionDep, UnitsDep, valid
 from adaptlab_api.describing import WITH_BODY, Described, failures, json_body, succeeds
-from adaptlab_api.routes.jobs import JobId, PageSize, PageToken
+from adaptlab_api.identities import JobId
+from adaptlab_api.routes.jobs import PageSize, PageToken
 from adaptlab_api.routes.results import RowId
 from adaptlab_api.routing import api_router
 from adaptlab_api.streaming import Pieces

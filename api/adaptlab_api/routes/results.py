@@ -9,7 +9,7 @@ from adaptlab.values import Value
 from adaptlab_api.answers import json_answer, tagged_answer
 from adaptlab_api.dependencies import SessionDep
 from adaptlab_api.describing import failures, succeeds
-from adaptlab_api.routes.jobs import JobId
+from adaptlab_api.identities import JobId
 from adaptlab_api.routing import api_router
 from adaptlab_services import checkpoints, results
 from adaptlab_services.checkpoints import Checkpoints

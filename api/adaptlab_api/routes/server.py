@@ -11,7 +11,7 @@ from adaptlab.values import Value
 from adaptlab_api.answers import json_answer
 from adaptlab_api.dependencies import ResourcesDep, SessionDep
 from adaptlab_api.describing import failures, only_failures
-from adaptlab_api.problems import no_database
+from adaptlab_api.problems import RETRY_SECONDS, STORE_UNAVAILABLE, no_database, problem
 from adaptlab_api.routes.jobs import LONGEST_WAIT
 from adaptlab_api.routing import api_router, closed_router, operation_id
 from adaptlab_api.state import resources_of
@@ -57,9 +57,10 @@ class Capabilities(Value):
 
 
 class Health(Value):
-    """A sign of life."""
+    """A sign of life; `degraded` names what does not answer and is not needed for every request."""
 
     status: Literal["ok", "ready"]
+    degraded: tuple[str, ...] = ()
 
 
 def server_router() -> APIRouter:
@@ -133,11 +134,18 @@ async def healthz() -> Response:
 
 
 async def readyz(request: Request) -> Response:
-    """Answer if the database does."""
+    """Answer within about two seconds: 200 if the database and the artifact folder answer.
+
+    A broker that is away is named in `degraded`: workers then look for jobs by themselves.
+    """
     # No dependency: FastAPI runs those in the threads that a slow reader may have taken.
-    if await resources_of(request.app).readiness.answers():
-        return json_answer(Health(status="ready"))
-    return no_database()
+    silent = await resources_of(request.app).readiness.silent()
+    if "database" in silent:
+        return no_database()
+    if "artifacts" in silent:
+        detail = "The folder ADAPTLAB_ARTIFACT_FOLDER is not there, or does not answer; look at it."
+        return problem(STORE_UNAVAILABLE, detail, headers={"Retry-After": str(RETRY_SECONDS)})
+    return json_answer(Health(status="ready", degraded=silent))
 
 
 def get_description(request: Request) -> Response:

@@ -1,7 +1,6 @@
 """`/v1/studies`: create, list, look at, extend, clone and cancel."""
 
 from typing import Annotated
-from uuid import UUID
 
 from fastapi import APIRouter, BackgroundTasks, Path, Query, Request
 from pydantic import TypeAdapter
@@ -24,15 +23,21 @@ from adaptlab_api.routes.jobs import (
 from adaptlab_api.routing import api_router
 from adaptlab_api.state import Resources
 from adaptlab_api.study_request import asked_study, study_rules
-from adaptlab_services import recipe_studies, studies
+from adaptlab_services import recipe_studies, short_ids, studies
 from adaptlab_services.job_lists import JobQuery, Order
 from adaptlab_services.paging import DEFAULT_PAGE_SIZE, Page
 from adaptlab_services.study_previews import StudyPreview
 from adaptlab_services.study_views import StudySummary, StudyView
 
-Studied = Annotated[str, Path(max_length=63, description="The id or the name of a study.")]
+Studied = Annotated[
+    str,
+    Path(
+        max_length=63, description="The id or the name of a study; of the id a unique part will do."
+    ),
+]
 OfJob = Annotated[
-    UUID | None, Query(alias="job", description="Only studies that this job belongs to.")
+    str | None,
+    Query(alias="job", max_length=64, description="Only studies that this job belongs to."),
 ]
 
 _EXTENSION = TypeAdapter(StudyExtension)
@@ -118,7 +123,8 @@ def list_studies(
     page_token: PageToken = None,
 ) -> Response:
     """List studies, newest first."""
-    found = studies.page(session, job_id=job_id, page_size=page_size, page_token=page_token)
+    of_job = None if job_id is None else short_ids.job_id(session, job_id)
+    found = studies.page(session, job_id=of_job, page_size=page_size, page_token=page_token)
     return json_answer(found)
 
 

@@ -26,7 +26,12 @@ def attention(
     npy: Annotated[
         Path | None, typer.Option(help="Write every map as a .npy file into this folder.")
     ] = None,
-    replicate: Annotated[int, typer.Option(min=0, help="Of a picture: which seed.")] = 0,
+    replicate: Annotated[
+        int | None, typer.Option(min=0, help="Of a picture; else the first of --seed.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Of a picture; else the first that was recorded.")
+    ] = None,
     layer: Annotated[int, typer.Option(min=0, help="Of a picture.")] = 0,
     head: Annotated[int, typer.Option(min=0, help="Of a picture.")] = 0,
     sample: Annotated[int, typer.Option(min=0, help="Of a picture.")] = 0,
@@ -37,8 +42,8 @@ def attention(
     with open_client(context) as client:
         found = [(client.jobs.get(job), client.jobs.attention(job)) for job in jobs]
         if png or svg or vega_lite:
-            place = (replicate, layer, head, sample)
-            chart = _chart(found, place, "dark" if dark else "light")
+            place = (layer, head, sample)
+            chart = _chart(found, (replicate, seed), place, "dark" if dark else "light")
             _write(chart, png, svg, vega_lite)
             return
         if npy:
@@ -53,26 +58,45 @@ def attention(
 
 def _chart(
     found: "Sequence[tuple[Job, AttentionMaps]]",
-    place: tuple[int, int, int, int],
+    which: tuple[int | None, int | None],
+    place: tuple[int, int, int],
     theme: "Theme",
 ) -> "Chart":
     """The base of the first job that has one, then every job's own pattern."""
     from adaptlab.charts import attention_patterns
 
-    replicate, layer, head, sample = place
     patterns: list[AttentionPattern] = []
+    seeds: list[int] = []
     for job, maps in found:
-        of_replicate = [m for m in maps if m.replicate == replicate]
-        if not of_replicate:
-            recorded = sorted({m.replicate for m in maps})
-            raise UsageFault(
-                f"{job.id} has no attention of replicate {replicate}; {recorded} have."
-            )
-        for recorded_map in sorted(of_replicate, key=lambda m: m.source != "base"):
-            if recorded_map.source != "base" or not patterns:
-                patterns.append(_pattern(job, recorded_map, (layer, head, sample)))
-    title = f"Layer {layer}, head {head}, replicate {replicate}, sample {sample}"
+        chosen = _of_one_replicate(job, maps, *which)
+        seeds.append(chosen[0].seed)
+        for recorded in sorted(chosen, key=lambda one: one.source != "base"):
+            if recorded.source != "base" or not patterns:
+                patterns.append(_pattern(job, recorded, place))
+    layer, head, sample = place
+    named = ", ".join(map(str, dict.fromkeys(seeds)))
+    title = f"Layer {layer}, head {head}, seed {named}, sample {sample}"
     return attention_patterns(patterns, title=title, theme=theme)
+
+
+def _of_one_replicate(
+    job: "Job", maps: "Sequence[AttentionMap]", replicate: int | None, seed: int | None
+) -> "list[AttentionMap]":
+    """The maps of the replicate or seed that was asked for, else of the first recorded one.
+
+    A tuned job records attention of the trial that each seed chose, so not every replicate has any.
+    """
+    recorded = {one.replicate: one.seed for one in sorted(maps, key=lambda one: one.replicate)}
+    if not recorded:
+        raise UsageFault(
+            f"{job.id} has no attention recorded; submit it with `capture.attention.samples`."
+        )
+    for number, of_seed in recorded.items():
+        if replicate in (None, number) and seed in (None, of_seed):
+            return [one for one in maps if one.replicate == number]
+    asked = f"seed {seed}" if replicate is None else f"replicate {replicate}"
+    seeds = ", ".join(f"{of_seed} (replicate {number})" for number, of_seed in recorded.items())
+    raise UsageFault(f"{job.id} has no attention of {asked}; it has that of seeds {seeds}.")
 
 
 def _pattern(
@@ -134,14 +158,14 @@ def _save(found: "Sequence[tuple[Job, AttentionMaps]]", folder: Path) -> None:
 
 def _print_summaries(found: "Sequence[tuple[Job, AttentionMaps]]", output: Output) -> None:
     rows = [
-        [job.id, job.method, recorded.source, recorded.replicate, s.layer, s.head,
-         s.entropy, s.learned_mass, s.divergence, s.relative_deviation]
+        [job.id, job.method, recorded.source, recorded.seed, recorded.replicate, s.layer,
+         s.head,         s.entropy, s.learned_mass, s.divergence, s.relative_deviation]
         for job, maps in found
         for recorded in maps
         for s in recorded.summaries
     ]  # fmt: skip
     titles = (
-        "job", "method", "source", "replicate", "layer", "head", "entropy", "learned mass",
+        "job", "method", "source", "seed", "replicate", "layer", "head", "entropy", "learned mass",
         "divergence", "relative deviation",
     )  # fmt: skip
     print_rows(titles, rows, output)

@@ -95,8 +95,7 @@ def _print(found: "CheckedBundle") -> None:
     for table in found.claim.tables:
         for cell in table.comparison.cells if table.comparison else ():
             budget = "" if cell.budget is None else f" at {cell.budget:,}"
-            best = one_line(", ".join(cell.best))
-            print(one_line(f"{table.task} on {table.base_model}{budget}: could be best: {best}"))
+            print(one_line(f"{table.task} on {table.base_model}{budget}: {cell.sentence}"))
 
 
 def _render(found: "CheckedBundle", folder: Path) -> None:

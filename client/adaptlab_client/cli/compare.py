@@ -1,5 +1,6 @@
 """`adaptlab compare`: warnings first, then scores, verdicts, diagnoses and budget curves."""
 
+import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
         Candidate,
         Comparison,
         ComparisonCell,
+        ComparisonProgress,
         ComparisonRow,
         Interval,
         JobComparison,
@@ -61,10 +63,12 @@ def compare(
     named, jobs = _what(compared or [], study)
     with open_client(context) as client:
         if output is RowOutput.CSV:
-            text = client.comparisons.csv(study=named, jobs=jobs, level=level, margin=margin)
+            text = client.comparisons.csv(
+                study=named, jobs=jobs, level=level, margin=margin, on_progress=_say_progress
+            )
             print(text, end="")
             return
-        found = _fetched(client, named, jobs, level, margin)
+        found = _fetched(client, named, jobs, level, margin, or_job=study is None)
     if output is RowOutput.TABLE:
         _print(found, all_pairs=all_pairs)
     else:
@@ -72,7 +76,7 @@ def compare(
 
 
 def _what(compared: list[str], study: str | None) -> tuple[str | None, list[str]]:
-    """One name alone is a study's; more are jobs."""
+    """One word alone is a study, or else a job; more are jobs."""
     if study is not None and compared:
         raise UsageFault("Give either --study or jobs.")
     if study is None and not compared:
@@ -83,11 +87,43 @@ def _what(compared: list[str], study: str | None) -> tuple[str | None, list[str]
 
 
 def _fetched(
-    client: "Client", study: str | None, jobs: list[str], level: float | None, margin: float | None
+    client: "Client",
+    study: str | None,
+    jobs: list[str],
+    level: float | None,
+    margin: float | None,
+    *,
+    or_job: bool,
 ) -> "JobComparison":
+    """The comparison; a word that names no study may be the id of a job, or a part of one."""
+    from adaptlab_client.errors import NotFound
+
     if study is None:
-        return client.comparisons.jobs(jobs, level=level, margin=margin)
-    return client.comparisons.study(study, level=level, margin=margin)
+        return client.comparisons.jobs(jobs, level=level, margin=margin, on_progress=_say_progress)
+    try:
+        return client.comparisons.study(
+            study, level=level, margin=margin, on_progress=_say_progress
+        )
+    except NotFound:
+        if not or_job:
+            raise
+    try:
+        return client.comparisons.jobs(
+            [study], level=level, margin=margin, on_progress=_say_progress
+        )
+    except NotFound as error:
+        raise NotFound(error.problem.model_copy(update={"detail": _neither(study)})) from error
+
+
+def _neither(named: str) -> str:
+    return (
+        f"There is no study and no job {named!r}; see `adaptlab studies list` and "
+        "`adaptlab jobs list`."
+    )
+
+
+def _say_progress(progress: "ComparisonProgress") -> None:
+    say(f"Computing the comparison: {progress.computed} of {progress.tables} tables are ready.")
 
 
 def _print(found: "JobComparison", *, all_pairs: bool) -> None:
@@ -102,11 +138,19 @@ def _print(found: "JobComparison", *, all_pairs: bool) -> None:
             _print_unseen(table.comparison)
             _print_lines("Over budgets", _curve_lines(table.comparison))
         _print_lines("Diagnosis", (one.diagnosis.text for one in table.diagnoses))
+        _print_lines("To decide it, extend the study by", _next_runs(table))
         _print_forgetting(table)
         left_out = (one.text for one in table.missing if one.state == "skipped")
         _print_lines("Left out", left_out)
     if not found.tables:
         say("There is nothing to compare: the study has no cell.")
+
+
+def _next_runs(table: "TableComparison") -> Iterator[str]:
+    """The extensions that would decide the undecided diagnoses, as JSON."""
+    for one in table.diagnoses:
+        if one.diagnosis.next_run is not None:
+            yield f"{one.label}: {json.dumps(one.diagnosis.next_run)}"
 
 
 def _print_cells(comparison: "Comparison", *, all_pairs: bool) -> None:
@@ -115,7 +159,9 @@ def _print_cells(comparison: "Comparison", *, all_pairs: bool) -> None:
         title = "without a budget" if cell.budget is None else f"budget {cell.budget:,}"
         print(f"{title}, {comparison.level:.0%} intervals; * could be best")
         print_table(COLUMNS, [_row(row) for row in cell.rows])
-        _print_lines("Verdicts", _verdict_lines(comparison, cell, all_pairs))
+        if not comparison.voided:
+            print(f"\n{one_line(cell.sentence)}")
+        _print_lines("Verdicts", verdict_lines(comparison, cell, all_pairs))
 
 
 def _print_unseen(comparison: "Comparison") -> None:
@@ -141,11 +187,12 @@ def _limits(score: "Interval") -> str:
     return f"{100 * score.low:.1f} to {100 * score.high:.1f}"
 
 
-def _verdict_lines(
+def verdict_lines(
     comparison: "Comparison", cell: "ComparisonCell", all_pairs: bool
 ) -> Iterator[str]:
+    """The verdicts of a cell, those on pairs of which none could be best only on request."""
     if comparison.voided:
-        yield "none: the jobs answer different questions; see the warnings above the table."
+        yield f"{cell.sentence} See the warnings above the table."
         return
     best = set(cell.best)
     shown = [one for one in cell.verdicts if all_pairs or best & {one.pair.first, one.pair.second}]

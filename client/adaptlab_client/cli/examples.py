@@ -7,7 +7,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "jobs submit": (
         "adaptlab jobs submit job.yaml",
         "adaptlab jobs submit job.yaml --set training.steps=500 --validate-only",
-        'JOB=$(adaptlab jobs submit job.yaml --idempotency-key "$SLURM_JOB_ID" --output id)',
+        "JOB=$(adaptlab jobs submit job.yaml --output id"
+        ' --idempotency-key "$SLURM_CLUSTER_NAME-$SLURM_JOB_ID")',
     ),
     "jobs list": (
         "adaptlab jobs list --state failed --output id",

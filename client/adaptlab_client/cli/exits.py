@@ -45,7 +45,7 @@ def exit_code(error: Exception) -> ExitCode:
         return ExitCode.INFEASIBLE
     table: tuple[tuple[type[Exception] | tuple[type[Exception], ...], ExitCode], ...] = (
         (core.InfeasibleBudget, ExitCode.INFEASIBLE),
-        ((core.InvalidSpec, client.InvalidRequest), ExitCode.USAGE),
+        ((core.InvalidSpec, core.BadSettings, client.InvalidRequest), ExitCode.USAGE),
         ((client.Conflict, client.TooLarge), ExitCode.USAGE),
         ((client.Unauthorised, client.UnsafeFile), ExitCode.AUTHENTICATION),
         (client.NotFound, ExitCode.NOT_FOUND),

@@ -62,21 +62,24 @@ def list_jobs(
     state: Annotated[list[str] | None, typer.Option(help="Only jobs in this state.")] = None,
     filter_text: Annotated[
         str | None,
-        typer.Option("--filter", help="Such as: method = lora AND trainable_parameters <= 96"),
+        typer.Option("--filter", help="Such as: method = lora AND budget.trainable <= 96"),
     ] = None,
     order_by: Annotated[str | None, typer.Option(help="Such as -created_at.")] = None,
     limit: Annotated[int, typer.Option(min=0, help="Jobs to show; 0 shows all.")] = 50,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """List jobs, the newest first."""
-    parts = [f"state IN ({', '.join(state)})"] if state else []
-    parts += [f"({filter_text})"] if filter_text else []
+    chosen = f"state IN ({', '.join(state)})" if state else None
     with open_client(context) as client:
+        if chosen and filter_text:
+            # Inside brackets, errors would be at other characters than those that were typed.
+            next(client.jobs.summaries(filter=filter_text, page_size=1), None)
+            filter_text = f"({filter_text}) AND {chosen}"
         # Tables and ids say nothing of the specs.
         is_whole = output in (Output.JSON, Output.JSONL)
         list_them = client.jobs.list if is_whole else client.jobs.summaries
         found = list_them(
-            filter=" AND ".join(parts) or None,
+            filter=filter_text or chosen,
             order_by=order_by,
             page_size=min(limit or 200, 200),
         )

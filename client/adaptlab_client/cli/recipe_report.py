@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from adaptlab_client.cli.terminal import console, one_line, print_table
 from adaptlab_client.recipe_answers import RecipeReport, ReportRow, ReportTable
-from adaptlab_client.recipe_text import beside, finding, interval, mean, paper, wording
+from adaptlab_client.recipe_text import beside, finding, interval, mean, met, paper, wording
 
 Cells = list[list[str]]
 Layout = Callable[[ReportTable, Sequence[ReportRow]], tuple[list[str], Cells]]
@@ -127,6 +127,8 @@ def _print_claims(report: RecipeReport) -> None:
         say_wrapped(f"{finding(verdict).upper()}: {verdict.claim} ({wording(report, verdict)})")
         say_wrapped(verdict.text, "  ")
         say_wrapped(f"→ {verdict.evidence}", "  ")
+        for control in verdict.controls:
+            say_wrapped(f"control, {met(control)}: {control.evidence}", "    ")
 
 
 def _csv_lines(table: ReportTable, row: ReportRow) -> list[list[object]]:

@@ -52,7 +52,10 @@ RecipeArgument = Annotated[
     ),
 ]
 PresetOption = Annotated[
-    str, typer.Option(help="quick: minutes on two cores; faithful: as published; fair: for all.")
+    str,
+    typer.Option(
+        help="quick: minutes on two cores; small: hours; faithful: as published; fair: for all."
+    ),
 ]
 ReportOutputOption = Annotated[
     ReportOutput,

@@ -24,6 +24,9 @@ class Form(StrEnum):
     PARQUET = "parquet"
 
 
+WANTED = ("id", "task", "method", "metrics.accuracy.mean")
+"""Columns that a narrow terminal shows before others."""
+
 FilterOption = Annotated[
     str,
     typer.Option("--filter", help="Such as: method = lora AND metrics.accuracy.mean > 0.9"),
@@ -160,7 +163,8 @@ def application() -> typer.Typer:
 def _print(table: "ResultTable", output: Output, identity: str = "id") -> None:
     names = [column.name for column in table.columns]
     if output in (Output.TABLE, Output.CSV):
-        print_rows(names, ([row[name] for name in names] for row in table.rows()), output)
+        rows = ([row[name] for name in names] for row in table.rows())
+        print_rows(names, rows, output, WANTED)
     elif output is Output.JSON:
         print(json_text([dict(row) for row in table.rows()], indent=2))
     elif output is Output.JSONL:

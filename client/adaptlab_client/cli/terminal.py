@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 V = TypeVar("V", bound="BaseModel")
 
 WIDTH_OF_A_PIPE = 200
+_NO_LIMIT = 10_000
 # C0 without the line feed, delete, C1, and the marks that reorder or hide text around them.
 _ACTIVE = re.compile(
     "[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
@@ -154,25 +155,48 @@ def print_one(
         print_value(value, output, identity)
 
 
-def print_rows(titles: Sequence[str], rows: Iterable[Sequence[object]], output: Output) -> None:
+def print_rows(
+    titles: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    output: Output,
+    wanted: Sequence[str] = (),
+) -> None:
     """Print rows as a table, or else as comma-separated values."""
     if output is Output.CSV:
         print_csv(titles, rows)
     else:
-        print_table(titles, rows)
+        print_table(titles, rows, wanted)
 
 
-def print_table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table on stdout; in a pipe it is wide and has no frame."""
+def print_table(
+    titles: Sequence[str], rows: Iterable[Sequence[object]], wanted: Sequence[str] = ()
+) -> None:
+    """Print a table on stdout; in a pipe it is wide and has no frame.
+
+    On a terminal whose width does not hold all columns, those of `wanted` titles come first, and
+    what is left out is said on stderr.
+    """
     from rich.table import Table  # loaded for tables only
     from rich.text import Text
 
+    from adaptlab_client.cli.table_layout import layout, with_short_ids
+
+    cells = [[one_line(_shown(cell)) for cell in row] for row in rows]
+    screen = console(sys.stdout)
+    places = layout(titles, cells, screen.width, wanted)
+    if places.left_out and not _has_limit(sys.stdout):
+        screen = console(sys.stdout, width=_NO_LIMIT)
+        places = layout(titles, cells, _NO_LIMIT, wanted)
+    if places.short_ids:
+        cells = with_short_ids(cells)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in titles:
-        table.add_column(title, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(one_line(_shown(cell))) for cell in row))
-    console(sys.stdout).print(table)
+    for column, width in zip(places.columns, places.widths, strict=True):
+        table.add_column(titles[column], overflow="fold", width=width)
+    for row in cells:
+        table.add_row(*(Text(row[column]) for column in places.columns))
+    screen.print(table)
+    if places.left_out:
+        say(f"Too narrow for {', '.join(places.left_out)}: use a wider terminal or `--output csv`.")
 
 
 def print_csv(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -185,12 +209,18 @@ def print_csv(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
         lines.writerow(harmless(_exact(cell)) for cell in row)
 
 
-def console(stream: IO[str]) -> "Console":
+def _has_limit(stream: IO[str]) -> bool:
+    """Return True if lines have a width that somebody chose: a terminal's, or `COLUMNS`."""
+    return is_terminal(stream) or "COLUMNS" in os.environ
+
+
+def console(stream: IO[str], *, width: int | None = None) -> "Console":
     """A console on stdout or stderr that reads no markup, emoji codes or highlights."""
     from rich.console import Console
 
     terminal = is_terminal(stream)
-    width = None if terminal or "COLUMNS" in os.environ else WIDTH_OF_A_PIPE
+    if width is None and not _has_limit(stream):
+        width = WIDTH_OF_A_PIPE
     return Console(
         file=stream,
         markup=False,

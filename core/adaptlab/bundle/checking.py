@@ -27,9 +27,9 @@ from adaptlab.bundle.read_me import read_me_text
 from adaptlab.bundle.reading import BundleReader
 from adaptlab.bundle.tables import bundle_tables, csv_bytes
 from adaptlab.comparability import ComparedJob, comparability
-from adaptlab.comparison import Comparison, compare
+from adaptlab.comparison import Comparison, ComparisonWarning, compare
 from adaptlab.errors import BrokenBundle
-from adaptlab.resolve import spec_digest
+from adaptlab.resolve import load_task, spec_digest
 from adaptlab.spec import ResolvedSpec
 from adaptlab.statistics import Scores
 from adaptlab.table_comparison import TableComparison, table_warnings
@@ -194,7 +194,7 @@ def _computed_again(parts: _Parts) -> tuple[Claim, list[Finding]]:
     tables: list[TableComparison] = []
     found: list[Finding] = []
     for table, behind in zip(stated.tables, evidence.tables, strict=True):
-        comparison = _compared(behind, jobs, parts)
+        comparison = _compared(behind, jobs, parts, _of_bases(table))
         place = {"base_model": behind.base_model, "task": behind.task, "comparison": comparison}
         tables.append(table.model_copy(update=place))
         found += _effort(table, behind, jobs)
@@ -203,7 +203,21 @@ def _computed_again(parts: _Parts) -> tuple[Claim, list[Finding]]:
     return stated.model_copy(update=again), found
 
 
-def _compared(behind: TableEvidence, jobs: _Jobs, parts: _Parts) -> Comparison | None:
+def _of_bases(table: TableComparison) -> tuple[ComparisonWarning, ...]:
+    """The warnings about base models, which rest on scores that are as the server states them."""
+    warnings = () if table.comparison is None else table.comparison.warnings
+    return tuple(one for one in warnings if one.kind == "base_not_learned")
+
+
+def _chance(counted: Sequence[ComparedJob]) -> float:
+    """The accuracy of guessing on the task that the jobs have in common."""
+    task = next((job.spec.task for job in counted), None)
+    return 0.0 if task is None else load_task(task).chance()
+
+
+def _compared(
+    behind: TableEvidence, jobs: _Jobs, parts: _Parts, of_bases: Sequence[ComparisonWarning]
+) -> Comparison | None:
     if not behind.scores:
         return None
     counted = [
@@ -223,6 +237,8 @@ def _compared(behind: TableEvidence, jobs: _Jobs, parts: _Parts) -> Comparison |
             level=parts.claim.level,
             tables=len(parts.evidence.tables),
             differences=comparability(counted),
+            of_bases=of_bases,
+            chance=_chance(counted),
         )
     except (ArithmeticError, LookupError, ValueError) as error:
         raise BrokenBundle(contents.EVIDENCE, f"it cannot be compared: {error}") from error

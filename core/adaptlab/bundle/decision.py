@@ -105,7 +105,7 @@ def _cell(cell: ComparisonCell, methods: Sequence[ComparedMethod]) -> Iterator[s
     budget = "Without a budget" if cell.budget is None else f"At {cell.budget:,} parameters"
     yield f"### {budget}"
     references = {row.label for row in methods if row.role == "reference"}
-    yield _answer(cell, references)
+    yield f"**{plain(cell.sentence)}**"
     head = "| method | trained parameters | score | interval | ranks | seeds | trials |"
     lines = [_row(row, is_reference=row.label in references) for row in cell.rows]
     yield "\n".join([head, "| --- | ---: | ---: | --- | --- | ---: | ---: |", *lines])
@@ -119,25 +119,10 @@ def _row(row: ComparisonRow, *, is_reference: bool) -> str:
     return f"| {name} | {_number(row.parameters)} | {score} | {ranks} | {effort} |"
 
 
-def _answer(cell: ComparisonCell, references: set[str]) -> str:
-    """The methods, references aside, than which no other method was found better."""
-    methods = [row.label for row in cell.rows if row.label not in references]
-    told = [one.pair for one in cell.verdicts if one.reason == "test"]
-    order = [(p.first, p.second) if p.difference > 0 else (p.second, p.first) for p in told]
-    beaten = {worse for better, worse in order if better in methods}
-    best = [plain(name) for name in methods if name not in beaten] or [*map(plain, methods)]
-    if not best:
-        return "Only references were scored."
-    if len(best) == 1:
-        return f"Of the methods, the best is **{best[0]}**."
-    return f"Of the methods, any of these could be the best: **{', '.join(best)}**."
-
-
 def _verdicts(comparison: Comparison, cell: ComparisonCell) -> Iterator[str]:
     if comparison.voided:
-        yield "No verdicts: the jobs answer different questions; see the warnings."
-    else:
-        yield from _section("Verdicts", (plain(one.text) for one in cell.verdicts))
+        return  # the sentence above the table says so
+    yield from _section("Verdicts", (plain(one.text) for one in cell.verdicts))
 
 
 def _over_budgets(comparison: Comparison) -> Iterator[str]:
@@ -187,12 +172,12 @@ def _thin_in(table: TableComparison) -> Iterator[str]:
         yield f"{at}: nothing was scored."
         return
     verdicts = [one for cell in comparison.cells for one in cell.verdicts]
-    undecided = sum(one.finding == "needs_more_seeds" for one in verdicts)
+    undecided = sum(one.finding == "not_known" for one in verdicts)
     alike = sum(one.finding == "cannot_be_told_apart" for one in verdicts)
     if undecided or alike:
         yield (
-            f"{at}: of {len(verdicts)} verdicts {undecided} need more seeds and {alike} cannot "
-            "be told apart."
+            f"{at}: of {len(verdicts)} verdicts over all seeds {undecided} are not known and "
+            f"{alike} cannot be told apart."
         )
     yield (
         f"{at}: {comparison.seeds} seeds know of no failure that none of them showed; up to "

@@ -10,6 +10,7 @@ from adaptlab.comparison import ComparisonCell
 from adaptlab.spreadsheet import harmless
 from adaptlab.statistics import Scores
 from adaptlab.table_comparison import ComparedMethod, TableComparison
+from adaptlab.verdict import SuccessfulSeeds
 
 Cell = str | int | float | None
 Row = tuple[Cell, ...]
@@ -36,13 +37,16 @@ _COLUMNS: dict[str, tuple[str, str, str]] = {
     # by table: the columns of text, of integers and of numbers
     "scores": (
         f"{_PLACE} could_be_best voided",
-        "budget parameters rank_low rank_high seeds items trials steps",
-        "score low high level",
+        "budget parameters rank_low rank_high seeds failing_seeds items trials steps",
+        "score low high all_seeds_low all_seeds_high level",
     ),
     "pairs": (
-        "base_model task first second finding reason text",
-        "budget seeds items comparisons more_seeds",
-        "difference low high level p_value sign_flip corrected_p margin seed_part item_part",
+        "base_model task first second finding reason text successful_finding",
+        "budget seeds items comparisons more_seeds more_seeds_low more_seeds_high "
+        "first_failing second_failing successful_seeds",
+        "difference low high seen_low seen_high level p_value sign_flip corrected_p margin "
+        "seed_part item_part unseen_evidence undone_by unseen_failure_rate failing_p "
+        "successful_difference successful_low successful_high successful_p",
     ),
     "outcomes": (f"{_PLACE} outcomes", "budget seed base_replicate items correct", "accuracy"),
     "learning_rates": (
@@ -108,12 +112,15 @@ def _scores(claim: Claim) -> Iterator[dict[str, Cell]]:
                 "rank_low": row.rank.low,
                 "rank_high": row.rank.high,
                 "seeds": row.score.seeds,
+                "failing_seeds": row.failing.failing,
                 "items": row.items,
                 "trials": row.trials,
                 "steps": _steps(effort.get(row.label)),
                 "score": row.score.mean,
                 "low": row.score.low,
                 "high": row.score.high,
+                "all_seeds_low": row.score.all_seeds_low,
+                "all_seeds_high": row.score.all_seeds_high,
                 "level": row.score.level,
             }
 
@@ -125,9 +132,31 @@ def _steps(behind: ComparedMethod | None) -> int | None:
 def _pairs(claim: Claim) -> Iterator[dict[str, Cell]]:
     for place, _, cell in _cells(claim):
         for verdict in cell.verdicts:
-            pair: dict[str, Cell] = verdict.pair.model_dump()
-            found: dict[str, Cell] = verdict.model_dump(exclude={"pair"})
-            yield place | pair | found
+            # Where seeds hardly vary, seen_p rests on items; corrected_p is never without seeds.
+            pair: dict[str, Cell] = verdict.pair.model_dump(exclude={"seen_p"})
+            found: dict[str, Cell] = verdict.model_dump(exclude={"pair", "successful"})
+            yield place | pair | found | _successful(verdict.successful)
+
+
+def _successful(part: SuccessfulSeeds | None) -> dict[str, Cell]:
+    """The part of a verdict about seeds that do not fail."""
+    if part is None:
+        return {}
+    found: dict[str, Cell] = {
+        "successful_finding": part.finding,
+        "first_failing": part.first_failing.failing,
+        "second_failing": part.second_failing.failing,
+        "failing_p": part.corrected_failing_p,
+        "successful_p": part.corrected_p,
+    }
+    if part.pair is None:
+        return found
+    return found | {
+        "successful_seeds": part.pair.seeds,
+        "successful_difference": part.pair.difference,
+        "successful_low": part.pair.seen_low,
+        "successful_high": part.pair.seen_high,
+    }
 
 
 def _outcomes(evidence: Evidence) -> Iterator[dict[str, Cell]]:

@@ -10,10 +10,10 @@ from adaptlab.wording import shortened
 
 ROW = 36  # pixels a pair: its names, and the interval below them
 LONGEST_NAME = 25  # two of them fit above an interval in a window of 400 pixels
-FINDINGS = ("better", "cannot be told apart", "needs more seeds")
+FINDINGS = ("better", "cannot be told apart", "not known")
 """How intervals are coloured; of two that are told apart, the better one is named first."""
 
-_ORDER = {"better": 0, "worse": 0, "cannot_be_told_apart": 1, "needs_more_seeds": 2}
+_ORDER = {"better": 0, "worse": 0, "cannot_be_told_apart": 1, "not_known": 2}
 
 
 def better_first(verdict: Verdict) -> PairedDifference:
@@ -22,7 +22,9 @@ def better_first(verdict: Verdict) -> PairedDifference:
     if verdict.finding != "worse":
         return pair
     turned = {"first": pair.second, "second": pair.first, "difference": -pair.difference}
-    return pair.model_copy(update=turned | {"low": -pair.high, "high": -pair.low})
+    limits = {"low": -pair.high, "high": -pair.low}
+    limits |= {"seen_low": -pair.seen_high, "seen_high": -pair.seen_low}
+    return pair.model_copy(update=turned | limits)
 
 
 def pairwise_differences(

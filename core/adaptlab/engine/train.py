@@ -1,12 +1,12 @@
 """Gradient descent on all replicates of a job in one pass, from any step on."""
 
-import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from adaptlab.curve_steps import CurveSteps
 from adaptlab.engine.allocate import Trainables
 from adaptlab.engine.choice import right_answers
 from adaptlab.engine.descent import Descent
@@ -21,10 +21,8 @@ from adaptlab.engine.passes import Pass
 from adaptlab.engine.plan import Plan
 from adaptlab.engine.training_state import TrainingState, read_state, write_state
 from adaptlab.errors import TrainingDiverged, TrainingStopped
-from adaptlab.halving import rung_steps
-from adaptlab.results import MetricPoint, Metrics, Progress, TrainingSaved
+from adaptlab.results import MetricPoint, Metrics, Progress, TrainingSaved, is_loss
 
-CURVE_POINTS = 200
 STEPS_OF_DATA = 16
 VALIDATION_SAMPLES = 256
 
@@ -32,9 +30,9 @@ VALIDATION_SAMPLES = 256
 class Training:
     """The replicates of a job on their way from the first to the last step.
 
-    A replicate whose loss is no longer finite, whose patience is at its end, or whose trial loses
-    at a rung is left out from then on; the others are not touched by it, because nothing mixes
-    replicates.
+    A replicate whose loss is not finite or beyond `LARGEST_LOSS`, whose patience is at its end, or
+    whose trial loses at a rung is left out from then on; the others are not touched by it, because
+    nothing mixes replicates.
     """
 
     def __init__(
@@ -53,9 +51,7 @@ class Training:
         self._window = torch.zeros(plan.replicates, dtype=torch.float64, device=plan.device)
         self._counted = 0
         self._step = self._first = 0
-        steps, count = plan.spec.training.steps, plan.spec.training.validations
-        self._validated = {-(-steps * part // count) for part in range(1, count + 1)}
-        self._rungs = rung_steps(steps, plan.spec.training.halving)
+        self._curves = CurveSteps.of(plan.spec.training)
 
     @property
     def steps_taken(self) -> int:
@@ -101,20 +97,16 @@ class Training:
                     break  # the items of those that are left stand in another order
 
     def _take_step(self, items: Items) -> None:
-        training = self._plan.spec.training
         self._window += self._descent.step(items, self._step)
         self._step += 1
         self._counted += 1
-        every = max(1, training.steps // CURVE_POINTS)
-        closes = self._step == 1 or self._step % every == 0 or self._step == training.steps
-        closes = closes or self._step in self._rungs  # who diverged does not compete
-        if closes:
+        if self._curves.closes_window(self._step):
             self._close_window()
-        if self._step in self._validated:
+        if self._step in self._curves.validated:
             self._validate()
-        if closes or self._step in self._validated:
+        if self._step in self._curves:
             self._leave_out()
-        if self._step in self._rungs:
+        if self._step in self._curves.rungs:
             self._eliminate()
             self._leave_out()
 
@@ -122,7 +114,7 @@ class Training:
         """Report the mean losses since the last point, and mark the replicates that diverged."""
         losses: list[float] = (self._window / self._counted).tolist()
         for replicate, loss in zip(self._descent.live, losses, strict=True):
-            self.outcome.diverged[replicate] = not math.isfinite(loss)
+            self.outcome.diverged[replicate] = not is_loss(loss)
             self.outcome.final_losses[replicate] = loss
             self.outcome.steps[replicate] = self._step
         self._window.zero_()
@@ -188,10 +180,10 @@ class Training:
                 replicate=replicate,
                 name=name,
                 step=self._step,
-                value=value if math.isfinite(value) else None,
+                value=value if is_loss(value) else None,
             )
             for replicate, value in rows
-            if not only_finite or (math.isfinite(value) and not self.outcome.diverged[replicate])
+            if not only_finite or (is_loss(value) and not self.outcome.diverged[replicate])
         )
         self._observer.emit(Metrics(points=points))
 

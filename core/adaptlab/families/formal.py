@@ -1,6 +1,6 @@
 """The theory's transformer: attention, ReLU and linear layers in any order and of any size."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
@@ -154,7 +154,16 @@ class Formal(Family):
             vocabulary=self.vocabulary,
             sites={site.name: site for site in sites},
             tensors={"embed.weight": table} | _tensors(sites),
+            first_attention=self._first_attention(sites) if attention else frozenset(),
         )
+
+    def _first_attention(self, sites: Sequence[Site]) -> frozenset[str]:
+        """The embedding, every layer before the first attention, and its queries and keys."""
+        first = self.attention_layers()[0][0]
+        linear = [site for site in sites if site.kind == "linear" and site.layer is not None]
+        inside = (f"blocks.{first}.attn.q", f"blocks.{first}.attn.k")
+        before = [s for s in linear if (s.layer or 0) < first or s.name in inside]
+        return frozenset({"embed.weight", *_tensors(before)})
 
     def _sites(self, even: bool) -> Iterator[Site]:
         """The sites in forward order; `even` where every attention layer has as many heads."""
@@ -180,7 +189,7 @@ class Formal(Family):
         yield Site("unembed", "linear", width, self.vocabulary)
 
 
-def _tensors(sites: list[Site]) -> dict[str, TensorShape]:
+def _tensors(sites: Sequence[Site]) -> dict[str, TensorShape]:
     """The matrix of every linear site, and a bias for those outside attention."""
     tensors: dict[str, TensorShape] = {}
     for site in sites:

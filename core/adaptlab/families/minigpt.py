@@ -65,6 +65,9 @@ class MiniGPT(Family):
     def fills_in(self) -> bool:
         return self.attention == "bidirectional"
 
+    def positions_before_content(self) -> int:
+        return self.pad_positions
+
     def shape(self) -> ModelShape:
         assert isinstance(self.vocabulary, int)
         assert isinstance(self.context, int)

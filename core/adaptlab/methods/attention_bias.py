@@ -1,4 +1,4 @@
-"""The relaxation of a prefix: shift and strength learned directly."""
+"""A learned shift of what attention gathers, of a learned strength at every position."""
 
 from typing import ClassVar, Literal
 
@@ -10,19 +10,22 @@ from adaptlab.shapes import Initialiser, ModelShape, TensorShape
 class AttentionBias(Method):
     """Replace what each head gathers, t, by α μ + (1 - α) t, with α and μ learned directly.
 
-    A prefix of one position gives just this with α = its attention and μ = W_V s. Here μ is free
-    for every head and α = sigmoid(a) is free for every head and position, though it cannot depend
-    on the content as a prefix's can. What fails even so fails for want of new attention patterns.
+    μ is free for every head, and α = sigmoid(a) for every head and position. A prefix of one
+    position gives the same formula with α its attention and μ = W_V s. Neither contains the other:
+    α cannot depend on the content here, as a prefix's does, and a longer prefix mixes several
+    vectors; but μ need not be in the image of W_V. So its failure says nothing about a prefix.
     """
 
     title: ClassVar[str] = "Attention bias"
     summary: ClassVar[str] = "Every head's output is pulled towards a learned vector."
     formula: ClassVar[str] = "tᵢ ← αᵢ μ + (1 - αᵢ) tᵢ"
-    reference: ClassVar[str] = "Petrov, Torr, Bibi (ICLR 2024), equation 7, relaxed"
+    reference: ClassVar[str] = "Petrov, Torr, Bibi (ICLR 2024), equation 7, in part"
     first_layer_attention: ClassVar[AttentionClaim] = "cannot_change"
     default_learning_rate: ClassVar[float] = 2e-2
-    learning_rate_range: ClassVar[tuple[float, float]] = (1e-3, 1e-1)
-    relaxes_prefix: ClassVar[bool] = True
+    learning_rate_range: ClassVar[tuple[float, float]] = (1e-3, 1.0)
+    restriction: ClassVar[str] = (
+        "it adds one vector per head, of a strength that cannot depend on the content"
+    )
 
     name: Literal["attention_bias"] = "attention_bias"
 

@@ -16,7 +16,7 @@ class FullFinetuning(Method):
     reference: ClassVar[str] = "Petrov, Torr, Bibi (ICLR 2024), section 5.1"
     first_layer_attention: ClassVar[AttentionClaim] = "can_change"
     default_learning_rate: ClassVar[float] = 2e-3
-    learning_rate_range: ClassVar[tuple[float, float]] = (1e-4, 1e-2)
+    learning_rate_range: ClassVar[tuple[float, float]] = (1e-5, 1e-2)
     default_weight_decay: ClassVar[float] = 0.1
     is_reference: ClassVar[bool] = True
 

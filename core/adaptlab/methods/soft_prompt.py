@@ -3,7 +3,8 @@
 from typing import ClassVar, Literal
 
 from adaptlab.learned_positions import LearnedPositions
-from adaptlab.method import METHODS
+from adaptlab.method import METHODS, Method
+from adaptlab.methods.prefix_tuning import PrefixTuning
 from adaptlab.shapes import Initialiser, ModelShape, TensorShape
 
 
@@ -20,6 +21,12 @@ class SoftPrompt(LearnedPositions):
     reference: ClassVar[str] = "Lester, Al-Rfou, Constant (EMNLP 2021)"
 
     name: Literal["soft_prompt"] = "soft_prompt"
+
+    def equivalent_on(self, shape: ModelShape) -> Method:
+        """The rows of a prefix, where one layer alone reads them."""
+        if not self.is_read_by_one_layer(shape):
+            return self
+        return PrefixTuning(length=self.length, initial_scale=self.initial_scale)
 
     def tensors(self, shape: ModelShape) -> dict[str, TensorShape]:
         assert isinstance(self.length, int)

@@ -3,7 +3,7 @@
 from typing import ClassVar, Literal
 
 from adaptlab.learned_positions import LearnedPositions
-from adaptlab.method import METHODS
+from adaptlab.method import METHODS, Method
 from adaptlab.shapes import Initialiser, ModelShape, TensorShape
 
 VIRTUAL_TOKENS = "embed.suffix"
@@ -29,6 +29,12 @@ class SuffixTuning(LearnedPositions):
 
     name: Literal["suffix_tuning"] = "suffix_tuning"
     scope: Literal["per_layer", "input_only"] = "per_layer"
+
+    def equivalent_on(self, shape: ModelShape) -> Method:
+        """The rows of the layer, where one layer alone reads them."""
+        if not self.is_read_by_one_layer(shape):
+            return self
+        return self.model_copy(update={"scope": "per_layer"})
 
     def tensors(self, shape: ModelShape) -> dict[str, TensorShape]:
         assert isinstance(self.length, int)

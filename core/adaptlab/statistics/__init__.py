@@ -1,5 +1,7 @@
 """What seeds and test items say about methods; torch-free, pure functions of scores."""
 
+from adaptlab.statistics.choice import ChosenBest, chosen_best
+from adaptlab.statistics.failing import FailingSeeds, failing_seeds
 from adaptlab.statistics.intervals import (
     Interval,
     mean_interval,
@@ -10,9 +12,13 @@ from adaptlab.statistics.pairs import PairedDifference, holm, paired_difference,
 from adaptlab.statistics.scores import Scores, scores_of
 
 __all__ = [
+    "ChosenBest",
+    "FailingSeeds",
     "Interval",
     "PairedDifference",
     "Scores",
+    "chosen_best",
+    "failing_seeds",
     "holm",
     "mean_interval",
     "paired_difference",

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from adaptlab.statistics.limits import seen_limits
 from adaptlab.statistics.scores import Scores
 from adaptlab.statistics.spread import Spread, Squares, spread_of
+from adaptlab.statistics.unseen import Evidence, evidence
 
 if TYPE_CHECKING:  # numpy is loaded by who computes: a server that lists jobs saves 20 MB
     import numpy as np
@@ -32,6 +34,35 @@ class Counts:
     def right(self) -> int:
         """All of them."""
         return int(self.by_seed.sum())
+
+    @cached_property
+    def accuracies(self) -> "NDArray[np.float64]":
+        """The share of items that each seed got right."""
+        return self.by_seed / self.by_item.size
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        """The evidence of the seeds' accuracies about the mean over all seeds."""
+        return evidence(self.accuracies)
+
+    @cached_property
+    def spread(self) -> Spread:
+        """How uncertain the mean accuracy is over seeds like these."""
+        seeds, items = self.by_seed.size, self.by_item.size
+        mean = self.right / (seeds * items)
+        by_seed, by_item = self.accuracies - mean, self.by_item / seeds - mean
+        squares = Squares(float(by_seed @ by_seed), float(by_item @ by_item), self.right)
+        return spread_of(mean, squares, seeds, items)
+
+    @cached_property
+    def _limits(self) -> dict[float, tuple[float, float]]:
+        return {}
+
+    def seen_limits(self, level: float) -> tuple[float, float]:
+        """Return the limits of the mean accuracy over seeds like these; each is computed once."""
+        if level not in self._limits:
+            self._limits[level] = seen_limits(self.spread, level)
+        return self._limits[level]
 
     def shared(self, other: "Counts") -> int:
         """How many are right here and there."""

@@ -53,7 +53,7 @@ class Crossing(Value):
 
 
 class Candidate(Value):
-    """A row held against the reference: its difference and the limits of it."""
+    """A row against the reference: its difference, with limits for seeds like those run."""
 
     method: str
     budget: int | None
@@ -68,7 +68,8 @@ class Cheapest(Value):
 
     `shown` is the cheapest of which the data show it; `possible` the cheapest of which they do
     not exclude it. Limits hold for all rows together (Bonferroni), so that the choice of the
-    cheapest among them does not count against the confidence `level`.
+    cheapest among them does not count against the confidence `level`. They are about seeds like
+    those run: failures that no seed showed may put any row farther from the reference.
     """
 
     reference: str
@@ -156,8 +157,8 @@ def _held(row: Scores, reference: Scores, level: float) -> Candidate:
         budget=row.budget,
         parameters=row.parameters or 0,
         difference=pair.difference,
-        low=pair.low,
-        high=pair.high,
+        low=pair.seen_low,
+        high=pair.seen_high,
     )
 
 

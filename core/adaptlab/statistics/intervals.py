@@ -6,9 +6,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from adaptlab.distributions import beta_quantile, student_quantile
+from adaptlab.distributions import student_quantile
+from adaptlab.statistics.counts import Counting, counts
+from adaptlab.statistics.limits import around, clopper_pearson
 from adaptlab.statistics.scores import Scores
-from adaptlab.statistics.spread import LEAST_ITEM_SHARE, Spread, normal_quantile, spread
+from adaptlab.statistics.spread import normal_quantile
+from adaptlab.statistics.unseen import Evidence, evidence
 from adaptlab.values import Value
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
@@ -17,8 +20,10 @@ Fraction = Annotated[float, Field(ge=0, le=1)]
 class Interval(Value):
     """A mean accuracy and how far it can be off, at confidence `level`.
 
-    `seeds` is the number of seeds behind it; `over_items_only` says that there was one seed, so
-    that the interval covers the choice of test items and not the choice of seed.
+    `low` and `high` cover seeds like the `seeds` that were run, and other test items. If
+    `over_items_only`, they cover other items alone, because there is one seed or every seed has
+    the same score. `all_seeds_low` and `all_seeds_high` limit the mean over all seeds, failures
+    and successes that no seed showed included; they are None in results of older versions.
     """
 
     mean: Fraction
@@ -27,9 +32,11 @@ class Interval(Value):
     level: Annotated[float, Field(gt=0, lt=1)]
     seeds: Annotated[int, Field(ge=1)]
     over_items_only: bool = False
+    all_seeds_low: Fraction | None = None
+    all_seeds_high: Fraction | None = None
 
 
-def mean_interval(scores: Scores, level: float = 0.95) -> Interval:
+def mean_interval(scores: Scores, level: float = 0.95, counting: Counting = counts) -> Interval:
     """An interval for the mean accuracy over seeds and items like those at hand.
 
     The variance is that of the crossed design (`spread`); the multiple is Student's t, whose
@@ -44,15 +51,13 @@ def mean_interval(scores: Scores, level: float = 0.95) -> Interval:
     neither differ, and for accuracies that lie to one side as Beta(9, 1) does. Not covered is what
     no seed at hand shows: where one seed in five fails, three seeds all succeed half of the time,
     and the interval holds the truth 0.49 of the time (`unseen_failure_rate`). Two seeds are
-    covered 0.91 to 0.97; one seed says nothing about other seeds.
+    covered 0.91 to 0.97; one seed says nothing about other seeds. The limits over all seeds are
+    the union of these and those of `unseen.Evidence`, which hold whatever the seeds' distribution.
     """
     _check_level(level)
-    found = spread(scores.matrix())
-    if found.seeds == 1 or found.mean in (0.0, 1.0):
-        low, high = _clopper_pearson(found.mean * found.items, found.items, level)
-    else:
-        low, high = _around(found.mean, _reach(found, level), level)
-    return _interval(found.mean, low, high, level, found.seeds)
+    counted = counting(scores, scores.seeds)
+    limits = counted.seen_limits(level)
+    return _interval(limits, counted.accuracies.tolist(), counted.evidence, level)
 
 
 def seed_interval(correct: Sequence[int], total: Sequence[int], level: float = 0.95) -> Interval:
@@ -69,11 +74,13 @@ def seed_interval(correct: Sequence[int], total: Sequence[int], level: float = 0
     accuracies = [right / items for right, items in zip(correct, total, strict=True)]
     mean = math.fsum(accuracies) / len(accuracies)
     if len(accuracies) == 1 or mean in (0.0, 1.0):
-        low, high = _clopper_pearson(mean * min(total), min(total), level)
+        low, high = clopper_pearson(mean * min(total), min(total), level)
     else:
         items = normal_quantile((1 - level) / 2) * math.sqrt(mean * (1 - mean) / min(total))
-        low, high = _around(mean, max(items, _student_reach(accuracies, mean, level)), level)
-    return _interval(mean, low, high, level, len(accuracies))
+        low, high = around(mean, max(items, _student_reach(accuracies, mean, level)), level)
+    import numpy as np  # only for those who compute
+
+    return _interval((low, high), accuracies, evidence(np.asarray(accuracies)), level)
 
 
 def unseen_failure_rate(seeds: int, level: float = 0.95) -> float:
@@ -85,14 +92,21 @@ def unseen_failure_rate(seeds: int, level: float = 0.95) -> float:
     return 1 - (1 - level) ** (1 / seeds)
 
 
-def _interval(mean: float, low: float, high: float, level: float, seeds: int) -> Interval:
+def _interval(
+    limits: tuple[float, float], accuracies: Sequence[float], seen: Evidence, level: float
+) -> Interval:
+    mean = math.fsum(accuracies) / len(accuracies)
+    low, high = max(0.0, min(limits[0], mean)), min(1.0, max(limits[1], mean))
+    all_low, all_high = seen.limits(level)
     return Interval(
         mean=mean,
-        low=max(0.0, min(low, mean)),
-        high=min(1.0, max(high, mean)),
+        low=low,
+        high=high,
         level=level,
-        seeds=seeds,
-        over_items_only=seeds == 1,
+        seeds=len(accuracies),
+        over_items_only=min(accuracies) == max(accuracies),
+        all_seeds_low=min(low, all_low),
+        all_seeds_high=max(high, all_high),
     )
 
 
@@ -111,39 +125,6 @@ def _check(correct: Sequence[int], total: Sequence[int], level: float) -> None:
     for right, items in zip(correct, total, strict=True):
         if items < 1 or not 0 <= right <= items:
             raise ValueError(f"{right} right of {items} items is not a score.")
-
-
-def _reach(found: Spread, level: float) -> float:
-    """How far the mean can be off, at the mean's own variance."""
-    tail = (1 - level) / 2
-    least = LEAST_ITEM_SHARE * normal_quantile(tail) * math.sqrt(found.items_only)
-    share = found.seed_part / found.variance if found.variance else 0.0
-    freedom = 1 / (share / (found.seeds - 1) + (1 - share) / max(found.items - 1, 1))
-    return max(least, student_quantile(freedom, 1 - tail) * math.sqrt(found.variance))
-
-
-def _around(mean: float, reach: float, level: float) -> tuple[float, float]:
-    """Limits for a share strictly inside (0, 1) that is `reach` off at its own variance."""
-    room = mean * (1 - mean)
-    odds, step = math.log(mean / (1 - mean)), reach / room
-    items = room * (normal_quantile((1 - level) / 2) / reach) ** 2
-    low, high = _clopper_pearson(mean * items, items, level)
-    return min(low, _share(odds - step)), max(high, _share(odds + step))
-
-
-def _share(odds: float) -> float:
-    """The share whose log-odds are `odds`."""
-    if odds >= 0:
-        return 1 / (1 + math.exp(-odds))
-    return math.exp(odds) / (1 + math.exp(odds))
-
-
-def _clopper_pearson(right: float, items: float, level: float) -> tuple[float, float]:
-    """Clopper and Pearson's limits (Biometrika, 1934), also for an effective number of items."""
-    tail = (1 - level) / 2
-    low = 0.0 if right <= 0 else beta_quantile(right, items - right + 1, tail)
-    high = 1.0 if right >= items else beta_quantile(right + 1, items - right, 1 - tail)
-    return low, high
 
 
 def _student_reach(values: Sequence[float], mean: float, level: float) -> float:

@@ -8,9 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 
 from adaptlab.distributions import student_quantile, student_tail, where_rising
-from adaptlab.statistics.counts import Counting, Gap, counts
+from adaptlab.statistics.counts import Counting, Gap, Seeds, counts
 from adaptlab.statistics.scores import Scores
 from adaptlab.statistics.spread import LEAST_ITEM_SHARE, Spread, normal_quantile
+from adaptlab.statistics.unseen import (
+    difference_limits,
+    evidence_of_order,
+    least_p_value,
+    p_equal_means,
+)
 from adaptlab.values import Value
 
 if TYPE_CHECKING:  # numpy is loaded by who computes: a server that lists jobs saves 20 MB
@@ -27,11 +33,16 @@ Probability = Annotated[float, Field(ge=0, le=1)]
 class PairedDifference(Value):
     """How much higher `first` scores than `second`, over the seeds and items that they share.
 
-    `difference`, `low` and `high` are shares of items (0.01 is one point); low and high limit the
-    difference at confidence `level`, for this pair alone. `p_value` is of the hypothesis of no
-    difference over new seeds and items, None with one seed; `sign_flip` is the exact p-value of
-    exchanging the two methods within seeds, which cannot be below 2 / 2^seeds. `seed_part` and
-    `item_part` are the variances of the difference that more seeds would, or would not, reduce.
+    `difference`, `low` and `high` are shares of items (0.01 is one point). `low`, `high` and
+    `p_value` are about the means **over all seeds**, failures and successes that no seed showed
+    included; the limits hold at confidence `level`, for this pair alone. `seen_low`, `seen_high`
+    and `seen_p` are those of the crossed analysis, about **seeds like those run**; where seeds
+    hardly vary `seen_p` rests on items and is no statement about seeds. `unseen_evidence` is the
+    log likelihood ratio against equal means over all seeds (`unseen.evidence_of_order`). P-values
+    are None with one seed. `sign_flip` is the exact p-value of exchanging the two methods
+    within seeds, which cannot be below 2 / 2^seeds. `seed_part` and `item_part` are the variances
+    of the difference that more seeds would, or would not, reduce. `undone_by` is the share of the
+    higher method's seeds that must fail completely for the means to be equal.
     """
 
     first: str
@@ -41,27 +52,50 @@ class PairedDifference(Value):
     high: float
     level: float
     p_value: Probability | None
+    seen_low: float
+    seen_high: float
+    seen_p: Probability | None
+    unseen_evidence: Annotated[float, Field(ge=0)]
+    undone_by: Probability
     sign_flip: Probability | None
     seeds: int
     items: int
     seed_part: float
     item_part: float
 
+    @property
+    def unseen_p(self) -> float:
+        """The p-value of equal means over all seeds, by what the seeds may all have missed."""
+        return p_equal_means(self.unseen_evidence)
+
 
 def paired_difference(
-    first: Scores, second: Scores, level: float = 0.95, counting: Counting = counts
+    first: Scores,
+    second: Scores,
+    level: float = 0.95,
+    counting: Counting = counts,
+    seeds: Seeds | None = None,
 ) -> PairedDifference:
-    """The difference of two methods, by the crossed analysis of their per-item differences.
+    """The difference of two methods over all seeds, and over seeds like those run.
 
-    The variance has a part of seeds s and a part of items a (`spread`). The limits are
-    ± √(t² s + z² a), with Student's t of seeds - 1 and the normal z: each part with its own
-    quantile (Howe 1974; Graybill and Wang 1980), which keeps its level also far out in the tail,
-    where corrections for many comparisons read it; a single t with degrees of freedom in between
-    is false there up to seven times too often. Where items do not matter it is the paired t-test
-    over seeds, where all seeds agree the large-sample McNemar test over items. No limit is nearer
-    than half as far as items alone make it, nor is the variance below one item in square.
+    Over seeds like those run it is the crossed analysis of per-item differences. The variance has
+    a part of seeds s and a part of items a (`spread`). The limits are ± √(t² s + z² a), with
+    Student's t of seeds - 1 and the normal z: each part with its own quantile (Howe 1974; Graybill
+    and Wang 1980), which keeps its level also far out in the tail, where corrections for many
+    comparisons read it; a single t with degrees of freedom in between is false there up to seven
+    times too often. Where items do not matter it is the paired t-test over seeds, where all seeds
+    agree the large-sample McNemar test over items. No limit is nearer than half as far as items
+    alone make it, nor is the variance below one item in square.
 
-    `counting` counts outcomes; give one that remembers where a method meets many. Raises
+    Over all seeds the p-value is the largest of three: that of the crossed analysis, that of what
+    the seeds may have missed (`unseen.evidence_of_order`, which takes seeds of the two methods for
+    independent draws), and the least that an exact two-sample test on as many seeds allows. The
+    limits are the union of both analyses' limits; if the exact test cannot decide with so few
+    seeds, they are as wide as the two scores allow. No limit is beyond what the limits of the two
+    scores leave possible, each at half the error, so that differences end where scores end.
+
+    `counting` counts outcomes; give one that remembers where a method meets many. `seeds` are
+    those to compare, all shared ones unless given. Raises
     `ValueError` for scores of different numbers of items and for ones without common seeds.
     """
     if first.items != second.items:
@@ -69,7 +103,8 @@ def paired_difference(
             f"{first.label} was scored on {first.items} items and {second.label} on "
             f"{second.items}; score both on the same items."
         )
-    seeds = shared_seeds(first, second)
+    if seeds is None:
+        seeds = shared_seeds(first, second)
     if not seeds:
         raise ValueError(
             f"{first.label} and {second.label} have no seed in common; run both with the same."
@@ -77,21 +112,83 @@ def paired_difference(
     gap = Gap(counting(first, seeds), counting(second, seeds))
     found = gap.spread()
     item_part = max(found.item_part, 1 / found.items**2 - found.seed_part)
-    reach = difference_reach(found, item_part, (1 - level) / 2)
+    seen_p = None if len(seeds) == 1 else _p_value(found, item_part)
+    unseen = evidence_of_order(gap.first.evidence, gap.second.evidence)
+    seen = _seen_limits(gap, found, item_part, level, seen_p)
+    p_value = _p_over_all_seeds(seen_p, p_equal_means(unseen), len(seeds))
+    limits = _limits_over_all_seeds(gap, seen, level, p_value)
     return PairedDifference(
         first=first.label,
         second=second.label,
         difference=found.mean,
-        low=max(-1.0, found.mean - reach),
-        high=min(1.0, found.mean + reach),
+        low=limits[0],
+        high=limits[1],
         level=level,
-        p_value=None if len(seeds) == 1 else _p_value(found, item_part),
+        p_value=p_value,
+        seen_low=seen[0],
+        seen_high=seen[1],
+        seen_p=seen_p,
+        unseen_evidence=unseen,
+        undone_by=_undone_by(gap),
         sign_flip=None if len(seeds) == 1 else sign_flip(gap.by_seed.tolist()),
         seeds=found.seeds,
         items=found.items,
         seed_part=found.seed_part,
         item_part=item_part,
     )
+
+
+Limits = tuple[float, float]
+
+
+def _p_over_all_seeds(seen: float | None, unseen: float, seeds: int) -> float | None:
+    return None if seen is None else max(seen, unseen, least_p_value(seeds))
+
+
+def _seen_limits(
+    gap: Gap, found: Spread, item_part: float, level: float, p_value: float | None
+) -> Limits:
+    reach = difference_reach(found, item_part, (1 - level) / 2)
+    ends = (gap.first.seen_limits(_of_two(level)), gap.second.seen_limits(_of_two(level)))
+    wide = (found.mean - reach, found.mean + reach)
+    return _within_ends(wide, found.mean, ends, keep_zero=p_value is None or p_value > 1 - level)
+
+
+def _limits_over_all_seeds(gap: Gap, seen: Limits, level: float, p_value: float | None) -> Limits:
+    ends = [
+        (min(low, unseen_low), max(high, unseen_high))
+        for one in (gap.first, gap.second)
+        for low, high in (one.seen_limits(_of_two(level)),)
+        for unseen_low, unseen_high in (one.evidence.limits(_of_two(level)),)
+    ]
+    if least_p_value(gap.seeds) > 1 - level:
+        wide = (-1.0, 1.0)
+    else:
+        unseen = difference_limits(gap.first.evidence, gap.second.evidence, level)
+        wide = (min(seen[0], unseen[0]), max(seen[1], unseen[1]))
+    keep_zero = p_value is None or p_value > 1 - level
+    return _within_ends(wide, gap.mean, (ends[0], ends[1]), keep_zero=keep_zero)
+
+
+def _of_two(level: float) -> float:
+    """The level of each of two intervals that hold together at `level`."""
+    return (1 + level) / 2
+
+
+def _within_ends(
+    wide: Limits, mean: float, ends: tuple[Limits, Limits], *, keep_zero: bool
+) -> Limits:
+    """Limits of a difference no wider than the limits of the two scores; with 0 if it was in."""
+    (first_low, first_high), (second_low, second_high) = ends
+    low = max(wide[0], min(first_low - second_high, 0.0 if keep_zero else 1.0))
+    high = min(wide[1], max(first_high - second_low, 0.0 if keep_zero else -1.0))
+    return min(low, mean), max(high, mean)
+
+
+def _undone_by(gap: Gap) -> float:
+    """The share of the higher method's seeds that must fail for the means to be equal."""
+    low, high = sorted((gap.first.right, gap.second.right))
+    return 1 - low / high if high else 0.0
 
 
 def shared_seeds(first: Scores, second: Scores) -> tuple[int, ...]:

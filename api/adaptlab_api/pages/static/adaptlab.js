@@ -67,7 +67,16 @@
     for (const box of fresh.querySelectorAll("input[type=checkbox]")) box.checked = chosen.has(box.value);
   }
 
+  // Tables that were being computed are there: they are sections that this page does not have yet.
+  function isComputed(page) {
+    return document.getElementById("computing") && !page.getElementById("computing");
+  }
+
   function take(page) {
+    if (isComputed(page)) {
+      location.reload();
+      return;
+    }
     for (const fresh of page.querySelectorAll("[data-live]")) {
       if (known.get(fresh.id) === fresh.outerHTML) continue;
       known.set(fresh.id, fresh.outerHTML);

@@ -1,10 +1,13 @@
 """Claims of this paper in short: a text in one wording or two, and the tests it needs."""
 
+from collections.abc import Sequence
+
 from adaptlab.claim import (
     AllOf,
     CheckHolds,
     Claim,
     EveryTrialAtMost,
+    NoLarger,
     PlainTest,
     ScoreAbove,
     ScoreAtLeast,
@@ -13,9 +16,22 @@ from adaptlab.claim import (
 )
 
 
-def claim(name: str, text: str, *tests: PlainTest, arxiv_v1: Wording | None = None) -> Claim:
+def claim(
+    name: str,
+    text: str,
+    *tests: PlainTest,
+    arxiv_v1: Wording | None = None,
+    given: Sequence[PlainTest] = (),
+    controls: Sequence[PlainTest] = (),
+) -> Claim:
     """A claim in the wording of ICLR and, where it differs, in that of the first version."""
-    return Claim(id=name, iclr=wording(text, *tests), arxiv_v1=arxiv_v1)
+    return Claim(
+        id=name,
+        iclr=wording(text, *tests),
+        arxiv_v1=arxiv_v1,
+        given=tuple(given),
+        controls=tuple(controls),
+    )
 
 
 def wording(text: str, *tests: PlainTest) -> Wording:
@@ -28,8 +44,10 @@ def never(text: str, row: str, value: float, *, trials: int) -> Wording:
     return wording(text, EveryTrialAtMost(row=row, value=value, trials=trials))
 
 
-def no_new_task(row: str, column: str, *, trials: int) -> Claim:
-    """A prefix fails on a task that its base model has no pattern of attention for."""
+def no_new_task(
+    row: str, column: str, *, trials: int, base: str, controls: Sequence[PlainTest]
+) -> Claim:
+    """A prefix fails on a task that its base model lacks, and that the controls have learned."""
     return claim(
         "new-task-fails",
         "A prefix may not be able to teach a task that needs a new pattern of attention.",
@@ -40,6 +58,8 @@ def no_new_task(row: str, column: str, *, trials: int) -> Claim:
             0.05,
             trials=trials,
         ),
+        given=[at_most(base, column, 0.05)],
+        controls=controls,
     )
 
 
@@ -56,6 +76,11 @@ def at_most(row: str, column: str, value: float) -> ScoreAtMost:
 def above(row: str, other: str, column: str, by: float) -> ScoreAbove:
     """The row scores so much more than the other."""
     return ScoreAbove(row=row, column=column, other=other, by=by)
+
+
+def learned_at_equal_size(row: str, other: str, column: str) -> tuple[PlainTest, ...]:
+    """Controls: a row that is no larger than another learns what the other is said to fail at."""
+    return (at_least(row, column, 0.8), NoLarger(row=row, other=other))
 
 
 def holds(check: str) -> CheckHolds:

@@ -1,6 +1,6 @@
 """What is left of old skills after a new task: in the paper's discussion, and never measured."""
 
-from adaptlab.claim import Claim
+from adaptlab.claim import Claim, PlainTest
 from adaptlab.recipe import RECIPES, PublishedTable, Recipe
 from adaptlab.recipes.petrov2024 import settings as paper
 from adaptlab.recipes.petrov2024.claims import above, at_least, at_most, claim
@@ -54,24 +54,33 @@ def _claims() -> tuple[Claim, ...]:
             "Not claimed: attached, whatever was learned silences the old skills, as no cue says "
             "which task is meant.",
             *(at_most(label, skill, 0.05) for label in METHODS for skill in paper.SKILL_LABELS),
+            given=_learned(*METHODS),
         ),
         claim(
             "prefix-forgets-less-than-lora",
             "A prefix keeps more of the old skills than LoRA (said in review).",
             *(above(paper.PREFIX, paper.MLP_LORA, skill, 0.01) for skill in paper.SKILL_LABELS),
+            given=_learned(paper.PREFIX, paper.MLP_LORA),
         ),
         claim(
             "prefix-forgets-less-than-full-fine-tuning",
             "A prefix keeps more of the old skills than full fine-tuning (said in review).",
             *(above(paper.PREFIX, paper.FULL, skill, 0.01) for skill in paper.SKILL_LABELS),
+            given=_learned(paper.PREFIX, paper.FULL),
         ),
         claim(
             "the-task-was-learned",
             "Not claimed: the three are compared after learning the task, without which there is "
             "nothing to forget for.",
-            *(at_least(label, NEW, 0.5) for label in METHODS),
+            *_learned(*METHODS),
+            given=[at_most(BASE, NEW, 0.05)],
         ),
     )
+
+
+def _learned(*methods: str) -> tuple[PlainTest, ...]:
+    """The new task was learned, without which an untrained method would forget the least."""
+    return tuple(at_least(label, NEW, 0.5) for label in methods)
 
 
 def _quick() -> StudySpec:

@@ -1,4 +1,4 @@
-"""The models of one layer that several recipes start from, and the same with other attention."""
+"""The models of one layer that several recipes start from, and variants of them."""
 
 from typing import Literal
 
@@ -17,11 +17,11 @@ from adaptlab.recipes.petrov2024.settings import (
 Attention = Literal["causal", "bidirectional", "none"]
 
 
-def sorting_base(attention: Attention = "causal") -> Members:
+def sorting_base(attention: Attention = "causal", *, layers: int = 1) -> Members:
     """Table 1's model, which sorts upwards, in three seeds."""
     return base(
-        f"petrov2024-sorting-{attention}",
-        {**_sorting(attention), "dropout": 0.1},
+        f"petrov2024-sorting-{attention}{_depth(layers)}",
+        {**_sorting(attention, layers), "dropout": 0.1},
         UP,
         constant(20_000, 5e-4),
         seeds=3,
@@ -30,11 +30,11 @@ def sorting_base(attention: Attention = "causal") -> Members:
     )
 
 
-def quick_sorting_base(attention: Attention = "causal") -> Members:
+def quick_sorting_base(attention: Attention = "causal", *, layers: int = 1) -> Members:
     """The same without dropout and in fewer steps at a higher rate."""
     return base(
-        f"petrov2024-sorting-{attention}-quick",
-        _sorting(attention),
+        f"petrov2024-sorting-{attention}{_depth(layers)}-quick",
+        _sorting(attention, layers),
         UP,
         quick_steps(800, learning_rate=5e-3),
         seeds=3,
@@ -43,11 +43,11 @@ def quick_sorting_base(attention: Attention = "causal") -> Members:
     )
 
 
-def skilled_base(attention: Attention = "causal", *, seeds: int = 3) -> Members:
+def skilled_base(attention: Attention = "causal", *, layers: int = 1, seeds: int = 3) -> Members:
     """Table 2's model, which has four skills."""
     return base(
-        f"petrov2024-skilled-{attention}",
-        {**_skilled(256, attention), "dropout": 0.1},
+        f"petrov2024-skilled-{attention}{_depth(layers)}",
+        {**_skilled(256, attention, layers), "dropout": 0.1},
         MIXTURE,
         constant(20_000, 5e-4),
         seeds=seeds,
@@ -56,11 +56,13 @@ def skilled_base(attention: Attention = "causal", *, seeds: int = 3) -> Members:
     )
 
 
-def quick_skilled_base(attention: Attention = "causal", *, seeds: int = 3) -> Members:
+def quick_skilled_base(
+    attention: Attention = "causal", *, layers: int = 1, seeds: int = 3
+) -> Members:
     """The same at width 64, without dropout and in fewer steps at a higher rate."""
     return base(
-        f"petrov2024-skilled-{attention}-quick",
-        _skilled(64, attention),
+        f"petrov2024-skilled-{attention}{_depth(layers)}-quick",
+        _skilled(64, attention, layers),
         MIXTURE,
         quick_steps(3000, learning_rate=6e-3),
         seeds=seeds,
@@ -69,14 +71,19 @@ def quick_skilled_base(attention: Attention = "causal", *, seeds: int = 3) -> Me
     )
 
 
-def _sorting(attention: Attention) -> Members:
+def _depth(layers: int) -> str:
+    """The part of a name that says how many layers there are, unless it is the paper's one."""
+    return "" if layers == 1 else f"-{layers}l"
+
+
+def _sorting(attention: Attention, layers: int) -> Members:
     """One head of width 96, and one visible pad in whose place a prefix comes."""
-    return {"layers": 1, "heads": 1, "width": 96, **_reach(attention)}
+    return {"layers": layers, "heads": 1, "width": 96, **_reach(attention)}
 
 
-def _skilled(width: int, attention: Attention) -> Members:
+def _skilled(width: int, attention: Attention, layers: int) -> Members:
     """Four heads without the norm before attention."""
-    sizes: Members = {"layers": 1, "heads": 4, "width": width}
+    sizes: Members = {"layers": layers, "heads": 4, "width": width}
     return {**sizes, "attention_norm": False, **_reach(attention)}
 
 

@@ -3,14 +3,23 @@
 from adaptlab.claim import Claim
 from adaptlab.recipe import RECIPES, PublishedTable, Recipe, TableRow
 from adaptlab.recipes.petrov2024 import settings as paper
-from adaptlab.recipes.petrov2024.claims import above, at_least, claim, no_new_task
+from adaptlab.recipes.petrov2024 import small
+from adaptlab.recipes.petrov2024.claims import (
+    above,
+    at_least,
+    at_most,
+    claim,
+    learned_at_equal_size,
+    no_new_task,
+)
 from adaptlab.recipes.petrov2024.settings import Members
-from adaptlab.recipes.petrov2024.table_3 import ROWS, as_published, prefix_for
+from adaptlab.recipes.petrov2024.table_3 import ROWS, as_published, prefix_for, small_study
 from adaptlab.recipes.petrov2024.tables import columns, row, rows_on_new_tasks
 from adaptlab.study import StudySpec
 
 NORMED, PLAIN = "with the norm", "without it"
 STUDY = "petrov2024-one-layer-table-3"
+BASE = "pretrained on four skills"
 COMBINED, UNKNOWN = paper.NEW_LABELS
 
 
@@ -25,6 +34,7 @@ def one_layer_table_3() -> Recipe:
         base_models=(NORMED, PLAIN),
         presets={
             "quick": _quick(),
+            "small": small_study(STUDY, [small.base(1, norm=norm) for norm in (True, False)]),
             "faithful": as_published(STUDY, _paper_bases()),
             "fair": _fair(),
         },
@@ -35,7 +45,11 @@ def one_layer_table_3() -> Recipe:
             "with the norm before attention as in table 3 and without it as in table 2, as the "
             "review does not say which. Prefixes have 4 learning rates for known skills and 8 for "
             "new tasks. Full fine-tuning, at one rate, says whether one layer can do the task at "
-            "all. About 8 minutes on two cores.",
+            "all, and LoRA on the MLP whether it can at the prefix's size. About 9 minutes on two "
+            "cores.",
+            "small": f"{small.NOTE}One layer with and without the norm before attention; prefixes "
+            "of 40 rows, 2,560 parameters, as many as LoRA of rank 4 on the MLP. About "
+            "1.5 hours on two idle cores, by the cost model.",
             "faithful": "The published script's settings with one layer: 20,000 steps for known "
             "skills and 500,000 for new tasks, at one constant rate. The paper never reported this "
             "run. Hours on a GPU.",
@@ -58,7 +72,7 @@ def _rows(on: str) -> tuple[TableRow, ...]:
     """Rows of one base model, which labels name where it is not the first."""
     ending = "" if on == NORMED else f", {on}"
     return (
-        row(f"pretrained on four skills{ending}", on=on),
+        row(f"{BASE}{ending}", on=on),
         *(
             row(f"prefix for {name}{ending}", of=prefix_for(task), on=on, task=task)
             for name, task in zip(paper.TASK_LABELS, paper.TASKS, strict=True)
@@ -73,19 +87,30 @@ def _claims() -> tuple[Claim, ...]:
             "skills-are-called-up",
             "A prefix makes a model of one layer do any one of its tasks.",
             *(at_least(f"prefix for {name}", name, 0.8) for name in paper.SKILL_LABELS),
+            given=[at_most(BASE, name, 0.6) for name in paper.SKILL_LABELS],
         ),
         claim(
             "skills-are-combined",
             "A prefix can teach a model of one layer a combination of its skills, as it does one "
             "of four layers in table 3.",
             at_least(f"prefix for {COMBINED}", COMBINED, 0.7),
+            given=[at_most(BASE, COMBINED, 0.05)],
         ),
         claim(
             "one-layer-suffices-for-the-combination",
             "Not claimed: one layer can do the combination, so that a failure is the prefix's.",
             above(f"{paper.FULL} on {COMBINED}", f"prefix for {COMBINED}", COMBINED, 0.2),
+            given=[at_least(f"{paper.FULL} on {COMBINED}", COMBINED, 0.5)],
         ),
-        no_new_task(f"prefix for {UNKNOWN}", UNKNOWN, trials=paper.RATES),
+        no_new_task(
+            f"prefix for {UNKNOWN}",
+            UNKNOWN,
+            trials=paper.RATES,
+            base=BASE,
+            controls=learned_at_equal_size(
+                f"{paper.MLP_LORA} on {UNKNOWN}", f"prefix for {UNKNOWN}", UNKNOWN
+            ),
+        ),
     )
 
 
@@ -103,6 +128,7 @@ def _quick() -> StudySpec:
                 ROWS, label=paper.LONGER, training={"steps": 1600}, tuning=wide, tasks=new
             ),
             paper.full(**single, tasks=new),
+            paper.mlp_lora(tasks=new[1:], training={"steps": 1600}),
         ),
         budget=640,
         samples=1000,

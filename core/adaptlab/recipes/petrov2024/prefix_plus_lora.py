@@ -1,15 +1,15 @@
 """A prefix together with LoRA, against either alone at the same size."""
 
-from adaptlab.claim import Claim
+from adaptlab.claim import Claim, PlainTest
 from adaptlab.recipe import RECIPES, PublishedTable, Recipe
 from adaptlab.recipes.petrov2024 import settings as paper
-from adaptlab.recipes.petrov2024.claims import above, claim
+from adaptlab.recipes.petrov2024.claims import above, at_least, at_most, claim
 from adaptlab.recipes.petrov2024.settings import Members
-from adaptlab.recipes.petrov2024.tables import columns, rows_on_new_tasks
+from adaptlab.recipes.petrov2024.tables import columns, row, rows_on_new_tasks
 from adaptlab.study import StudySpec
 
 STUDY = "petrov2024-prefix-plus-lora"
-BOTH = "prefix and LoRA"
+BASE, BOTH = "pretrained on four skills", "prefix and LoRA"
 COMBINED, UNKNOWN = paper.NEW_LABELS
 ROWS, RANK = 20, 2
 """Of either alone; together they have half of each, and as many parameters."""
@@ -49,7 +49,7 @@ def _table() -> PublishedTable:
         title="Prefix and LoRA at equal size",
         source="not published",
         columns=columns(paper.NEW_LABELS, paper.NEW),
-        rows=rows_on_new_tasks(methods),
+        rows=(row(BASE), *rows_on_new_tasks(methods)),
     )
 
 
@@ -62,6 +62,7 @@ def _claims() -> tuple[Claim, ...]:
                 f"Not claimed: on the {word}, all parameters in LoRA score higher than half of "
                 "them in a prefix.",
                 above(f"{paper.MLP_LORA} on {name}", f"{BOTH} on {name}", name, 0.01),
+                given=[at_most(BASE, name, 0.05), *_learned(paper.MLP_LORA, name)],
             )
             for word, name in words
         ),
@@ -69,8 +70,14 @@ def _claims() -> tuple[Claim, ...]:
             "a-prefix-gains-from-lora",
             "Not claimed: half of the parameters in LoRA score higher than all in a prefix.",
             above(f"{BOTH} on {UNKNOWN}", f"{paper.PREFIX} on {UNKNOWN}", UNKNOWN, 0.01),
+            given=[at_most(BASE, UNKNOWN, 0.05), *_learned(BOTH, UNKNOWN)],
         ),
     )
+
+
+def _learned(method: str, column: str) -> tuple[PlainTest, ...]:
+    """The method that is said to be ahead has learned the task."""
+    return (at_least(f"{method} on {column}", column, 0.5),)
 
 
 def _methods(range_of_prefix: Members, full: Members) -> tuple[Members, ...]:

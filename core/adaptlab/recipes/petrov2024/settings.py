@@ -12,6 +12,7 @@ NO_SUCH_RUN = "The paper has no such run: the same as the fair preset. For a GPU
 PREFIX, LONGER = "prefix-tuning", "prefix-tuning, trained longer"
 SMALL_START, STARTS = "prefix-tuning from 0.02", "prefix-tuning, 3 initial scales"
 FULL, SCRATCH = "full fine-tuning", "from scratch"
+PINNED = "fine-tuning, first attention pinned"
 LORA, MLP_LORA = "LoRA", "LoRA on the MLP alone"
 RATES = 8
 PREFIX_RANGE = [5e-5, 0.5]
@@ -165,9 +166,9 @@ def other_starts(length: int, tuning: Members = WIDE) -> tuple[Members, ...]:
     )
 
 
-def mlp_lora(rank: int = 1) -> Members:
+def mlp_lora(rank: int = 1, *, label: str = MLP_LORA, **given: object) -> Members:
     """LoRA of both matrices of every MLP: at rank 1 as large as a prefix of 10 rows."""
-    return method(MLP_LORA, "lora", rank=rank, sites=("mlp",))
+    return method(label, "lora", rank=rank, sites=("mlp",), **given)
 
 
 def paper_lora() -> Members:
@@ -178,6 +179,11 @@ def paper_lora() -> Members:
 def full(**given: object) -> Members:
     """Full fine-tuning, which says whether a task can be learned at all."""
     return method(FULL, "full_finetuning", **given)
+
+
+def pinned(**given: object) -> Members:
+    """All weights but those that decide the first layer's attention: whether a task needs it."""
+    return method(PINNED, "pinned_finetuning", **given)
 
 
 def scratch(**given: object) -> Members:

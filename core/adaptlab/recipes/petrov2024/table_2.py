@@ -72,11 +72,14 @@ def _table() -> PublishedTable:
 
 def _claims() -> tuple[Claim, ...]:
     called = [(f"prefix for {name}", name) for name in paper.SKILL_LABELS]
+    mixed = [at_most(MIXED, name, 0.6) for name in paper.SKILL_LABELS]
+    learned = [at_least(label, name, 0.5) for label, name in called]
     return (
         claim(
             "prefix-calls-up-a-skill",
             "A prefix can make the model do any one of the tasks that it was pretrained on.",
             *(at_least(label, name, 0.8) for label, name in called),
+            given=mixed,
         ),
         claim(
             "other-skills-are-silenced",
@@ -87,6 +90,7 @@ def _claims() -> tuple[Claim, ...]:
                 for other in paper.SKILL_LABELS
                 if other != name
             ),
+            given=[*mixed, *learned],
         ),
         claim(
             "base-knows-all",
@@ -98,11 +102,13 @@ def _claims() -> tuple[Claim, ...]:
             "relative-attention-stays",
             "A prefix leaves relative attention over the content as it is (equation 6).",
             *(DeviationAtMost(row=label, value=1e-6) for label, _ in called),
+            given=[*mixed, *learned],
         ),
         claim(
             "prefixes-make-clusters",
             "Attention outputs, which do not tell the tasks apart, fall into one cluster a prefix.",
             holds("clusters"),
+            given=[*mixed, *learned],
         ),
     )
 

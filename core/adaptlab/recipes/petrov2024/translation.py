@@ -2,10 +2,17 @@
 
 from collections.abc import Iterable
 
-from adaptlab.claim import Claim
+from adaptlab.claim import Claim, NoLarger
 from adaptlab.recipe import RECIPES, PublishedTable, Recipe
 from adaptlab.recipes.petrov2024 import settings as paper
-from adaptlab.recipes.petrov2024.claims import above, at_least, at_most, claim, never
+from adaptlab.recipes.petrov2024.claims import (
+    above,
+    at_least,
+    at_most,
+    claim,
+    learned_at_equal_size,
+    never,
+)
 from adaptlab.recipes.petrov2024.settings import Members
 from adaptlab.recipes.petrov2024.tables import columns, row
 from adaptlab.recipes.petrov2024.words import (
@@ -79,6 +86,7 @@ def _table() -> PublishedTable:
 
 
 def _claims() -> tuple[Claim, ...]:
+    new = [at_most("pretrained on German", SPANISH, 0.1)]
     return (
         claim(
             "base-translates-to-german",
@@ -96,18 +104,23 @@ def _claims() -> tuple[Claim, ...]:
                 0.1,
                 trials=paper.QUICK_RATES,
             ),
+            given=new,
+            controls=learned_at_equal_size(paper.LORA, paper.PREFIX, SPANISH),
         ),
         claim(
             "lora-learns",
             "LoRA of the same size learns them.",
             at_least(paper.LORA, SPANISH, 0.8),
             above(paper.LORA, paper.PREFIX, SPANISH, 0.5),
+            given=new,
+            controls=[NoLarger(row=paper.LORA, other=paper.PREFIX)],
         ),
         claim(
             "prefix-calls-up-a-known-language",
             "Not in the paper for words: where the base model knows Spanish too, a prefix calls it "
             "up.",
             at_least(f"{paper.PREFIX}, Spanish known", SPANISH, 0.8),
+            given=[at_most("pretrained on both", SPANISH, 0.7)],
         ),
     )
 

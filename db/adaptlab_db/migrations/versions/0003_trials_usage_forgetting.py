@@ -4,12 +4,39 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import postgresql
 
+from adaptlab_db.migrations.unguarded import unguarded_jobs
+
 revision = "0003"
 down_revision = "0002"
 branch_labels = None
 depends_on = None
 
 UNIQUE = "uq_evaluations_job_id_attempt_replicate_split"
+TRIALS = """
+    UPDATE jobs SET resolved_spec = resolved_spec || jsonb_build_object(
+        'spec_version', 2,
+        'training', (resolved_spec -> 'training') - 'learning_rates' - 'weight_decay'
+            || jsonb_build_object('trials', (
+                SELECT jsonb_agg(jsonb_build_object(
+                    'learning_rate', rate,
+                    'weight_decay', resolved_spec #> '{training,weight_decay}',
+                    'initial_scale', 1.0
+                ) ORDER BY place)
+                FROM jsonb_array_elements(resolved_spec #> '{training,learning_rates}')
+                    WITH ORDINALITY AS rates (rate, place)
+            ))
+    )
+"""
+RATES = """
+    UPDATE jobs SET resolved_spec = resolved_spec || jsonb_build_object(
+        'spec_version', 1,
+        'training', (resolved_spec -> 'training') - 'trials' || jsonb_build_object(
+            'learning_rates',
+            jsonb_path_query_array(resolved_spec, '$.training.trials[*].learning_rate'),
+            'weight_decay', resolved_spec #> '{training,trials,0,weight_decay}'
+        )
+    )
+"""
 
 
 def upgrade() -> None:
@@ -34,35 +61,14 @@ def upgrade() -> None:
     """)
     for name in ("weight_decay", "initial_scale"):
         op.alter_column("replicates", name, nullable=False)
-    op.execute("""
-        UPDATE jobs SET resolved_spec = resolved_spec || jsonb_build_object(
-            'spec_version', 2,
-            'training', (resolved_spec -> 'training') - 'learning_rates' - 'weight_decay'
-                || jsonb_build_object('trials', (
-                    SELECT jsonb_agg(jsonb_build_object(
-                        'learning_rate', rate,
-                        'weight_decay', resolved_spec #> '{training,weight_decay}',
-                        'initial_scale', 1.0
-                    ) ORDER BY place)
-                    FROM jsonb_array_elements(resolved_spec #> '{training,learning_rates}')
-                        WITH ORDINALITY AS rates (rate, place)
-                ))
-        )
-    """)
+    with unguarded_jobs():
+        op.execute(TRIALS)
 
 
 def downgrade() -> None:
     """Remove them; of trials that differ in more than the rate, the first decay is kept."""
-    op.execute("""
-        UPDATE jobs SET resolved_spec = resolved_spec || jsonb_build_object(
-            'spec_version', 1,
-            'training', (resolved_spec -> 'training') - 'trials' || jsonb_build_object(
-                'learning_rates',
-                jsonb_path_query_array(resolved_spec, '$.training.trials[*].learning_rate'),
-                'weight_decay', resolved_spec #> '{training,trials,0,weight_decay}'
-            )
-        )
-    """)
+    with unguarded_jobs():
+        op.execute(RATES)
     op.drop_column("replicates", "initial_scale")
     op.drop_column("replicates", "weight_decay")
     op.execute("DELETE FROM evaluations WHERE NOT attached")

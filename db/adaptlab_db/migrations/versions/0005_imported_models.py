@@ -2,6 +2,8 @@
 
 from alembic import op
 
+from adaptlab_db.migrations.unguarded import unguarded_jobs
+
 revision = "0005"
 down_revision = "0004"
 branch_labels = None
@@ -15,5 +17,6 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Require one again; imports, which the version before cannot run, get an empty name."""
-    op.execute("UPDATE jobs SET task = '' WHERE task IS NULL")
+    with unguarded_jobs():
+        op.execute("UPDATE jobs SET task = '' WHERE task IS NULL")
     op.alter_column("jobs", "task", nullable=False)

@@ -110,9 +110,17 @@ def _create_projects() -> None:
 
 
 def _own(table: str) -> None:
-    op.add_column(table, sa.Column("project_id", sa.BigInteger(), nullable=True))
-    op.execute(sa.text(f"UPDATE {table} SET project_id = (SELECT id FROM projects)"))  # noqa: S608 - a table of ours
-    op.alter_column(table, "project_id", nullable=False)
+    """Add the column with a default that is then dropped.
+
+    That changes no row, however many there are, so that jobs that have ended can be given to the
+    project too.
+    """
+    default = op.get_bind().execute(sa.text("SELECT id FROM projects")).scalar_one()
+    column = sa.Column(
+        "project_id", sa.BigInteger(), server_default=sa.text(str(default)), nullable=False
+    )
+    op.add_column(table, column)
+    op.alter_column(table, "project_id", server_default=None)
     op.create_foreign_key(op.f(f"fk_{table}_project_id"), table, "projects", ["project_id"], ["id"])
 
 

@@ -1,6 +1,10 @@
-"""A masked model instead of a causal one: every position sees all, and answers are filled in."""
+"""Attention both ways instead of a causal mask: every position sees all, answers are filled in.
 
-from adaptlab.claim import Claim, DeviationAtMost
+Called "masked-lm" before, which it is not: no part of a text is masked and predicted. The whole
+answer is hidden at the input and filled in at all places at once.
+"""
+
+from adaptlab.claim import Claim, DeviationAtLeast, DeviationAtMost
 from adaptlab.recipe import RECIPES, PublishedTable, Recipe
 from adaptlab.recipes.petrov2024 import settings as paper
 from adaptlab.recipes.petrov2024.claims import above, at_least, at_most, claim, holds, never
@@ -14,18 +18,19 @@ from adaptlab.recipes.petrov2024.settings import Members
 from adaptlab.recipes.petrov2024.tables import columns, row
 from adaptlab.study import StudySpec
 
-STUDY = "petrov2024-masked-lm"
+STUDY = "petrov2024-bidirectional"
 NEW, KNOWN = "ascending", "skills"
 UP, DOWN = paper.ORDERS
+SORTS_UP, HAS_SKILLS = "pretrained on ascending", "pretrained on four skills"
 CHECKS: tuple[Members, ...] = ({"name": "relative_attention", "of": paper.PREFIX},)
 
 
-@RECIPES.register("petrov2024/masked-lm")
-def masked_lm() -> Recipe:
-    """Tables 1 and 2 in short on models whose attention goes both ways."""
+@RECIPES.register("petrov2024/bidirectional")
+def bidirectional() -> Recipe:
+    """Tables 1 and 2, shortened, on models whose attention goes both ways."""
     return Recipe(
-        name="petrov2024/masked-lm",
-        title="Masked instead of causal models",
+        name="petrov2024/bidirectional",
+        title="Attention both ways instead of a causal mask",
         question="Do the paper's claims depend on the causal mask?",
         source=f"{paper.SOURCE}: a check that a reading of it proposes, not in the paper",
         base_models=(NEW, KNOWN),
@@ -34,7 +39,8 @@ def masked_lm() -> Recipe:
         claims=_claims(),
         notes={
             "quick": "The quick models of tables 1 and 2 in 3 seeds with attention both ways: the "
-            "answer is masked at the input and filled in at all places at once. Without a cue, and "
+            "answer is hidden at the input and filled in at all places at once. This is no masked "
+            "language model, which predicts random parts of a text. Without a cue, and "
             "without its own first token, nothing tells the second model which task it has begun, "
             "so it hardly has a whole answer right. One prefix row, 8 learning rates; full "
             "fine-tuning has one. About 3 minutes on two cores.",
@@ -47,14 +53,14 @@ def masked_lm() -> Recipe:
 
 def _table() -> PublishedTable:
     return PublishedTable(
-        title="Sorting down with masked models",
+        title="Sorting down with attention both ways",
         source="not published",
         columns=columns(paper.ORDERS, paper.SORTS),
         rows=(
-            row("pretrained on ascending"),
+            row(SORTS_UP),
             row(f"{paper.FULL}, new task", of=paper.FULL, on=NEW),
             row(f"{paper.PREFIX}, new task", of=paper.PREFIX, on=NEW),
-            row("pretrained on four skills", on=KNOWN),
+            row(HAS_SKILLS, on=KNOWN),
             row(f"{paper.FULL}, known skill", of=paper.FULL, on=KNOWN),
             row(f"{paper.PREFIX}, known skill", of=paper.PREFIX, on=KNOWN),
         ),
@@ -65,10 +71,10 @@ def _claims() -> tuple[Claim, ...]:
     new = f"{paper.PREFIX}, new task"
     return (
         claim(
-            "masked-base-sorts-up",
-            "The masked base model sorts upwards and not downwards.",
-            at_least("pretrained on ascending", UP, 0.85),
-            at_most("pretrained on ascending", DOWN, 0.01),
+            "base-sorts-up",
+            "The base model sorts upwards and not downwards.",
+            at_least(SORTS_UP, UP, 0.85),
+            at_most(SORTS_UP, DOWN, 0.01),
         ),
         claim(
             "prefix-fails-on-the-new-task",
@@ -82,17 +88,23 @@ def _claims() -> tuple[Claim, ...]:
                 0.01,
                 trials=paper.RATES,
             ),
+            given=[at_most(SORTS_UP, DOWN, 0.01)],
+            controls=[at_least(f"{paper.FULL}, new task", DOWN, 0.8)],
         ),
         claim(
             "prefix-calls-up-a-skill",
-            "A prefix makes a masked model do a task that it was pretrained on.",
+            "A prefix makes a model without a causal mask do a task that it was pretrained on.",
             at_least(f"{paper.PREFIX}, known skill", DOWN, 0.8),
+            given=[at_most(HAS_SKILLS, DOWN, 0.6)],
         ),
         claim(
             "relative-attention-stays",
-            "The identities need no mask: relative attention over the content stays.",
+            "The identities need no mask: a prefix leaves relative attention over the content as "
+            "it is; full fine-tuning changes it.",
             DeviationAtMost(row=new, value=1e-6),
             holds("relative_attention"),
+            DeviationAtLeast(row=f"{paper.FULL}, new task", value=0.1),
+            given=[at_most(SORTS_UP, DOWN, 0.01), at_least(f"{paper.FULL}, new task", DOWN, 0.8)],
         ),
     )
 

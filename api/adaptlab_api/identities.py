@@ -1,0 +1,40 @@
+"""Ids of jobs in addresses: in full, or as many characters of them as are unique."""
+
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import Depends, Path
+from starlette.concurrency import run_in_threadpool
+
+from adaptlab_api.dependencies import LooksDep, Units
+from adaptlab_services import short_ids
+
+LONGEST_ID = 64
+
+ShortId = Annotated[
+    str,
+    Path(
+        max_length=LONGEST_ID,
+        description="The id of a job, or its first or last characters, at least 4, where they "
+        "are unique.",
+    ),
+]
+
+
+async def whole_id(text: str, opens: Units) -> UUID:
+    """The id of the job; the database is asked only about a short one."""
+    known = short_ids.in_full(text)
+    return known if known is not None else await run_in_threadpool(_looked_up, text, opens)
+
+
+def _looked_up(text: str, opens: Units) -> UUID:
+    with opens() as session:
+        return short_ids.job_id(session, text)
+
+
+async def job_identity(job_id: ShortId, opens: LooksDep) -> UUID:
+    """The id of the job that the address names."""
+    return await whole_id(job_id, opens)
+
+
+JobId = Annotated[UUID, Depends(job_identity)]

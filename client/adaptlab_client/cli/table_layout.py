@@ -1,0 +1,79 @@
+"""The columns of a table that fit a width without a broken word, and how wide each is."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+GAP = 2
+SHORT_ID = 8
+Cells = Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Which columns are shown, in their order, how wide, and the titles of those left out."""
+
+    columns: tuple[int, ...]
+    widths: tuple[int, ...]
+    left_out: tuple[str, ...]
+    short_ids: bool = False
+
+
+def layout(titles: Sequence[str], rows: Cells, width: int, wanted: Sequence[str] = ()) -> Layout:
+    """Return the columns that fit; `wanted` titles are chosen first, then all in their order.
+
+    Lines break between words alone. If whole ids do not fit, their last characters stand for them.
+    """
+    whole = _fitting(titles, rows, width, wanted)
+    if not whole.left_out:
+        return whole
+    return replace(_fitting(titles, with_short_ids(rows), width, wanted), short_ids=True)
+
+
+def with_short_ids(rows: Cells) -> Cells:
+    """The rows with the last characters of every id, which all commands accept."""
+    return [[cell[-SHORT_ID:] if _is_id(cell) else cell for cell in row] for row in rows]
+
+
+def _is_id(cell: str) -> bool:
+    try:
+        return str(UUID(cell)) == cell
+    except ValueError:
+        return False
+
+
+def _fitting(titles: Sequence[str], rows: Cells, width: int, wanted: Sequence[str]) -> Layout:
+    cells = [[title, *(row[place] for row in rows)] for place, title in enumerate(titles)]
+    least = [max(_longest_word(cell) for cell in column) for column in cells]
+    first = [titles.index(title) for title in wanted if title in titles]
+    order = dict.fromkeys((*first, *range(len(titles))))
+    chosen: list[int] = []
+    for column in order:
+        if not chosen or _total([least[one] for one in (*chosen, column)]) <= width:
+            chosen.append(column)
+    chosen.sort()
+    most = [max(len(cell) for cell in cells[column]) for column in chosen]
+    return Layout(
+        columns=tuple(chosen),
+        widths=_shared([least[column] for column in chosen], most, width),
+        left_out=tuple(title for place, title in enumerate(titles) if place not in chosen),
+    )
+
+
+def _longest_word(cell: str) -> int:
+    return max(map(len, cell.split()), default=0)
+
+
+def _total(widths: Sequence[int]) -> int:
+    return sum(widths) + GAP * (len(widths) - 1)
+
+
+def _shared(least: Sequence[int], most: Sequence[int], width: int) -> tuple[int, ...]:
+    """The widths, with what is left given to the columns that need least to be on one line."""
+    widths = [*least]
+    left = width - _total(widths)
+    for place in sorted(range(len(widths)), key=lambda one: most[one] - least[one]):
+        more = max(0, min(left, most[place] - least[place]))
+        widths[place] += more
+        left -= more
+    return tuple(widths)

@@ -1,0 +1,45 @@
+"""The warning about a base model that has not learned what it was pretrained on."""
+
+import math
+from collections.abc import Sequence
+
+from adaptlab.comparison import ComparisonWarning
+from adaptlab.resolve import load_task
+from adaptlab.scores import task_labels
+from adaptlab.values import Value
+
+LEARNED_FROM = 0.5
+"""A base has learned its tasks if it is this share of the way from chance to all items right."""
+
+
+class OwnScore(Value):
+    """The accuracy of a base model alone on a task that it was pretrained on, over its seeds."""
+
+    task: dict[str, object]
+    accuracy: float
+
+
+def base_warning(base_model: str, own: Sequence[OwnScore]) -> ComparisonWarning | None:
+    """Return a warning if the base has not learned its own tasks, None if it has.
+
+    `own` has one score per task of the base. A mixture gives no cue to which of its tasks is
+    meant, so no model can do all of them: their scores count together.
+    """
+    if not own:
+        return None
+    accuracy = min(1.0, math.fsum(one.accuracy for one in own))
+    chance = min(1.0, math.fsum(load_task(one.task).chance() for one in own))
+    needed = chance + LEARNED_FROM * (1 - chance)
+    if accuracy >= needed:
+        return None
+    scores = ", ".join(
+        f"{100 * one.accuracy:.1f} % on {label}"
+        for label, one in zip(task_labels([one.task for one in own]), own, strict=True)
+    )
+    together = " together" if len(own) > 1 else ""
+    text = (
+        f"The base model {base_model} has not learned its own task: it scores {scores}, and at "
+        f"least {100 * needed:.1f} %{together} is half way from chance to 1. A method may fail "
+        "because of the base; pretrain it for more steps or at another learning rate."
+    )
+    return ComparisonWarning(kind="base_not_learned", text=text)

@@ -1,0 +1,173 @@
+"""Which controls a claim must declare: a failure needs a success, a success something to learn."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from adaptlab.claim import (
+    Claim,
+    EveryTrialAtMost,
+    PlainTest,
+    RowSelector,
+    ScoreAbove,
+    ScoreAtLeast,
+    ScoreAtMost,
+    plain_tests,
+)
+from adaptlab.spec import Choice
+from adaptlab.task_matching import agrees
+
+LEARNED = 0.5
+"""The least score that shows that a task was learned; a lead of as much shows it too."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredRow:
+    """A row of a table: what it stands for, and the columns of the tasks that it trains."""
+
+    of: RowSelector
+    trained: frozenset[str]
+
+    @property
+    def is_base(self) -> bool:
+        """Return True for a base model on its own."""
+        return self.of.method is None
+
+
+DeclaredRows = Mapping[str, DeclaredRow]
+
+
+def trained_columns(
+    of: RowSelector, columns: Mapping[str, Choice], tasks: Sequence[Choice]
+) -> frozenset[str]:
+    """The columns that show a row on a task that it is trained on.
+
+    `tasks` are those of the study, of which a row that names none trains each.
+    """
+    if of.method is None:
+        return frozenset()
+    trained = tasks if of.task is None else (of.task,)
+    return frozenset(
+        label
+        for label, column in columns.items()
+        if any(_is_one(column, task) or _is_one(task, column) for task in trained)
+    )
+
+
+def missing_controls(claim: Claim, rows: DeclaredRows) -> Iterator[str]:
+    """A sentence for every test of the claim that has no control, and the control that it needs.
+
+    - A row that is claimed to fail on the task that it is trained on needs, in `controls`, another
+      method on the same base model that learns the task, at `LEARNED` or more.
+    - A row that is claimed to lose or to lack another task must have learned its own, or the base
+      model must have had the other.
+    - A row that is claimed to learn a task needs its base model alone, claimed not to do it.
+    - A row that is claimed to be ahead must be shown to have learned its own task, unless the lead
+      itself is as large as that.
+    """
+    shown = (*claim.given, *claim.controls)
+    for wording in claim.wordings().values():
+        tests = plain_tests(wording.test)
+        for test in tests:
+            missing = _missing(test, claim, (*shown, *tests), rows)
+            if missing is not None:
+                yield f"Claim {claim.id!r} needs {missing}."
+
+
+def is_failure(test: PlainTest, rows: DeclaredRows) -> bool:
+    """Return True for a test that a row fails to learn the task that it is trained on."""
+    if isinstance(test, EveryTrialAtMost):
+        return True
+    return isinstance(test, ScoreAtMost) and test.column in rows[test.row].trained
+
+
+def _missing(
+    test: PlainTest, claim: Claim, shown: Sequence[PlainTest], rows: DeclaredRows
+) -> str | None:
+    match test:
+        case EveryTrialAtMost():
+            return _no_success(test.row, rows[test.row].trained, claim.controls, rows)
+        case ScoreAtMost() if test.column in rows[test.row].trained:
+            return _no_success(test.row, frozenset({test.column}), claim.controls, rows)
+        case ScoreAtMost() if not rows[test.row].is_base:
+            return _nothing_to_lose(test, shown, rows)
+        case ScoreAtLeast() if not rows[test.row].is_base:
+            return _nothing_to_learn(test, shown, rows)
+        case ScoreAbove():
+            return _nothing_learned(test, claim.given, rows)
+        case _:
+            return None
+
+
+def _no_success(
+    row: str, columns: frozenset[str], controls: Sequence[PlainTest], rows: DeclaredRows
+) -> str | None:
+    base = rows[row].of.base_model
+    for one in controls:
+        if isinstance(one, ScoreAtLeast) and one.row != row and one.value >= LEARNED:
+            other = rows[one.row]
+            same = one.column in columns & other.trained and other.of.base_model == base
+            if same:
+                return None
+    return f"a control that learns what {row!r} is claimed to fail at, on the same base model"
+
+
+def _nothing_to_lose(
+    test: ScoreAtMost, shown: Sequence[PlainTest], rows: DeclaredRows
+) -> str | None:
+    if _has_learned(test.row, shown, rows):
+        return None
+    had = (
+        isinstance(one, ScoreAtLeast)
+        and one.column == test.column
+        and _is_base_of(one.row, test.row, rows)
+        for one in shown
+    )
+    if any(had):
+        return None
+    return f"{test.row!r} to have learned its task, or its base model to have had {test.column!r}"
+
+
+def _nothing_to_learn(
+    test: ScoreAtLeast, shown: Sequence[PlainTest], rows: DeclaredRows
+) -> str | None:
+    is_new = (
+        isinstance(one, ScoreAtMost)
+        and one.column == test.column
+        and one.value < test.value
+        and _is_base_of(one.row, test.row, rows)
+        for one in shown
+    )
+    if any(is_new):
+        return None
+    return f"its base model alone to score less than {test.row!r} is claimed to on {test.column!r}"
+
+
+def _nothing_learned(
+    test: ScoreAbove, given: Sequence[PlainTest], rows: DeclaredRows
+) -> str | None:
+    others = [test.row, test.other] if test.column not in rows[test.row].trained else [test.row]
+    lead_is_learned = len(others) == 1 and test.by >= LEARNED
+    if lead_is_learned:
+        return None
+    for label in others:
+        if not rows[label].is_base and not _has_learned(label, given, rows):
+            return f"{label!r} to have learned its task before it is compared"
+    return None
+
+
+def _has_learned(row: str, shown: Sequence[PlainTest], rows: DeclaredRows) -> bool:
+    return any(
+        isinstance(one, ScoreAtLeast)
+        and one.row == row
+        and one.value >= LEARNED
+        and one.column in rows[row].trained
+        for one in shown
+    )
+
+
+def _is_base_of(base: str, row: str, rows: DeclaredRows) -> bool:
+    return rows[base].is_base and rows[base].of.base_model == rows[row].of.base_model
+
+
+def _is_one(asked: Choice, task: Choice) -> bool:
+    return agrees(asked, task.model_dump(mode="json"))

@@ -1,0 +1,68 @@
+"""The extension of a study by which an undecided diagnosis would be decided."""
+
+from collections.abc import Mapping, Sequence
+
+from adaptlab.method import METHODS
+from adaptlab.spec import MOST_TRIALS
+
+HIGHEST_RATE = 10.0
+"""The highest learning rate that a spec may ask for."""
+LONGEST_LABEL = 120
+
+
+def extension(
+    *,
+    configuration: Mapping[str, object] | None = None,
+    label: str = "",
+    steps: Sequence[int] = (),
+    rates: tuple[float, float] = (0.0, 0.0),
+    trials: int = 1,
+    budget: int | None = None,
+    seeds: int | None = None,
+    references: Sequence[str] = (),
+    rival: bool = False,
+) -> dict[str, object]:
+    """Return what `studies extend` takes (`StudyExtension`), with nothing that is not needed.
+
+    `configuration` is trained again at a constant rate, once for each of `steps`, over `trials`
+    rates from the first of `rates` to the second. With `rival` a method whose size follows the
+    budget, and which can change attention everywhere, is trained beside it.
+    """
+    methods = [_again(configuration or {}, label, count, rates, trials) for count in steps]
+    methods += [{"name": name} for name in references]
+    methods += [{"name": name} for name in _rivals()[:1] if rival]
+    found: dict[str, object] = {"methods": methods} if methods else {}
+    if budget is not None:
+        found["budgets"] = [budget]
+    if seeds is not None:
+        found["seeds"] = seeds
+    return found
+
+
+def _again(
+    configuration: Mapping[str, object],
+    label: str,
+    steps: int,
+    rates: tuple[float, float],
+    trials: int,
+) -> dict[str, object]:
+    named = f", constant rate, {steps:,} steps"
+    return {
+        **configuration,
+        "label": label[: LONGEST_LABEL - len(named)] + named,
+        "training": {"schedule": "constant", "warmup_fraction": 0.0, "steps": steps},
+        "tuning": {
+            "trials": min(MOST_TRIALS, trials),
+            "learning_rate_range": [rates[0], min(HIGHEST_RATE, rates[1])],
+        },
+    }
+
+
+def _rivals() -> tuple[str, ...]:
+    """Methods that can change attention, and of which a budget decides the size."""
+    every = ((name, METHODS.get(name)) for name in METHODS.names())
+    return tuple(
+        name
+        for name, method in every
+        if method.size_knob is not None and method.first_layer_attention == "can_change"
+    )

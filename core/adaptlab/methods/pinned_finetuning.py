@@ -1,0 +1,59 @@
+"""Everything is trained that leaves the first layer's attention as it is."""
+
+from dataclasses import replace
+from typing import ClassVar, Literal
+
+from adaptlab.errors import Problem
+from adaptlab.method import METHODS, AttentionClaim, Method
+from adaptlab.shapes import ModelShape, TensorShape
+
+
+@METHODS.register("pinned_finetuning")
+class PinnedFinetuning(Method):
+    """Train a copy of every base weight on which the first layer's attention does not depend.
+
+    Frozen are the embeddings, the norm before the first attention, and its queries and keys; its
+    values and output, its MLP, all later layers and the head are trained. A head that is tied to
+    the embedding is untied.
+
+    It is the control for explanations by attention. Where it learns a task, the task does not need
+    a new pattern in the first layer, so another method's failure has another reason.
+    """
+
+    title: ClassVar[str] = "Fine-tuning with pinned attention"
+    summary: ClassVar[str] = "Every weight is trained except those that decide the first attention."
+    formula: ClassVar[str] = "W ← W + ΔW, except embeddings, norm, W_Q and W_K of the first layer"
+    reference: ClassVar[str] = "a control beside Petrov, Torr, Bibi (ICLR 2024), equation 6"
+    first_layer_attention: ClassVar[AttentionClaim] = "cannot_change"
+    default_learning_rate: ClassVar[float] = 2e-3
+    learning_rate_range: ClassVar[tuple[float, float]] = (1e-5, 1e-2)
+    default_weight_decay: ClassVar[float] = 0.1
+    is_reference: ClassVar[bool] = True
+    is_attention_control: ClassVar[bool] = True
+
+    name: Literal["pinned_finetuning"] = "pinned_finetuning"
+
+    def tensors(self, shape: ModelShape) -> dict[str, TensorShape]:
+        copies = shape.copies("weight", "bias", "norm_scale", "norm_shift")
+        untied = {
+            name: replace(copies[source], decays=True)
+            for name, source in shape.tied.items()
+            if source in shape.first_attention
+        }
+        free = {n: tensor for n, tensor in copies.items() if n not in shape.first_attention}
+        return free | untied
+
+    def problems(self, shape: ModelShape) -> tuple[Problem, ...]:
+        if shape.first_attention:
+            return ()
+        return (
+            Problem(
+                pointer="/method/name",
+                code="no_attention",
+                detail=(
+                    f"This {shape.family} has no attention that could be pinned; full_finetuning "
+                    "trains the same weights."
+                ),
+                nearest=("full_finetuning",),
+            ),
+        )

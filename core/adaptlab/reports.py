@@ -1,0 +1,334 @@
+"""What a run of a resolved spec can report: everything that arrives from a worker is held to it.
+
+A worker computes on another machine, and its token may be in other hands. So a report is not
+believed further than its job's spec goes: replicates, seeds, trials, steps, tasks, splits, sample
+counts, tensors and maps are those that follow from the spec, and numbers are within bounds.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from adaptlab import results
+from adaptlab.curve_steps import CurveSteps
+from adaptlab.errors import Problem
+from adaptlab.method import Method
+from adaptlab.report_bounds import brief, count, equal, number, one_of, text, texts
+from adaptlab.reported_attention import ExpectedMaps
+from adaptlab.resolve import family_shape, load_family, load_method, load_task
+from adaptlab.results import LARGEST_LOSS, METRICS
+from adaptlab.spec import ResolvedSpec
+from adaptlab.theory_report import Detail
+
+LEAST_LOSS = -1.0
+"""A loss is not negative but for rounding."""
+LARGEST_COUNT = 2**53
+"""Of bytes: the largest whole number that every reader of JSON has."""
+LONGEST_SECONDS = 1e9
+MOST_REPORTS = 1000
+MOST_DETAILS = 256
+"""Of a theory check: numbers and texts by name, and numbers of one list."""
+LARGEST_FIGURE = 1e100
+"""Of a theory check; ratios of what should be equal can be large."""
+MOST_PROBLEMS = 20
+"""What one refusal names; whoever sends so many does not mend them one by one."""
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What the runs of one job can report.
+
+    Attributes:
+        spec: the resolved spec that everything follows from.
+        trials: trials per seed; replicate r is seed r // trials, trial r % trials.
+        tasks: the tasks that are scored, complete.
+        curves: the steps at which curves have points.
+        checkpoint_kind: the kind of the checkpoints, None for a job without any.
+        tensors: the shapes of a checkpoint's tensors.
+        dtype: the type of these, as safetensors names it.
+        maps: the attention maps, None where none are recorded.
+    """
+
+    spec: ResolvedSpec
+    trials: int
+    tasks: tuple[dict[str, object], ...]
+    curves: CurveSteps
+    checkpoint_kind: str | None
+    tensors: Shapes
+    dtype: str
+    maps: ExpectedMaps | None
+
+    @classmethod
+    def of(cls, spec: ResolvedSpec) -> Self:
+        """What follows from a resolved spec."""
+        method = None if spec.method is None else load_method(spec.method).kept()
+        kinds = {"pretrain": "base_model", "import": "base_model", "adapt": "adapter"}
+        return cls(
+            spec=spec,
+            trials=len(spec.training.trials),
+            # As this version writes them: a knob that is new since the job was made is there too.
+            tasks=tuple(load_task(task).model_dump(mode="json") for task in spec.scored_tasks),
+            curves=CurveSteps.of(spec.training),
+            checkpoint_kind=kinds.get(spec.kind),
+            tensors=_tensors(spec, method),
+            dtype="F64" if spec.training.precision == "float64" else "F32",
+            maps=_maps(spec, method),
+        )
+
+    @property
+    def replicates(self) -> int:
+        """Seeds times trials."""
+        return len(self.spec.seeds) * self.trials
+
+    @property
+    def steps(self) -> int:
+        """The steps of the training."""
+        return self.spec.training.steps
+
+    def problems(self, events: Sequence[results.Event], at: str = "/events") -> tuple[Problem, ...]:
+        """The problems of a batch of events, each with a pointer to its value."""
+        found: list[Problem] = []
+        for place, event in enumerate(events):
+            for problem in self._problems_of(f"{at}/{place}", event):
+                found.append(problem)
+                if len(found) == MOST_PROBLEMS:
+                    return tuple(found)
+        return tuple(found)
+
+    def _problems_of(self, at: str, event: results.Event) -> Iterator[Problem]:
+        match event:
+            case results.Metrics():
+                return self._metrics(at, event)
+            case results.Progress():
+                return count(f"{at}/step", event.step, 0, self.steps)
+            case results.TrainingSaved():
+                return count(f"{at}/step", event.step, 1, self.steps)
+            case results.Started():
+                return self._started(at, event)
+            case results.ReplicatesDecided():
+                return self._decided(at, event)
+            case results.Evaluated():
+                return self._evaluated(at, event)
+            case _:
+                return self._of_the_end(at, event)
+
+    def _of_the_end(
+        self,
+        at: str,
+        event: results.AttentionCaptured
+        | results.CheckpointWritten
+        | results.TheoryChecked
+        | results.Finished,
+    ) -> Iterator[Problem]:
+        match event:
+            case results.AttentionCaptured():
+                return self._captured(at, event)
+            case results.CheckpointWritten():
+                return self._written(at, event)
+            case results.TheoryChecked():
+                return self._theory(at, event)
+            case results.Finished():
+                return self._finished(at, event)
+
+    def _started(self, at: str, event: results.Started) -> Iterator[Problem]:
+        yield from equal(f"{at}/replicates", event.replicates, self.replicates, "replicate count")
+        environment = event.environment.model_dump(exclude={"allocation"})
+        yield from texts(f"{at}/environment", environment)
+        yield from count(f"{at}/environment/threads", event.environment.threads, 0, 2**20)
+        if (told := event.environment.allocation) is not None:
+            where = f"{at}/environment/allocation"
+            yield from texts(where, told.model_dump())
+            yield from count(f"{where}/restart_count", told.restart_count, 0, 2**31 - 1)
+
+    def _metrics(self, at: str, event: results.Metrics) -> Iterator[Problem]:
+        for place, point in enumerate(event.points):
+            here = f"{at}/points/{place}"
+            yield from self._replicate(here, point.replicate)
+            yield from one_of(f"{here}/name", point.name, METRICS, "curve")
+            if point.step not in self.curves:
+                detail = (
+                    f"No curve of a training of {self.steps} steps has a point at step "
+                    f"{brief(point.step)}."
+                )
+                yield Problem(f"{here}/step", "no_such_step", detail)
+            is_share = point.name.endswith("accuracy")
+            low, high = (0.0, 1.0) if is_share else (LEAST_LOSS, LARGEST_LOSS)
+            yield from number(f"{here}/value", point.value, low, high)
+
+    def _decided(self, at: str, event: results.ReplicatesDecided) -> Iterator[Problem]:
+        for place, one in enumerate(event.replicates):
+            yield from self._result(f"{at}/replicates/{place}", one)
+        yield from self._choice(f"{at}/replicates", event.replicates)
+
+    def _result(self, at: str, one: results.ReplicateResult) -> Iterator[Problem]:
+        faults = tuple(self._replicate(at, one.replicate, one.seed))
+        yield from faults
+        if not faults:
+            number_of_trial = one.replicate % self.trials
+            yield from equal(f"{at}/trial", one.trial, number_of_trial, "trial of this replicate")
+            for name, value in self.spec.training.trials[number_of_trial]:
+                yield from equal(f"{at}/{name}", getattr(one, name), value, f"{name} of this trial")
+        yield from number(f"{at}/final_loss", one.final_loss, LEAST_LOSS, LARGEST_LOSS)
+        yield from number(f"{at}/validation_accuracy", one.validation_accuracy, 0, 1)
+        yield from count(f"{at}/steps", one.steps, 0, self.steps)
+        if one.selected and one.status in ("diverged", "eliminated"):
+            detail = f"A replicate that is {one.status} cannot be the one kept for its seed."
+            yield Problem(f"{at}/selected", "cannot_be_selected", detail)
+
+    def _choice(self, at: str, told: Sequence[results.ReplicateResult]) -> Iterator[Problem]:
+        """Each seed is decided once, with all its trials and at most one of them kept."""
+        numbers = [one.replicate for one in told]
+        if sorted(numbers) != list(range(self.replicates)):
+            detail = (
+                f"The job's {self.replicates} replicates are decided together, each once; "
+                f"{len(numbers)} were sent."
+            )
+            yield Problem(at, "not_all_replicates", detail)
+        kept = [one.seed for one in told if one.selected]
+        if len(set(kept)) < len(kept):
+            yield Problem(at, "several_selected", "A seed keeps at most one of its trials.")
+
+    def _evaluated(self, at: str, event: results.Evaluated) -> Iterator[Problem]:
+        one, at = event.evaluation, f"{at}/evaluation"
+        yield from self._replicate(at, one.replicate, one.seed)
+        if one.task not in self.tasks:
+            named = ", ".join(str(task["name"]) for task in self.tasks) or "none"
+            detail = f"The job does not score {brief(one.task)}; it scores {named}."
+            yield Problem(f"{at}/task", "unknown_task", detail)
+        yield from one_of(f"{at}/split", one.split, ("test",), "scored split")
+        if not one.attached and self.spec.kind != "adapt":
+            detail = "A base model has nothing that could be detached."
+            yield Problem(f"{at}/attached", "not_adapted", detail)
+        yield from equal(f"{at}/total", one.total, self.spec.evaluation_samples, "sample count")
+        yield from _outcomes(at, one)
+
+    def _captured(self, at: str, event: results.AttentionCaptured) -> Iterator[Problem]:
+        at = f"{at}/attention"
+        yield from self._replicate(at, event.attention.replicate, event.attention.seed)
+        if self.maps is None:
+            yield Problem(at, "not_asked_for", "The job records no attention.")
+        else:
+            yield from self.maps.problems(at, event.attention)
+
+    def _written(self, at: str, event: results.CheckpointWritten) -> Iterator[Problem]:
+        one, at = event.checkpoint, f"{at}/checkpoint"
+        yield from self._replicate(at, one.replicate, one.seed)
+        if self.checkpoint_kind is None:
+            yield Problem(at, "not_asked_for", "The job makes no checkpoint.")
+            return
+        yield from equal(f"{at}/kind", one.kind, self.checkpoint_kind, "kind of checkpoint")
+        yield from _same_tensors(f"{at}/tensors", one.tensors, self.tensors)
+        size = sum(map(math.prod, self.tensors.values()))
+        yield from equal(f"{at}/parameters", one.parameters, size, "parameter count")
+
+    def _theory(self, at: str, event: results.TheoryChecked) -> Iterator[Problem]:
+        check = event.check
+        if not self.spec.checks:
+            yield Problem(at, "not_asked_for", "The job makes no theory checks.")
+        yield from count(f"{at}/place", event.place, 0, MOST_REPORTS - 1)
+        at = f"{at}/check"
+        yield from text(f"{at}/claim", check.claim)
+        for name in ("measured", "tolerance"):
+            value = getattr(check, name)
+            yield from number(f"{at}/{name}", value, -LARGEST_FIGURE, LARGEST_FIGURE)
+        yield from count(f"{at}/details", len(check.details), 0, MOST_DETAILS)
+        for name, detail in check.details.items():
+            yield from text(f"{at}/details", name)
+            yield from _detail(f"{at}/details/{name[:40]}", detail)
+
+    def _finished(self, at: str, event: results.Finished) -> Iterator[Problem]:
+        usage, at = event.usage, f"{at}/usage"
+        for name in ("training_seconds", "evaluation_seconds"):
+            yield from number(f"{at}/{name}", getattr(usage, name), 0, LONGEST_SECONDS)
+        for name in ("peak_memory_bytes", "base_memory_bytes"):
+            yield from count(f"{at}/{name}", getattr(usage, name), 0, LARGEST_COUNT)
+        yield from count(f"{at}/training_steps", usage.training_steps, 0, self.steps)
+        yield from count(f"{at}/passes", usage.passes, 0, max(1, self.replicates))
+
+    def _replicate(self, at: str, replicate: int, seed: int | None = None) -> Iterator[Problem]:
+        """The number of a replicate, and its seed where the event names it."""
+        if self.spec.checks:
+            yield Problem(at, "not_asked_for", "Theory checks have no replicates.")
+        elif not 0 <= replicate < self.replicates:
+            yield from count(f"{at}/replicate", replicate, 0, self.replicates - 1)
+        elif seed is not None:
+            expected = self.spec.seeds[replicate // self.trials]
+            yield from equal(f"{at}/seed", seed, expected, "seed of this replicate")
+
+
+def _tensors(spec: ResolvedSpec, method: Method | None) -> Shapes:
+    shape = family_shape(spec.family)
+    tensors = shape.tensors if method is None else method.tensors(shape)
+    return {name: tensor.shape for name, tensor in tensors.items()}
+
+
+def _maps(spec: ResolvedSpec, method: Method | None) -> ExpectedMaps | None:
+    if spec.attention is None or spec.task is None:
+        return None
+    family, shape, task = load_family(spec.family), family_shape(spec.family), load_task(spec.task)
+    before = family.positions_before_content()
+    return ExpectedMaps(
+        is_adapted=method is not None,
+        samples=len(spec.attention.inputs) or spec.attention.samples,
+        layers=shape.layers,
+        heads=shape.heads,
+        content=task.sequence_length(),
+        before=before,
+        learned=before + (0 if method is None else method.extra_context_tokens()),
+        target_start=task.input_length() - 1,
+        targets=task.target_length(),
+        vocabulary=shape.vocabulary,
+    )
+
+
+def _same_tensors(at: str, told: Shapes, expected: Shapes) -> Iterator[Problem]:
+    if told.keys() != expected.keys():
+        missing, extra = (
+            sorted(expected.keys() - told.keys()),
+            sorted(told.keys() - expected.keys()),
+        )
+        detail = (
+            f"The checkpoint lacks {brief(missing[:8])} and has {brief(extra[:8])} beyond what the "
+            "job's spec declares."
+        )
+        yield Problem(at, "other_tensors", detail)
+        return
+    for name, shape in expected.items():
+        yield from equal(f"{at}/{name}", told[name], shape, f"shape of {name}")
+
+
+def _outcomes(at: str, one: results.Evaluation) -> Iterator[Problem]:
+    """One bit an item, as many right as the score says, and nothing after the last."""
+    try:
+        bits = bytes.fromhex(one.outcomes)
+    except ValueError:
+        detail = "The outcomes are not hexadecimal digits, two a byte."
+        yield Problem(f"{at}/outcomes", "not_hexadecimal", detail)
+        return
+    if len(bits) != -(-one.total // 8):
+        detail = f"There are {8 * len(bits)} bits for {brief(one.total)} items."
+        yield Problem(f"{at}/outcomes", "wrong_length", detail)
+        return
+    packed = int.from_bytes(bits)
+    if packed & ((1 << (8 * len(bits) - one.total)) - 1):
+        detail = "Bits after the last item are set."
+        yield Problem(f"{at}/outcomes", "wrong_length", detail)
+    elif packed.bit_count() != one.correct:
+        detail = f"{packed.bit_count()} bits are set, and {brief(one.correct)} items were right."
+        yield Problem(f"{at}/correct", "other_than_outcomes", detail)
+
+
+def _detail(at: str, detail: Detail) -> Iterator[Problem]:
+    if isinstance(detail, str):
+        yield from text(at, detail)
+        return
+    numbers = detail if isinstance(detail, tuple) else (detail,)
+    yield from count(at, len(numbers), 0, MOST_DETAILS)
+    for value in numbers[:MOST_DETAILS]:
+        # Compared as it is: a whole number can be too large for a float.
+        if not -LARGEST_FIGURE <= value <= LARGEST_FIGURE:
+            limit = f"{LARGEST_FIGURE:g}"
+            yield Problem(at, "out_of_range", f"{brief(value)} is outside -{limit} to {limit}.")

@@ -1,0 +1,94 @@
+"""The score of the method that was chosen because it scored best, corrected for the choice."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
+
+from adaptlab.statistics.counts import Counting, counts
+from adaptlab.statistics.intervals import Fraction, Interval, mean_interval
+from adaptlab.statistics.scores import Scores
+from adaptlab.values import Value
+
+if TYPE_CHECKING:  # numpy is loaded by who computes: a server that lists jobs saves 20 MB
+    import numpy as np
+    from numpy.typing import NDArray
+
+FOLDS = 5
+"""Parts of the test items: a choice is made on four and scored on the fifth."""
+
+
+class ChosenBest(Value):
+    """The best of `candidates` methods by their mean score, with a score corrected for the choice.
+
+    `score.mean` is as it was found, which is too high by chance for whatever is chosen because it
+    is high. `corrected` is the mean score of the choice on seeds and items that it was not made
+    by. The limits of `score` hold for all candidates together, at confidence 1 - (1 - level) / k,
+    and so for whichever is chosen, at confidence `level`; they reach down to `corrected`.
+    """
+
+    method: str
+    label: str
+    budget: int | None
+    candidates: Annotated[int, Field(ge=1)]
+    corrected: Fraction
+    score: Interval
+    level: Annotated[float, Field(gt=0, lt=1)]
+
+
+def chosen_best(
+    rows: Sequence[Scores], level: float = 0.95, counting: Counting = counts
+) -> ChosenBest:
+    """Return the row of the highest mean score, the first of equal ones.
+
+    The score is corrected by cross-validation over seeds and items: for each seed and each fifth
+    of the items, the best row by the other seeds and items is scored there. Seeds are those that
+    all rows share; if fewer than two are shared, choices are made by other items alone.
+
+    Raises `ValueError` for no rows and for rows of unequal numbers of items.
+    """
+    if not rows or len({row.items for row in rows}) > 1:
+        items = sorted({row.items for row in rows})
+        raise ValueError(f"Give rows that were scored on the same items, not on {items}.")
+    means = [float(counting(row, row.seeds).accuracies.mean()) for row in rows]
+    best = rows[means.index(max(means))]
+    alike = 1 - (1 - level) / len(rows)
+    score = mean_interval(best, alike, counting)
+    corrected = score.mean if len(rows) == 1 else _corrected(rows)
+    widened = {"low": min(score.low, corrected), "high": max(score.high, corrected)}
+    return ChosenBest(
+        method=best.method,
+        label=best.label,
+        budget=best.budget,
+        candidates=len(rows),
+        corrected=corrected,
+        score=score.model_copy(update=widened),
+        level=level,
+    )
+
+
+def _corrected(rows: Sequence[Scores]) -> float:
+    """The mean score of choices on the seeds and items that they were not made by."""
+    import numpy as np
+
+    shared = [seed for seed in rows[0].seeds if all(seed in row.seeds for row in rows)]
+    if len(shared) < 2:
+        per_item = np.stack([row.matrix().mean(axis=0) for row in rows])[:, None, :]
+    else:
+        per_item = np.stack([row.matrix(shared) for row in rows])
+    items = rows[0].items
+    folds = min(FOLDS, items)
+    parts = [per_item[:, :, fold::folds].sum(axis=2) for fold in range(folds)]
+    return _mean_of_choices(np.stack(parts, axis=2), items)  # sums of [row, seed, fold]
+
+
+def _mean_of_choices(sums: "NDArray[np.float64]", items: int) -> float:
+    _, seeds, folds = sums.shape
+    total = 0.0
+    for seed in range(seeds):
+        for fold in range(folds):
+            elsewhere = sums[:, :, [one for one in range(folds) if one != fold] or [fold]]
+            others = [one for one in range(seeds) if one != seed] or [seed]
+            chosen = int(elsewhere[:, others].sum(axis=(1, 2)).argmax())
+            total += float(sums[chosen, seed, fold])
+    return total / (seeds * items)

@@ -1,0 +1,46 @@
+"""Limits of a mean accuracy over seeds like those run, from the parts of its variance."""
+
+import math
+
+from adaptlab.distributions import beta_quantile, student_quantile
+from adaptlab.statistics.spread import LEAST_ITEM_SHARE, Spread, normal_quantile
+
+
+def seen_limits(found: Spread, level: float) -> tuple[float, float]:
+    """Return the limits of a mean over seeds like those run."""
+    if found.seeds == 1 or found.mean in (0.0, 1.0):
+        return clopper_pearson(found.mean * found.items, found.items, level)
+    return around(found.mean, _reach(found, level), level)
+
+
+def _reach(found: Spread, level: float) -> float:
+    """How far the mean can be off, at the mean's own variance."""
+    tail = (1 - level) / 2
+    least = LEAST_ITEM_SHARE * normal_quantile(tail) * math.sqrt(found.items_only)
+    share = found.seed_part / found.variance if found.variance else 0.0
+    freedom = 1 / (share / (found.seeds - 1) + (1 - share) / max(found.items - 1, 1))
+    return max(least, student_quantile(freedom, 1 - tail) * math.sqrt(found.variance))
+
+
+def around(mean: float, reach: float, level: float) -> tuple[float, float]:
+    """Limits for a share strictly inside (0, 1) that is `reach` off at its own variance."""
+    room = mean * (1 - mean)
+    odds, step = math.log(mean / (1 - mean)), reach / room
+    items = room * (normal_quantile((1 - level) / 2) / reach) ** 2
+    low, high = clopper_pearson(mean * items, items, level)
+    return min(low, _share(odds - step)), max(high, _share(odds + step))
+
+
+def _share(odds: float) -> float:
+    """The share whose log-odds are `odds`."""
+    if odds >= 0:
+        return 1 / (1 + math.exp(-odds))
+    return math.exp(odds) / (1 + math.exp(odds))
+
+
+def clopper_pearson(right: float, items: float, level: float) -> tuple[float, float]:
+    """Clopper and Pearson's limits (Biometrika, 1934), also for an effective number of items."""
+    tail = (1 - level) / 2
+    low = 0.0 if right <= 0 else beta_quantile(right, items - right + 1, tail)
+    high = 1.0 if right >= items else beta_quantile(right + 1, items - right, 1 - tail)
+    return low, high

@@ -1,0 +1,28 @@
+"""Which stored attention maps can be shown: what earlier versions believed may be of any shape."""
+
+from collections.abc import Sequence
+from math import prod
+
+from adaptlab.reported_attention import NUMBER_BYTES
+
+AXES = 5
+MOST_CHOICES = 1024
+"""Samples, layers and heads that a page lets somebody choose from, each."""
+MOST_CELLS = 2**20
+"""Weights of one head on one sample: one pattern that is drawn."""
+
+
+def is_drawable(shape: Sequence[int], size: int, learned: int, target_start: int) -> bool:
+    """Return True if a map of this shape can be shown, and its file of `size` bytes can hold it."""
+    if len(shape) != AXES or min(shape) < 1 or max(shape[:3]) > MOST_CHOICES:
+        return False
+    rows, keys = shape[3:]
+    is_whole = NUMBER_BYTES * prod(shape) < size
+    is_small = rows * keys <= MOST_CELLS
+    return is_whole and is_small and 0 <= learned <= keys - 1 and 0 <= target_start < rows
+
+
+def has_samples(shape: Sequence[int], learned: int, tokens: Sequence[Sequence[int]]) -> bool:
+    """Return True if there is one row of tokens a sample, of one token a content position."""
+    samples, _, _, _, keys = shape
+    return len(tokens) == samples and all(len(row) == keys - learned for row in tokens)

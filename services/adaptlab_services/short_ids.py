@@ -1,0 +1,76 @@
+"""Ids as people write them: in full, or only the first or the last characters."""
+
+import re
+from collections.abc import Sequence
+from typing import Literal
+from uuid import UUID
+
+from sqlalchemy import String, cast, func, select
+from sqlalchemy.orm import Session
+
+from adaptlab.errors import InvalidSpec, Problem
+from adaptlab_db.tables import Job, Study
+from adaptlab_services.errors import NotFound
+
+FEWEST = 4
+"""Characters of a short id: fewer would hardly ever be unique."""
+LENGTH = 32
+MOST_NAMED = 5
+"""Candidates that the message about an ambiguous id lists."""
+_SHORT = re.compile(rf"[0-9a-f-]{{{FEWEST},35}}", re.IGNORECASE)
+
+
+def job_id(session: Session, text: str) -> UUID:
+    """Return the id of the job that `text` is the id of, or the beginning or the end of.
+
+    Raises:
+        NotFound: no job has such an id.
+        InvalidSpec: several jobs have one.
+    """
+    whole = in_full(text)
+    return whole if whole is not None else _only(session, "job", text)
+
+
+def study_id(session: Session, text: str) -> UUID | None:
+    """Likewise for studies; None if no study has such an id, because it may be a name."""
+    try:
+        return in_full(text) or _only(session, "study", text)
+    except NotFound:
+        return None
+
+
+def in_full(text: str) -> UUID | None:
+    """The id, if all of it is there."""
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
+
+
+def _only(session: Session, kind: Literal["job", "study"], text: str) -> UUID:
+    candidates = _candidates(session, Job if kind == "job" else Study, text)
+    if not candidates:
+        raise NotFound(kind, text[:64])
+    if len(candidates) == 1:
+        return candidates[0]
+    named = [str(one) for one in candidates[:MOST_NAMED]]
+    more = ", and further ones" if len(candidates) > MOST_NAMED else ""
+    detail = (
+        f"Several ids begin or end with {text!r}: {', '.join(named)}{more}. "
+        "Give more characters of the one that you mean."
+    )
+    problem = Problem(f"/{kind}_id", "ambiguous_id", detail, nearest=tuple(named))
+    raise InvalidSpec(problem)
+
+
+def _candidates(session: Session, table: type[Job] | type[Study], text: str) -> Sequence[UUID]:
+    """The ids that begin with these characters, by the index, and those that end with them."""
+    if not _SHORT.fullmatch(text):
+        return ()
+    digits = text.replace("-", "").lower()
+    if not FEWEST <= len(digits) < LENGTH:
+        return ()
+    first, last = UUID(digits.ljust(LENGTH, "0")), UUID(digits.ljust(LENGTH, "f"))
+    ends = func.replace(cast(table.id, String), "-", "").like(f"%{digits}")
+    found = select(table.id).where(table.id.between(first, last) | ends)
+    return session.scalars(found.order_by(table.id).limit(MOST_NAMED + 1)).all()

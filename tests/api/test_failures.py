@@ -1,0 +1,56 @@
+"""What the server says where it fails, and where an address does not know a method."""
+
+from collections.abc import Iterator
+
+import pytest
+from fastapi.testclient import TestClient
+
+from adaptlab_api.answer_headers import EVERYWHERE
+from adaptlab_api.app import create_app
+from adaptlab_services import base_models
+from adaptlab_services.settings import Settings
+
+
+@pytest.fixture
+def failing(
+    settings: Settings, token: str, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[TestClient]:
+    """A server whose list of base models ends in a surprise."""
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("a surprise")
+
+    monkeypatch.setattr(base_models, "page", fail)
+    headers = {"Authorization": f"Bearer {token}"}
+    app = create_app(settings)
+    with TestClient(app, headers=headers, raise_server_exceptions=False) as client:
+        yield client
+
+
+@pytest.mark.parametrize("accept", ["application/json", "text/html"])
+def test_a_failure_has_the_headers_of_every_answer_and_announces_the_end_of_the_connection(
+    failing: TestClient, accept: str
+) -> None:
+    answer = failing.get("/v1/base-models", headers={"Accept": accept})
+    assert answer.status_code == 500
+    for name, _ in EVERYWHERE:
+        assert answer.headers.get(name.decode()), name
+    assert answer.headers["cache-control"] == "no-store"
+    assert answer.headers["connection"] == "close"
+    assert "surprise" not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("DELETE", "/v1/jobs", "GET, POST"),
+        ("PUT", "/v1/uploads", "GET, POST"),
+        ("PATCH", "/v1/uploads/00000000-0000-0000-0000-000000000000", "DELETE, GET"),
+    ],
+)
+def test_a_refused_method_names_all_that_the_address_takes(
+    api: TestClient, method: str, path: str, allowed: str
+) -> None:
+    answer = api.request(method, path)
+    assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
+    assert allowed in answer.json()["detail"]

@@ -1,0 +1,117 @@
+"""The demo's study: it passes its own checks, goes on after a restart, and says how far it is."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import pytest
+from sqlalchemy.orm import Session, sessionmaker
+from tests.comparing import Run, run_all, write_run
+from tests.making import a_checkpoint, a_claim, a_made_up_ledger
+
+from adaptlab import results
+from adaptlab.spec import ResolvedSpec
+from adaptlab_client import Client, Study
+from adaptlab_stack import demo_study
+from adaptlab_stack.demo import SECONDS_BETWEEN_LINES, Lines
+
+if TYPE_CHECKING:
+    from adaptlab_client.answers import Document
+
+Sessions = sessionmaker[Session]
+
+
+def as_measured(spec: ResolvedSpec) -> Run:
+    """What the demo measures: full fine-tuning and LoRA learn the order, nothing else does."""
+    name = str((spec.method or {}).get("name"))
+    runs = {
+        "full_finetuning": Run(right=400, loss=0.01, own_task=(396, 0)),
+        "lora": Run(right=380, shift=2, loss=0.05, own_task=(396, 0)),
+    }
+    return runs.get(name, Run(loss=4.0, deviation=0.0, own_task=(396, 0)))
+
+
+def test_the_demo_is_a_study_that_passes_its_own_checks(client: Client) -> None:
+    preview = client.studies.preview(demo_study.SPEC)
+    adaptations = [job for job in preview.jobs if job.resolved_spec["kind"] == "adapt"]
+    methods = [cast("Document", job.resolved_spec["method"])["name"] for job in adaptations]
+    assert methods == [
+        "full_finetuning", "lora", "prefix_tuning", "soft_prompt", "attention_bias",
+    ]  # fmt: skip
+    trainings = [cast("Document", job.resolved_spec["training"]) for job in adaptations]
+    assert [training["steps"] for training in trainings] == [demo_study.STEPS] * 5
+    assert {len(cast("list[object]", training["trials"])) for training in trainings} == {3}
+    assert {len(cast("list[int]", job.resolved_spec["seeds"])) for job in adaptations} == {5}
+    sized = [job.budget.trainable_parameters for job in adaptations[1:4]]
+    assert sized == [demo_study.BUDGET] * 3
+    assert preview.skipped == ()
+
+
+def test_its_comparison_is_not_void_and_has_verdicts(
+    client: Client, sessions: Sessions, tmp_path: Path
+) -> None:
+    run = demo_study.begin(client)
+    the_pretraining_ends(sessions, tmp_path)
+    run_all(sessions, as_measured)
+    ended = demo_study.finish(client, run, lambda _: None)
+    assert ended.succeeded
+    found = run.comparison()
+    assert found.warnings == ()
+    told = dict(demo_study.conclusions(found))
+    assert told["Warnings"] == ["none"]
+    assert any("lora at 1,152 is better than" in text for text in told["Verdicts"])
+    assert [*demo_study.jobs_by_method(client, ended)] == ["pretraining", *demo_study.METHODS]
+
+
+def test_a_new_start_finds_what_an_earlier_one_has_made(
+    client: Client, sessions: Sessions, tmp_path: Path
+) -> None:
+    first = demo_study.begin(client)
+    the_pretraining_ends(sessions, tmp_path)
+    jobs = {job.id for job in client.studies.jobs(first.id)}
+    again = demo_study.begin(client)
+    assert again.id == first.id
+    assert {job.id for job in client.studies.jobs(again.id)} == jobs
+    assert again.study.jobs["succeeded"] == 1
+
+
+def test_a_taken_name_is_told_with_what_to_do(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    demo_study.begin(client)
+    monkeypatch.setattr(demo_study, "SPEC", {**demo_study.SPEC, "seeds": 3})
+    with pytest.raises(demo_study.StudyFailed, match="choose another --data-dir"):
+        demo_study.begin(client)
+
+
+def test_without_a_terminal_progress_is_lines() -> None:
+    now = 0.0
+    lines: list[str] = []
+    tell = Lines(lines.append, lambda: now)
+
+    def hear(queued: int, succeeded: int) -> None:
+        counts = {"queued": queued, "succeeded": succeeded}
+        tell(Study(id="1", name="demo", state="running", terminal=False, jobs=counts))
+
+    hear(6, 0)
+    now = 1.0
+    hear(6, 0)
+    hear(5, 1)
+    now = 1.0 + SECONDS_BETWEEN_LINES
+    hear(5, 1)
+    assert [line.split("jobs: ")[1] for line in lines] == [
+        "6 queued, 0 succeeded", "5 queued, 1 succeeded", "5 queued, 1 succeeded",
+    ]  # fmt: skip
+
+
+def the_pretraining_ends(sessions: Sessions, folder: Path) -> None:
+    """Give the base model the weights that its job would have trained."""
+    ledger = a_made_up_ledger(sessions)
+    claim = a_claim(ledger)
+    write_run(ledger, claim, Run(right=396))
+    for replicate in range(demo_study.SEEDS):
+        path = folder / f"{replicate}.safetensors"
+        stored = {path: ledger.put_artifact(claim, [b"weights of seed %d" % replicate]).sha256}
+        checkpoint = a_checkpoint(replicate, kind="base_model")
+        written = results.CheckpointWritten(checkpoint=checkpoint, path=path)
+        ledger.record(claim, [written], stored)
+    ledger.finish(claim)

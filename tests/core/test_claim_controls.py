@@ -1,0 +1,394 @@
+"""Claims of every recipe on invented scores: what nothing has learned shows nothing."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+from tests.core.measuring import (
+    CAN_BE_LEARNED,
+    DOWN,
+    FAILS,
+    IS_NEW,
+    a_claim_of,
+    a_recipe,
+    a_recipe_document,
+    measured,
+    on_descending,
+    right,
+)
+
+from adaptlab.claim import (
+    Claim,
+    DeviationAtLeast,
+    EveryTrialAtMost,
+    NoLarger,
+    PlainTest,
+    ScoreAbove,
+    ScoreAtLeast,
+    ScoreAtMost,
+    Wording,
+    plain_tests,
+)
+from adaptlab.claim_rules import is_failure
+from adaptlab.claims import ClaimVerdict, claim_verdicts
+from adaptlab.recipe import PRESETS, RECIPES, Preset, PublishedTable, Recipe, TableRow
+from adaptlab.recipe_results import Measured, MeasuredCheck, MeasuredRow, SeedLoss, TrialScore
+from adaptlab.recipe_study import recipe_named
+from adaptlab.spec import Choice
+from adaptlab.task import TASKS
+from adaptlab.theory_report import Check
+
+ITEMS = 400
+SEEDS = (0, 1, 2)
+Cell = tuple[str, str]
+"""Labels of a row and a column."""
+QUARTER = 0.25
+TRUE_OF_A_QUARTER = {("petrov2024/table-2", "base-knows-all")}
+"""Claims of the base model alone that say just this: about a quarter of the items of each task."""
+AT_REST = tuple(SeedLoss(seed, 1.0, 1.0) for seed in SEEDS)
+
+
+@pytest.fixture(params=RECIPES.names())
+def recipe(request: pytest.FixtureRequest) -> Recipe:
+    return recipe_named(request.param)
+
+
+def task_of(recipe: Recipe, table: PublishedTable, row: TableRow) -> Choice | None:
+    """The task that a row is trained on; None for a base model on its own."""
+    trained = recipe.declared_rows()[row.label].trained
+    columns = [column.task for column in table.columns if column.label in trained]
+    return columns[0] if columns else None
+
+
+def invented(
+    recipe: Recipe, scores: Mapping[Cell, float], *, labels: set[str | None] | None = None
+) -> Measured:
+    """Every row with these scores, the rest 0; untrained, so that no attention moved.
+
+    With `labels`, only rows of these methods.
+    """
+    rows = tuple(
+        a_row_of(recipe, table, row, scores)
+        for table in recipe.tables
+        for row in table.rows
+        if labels is None or row.of.method in labels
+    )
+    holds = Check.at_most("invented", "It holds.", 0.0, 1.0)
+    names = {check.name for spec in recipe.presets.values() for check in spec.checks}
+    checks = tuple(MeasuredCheck(name, name, seeds=3, reports=(holds,)) for name in sorted(names))
+    return Measured(rows=rows, checks=checks if recipe.tables else ())
+
+
+def a_row_of(
+    recipe: Recipe, table: PublishedTable, row: TableRow, scores: Mapping[Cell, float]
+) -> MeasuredRow:
+    def count(column: str) -> int:
+        return round(ITEMS * scores.get((row.label, column), 0.0))
+
+    task = task_of(recipe, table, row)
+    trained = recipe.declared_rows()[row.label].trained
+    best = max((count(column) for column in trained), default=0)
+    return MeasuredRow(
+        base_model=row.of.base_model or recipe.base_models[0],
+        method=row.of.method,
+        task=None if task is None else task.model_dump(mode="json"),
+        seeds=SEEDS,
+        parameters=100,
+        steps=100,
+        scores=tuple(
+            (column.task.model_dump(mode="json"), right(*[count(column.label)] * 3))
+            for column in table.columns
+        ),
+        deviations=dict.fromkeys(SEEDS, 0.0),
+        trials=tuple(
+            TrialScore(seed, 10.0**-place, "completed", best, ITEMS)
+            for seed in SEEDS
+            for place in range(8)
+        ),
+        schedule="constant",
+        losses=AT_REST,
+    )
+
+
+def everywhere(recipe: Recipe, value: float) -> dict[Cell, float]:
+    return {
+        (row.label, column.label): value
+        for table in recipe.tables
+        for row in table.rows
+        for column in table.columns
+    }
+
+
+def by_chance(recipe: Recipe) -> dict[Cell, float]:
+    return {
+        (row.label, column.label): TASKS.get(column.task.name)
+        .model_validate(column.task.model_dump())
+        .chance()
+        for table in recipe.tables
+        for row in table.rows
+        for column in table.columns
+    }
+
+
+def reproduced(recipe: Recipe, measured: Measured) -> list[str]:
+    found = claim_verdicts(recipe, measured)
+    return [f"{one.claim} {one.wording}" for one in found if one.finding == "reproduced"]
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("invention", ["zero", "one", "chance"])
+def test_nothing_is_reproduced_by_invented_scores(
+    recipe: Recipe, preset: Preset, invention: str
+) -> None:
+    if preset not in recipe.presets:
+        return
+    scores = {
+        "zero": everywhere(recipe, 0.0),
+        "one": everywhere(recipe, 1.0),
+        "chance": by_chance(recipe),
+    }[invention]
+    labels = {None, *methods_of(recipe, preset)}
+    assert reproduced(recipe, invented(recipe, scores, labels=labels)) == []
+    assert reproduced(recipe, invented(recipe, scores)) == []
+
+
+def methods_of(recipe: Recipe, preset: Preset) -> Iterator[str]:
+    methods = recipe.presets[preset].methods
+    yield from (one.label or one.name for one in methods if not isinstance(one, str))
+
+
+def test_nothing_is_reproduced_where_everything_has_a_quarter_right(recipe: Recipe) -> None:
+    found = claim_verdicts(recipe, invented(recipe, everywhere(recipe, QUARTER)))
+    assert [
+        one.claim
+        for one in found
+        if one.finding == "reproduced" and (recipe.name, one.claim) not in TRUE_OF_A_QUARTER
+    ] == []
+
+
+def ideal(claim: Claim, wording: Wording) -> dict[Cell, float]:
+    """Scores with which a claim is true and its controls are met; where none is named it is 0."""
+    return {
+        (test.row, test.column): 1.0
+        for test in (*plain_tests(wording.test), *claim.given, *claim.controls)
+        if isinstance(test, ScoreAtLeast | ScoreAbove)
+    }
+
+
+def verdict_on(recipe: Recipe, claim: Claim, wording: str, measured: Measured) -> ClaimVerdict:
+    (found,) = [
+        one
+        for one in claim_verdicts(recipe, measured)
+        if (one.claim, one.wording) == (claim.id, wording)
+    ]
+    return found
+
+
+def moving(found: Measured, claim: Claim, recipe: Recipe) -> Measured:
+    """The same, with attention that moved in the rows that the claim says it moves in."""
+    tests = [test for wording in claim.wordings().values() for test in plain_tests(wording.test)]
+    moved = {recipe.row(one.row).of.method for one in tests if isinstance(one, DeviationAtLeast)}
+    rows = [
+        replace(row, deviations=dict.fromkeys(SEEDS, 0.5)) if row.method in moved else row
+        for row in found.rows
+    ]
+    return replace(found, rows=tuple(rows))
+
+
+def without(test: PlainTest, scores: dict[Cell, float]) -> dict[Cell, float]:
+    """The scores with which a control is not met."""
+    assert isinstance(test, ScoreAtLeast | ScoreAtMost)
+    return {**scores, (test.row, test.column): 0.0 if isinstance(test, ScoreAtLeast) else 1.0}
+
+
+def test_every_control_is_needed(recipe: Recipe) -> None:
+    """A claim is reproduced on ideal scores, and not without any one of its controls."""
+    for claim in recipe.claims:
+        for name, wording in claim.wordings().items():
+            if not recipe.tables or claim.id == "base-knows-all":
+                continue
+            scores = ideal(claim, wording)
+            found = moving(invented(recipe, scores), claim, recipe)
+            assert verdict_on(recipe, claim, name, found).finding == "reproduced", claim.id
+            for control in (*claim.given, *claim.controls):
+                worse = found
+                if isinstance(control, NoLarger):
+                    method = recipe.row(control.row).of.method
+                    rows = [
+                        replace(row, parameters=200) if row.method == method else row
+                        for row in found.rows
+                    ]
+                    worse = replace(found, rows=tuple(rows))
+                else:
+                    changed = without(control, scores)
+                    worse = moving(invented(recipe, changed), claim, recipe)
+                assert verdict_on(recipe, claim, name, worse).finding != "reproduced", control
+
+
+def test_every_failure_has_a_success_beside_it(recipe: Recipe) -> None:
+    rows = recipe.declared_rows()
+    for claim in recipe.claims:
+        for wording in claim.wordings().values():
+            for test in plain_tests(wording.test):
+                if is_failure(test, rows):
+                    controls = [one for one in claim.controls if isinstance(one, ScoreAtLeast)]
+                    assert [one for one in controls if one.row != getattr(test, "row")]  # noqa: B009
+
+
+@pytest.mark.parametrize(
+    ("claim", "complaint"),
+    [
+        (a_claim_of(FAILS, controls=()), "learns what 'prefix' is claimed to fail at"),
+        (a_claim_of(FAILS, controls=(IS_NEW,)), "learns what 'prefix' is claimed to fail at"),
+        (
+            a_claim_of(FAILS, controls=(ScoreAtLeast(row="full", column="descending", value=0.1),)),
+            "learns what 'prefix' is claimed to fail at",
+        ),
+        (
+            a_claim_of(FAILS, controls=(ScoreAtLeast(row="full", column="ascending", value=0.8),)),
+            "learns what 'prefix' is claimed to fail at",
+        ),
+        (
+            a_claim_of(
+                FAILS, controls=(ScoreAtLeast(row="prefix", column="descending", value=0.8),)
+            ),
+            "learns what 'prefix' is claimed to fail at",
+        ),
+        (
+            a_claim_of(EveryTrialAtMost(row="prefix", value=0.01), controls=()),
+            "learns what 'prefix' is claimed to fail at",
+        ),
+        (
+            a_claim_of(ScoreAtLeast(row="full", column="descending", value=0.8), given=()),
+            "its base model alone to score less than 'full'",
+        ),
+        (
+            a_claim_of(ScoreAtMost(row="full", column="ascending", value=0.1), controls=()),
+            "'full' to have learned its task, or its base model to have had 'ascending'",
+        ),
+        (
+            a_claim_of(ScoreAbove(row="prefix", other="full", column="ascending", by=0.01)),
+            "'prefix' to have learned its task before it is compared",
+        ),
+        (
+            a_claim_of(ScoreAbove(row="full", other="prefix", column="descending", by=0.01)),
+            "'full' to have learned its task before it is compared",
+        ),
+    ],
+)
+def test_a_claim_without_the_control_that_it_needs_cannot_be_declared(
+    claim: Claim, complaint: str
+) -> None:
+    with pytest.raises(ValidationError, match=complaint):
+        Recipe.model_validate(a_recipe_document(claims=(claim,)))
+
+
+def small(claim: Claim, *rows: MeasuredRow) -> ClaimVerdict:
+    (found,) = claim_verdicts(a_recipe(claims=(claim,)), measured(*rows))
+    return found
+
+
+def trained(*counts: int, method: str | None, **changes: Any) -> MeasuredRow:
+    given = {"schedule": "constant", "losses": AT_REST, "steps": 100, "parameters": 96}
+    return on_descending(*counts, method=method, **(given | changes))
+
+
+BASE = replace(on_descending(0, 0, 0, method=None), task=None)
+FULL = trained(400, 400, 400, method="full")
+PREFIX = trained(0, 0, 0, method="prefix")
+
+
+def test_a_failure_counts_where_a_control_learned() -> None:
+    met = small(a_claim_of(FAILS), BASE, FULL, PREFIX)
+    assert met.finding == "reproduced"
+    assert [one.finding for one in met.controls] == ["reproduced", "reproduced"]
+    assert "full trained 96 parameters for 100 steps in 1 trial per seed, prefix" in (
+        met.controls[1].evidence
+    )
+    unmet = small(a_claim_of(FAILS), BASE, trained(0, 0, 0, method="full"), PREFIX)
+    assert unmet.finding == "undecided"
+    assert "not decided, because a control is not met: Full has 0.0 %" in unmet.evidence
+    assert small(a_claim_of(FAILS), BASE, PREFIX).finding == "undecided"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"steps": 101},
+        {
+            "trials": tuple(
+                TrialScore(s, r, "completed", 400, 400) for s in SEEDS for r in (0.1, 1.0)
+            )
+        },
+    ],
+)
+def test_a_control_may_not_have_had_more_effort(more: dict[str, Any]) -> None:
+    found = small(a_claim_of(FAILS), BASE, replace(FULL, **more), PREFIX)
+    assert found.finding == "undecided"
+    assert "so the control had more effort" in found.evidence
+
+
+def test_what_was_learned_refutes_a_failure_without_a_control() -> None:
+    learned = trained(400, 400, 400, method="prefix")
+    assert small(a_claim_of(FAILS), BASE, learned).finding == "not_reproduced"
+
+
+LEARNS = ScoreAtLeast(row="prefix", column="descending", value=0.8)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"schedule": "cosine"}, "cosine schedule"),
+        ({"losses": ()}, "was not kept"),
+        ({"losses": tuple(SeedLoss(s, None, 0.5) for s in SEEDS)}, "was not kept"),
+        ({"losses": tuple(SeedLoss(s, 1.0, 0.5) for s in SEEDS)}, "still falling"),
+        ({"losses": tuple(SeedLoss(s, 1.0, 1.0, at_edge=True) for s in SEEDS)}, "lowest or the"),
+    ],
+)
+def test_what_is_not_at_rest_is_not_said_to_be_unlearnable(
+    changes: dict[str, Any], reason: str
+) -> None:
+    claim = a_claim_of(LEARNS, controls=())
+    assert small(claim, BASE, PREFIX).finding == "not_reproduced"
+    moving = small(claim, BASE, replace(PREFIX, **changes))
+    assert moving.finding == "undecided"
+    assert reason in moving.evidence
+
+
+def test_a_lead_is_refuted_only_where_the_first_had_come_to_rest() -> None:
+    ahead = ScoreAbove(row="full", other="prefix", column="descending", by=0.5)
+    claim = a_claim_of(ahead, controls=())
+    poor = trained(0, 0, 0, method="full", schedule="cosine")
+    assert small(claim, BASE, poor, PREFIX).finding == "undecided"
+    assert small(claim, BASE, replace(poor, schedule="constant"), PREFIX).finding == (
+        "not_reproduced"
+    )
+    learned = trained(400, 400, 400, method="prefix")
+    assert small(claim, BASE, poor, learned).finding == "not_reproduced"  # no room to be ahead
+
+
+def test_sizes_are_equal_within_a_share() -> None:
+    claim = a_claim_of(FAILS, controls=(CAN_BE_LEARNED, NoLarger(row="full", other="prefix")))
+    assert small(claim, BASE, FULL, PREFIX).finding == "reproduced"
+    larger = small(claim, BASE, replace(FULL, parameters=98), PREFIX)
+    assert larger.finding == "undecided"
+    assert "98 trained parameters and prefix 96; claimed: at most 2.0 % more" in larger.evidence
+    assert DOWN["length"] == 3
+
+
+def test_rest_is_asked_of_the_task_that_was_trained() -> None:
+    """What is left of another task is not unlearned by too few steps."""
+    up = {"name": "sort_ascending", "length": 3, "alphabet": 4}
+    kept = ScoreAbove(row="prefix", other="full", column="ascending", by=0.01)
+    learned = tuple(
+        ScoreAtLeast(row=label, column="descending", value=0.5) for label in ("prefix", "full")
+    )
+    rows = [
+        replace(row, scores=((DOWN, right(400, 400, 400)), (up, right(0, 0, 0))))
+        for row in (replace(PREFIX, schedule="cosine"), FULL)
+    ]
+    claim = a_claim_of(kept, given=learned, controls=())
+    assert small(claim, BASE, *rows).finding == "not_reproduced"

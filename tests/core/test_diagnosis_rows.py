@@ -1,0 +1,137 @@
+"""Which row of a table says what about which: equivalents, sizes, durations, rivals, controls."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from adaptlab.diagnosis import BaseEvidence, Evidence, Schedule, TrialEvidence, diagnose
+from adaptlab.diagnosis_rows import MeasuredRow, base_evidence, evidence, longer_trainings
+from adaptlab.families.minigpt import MiniGPT
+from adaptlab.resolve import load_method
+from adaptlab.task import Task
+from adaptlab.tasks.add import Add
+from adaptlab.tasks.sort_descending import SortDescending
+
+TASK = SortDescending(length=3, alphabet=4)
+
+
+def row(
+    label: str,
+    method: Mapping[str, object],
+    accuracy: float = 0.0,
+    *,
+    layers: int = 1,
+    steps: int = 100,
+    schedule: Schedule = "constant",
+) -> MeasuredRow:
+    trial = TrialEvidence(seed=0, trial=0, learning_rate=0.1, final_loss=1.0, accuracy=accuracy)
+    return MeasuredRow(
+        label=label,
+        method=load_method(dict(method)),
+        shape=MiniGPT(layers=layers, width=8).resolved(6, 6).shape(),
+        steps=steps,
+        schedule=schedule,
+        trials=(trial,),
+        test_accuracy=accuracy,
+    )
+
+
+PREFIX = {"name": "prefix_tuning", "length": 4}
+PROMPT = {"name": "soft_prompt", "length": 4}
+LORA = {"name": "lora", "rank": 1}
+FULL = row("full", {"name": "full_finetuning"}, 1.0)
+
+
+def by_label(*rows: MeasuredRow) -> dict[str, Evidence]:
+    return {one.subject.method: one for one in evidence((FULL, *rows), "full", TASK, None)}
+
+
+def labels(evidences: tuple[object, ...]) -> list[str]:
+    return [str(getattr(one, "method", "")) for one in evidences]
+
+
+def test_with_one_layer_prefix_and_soft_prompt_are_one_piece_of_evidence():
+    found = by_label(row("prefix", PREFIX), row("prompt", PROMPT, 0.9))
+    (one,) = found.values()
+    assert (one.subject.method, one.equivalent) == ("prefix", ("prompt",))
+    assert [trial.accuracy for trial in one.subject.trials] == [0.0, 0.9]
+    # Each was diagnosed on its own: "reach" for the one and "none" for the other.
+    diagnosis = diagnose(one.model_copy(update={"chance_loss": 9.0}))
+    assert (diagnosis.cause, diagnosis.equivalent) == ("optimisation", ("prompt",))
+    assert diagnosis.text.startswith("prefix, one function with prompt, could do the task")
+
+
+def test_with_two_layers_they_are_two():
+    rows = [row("prefix", PREFIX, layers=2), row("prompt", PROMPT, layers=2)]
+    found = {one.subject.method: one for one in evidence(rows, None, TASK, None)}
+    assert labels(found["prefix"].others) == ["prompt"]
+    assert found["prefix"].equivalent == ()
+
+
+def test_what_was_trained_otherwise_is_no_equivalent():
+    found = by_label(row("prefix", PREFIX), row("prompt", PROMPT, steps=200))
+    assert labels(found["prefix"].durations) == ["prompt"]
+    assert (found["prefix"].equivalent, found["prefix"].others) == ((), ())
+
+
+def test_sizes_durations_rivals_and_controls_are_told_apart():
+    found = by_label(
+        row("prefix", PREFIX),
+        row("longer", PREFIX, steps=200),
+        row("cosine", PREFIX, schedule="cosine"),
+        row("wider", {**PREFIX, "length": 8}),
+        row("small start", {**PREFIX, "initial_scale": 0.02}),
+        row("keys and values", {**PREFIX, "side": "key_value"}),
+        row("pinned", {"name": "pinned_finetuning"}),
+        row("scratch", {"name": "from_scratch"}),
+        row("frozen", {"name": "frozen"}),
+        row("lora", LORA),
+    )
+    one = found["prefix"]
+    assert labels(one.durations) == ["longer", "cosine"]
+    assert labels(one.sizes) == ["wider", "small start"]
+    assert labels(one.others) == ["lora"]
+    assert one.reference is not None
+    assert one.pinned is not None
+    assert (one.reference.method, one.pinned.method) == ("full", "pinned")
+    assert (one.subject.pins_attention, one.subject.grows) == (True, True)
+    assert found["pinned"].pinned is None
+    assert not found["pinned"].subject.grows
+    assert not found["lora"].subject.pins_attention
+    assert {"full", "frozen"}.isdisjoint(found)
+
+
+def test_a_longer_training_is_known_by_the_steps_of_the_other_methods():
+    rows = [row("prefix", PREFIX), row("longer", PREFIX, steps=200)]
+    assert longer_trainings(rows) == frozenset()  # which of the two is usual, nothing tells
+    assert longer_trainings([*rows, row("lora", LORA)]) == {"longer"}
+    assert longer_trainings([*rows, row("frozen", {"name": "frozen"})]) == frozenset()
+    assert longer_trainings([rows[0], row("lora", LORA, steps=200)]) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("tasks", "expected"),
+    [
+        ([], None),
+        ([(TASK, [])], None),
+        ([(TASK, [0.5, 0.7])], BaseEvidence(accuracy=0.6, chance=TASK.chance())),
+    ],
+)
+def test_a_base_is_known_by_its_own_tasks(
+    tasks: list[tuple[Task, list[float]]], expected: BaseEvidence | None
+):
+    assert base_evidence(tasks) == expected
+
+
+def test_the_scores_of_a_mixtures_tasks_count_together():
+    other = Add(length=3, alphabet=4)
+    found = base_evidence([(TASK, [0.5]), (other, [0.48])])
+    assert found is not None
+    assert found.accuracy == pytest.approx(0.98)
+
+
+def test_a_base_says_nothing_about_a_method_that_does_not_start_from_it():
+    rows = [FULL, row("scratch", {"name": "from_scratch"}), row("lora", LORA)]
+    base = BaseEvidence(accuracy=0.1, chance=0.0)
+    found = {one.subject.method: one for one in evidence(rows, "full", TASK, base)}
+    assert (found["scratch"].base, found["lora"].base) == (None, base)

@@ -1,0 +1,121 @@
+"""Databases with jobs in every state are migrated from every revision, and back, and again."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import psycopg
+import pytest
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from sqlalchemy import make_url
+from tests.db.rows_of_revisions import TRAINING, job_id, write_import, write_rows
+
+from adaptlab_db.migrate import downgrade, drift, upgrade
+from adaptlab_db.tables import JOB_STATES
+
+TABLES = (
+    "users", "tokens", "artifacts", "artifact_chunks", "workers", "jobs", "base_models", "attempts",
+    "replicates", "metric_points", "evaluations", "item_outcomes", "attention_maps", "checkpoints",
+    "job_events",
+)  # fmt: skip
+JOBS = """
+    SELECT id, state, attempt, step, labels, spec_digest, lease_expires_at, finished_at
+    FROM jobs ORDER BY id"""
+
+
+@dataclass(frozen=True)
+class Content:
+    """What migrations keep: the jobs as they were, and the number of rows of each table."""
+
+    jobs: list[tuple[object, ...]]
+    counts: Mapping[str, object]
+    trainings: list[object]
+
+
+def revisions() -> list[str]:
+    """Every revision, oldest first."""
+    configuration = Config()
+    configuration.set_main_option("script_location", "adaptlab_db:migrations")
+    scripts = ScriptDirectory.from_config(configuration).walk_revisions()
+    return sorted(script.revision for script in scripts)
+
+
+@contextmanager
+def connected(url: str) -> Iterator[psycopg.Connection]:
+    address = make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+    with psycopg.connect(address) as connection:
+        yield connection
+
+
+def content(url: str) -> Content:
+    with connected(url) as connection:
+        counts = {
+            table: connection.execute(f"SELECT count(*) FROM {table}".encode()).fetchone()
+            for table in TABLES
+        }
+        trainings = connection.execute("SELECT resolved_spec->'training' FROM jobs ORDER BY id")
+        return Content(
+            jobs=connection.execute(JOBS).fetchall(),
+            counts=counts,
+            trainings=[training for (training,) in trainings],
+        )
+
+
+@pytest.mark.parametrize("revision", revisions())
+def test_jobs_in_every_state_are_migrated_from_every_revision(
+    empty_database_url: str, revision: str
+) -> None:
+    upgrade(empty_database_url, revision)
+    with connected(empty_database_url) as connection:
+        write_rows(connection, revision)
+    before = content(empty_database_url)
+    assert {row[1] for row in before.jobs} == set(JOB_STATES)
+    upgrade(empty_database_url)
+    assert drift(empty_database_url) == []
+    migrated = content(empty_database_url)
+    assert (migrated.jobs, migrated.counts) == (before.jobs, before.counts)
+    assert migrated.trainings == [TRAINING] * len(JOB_STATES)
+    downgrade(empty_database_url, revision)
+    assert content(empty_database_url) == before
+    upgrade(empty_database_url)
+    assert content(empty_database_url) == migrated
+
+
+@pytest.mark.parametrize("revision", ["0001", "0004", "0011"])
+def test_ended_jobs_are_guarded_after_every_direction(
+    empty_database_url: str, revision: str
+) -> None:
+    upgrade(empty_database_url, revision)
+    with connected(empty_database_url) as connection:
+        write_rows(connection, revision)
+    upgrade(empty_database_url)
+    refuses_changes(empty_database_url)
+    downgrade(empty_database_url, revision)
+    refuses_changes(empty_database_url)
+
+
+def refuses_changes(url: str) -> None:
+    with (
+        connected(url) as connection,
+        pytest.raises(psycopg.errors.CheckViolation, match="has ended as succeeded"),
+    ):
+        connection.execute("UPDATE jobs SET step = 1 WHERE id = %s", [job_id("succeeded")])
+
+
+def test_what_the_newest_revision_holds_is_taken_back_to_the_first_one(
+    empty_database_url: str,
+) -> None:
+    """With an import that has ended, whose task the first revisions cannot leave out."""
+    upgrade(empty_database_url)
+    with connected(empty_database_url) as connection:
+        write_rows(connection, revisions()[-1])
+        write_import(connection)
+    before = content(empty_database_url)
+    downgrade(empty_database_url, "0001")
+    upgrade(empty_database_url)
+    after = content(empty_database_url)
+    assert (after.jobs, after.counts) == (before.jobs, before.counts)
+    with connected(empty_database_url) as connection:
+        tasks = connection.execute("SELECT task FROM jobs WHERE kind = 'import'").fetchall()
+    assert tasks == [("",)]

@@ -1,0 +1,18 @@
+"""Titles of what a comparison can say: a kind without one would end its page in an error."""
+
+from typing import get_args
+
+from adaptlab.comparison import WarningKind
+from adaptlab.table_comparison import TableWarningKind
+from adaptlab.verdict import Finding
+from adaptlab_api.pages.comparison_view import FINDING_TITLES, WARNING_TITLES
+
+
+def test_every_kind_of_warning_has_a_title():
+    of_tables = [kind for part in get_args(TableWarningKind) for kind in get_args(part) or [part]]
+    assert "sweep_at_edge" in of_tables
+    assert set(WARNING_TITLES) == {*get_args(WarningKind), *of_tables}
+
+
+def test_every_finding_has_a_title():
+    assert set(get_args(Finding)) <= {*FINDING_TITLES, "worse"}

@@ -1,0 +1,151 @@
+"""Rules of the kernel (Landlock) for what a process may open, signal and connect to, for good.
+
+Landlock needs no privilege, holds for everything that the process starts, and only ever narrows.
+The bindings on the registry were weighed: `landlock` is a pre-release without scopes, and what is
+used here are three system calls.
+
+See `man 7 landlock`; the numbers are those of <linux/landlock.h>. Landlock has no rule for changes
+of modes and owners, so `system_calls` refuses those where it matters.
+"""
+
+import ctypes
+import os
+import stat
+import sys
+from collections.abc import Sequence
+from enum import IntFlag
+
+from adaptlab.values import Value
+
+CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # the same on every architecture
+CREATE_RULESET_VERSION = 1
+RULE_PATH_BENEATH = 1
+WITH_SCOPES = 6
+SCOPE_ABSTRACT_SOCKETS, SCOPE_SIGNALS = 1, 2
+
+
+class Access(IntFlag):
+    """What can be done with a file or in a folder."""
+
+    EXECUTE = 1 << 0
+    WRITE_FILE = 1 << 1
+    READ_FILE = 1 << 2
+    READ_DIR = 1 << 3
+    REMOVE_DIR = 1 << 4
+    REMOVE_FILE = 1 << 5
+    MAKE_CHAR = 1 << 6
+    MAKE_DIR = 1 << 7
+    MAKE_REG = 1 << 8
+    MAKE_SOCK = 1 << 9
+    MAKE_FIFO = 1 << 10
+    MAKE_BLOCK = 1 << 11
+    MAKE_SYM = 1 << 12
+    REFER = 1 << 13
+    TRUNCATE = 1 << 14
+    IOCTL_DEV = 1 << 15
+
+
+SINCE = {2: Access.REFER, 3: Access.TRUNCATE, 5: Access.IOCTL_DEV}
+"""Which version of Landlock brought what; all others were there from the first."""
+OF_FILES = (
+    Access.EXECUTE | Access.WRITE_FILE | Access.READ_FILE | Access.TRUNCATE | Access.IOCTL_DEV
+)
+READING = Access.EXECUTE | Access.READ_FILE | Access.READ_DIR
+DEVICE = OF_FILES & ~Access.EXECUTE | Access.READ_DIR
+EVERYTHING = Access((Access.IOCTL_DEV << 1) - 1)
+WRITING = EVERYTHING & ~(Access.MAKE_CHAR | Access.MAKE_BLOCK)
+
+
+class FileRules(Value):
+    """Absolute paths of what a process may open; everything else is closed to it.
+
+    A folder stands for all that is below it. Paths that do not exist, or that the process could not
+    reach anyway, are left out.
+    """
+
+    readable: tuple[str, ...] = ()
+    writable: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+
+
+def version() -> int:
+    """Return the version of the kernel's Landlock, 0 where it has none or it is switched off."""
+    if sys.platform != "linux":
+        return 0
+    libc = ctypes.CDLL(None, use_errno=True)
+    return max(0, int(libc.syscall(CREATE_RULESET, None, 0, CREATE_RULESET_VERSION)))
+
+
+def can_keep_signals_inside() -> bool:
+    """Return True if a process can be kept from signalling those that it did not start."""
+    return version() >= WITH_SCOPES
+
+
+def restrict(rules: FileRules | None) -> bool:
+    """Hold this process to the rules, for good; False where the kernel cannot.
+
+    With Linux 6.12 it can signal only what it started, and reaches no socket of a name that is no
+    file; this holds without rules for files too.
+
+    Raises:
+        OSError: the kernel has Landlock and refuses the rules.
+    """
+    kernel = version()
+    if kernel == 0 or (rules is None and kernel < WITH_SCOPES):
+        return False
+    handled = _handled(kernel) if rules is not None else Access(0)
+    ruleset = _create(handled, kernel)
+    try:
+        for access, paths in _grants(rules or FileRules()):
+            _allow(ruleset, access & handled, paths)
+        _call(RESTRICT_SELF, ruleset, 0)
+    finally:
+        os.close(ruleset)
+    return True
+
+
+def _grants(rules: FileRules) -> tuple[tuple[Access, Sequence[str]], ...]:
+    return (READING, rules.readable), (WRITING, rules.writable), (DEVICE, rules.devices)
+
+
+def _handled(kernel: int) -> Access:
+    """What this kernel's Landlock can refuse."""
+    handled = EVERYTHING
+    for since, access in SINCE.items():
+        if kernel < since:
+            handled &= ~access
+    return handled
+
+
+def _create(handled: Access, kernel: int) -> int:
+    scopes = SCOPE_ABSTRACT_SOCKETS | SCOPE_SIGNALS if kernel >= WITH_SCOPES else 0
+    attributes = (ctypes.c_uint64 * 3)(handled, 0, scopes)
+    size = ctypes.sizeof(attributes) if kernel >= WITH_SCOPES else ctypes.sizeof(ctypes.c_uint64)
+    return _call(CREATE_RULESET, ctypes.byref(attributes), ctypes.c_size_t(size), 0)
+
+
+class _PathBeneath(ctypes.Structure):
+    _pack_ = 1
+    _fields_ = (("allowed_access", ctypes.c_uint64), ("parent", ctypes.c_int32))
+
+
+def _allow(ruleset: int, access: Access, paths: Sequence[str]) -> None:
+    for path in paths:
+        try:
+            descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        except OSError:
+            continue  # not there, or closed to this user by its mode
+        try:
+            is_folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
+            rule = _PathBeneath(access if is_folder else access & OF_FILES, descriptor)
+            _call(ADD_RULE, ruleset, RULE_PATH_BENEATH, ctypes.byref(rule), 0)
+        finally:
+            os.close(descriptor)
+
+
+def _call(number: int, *arguments: object) -> int:
+    libc = ctypes.CDLL(None, use_errno=True)
+    answer = int(libc.syscall(number, *arguments))
+    if answer < 0:
+        raise OSError(ctypes.get_errno(), f"Landlock refuses system call {number}")
+    return answer

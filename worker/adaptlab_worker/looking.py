@@ -1,0 +1,39 @@
+"""Try to reach what a trainer needs: `python -m adaptlab_worker.looking SCRATCH PATH …`, confined.
+
+Exits with the first path that cannot be reached. Paths are opened and not asked for by `access`,
+which knows nothing of the kernel's rules for files.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import adaptlab.spec
+import adaptlab_worker.protocol
+
+NEEDED_TOO = (adaptlab.spec, adaptlab_worker.protocol)
+
+
+def main(scratch: str, *paths: str) -> None:
+    """Pass through the scratch folder, read every path, and start Python again, as a run may."""
+    for path in (f"{scratch}/.", *paths):
+        try:
+            if path in paths:
+                _read(Path(path))
+            else:
+                os.stat(path)  # noqa: PTH116 - a Path would leave the dot out
+        except OSError:
+            sys.exit(path)
+    subprocess.run([sys.executable, "-c", ""], check=True)
+
+
+def _read(path: Path) -> None:
+    if path.is_dir():
+        next(path.iterdir(), None)
+    else:
+        path.open("rb").close()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
