@@ -8,6 +8,7 @@ own, copied from a migrated template.
 import gc
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -66,6 +67,11 @@ def pytest_configure() -> None:
     )
     hypothesis_settings.load_profile("adaptlab")
     compile_once()
+    # A shell ignores SIGINT for what it runs in the background, and nohup ignores SIGHUP. Every
+    # process that a test starts and signals would inherit that.
+    for number in (signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def pytest_collection_finish() -> None:
