@@ -1,4 +1,4 @@
-"""Whether claims are reproduced: verdicts by intervals over seeds, with the figures they are of."""
+"""Verdicts on claims by intervals over seeds like those run, with the figures behind them."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -43,6 +43,7 @@ from adaptlab.statistics import (
     unseen_failure_rate,
 )
 from adaptlab.task_matching import agrees
+from adaptlab.theory_report import Check
 from adaptlab.values import Value
 from adaptlab.verdict import LEAST_SEEDS
 
@@ -356,18 +357,36 @@ def _check(test: CheckHolds, recipe: Recipe, measured: Measured) -> Decision:
     if not reports:
         reasons = [reason for one in checks for reason in one.missing]
         return _not_measured(f"check {test.report or test.check} has no report{because(reasons)}")
-    failed = [report for report in reports if report.verdict == "fails"]
-    shown = failed[0] if failed else reports[0]
+    unclear = [report for report in reports if _is_unclear(report)]
+    failed = [one for one in reports if one.verdict == "fails" and one not in unclear]
+    shown = (*failed, *unclear, *reports)[0]
     seeds = [one.seeds for one in checks if one.seeds is not None]
     over = f", on {_seeds(min(seeds))} of trained weights" if seeds else ""
     text = (
         f"check {test.check}: {_held(len(reports), len(failed))}{over}; "
-        f"{shown.name} measured {shown.measured:.3g}, {shown.bound} {shown.tolerance:.3g}"
+        f"{shown.name} measured {shown.measured:.3g}{_interval_of(shown)}, {shown.bound} "
+        f"{shown.tolerance:.3g}"
     )
     doubts = [*(_few(min(seeds)) if seeds else ()), *(r for one in checks for r in one.missing)]
     if failed:
         return Decision(finding="not_reproduced", evidence=_sentence(text))
-    return _found(text, holds=True, fails=False, doubts=doubts)
+    return _found(text, holds=not unclear, fails=False, doubts=doubts)
+
+
+def _is_unclear(report: Check) -> bool:
+    """Return True if the report has an interval that reaches over its tolerance."""
+    low, high = report.details.get("low"), report.details.get("high")
+    if not isinstance(low, float) or not isinstance(high, float):
+        return False
+    return low <= report.tolerance < high
+
+
+def _interval_of(report: Check) -> str:
+    if not {"low", "high"} <= report.details.keys():
+        return ""
+    return " ({:.0%} interval {:.3g} to {:.3g})".format(
+        LEVEL, report.details["low"], report.details["high"]
+    )
 
 
 def _held(reports: int, failed: int) -> str:

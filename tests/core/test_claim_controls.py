@@ -20,6 +20,7 @@ from tests.core.measuring import (
 )
 
 from adaptlab.claim import (
+    CheckHolds,
     Claim,
     DeviationAtLeast,
     EveryTrialAtMost,
@@ -75,10 +76,39 @@ def invented(
         for row in table.rows
         if labels is None or row.of.method in labels
     )
-    holds = Check.at_most("invented", "It holds.", 0.0, 1.0)
     names = {check.name for spec in recipe.presets.values() for check in spec.checks}
-    checks = tuple(MeasuredCheck(name, name, seeds=3, reports=(holds,)) for name in sorted(names))
+    checks = tuple(
+        MeasuredCheck(name, name, seeds=3, reports=reports_of(recipe, name))
+        for name in sorted(names)
+    )
     return Measured(rows=rows, checks=checks if recipe.tables else ())
+
+
+def reports_of(recipe: Recipe, check: str) -> tuple[Check, ...]:
+    """A report that holds, and one for each that the recipe's claims name."""
+    tests = [
+        test
+        for claim in recipe.claims
+        for wording in claim.wordings().values()
+        for test in (*plain_tests(wording.test), *claim.given, *claim.controls)
+    ]
+    named = [one.report for one in tests if isinstance(one, CheckHolds) and one.check == check]
+    return tuple(
+        Check.at_most(name, "It holds.", 0.0, 1.0)
+        for name in dict.fromkeys(["invented", *(one for one in named if one is not None)])
+    )
+
+
+def failing(found: Measured, test: CheckHolds) -> Measured:
+    """The same, with the report of a check that does not hold."""
+    fails = Check.at_most(test.report or "invented", "It fails.", 2.0, 1.0)
+    checks = [
+        replace(one, reports=(*(r for r in one.reports if r.name != fails.name), fails))
+        if one.check == test.check
+        else one
+        for one in found.checks
+    ]
+    return replace(found, checks=tuple(checks))
 
 
 def a_row_of(
@@ -221,6 +251,8 @@ def test_every_control_is_needed(recipe: Recipe) -> None:
                         for row in found.rows
                     ]
                     worse = replace(found, rows=tuple(rows))
+                elif isinstance(control, CheckHolds):
+                    worse = failing(found, control)
                 else:
                     changed = without(control, scores)
                     worse = moving(invented(recipe, changed), claim, recipe)

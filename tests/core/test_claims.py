@@ -273,6 +273,21 @@ def test_a_check_of_trained_weights_needs_seeds_too() -> None:
     assert of_checks(holds, three, elsewhere).finding == "reproduced"
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "finding"),
+    [(0.10, 0.15, "reproduced"), (0.15, 0.25, "undecided"), (0.21, 0.30, "not_reproduced")],
+)
+def test_a_report_with_an_interval_is_decided_by_all_of_it(
+    low: float, high: float, finding: ClaimFinding
+) -> None:
+    measured = (low + high) / 2
+    report = Check.at_most("gap", "It is small.", measured, 0.2, low=low, high=high)
+    check = MeasuredCheck(check="gap", label="gap", reports=(report,), seeds=3)
+    said = of_checks(CheckHolds(check="gap"), check)
+    assert said.finding == finding
+    assert f"interval {low:.3g} to {high:.3g}" in said.evidence
+
+
 def test_a_check_of_which_a_job_is_missing_is_not_decided() -> None:
     part = MeasuredCheck(
         check="span", label="span", reports=(HOLDS,), missing=("job 7 is running, at step 1 of 2",)

@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from scipy import stats
 from tests.engine.making import SMALL, SMALL_OF_EACH, Remembering
 from torch import Tensor
 
@@ -213,6 +214,12 @@ def test_attention_over_the_prefix_is_that_of_the_last_token_of_the_question(tmp
     assert floats(told, "gap_by_layer") == pytest.approx(means)
     assert told.measured == pytest.approx(max(means))
     assert floats(told, "largest_gap_by_replicate") == pytest.approx([max(one) for one in gaps])
+    # Two replicates: half of their distance times Student's t, shared out over the layers.
+    factor = float(stats.t.ppf(1 - 0.025 / len(means), 1)) / 2
+    reaches = [factor * abs(one - other) for one, other in zip(*gaps, strict=True)]
+    ends = [(m - reach, m + reach) for m, reach in zip(means, reaches, strict=True)]
+    assert told.details["low"] == pytest.approx(max(0.0, *(low for low, _ in ends)))
+    assert told.details["high"] == pytest.approx(max(high for _, high in ends))
 
 
 def test_parts_of_the_inputs_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -258,6 +265,11 @@ def test_prefixes_of_two_tasks_make_clusters_on_every_base(tmp_path: Path):
     assert len(floats(after, "accuracy_by_group")) == 2
     assert told["clusters.before"].verdict == "holds"
     assert told["clusters.before"].details["tasks"] == 2
+    control = told["clusters.random"]
+    assert (control.bound, control.tolerance) == ("at most", 0.9)
+    assert len(floats(control, "accuracy_by_group")) == 2
+    again = made.measure({"name": "clusters", "samples": 60})["clusters.random"]
+    assert again == control, "random prefixes are drawn from the seeds of the trained ones"
     halves = made.measure({"name": "clusters", "samples": 60, "folds": 2})["clusters.before"]
     assert 0.2 < halves.measured <= halves.tolerance, (
         "no task is bound to a fold, whose centroids would lack it"
@@ -273,6 +285,15 @@ def test_one_prefix_twice_makes_no_clusters(tmp_path: Path):
     after = made.measure({"name": "clusters", "samples": 60})["clusters.after"]
     assert after.verdict == "fails"
     assert after.measured <= 0.5
+
+
+def test_a_random_prefix_is_as_large_as_the_trained_one(tmp_path: Path):
+    made = bench(tmp_path)
+    made.adapt({"name": "prefix_tuning", "length": 2}, seeds=(0, 1))
+    made.add(0, prefix_of(made.bases[0], torch.tensor([[0.0, 0.0], [0.0, 0.0]])))
+    made.add(1, prefix_of(made.bases[0], torch.tensor([[0.0, 0.0], [0.0, 0.0]])))
+    control = made.measure({"name": "clusters", "samples": 60})["clusters.random"]
+    assert (control.verdict, control.measured) == ("holds", 0.5)
 
 
 def test_only_the_first_seeds_are_measured_where_so_many_are_asked_for(tmp_path: Path):

@@ -14,6 +14,7 @@ from adaptlab.theory.clusters import (
     cross_validated_accuracy,
     displacement_cosine,
     prefix_clusters,
+    random_clusters,
 )
 from adaptlab.theory.observation import FrozenBase, random_attachments, random_base
 
@@ -93,6 +94,16 @@ def test_prefixes_make_clusters_of_what_had_none(family: str):
     assert before.tolerance == pytest.approx(0.25 + 4 * (0.25 * 0.75 / SAMPLES) ** 0.5)
     assert after.measured > 0.9
     assert after.details["chance"] == pytest.approx(1 / 3)
+
+
+def test_random_prefixes_that_make_clusters_fail_the_control():
+    base = base_of("minigpt")
+    far = random_clusters(base, TOKENS, prefixes(base, 3), LAST_OF_QUESTION)
+    assert (far.name, far.bound, far.verdict) == ("clusters.random", "at most", "fails")
+    assert far.details["chance"] == pytest.approx(1 / 3)
+    alike = random_clusters(base, TOKENS, prefixes(base, 1) * 2, LAST_OF_QUESTION)
+    assert alike.verdict == "holds"
+    assert alike.measured <= 0.5
 
 
 def test_one_prefix_twice_makes_no_clusters():

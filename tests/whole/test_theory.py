@@ -50,5 +50,5 @@ def test_a_trained_prefix_is_measured_when_it_is_there(client: Client, stack: St
         varies = told.pop(f"attention-over-prefix.{end}")
         assert varies["details"]["seeds"] == [0, 1]
         assert all(1 / 3 <= share <= 1 for share in varies["details"]["top_share_by_layer"])
-    assert told.keys() == {"clusters.before", "clusters.after"}
+    assert told.keys() == {"clusters.before", "clusters.after", "clusters.random"}
     assert len(told["clusters.after"]["details"]["accuracy_by_group"]) == 2

@@ -46,6 +46,37 @@ def prefix_clusters(
     return _before(plain, tasks, folds), _after(plain, moved, folds, least)
 
 
+def random_clusters(
+    base: FrozenBase,
+    tokens: Tensor,
+    prefixes: Sequence[Attachments],
+    position: int,
+    *,
+    layer: int = 0,
+    folds: int = 5,
+    least: float = SEPARATE,
+) -> Check:
+    """Accuracy as after training, for random `prefixes`: the control of `prefix_clusters`.
+
+    Whatever a prefix holds, it adds the same vectors to all outputs. If random ones reach `least`
+    too, clusters show that prefixes differ, and nothing of what they have learned.
+    """
+    _check_sizes(len(prefixes), tokens.shape[1], folds)
+    plain = attention_output(base, tokens, NOTHING_ATTACHED, layer, position)
+    moved = torch.stack(
+        [attention_output(base, tokens, prefix, layer, position) for prefix in prefixes]
+    )
+    accuracy, details = _by_prefix(plain, moved, folds)
+    return Check.at_most(
+        "clusters.random",
+        "Control: random prefixes of the same size make no such clusters; if they do, clusters "
+        "show nothing that was learned.",
+        accuracy,
+        least,
+        **details,
+    )
+
+
 def attention_output(
     base: FrozenBase, tokens: Tensor, attached: Attachments, layer: int, position: int
 ) -> Tensor:
@@ -108,20 +139,29 @@ def _before(plain: Tensor, tasks: Tensor, folds: int) -> Check:
 
 
 def _after(plain: Tensor, moved: Tensor, folds: int, least: float) -> Check:
-    kinds, count = moved.shape[:2]
-    labels = torch.arange(kinds).repeat_interleave(count)
-    inputs = torch.arange(count).repeat(kinds)
+    accuracy, details = _by_prefix(plain, moved, folds)
     return Check.at_least(
         "clusters.after",
         "Section 5: under prefixes, attention outputs fall into one cluster a prefix.",
-        cross_validated_accuracy(moved.flatten(0, 1), labels, inputs, folds),
+        accuracy,
         least,
-        chance=1 / kinds,
-        prefixes=kinds,
-        samples=count,
-        folds=folds,
-        displacement_cosine=displacement_cosine(plain, moved),
+        **details,
     )
+
+
+def _by_prefix(plain: Tensor, moved: Tensor, folds: int) -> tuple[float, dict[str, float]]:
+    """How often the nearest centroid tells the prefix, and the numbers behind it."""
+    kinds, count = moved.shape[:2]
+    labels = torch.arange(kinds).repeat_interleave(count)
+    inputs = torch.arange(count).repeat(kinds)
+    accuracy = cross_validated_accuracy(moved.flatten(0, 1), labels, inputs, folds)
+    return accuracy, {
+        "chance": 1 / kinds,
+        "prefixes": kinds,
+        "samples": count,
+        "folds": folds,
+        "displacement_cosine": displacement_cosine(plain, moved),
+    }
 
 
 def _check_sizes(prefixes: int, samples: int, folds: int) -> None:

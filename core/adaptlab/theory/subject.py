@@ -10,6 +10,7 @@ from torch import Tensor
 from adaptlab.adaptation import AdapterFile
 from adaptlab.engine.attachments import Attachments
 from adaptlab.engine.checkpoint import read_tensors
+from adaptlab.engine.counter import normal, stream
 from adaptlab.engine.digits import make_items
 from adaptlab.engine.evaluate import ITEM_SEED
 from adaptlab.engine.model import shown
@@ -33,7 +34,24 @@ class Adapted:
     place: int
     seed: int
     base: FrozenBase
+    trained: Mapping[str, Tensor]
     attached: Attachments
+
+    def random(self) -> Attachments:
+        """The same method with random tensors, each with the root mean square of the trained one.
+
+        They depend on the seed and the place of the adaptation alone.
+        """
+        drawn = {
+            name: tensor.square().mean().sqrt()
+            * normal(
+                torch.tensor(stream(f"control/{self.place}/{name}")),
+                torch.tensor(self.seed),
+                torch.arange(tensor.numel()),
+            ).view_as(tensor)
+            for name, tensor in self.trained.items()
+        }
+        return _attached(self.measured, self.base, drawn)
 
     @property
     def last_of_question(self) -> int:
@@ -94,15 +112,21 @@ class Subject:
         shapes = measured.method.tensors(base.family.shape())
         found = read_tensors(file.path, {name: tensor.shape for name, tensor in shapes.items()})
         trained = {name: tensor.double().unsqueeze(0) for name, tensor in found.items()}
-        method = measured.method
-        attached = ENGINE_METHODS.get(method.name)(method, base.family.shape(), trained)
         return Adapted(
             measured=measured,
             place=file.adaptation,
             seed=file.seed,
             base=base,
-            attached=replace(attached, answer_start=measured.task.input_length() - 1),
+            trained=trained,
+            attached=_attached(measured, base, trained),
         )
+
+
+def _attached(measured: Measured, base: FrozenBase, tensors: Mapping[str, Tensor]) -> Attachments:
+    """The method of an adaptation with these tensors, on its base."""
+    method = measured.method
+    attached = ENGINE_METHODS.get(method.name)(method, base.family.shape(), tensors)
+    return replace(attached, answer_start=measured.task.input_length() - 1)
 
 
 def tokens_of(family: Family, task: Task, samples: int) -> Tensor:

@@ -18,6 +18,9 @@ Place = tuple[int, int]
 class Clusters(TheoryCheck):
     """Nearest-centroid accuracy of the prefix from attention outputs, before and after.
 
+    Random prefixes, as large as the trained ones, are the control: if they make clusters too,
+    clusters show nothing that was learned.
+
     Outputs are those of attention layer `layer` at the last token of `samples` test questions, in
     turn of every task; centroids are those of the other `folds`. Several adaptations are told apart
     for every seed and base replicate that they share, as in the paper, whose figure has one

@@ -50,10 +50,10 @@ def no_new_task(
     """A prefix fails on a task that its base model lacks, and that the controls have learned."""
     return claim(
         "new-task-fails",
-        "A prefix may not be able to teach a task that needs a new pattern of attention.",
+        "A prefix may not be able to teach a task that is said to need a new pattern of attention.",
         at_most(row, column, 0.05),
         arxiv_v1=never(
-            "A prefix cannot teach a task that needs a new pattern of attention.",
+            "A prefix cannot teach a task that is said to need a new pattern of attention.",
             row,
             0.05,
             trials=trials,
@@ -83,6 +83,6 @@ def learned_at_equal_size(row: str, other: str, column: str) -> tuple[PlainTest,
     return (at_least(row, column, 0.8), NoLarger(row=row, other=other))
 
 
-def holds(check: str) -> CheckHolds:
-    """A theory check of the study holds."""
-    return CheckHolds(check=check)
+def holds(check: str, report: str | None = None) -> CheckHolds:
+    """A theory check of the study holds, or only its reports of that name."""
+    return CheckHolds(check=check, report=report)

@@ -107,8 +107,9 @@ def _claims() -> tuple[Claim, ...]:
         claim(
             "prefixes-make-clusters",
             "Attention outputs, which do not tell the tasks apart, fall into one cluster a prefix.",
-            holds("clusters"),
-            given=[*mixed, *learned],
+            holds("clusters", "clusters.before"),
+            holds("clusters", "clusters.after"),
+            given=[*mixed, *learned, holds("clusters", "clusters.random")],
         ),
     )
 

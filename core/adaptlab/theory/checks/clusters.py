@@ -7,7 +7,7 @@ import torch
 
 from adaptlab.adaptation import AdapterFile
 from adaptlab.errors import InvalidSpec, Problem
-from adaptlab.theory.clusters import prefix_clusters
+from adaptlab.theory.clusters import prefix_clusters, random_clusters
 from adaptlab.theory.plugins import MEASURES
 from adaptlab.theory.subject import Adapted, Subject, tokens_of
 from adaptlab.theory_checks.clusters import FEWEST, Clusters
@@ -18,15 +18,15 @@ Group = tuple[Adapted, ...]
 
 @MEASURES.register("clusters")
 def measure(check: Clusters, subject: Subject) -> Iterable[Check]:
-    """Two reports: of all groups of prefixes that share a base, the one that fits least."""
+    """Three reports: of all groups of prefixes that share a base, the one that fits least."""
     found = [_of(check, group) for group in _groups(check, subject)]
     if not found:
         detail = "Fewer than two prefixes that could be told apart were trained."
         raise InvalidSpec(Problem("/adaptation", "nothing_trained", detail))
-    before = max((pair[0] for pair in found), key=lambda report: report.measured)
-    after = min((pair[1] for pair in found), key=lambda report: report.measured)
-    for worst, place in ((before, 0), (after, 1)):
-        accuracies = tuple(pair[place].measured for pair in found)
+    before, after, control = zip(*found, strict=True)
+    for of_groups, worst_of in ((before, max), (after, min), (control, max)):
+        worst = worst_of(of_groups, key=lambda report: report.measured)
+        accuracies = tuple(report.measured for report in of_groups)
         more = {"accuracy_by_group": accuracies, "mean_accuracy": fmean(accuracies)}
         yield worst.model_copy(update={"details": {**worst.details, **more}})
 
@@ -40,7 +40,7 @@ def _groups(check: Clusters, subject: Subject) -> Iterator[Group]:
             yield tuple(subject.load(file) for file in files)
 
 
-def _of(check: Clusters, group: Group) -> tuple[Check, Check]:
+def _of(check: Clusters, group: Group) -> tuple[Check, Check, Check]:
     """Questions of every prefix's task in turn, none of which is bound to a fold."""
     base, kinds = group[0].base, len(group)
     each = [tokens_of(base.family, one.measured.task, check.samples) for one in group]
@@ -48,12 +48,9 @@ def _of(check: Clusters, group: Group) -> tuple[Check, Check]:
     tasks = torch.arange(check.samples) // check.folds % kinds
     asked = torch.stack([tokens[0, :, :length] for tokens in each])
     tokens = asked[tasks, torch.arange(check.samples)].unsqueeze(0)
-    return prefix_clusters(
-        base,
-        tokens,
-        tasks,
-        [one.attached for one in group],
-        group[0].last_of_question,
-        layer=check.layer,
-        folds=check.folds,
+    position, where = group[0].last_of_question, {"layer": check.layer, "folds": check.folds}
+    trained, drawn = ([one.attached for one in group], [one.random() for one in group])
+    return (
+        *prefix_clusters(base, tokens, tasks, trained, position, **where),
+        random_clusters(base, tokens, drawn, position, **where),
     )

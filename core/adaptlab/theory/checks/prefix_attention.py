@@ -1,9 +1,11 @@
 """Attention over learned positions as a job's check."""
 
-from collections.abc import Callable, Iterable
-from statistics import fmean
+import math
+from collections.abc import Callable, Iterable, Sequence
+from statistics import fmean, stdev
 
 from adaptlab.adaptation import AdapterFile
+from adaptlab.distributions import student_quantile
 from adaptlab.theory.learned_attention import LearnedAttention, learned_attention
 from adaptlab.theory.plugins import MEASURES
 from adaptlab.theory.span import CONCENTRATED
@@ -12,6 +14,7 @@ from adaptlab.theory_checks.prefix_attention import PrefixAttention
 from adaptlab.theory_report import Check
 
 Layers = tuple[LearnedAttention, ...]
+LEVEL = 0.95
 
 
 @MEASURES.register("prefix_attention")
@@ -25,6 +28,7 @@ def measure(check: PrefixAttention, subject: Subject) -> Iterable[Check]:
             "Appendix B: attention over the prefix positions varies little over inputs.",
             max(gaps),
             CONCENTRATED,
+            **_limits(each),
             samples=check.samples,
             replicates=len(each),
             seeds=tuple(file.seed for file in files),
@@ -34,6 +38,23 @@ def measure(check: PrefixAttention, subject: Subject) -> Iterable[Check]:
             prefix_share_by_layer=_by_layer(each, lambda _, layer: layer.share),
             largest_gap_by_replicate=tuple(max(layer.gap for layer in one) for one in each),
         )
+
+
+def _limits(each: Sequence[Layers]) -> dict[str, float]:
+    """The 95 % limits `low` and `high` of the largest gap over replicates; none of one replicate.
+
+    Student's limits of every layer's mean, which hold together (Bonferroni).
+    """
+    if len(each) < 2:
+        return {}
+    tail = (1 - LEVEL) / 2 / len(each[0])
+    factor = student_quantile(len(each) - 1, 1 - tail) / math.sqrt(len(each))
+    layers = [[one.gap for one in replicates] for replicates in zip(*each, strict=True)]
+    reaches = [(fmean(gaps), factor * stdev(gaps)) for gaps in layers]
+    return {
+        "low": max(0.0, *(mean - reach for mean, reach in reaches)),
+        "high": max(mean + reach for mean, reach in reaches),
+    }
 
 
 def _of(check: PrefixAttention, subject: Subject, file: AdapterFile) -> Layers:
