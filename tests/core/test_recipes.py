@@ -20,7 +20,14 @@ from tests.core.measuring import (
     trials,
 )
 
-from adaptlab.claim import RowSelector, ScoreAbove, ScoreAtMost
+from adaptlab.claim import (
+    DeviationAtMost,
+    RowSelector,
+    ScoreAbove,
+    ScoreAtLeast,
+    ScoreAtMost,
+    plain_tests,
+)
 from adaptlab.errors import InvalidSpec, UnknownName
 from adaptlab.recipe import PRESETS, RECIPES, PublishedTable, Recipe, TableColumn, TableRow, chosen
 from adaptlab.recipe_report import RecipeReport, recipe_report
@@ -99,7 +106,7 @@ def test_a_recipe_measures_with_three_seeds_at_least(recipe: Recipe) -> None:
     for preset in recipe.presets:
         spec = recipe.study(preset)
         if len(pretrained(spec)) == len(spec.base_models):
-            assert all(len(job.resolved.seeds) >= 3 for job in planned(spec).jobs)
+            assert all(len(job.resolved.seeds) >= 5 for job in planned(spec).jobs)
 
 
 def test_table_1_is_the_papers() -> None:
@@ -119,6 +126,27 @@ def test_table_1_is_the_papers() -> None:
         10,
         ["ascending", "descending"],
     )
+
+
+def test_no_recipe_says_itself_that_its_task_needs_a_new_pattern(recipe: Recipe) -> None:
+    texts = [recipe.title, recipe.question, *recipe.notes.values()]
+    texts += [one.text for claim in recipe.claims for one in claim.wordings().values()]
+    assert [text for text in texts if "needs a new pattern" in text] == []
+
+
+@pytest.mark.parametrize("preset", ["quick", "fair"])
+def test_table_1_decides_whether_the_task_needs_a_new_pattern(preset: Any) -> None:
+    recipe = recipe_named("petrov2024/table-1")
+    (claim,) = [one for one in recipe.claims if one.id == "no-new-pattern-is-needed"]
+    learns, stays = plain_tests(claim.iclr.test)
+    assert isinstance(learns, ScoreAtLeast)
+    assert isinstance(stays, DeviationAtMost)
+    assert learns.row == stays.row == "fine-tuning, first attention pinned"
+    plan = planned(recipe.study(preset))
+    (job,) = {cell.digest for cell in plan.cells if cell.method == learns.row}
+    (resolved,) = [one.resolved for one in plan.jobs if one.digest == job]
+    assert resolved.method is not None
+    assert (resolved.method["name"], len(resolved.seeds)) == ("pinned_finetuning", 10)
 
 
 @pytest.mark.parametrize("preset", ["quick", "faithful", "fair"])

@@ -120,7 +120,10 @@ def test_a_study_like_the_published_one_reproduces_its_claims(sessions: Sessions
     study = create(sessions)
     run_all(sessions, as_published)
     said = report(sessions, study)
-    assert set(findings(said).values()) == {"reproduced"}
+    found = findings(said)
+    # The paper has no run with pinned attention; here it learns nothing, on a cosine schedule.
+    assert found.pop("no-new-pattern-is-needed iclr") == "undecided"
+    assert set(found.values()) == {"reproduced"}
     table = cells(said)
     base = table["pretrained on ascending", "ascending"]
     assert base.measured is not None

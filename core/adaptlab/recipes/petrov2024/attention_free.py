@@ -31,10 +31,10 @@ def attention_free() -> Recipe:
             "quick": "The model without attention is a strawman: nothing else in it moves "
             "information between positions, so that no method can sort, whatever it trains. It "
             "bounds the table from below and says nothing about other ways of mixing positions. "
-            "Table 1's quick model in 3 seeds, and one of the same width without its "
+            "Table 1's quick model in 5 seeds, and one of the same width without its "
             "attention sublayer. Prefix-tuning has no place in that one, which the study says by "
             "leaving it out. 4 learning rates, one for full fine-tuning and from scratch. "
-            "About 2 minutes on two cores.",
+            "About 2 minutes on two cores with 3 seeds.",
             "faithful": paper.NO_SUCH_RUN,
             "fair": "Table 1's model and settings for the bases; equal steps and 8 learning rates "
             "for every method, chosen on the validation split. For a GPU.",

@@ -38,12 +38,12 @@ def bidirectional() -> Recipe:
         tables=(_table(),),
         claims=_claims(),
         notes={
-            "quick": "The quick models of tables 1 and 2 in 3 seeds with attention both ways: the "
+            "quick": "The quick models of tables 1 and 2 in 5 seeds with attention both ways: the "
             "answer is hidden at the input and filled in at all places at once. This is no masked "
             "language model, which predicts random parts of a text. Without a cue, and "
             "without its own first token, nothing tells the second model which task it has begun, "
             "so it hardly has a whole answer right. One prefix row, 8 learning rates; full "
-            "fine-tuning has one. About 3 minutes on two cores.",
+            "fine-tuning has one. About 3 minutes on two cores with 3 seeds.",
             "faithful": paper.NO_SUCH_RUN,
             "fair": "The paper's sizes and settings for the bases; equal steps and 8 learning "
             "rates for both methods, chosen on the validation split. For a GPU.",
@@ -78,12 +78,12 @@ def _claims() -> tuple[Claim, ...]:
         ),
         claim(
             "prefix-fails-on-the-new-task",
-            "A prefix may not be able to teach it a new pattern of attention, which full "
-            "fine-tuning does.",
+            "A prefix may not be able to teach it a task that is said to need a new pattern of "
+            "attention, which full fine-tuning does.",
             at_most(new, DOWN, 0.01),
             above(f"{paper.FULL}, new task", new, DOWN, 0.5),
             arxiv_v1=never(
-                "A prefix cannot teach it a new pattern of attention.",
+                "A prefix cannot teach it a task that is said to need a new pattern of attention.",
                 new,
                 0.01,
                 trials=paper.RATES,

@@ -41,7 +41,7 @@ def capacity() -> Recipe:
             "quick": "Two small models trained here, of 11 and some 50 tokens, where the paper has "
             "LLaMA-7B: 24,426 completions of its 32,000 hard tokens and 46,812 of 48,218 stored "
             "soft ones, whose making is not in the code. 2,048 soft vectors are drawn at random "
-            "and 64 are searched for. About 3 minutes on two cores.",
+            "and 64 are searched for. About 3 minutes on two cores with 3 seeds.",
             "faithful": "As many soft vectors as the paper's notebook completes, drawn at random, "
             "and 64 that are searched for, on the paper's own small models: its LLaMA-7B can be "
             "imported by whoever has it. For a GPU, because of the pretraining.",

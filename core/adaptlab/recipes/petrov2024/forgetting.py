@@ -30,7 +30,7 @@ def forgetting() -> Recipe:
             "quick": "Table 3's quick base of width 64; 2,560 parameters for prefix and LoRA, 4 "
             "learning rates each. Scores are with the adaptation attached. Taken off, a prefix and "
             "LoRA leave the base as it was, which every job shows beside its attached scores. "
-            "About 7 minutes on two cores.",
+            "About 7 minutes on two cores with 3 seeds.",
             "faithful": paper.NO_SUCH_RUN,
             "fair": "The paper's four-layer model, equal steps and 8 learning rates for every "
             "method, chosen on the validation split of the new task. For a GPU.",

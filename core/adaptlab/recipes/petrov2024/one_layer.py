@@ -5,6 +5,7 @@ from typing import Literal
 from adaptlab.recipes.petrov2024.settings import (
     GPU,
     MIXTURE,
+    SEEDS,
     SKILLS,
     SORTS,
     UP,
@@ -18,13 +19,13 @@ Attention = Literal["causal", "bidirectional", "none"]
 
 
 def sorting_base(attention: Attention = "causal", *, layers: int = 1) -> Members:
-    """Table 1's model, which sorts upwards, in three seeds."""
+    """Table 1's model, which sorts upwards."""
     return base(
         f"petrov2024-sorting-{attention}{_depth(layers)}",
         {**_sorting(attention, layers), "dropout": 0.1},
         UP,
         constant(20_000, 5e-4),
-        seeds=3,
+        seeds=SEEDS,
         scored=SORTS,
         resources=GPU,
     )
@@ -37,13 +38,15 @@ def quick_sorting_base(attention: Attention = "causal", *, layers: int = 1) -> M
         _sorting(attention, layers),
         UP,
         quick_steps(800, learning_rate=5e-3),
-        seeds=3,
+        seeds=SEEDS,
         scored=SORTS,
         samples=1000,
     )
 
 
-def skilled_base(attention: Attention = "causal", *, layers: int = 1, seeds: int = 3) -> Members:
+def skilled_base(
+    attention: Attention = "causal", *, layers: int = 1, seeds: int = SEEDS
+) -> Members:
     """Table 2's model, which has four skills."""
     return base(
         f"petrov2024-skilled-{attention}{_depth(layers)}",
@@ -57,7 +60,7 @@ def skilled_base(attention: Attention = "causal", *, layers: int = 1, seeds: int
 
 
 def quick_skilled_base(
-    attention: Attention = "causal", *, layers: int = 1, seeds: int = 3
+    attention: Attention = "causal", *, layers: int = 1, seeds: int = SEEDS
 ) -> Members:
     """The same at width 64, without dropout and in fewer steps at a higher rate."""
     return base(

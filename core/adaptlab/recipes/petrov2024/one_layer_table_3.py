@@ -46,7 +46,7 @@ def one_layer_table_3() -> Recipe:
             "review does not say which. Prefixes have 4 learning rates for known skills and 8 for "
             "new tasks. Full fine-tuning, at one rate, says whether one layer can do the task at "
             "all, and LoRA on the MLP whether it can at the prefix's size. About 9 minutes on two "
-            "cores.",
+            "cores with 3 seeds.",
             "small": f"{small.NOTE}One layer with and without the norm before attention; prefixes "
             "of 40 rows, 2,560 parameters, as many as LoRA of rank 4 on the MLP. About "
             "1.5 hours on two idle cores, by the cost model.",

@@ -48,10 +48,11 @@ def prefix_attention() -> Recipe:
         tables=(_table(),),
         claims=_claims(),
         notes={
-            "quick": "Prefixes of ten rows in three seeds, each on its own base, on table 3's "
+            "quick": "Prefixes of ten rows in five seeds, each on its own base, on table 3's "
             "quick base and the skill of sorting down. The paper's gaps between the 99th and the "
             f"1st percentile, GPT-2's layers 0 to 11, are {gaps}; of head l of layer l, "
-            "where the check has both that and the mean over heads. About 3 minutes on two cores.",
+            "where the check has both that and the mean over heads. About 3 minutes on two cores "
+            "with 3 seeds.",
             "faithful": "GPT-2's sizes, 12 layers and heads and width 768, with the paper's 20 "
             "prefixes of 92,160 parameters on one model, its 5,000 steps of 32 items at 1e-2 and "
             "its start at 0.02. The model is trained here on the four sorting and adding tasks, "

@@ -34,7 +34,7 @@ def prefix_plus_lora() -> Recipe:
         notes={
             "quick": "Table 3's quick base of width 64: 5,120 parameters each, 4 learning rates "
             "and equal steps. Together, both parts have one rate, drawn from the range between "
-            "their own. About 20 minutes on two cores.",
+            "their own. About 20 minutes on two cores with 3 seeds.",
             "faithful": "The paper has no such run, so there are no settings to follow: the same "
             "as the fair preset, on the paper's four-layer model. For a GPU.",
             "fair": "20,480 parameters each, equal steps and 8 learning rates for every method, "

@@ -41,9 +41,9 @@ def suffix() -> Recipe:
         notes={
             "quick": "The quick base models of tables 1 and 2 with two layers instead of one, as "
             "with one layer a suffix at the input alone is the same function as one in every layer "
-            "and a soft prompt the same as a prefix. 3 seeds, one learned position, 8 learning "
+            "and a soft prompt the same as a prefix. 5 seeds, one learned position, 8 learning "
             "rates and equal steps for every method but full fine-tuning, which has one rate. "
-            "About 14 minutes on two cores.",
+            "About 14 minutes on two cores with 3 seeds.",
             "faithful": paper.NO_SUCH_RUN,
             "fair": "The paper's models of tables 1 and 2 with two layers, one learned "
             "position, equal steps and 8 learning rates for every method, chosen on the validation "
@@ -81,10 +81,11 @@ def _claims() -> tuple[Claim, ...]:
     return (
         claim(
             "suffix-fails-on-the-new-task",
-            "A suffix may not be able to teach a task that needs a new pattern of attention.",
+            "A suffix may not be able to teach a task that is said to need a new pattern of "
+            "attention.",
             at_most(_new(SUFFIX), "descending", 0.01),
             arxiv_v1=never(
-                "A suffix cannot teach a task that needs a new pattern of attention.",
+                "A suffix cannot teach a task that is said to need a new pattern of attention.",
                 _new(SUFFIX),
                 0.01,
                 trials=paper.RATES,

@@ -56,14 +56,14 @@ def table_3() -> Recipe:
             "on a cosine schedule. Prefixes are tuned over 4 learning rates from 3e-3 to 1, with "
             "three times the steps for new tasks. Controls which the paper lacks: full fine-tuning "
             "at two rates, a model from scratch at one, and LoRA on the MLP at the prefix's size "
-            "and steps. About 21 minutes on two cores.",
+            "and steps. About 21 minutes on two cores with 3 seeds.",
             "small": f"{small.NOTE}Two layers; prefixes of 40 rows, 5,120 parameters, as many as "
             "LoRA of rank 4 on the MLP. About 2 hours on two idle cores, by the cost model.",
             "faithful": "The paper's settings with its code's four layers (the text's 40 is a "
             "misprint): 40,000 steps for the base, 20,000 for prefixes of known skills and 500,000 "
-            "for the others, at one constant rate. 11 tokens instead of 10, because ten equal "
-            "digits need a count of 10. The histogram took the paper half a million steps: hours "
-            "on a GPU.",
+            "for the others, at one constant rate, but 5 seeds instead of 3. 11 tokens instead of "
+            "10, because ten equal digits need a count of 10. The histogram took the paper half a "
+            "million steps: hours on a GPU.",
             "fair": "Equal steps and 8 learning rates for every method, chosen on the validation "
             "split; prefixes from 5e-5, the paper's rate, to 0.5, started at 1 and at 0.02, and, "
             "with three times the trials, at whichever of three scales does best. Full fine-tuning "

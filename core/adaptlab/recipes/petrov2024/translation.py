@@ -54,7 +54,7 @@ def translation() -> Recipe:
             "width 64. Prefix and LoRA have the paper's 66 rows and rank 4, of 16,896 and 16,864 "
             "parameters, 4 learning rates and equal steps; in pretraining there were 8 pads. Full "
             "fine-tuning has one rate. Beside it, a model that has seen both languages without a "
-            "cue, where Spanish is a known skill. About 18 minutes on two cores.",
+            "cue, where Spanish is a known skill. About 18 minutes on two cores with 3 seeds.",
             "faithful": "The paper's sizes, rates and steps; LoRA of rank 4 at the paper's number "
             "of parameters, on q and v instead of the fused q, k and v. The paper's word list has "
             "no licence that we know, so the words are those of the generated list, of the same "

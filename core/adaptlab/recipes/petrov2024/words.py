@@ -1,6 +1,13 @@
 """The models that translate words, as in the paper's appendix C."""
 
-from adaptlab.recipes.petrov2024.settings import GPU, Members, base, constant, quick_steps
+from adaptlab.recipes.petrov2024.settings import (
+    GPU,
+    SEEDS,
+    Members,
+    base,
+    constant,
+    quick_steps,
+)
 
 ROWS = 66
 """Rows of the paper's prefix and pads of its model; 67,584 parameters at its width."""
@@ -34,7 +41,7 @@ def translator(name: str, task: Members) -> Members:
         {**_sizes(256, ROWS), "dropout": 0.1},
         task,
         constant(50_000, 5e-4),
-        seeds=3,
+        seeds=SEEDS,
         scored=LANGUAGES,
         samples=WORDS,
         resources=GPU,
@@ -48,7 +55,7 @@ def quick_translator(name: str, task: Members, *, steps: int = 2000) -> Members:
         _sizes(64, QUICK_PADS),
         task,
         quick_steps(steps, learning_rate=3e-3),
-        seeds=3,
+        seeds=SEEDS,
         scored=quick_scored(),
         samples=256,
     )
