@@ -39,6 +39,10 @@ FILTERS = (
     ("results", "metrics.accuracy.mean > 1.{high}"),
     ("results", "metrics.accuracy.high > 1.{high}"),
     ("results", "spec.training.steps > 10000{high}"),
+    ("results", "spec.training.steps = 10000{high}"),
+    ("results", "spec.training.steps = {hundreds}00"),
+    ("jobs", 'spec.method.name = "none-{high}"'),
+    ("attention", "spec.training.steps > 10000{high}"),
     ("attention", "layer = 2 AND divergence > 0.3 AND learned_mass > 0.5"),
     ("attention", 'layer = {small4} AND divergence > 0.6 AND method = "{method}"'),
     ("attention", "learned_mass > 0.99{high}"),
@@ -51,6 +55,7 @@ SORTED = (("results", 'task = "{task}"', "-metrics.accuracy.mean"),
           ("attention", "", "-relative_deviation"),
           ("attention", "", "-entropy"),
           ("attention", "layer = {small4}", "-learned_mass"))  # fmt: skip
+GROUPED = (("", "method,budget"), ('task = "{task}"', "method,budget"), ("", "base_model,task"))
 PAGES = (
     "/",
     "/?filter=state+%3D+failed",
@@ -97,21 +102,24 @@ def measure() -> Section:
 
 def _asked(stack: Stack, token: str) -> list[tuple[str, list[float]]]:
     connection = Connection(stack.url, token)
-    asked = [*((subject, text, "") for subject, text in FILTERS), *SORTED]
+    asked = [
+        *((subject, text, {}) for subject, text in FILTERS),
+        *((subject, text, {"order_by": order}) for subject, text, order in SORTED),
+        *(("results", text, {"group_by": group_by}) for text, group_by in GROUPED),
+    ]
     times: list[list[float]] = [[] for _ in asked]
     chance = random.Random(7)
     for turn in range(WARM + ROUNDS):
-        for place, (subject, text, order) in enumerate(asked):
-            query = {"filter": _with_values(text, chance), "page_size": 50}
-            query |= {"order_by": order} if order else {}
+        for place, (subject, text, more) in enumerate(asked):
+            query = {"filter": _with_values(text, chance), "page_size": 50} | more
             began = time.perf_counter()
             connection.get(f"/v1/{subject}?{urlencode(query)}")
             if turn >= WARM:
                 times[place].append((time.perf_counter() - began) * 1000)
     connection.close()
     names = [
-        f"{subject}: {text or 'everything'}{f', by {order}' if order else ''}"
-        for subject, text, order in asked
+        f"{subject}: {text or 'everything'}{''.join(f', by {given}' for given in more.values())}"
+        for subject, text, more in asked
     ]
     for name, one in zip(names, times, strict=True):
         print(f"  {name}: {_told(one)}", flush=True)
@@ -141,6 +149,7 @@ def _with_values(text: str, chance: random.Random) -> str:
         day=f"{chance.randint(1, 28):02}",
         small=chance.randint(0, 6),
         small4=chance.randint(0, 3),
+        hundreds=chance.randint(1, query_rows.STEPS),
         power=2 ** chance.randint(4, 14),
     )
 

@@ -15,6 +15,7 @@ JOBS = 100_000
 CURVES = ("train_loss", "validation_loss")
 POINTS = 50  # of a curve
 SEEDS = 3
+STEPS = 20  # numbers of steps, in hundreds
 MAPPED = 10  # one job in so many has attention maps
 LAYERS = HEADS = 4
 METHODS = ("lora", "prefix_tuning", "soft_prompt", "ia3", "bitfit")
@@ -34,7 +35,9 @@ STATEMENTS = (
         CASE WHEN n %% 20 = 0 THEN 'failed' ELSE 'succeeded' END, 'adapt',
         'base-' || n %% 7, 'minigpt', (%(tasks)s::text[])[1 + n %% 4],
         (%(methods)s::text[])[1 + n / 4 %% 5], 2 ^ (4 + n %% 11), 2 ^ (4 + n %% 11) - n %% 5,
-        %(spec)s::jsonb, %(resolved)s::jsonb, md5((n / 3)::text),
+        %(spec)s::jsonb,
+        jsonb_set(%(resolved)s::jsonb, '{training,steps}', to_jsonb(100 * (1 + n %% %(lengths)s))),
+        md5((n / 3)::text),
         jsonb_build_object('team', 'team-' || n %% 50, 'run', n::text),
         'cpu', 0, 3600, 1, 1000, 1000, 3, moment, moment, moment + interval '1 minute'
     FROM generate_series(1, %(jobs)s) AS n,
@@ -111,13 +114,14 @@ class Filled:
 def fill(address: str, owner: str) -> Filled:
     """Write the rows; `owner` is the name of a user, whose jobs they are."""
     with psycopg.connect(address, autocommit=True) as connection:
-        # Foreign keys of rows that are made to fit need not be looked up one by one.
-        connection.execute("SET session_replication_role = replica")
         connection.execute("SET statement_timeout = 0")
         values = _values(owner)
         for name, statement in STATEMENTS:
             print(f"  filling {name}", flush=True)
             connection.execute(statement.encode(), values)
+            # Foreign keys of rows that are made to fit need not be looked up one by one. A trigger
+            # of jobs remembers the numbers of their specs.
+            connection.execute("SET session_replication_role = replica")
         connection.execute("VACUUM ANALYZE")
     heads = JOBS // MAPPED * LAYERS * HEADS
     return Filled(jobs=JOBS, points=JOBS * len(CURVES) * POINTS, heads=heads)
@@ -134,6 +138,7 @@ def _values(owner: str) -> dict[str, Any]:
         "tasks": list(TASKS),
         "methods": list(METHODS),
         "seeds": SEEDS,
+        "lengths": STEPS,
         "curves": sorted(CURVES),
         "points": POINTS,
         "metrics": list(METRICS),

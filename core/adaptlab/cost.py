@@ -6,10 +6,10 @@ weights. They leave out what is small beside these, so they are proportional to 
 equal to it; what a run of the same kind measured gives the factor.
 """
 
-from collections import Counter
-from collections.abc import Iterator, Set
+import json
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from adaptlab.halving import Stage, stages
 from adaptlab.method import Method
@@ -103,6 +103,59 @@ class _Part:
     layer: int | None = None
 
 
+@dataclass(frozen=True)
+class _Pass:
+    """The parts of one forward pass, added up.
+
+    `backward_flops` are those of the way back, on which `returned` of the `parts` lie. `kept` are
+    the values that it needs, `moved` how often any value is read or written on both ways, and
+    `held` the values by layer.
+    """
+
+    parts: int
+    returned: int
+    flops: int
+    backward_flops: int
+    values: int
+    kept: int
+    moved: int
+    held: Mapping[int | None, int]
+
+    @classmethod
+    def of(cls, parts: Iterable[_Part]) -> "_Pass":
+        total = _Pass(0, 0, 0, 0, 0, 0, 0, {})
+        for part in parts:
+            total = total.with_part(part)
+        return total
+
+    def with_part(self, part: _Part) -> "_Pass":
+        returns = part.follows or part.trained
+        return _Pass(
+            parts=self.parts + 1,
+            returned=self.returned + returns,
+            flops=self.flops + part.flops,
+            backward_flops=self.backward_flops + part.flops * (part.follows + part.trained),
+            values=self.values + part.values,
+            kept=self.kept + part.values * returns,
+            moved=self.moved + part.values * (2 + 4 * returns),
+            held={**self.held, part.layer: self.held.get(part.layer, 0) + part.values},
+        )
+
+
+@dataclass(frozen=True)
+class _Route:
+    """What a forward pass through the base model depends on, apart from its batch.
+
+    `family` is the configuration as JSON, `first` and `matrices` are the first place that depends
+    on what is trained and the trained weights of the model, `learned` counts learned positions.
+    """
+
+    family: str
+    first: int
+    matrices: frozenset[str]
+    learned: int
+
+
 def work(spec: ResolvedSpec) -> Work:
     """What the job of a resolved spec computes, and what it holds in memory while it does."""
     return _Job.of(spec).work()
@@ -190,15 +243,12 @@ class _Job:
     def _step(self, task: Task) -> Load:
         """Forward, backward and the optimiser's step of one batch for every replicate."""
         accumulated = self.spec.training.accumulation
-        parts = self._parts(self._batch(task))
-        backward = sum(part.flops * (part.follows + part.trained) for part in parts)
-        returned = sum(part.follows or part.trained for part in parts)  # parts of the way back
-        moved = sum(part.values * (2 + 4 * (part.follows or part.trained)) for part in parts)
-        kernels = self._kernels() * (len(parts) + 2 * returned) // len(parts)
+        once = self._pass(self._batch(task))
+        kernels = self._kernels() * (once.parts + 2 * once.returned) // once.parts
         return Load(
-            flops=accumulated * (sum(part.flops for part in parts) + backward),
+            flops=accumulated * (once.flops + once.backward_flops),
             traffic_bytes=self.scalar_bytes
-            * (accumulated * moved + OPTIMISER_PASSES * self._trained_scalars()),
+            * (accumulated * once.moved + OPTIMISER_PASSES * self._trained_scalars()),
             kernels=accumulated * kernels + KERNELS_A_STEP,
         )
 
@@ -225,11 +275,11 @@ class _Job:
     def _scored(self, task: Task, samples: int, replicates: int) -> Load:
         """Exact match on `samples` items that all replicates read alike."""
         batch = self._scoring(task, samples, replicates)
-        parts = self._parts(batch)
+        once = self._pass(batch)
         passes = -(-samples * replicates * batch.tokens // EVALUATED_TOKENS)
         return Load(
-            flops=sum(part.flops for part in parts),
-            traffic_bytes=self.scalar_bytes * sum(2 * part.values for part in parts),
+            flops=once.flops,
+            traffic_bytes=self.scalar_bytes * 2 * once.values,
             kernels=passes * self._kernels(),
         )
 
@@ -250,8 +300,7 @@ class _Job:
         weights = self.shape.parameters * (self.bases or self.spec.kind == "import")
         training = 0
         if self.task is not None and self.trained:
-            parts = self._parts(self._batch(self.task))
-            kept = sum(part.values for part in parts if part.follows or part.trained)
+            kept = self._pass(self._batch(self.task)).kept
             training = (OPTIMISER_COPIES - 1) * self._trained_scalars() + kept
         scoring = max((self._scored_at_once(task) for task in self._tasks()), default=0)
         return self.scalar_bytes * (weights + self._trained_scalars() + max(training, scoring))
@@ -268,50 +317,20 @@ class _Job:
         """Scalars of the largest layer in one pass of scoring; no other is kept."""
         task, samples, replicates = scored
         items = max(1, EVALUATED_TOKENS // (replicates * task.sequence_length()))
-        held = Counter[int | None]()
-        for part in self._parts(self._scoring(task, min(samples, items), replicates)):
-            held[part.layer] += part.values
-        return max(held.values(), default=0)
+        batch = self._scoring(task, min(samples, items), replicates)
+        return max(self._pass(batch).held.values(), default=0)
 
     def _scoring(self, task: Task, items: int, replicates: int) -> _Batch:
         """Items that all replicates of a base read alike."""
         sharing = replicates // self.bases if self.bases else 1
         return _Batch(items, replicates, max(1, sharing), *_lengths(task))
 
-    def _parts(self, batch: _Batch) -> tuple[_Part, ...]:
-        """Everything large that one forward pass computes, in forward order."""
-        if batch not in self._known_parts:
-            self._known_parts[batch] = tuple(self._counted_parts(batch))
-        return self._known_parts[batch]
-
-    def _counted_parts(self, batch: _Batch) -> Iterator[_Part]:
-        last = max((site.layer or 0 for site in self.shape.sites.values()), default=0)
-        learned = 0 if self.method is None else self.method.extra_context_tokens()
-        for index, site in enumerate(self.shape.sites.values()):
-            follows = index > self.first
-            own = self._trains(site)
-            each = batch.replicates if follows or own else batch.replicates // batch.sharing
-            rows = each * batch.items * self._rows(site, last, batch)
-            if site.kind == "linear":
-                yield self._product(site, rows, follows, own)
-            elif site.kind == "attention_mix":
-                yield self._attention(site, rows, batch.tokens + learned, follows)
-            elif site.kind == "sublayer":  # norm and residual stream
-                values = 4 * rows * site.outputs
-                yield _Part(2 * values, values, follows, layer=site.layer)
-        yield self._adaptation(batch)
-
-    def _product(self, site: Site, rows: int, follows: bool, own: bool) -> _Part:
-        flops = 2 * rows * site.inputs * site.outputs
-        # A bias or an activation keeps the result once more, the loss of the answer several times.
-        copies = 2 if site.layer is not None else 12
-        return _Part(flops, copies * rows * site.outputs, follows, own, site.layer)
-
-    def _attention(self, site: Site, rows: int, keys: int, follows: bool) -> _Part:
-        """Scores, softmax and weighted sums of `rows` queries over `keys` positions."""
-        scores = max(self.shape.heads, 1) * rows * keys
-        values = 3 * scores + rows * site.inputs
-        return _Part(4 * rows * keys * site.inputs, values, follows, layer=site.layer)
+    def _pass(self, batch: _Batch) -> _Pass:
+        """One forward pass: what the model computes, and what the method adds."""
+        if batch not in self._known_passes:
+            model = _model_pass(self._route, batch)
+            self._known_passes[batch] = model.with_part(self._adaptation(batch))
+        return self._known_passes[batch]
 
     def _adaptation(self, batch: _Batch) -> _Part:
         """What the method itself adds to every token of a replicate."""
@@ -333,11 +352,11 @@ class _Job:
         }
         return sum(12 * self.shape.sites[name].outputs for name in touched)
 
-    def _trains(self, site: Site) -> bool:
-        """Whether the matrix of a linear site is trained, under its own name or as a copy."""
-        weight = f"{site.name}.weight"
-        weight = self.shape.tied.get(weight, weight)
-        return weight in self._trained_matrices
+    @cached_property
+    def _route(self) -> _Route:
+        learned = 0 if self.method is None else self.method.extra_context_tokens()
+        family = json.dumps(self.spec.family)
+        return _Route(family, self.first, frozenset(self._trained_matrices), learned)
 
     @cached_property
     def _trained_matrices(self) -> Set[str]:
@@ -352,15 +371,59 @@ class _Job:
         return 0 if self.method is None else self.method.extra_flops_per_token(self.shape)
 
     @cached_property
-    def _known_parts(self) -> dict[_Batch, tuple[_Part, ...]]:
-        """The parts of forward passes that were counted already."""
+    def _known_passes(self) -> dict[_Batch, _Pass]:
+        """The forward passes that were counted already."""
         return {}
 
-    def _rows(self, site: Site, last: int, batch: _Batch) -> int:
-        """Positions of an item at which a site computes: the answer's once keys are made."""
-        sees_all = site.layer is not None and site.layer < last
-        makes_keys = site.name.endswith((".k", ".v"))
-        return batch.tokens if sees_all or makes_keys else batch.answers
+
+@lru_cache(maxsize=1024)  # jobs of a study that differ in the method's size alone share them
+def _model_pass(route: _Route, batch: _Batch) -> _Pass:
+    """What one forward pass computes in the base model."""
+    return _Pass.of(_model_parts(family_shape(json.loads(route.family)), route, batch))
+
+
+def _model_parts(shape: ModelShape, route: _Route, batch: _Batch) -> Iterator[_Part]:
+    """Everything large of it, in forward order."""
+    last = max((site.layer or 0 for site in shape.sites.values()), default=0)
+    for index, site in enumerate(shape.sites.values()):
+        follows = index > route.first
+        own = _weight(shape, site) in route.matrices
+        each = batch.replicates if follows or own else batch.replicates // batch.sharing
+        rows = each * batch.items * _rows(site, last, batch)
+        if site.kind == "linear":
+            yield _product(site, rows, follows, own)
+        elif site.kind == "attention_mix":
+            yield _attention(shape, site, rows, batch.tokens + route.learned, follows)
+        elif site.kind == "sublayer":  # norm and residual stream
+            values = 4 * rows * site.outputs
+            yield _Part(2 * values, values, follows, layer=site.layer)
+
+
+def _product(site: Site, rows: int, follows: bool, own: bool) -> _Part:
+    flops = 2 * rows * site.inputs * site.outputs
+    # A bias or an activation keeps the result once more, the loss of the answer several times.
+    copies = 2 if site.layer is not None else 12
+    return _Part(flops, copies * rows * site.outputs, follows, own, site.layer)
+
+
+def _attention(shape: ModelShape, site: Site, rows: int, keys: int, follows: bool) -> _Part:
+    """Scores, softmax and weighted sums of `rows` queries over `keys` positions."""
+    scores = max(shape.heads, 1) * rows * keys
+    values = 3 * scores + rows * site.inputs
+    return _Part(4 * rows * keys * site.inputs, values, follows, layer=site.layer)
+
+
+def _weight(shape: ModelShape, site: Site) -> str:
+    """The name of a linear site's matrix, or of the one that it is tied to."""
+    weight = f"{site.name}.weight"
+    return shape.tied.get(weight, weight)
+
+
+def _rows(site: Site, last: int, batch: _Batch) -> int:
+    """Positions of an item at which a site computes: the answer's once keys are made."""
+    sees_all = site.layer is not None and site.layer < last
+    makes_keys = site.name.endswith((".k", ".v"))
+    return batch.tokens if sees_all or makes_keys else batch.answers
 
 
 def _trained_tensors(

@@ -2,6 +2,7 @@
 
 import uuid
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 from sqlalchemy import (
@@ -17,6 +18,7 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
+    Numeric,
     Text,
     UniqueConstraint,
     false,
@@ -296,6 +298,12 @@ class Job(Table):
         Index("ix_jobs_finished", "finished_at", "id"),
         Index("ix_jobs_digest", "spec_digest"),
         Index("ix_jobs_labels", "labels", postgresql_using="gin"),
+        Index("ix_jobs_spec", "resolved_spec", postgresql_using="gin",
+              postgresql_ops={"resolved_spec": "jsonb_path_ops"}),
+        # What results are grouped by, so that groups are read without the specs.
+        Index("ix_jobs_results", "project_id", "id", postgresql_where=text("state = 'succeeded'"),
+              postgresql_include=["kind", "base_model", "family", "task", "method",
+                                  "budget_requested", "trainable_parameters"]),
         Index("ix_jobs_like", "kind", "task", "method", text("created_at DESC"), text("id DESC")),
         Index("ix_jobs_trainable", "trainable_parameters", "id"),
         Index("ix_jobs_retry_of", "retry_of", unique=True),
@@ -339,6 +347,22 @@ class Job(Table):
     error_fingerprint: Mapped[str | None]
     retry_of: Mapped[uuid.UUID | None] = mapped_column(ForeignKey("jobs.id"))
     claim_id: Mapped[uuid.UUID | None]
+
+
+class SpecNumber(Table):
+    """A number that some job has at this path of its resolved spec; lists are left out.
+
+    Says which numbers are in a range, so that the jobs that have them can be looked up. A trigger
+    adds those of new jobs. A number stays when its jobs go, and may be there more than once: with a
+    unique index, jobs created at the same time would wait for each other.
+    """
+
+    __tablename__ = "spec_numbers"
+    __table_args__ = (Index("ix_spec_numbers_path_number", "path", "number"),)
+
+    id: Mapped[int] = mapped_column(BigInteger, Identity(), primary_key=True)
+    path: Mapped[str]
+    number: Mapped[Decimal] = mapped_column(Numeric)
 
 
 class BaseModel(Table):

@@ -31,6 +31,7 @@ OPEN = frozenset({
     "usage_counts",  # asked by user
     "artifacts", "artifact_chunks",  # by digest, which only what is seen names
     "comparison_results",  # by digest of inputs, which only what is seen gives
+    "spec_numbers",  # only to look up jobs, which are seen or not
     "idempotency_keys",  # asked by owner; what they name is seen or not
     "uploads", "upload_chunks",  # asked by owner
     "workers",  # of the server

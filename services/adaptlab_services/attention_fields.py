@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import Select
 
 from adaptlab_db.tables import AttentionMap, AttentionSummary, Job
-from adaptlab_services.job_fields import job_fields, job_joins
+from adaptlab_services.job_fields import job_fields
 from adaptlab_services.query_fields import Column, Field, Fields, Kind
 
 SOURCES = ("base", "adapted")
@@ -25,7 +25,7 @@ def attention_joins(query: Select[Any]) -> Select[Any]:  # Any: the caller's col
     heads = query.select_from(AttentionSummary).join(
         AttentionMap, AttentionMap.id == AttentionSummary.map_id
     )
-    return job_joins(heads.join(Job, latest))
+    return heads.join(Job, latest)
 
 
 def _own() -> tuple[Field, ...]:

@@ -8,7 +8,6 @@ from sqlalchemy.orm import Session
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab_db.tables import Job
 from adaptlab_services.comparisons import MOST_JOBS
-from adaptlab_services.job_fields import job_joins
 from adaptlab_services.job_filters import matching
 
 
@@ -18,7 +17,7 @@ def chosen_by(session: Session, filter_text: str) -> tuple[UUID, ...]:
     Raises `InvalidSpec` for a filter that makes no sense, and where more match than can be
     compared.
     """
-    query = matching(job_joins(select(Job.id).select_from(Job)), filter_text)
+    query = matching(session, select(Job.id).select_from(Job), filter_text)
     found = session.scalars(
         query.where(Job.kind == "adapt", Job.state == "succeeded")
         .order_by(Job.created_at.desc(), Job.id.desc())

@@ -12,8 +12,10 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, and_, or_, true
 
+from adaptlab_db.tables import Job
 from adaptlab_services.filtering import Comparison, Filter, Operand, Operator, fault, parse
 from adaptlab_services.query_fields import Column, Field, Fields, Joins
+from adaptlab_services.spec_lookups import rare_jobs
 
 LARGEST_INTEGER = 2**63 - 1
 Value = str | int | float | datetime | UUID
@@ -57,6 +59,12 @@ def _comparison(asked: Comparison, fields: Fields, joins: Joins) -> ColumnElemen
 
 
 def _positive(field: Field, asked: Comparison, joins: Joins) -> ColumnElement[bool]:
+    holds = _compared(field, asked, joins)
+    rare = rare_jobs(joins, field.path, asked, holds) if field.path else None
+    return holds if rare is None else Job.id.in_(rare)
+
+
+def _compared(field: Field, asked: Comparison, joins: Joins) -> ColumnElement[bool]:
     column = field.column(joins)
     nulls = any(operand.is_null for operand in asked.operands)
     given = [operand for operand in asked.operands if not operand.is_null]

@@ -1,18 +1,17 @@
 """What can be asked about jobs and their results: the one table of their fields."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, TypeVarTuple
+from typing import Any
 
-from sqlalchemy import ColumnElement, Double, Integer, Select, Text, case, cast, func, or_, select
+from sqlalchemy import ColumnElement, Double, Integer, Text, case, cast, func, or_, select
 from sqlalchemy.dialects.postgresql import JSONB
 
-from adaptlab_db.tables import JOB_STATES, Attempt, Job, Study, StudyJob, User
+from adaptlab_db.tables import JOB_STATES, Job, Study, StudyJob
 from adaptlab_services.job_metrics import METRICS
 from adaptlab_services.query_fields import Column, Family, Field, Fields, Joins, Kind
 
-Columns = TypeVarTuple("Columns")
 STATISTICS: dict[str, str] = {
     "mean": "the mean over seeds",
     "sd": "the standard deviation over seeds",
@@ -29,18 +28,12 @@ _METRIC = re.compile(r"metrics\.([a-z_]+)\.([a-z]+)")
 
 @cache
 def job_fields() -> Fields:
-    """The fields of jobs; a query that uses them reads jobs with their owners and attempts."""
+    """The fields of jobs."""
     return Fields(
         "jobs",
         (*_what(), *_budget(), *_course(), _study()),
         (_metrics(), _labels(), _spec()),
     )
-
-
-def job_joins(query: Select[*Columns]) -> Select[*Columns]:
-    """The query over jobs with what their fields read beside them."""
-    attempt = (Attempt.job_id == Job.id) & (Attempt.attempt == Job.attempt)
-    return query.join(User, User.id == Job.owner_id).outerjoin(Attempt, attempt)
 
 
 def _plain(column: Column, kind: Kind, name: str, means: str, **more: Any) -> Field:
@@ -61,7 +54,7 @@ def _what() -> tuple[Field, ...]:
         _plain(Job.family, "text", "family", "the model's family"),
         _plain(Job.task, "text", "task", "the task trained on", **indexed),
         _plain(Job.method, "text", "method", "the adaptation method", **indexed),
-        _plain(User.name, "text", "owner", "who submitted it"),
+        Field("owner", "text", "who submitted it", lambda joins: joins.owner().name),
         _plain(Job.queue, "text", "queue", "where it waits for a worker"),
         _plain(Job.spec_digest, "text", "spec_digest", "equal for equal jobs", **indexed),
     )
@@ -111,11 +104,12 @@ def _course() -> tuple[Field, ...]:
         _plain(Job.created_at, "time", "created_at", "when it was submitted", is_indexed=True),
         _plain(Job.started_at, "time", "started_at", "when it was first started"),
         _plain(Job.finished_at, "time", "finished_at", "when it ended"),
-        *(
-            _plain(cast(Attempt.usage[name].astext, Double), "number", f"usage.{name}", means)
-            for name, means in used.items()
-        ),
+        *(Field(f"usage.{name}", "number", means, _usage(name)) for name, means in used.items()),
     )
+
+
+def _usage(name: str) -> Callable[[Joins], Column]:
+    return lambda joins: cast(joins.attempt().usage[name].astext, Double)
 
 
 def _study() -> Field:
@@ -195,7 +189,9 @@ def _spec() -> Family:
         is_number = func.jsonb_typeof(cast(value, JSONB)) == "number"
         number = case((is_number, cast(value.astext, Double)))
         means = "a member of the resolved spec"
-        return Field(name, "any", means, lambda _: value.astext, number=lambda _: number)
+        return Field(
+            name, "any", means, lambda _: value.astext, number=lambda _: number, path=place
+        )
 
     means = "a member of the resolved spec, such as spec.method.rank or spec.training.steps"
     return Family("spec.", "spec.<path>", means, of, kind="any")

@@ -4,6 +4,7 @@ from typing import TypeVarTuple
 from uuid import UUID
 
 from sqlalchemy import ColumnElement, Select, select
+from sqlalchemy.orm import Session
 
 from adaptlab_db.tables import Job, StudyJob
 from adaptlab_services.conditions import condition
@@ -13,12 +14,12 @@ from adaptlab_services.query_fields import Joins
 Columns = TypeVarTuple("Columns")
 
 
-def matching(query: Select[*Columns], filter_text: str) -> Select[*Columns]:
-    """The jobs of a query for which a filter holds; the query joins their owners and attempts.
+def matching(session: Session, query: Select[*Columns], filter_text: str) -> Select[*Columns]:
+    """The jobs of a query for which a filter holds.
 
     Raises `InvalidSpec` for a filter that makes no sense.
     """
-    joins = Joins()
+    joins = Joins(session)
     holds = condition(filter_text, job_fields(), joins)
     return query if holds is None else joins.onto(query).where(holds)
 

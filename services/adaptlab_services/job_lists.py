@@ -13,7 +13,6 @@ from sqlalchemy.orm import Session
 from adaptlab_db.tables import Job
 from adaptlab_db.visibility import VISIBLE
 from adaptlab_services import paging
-from adaptlab_services.job_fields import job_joins
 from adaptlab_services.job_filters import in_study, matching
 from adaptlab_services.job_views import (
     Columns,
@@ -89,7 +88,7 @@ def _page(
     if query.is_of_all and _sees_one_kind(session):
         statement = _first_of_all(rows, query.order_by, query.most)
     else:
-        statement = _ordered(rows(), _which(query), query.order_by, query.most)
+        statement = _ordered(rows(), _which(session, query), query.order_by, query.most)
     found = columns_of(session.execute(statement))
     shown = found[: query.most - 1]
     if len(found) == len(shown):
@@ -108,10 +107,10 @@ def _sees_one_kind(session: Session) -> bool:
     return visible is None or len(visible) <= 1
 
 
-def _which(query: JobQuery) -> Which:
+def _which(session: Session, query: JobQuery) -> Which:
     which = _all()
     if query.filter_text:
-        which = matching(job_joins(which), query.filter_text)
+        which = matching(session, which, query.filter_text)
     if query.study is not None:
         which = which.where(in_study(query.study))
     if query.page_token is not None:

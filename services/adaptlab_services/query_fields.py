@@ -10,10 +10,10 @@ from functools import cached_property
 from typing import Any, Literal, TypeVarTuple
 
 from sqlalchemy import ColumnElement, Select
-from sqlalchemy.orm import InstrumentedAttribute, aliased
+from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
 from adaptlab.errors import InvalidSpec, Problem
-from adaptlab_db.tables import Job, JobMetric
+from adaptlab_db.tables import Attempt, Job, JobMetric, User
 
 Columns = TypeVarTuple("Columns")
 Kind = Literal["text", "integer", "number", "time", "id", "any"]
@@ -23,10 +23,27 @@ NEAR = 0.5
 
 
 class Joins:
-    """The metrics that one question reads, each of which is joined to the jobs once."""
+    """The tables that one question reads next to the jobs, each joined once, and only if it is.
 
-    def __init__(self) -> None:
+    With a session, rare values are looked up before the question is asked.
+    """
+
+    def __init__(self, session: Session | None = None) -> None:
+        self.session = session
+        self.lookups = 0
         self._metrics: dict[str, type[JobMetric]] = {}
+        self._reads_owner = False
+        self._reads_attempt = False
+
+    def owner(self) -> type[User]:
+        """The rows of the jobs' owners."""
+        self._reads_owner = True
+        return User
+
+    def attempt(self) -> type[Attempt]:
+        """The rows of the latest attempts; a job that was never started has NULL."""
+        self._reads_attempt = True
+        return Attempt
 
     def metric(self, name: str) -> type[JobMetric]:
         """The rows of one metric; a job that has not measured it has NULL."""
@@ -35,7 +52,12 @@ class Joins:
         return self._metrics[name]
 
     def onto(self, query: Select[*Columns]) -> Select[*Columns]:
-        """The query, which reads jobs, with these metrics beside them."""
+        """The query, which reads jobs, with these tables next to them."""
+        if self._reads_owner:
+            query = query.join(User, User.id == Job.owner_id)
+        if self._reads_attempt:
+            latest = (Attempt.job_id == Job.id) & (Attempt.attempt == Job.attempt)
+            query = query.outerjoin(Attempt, latest)
         for name, metric in self._metrics.items():
             query = query.outerjoin(metric, (metric.job_id == Job.id) & (metric.name == name))
         return query
@@ -55,6 +77,7 @@ class Field:
         is_indexed: whether a filter on it alone finds its first page at once, however many jobs.
         among: how to ask whether it is one of several texts, where that is not plain equality.
         number: for `any`: where its value is as a number.
+        path: for a member of the resolved spec: the names that lead to it.
     """
 
     name: str
@@ -66,6 +89,7 @@ class Field:
     is_indexed: bool = False
     among: Callable[[Sequence[str]], ColumnElement[bool]] | None = None
     number: Callable[[Joins], Column] | None = None
+    path: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from adaptlab_db.tables import AttentionSummary, Job
 from adaptlab_services import paging
 from adaptlab_services.attention_fields import attention_fields, attention_joins
 from adaptlab_services.conditions import condition
-from adaptlab_services.job_fields import job_fields, job_joins
+from adaptlab_services.job_fields import job_fields
 from adaptlab_services.paging import Cursor
 from adaptlab_services.query_fields import Column, Field, Fields, Joins
 
@@ -102,7 +102,7 @@ def page(
 def rows(session: Session, question: Question, most: int, page_token: str | None) -> ResultRows:
     """The next `most` rows; a row that lacks what it is sorted by is left out."""
     chosen = chosen_fields(question, LISTINGS[question.subject])
-    query = _query(question, chosen, page_token)
+    query = _query(session, question, chosen, page_token)
     found = session.execute(query.limit(most + 1)).all()
     shown = found[:most]
     token = None
@@ -118,12 +118,12 @@ def rows(session: Session, question: Question, most: int, page_token: str | None
 
 
 def _query(
-    question: Question, chosen: Sequence[Field], page_token: str | None
+    session: Session, question: Question, chosen: Sequence[Field], page_token: str | None
 ) -> Select[*tuple[Any, ...]]:
     """The chosen fields, what rows are sorted by and their identity, after the token's place."""
     listing = LISTINGS[question.subject]
     order, descending = _order(question, listing)
-    joins = Joins()
+    joins = Joins(session)
     holds = condition(question.filter_text, listing.fields, joins)
     key = order.column(joins)
     place = (key, *listing.identity())
@@ -186,7 +186,7 @@ class Listing:
 LISTINGS: dict[Subject, Listing] = {
     "results": Listing(
         fields=job_fields(),
-        start=lambda query: job_joins(query.select_from(Job)),
+        start=lambda query: query.select_from(Job),
         identity=lambda: (Job.id,),
         read_identity=lambda texts: tuple(UUID(text) for text in texts),
         always=lambda: (Job.state == "succeeded",),

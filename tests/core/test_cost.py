@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.making import a_pretrain_spec, a_resolved_spec, an_adapt_spec
 
-from adaptlab.cost import Work, work
+from adaptlab.cost import Work, _model_pass, work  # pyright: ignore[reportPrivateUsage]
 
 # Width 8, one layer, one head, MLP of 32; 6 tokens in the vocabulary; items of 3 digits, so that
 # 5 positions are fed and 3 answer. Multiply-adds of one item:
@@ -54,6 +54,15 @@ def test_training_is_proportional_to_steps_and_to_items() -> None:
     assert pretraining(steps=7).training == once.training * 7
     assert pretraining(batch_size=8).training.flops == 2 * once.training.flops
     assert pretraining(batch_size=8).training.kernels == once.training.kernels
+
+
+def test_jobs_that_share_counts_of_their_model_are_counted_as_if_alone() -> None:
+    """The counts of a forward pass through the base are kept by what it depends on."""
+    methods = ("lora", "prefix_tuning", "head_only", "full_finetuning", "lora")
+    together = [adaptation(method, trials=2) for method in methods]
+    for method, shared in zip(methods, together, strict=True):
+        _model_pass.cache_clear()
+        assert adaptation(method, trials=2) == shared
 
 
 def test_a_frozen_base_has_no_weight_gradients() -> None:

@@ -95,6 +95,38 @@ def test_ended_jobs_are_guarded_after_every_direction(
     refuses_changes(empty_database_url)
 
 
+@pytest.mark.parametrize("revision", ["0001", "0023"])
+def test_numbers_of_specs_are_those_of_the_jobs_there_and_of_new_ones(
+    empty_database_url: str, revision: str
+) -> None:
+    upgrade(empty_database_url, revision)
+    with connected(empty_database_url) as connection:
+        write_rows(connection, revision)
+    upgrade(empty_database_url)
+    with connected(empty_database_url) as connection:
+        numbers = set(connection.execute("SELECT path, number FROM spec_numbers").fetchall())
+        training = {
+            (f"training.{name}", value)
+            for name, value in TRAINING.items()
+            if isinstance(value, int | float)
+        }
+        assert training
+        assert training <= numbers
+        copy = """
+            INSERT INTO jobs SELECT (jsonb_populate_record(jobs, jsonb_build_object(
+                'id', gen_random_uuid(), 'resolved_spec', %s::jsonb))).*
+            FROM jobs WHERE state = 'queued'"""
+        spec = '{"training": {"steps": 77, "trials": [1]}, "a.b": 1, "deep": {"er": {"x": 0.5}}}'
+        connection.execute(copy, [spec])
+        connection.execute(copy, [spec])
+        after = connection.execute("SELECT path, number FROM spec_numbers").fetchall()
+    assert len(after) == len(numbers) + 2
+    assert {(path, float(number)) for path, number in set(after) - numbers} == {
+        ("training.steps", 77.0),
+        ("deep.er.x", 0.5),
+    }
+
+
 def refuses_changes(url: str) -> None:
     with (
         connected(url) as connection,
