@@ -40,19 +40,23 @@ class PatientProtocol(H11Protocol):
     limits_addresses: ClassVar[bool] = True
     waiting_since: float | None = None
     stuck_since: float | None = None
+    _is_given_up = False
     _deadline: asyncio.TimerHandle | None = None
     _stuck: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride] - as uvicorn's own
         """Start the clock for the head of the first request."""
         super().connection_made(transport)
+        # The clock for untaken answers starts with their first byte instead of at 64 KiB: a closed
+        # connection would wait for its last bytes for ever. With 0, asyncio's TLS would pause
+        # without anything to send, and never resume.
+        transport.set_write_buffer_limits(high=1, low=0)
         self._allow(HEADER_SECONDS)
-        # Not those that were closed for others since the loop last ran: each makes room for one.
-        ours: list[PatientProtocol] = [
-            one
-            for one in self.connections
-            if isinstance(one, PatientProtocol) and not one.transport.is_closing()
+        every: list[PatientProtocol] = [
+            one for one in self.connections if isinstance(one, PatientProtocol)
         ]
+        # Not those that were given up since the loop last ran: each makes room for one.
+        ours = [one for one in every if not one._is_given_up]
         neighbours = [one for one in ours if one._subscriber == self._subscriber]
         if self.limits_addresses and len(neighbours) > MOST_FROM_ONE_ADDRESS:
             self._make_room(neighbours)
@@ -87,7 +91,7 @@ class PatientProtocol(H11Protocol):
         """Start the clock for a client that takes nothing."""
         super().pause_writing()
         self.stuck_since = time.monotonic()
-        self._stuck = self.loop.call_later(SEND_SECONDS, self.transport.abort)
+        self._stuck = self.loop.call_later(SEND_SECONDS, self._give_up)
 
     def resume_writing(self) -> None:
         """Stop that clock: the client has taken something."""
@@ -148,7 +152,12 @@ class PatientProtocol(H11Protocol):
         """Close the connection that has waited longest for its client; else this one."""
         idle = [(one.idle_since, one) for one in among if one.idle_since is not None]
         _, longest = min(idle, key=itemgetter(0), default=(0.0, self))
-        longest.transport.abort()
+        longest._give_up()
+
+    def _give_up(self) -> None:
+        """Close the connection with whatever the client has not taken."""
+        self._is_given_up = True
+        self.transport.abort()
 
     def _refuse(self, kind: Kind, detail: str) -> None:
         """Answer what never became a request, and hang up."""

@@ -353,11 +353,12 @@ def _renewal(fence: Fence) -> Select[datetime | None, datetime | None]:
     for a fence: tests put others in the place of `held`, to see that it is what protects.
     """
     seconds: BindParameter[float] = bindparam("lease_seconds", type_=Float())
+    step = func.least(bindparam("step", type_=Integer()), Job.total_steps)
     renewed = (
         update(Job)
         .where(*fence(AS_GIVEN))
         .values(
-            step=func.greatest(Job.step, bindparam("step", type_=Integer())),
+            step=func.greatest(Job.step, step),
             heartbeat_at=func.clock_timestamp(),
             lease_expires_at=claiming.seconds_from_now(seconds),
         )

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, func, null, select, tuple_, update
+from sqlalchemy import ColumnElement, func, null, select, text, tuple_, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
@@ -59,6 +59,8 @@ from adaptlab_services.study_views import (
 from adaptlab_services.tokens import Principal
 
 DEFAULT_MOST_JOBS = 1000
+LONGEST_COMPUTING = "30s"
+"""For which a unit of work may compute between two statements; the server's own time is as long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +286,10 @@ def _plan(
     session: Session, spec: StudySpec, bases: tuple[BaseModelFacts, ...], rules: Rules
 ) -> StudyPlan:
     """What the study comes to; raises `InvalidSpec` for more or larger jobs than are allowed."""
-    plan = expand(spec, bases, rules.most_jobs, datasets.known(session))
+    known = datasets.known(session)
+    # Seconds for many jobs on deep models, during which the database hears nothing.
+    session.execute(text(f"SET LOCAL idle_in_transaction_session_timeout = '{LONGEST_COMPUTING}'"))
+    plan = expand(spec, bases, rules.most_jobs, known)
     sizes.check_each(session, [one.resolved for one in (*plan.jobs, *plan.checks)])
     return plan
 

@@ -5,8 +5,10 @@ import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
+import psutil
 import pytest
 from tests.api.serving import Running, a_server
 from tests.security.slow_clients import MEGABYTE, attack
@@ -23,6 +25,19 @@ HURRIED = f"""{CROWDED}
 http_protocol.HEADER_SECONDS = body_limit.GRACE_SECONDS = 1.0
 """
 """What takes ten seconds in production takes one here."""
+SMALL_BUFFERS = """
+import socket
+from adaptlab_api import http_protocol
+made = http_protocol.PatientProtocol.connection_made
+def made_small(self, transport):
+    own = transport.get_extra_info("socket")
+    own.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    made(self, transport)
+http_protocol.PatientProtocol.connection_made = made_small
+"""
+"""The kernel takes little of an answer, so that most of its 33 KB are left to the server."""
+FEW_FROM_ONE = f"{SMALL_BUFFERS}http_protocol.MOST_FROM_ONE_ADDRESS = 40\n"
+IMPATIENT = f"{SMALL_BUFFERS}http_protocol.SEND_SECONDS = 2.0\n"
 HURRIED_LITTLE = HURRIED.replace("1.0", "5.0")
 """For attackers that share two cores: one that says nothing for a second need not be silent."""
 UNDEFENDED = """
@@ -61,9 +76,13 @@ def test_an_attack_is_not_noticed_by_others(settings: Settings, token: str, log:
     assert "Traceback" not in log.read_text()
 
 
-def connect(server: Running) -> socket.socket:
+def address_of(server: Running) -> tuple[str, int]:
     host, port = server.url.removeprefix("http://").split(":")
-    return socket.create_connection((host, int(port)), timeout=60)
+    return host, int(port)
+
+
+def connect(server: Running) -> socket.socket:
+    return socket.create_connection(address_of(server), timeout=60)
 
 
 def said(connection: socket.socket, *pieces: bytes) -> bytes:
@@ -82,6 +101,7 @@ def said(connection: socket.socket, *pieces: bytes) -> bytes:
     return answer
 
 
+STYLES = b"GET /static/adaptlab.css HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 GOOD = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
 NO_REQUESTS = {
     "no http": (b"hello\r\n\r\n", 400),
@@ -161,6 +181,43 @@ def test_the_longest_silent_make_room_for_others(server: Running) -> None:
     finally:
         for connection in silent:
             connection.close()
+
+
+def leave_answers(server: Running, held: ExitStack, count: int) -> None:
+    """Have so many answers begin, each on a connection that the server closes after it."""
+    for _ in range(count):
+        one = held.enter_context(socket.socket())
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        one.settimeout(60)
+        one.connect(address_of(server))
+        one.sendall(STYLES)
+        assert one.recv(1) == b"H"
+
+
+def open_files(server: Running) -> int:
+    return psutil.Process(server.process.pid).num_fds()
+
+
+def test_connections_count_until_the_last_byte_of_their_answer_is_taken(
+    settings: Settings, token: str, log: Path
+) -> None:
+    with a_server(settings, token, log, FEW_FROM_ONE) as server, ExitStack() as held:
+        before = open_files(server)
+        leave_answers(server, held, 120)
+        assert server.client.get("/healthz").status_code == 200
+        assert open_files(server) <= before + 41
+
+
+def test_answers_that_nobody_takes_are_given_up_to_the_last_byte(
+    settings: Settings, token: str, log: Path
+) -> None:
+    with a_server(settings, token, log, IMPATIENT) as server, ExitStack() as held:
+        before = open_files(server)
+        leave_answers(server, held, 10)
+        deadline = time.monotonic() + 30
+        while open_files(server) > before:
+            assert time.monotonic() < deadline, "connections stay for what nobody takes"
+            time.sleep(0.1)  # between two looks; the loop ends by what it waits for
 
 
 def test_without_the_defence_they_stay(settings: Settings, token: str, log: Path) -> None:

@@ -67,6 +67,12 @@ def test_scores_stand_side_by_side():
     assert table.columns[1].accuracy.over_items_only
 
 
+def test_the_job_s_own_task_comes_first():
+    scored = [evaluation(0, task, 8) for task in ("a", "b", "c")]
+    table = score_table(scored, [a_replicate(0)], {"name": "b"})
+    assert [column.task for column in table.columns] == ["b", "a", "c"]
+
+
 def test_scores_of_the_base_alone_are_in_no_mean():
     scored = [evaluation(0, "a", 8), evaluation(0, "a", 2, attached=False)]
     (column,) = score_table(scored, [a_replicate(0)]).columns

@@ -187,6 +187,15 @@ def test_a_job_shows_what_each_attempt_took(signed_in: TestClient, worker: MadeU
         assert figure in attempts
 
 
+def test_the_first_figure_of_a_job_is_that_of_its_own_task(
+    signed_in: TestClient, worker: MadeUpWorker
+):
+    worker.complete(PRETRAINING, 0.9)
+    job = worker.complete(ADAPTATION, 0.1, 0.9)
+    page = signed_in.get(f"/jobs/{job.id}").text
+    assert -1 < page.find("<dt>sort descending</dt>") < page.find("<dt>sort ascending</dt>")
+
+
 def test_a_job_that_does_not_exist_is_a_page_too(signed_in: TestClient):
     for name in ("no", "00000000-0000-0000-0000-000000000000", quote("<script>")):
         answer = signed_in.get(f"/jobs/{name}")

@@ -106,6 +106,13 @@ def test_a_refusal_is_short_however_much_is_false(ledger: Ledger, claim: Claim) 
     assert len(str(refused.value)) < 5000
 
 
+def test_a_heartbeat_gets_no_further_than_the_last_step(
+    sessions: Sessions, ledger: Ledger, claim: Claim
+) -> None:
+    assert ledger.heartbeat(claim, 2**31 - 1) == "continue"
+    assert job(sessions, claim.job_id).step == claim.resolved_spec.training.steps
+
+
 def test_content_of_others_is_neither_named_nor_told_of(
     sessions: Sessions, ledger: Ledger, claim: Claim
 ) -> None:

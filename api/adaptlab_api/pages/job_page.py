@@ -50,7 +50,7 @@ def job_page(session: Session, job_id: UUID, now: datetime) -> dict[str, object]
         "unserved": unserved_queues(session, [job]),
         "seeds": len(spec.seeds),
         "trials": len(spec.training.learning_rates),
-        "scores": score_table(evaluations, tried),
+        "scores": score_table(evaluations, tried, spec.task),
         "forgetting": forgetting_rows(evaluations, spec),
         "tried": tried,
         "trained_steps": sum(one.steps for one in tried),

@@ -46,10 +46,16 @@ class ForgettingRow:
 
 
 def score_table(
-    evaluations: Sequence[EvaluationView], replicates: Sequence[ReplicateResult]
+    evaluations: Sequence[EvaluationView],
+    replicates: Sequence[ReplicateResult],
+    own: Mapping[str, object] | None = None,
 ) -> ScoreTable:
-    """Put evaluations side by side, without those of the base model on its own."""
+    """Put evaluations side by side, without those of the base model on its own.
+
+    Scores of `own`, the task that the job trains on, are the first column.
+    """
     scored = [one for one in evaluations if one.split == SHOWN_SPLIT and one.attached]
+    scored.sort(key=lambda one: one.task != own)
     labels = task_labels([one.task for one in scored])
     cells = {(one.replicate, label): one for one, label in zip(scored, labels, strict=True)}
     tasks = tuple(dict.fromkeys(labels))
