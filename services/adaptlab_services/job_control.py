@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from adaptlab.spec import ResolvedSpec
 from adaptlab_db.tables import TERMINAL_STATES, Job, JobEvent, Study, StudyJob
-from adaptlab_services import access, adaptations, base_models, jobs, limits, quotas, study_jobs
+from adaptlab_services import access, adaptations, base_models, jobs, limits, quotas, study_lock
 from adaptlab_services.errors import Conflict, NotFound
 from adaptlab_services.job_views import JobView
 from adaptlab_services.tokens import Principal
@@ -89,7 +89,7 @@ def retry(
     the call returns it, and it can be retried in its turn. Raises `Conflict` for a job that has not
     ended or has succeeded, `InvalidSpec` where what it builds on has failed, and `LimitReached`.
     """
-    study_jobs.one_at_a_time(session)
+    study_lock.take(session)
     job = _locked(session, job_id)
     if job.state not in ("failed", "cancelled"):
         raise Conflict(

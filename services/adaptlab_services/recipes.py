@@ -22,7 +22,7 @@ from adaptlab.spec import PretrainSpec
 from adaptlab.study import StudySpec
 from adaptlab.values import Value
 from adaptlab_db.tables import BaseModel, Job, Study
-from adaptlab_services import access, base_models, jobs, studies, study_jobs
+from adaptlab_services import access, base_models, jobs, studies, study_lock
 from adaptlab_services.comparison_views import StudyName
 from adaptlab_services.errors import Conflict, NoReport, NotFound
 from adaptlab_services.model_folders import NO_ROOTS
@@ -141,7 +141,7 @@ def requested(session: Session, request: RecipeRequest) -> RequestedStudy:
     nearest recipes.
     """
     spec = study_of(request)
-    study_jobs.one_at_a_time(session)
+    study_lock.take(session)
     if request.name is None:
         spec = spec.model_copy(update={"name": _free_study_name(session, spec.name)})
     spec = with_base_names(spec, _free_base_names(session, spec))

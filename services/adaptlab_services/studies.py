@@ -41,6 +41,7 @@ from adaptlab_services import (
     sizes,
     study_checks,
     study_jobs,
+    study_lock,
 )
 from adaptlab_services.estimates import Estimate, estimate
 from adaptlab_services.model_folders import NO_ROOTS, ModelRoots
@@ -113,7 +114,7 @@ def create(
         earlier = idempotency.answered(session, principal.user_id, idempotency_key, digest)
         if earlier is not None:
             return Changed(get(session, str(earlier)), replayed=True, queues=())
-    study_jobs.one_at_a_time(session)
+    study_lock.take(session)
     study_id = _insert(session, principal, spec, recipe)
     queues = _run(session, principal, study_id, spec, rules)
     limits.check_queued(session, principal.user_id, rules.most_queued)
@@ -135,7 +136,7 @@ def extend(
 
     Raises `Conflict` for a study that was cancelled.
     """
-    study_jobs.one_at_a_time(session)
+    study_lock.take(session)
     row = locked_row(session, study)
     access.check_change(session, row.owner_id, row.project_id)
     before = spec_of(row)
@@ -222,7 +223,7 @@ def cancel(session: Session, principal: Principal, study: str) -> Changed:
 
     Jobs that somebody asked for by themselves go on. Repeating the call changes nothing.
     """
-    study_jobs.one_at_a_time(session)
+    study_lock.take(session)
     row = locked_row(session, study, even_cancelled=True)
     access.check_change(session, row.owner_id, row.project_id)
     if row.cancelled_at is None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, and_, delete, exists, func, or_, select, text
+from sqlalchemy import ColumnElement, and_, delete, exists, or_, select
 from sqlalchemy.dialects.postgresql import distinct_on, insert
 from sqlalchemy.orm import Session
 
@@ -20,9 +20,6 @@ from adaptlab_services.tokens import Principal
 
 LIVE = ("waiting", "queued", "running")
 IN_CELLS = ("method", "reference")
-# Any number will do that nothing else on the server takes an advisory lock on.
-ONE_AT_A_TIME = 7_240_017
-LONGEST_WAIT = "20s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +57,6 @@ class Written:
 
     jobs: Mapping[str, UUID]
     queues: tuple[str, ...]
-
-
-def one_at_a_time(session: Session) -> None:
-    """Let nobody else give studies jobs, or take them, until this unit of work ends.
-
-    Two studies made at once would not see each other's jobs and run them twice, a study could be
-    given a job that is being cancelled, and both would lock the jobs in an order of their own.
-    """
-    session.execute(text(f"SET LOCAL lock_timeout = '{LONGEST_WAIT}'"))
-    session.execute(select(func.pg_advisory_xact_lock(ONE_AT_A_TIME)))
-    session.execute(text("SET LOCAL lock_timeout TO DEFAULT"))
 
 
 def assigned(session: Session, plan: StudyPlan, study_id: UUID | None = None) -> Assignment:
