@@ -26,7 +26,7 @@ class PinnedFinetuning(Method):
     reference: ClassVar[str] = "a control beside Petrov, Torr, Bibi (ICLR 2024), equation 6"
     first_layer_attention: ClassVar[AttentionClaim] = "cannot_change"
     default_learning_rate: ClassVar[float] = 2e-3
-    learning_rate_range: ClassVar[tuple[float, float]] = (1e-5, 1e-2)
+    learning_rate_range: ClassVar[tuple[float, float]] = (3e-5, 3e-2)
     default_weight_decay: ClassVar[float] = 0.1
     is_reference: ClassVar[bool] = True
     is_attention_control: ClassVar[bool] = True
