@@ -1,16 +1,22 @@
 """What methods that learn positions have in common: a length, a start, and what they cost."""
 
 from abc import ABC
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from adaptlab.errors import Problem
 from adaptlab.method import AttentionClaim, Method
-from adaptlab.shapes import ModelShape
+from adaptlab.shapes import Initialiser, ModelShape, TensorShape
 from adaptlab.values import AUTO, Auto
 
 LONGEST = 4096
+EMBEDDING = "embed.weight"
+Initialisation = Literal["normal", "vocabulary"]
+
+
+def _is_default(start: Initialisation) -> bool:
+    return start == "normal"
 
 
 class LearnedPositions(Method, ABC):
@@ -66,3 +72,51 @@ class LearnedPositions(Method, ABC):
     def extra_flops_per_token(self, shape: ModelShape) -> int:
         """A score and a weighted sum for every learned position and layer."""
         return 4 * self.extra_context_tokens() * shape.width * shape.layers
+
+
+class VirtualTokens(LearnedPositions, ABC):
+    """Learned positions that can run through all layers like tokens.
+
+    They start at random, with standard deviation `initial_scale`, or with `initialisation:
+    vocabulary` as embeddings of tokens drawn per seed, none of them again before all are used.
+    """
+
+    initialisation: Initialisation = Field(
+        default="normal",
+        exclude_if=_is_default,  # so that jobs from before there was a choice keep their digests
+        description=(
+            "`normal` draws the rows with standard deviation `initial_scale`. `vocabulary` copies "
+            "embeddings of the base model, of tokens drawn per seed without repetition while the "
+            "vocabulary lasts; it has no scale, so `initial_scale` has to stay at its default and "
+            "`tuning.initial_scales` are refused."
+        ),
+    )
+
+    def virtual_tokens(self, shape: ModelShape) -> TensorShape:
+        """The learned rows at the input; positions have no part in how they start."""
+        assert isinstance(self.length, int)
+        start = Initialiser("normal", self.initial_scale)
+        if self.initialisation == "vocabulary":
+            start = Initialiser("base_rows", source=EMBEDDING, rows=shape.vocabulary)
+        return TensorShape((self.length, shape.width), start)
+
+    def without_size(self) -> Method:
+        """Also without the choice of how the rows start."""
+        return super().without_size().model_copy(update={"initialisation": "normal"})
+
+    def problems(self, shape: ModelShape) -> tuple[Problem, ...]:
+        """Also a scale of rows that are copied."""
+        faults = super().problems(shape)
+        default: float = type(self).model_fields["initial_scale"].default
+        if self.initialisation == "normal" or self.initial_scale == default:
+            return faults
+        scaled = Problem(
+            pointer="/method/initial_scale",
+            code="nothing_to_scale",
+            detail=(
+                "Rows that start as embeddings of tokens are copied as they are, so an initial "
+                f"scale of {self.initial_scale:g} would change nothing; leave it out."
+            ),
+            nearest=(default,),
+        )
+        return (*faults, scaled)

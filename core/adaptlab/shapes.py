@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Literal
 
 InitialiserKind = Literal[
-    "zeros", "ones", "constant", "normal", "kaiming_uniform", "base", "base_row_norms"
+    "zeros", "ones", "constant", "normal", "kaiming_uniform", "base", "base_row_norms", "base_rows"
 ]
 SiteKind = Literal[
     "linear", "embedding", "attention_input", "attention_keys_values", "attention_mix", "sublayer"
@@ -20,12 +20,15 @@ class Initialiser:
 
     `constant` is `scale` everywhere, `base` a copy of the base tensor `source`, `base_row_norms`
     the length of each of its rows;
+    `base_rows` copies rows drawn from the first `rows` of `source`, none of them again before all
+    are used, and zeros where those rows are shorter;
     `kaiming_uniform` draws from U(-b, b) with b = `scale` / sqrt(last dimension).
     """
 
     kind: InitialiserKind
     scale: float = 1.0
     source: str = ""
+    rows: int = 0
 
     @property
     def is_random(self) -> bool:

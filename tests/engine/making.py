@@ -185,6 +185,7 @@ VARIANTS: dict[str, dict[str, object]] = {
     "prefix-key-value": {"name": "prefix_tuning", "side": "key_value"},
     "prefix-network": {"name": "prefix_tuning", "reparameterisation": {"hidden": 3}},
     "suffix-input-only": {"name": "suffix_tuning", "scope": "input_only"},
+    "prompt-vocabulary": {"name": "soft_prompt", "initialisation": "vocabulary"},
     "prefix-network-key-value": {
         "name": "prefix_tuning",
         "side": "key_value",

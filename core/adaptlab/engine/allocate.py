@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-from adaptlab.engine.counter import normal, stream, uniform
+from adaptlab.engine.counter import normal, random_bits, stream, uniform
 from adaptlab.shapes import TensorShape
 
 
@@ -93,6 +94,8 @@ def _initial(name: str, shape: TensorShape, seeds: Tensor, bases: Mapping[str, T
             source = torch.linalg.vector_norm(source, dim=-1)
         copies = source.repeat_interleave(replicates // source.shape[0], 0)
         return copies.reshape(replicates, -1)
+    if start.kind == "base_rows":
+        return _base_rows(name, shape, seeds, bases[start.source])
     if start.kind in ("zeros", "ones", "constant"):
         value = {"zeros": 0.0, "ones": 1.0, "constant": start.scale}[start.kind]
         return torch.full((replicates, shape.size), value, device=device)
@@ -105,3 +108,21 @@ def _initial(name: str, shape: TensorShape, seeds: Tensor, bases: Mapping[str, T
         return start.scale * normal(*counters)
     bound = start.scale / shape.shape[-1] ** 0.5
     return bound * (2 * uniform(*counters) - 1)
+
+
+def _base_rows(name: str, shape: TensorShape, seeds: Tensor, source: Tensor) -> Tensor:
+    """Rows of source [G, V, C] drawn for every seed, with zeros behind C; [R, size]."""
+    rows, width = shape.shape
+    chosen = torch.stack([_drawn_rows(name, shape.initialiser.rows, rows, one) for one in seeds])
+    groups = torch.arange(len(seeds), device=seeds.device) // (len(seeds) // len(source))
+    found = source[groups.unsqueeze(1), chosen]  # R, P, C
+    return functional.pad(found, (0, width - found.shape[-1])).flatten(1)
+
+
+def _drawn_rows(name: str, available: int, count: int, seed: Tensor) -> Tensor:
+    """The first `count` of one random order after another of `available` rows."""
+    device = seed.device
+    orders = torch.arange(-(-count // available), device=device).unsqueeze(1)
+    places = torch.arange(available, device=device)
+    start = torch.tensor(stream(f"initial/{name}"), device=device)
+    return random_bits(start, seed, orders, places).argsort(stable=True).flatten()[:count]

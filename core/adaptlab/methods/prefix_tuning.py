@@ -29,6 +29,10 @@ class PrefixTuning(LearnedPositions):
     With `reparameterisation` the prefix of all layers is W₂ tanh(W₁ e + b₁) + b₂ of learned
     rows e of the model's width. All of that is trained and counts against the budget; the prefix
     that it makes is kept.
+
+    Rows and keys start at random. They cannot start as tokens of the vocabulary, as those of a
+    soft prompt can: that takes a pass of the base model before the first step, for what a token
+    has become in each layer.
     """
 
     title: ClassVar[str] = "Prefix-tuning"

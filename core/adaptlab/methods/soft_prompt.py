@@ -2,17 +2,18 @@
 
 from typing import ClassVar, Literal
 
-from adaptlab.learned_positions import LearnedPositions
+from adaptlab.learned_positions import VirtualTokens
 from adaptlab.method import METHODS, Method
 from adaptlab.methods.prefix_tuning import PrefixTuning
-from adaptlab.shapes import Initialiser, ModelShape, TensorShape
+from adaptlab.shapes import ModelShape, TensorShape
 
 
 @METHODS.register("soft_prompt")
-class SoftPrompt(LearnedPositions):
+class SoftPrompt(VirtualTokens):
     """Learn the embeddings of `length` virtual tokens before the content.
 
-    They run through all layers like tokens; content keeps its positions.
+    They run through all layers like tokens; content keeps its positions. With `initialisation:
+    vocabulary` they start as embeddings of tokens.
     """
 
     title: ClassVar[str] = "Soft prompt"
@@ -23,12 +24,10 @@ class SoftPrompt(LearnedPositions):
     name: Literal["soft_prompt"] = "soft_prompt"
 
     def equivalent_on(self, shape: ModelShape) -> Method:
-        """The rows of a prefix, where one layer alone reads them."""
-        if not self.is_read_by_one_layer(shape):
+        """The rows of a prefix, where one layer alone reads them and both start at random."""
+        if not self.is_read_by_one_layer(shape) or self.initialisation == "vocabulary":
             return self
         return PrefixTuning(length=self.length, initial_scale=self.initial_scale)
 
     def tensors(self, shape: ModelShape) -> dict[str, TensorShape]:
-        assert isinstance(self.length, int)
-        rows = (self.length, shape.width)
-        return {"embed.prompt": TensorShape(rows, Initialiser("normal", self.initial_scale))}
+        return {"embed.prompt": self.virtual_tokens(shape)}

@@ -2,7 +2,8 @@
 
 from typing import ClassVar, Literal
 
-from adaptlab.learned_positions import LearnedPositions
+from adaptlab.errors import Problem
+from adaptlab.learned_positions import VirtualTokens
 from adaptlab.method import METHODS, Method
 from adaptlab.shapes import Initialiser, ModelShape, TensorShape
 
@@ -10,13 +11,14 @@ VIRTUAL_TOKENS = "embed.suffix"
 
 
 @METHODS.register("suffix_tuning")
-class SuffixTuning(LearnedPositions):
+class SuffixTuning(VirtualTokens):
     """Learn rows that attention finds after the question and before the answer.
 
     With `scope: per_layer` they pass through the layer's own norm, W_K and W_V, as the rows of a
     prefix do, and are free in every layer; at the positions that see them the identities of
     prefix-tuning hold. With `scope: input_only` they are virtual tokens, as those of a soft prompt
-    are: learned once, and passed through all layers, in which they see the question.
+    are: learned once, and passed through all layers, in which they see the question. Those alone
+    can start as embeddings of tokens, with `initialisation: vocabulary`.
 
     Question positions do not see them; the positions that the answer is read from do, the last of
     the question included, because it produces the first answer token. Content keeps its positions.
@@ -31,15 +33,31 @@ class SuffixTuning(LearnedPositions):
     scope: Literal["per_layer", "input_only"] = "per_layer"
 
     def equivalent_on(self, shape: ModelShape) -> Method:
-        """The rows of the layer, where one layer alone reads them."""
-        if not self.is_read_by_one_layer(shape):
+        """The rows of the layer, where one layer alone reads them and both start at random."""
+        if not self.is_read_by_one_layer(shape) or self.initialisation == "vocabulary":
             return self
         return self.model_copy(update={"scope": "per_layer"})
 
     def tensors(self, shape: ModelShape) -> dict[str, TensorShape]:
         assert isinstance(self.length, int)
-        start = Initialiser("normal", self.initial_scale)
         if self.scope == "input_only":
-            return {VIRTUAL_TOKENS: TensorShape((self.length, shape.width), start)}
+            return {VIRTUAL_TOKENS: self.virtual_tokens(shape)}
+        start = Initialiser("normal", self.initial_scale)
         sites = shape.layer_sites("attention_input")
         return {site.name: TensorShape((self.length, site.inputs), start) for site in sites}
+
+    def problems(self, shape: ModelShape) -> tuple[Problem, ...]:
+        """Also rows of layers that are to start as tokens, whose embeddings are at the input."""
+        faults = super().problems(shape)
+        if self.scope == "input_only" or self.initialisation == "normal":
+            return faults
+        misplaced = Problem(
+            pointer="/method/initialisation",
+            code="no_virtual_tokens",
+            detail=(
+                "Only virtual tokens can start as embeddings of tokens, and with `scope: "
+                "per_layer` there are none; use `scope: input_only` or `initialisation: normal`."
+            ),
+            allowed=("normal",),
+        )
+        return (*faults, misplaced)
