@@ -140,8 +140,8 @@ def _table(stored: Stored, base: str, task: str) -> tuple[MeasuredRow, ...]:
 class Law:
     """Losses of a method: lowest at `best`, higher by `slope` per factor of ten away from it.
 
-    Above `diverges` a training diverges; it succeeds where its loss is below `learned`. `half` is
-    how much higher the loss was at half of the steps.
+    Above `diverges` a training diverges; up to `too_low` it ends higher by 0.5. `half` is how much
+    higher the loss was at half of the steps.
     """
 
     lowest: float
@@ -151,6 +151,7 @@ class Law:
     seeds: int = 3
     half: float = 0.0
     diverges: float = math.inf
+    too_low: float = 0.0
     accuracy: float = 0.0
     lucky: int = 0
 
@@ -162,6 +163,7 @@ def _trials(law: Law, salt: str) -> tuple[TrialEvidence, ...]:
         for number, rate in enumerate(law.rates):
             away = abs(math.log10(rate / law.best))
             loss = law.lowest * (1 + draw.gauss(0, 0.01)) + law.slope * away
+            loss += 0.5 * (rate <= law.too_low)
             is_lucky = seed < law.lucky and away < 0.3
             found.append(
                 TrialEvidence(
@@ -249,10 +251,22 @@ def _constructed() -> Iterator[Case]:
         ("two layers, deeper attention moves, too few steps", "optimisation",
          _standing(Law(1.4, half=0.3), twice=Law(0.6), layers=2)),
         ("every trial diverged", "undecided", _standing(Law(1.4, diverges=0.0))),
+        ("plateau below the rates that succeed", "optimisation",
+         _standing(Law(1.4, slope=0, rates=(1e-4, 1e-3, 1e-2), too_low=1e-4))),
+        ("twice the steps at one bad rate", "undecided",
+         _standing(stuck, twice=Law(1.4, rates=(1e-4,)))),
+        ("twice the steps in one seed", "undecided", _standing(stuck, twice=Law(1.4, seeds=1))),
+        ("larger at one bad rate", "undecided",
+         _standing(stuck, larger=Law(1.4, rates=(1e-4,)))),
+        ("larger in one seed", "undecided", _standing(stuck, larger=Law(1.4, seeds=1))),
+        ("prefix fails where a soft prompt succeeds", "optimisation",
+         (*_standing(stuck, layers=2), _row("soft_prompt", {"name": "soft_prompt", "length": 18},
+                                            GOOD, layers=2))),
     ]  # fmt: skip
     yield from (Case(name, truth, rows) for name, truth, rows in told)
     poor = BaseEvidence(accuracy=0.42, chance=0.0)
     yield Case("base not learned", "undecided", _standing(stuck), base=poor)
+    yield Case("base not scored", "undecided", _standing(stuck), base=None)
 
 
 def _constructed_reach() -> Iterator[Case]:

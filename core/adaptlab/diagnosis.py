@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import Literal
 
 from adaptlab.base_learned import LEARNED_FROM
-from adaptlab.diagnosis_next import extension
+from adaptlab.diagnosis_next import HIGHEST_RATE, extension
 from adaptlab.method import METHODS
 from adaptlab.results import ReplicateResult
 from adaptlab.task import Task
@@ -33,8 +33,9 @@ UPPER_EDGE = 0.02
 """A sweep brackets an optimum if, of every seed, its ends are worse than the best rate within it.
 
 Worse by these shares of the gap to the reference. Losses of rates that are all too low differ by
-noise alone, which is why the lowest rate has to be clearly worse. At the upper end it is enough
-that ten times the best rate is no better, because rates that are too high often end alike.
+noise alone, which is why the lowest rate has to be clearly worse. The highest may be as good as the
+best only if it is ten times as high and no spec can ask for a higher one: losses can stand still
+over several powers of ten below the rate at which a method begins to learn.
 """
 FAR_ABOVE = 10.0
 TWICE = 2
@@ -99,7 +100,9 @@ class Evidence(Value):
     the task can be learned. `pinned` may change everything except the first layer's attention.
     `sizes` are the subject at other sizes, `durations` the same configuration trained for other
     numbers of steps, `others` further methods, none of which computes the same function.
-    `equivalent` are labels whose trials are among the subject's, because they do. `chance_loss`
+    `equivalent` are labels whose trials are among the subject's, because they do. `base` is None
+    where the base was not scored on all of its own tasks, and `base_has_tasks` False where there
+    are none: the base was imported, or the subject does not start from it. `chance_loss`
     (nats) and `chance_accuracy` are those of uniform guessing; `counted_length` is the mean number
     of tokens of an answer that a loss is the mean of (`Task.counted_length`).
     """
@@ -112,6 +115,7 @@ class Evidence(Value):
     others: tuple[MethodEvidence, ...] = ()
     equivalent: tuple[str, ...] = ()
     base: BaseEvidence | None = None
+    base_has_tasks: bool = True
     chance_loss: float
     chance_accuracy: float
     counted_length: float
@@ -182,9 +186,10 @@ def diagnose(evidence: Evidence) -> Diagnosis:
        has with other steps, or a smaller size of it, which the larger contains.
     4. *generalisation*: in several seeds training losses are low and held-out items fail.
     5. *reach*: several seeds; rates that bracket an optimum; a constant schedule; losses at rest,
-       also at twice the steps; a larger size that fails as well; another method that succeeds at
-       equal budget; a base that has learned its own tasks; and the pinned-attention reference,
-       for a method that cannot change the first layer's attention.
+       also at twice the steps; a larger size that fails as well; another method, without the
+       subject's restriction, that succeeds at equal budget; a base that has learned its own
+       tasks, if it has any; and the pinned-attention reference, for a method that cannot change
+       the first layer's attention.
     6. *undecided*, with what speaks against reach or is missing for it.
     """
     subject, reference = evidence.subject, evidence.reference
@@ -261,6 +266,18 @@ def _against_reach(evidence: Evidence) -> list[str]:
             f"the loss of seed {one.seed} was still falling, from {one.half_loss:.2f} at half of "
             f"the training to {one.final_loss:.2f}"
         )
+    found += _others_against_reach(evidence)
+    if evidence.base is not None and not _base_has_learned(evidence.base):
+        found.append(
+            f"the base model has only {evidence.base.accuracy:.1%} of the items of its own tasks "
+            "right, so that the failure may be the base's"
+        )
+    return found
+
+
+def _others_against_reach(evidence: Evidence) -> list[str]:
+    """Other trainings that speak against reach."""
+    subject, found = evidence.subject, list[str]()
     for one in _of_twice_the_steps(evidence):
         if _changes(evidence, one):
             found.append(
@@ -270,18 +287,15 @@ def _against_reach(evidence: Evidence) -> list[str]:
     for one in _larger(evidence):
         if _has_learned(evidence, one.test_accuracy):
             found.append(f"what is missing is size: {_accuracy(one)}")
-    if evidence.base is not None and not _base_has_learned(evidence.base):
-        found.append(
-            f"the base model has only {evidence.base.accuracy:.1%} of the items of its own tasks "
-            "right, so that the failure may be the base's"
-        )
+    for one in _others_that_succeed(evidence, is_bound_alike=True):
+        found.append(f"a method with the same restriction succeeds: {_accuracy(one)}")
     return found
 
 
 def _missing_for_reach(evidence: Evidence) -> list[str]:
     """What reach has to rest on and was not measured."""
     subject, found = evidence.subject, list[str]()
-    if len(seeds := _seeds(subject)) < LEAST_SEEDS:
+    if len(seeds := _ended_seeds(subject)) < LEAST_SEEDS:
         found.append(f"seeds: {len(seeds)} instead of at least {LEAST_SEEDS}")
     found += _unbracketed(evidence)
     if subject.schedule != "constant":
@@ -293,12 +307,17 @@ def _missing_for_reach(evidence: Evidence) -> list[str]:
             f"the same configuration at a constant rate for {TWICE * subject.steps:,} steps, "
             f"{TWICE} times as many, to see that they change nothing"
         )
-    if subject.grows and not _larger(evidence):
+    if subject.grows and not _larger_and_trained(evidence):
         found.append(f"a larger size, of {TWICE * subject.parameters:,} parameters or more")
     if not _others_that_succeed(evidence):
         found.append(
             f"another method with at most {subject.parameters:,} parameters that succeeds, to "
             "show that the budget is not too small"
+        )
+    if evidence.base_has_tasks and evidence.base is None:
+        found.append(
+            "the score of the base model alone on its own tasks, to see that the failure is not "
+            "the base's"
         )
     if subject.pins_attention and evidence.pinned is None:
         found.append(
@@ -358,7 +377,7 @@ def _is_bracketed_above(evidence: Evidence, curve: Mapping[float, float]) -> boo
     highest = max(curve)
     if curve[highest] > best + rise:
         return True
-    return curve[highest] > best - rise and highest >= FAR_ABOVE * rate
+    return curve[highest] > best - rise and highest >= max(HIGHEST_RATE, FAR_ABOVE * rate)
 
 
 def _gap(evidence: Evidence, loss: float) -> float:
@@ -375,7 +394,7 @@ def _grounds(evidence: Evidence) -> list[str]:
         f"at a constant rate the lowest losses are {_mean_best(subject):.2f} nats after "
         f"{subject.steps:,} steps and {_mean_best(twice):.2f} after {twice.steps:,}",
     ]
-    if larger := _larger(evidence):
+    if larger := _larger_and_trained(evidence):
         most = max(larger, key=lambda one: one.parameters)
         found.append(f"a size of {most.parameters:,} parameters fails as well: {_accuracy(most)}")
     other = max(_others_that_succeed(evidence), key=lambda one: one.test_accuracy)
@@ -400,15 +419,28 @@ def _control(evidence: Evidence) -> list[str]:
 
 
 def _of_twice_the_steps(evidence: Evidence) -> list[MethodEvidence]:
-    """Constant trainings of the subject with at least twice its steps, or at most half of them."""
+    """Constant trainings of the subject with at least twice its steps, or at most half of them.
+
+    A longer one that ends with a higher loss had worse rates, and does not show that steps change
+    nothing.
+    """
     steps = evidence.subject.steps
     return [
         one
         for one in evidence.durations
         if one.schedule == "constant"
-        and _curves(one)
-        and (one.steps >= TWICE * steps or TWICE * one.steps <= steps)
+        and len(_ended_seeds(one)) >= LEAST_SEEDS
+        and (
+            TWICE * one.steps <= steps
+            or (one.steps >= TWICE * steps and _is_trained_as_well(evidence, one))
+        )
     ]
+
+
+def _is_trained_as_well(evidence: Evidence, other: MethodEvidence) -> bool:
+    """Return True if the other's losses are not clearly above those of the subject."""
+    loss = _mean_best(evidence.subject)
+    return _mean_best(other) <= loss + STILL_FALLING * _gap(evidence, loss)
 
 
 def _changes(evidence: Evidence, other: MethodEvidence) -> bool:
@@ -423,12 +455,28 @@ def _larger(evidence: Evidence) -> list[MethodEvidence]:
     return [one for one in evidence.sizes if one.parameters >= least]
 
 
-def _others_that_succeed(evidence: Evidence) -> list[MethodEvidence]:
-    most = EQUAL_BUDGET * evidence.subject.parameters
+def _larger_and_trained(evidence: Evidence) -> list[MethodEvidence]:
+    """The larger sizes with as much training as the subject, whose failure shows something."""
+    return [
+        one
+        for one in _larger(evidence)
+        if len(_ended_seeds(one)) >= LEAST_SEEDS
+        and one.steps >= evidence.subject.steps
+        and _is_trained_as_well(evidence, one)
+    ]
+
+
+def _others_that_succeed(
+    evidence: Evidence, *, is_bound_alike: bool = False
+) -> list[MethodEvidence]:
+    """Other methods that have learned the task at the budget, with or without its restriction."""
+    subject = evidence.subject
     return [
         one
         for one in evidence.others
-        if 0 < one.parameters <= most and _has_learned(evidence, one.test_accuracy)
+        if 0 < one.parameters <= EQUAL_BUDGET * subject.parameters
+        and _has_learned(evidence, one.test_accuracy)
+        and is_bound_alike == (one.restriction == subject.restriction != "")
     ]
 
 
@@ -438,6 +486,11 @@ def _base_has_learned(base: BaseEvidence) -> bool:
 
 def _seeds(method: MethodEvidence) -> set[int]:
     return {one.seed for one in method.trials}
+
+
+def _ended_seeds(method: MethodEvidence) -> set[int]:
+    """The seeds of which some trial came to an end."""
+    return {one.seed for one in method.trials if one.final_loss is not None}
 
 
 def _named_seeds(seeds: Sequence[int]) -> str:
@@ -594,13 +647,16 @@ def _answer(
         text=f"{_OPENINGS[cause].format(named)}: {'; '.join(reasons)}.{lacking} {LABEL}",
         reasons=tuple(reasons),
         missing=missing,
-        next_run=_next_run(evidence) if cause == "undecided" and missing else None,
+        next_run=(_next_run(evidence) or None) if cause == "undecided" and missing else None,
         equivalent=same,
     )
 
 
 def _next_run(evidence: Evidence) -> dict[str, object]:
-    """The extension of a study that would supply what reach lacks."""
+    """The extension of a study that would supply what reach lacks.
+
+    Empty if that is the score of the base model alone, which comes with every job.
+    """
     subject = evidence.subject
     if evidence.reference is None:
         return extension(references=("full_finetuning",))
@@ -618,7 +674,9 @@ def _next_run(evidence: Evidence) -> dict[str, object]:
         else (),
         rates=(rates[0] / (10 if low else 1), rates[-1] * (10 if high else 1)),
         trials=len(rates) + 2 * low + 2 * high,
-        budget=TWICE * subject.parameters if subject.grows and not _larger(evidence) else None,
+        budget=TWICE * subject.parameters
+        if subject.grows and not _larger_and_trained(evidence)
+        else None,
         seeds=LEAST_SEEDS if len(_seeds(subject)) < LEAST_SEEDS else None,
         references=attention_controls() if subject.pins_attention and not evidence.pinned else (),
         rival=not _others_that_succeed(evidence),

@@ -80,9 +80,17 @@ def _is_same_piece(first: MeasuredRow, then: MeasuredRow) -> bool:
 
 
 def evidence(
-    rows: Sequence[MeasuredRow], reference: str | None, task: Task, base: BaseEvidence | None
+    rows: Sequence[MeasuredRow],
+    reference: str | None,
+    task: Task,
+    base: BaseEvidence | None,
+    *,
+    base_has_tasks: bool = True,
 ) -> Iterator[Evidence]:
-    """The evidence on every piece that trains something, other than the row called `reference`."""
+    """The evidence on every piece that trains something, other than the row called `reference`.
+
+    `base_has_tasks` is False for an imported base, which was pretrained on none of our tasks.
+    """
     every = [one for one in pieces(rows) if one.first.parameters]
     measured = [(one, one.evidence()) for one in every]
     known = next((of for one, of in measured if one.first.label == reference), None)
@@ -100,6 +108,7 @@ def evidence(
             others=tuple(found for row, found in rest if _is_rival(piece.first, row)),
             equivalent=tuple(row.label for row in piece.rows if row is not piece.first),
             base=base if piece.first.method.starts_from_base else None,
+            base_has_tasks=base_has_tasks and piece.first.method.starts_from_base,
             chance_loss=task.chance_loss(),
             chance_accuracy=task.chance(),
             counted_length=task.counted_length(),

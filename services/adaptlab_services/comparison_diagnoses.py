@@ -32,7 +32,8 @@ def diagnoses(
     by_label = {row.label: row for row in _once(scored)}
     measured = [one for row in by_label.values() if (one := measured_row(row)) is not None]
     named = None if reference is None else reference.label
-    for one in evidence(measured, named, task, _base(scored)):
+    base, has_tasks = _base(scored), any(job.spec.base_tasks for r in scored for job in r.jobs)
+    for one in evidence(measured, named, task, base, base_has_tasks=has_tasks):
         found = diagnose(one)
         labels = (found.method, *found.equivalent)
         behind = any(not _could_be_best(by_label[label], comparison) for label in labels)

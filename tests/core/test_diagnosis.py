@@ -70,6 +70,9 @@ TWICE = STUCK.model_copy(update={"method": "twice", "steps": 2000})
 LARGER = STUCK.model_copy(update={"method": "larger", "parameters": 1024})
 PINNED = REFERENCE.model_copy(update={"method": "pinned_finetuning", "test_accuracy": 0.0})
 RIVAL = REFERENCE.model_copy(update={"method": "lora", "test_accuracy": 0.9, "parameters": 512})
+BOUND_ALIKE = RIVAL.model_copy(
+    update={"method": "soft_prompt", "restriction": "it only adds a bias"}
+)
 LEARNED_BASE = BaseEvidence(accuracy=0.98, chance=0.0)
 
 
@@ -131,6 +134,22 @@ DIVERGING = tuple(
     one.model_copy(update={"final_loss": None}) if one.learning_rate > 0.01 else one
     for one in trials(1.4, 0.0, extra=BRACKETED)
 )
+PLATEAU = {1e-4: 0.4, 1e-3: 0.0, 1e-2: 0.0}
+"""Losses that stand still below the rate at which the same method may begin to succeed."""
+ONE_SEED_LEFT = tuple(
+    one.model_copy(update={"final_loss": None}) if one.seed else one for one in STUCK.trials
+)
+
+
+def at_one_rate(method: MethodEvidence, rate: float) -> MethodEvidence:
+    """The method where only one of its rates was tried."""
+    left = tuple(one for one in method.trials if one.learning_rate == rate)
+    return method.model_copy(update={"trials": left})
+
+
+def of_one_seed(method: MethodEvidence) -> MethodEvidence:
+    left = tuple(one for one in method.trials if one.seed == 0)
+    return method.model_copy(update={"trials": left})
 
 
 @pytest.mark.parametrize(
@@ -165,12 +184,41 @@ DIVERGING = tuple(
         ({"others": (RIVAL.model_copy(update={"test_accuracy": 0.1}),)}, "another method with"),
         ({"pinned": None}, "pinned_finetuning, to see whether"),
         ({"base": BaseEvidence(accuracy=0.42, chance=0.0)}, "only 42.0% of the items of its own"),
+        ({"base": None}, "Not measured: the score of the base model alone on its own tasks"),
+        ({"subject": {"trials": trials(1.4, 0.0, extra=PLATEAU)}}, "beyond the upper end"),
+        ({"subject": {"trials": ONE_SEED_LEFT}}, "seeds: 1 instead"),
+        ({"durations": (at_one_rate(TWICE, 1e-3),)}, "for 2,000 steps, 2 times as many"),
+        ({"durations": (of_one_seed(TWICE),)}, "for 2,000 steps, 2 times as many"),
+        ({"sizes": (at_one_rate(LARGER, 1e-3),)}, "a larger size, of 1,024 parameters"),
+        ({"sizes": (of_one_seed(LARGER),)}, "a larger size, of 1,024 parameters"),
+        (
+            {"sizes": (LARGER.model_copy(update={"steps": 500}),)},
+            "a larger size, of 1,024 parameters",
+        ),
+        ({"others": (BOUND_ALIKE,)}, "another method with at most 512 parameters"),
+        ({"others": (RIVAL, BOUND_ALIKE)}, "soft_prompt has 90.0% of the test items right"),
     ],
 )  # fmt: skip
 def test_without_one_of_its_grounds_reach_is_not_concluded(changes: dict[str, Any], said: str):
     diagnosis = found(**changes)
     assert diagnosis.cause == "undecided"
     assert said in diagnosis.text
+
+
+def test_a_base_without_tasks_of_its_own_has_no_score_that_could_be_missing():
+    diagnosis = found(base=None, base_has_tasks=False)
+    assert (diagnosis.cause, diagnosis.missing) == ("reach", ())
+
+
+def test_no_extension_of_a_study_scores_a_base():
+    diagnosis = found(base=None)
+    assert len(diagnosis.missing) == 1
+    assert diagnosis.next_run is None
+
+
+def test_losses_that_stay_alike_up_to_the_highest_rate_there_is_are_bracketed():
+    highest = {**BRACKETED, 10.0: 0.0}
+    assert found(subject={"trials": trials(1.4, 0.0, extra=highest)}).cause == "reach"
 
 
 def test_a_method_of_one_size_that_can_change_attention_needs_neither_size_nor_control():

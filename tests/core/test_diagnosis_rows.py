@@ -135,3 +135,10 @@ def test_a_base_says_nothing_about_a_method_that_does_not_start_from_it():
     base = BaseEvidence(accuracy=0.1, chance=0.0)
     found = {one.subject.method: one for one in evidence(rows, "full", TASK, base)}
     assert (found["scratch"].base, found["lora"].base) == (None, base)
+    assert (found["scratch"].base_has_tasks, found["lora"].base_has_tasks) == (False, True)
+
+
+@pytest.mark.parametrize("has_tasks", [True, False])
+def test_it_is_recorded_if_the_base_has_tasks_that_were_not_scored(has_tasks: bool):
+    (found,) = evidence([FULL, row("lora", LORA)], "full", TASK, None, base_has_tasks=has_tasks)
+    assert (found.base, found.base_has_tasks) == (None, has_tasks)

@@ -261,6 +261,19 @@ def test_a_base_that_has_not_learned_its_own_task_decides_nothing(
     assert "the base model has only 30.0% of the items of its own tasks right" in prefix.text
 
 
+def test_a_base_that_was_not_scored_on_its_own_task_leaves_reach_open(
+    sessions: Sessions, ada: Principal
+) -> None:
+    create(sessions, ada, methods=DECIDING, training=CONSTANT)
+    run_all(sessions, lambda spec: replace(as_known(spec), own_task=None))
+    found = {one.label: one.diagnosis for one in only_table(compared(sessions)).diagnoses}
+    prefix = found["prefix_tuning at 32"]
+    assert prefix.cause == "undecided"
+    (missing,) = prefix.missing
+    assert missing.startswith("the score of the base model alone on its own tasks")
+    assert prefix.next_run is None
+
+
 @pytest.mark.parametrize(
     ("above", "expected"),
     [
