@@ -119,16 +119,30 @@ class Verdict(Answer):
     text: str
 
 
+class ChosenBest(Answer):
+    """The score of the best of `candidates` methods; `corrected` for having been chosen."""
+
+    method: str
+    label: str
+    budget: int | None = None
+    candidates: int
+    corrected: float
+    score: Interval
+    level: float
+
+
 class ComparisonCell(Answer):
     """The methods at one budget: `best` could be best over all seeds.
 
     `best_successful` could be best among seeds that do not fail; `sentence` is the whole finding.
+    Where it names one method the best, `chosen` is its score, corrected for the choice.
     """
 
     budget: int | None = None
     rows: tuple[ComparisonRow, ...] = ()
     best: tuple[str, ...] = ()
     best_successful: tuple[str, ...] = ()
+    chosen: ChosenBest | None = None
     verdicts: tuple[Verdict, ...] = ()
     sentence: str = ""
 

@@ -1,7 +1,7 @@
 """Recommendations as the server answers them."""
 
 from adaptlab_client.answers import Answer, Budget, Document, Estimate
-from adaptlab_client.comparison_answers import Interval, RankInterval, Verdict
+from adaptlab_client.comparison_answers import ChosenBest, Interval, RankInterval, Verdict
 
 
 class MeasuredMethod(Answer):
@@ -51,18 +51,6 @@ class ProposedStudy(Answer):
     jobs: int
     seconds: float
     warnings: tuple[str, ...] = ()
-
-
-class ChosenBest(Answer):
-    """The score of the best of `candidates` methods; `corrected` for having been chosen."""
-
-    method: str
-    label: str
-    budget: int | None = None
-    candidates: int
-    corrected: float
-    score: Interval
-    level: float
 
 
 class Recommendation(Answer):

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from adaptlab.comparability import SettingDifference
-from adaptlab.statistics.counts import Counting, Remembered
+from adaptlab.statistics.choice import ChosenBest, chosen_best
+from adaptlab.statistics.counts import Counting, Remembered, counts
 from adaptlab.statistics.curves import (
     BudgetCurve,
     Cheapest,
@@ -28,7 +29,7 @@ from adaptlab.statistics.ranks import RankInterval, could_be_best, rank_interval
 from adaptlab.statistics.scores import Scores
 from adaptlab.values import Value
 from adaptlab.verdict import FALSE_BETTER, LEAST_SEEDS, SeedOutcomes, Verdict, verdicts
-from adaptlab.verdict_sentence import cell_sentence, comparison_sentence
+from adaptlab.verdict_sentence import cell_sentence, comparison_sentence, named_best
 
 FEW_ITEMS = 100
 """Below so many test items the normal quantile that stands for them is too near."""
@@ -77,13 +78,16 @@ class ComparisonCell(Value):
     Rows are in the order in which they were given. `best` names all that could be best over all
     seeds, `best_successful` all that could be best among seeds that do not fail: those with a
     successful seed that are not found worse there. `sentence` says what works, what does not and
-    what is not known. A voided comparison has no verdicts, names no best, and tells no ranks apart.
+    what is not known; where it names one method the best, `chosen` is that method's score,
+    corrected for having been chosen as the best of the cell. A voided comparison has no verdicts,
+    names no best, and tells no ranks apart.
     """
 
     budget: int | None
     rows: tuple[ComparisonRow, ...]
     best: tuple[str, ...]
     best_successful: tuple[str, ...]
+    chosen: ChosenBest | None
     verdicts: tuple[Verdict, ...]
     sentence: str
 
@@ -178,6 +182,21 @@ def compare(
     )
 
 
+def corrected_choice(
+    rows: Sequence[Scores], label: str, level: float = 0.95, counting: Counting = counts
+) -> ChosenBest | None:
+    """Return the score of the row `label`, corrected for having been chosen as the best of `rows`.
+
+    Candidates are the rows that were scored on as many items and have as many seeds as it, or
+    three. None if another candidate has a higher mean.
+    """
+    best = next(row for row in rows if row.label == label)
+    enough = min(LEAST_SEEDS, len(best.seeds))
+    candidates = [row for row in rows if row.items == best.items and len(row.seeds) >= enough]
+    chosen = chosen_best(candidates, level, counting)
+    return chosen if chosen.label == label else None
+
+
 @dataclass(frozen=True, slots=True)
 class _Parts:
     """The rule of failing and the counts that all pairs of one comparison share."""
@@ -270,13 +289,19 @@ def _cell(
         _row(row, interval(row), failing[row.label], ranks[row.label], best=row.label in best)
         for row in here
     )
+    chosen = None
+    if (label := named_best(table_rows, best)) is not None:
+        chosen = corrected_choice(here, label, parts.level, parts.counting)
     return ComparisonCell(
         budget=budget,
         rows=table_rows,
         best=best,
         best_successful=best_successful,
+        chosen=chosen,
         verdicts=tuple(ours),
-        sentence=cell_sentence(table_rows, ours, best, chance=parts.chance, voided=voided),
+        sentence=cell_sentence(
+            table_rows, ours, best, chosen=chosen, chance=parts.chance, voided=voided
+        ),
     )
 
 

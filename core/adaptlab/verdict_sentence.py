@@ -6,6 +6,7 @@ The page, the command line, the frozen decision and the recommendation all quote
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+from adaptlab.statistics.choice import ChosenBest
 from adaptlab.statistics.failing import FailingSeeds
 from adaptlab.statistics.intervals import Interval
 from adaptlab.verdict import MOST_SEEDS, Verdict
@@ -39,6 +40,7 @@ def cell_sentence(
     verdicts: Sequence[Verdict],
     best: Sequence[str],
     *,
+    chosen: ChosenBest | None = None,
     chance: float = 0.0,
     voided: bool = False,
 ) -> str:
@@ -50,14 +52,34 @@ def cell_sentence(
         rows: the methods at this budget.
         verdicts: all verdicts on pairs of these rows.
         best: the labels of the rows that could be best over all seeds.
+        chosen: the corrected score of the one that is named the best.
         chance: the accuracy of guessing.
         voided: whether settings differ so that nothing may be concluded.
     """
     if voided:
         return VOIDED
-    if all(row.failing.failing == row.failing.seeds for row in rows):
+    if _all_fail(rows):
         return _nothing_works(rows, chance)
-    return " ".join([_works(rows), *_order(rows, verdicts, best)])
+    return " ".join([_works(rows), *_order(rows, verdicts, best, chosen)])
+
+
+def named_best(rows: Sequence[SentenceRow], best: Sequence[str]) -> str | None:
+    """Return the label that the sentence of these rows names as the best over all seeds, if any.
+
+    One row alone is no choice, and if all seeds fail nothing is named.
+    """
+    return best[0] if len(best) == 1 and len(rows) > 1 and not _all_fail(rows) else None
+
+
+def _best(label: str, chosen: ChosenBest | None) -> str:
+    if chosen is None:
+        return f"Over all seeds, {label} is the best."
+    limits = f"{100 * chosen.score.low:.1f} to {_percent(chosen.score.high)}"
+    return (
+        f"Over all seeds, {label} is the best: {_percent(chosen.corrected)} "
+        f"({100 * chosen.level:.0f} % interval {limits}) after correction for the choice among "
+        f"{chosen.candidates}."
+    )
 
 
 def comparison_sentence(cells: Sequence[tuple[int | None, str]]) -> str:
@@ -68,6 +90,10 @@ def comparison_sentence(cells: Sequence[tuple[int | None, str]]) -> str:
         sentence if budget is None else f"At a budget of {budget:,}: {sentence}"
         for budget, sentence in cells
     )
+
+
+def _all_fail(rows: Sequence[SentenceRow]) -> bool:
+    return all(row.failing.failing == row.failing.seeds for row in rows)
 
 
 def _nothing_works(rows: Sequence[SentenceRow], chance: float) -> str:
@@ -113,11 +139,14 @@ def _percent(share: float) -> str:
 
 
 def _order(
-    rows: Sequence[SentenceRow], verdicts: Sequence[Verdict], best: Sequence[str]
+    rows: Sequence[SentenceRow],
+    verdicts: Sequence[Verdict],
+    best: Sequence[str],
+    chosen: ChosenBest | None,
 ) -> Iterator[str]:
     working = [row.label for row in rows if row.failing.failing < row.failing.seeds]
-    if len(best) == 1 and len(rows) > 1:
-        yield f"Over all seeds, {best[0]} is the best."
+    if (label := named_best(rows, best)) is not None:
+        yield _best(label, chosen)
     among = [
         one
         for one in verdicts

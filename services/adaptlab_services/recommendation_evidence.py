@@ -13,10 +13,10 @@ from sqlalchemy.orm import Session
 
 from adaptlab.code_version import code_version
 from adaptlab.comparability import ComparedJob, comparability, comparable_groups
-from adaptlab.comparison import Comparison, compare
+from adaptlab.comparison import Comparison, compare, corrected_choice
 from adaptlab.resolve import BaseModelFacts, load_task
 from adaptlab.spec import Choice
-from adaptlab.statistics import ChosenBest, Interval, Scores, chosen_best
+from adaptlab.statistics import ChosenBest, Interval, Scores
 from adaptlab.values import AUTO
 from adaptlab.verdict import LEAST_SEEDS, Verdict
 from adaptlab_db.tables import Attempt, BaseModel, Job
@@ -92,15 +92,8 @@ class Evidence:
     @property
     def chosen(self) -> ChosenBest | None:
         """The recommended row's score, corrected for being the highest of all those measured."""
-        recommended = _alone(self.recommended)
-        enough = min(LEAST_SEEDS, len(recommended.seeds))
-        candidates = [
-            one
-            for one in map(_alone, self.rows)
-            if len(one.seeds) >= enough and one.items == recommended.items
-        ]
-        chosen = chosen_best(candidates, self.comparison.level)
-        return chosen if chosen.label == self.recommended.label else None
+        rows = [*map(_alone, self.rows)]
+        return corrected_choice(rows, self.recommended.label, self.comparison.level)
 
     @property
     def runner_up(self) -> Row | None:

@@ -19,6 +19,7 @@ from tests.making import a_base_model
 
 from adaptlab.bundle import contents
 from adaptlab.bundle.checking import check_bundle
+from adaptlab.errors import BrokenBundle
 from adaptlab_api.state import resources_of
 
 Sessions = sessionmaker[Session]
@@ -35,6 +36,15 @@ def a_study(api: TestClient, sessions: Sessions, run_of: Any = as_known, **chang
 
 def opened(content: bytes) -> zipfile.ZipFile:
     return zipfile.ZipFile(io.BytesIO(content))
+
+
+def with_member(archive: zipfile.ZipFile, name: str, content: bytes) -> bytes:
+    """The bundle with one member replaced."""
+    written = io.BytesIO()
+    with zipfile.ZipFile(written, "w") as changed:
+        for one in archive.namelist():
+            changed.writestr(one, content if one == name else archive.read(one))
+    return written.getvalue()
 
 
 def lines(archive: zipfile.ZipFile, table: str) -> list[dict[str, str]]:
@@ -95,6 +105,7 @@ def test_a_bundle_has_everything_and_holds(
     places = [text.index(f"## {title}") for title in ("Read these", "What was asked", "What is th")]
     assert places == sorted(places)
     assert "full\\_finetuning (100.0 %" in text, text
+    assert "Over items alone, because every seed has the same score: " in text
 
     plots = [name for name in archive.namelist() if name.startswith("plots/")]
     assert {"plots/0-curves.svg", "plots/0-1-differences.svg", "plots/0-0-sweeps.svg"} < set(plots)
@@ -105,6 +116,44 @@ def test_a_bundle_has_everything_and_holds(
     assert found.findings == ()
     assert found.numbers > 500
     assert found.decision == text
+
+
+def test_a_best_method_is_frozen_with_its_score_corrected_for_the_choice(
+    api: TestClient, sessions: Sessions, tmp_path: Path
+) -> None:
+    methods = ["frozen", "full_finetuning", "prefix_tuning"]
+    a_study(api, sessions, methods=methods, budgets=[64], seeds=5)
+    content = api.get(PLACE).content
+    (tmp_path / "bundle.zip").write_bytes(content)
+    found = check_bundle(tmp_path / "bundle.zip")
+    assert found.findings == ()
+    archive = opened(content)
+    claim = json.loads(archive.read("claim.json"))
+    (cell,) = claim["tables"][0]["comparison"]["cells"]
+    corrected = f"{100 * cell['chosen']['corrected']:.1f} %"
+    said = f"full\\_finetuning is the best: {corrected} (95 % interval"
+    assert said in archive.read("decision.md").decode()
+
+    cell["chosen"]["corrected"] = 0.5
+    (tmp_path / "changed.zip").write_bytes(
+        with_member(archive, contents.CLAIM, json.dumps(claim).encode())
+    )
+    findings = check_bundle(tmp_path / "changed.zip").findings
+    assert any("chosen/corrected" in one.text for one in findings), findings
+
+
+def test_a_bundle_of_an_older_format_names_the_version_that_checks_it(
+    api: TestClient, sessions: Sessions, tmp_path: Path
+) -> None:
+    """Those of format 1 have no corrected scores, and could not be computed again as they are."""
+    a_study(api, sessions, methods=["frozen", "full_finetuning"], budgets=[64])
+    archive = opened(api.get(PLACE).content)
+    manifest = json.loads(archive.read(contents.MANIFEST))
+    assert manifest["format"] == 2
+    older = json.dumps(manifest | {"format": 1}).encode()
+    (tmp_path / "old.zip").write_bytes(with_member(archive, contents.MANIFEST, older))
+    with pytest.raises(BrokenBundle, match="format 1, and this version checks 2"):
+        check_bundle(tmp_path / "old.zip")
 
 
 def test_tables_are_the_same_as_parquet(

@@ -89,6 +89,11 @@ def test_a_clear_case(api: TestClient, sessions: Sessions) -> None:
     assert second["budget"]["extra_context_tokens"] == 8
     assert found["verdict"]["finding"] == "better"
     assert found["verdict"]["pair"]["difference"] == pytest.approx(0.75)
+    # Whatever part of seeds and items is left out, the choice is the same and has all right.
+    chosen = found["chosen"]
+    assert (chosen["label"], chosen["candidates"], chosen["corrected"]) == ("lora at 64", 3, 1)
+    assert chosen["score"]["low"] < best["score"]["low"]
+    assert "It was chosen as the best of 3: corrected for that, expect 100.0%" in found["text"]
     assert [one["label"] for one in found["measured"]] == [
         "lora at 64", "prefix_tuning at 64", "frozen",
     ]  # fmt: skip

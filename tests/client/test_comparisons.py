@@ -35,6 +35,24 @@ def study(client: Client, sessions: Sessions, base: None) -> str:
     return "small"
 
 
+def test_a_single_best_has_a_corrected_score(
+    client: Client, sessions: Sessions, base: None, invoke: Invoke
+) -> None:
+    methods = ["frozen", "full_finetuning", "prefix_tuning"]
+    client.studies.create(a_measured_study(methods=methods, budgets=[64], seeds=5))
+    run_all(sessions, as_known)
+    comparison = client.studies.comparison("small").tables[0].comparison
+    assert comparison is not None
+    (cell,) = comparison.cells
+    assert cell.best == ("full_finetuning",)
+    assert cell.chosen is not None
+    assert (cell.chosen.candidates, cell.chosen.corrected) == (3, 1.0)
+    assert cell.chosen.score.low < cell.rows[1].score.low
+    result = invoke("compare", "small")
+    assert "full_finetuning is the best: 100.0 % (95 % interval" in result.stdout
+    assert "after correction for the choice among 3." in result.stdout
+
+
 def test_a_comparison_from_python(client: Client, study: str) -> None:
     found = client.studies.comparison(study)
     assert (found.study.name, found.study.terminal, found.warnings) == ("small", True, ())
@@ -109,6 +127,7 @@ def test_a_comparison_at_the_command_line(invoke: Invoke, study: str) -> None:
     for text in (
         f"sort_descending(length=3, alphabet=4) on {BASE}",
         "budget 32, 95% intervals; * could be best",
+        "Over items alone, because every seed has the same score: frozen, full_finetuning, ",
         "Over all seeds, frozen is worse than full_finetuning by 100.0 points",
         "Among seeds that do not fail, full_finetuning is better than lora at 32 by 25.0 points",
         "full_finetuning and lora at 64 cannot be told apart",

@@ -4,8 +4,9 @@ import re
 
 from tests.core.scoring import drawn
 
-from adaptlab.comparison import compare
-from adaptlab.statistics import Scores
+from adaptlab.comparability import SettingDifference
+from adaptlab.comparison import compare, corrected_choice
+from adaptlab.statistics import Scores, chosen_best, mean_interval
 
 
 def rows() -> list[Scores]:
@@ -59,9 +60,50 @@ def test_a_lucky_item_is_no_success():
     assert [row.failing.failing for row in found.cells[0].rows] == [5, 5]
 
 
-def test_a_best_over_all_seeds_is_named():
-    found = compare("add", [rows()[0], rows()[3]])
-    assert found.sentence.endswith("Over all seeds, full_finetuning is the best.")
+def test_a_best_over_all_seeds_is_named_with_its_score_corrected_for_the_choice():
+    best, none = rows()[0], rows()[3]
+    found = compare("add", [best, none])
+    # A choice that no seed and no item would change keeps its mean; the limits are those of two.
+    wider = mean_interval(best, 1 - 0.05 / 2)
+    assert found.sentence.endswith(
+        f"Over all seeds, full_finetuning is the best: {100 * wider.mean:.1f} % (95 % interval "
+        f"{100 * wider.low:.1f} to {100 * wider.high:.1f} %) after correction for the choice "
+        "among 2."
+    )
+    assert found.cells[0].chosen == chosen_best([best, none])
+
+
+def test_the_limits_of_the_best_of_several_are_those_of_all_that_it_was_chosen_among():
+    table = [drawn([0.9 - 0.8 * (n > 0)] * 12, method=f"method {n}", key=n) for n in range(6)]
+    (cell,) = compare("add", table).cells
+    assert cell.best == ("method 0",)
+    assert cell.chosen is not None
+    assert (cell.chosen.label, cell.chosen.candidates) == ("method 0", 6)
+    assert cell.chosen.score == mean_interval(table[0], 1 - 0.05 / 6)
+    assert cell.chosen.score.low < cell.rows[0].score.low
+    assert "after correction for the choice among 6." in cell.sentence
+
+
+def test_only_a_best_that_is_named_has_a_corrected_score():
+    best, none = rows()[0], rows()[3]
+    undecided = compare("add", rows())
+    assert (len(undecided.cells[0].best) > 1, undecided.cells[0].chosen) == (True, None)
+    assert compare("add", [best]).cells[0].chosen is None
+    nothing = compare("add", [drawn([0.001] * 5, method="lora", key=1), none])
+    assert nothing.cells[0].chosen is None
+    different = SettingDifference(pointer="/training/steps", weight="voids", values=(), text="")
+    void = compare("add", [best, none], differences=[different])
+    assert (void.voided, void.cells[0].chosen) == (True, None)
+
+
+def test_what_cannot_be_held_against_the_best_is_no_candidate():
+    best, none, other = rows()[0], rows()[3], drawn([0.5] * 5, items=500, method="lora")
+    (cell,) = compare("add", [best, none, other]).cells
+    assert (cell.best, cell.chosen) == (("full_finetuning", "lora"), None)
+    few = drawn([0.3], method="lora", key=7)
+    chosen = corrected_choice([best, none, other, few], "full_finetuning")
+    assert chosen is not None
+    assert chosen == chosen_best([best, none])
 
 
 def test_budgets_are_named_where_their_sentences_differ():

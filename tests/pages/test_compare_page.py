@@ -12,7 +12,8 @@ from tests.comparing import run_all
 from tests.pages.made_up_studies import a_base, a_study, ordinary
 
 from adaptlab_api.app import create_app
-from adaptlab_services import tokens
+from adaptlab_api.pages.formats import percent
+from adaptlab_services import comparisons, tokens
 from adaptlab_services.settings import Settings
 from adaptlab_services.study_views import StudyView
 
@@ -60,6 +61,30 @@ def test_jobs_are_named_with_commas_or_one_by_one(visitor: TestClient, study: St
     assert quote(",".join(ids), safe="") in commas.text
     drawn = visitor.get(charts).json()
     assert {"curves", "0-ranks", "0-differences", "0-sweeps"} <= set(drawn)
+
+
+def test_the_best_is_shown_with_its_score_corrected_for_the_choice(
+    visitor: TestClient, sessions: Sessions, token: str
+) -> None:
+    a_base(sessions)
+    with sessions.begin() as session:
+        admin = tokens.authenticate(session, token)
+    methods = ["full_finetuning", "frozen"]
+    study = a_study(sessions, admin, name="five", methods=methods, seeds=5)
+    run_all(sessions, ordinary)
+    jobs = jobs_of(study, *methods)
+    with sessions.begin() as session:
+        comparison = comparisons.of_jobs(session, jobs).tables[0].comparison
+    assert comparison is not None
+    (cell,) = comparison.cells
+    assert cell.best == ("full_finetuning",)
+    assert cell.chosen is not None
+    score, corrected = cell.chosen.score, f"{100 * cell.chosen.corrected:.1f} %"
+    page = unescape(visitor.get(f"/compare?jobs={','.join(map(str, jobs))}").text)
+    assert f"Over all seeds, full_finetuning is the best: {corrected} (95 % interval" in page
+    figures = f"{percent(cell.chosen.corrected)}, {percent(score.low)} to {percent(score.high)}"
+    assert f"as the best of 2: {figures}" in page
+    assert page.count("as the best of") == 1
 
 
 def test_a_filter_chooses_what_has_succeeded(visitor: TestClient, study: StudyView) -> None:

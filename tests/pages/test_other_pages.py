@@ -79,6 +79,22 @@ def test_a_recommendation_says_that_nothing_works_and_what_is_thin(
     assert "5 jobs, all checked as if they were sent" in said
 
 
+def test_the_recommended_score_is_the_one_corrected_for_the_choice(
+    visitor: TestClient, worker: MadeUpWorker
+) -> None:
+    worker.complete(PRETRAINING, 0.99)
+    several = {**ADAPTATION, "seeds": 3}
+    worker.complete(several, 0.3, 0.8, method="soft_prompt")
+    worker.complete(several, 0.3, 0.79, method="prefix_tuning")
+    page = visitor.get("/recommend", params=ASKED).text
+    card = words(page[page.index("best-answer") : page.index("Runner-up")])
+    text = re.search(r"corrected for that, expect ([0-9.]+)%", words(page))
+    assert text is not None
+    assert f"{text[1]} %" in card
+    assert "corrected for the choice among 2" in card
+    assert "measured: " in card
+
+
 def test_what_would_settle_it_is_submitted_by_a_button(
     visitor: TestClient, worker: MadeUpWorker, sessions: sessionmaker[Session]
 ) -> None:

@@ -8,7 +8,7 @@ from adaptlab.charts import better_first
 from adaptlab.charts.table_charts import compared_methods, ordered_rows
 from adaptlab.comparison import Comparison, ComparisonCell, ComparisonRow
 from adaptlab.scores import ScoreChange, task_labels
-from adaptlab.statistics import PairedDifference
+from adaptlab.statistics import ChosenBest, PairedDifference
 from adaptlab.verdict import Verdict
 from adaptlab_services.comparison_views import (
     ComparedMethod,
@@ -89,7 +89,10 @@ class FindingView:
 
 @dataclass(frozen=True, slots=True)
 class BudgetView:
-    """The methods at one budget; `swept` says that some chose among learning rates."""
+    """The methods at one budget; `swept` says that some chose among learning rates.
+
+    `chosen` is the corrected score of the one that `sentence` names the best.
+    """
 
     number: int
     budget: int | None
@@ -97,6 +100,7 @@ class BudgetView:
     findings: tuple[FindingView, ...]
     swept: bool
     sentence: str
+    chosen: ChosenBest | None
 
     @property
     def pairs(self) -> int:
@@ -187,6 +191,7 @@ def _budgets(table: TableComparison, comparison: Comparison) -> Iterator[BudgetV
             findings=tuple(_findings(cell)),
             swept=any(len(behind[label].sweep) > 1 for label in labels),
             sentence=cell.sentence,
+            chosen=cell.chosen,
         )
 
 

@@ -159,6 +159,9 @@ def _print_cells(comparison: "Comparison", *, all_pairs: bool) -> None:
         title = "without a budget" if cell.budget is None else f"budget {cell.budget:,}"
         print(f"{title}, {comparison.level:.0%} intervals; * could be best")
         print_table(COLUMNS, [_row(row) for row in cell.rows])
+        if alike := [row.method for row in cell.rows if row.score.over_items_only]:
+            named = ", ".join(alike)
+            print(one_line(f"Over items alone, because every seed has the same score: {named}."))
         if not comparison.voided:
             print(f"\n{one_line(cell.sentence)}")
         _print_lines("Verdicts", verdict_lines(comparison, cell, all_pairs))

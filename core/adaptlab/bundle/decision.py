@@ -109,6 +109,8 @@ def _cell(cell: ComparisonCell, methods: Sequence[ComparedMethod]) -> Iterator[s
     head = "| method | trained parameters | score | interval | ranks | seeds | trials |"
     lines = [_row(row, is_reference=row.label in references) for row in cell.rows]
     yield "\n".join([head, "| --- | ---: | ---: | --- | --- | ---: | ---: |", *lines])
+    if alike := [plain(row.method) for row in cell.rows if row.score.over_items_only]:
+        yield f"Over items alone, because every seed has the same score: {', '.join(alike)}."
 
 
 def _row(row: ComparisonRow, *, is_reference: bool) -> str:
