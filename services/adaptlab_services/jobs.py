@@ -21,9 +21,6 @@ from adaptlab_services import (
     datasets,
     estimates,
     idempotency,
-    limits,
-    quotas,
-    sizes,
     workers,
 )
 from adaptlab_services.audit import Entry
@@ -37,6 +34,7 @@ from adaptlab_services.job_views import (
     job_view,
     queue_position,
 )
+from adaptlab_services.limits import limits, quotas, sizes
 from adaptlab_services.model_folders import NO_ROOTS, ModelRoots, resolved_import
 from adaptlab_services.tokens import Principal
 from adaptlab_services.transitions import JobState, append_event, transition

@@ -6,10 +6,11 @@ from adaptlab_db.session import session_factory
 from adaptlab_db.stores.directory import DirectoryStore
 from adaptlab_db.stores.postgres import PostgresStore
 from adaptlab_db.stores.store import POSTGRES, Store, Stores
-from adaptlab_services import base_models, quotas
-from adaptlab_services.quotas import Allowed
+from adaptlab_services import base_models
+from adaptlab_services.limits import quotas
+from adaptlab_services.limits.quotas import Allowed
+from adaptlab_services.limits.sizes import Sizes, bounded
 from adaptlab_services.settings import Settings
-from adaptlab_services.sizes import Sizes, bounded
 
 
 def open_sessions(settings: Settings) -> sessionmaker[Session]:

@@ -35,15 +35,13 @@ from adaptlab_services import (
     datasets,
     idempotency,
     jobs,
-    limits,
     paging,
-    quotas,
-    sizes,
     study_checks,
     study_jobs,
     study_lock,
 )
 from adaptlab_services.estimates import Estimate, estimate
+from adaptlab_services.limits import limits, quotas, sizes
 from adaptlab_services.model_folders import NO_ROOTS, ModelRoots
 from adaptlab_services.paging import Cursor, Page
 from adaptlab_services.study_cancelling import stop_jobs

@@ -17,8 +17,8 @@ from adaptlab_db.artifacts import ArtifactStore, StoredArtifact
 from adaptlab_db.errors import BytesMissing
 from adaptlab_db.staging import forget_aside, stage, unstage
 from adaptlab_db.tables import Upload, UploadChunk
-from adaptlab_services import quotas
 from adaptlab_services.errors import Conflict, NotFound, TooManyUploads, UploadTooLarge
+from adaptlab_services.limits import quotas
 from adaptlab_services.moments import Moment
 from adaptlab_services.paging import Page
 from adaptlab_services.token_scan import TokenFound, TokenScan

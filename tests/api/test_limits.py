@@ -27,10 +27,10 @@ from adaptlab_services import (
     job_tokens,
     lease_views,
     plot_drawing,
-    quotas,
     tokens,
 )
 from adaptlab_services.idempotency import LONGEST_KEY
+from adaptlab_services.limits import quotas
 from adaptlab_services.paging import LARGEST_PAGE_SIZE
 from adaptlab_services.settings import Settings
 

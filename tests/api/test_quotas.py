@@ -15,9 +15,9 @@ from tests.making import a_base_model, a_job, a_study_document, an_adapt_documen
 from tests.watching import statements
 
 from adaptlab_db.tables import Attempt, Job, UsageCount
-from adaptlab_services import quotas, usage_counts
+from adaptlab_services.limits import quotas, usage_counts
+from adaptlab_services.limits.usage_counts import DAYS
 from adaptlab_services.settings import Settings
-from adaptlab_services.usage_counts import DAYS
 
 Sessions = sessionmaker[Session]
 HOUR = timedelta(hours=1)

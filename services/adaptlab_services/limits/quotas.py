@@ -18,11 +18,11 @@ from adaptlab.values import Value
 from adaptlab_db.session import informed
 from adaptlab_db.tables import UsageCount, User
 from adaptlab_db.visibility import ACROSS_PROJECTS
-from adaptlab_services import usage_counts
 from adaptlab_services.errors import QuotaReached
+from adaptlab_services.limits import usage_counts
+from adaptlab_services.limits.usage_counts import DAYS, Counted
 from adaptlab_services.moments import Moment
 from adaptlab_services.settings import Settings
-from adaptlab_services.usage_counts import DAYS, Counted
 
 LARGEST_BYTES = 2**53
 MOST_QUEUES = 16
