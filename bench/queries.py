@@ -12,7 +12,7 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 
 from adaptlab_db.session import close, session_factory
 from adaptlab_db.tables import Membership, Project, User
-from adaptlab_services.tokens import create_token
+from adaptlab_services.people.tokens import create_token
 from adaptlab_stack.stack import Stack
 from bench import query_rows
 from bench.connection import Connection

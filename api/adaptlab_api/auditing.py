@@ -15,9 +15,9 @@ from starlette.responses import Response
 from starlette.types import Message, Send
 
 from adaptlab_api.refusals import Refusals
-from adaptlab_services import audit
-from adaptlab_services.audit import FAILED_AUTHENTICATION, Entry
-from adaptlab_services.tokens import Principal
+from adaptlab_services.people import audit
+from adaptlab_services.people.audit import FAILED_AUTHENTICATION, Entry
+from adaptlab_services.people.tokens import Principal
 
 T = TypeVar("T", bound=Response)
 

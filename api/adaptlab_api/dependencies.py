@@ -14,10 +14,10 @@ from adaptlab_api import strict_json
 from adaptlab_api.problems import UNSUPPORTED, Refused
 from adaptlab_api.rules import access_of
 from adaptlab_api.state import Resources, resources_of
-from adaptlab_services import audit
-from adaptlab_services.access import Access, look, unit
 from adaptlab_services.errors import Unauthorised
-from adaptlab_services.tokens import Principal
+from adaptlab_services.people import audit
+from adaptlab_services.people.access import Access, look, unit
+from adaptlab_services.people.tokens import Principal
 
 T = TypeVar("T")
 

@@ -16,8 +16,8 @@ from adaptlab.errors import Problem
 from adaptlab_api.auditing import SAFE_METHODS, audited
 from adaptlab_api.problems import BAD_REQUEST, CROSS_SITE, Refused, answer
 from adaptlab_api.state import Resources, resources_of
-from adaptlab_services.admission import Grant
 from adaptlab_services.errors import Unauthorised
+from adaptlab_services.people.admission import Grant
 
 SESSION_COOKIE = "adaptlab_session"
 PUBLIC_PATHS = frozenset({"/healthz", "/readyz", "/login"})
@@ -25,7 +25,7 @@ PUBLIC_FOLDER = "/static/"
 LONGEST_PROJECT = 64
 ACCESS_FOLDERS = ("/v1/tokens", "/v1/users", "/v1/projects", "/tokens", "/logout")
 """What is changed here decides who comes in, and holds in this process with the next request;
-other processes hear of it within `adaptlab_services.admission.KEPT_SECONDS`."""
+other processes hear of it within `adaptlab_services.people.admission.KEPT_SECONDS`."""
 
 
 class Gate:

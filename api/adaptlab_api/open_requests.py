@@ -9,8 +9,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from adaptlab_api.auditing import SAFE_METHODS
 from adaptlab_api.problems import TOO_MANY, problem
 from adaptlab_api.turns import Turn, Turns
+from adaptlab_services.people.tokens import Principal
 from adaptlab_services.settings import Settings
-from adaptlab_services.tokens import Principal
 
 RETRY_SECONDS = 5
 CHANGES_AT_ONCE = 4

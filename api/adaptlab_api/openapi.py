@@ -22,7 +22,6 @@ from adaptlab_api.routing import API_PREFIX
 from adaptlab_services.budgets import BudgetQuestion
 from adaptlab_services.dataset_uploads import DatasetFromUpload
 from adaptlab_services.datasets import NewDataset
-from adaptlab_services.issued_tokens import NewToken
 from adaptlab_services.job_tokens import NewJobToken
 from adaptlab_services.lease_views import (
     HeartbeatReport,
@@ -32,11 +31,12 @@ from adaptlab_services.lease_views import (
     NewWorker,
     StandingBack,
 )
-from adaptlab_services.projects import NewMember, NewProject
+from adaptlab_services.people.issued_tokens import NewToken
+from adaptlab_services.people.projects import NewMember, NewProject
+from adaptlab_services.people.users import NewUser, UserChanges
 from adaptlab_services.recommendation_views import RecommendationQuestion
 from adaptlab_services.settings import Settings
 from adaptlab_services.uploads import NewUpload
-from adaptlab_services.users import NewUser, UserChanges
 
 FILE_NAME = "openapi.yaml"
 HEADER = "# Made by `python -m adaptlab_api.openapi`; do not edit.\n"

@@ -37,7 +37,7 @@ from adaptlab_services.errors import (
     Unauthorised,
     UploadTooLarge,
 )
-from adaptlab_services.tokens import without_tokens
+from adaptlab_services.people.tokens import without_tokens
 
 MEDIA_TYPE = "application/problem+json"
 LARGEST_LIST = 100

@@ -11,7 +11,7 @@ from threading import Lock
 from uuid import uuid4
 
 from adaptlab_api.addresses import subscriber
-from adaptlab_services.audit import REFUSALS_LEFT_OUT, Entry
+from adaptlab_services.people.audit import REFUSALS_LEFT_OUT, Entry
 
 REFUSALS_A_MINUTE = 20
 """Of one person, or of one address where nobody could be told."""

@@ -22,8 +22,8 @@ from adaptlab_api.buckets import SECOND
 from adaptlab_api.open_requests import is_of_leases
 from adaptlab_api.problems import TOO_MANY, problem
 from adaptlab_api.state import Resources, resources_of
+from adaptlab_services.people.tokens import Principal
 from adaptlab_services.settings import Settings
-from adaptlab_services.tokens import Principal
 
 MINUTE = 60 * SECOND
 SIGN_IN = "/login"

@@ -11,9 +11,9 @@ from typing import Literal
 from fastapi import Request
 
 from adaptlab_api.problems import FORBIDDEN, Refused
-from adaptlab_services.access import CEILINGS, Access, Role, is_at_least
 from adaptlab_services.errors import Unauthorised
-from adaptlab_services.tokens import WORKER, Principal
+from adaptlab_services.people.access import CEILINGS, Access, Role, is_at_least
+from adaptlab_services.people.tokens import WORKER, Principal
 
 Rule = Literal["person", "reader", "submitter", "operator", "admin", "worker"]
 """`person` is anybody with a token that is not a worker's; `admin` is one of the whole server;

@@ -9,10 +9,10 @@ from adaptlab_api.auditing import AuditLog
 from adaptlab_api.buckets import Buckets
 from adaptlab_api.feed import Feed
 from adaptlab_api.turns import Turns
-from adaptlab_services.admission import Admissions
 from adaptlab_services.comparison_runs import ComparisonRuns
 from adaptlab_services.doorbell import Bell
 from adaptlab_services.model_folders import ModelRoots
+from adaptlab_services.people.admission import Admissions
 from adaptlab_services.readiness import Readiness
 from adaptlab_services.settings import Settings
 
@@ -22,7 +22,7 @@ class Resources:
     """The open resources of a running application; the lifespan opens and closes them.
 
     A session of `sessions` sees nothing that belongs to a project, unless it is opened on behalf
-    of somebody: see `adaptlab_services.access.unit`. `worker_sessions` are for the leases of
+    of somebody: see `adaptlab_services.people.access.unit`. `worker_sessions` are for the leases of
     workers alone: see `adaptlab_services.token_leases`. `drawings` are the turns to draw plots, and
     `comparisons` are computed one at a time.
     """

@@ -10,8 +10,8 @@ from starlette.types import Receive, Scope, Send
 
 from adaptlab_api.state import Resources, resources_of
 from adaptlab_api.turns import turn_of
-from adaptlab_services import admission
-from adaptlab_services.admission import Admitted
+from adaptlab_services.people import admission
+from adaptlab_services.people.admission import Admitted
 
 CHECK_SECONDS = 1.0
 

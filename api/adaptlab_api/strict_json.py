@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from adaptlab.errors import Problem
 from adaptlab_api.problems import INVALID_JSON, INVALID_REQUEST, Refused
-from adaptlab_services.tokens import holds_token, without_tokens
+from adaptlab_services.people.tokens import holds_token, without_tokens
 
 DEEPEST = 32
 LARGEST_INTEGER = 2**63 - 1

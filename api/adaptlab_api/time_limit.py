@@ -9,7 +9,7 @@ from urllib.parse import parse_qs
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from adaptlab_api.problems import RETRY_SECONDS, SLOW, problem
-from adaptlab_services.tokens import without_tokens
+from adaptlab_services.people.tokens import without_tokens
 
 SLOW_FACTOR = 10
 """For routes that write or read through files of any size, or draw."""

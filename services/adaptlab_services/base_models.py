@@ -25,10 +25,11 @@ from adaptlab.spec import ResolvedSpec
 from adaptlab.values import Value
 from adaptlab_db.session import informed
 from adaptlab_db.tables import BaseModel, Job, Project
-from adaptlab_services import access, paging
+from adaptlab_services import paging
 from adaptlab_services.errors import Conflict, NotFound
 from adaptlab_services.moments import Moment
 from adaptlab_services.paging import Cursor, Page
+from adaptlab_services.people import access
 
 JsonObject = dict[str, object]
 GIVEN_UP = ("failed", "cancelled")

@@ -13,7 +13,7 @@ from adaptlab.values import Name, Value
 from adaptlab_db.artifacts import streamed
 from adaptlab_services import datasets, uploads
 from adaptlab_services.datasets import DatasetOrigin, NewDataset, Uploaded
-from adaptlab_services.tokens import Principal
+from adaptlab_services.people.tokens import Principal
 
 POINTER = "/upload"
 MOST_FAULTS = 20

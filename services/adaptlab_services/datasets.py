@@ -26,13 +26,14 @@ from adaptlab.generated_words import generated_words
 from adaptlab.values import Name, Value
 from adaptlab_db.artifacts import ArtifactStore
 from adaptlab_db.tables import Artifact, Dataset, Project
-from adaptlab_services import access, paging
+from adaptlab_services import paging
 from adaptlab_services.errors import Conflict, NotFound
 from adaptlab_services.limits import quotas
 from adaptlab_services.moments import Moment
 from adaptlab_services.paging import Cursor, Page
+from adaptlab_services.people import access
+from adaptlab_services.people.tokens import Principal
 from adaptlab_services.stored_files import StoredFile
-from adaptlab_services.tokens import Principal
 
 MEDIA_TYPE = "application/jsonl"
 Said = Annotated[str, Field(min_length=1, max_length=128)]

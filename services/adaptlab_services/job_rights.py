@@ -6,8 +6,8 @@ from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
 from adaptlab_db.tables import Job, Study
-from adaptlab_services import access
 from adaptlab_services.errors import Forbidden
+from adaptlab_services.people import access
 
 
 def may_change(session: Session, job_id: UUID) -> bool:

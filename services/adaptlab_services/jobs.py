@@ -14,16 +14,7 @@ from adaptlab.resolve_theory import measured_base, resolve_theory
 from adaptlab.spec import AdaptSpec, AnySpec, BaseSpec, ImportSpec, ResolvedSpec, TheorySpec
 from adaptlab.values import Value
 from adaptlab_db.tables import TERMINAL_STATES, Job
-from adaptlab_services import (
-    access,
-    adaptations,
-    base_models,
-    datasets,
-    estimates,
-    idempotency,
-    workers,
-)
-from adaptlab_services.audit import Entry
+from adaptlab_services import adaptations, base_models, datasets, estimates, workers
 from adaptlab_services.errors import Conflict, NotFound
 from adaptlab_services.estimates import Estimate
 from adaptlab_services.job_rows import NewJob, WrittenJob, insert_job
@@ -36,7 +27,9 @@ from adaptlab_services.job_views import (
 )
 from adaptlab_services.limits import limits, quotas, sizes
 from adaptlab_services.model_folders import NO_ROOTS, ModelRoots, resolved_import
-from adaptlab_services.tokens import Principal
+from adaptlab_services.people import access, idempotency
+from adaptlab_services.people.audit import Entry
+from adaptlab_services.people.tokens import Principal
 from adaptlab_services.transitions import JobState, append_event, transition
 
 Spec = AnySpec

@@ -49,8 +49,8 @@ from adaptlab_services.lease_ends import (
     paused,
     uncounted,
 )
+from adaptlab_services.people.tokens import Principal
 from adaptlab_services.poison import fingerprint, furthest_step, has_failed_alike
-from adaptlab_services.tokens import Principal
 from adaptlab_services.transitions import Change, Moved, Outcome, Reason, move, queues_to_ring
 
 Command = Literal["continue", "stop", "pause"]

@@ -3,10 +3,11 @@
 from sqlalchemy.orm import Session
 
 from adaptlab.recipe_study import RecipeRequest
-from adaptlab_services import idempotency, recipes, studies
+from adaptlab_services import recipes, studies
+from adaptlab_services.people import idempotency
+from adaptlab_services.people.tokens import Principal
 from adaptlab_services.studies import Changed, Rules
 from adaptlab_services.study_previews import StudyPreview
-from adaptlab_services.tokens import Principal
 
 
 def create(

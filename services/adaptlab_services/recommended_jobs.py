@@ -12,9 +12,9 @@ from adaptlab.spec import AdaptSpec
 from adaptlab.study import StudySpec
 from adaptlab_services import jobs, recommendations, studies
 from adaptlab_services.errors import Conflict, IdempotencyMismatch
+from adaptlab_services.people.tokens import Principal
 from adaptlab_services.recommendation_views import ProposedJob, RecommendationQuestion
 from adaptlab_services.studies import Rules
-from adaptlab_services.tokens import Principal
 
 Wanted = Literal["all", "study"] | str
 """All jobs, the first study, or the spec digest of one job."""

@@ -30,10 +30,8 @@ from adaptlab.study_plan import StudyPlan
 from adaptlab.values import Value
 from adaptlab_db.tables import BaseModel, Job, Project, Study, StudyJob, User
 from adaptlab_services import (
-    access,
     base_models,
     datasets,
-    idempotency,
     jobs,
     paging,
     study_checks,
@@ -44,6 +42,8 @@ from adaptlab_services.estimates import Estimate, estimate
 from adaptlab_services.limits import limits, quotas, sizes
 from adaptlab_services.model_folders import NO_ROOTS, ModelRoots
 from adaptlab_services.paging import Cursor, Page
+from adaptlab_services.people import access, idempotency
+from adaptlab_services.people.tokens import Principal
 from adaptlab_services.study_cancelling import stop_jobs
 from adaptlab_services.study_previews import StudyPreview, study_preview
 from adaptlab_services.study_rows import belonging, check_free, locked_row, spec_of, study_row
@@ -55,7 +55,6 @@ from adaptlab_services.study_views import (
     study_summary,
     study_view,
 )
-from adaptlab_services.tokens import Principal
 
 DEFAULT_MOST_JOBS = 1000
 LONGEST_COMPUTING = "30s"

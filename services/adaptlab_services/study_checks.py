@@ -16,8 +16,8 @@ from adaptlab.study_plan import Cell, PlannedCheck, StudyPlan
 from adaptlab_db.tables import Job, StudyJob
 from adaptlab_services import study_jobs
 from adaptlab_services.job_rows import NewJob, insert_jobs
+from adaptlab_services.people.tokens import Principal
 from adaptlab_services.study_jobs import Assignment, Known
-from adaptlab_services.tokens import Principal
 
 Place = tuple[str, str, str, int]
 

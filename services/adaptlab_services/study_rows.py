@@ -7,8 +7,9 @@ from sqlalchemy.orm import Session
 
 from adaptlab.study import StudySpec
 from adaptlab_db.tables import Project, Study, User
-from adaptlab_services import access, short_ids
+from adaptlab_services import short_ids
 from adaptlab_services.errors import Conflict, NotFound
+from adaptlab_services.people import access
 from adaptlab_services.study_views import Belonging
 
 

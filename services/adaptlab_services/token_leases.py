@@ -20,8 +20,8 @@ from adaptlab_services import claiming
 from adaptlab_services.claims import Lease, held
 from adaptlab_services.errors import Conflict, LeaseLost, NotFound
 from adaptlab_services.lease_views import NewLease
+from adaptlab_services.people.tokens import Principal
 from adaptlab_services.stored_files import StoredFile
-from adaptlab_services.tokens import Principal
 
 MEDIA_TYPE = "application/octet-stream"
 

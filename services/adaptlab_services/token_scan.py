@@ -7,7 +7,7 @@ telling the one from the other.
 import re
 
 from adaptlab.errors import InvalidSpec, Problem
-from adaptlab_services.tokens import LENGTH, PREFIX, holds_token
+from adaptlab_services.people.tokens import LENGTH, PREFIX, holds_token
 
 # What every token looks like, and hardly anything else. Searching for the prefix alone takes twice
 # as long in binary numbers, and finds more that is none.

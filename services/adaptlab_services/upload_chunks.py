@@ -16,8 +16,8 @@ from adaptlab_db.tables import Upload, UploadChunk
 from adaptlab_services import uploads
 from adaptlab_services.errors import Conflict, NotFound
 from adaptlab_services.limits import quotas
+from adaptlab_services.people.tokens import Principal
 from adaptlab_services.token_scan import TokenScan
-from adaptlab_services.tokens import Principal
 
 __all__ = ["ROW_BYTES", "AnnouncedChunk", "ChunkWriting", "receiving"]
 

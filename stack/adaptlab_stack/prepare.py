@@ -12,8 +12,8 @@ from adaptlab_db.migrate import upgrade
 from adaptlab_db.role_passwords import RolePasswords
 from adaptlab_db.roles import make_logins
 from adaptlab_db.session import session_factory
+from adaptlab_services.people.tokens import ensure_admin_token
 from adaptlab_services.settings import Settings
-from adaptlab_services.tokens import ensure_admin_token
 from adaptlab_stack.data_directory import DataDirectory
 
 

@@ -21,7 +21,7 @@ from tests.making import (
 )
 
 from adaptlab_db.tables import AttentionMap, Checkpoint, Evaluation, Job, Membership, User
-from adaptlab_services import tokens
+from adaptlab_services.people import tokens
 from adaptlab_services.settings import Settings
 
 Sessions = sessionmaker[Session]

@@ -15,8 +15,8 @@ from adaptlab_api.routing import ApiRoute, ClosedRoute
 from adaptlab_api.rules import RULES
 from adaptlab_db import visibility
 from adaptlab_db.tables import Job, Membership, Project, Study, Table, Token
-from adaptlab_services import tokens
-from adaptlab_services.tokens import create_token
+from adaptlab_services.people import tokens
+from adaptlab_services.people.tokens import create_token
 
 Sessions = sessionmaker[Session]
 SOMEWHERE = "00000000-0000-0000-0000-000000000000"

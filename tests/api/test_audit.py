@@ -12,9 +12,9 @@ from tests.making import a_user
 
 from adaptlab_api.app import create_app
 from adaptlab_api.refusals import MINUTE, REFUSALS_A_MINUTE, UNKNOWN_A_MINUTE, Refusals
-from adaptlab_services.audit import FAILED_AUTHENTICATION, REFUSALS_LEFT_OUT, Entry
+from adaptlab_services.people.audit import FAILED_AUTHENTICATION, REFUSALS_LEFT_OUT, Entry
+from adaptlab_services.people.tokens import Principal
 from adaptlab_services.settings import Settings
-from adaptlab_services.tokens import Principal
 
 Sessions = sessionmaker[Session]
 ADA = Principal(user_id=1, name="ada", token_id=1, scopes=("read",))

@@ -27,11 +27,11 @@ from adaptlab_services import (
     job_tokens,
     lease_views,
     plot_drawing,
-    tokens,
 )
-from adaptlab_services.idempotency import LONGEST_KEY
 from adaptlab_services.limits import quotas
 from adaptlab_services.paging import LARGEST_PAGE_SIZE
+from adaptlab_services.people import tokens
+from adaptlab_services.people.idempotency import LONGEST_KEY
 from adaptlab_services.settings import Settings
 
 # Items of the task have 3 characters to sort and 3 sorted ones, of which the last is not read; the

@@ -13,7 +13,7 @@ from tests.making import a_member, a_pretrain_document, a_project, a_user
 
 from adaptlab_api.gate import SESSION_COOKIE
 from adaptlab_db.tables import AuditEntry, Membership
-from adaptlab_services.tokens import create_token
+from adaptlab_services.people.tokens import create_token
 
 Sessions = sessionmaker[Session]
 Header = Mapping[str, str]

@@ -11,12 +11,12 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_member, a_project, a_user
 
 from adaptlab_db.tables import Token, User
-from adaptlab_services import issued_tokens
-from adaptlab_services.access import access_of
-from adaptlab_services.admission import Admissions
 from adaptlab_services.errors import Unauthorised
-from adaptlab_services.issued_tokens import NewToken
-from adaptlab_services.tokens import authenticate, create_token
+from adaptlab_services.people import issued_tokens
+from adaptlab_services.people.access import access_of
+from adaptlab_services.people.admission import Admissions
+from adaptlab_services.people.issued_tokens import NewToken
+from adaptlab_services.people.tokens import authenticate, create_token
 
 Sessions = sessionmaker[Session]
 Header = Mapping[str, str]

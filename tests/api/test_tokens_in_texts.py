@@ -16,8 +16,8 @@ from tests.api.test_uploads import begin, complete, problem, put
 from tests.making import a_pretrain_document, a_study_document
 
 from adaptlab_db.tables import ArtifactChunk, Table
+from adaptlab_services.people.tokens import LENGTH, authenticate, holds_token, without_tokens
 from adaptlab_services.token_scan import TokenFound, TokenScan
-from adaptlab_services.tokens import LENGTH, authenticate, holds_token, without_tokens
 from adaptlab_services.upload_chunks import AnnouncedChunk, receiving
 from adaptlab_services.uploads import CHUNK_BYTES
 

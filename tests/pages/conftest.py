@@ -16,7 +16,7 @@ from tests.patience import patient_comparisons
 
 from adaptlab_api.app import create_app
 from adaptlab_api.pages.assets import charts_script
-from adaptlab_services import tokens
+from adaptlab_services.people import tokens
 from adaptlab_services.settings import Settings
 
 __all__ = ["patient_comparisons"]  # found here by pytest

@@ -15,7 +15,7 @@ from tests.making import a_member, a_project, a_user
 
 from adaptlab_api.app import create_app
 from adaptlab_db.tables import Membership
-from adaptlab_services import tokens
+from adaptlab_services.people import tokens
 from adaptlab_services.settings import Settings
 
 Sessions = sessionmaker[Session]

@@ -13,7 +13,8 @@ from tests.pages.made_up_studies import a_base, a_study, ordinary
 
 from adaptlab_api.app import create_app
 from adaptlab_api.pages.formats import percent
-from adaptlab_services import comparisons, tokens
+from adaptlab_services import comparisons
+from adaptlab_services.people import tokens
 from adaptlab_services.settings import Settings
 from adaptlab_services.study_views import StudyView
 

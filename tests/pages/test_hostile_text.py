@@ -21,9 +21,9 @@ from tests.security.hostile_texts import TEXTS
 
 from adaptlab.study import SHOWABLE
 from adaptlab_db.tables import User
-from adaptlab_services import tokens
 from adaptlab_services.leases import DatabaseLedger
-from adaptlab_services.tokens import Principal
+from adaptlab_services.people import tokens
+from adaptlab_services.people.tokens import Principal
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 Sessions = sessionmaker[Session]

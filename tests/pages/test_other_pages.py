@@ -17,7 +17,7 @@ from adaptlab.method import METHODS
 from adaptlab.task import TASKS
 from adaptlab_api.app import create_app
 from adaptlab_db.tables import Job
-from adaptlab_services import tokens
+from adaptlab_services.people import tokens
 from adaptlab_services.settings import Settings
 
 HERE = {"Sec-Fetch-Site": "same-origin"}

@@ -15,7 +15,7 @@ from tests.pages.visitors import HOSTILE, NARROW, WIDE, Visitor
 
 from adaptlab_api.app import create_app
 from adaptlab_db.tables import AuditEntry, Token, User
-from adaptlab_services import tokens
+from adaptlab_services.people import tokens
 from adaptlab_services.settings import Settings
 
 Sessions = sessionmaker[Session]

@@ -5,7 +5,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_principal
 from tests.patience import patient_bell, patient_locks
 
-from adaptlab_services.tokens import Principal
+from adaptlab_services.people.tokens import Principal
 
 __all__ = ["patient_bell", "patient_locks"]  # found here by pytest
 

@@ -10,10 +10,10 @@ from tests.making import a_member, a_project, a_token, a_user
 
 from adaptlab.errors import InvalidSpec
 from adaptlab_db.tables import Membership, Token, User
-from adaptlab_services import admission
-from adaptlab_services.admission import KEPT_SECONDS, Admissions, Admitted, Grant
 from adaptlab_services.errors import Unauthorised
-from adaptlab_services.tokens import create_token
+from adaptlab_services.people import admission
+from adaptlab_services.people.admission import KEPT_SECONDS, Admissions, Admitted, Grant
+from adaptlab_services.people.tokens import create_token
 
 Sessions = sessionmaker[Session]
 WRONG = Grant("al_" + "0" * 43 + "_0000000", False, None)

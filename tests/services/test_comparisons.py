@@ -34,8 +34,8 @@ from adaptlab_services import comparisons, jobs, studies
 from adaptlab_services.comparison_views import JobComparison, StudyComparison, TableComparison
 from adaptlab_services.comparisons import Strictness
 from adaptlab_services.errors import NotFound
+from adaptlab_services.people.tokens import Principal
 from adaptlab_services.studies import Rules
-from adaptlab_services.tokens import Principal
 
 Sessions = sessionmaker[Session]
 AS_ALWAYS = Strictness()

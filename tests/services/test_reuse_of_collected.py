@@ -19,9 +19,9 @@ from adaptlab.study import StudyExtension
 from adaptlab_db.artifacts import ArtifactStore
 from adaptlab_db.tables import Artifact, Checkpoint
 from adaptlab_services import studies
+from adaptlab_services.people.tokens import Principal
 from adaptlab_services.studies import Rules
 from adaptlab_services.study_views import StudyView
-from adaptlab_services.tokens import Principal
 
 Sessions = sessionmaker[Session]
 OF_LORA = {"name": "relative_attention", "of": "lora"}

@@ -31,9 +31,9 @@ from adaptlab_db.tables import Job, JobEvent
 from adaptlab_services import job_lists, jobs, studies
 from adaptlab_services.errors import Conflict, NotFound
 from adaptlab_services.job_lists import JobQuery
+from adaptlab_services.people.tokens import Principal
 from adaptlab_services.studies import Rules
 from adaptlab_services.study_views import StudyCell, StudyView
-from adaptlab_services.tokens import Principal
 
 Sessions = sessionmaker[Session]
 RULES = Rules()

@@ -15,9 +15,9 @@ from tests.making import a_principal, a_token, a_user
 from tests.watching import statements
 
 from adaptlab_db.tables import BrowserSession, Token
-from adaptlab_services import tokens
 from adaptlab_services.errors import Unauthorised
-from adaptlab_services.tokens import (
+from adaptlab_services.people import tokens
+from adaptlab_services.people.tokens import (
     MOST_BROWSER_SESSIONS,
     Principal,
     authenticate,

@@ -40,8 +40,8 @@ from adaptlab_db.tables import (
     Token,
 )
 from adaptlab_services import jobs
+from adaptlab_services.people.tokens import Principal
 from adaptlab_services.settings import Settings
-from adaptlab_services.tokens import Principal
 from adaptlab_worker.trainer_process import TrainerOptions, trainer_environment
 
 SPEC = a_pretrain_spec(seeds=1, capture={"attention": {"samples": 1}})

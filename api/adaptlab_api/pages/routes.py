@@ -35,7 +35,7 @@ from adaptlab_api.problems import answer
 from adaptlab_api.routing import closed_router
 from adaptlab_services import job_control, jobs, short_ids
 from adaptlab_services.errors import Conflict, Forbidden, LimitReached, NotFound
-from adaptlab_services.tokens import Principal
+from adaptlab_services.people.tokens import Principal
 
 SEVERAL = "Several jobs have such an id"
 NO_JOB = "No job has this id. It may be mistyped, or the job may be on another server."

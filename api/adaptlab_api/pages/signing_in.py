@@ -12,8 +12,8 @@ from adaptlab_api.dependencies import SessionDep
 from adaptlab_api.gate import is_from, session_cookie
 from adaptlab_api.pages.forms import small_form_fields
 from adaptlab_api.pages.rendering import Renderer
-from adaptlab_services import tokens
 from adaptlab_services.errors import Unauthorised
+from adaptlab_services.people import tokens
 
 WRONG = "This token is not valid. It may be mistyped, expired or revoked."
 FOREIGN = "This form was sent from another site. Open the sign-in page here and try again."

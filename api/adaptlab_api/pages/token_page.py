@@ -11,13 +11,13 @@ from sqlalchemy.orm import Session
 from adaptlab.errors import InvalidSpec
 from adaptlab_api.dependencies import valid
 from adaptlab_api.problems import Refused
-from adaptlab_services import issued_tokens, projects
-from adaptlab_services.access import Access
 from adaptlab_services.errors import Forbidden, NotFound
-from adaptlab_services.issued_tokens import DEFAULT_DAYS, MOST_DAYS, NewToken
 from adaptlab_services.limits import quotas
-from adaptlab_services.token_rights import covered
-from adaptlab_services.tokens import Principal
+from adaptlab_services.people import issued_tokens, projects
+from adaptlab_services.people.access import Access
+from adaptlab_services.people.issued_tokens import DEFAULT_DAYS, MOST_DAYS, NewToken
+from adaptlab_services.people.token_rights import covered
+from adaptlab_services.people.tokens import Principal
 
 HERE = "/tokens"
 PAGE_SIZE = 50

@@ -19,10 +19,10 @@ from adaptlab_api.pages.token_page import HERE, TokenForm, faults_of, token_page
 from adaptlab_api.problems import Refused, answer
 from adaptlab_api.routes.results import RowId
 from adaptlab_api.routing import closed_router
-from adaptlab_services import issued_tokens
-from adaptlab_services.access import Access
 from adaptlab_services.errors import Forbidden, NotFound
-from adaptlab_services.tokens import Principal
+from adaptlab_services.people import issued_tokens
+from adaptlab_services.people.access import Access
+from adaptlab_services.people.tokens import Principal
 
 NO_TOKEN = "You have no token of this number. It may be somebody else's."
 CAN_MORE = "This token can do more than yours"

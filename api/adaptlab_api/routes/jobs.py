@@ -28,11 +28,11 @@ from adaptlab_services import events, job_control, job_lists, jobs
 from adaptlab_services.errors import Unauthorised
 from adaptlab_services.events import Pulse
 from adaptlab_services.filtering import LONGEST_FILTER
-from adaptlab_services.idempotency import LONGEST_KEY
 from adaptlab_services.job_lists import JobQuery, Order
 from adaptlab_services.job_views import JobSummary, JobView
 from adaptlab_services.jobs import Preview, Spec
 from adaptlab_services.paging import DEFAULT_PAGE_SIZE, Page
+from adaptlab_services.people.idempotency import LONGEST_KEY
 from adaptlab_services.transitions import JobState
 
 LONGEST_WAIT = 60

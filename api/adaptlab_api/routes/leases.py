@@ -38,7 +38,7 @@ from adaptlab_services.lease_views import (
     StoredContent,
 )
 from adaptlab_services.leases import DatabaseLedger
-from adaptlab_services.tokens import Principal
+from adaptlab_services.people.tokens import Principal
 
 PIECE = 2**20  # bytes
 

@@ -15,13 +15,14 @@ from adaptlab_api.routes.jobs import PageSize, PageToken
 from adaptlab_api.routes.results import RowId
 from adaptlab_api.routing import api_router
 from adaptlab_api.streaming import Pieces
-from adaptlab_services import audit, audit_seals, issued_tokens, job_tokens, projects, users
-from adaptlab_services.audit import AuditFilter, AuditView
+from adaptlab_services import audit_seals, job_tokens
 from adaptlab_services.audit_seals import Verification
-from adaptlab_services.issued_tokens import CreatedToken, Me, NewToken, TokenView
 from adaptlab_services.job_tokens import NewJobToken
 from adaptlab_services.paging import DEFAULT_PAGE_SIZE, Page
-from adaptlab_services.projects import (
+from adaptlab_services.people import audit, issued_tokens, projects, users
+from adaptlab_services.people.audit import AuditFilter, AuditView
+from adaptlab_services.people.issued_tokens import CreatedToken, Me, NewToken, TokenView
+from adaptlab_services.people.projects import (
     Members,
     MemberView,
     NewMember,
@@ -29,7 +30,7 @@ from adaptlab_services.projects import (
     Projects,
     ProjectView,
 )
-from adaptlab_services.users import NewUser, UserChanges, UserView
+from adaptlab_services.people.users import NewUser, UserChanges, UserView
 
 LARGEST_SEAL = 2**53
 UserName = Annotated[str, Path(max_length=63, description="The name of a user.")]

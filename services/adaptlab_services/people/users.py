@@ -6,13 +6,14 @@ from sqlalchemy.orm import Session
 
 from adaptlab.values import Name, Value
 from adaptlab_db.tables import User
-from adaptlab_services import audit, paging
+from adaptlab_services import paging
 from adaptlab_services.errors import Conflict, NotFound
 from adaptlab_services.limits import quotas
 from adaptlab_services.limits.quotas import Quotas
 from adaptlab_services.moments import Moment
 from adaptlab_services.paging import Cursor, Page
-from adaptlab_services.tokens import Principal
+from adaptlab_services.people import audit
+from adaptlab_services.people.tokens import Principal
 
 
 class NewUser(Value):

@@ -10,10 +10,10 @@ from threading import Lock
 from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab.errors import InvalidSpec
-from adaptlab_services import tokens
-from adaptlab_services.access import Access, access_of
 from adaptlab_services.errors import Unauthorised
-from adaptlab_services.tokens import Principal
+from adaptlab_services.people import tokens
+from adaptlab_services.people.access import Access, access_of
+from adaptlab_services.people.tokens import Principal
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -8,10 +8,10 @@ from sqlalchemy.orm import Session
 
 from adaptlab.values import Name, Value
 from adaptlab_db.tables import Membership, Project, User
-from adaptlab_services import audit, users
-from adaptlab_services.access import Access, Role, is_at_least
 from adaptlab_services.errors import Conflict, Forbidden, NotFound
 from adaptlab_services.moments import Moment
+from adaptlab_services.people import audit, users
+from adaptlab_services.people.access import Access, Role, is_at_least
 
 
 class NewProject(Value):

@@ -11,14 +11,15 @@ from sqlalchemy.orm import Session
 from adaptlab.values import Name, Value
 from adaptlab_db.tables import Project, Token, User
 from adaptlab_db.visibility import ACROSS_PROJECTS
-from adaptlab_services import audit, paging, projects, token_rights, tokens, users
-from adaptlab_services.access import Access
+from adaptlab_services import paging
 from adaptlab_services.errors import Forbidden, NotFound
 from adaptlab_services.limits import quotas
 from adaptlab_services.limits.quotas import UserUsage
 from adaptlab_services.moments import Moment
 from adaptlab_services.paging import Cursor, Page
-from adaptlab_services.tokens import Principal
+from adaptlab_services.people import audit, projects, token_rights, tokens, users
+from adaptlab_services.people.access import Access
+from adaptlab_services.people.tokens import Principal
 
 Scope = Literal["read", "submit", "worker", "admin"]
 DEFAULT_DAYS = 90

@@ -13,7 +13,7 @@ from adaptlab_db.tables import AuditEntry
 from adaptlab_services import paging
 from adaptlab_services.moments import Moment
 from adaptlab_services.paging import Cursor, Page
-from adaptlab_services.tokens import Principal, without_tokens
+from adaptlab_services.people.tokens import Principal, without_tokens
 
 JsonObject = dict[str, object]
 FAILED_AUTHENTICATION = "failed_authentication"

@@ -12,9 +12,9 @@ from sqlalchemy.orm import Session
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.values import Value
 from adaptlab_db.tables import IdempotencyKey
-from adaptlab_services import access
 from adaptlab_services.errors import IdempotencyMismatch
-from adaptlab_services.tokens import holds_token
+from adaptlab_services.people import access
+from adaptlab_services.people.tokens import holds_token
 
 KEPT_FOR = timedelta(days=7)
 LONGEST_KEY = 255

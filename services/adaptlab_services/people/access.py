@@ -17,7 +17,7 @@ from adaptlab_db.session import one_by_one
 from adaptlab_db.tables import PROJECT_ROLES, Membership, Project
 from adaptlab_db.visibility import VISIBLE
 from adaptlab_services.errors import Forbidden
-from adaptlab_services.tokens import Principal
+from adaptlab_services.people.tokens import Principal
 
 Role = Literal["reader", "submitter", "operator", "admin"]
 T = TypeVar("T")

@@ -10,9 +10,9 @@ from sqlalchemy import ColumnElement, func, or_, select
 from sqlalchemy.orm import Session
 
 from adaptlab_db.tables import Token
-from adaptlab_services.access import CEILINGS, Access, is_at_least
 from adaptlab_services.errors import Forbidden, Unauthorised
-from adaptlab_services.tokens import SCOPES, Principal
+from adaptlab_services.people.access import CEILINGS, Access, is_at_least
+from adaptlab_services.people.tokens import SCOPES, Principal
 
 Moment = ColumnElement[datetime]
 

@@ -1,0 +1,4 @@
+"""Users, tokens, projects, permissions and the audit log.
+
+Imports `limits`.
+"""
