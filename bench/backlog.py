@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab_client import Client
 from adaptlab_db.session import close, session_factory
-from adaptlab_services.doorbell import ring
+from adaptlab_services.lifecycle.doorbell import ring
 from adaptlab_stack.stack import Stack
 from bench.figures import Figure, Section
 from bench.ingesting import points_a_second

@@ -22,8 +22,8 @@ from adaptlab.code_version import code_version
 from adaptlab.halving import rung_steps
 from adaptlab.spec import ResolvedSpec
 from adaptlab.study import StudySpec
-from adaptlab_services.claims import Claim
 from adaptlab_services.leases import DatabaseLedger
+from adaptlab_services.lifecycle.claims import Claim
 
 ITEMS = 400
 MAP = Path("attention/0-adapted.npy")

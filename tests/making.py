@@ -35,11 +35,11 @@ from adaptlab_db.tables import (
     User,
 )
 from adaptlab_services import recording
-from adaptlab_services.claims import Claim, Lease
 from adaptlab_services.leases import NO_ARTIFACTS, DatabaseLedger, Ledger
+from adaptlab_services.lifecycle.claims import Claim, Lease
+from adaptlab_services.lifecycle.transitions import MAKE_BASE_MODELS
 from adaptlab_services.people.access import DEFAULT_PROJECT
 from adaptlab_services.people.tokens import SCOPES, Principal, create_token
-from adaptlab_services.transitions import MAKE_BASE_MODELS
 
 BASE = "tiny-sort"
 ENDED = ("succeeded", "failed", "cancelled")

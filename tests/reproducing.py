@@ -18,8 +18,8 @@ from tests.making import (
 from adaptlab import results
 from adaptlab.spec import ResolvedSpec
 from adaptlab.theory_report import Check
-from adaptlab_services.claims import Claim
 from adaptlab_services.leases import DatabaseLedger
+from adaptlab_services.lifecycle.claims import Claim
 
 ITEMS = 3200
 MAP, WEIGHTS = Path("map.npy"), Path("weights.safetensors")

@@ -50,9 +50,9 @@ from adaptlab_api.time_limit import TimeLimit
 from adaptlab_api.turns import Turns
 from adaptlab_db.session import close
 from adaptlab_db.visibility import guarded
-from adaptlab_services import events
 from adaptlab_services.comparison_runs import ComparisonRuns
-from adaptlab_services.doorbell import Bell
+from adaptlab_services.lifecycle import events
+from adaptlab_services.lifecycle.doorbell import Bell
 from adaptlab_services.people import admission
 from adaptlab_services.people.admission import Admissions, Admitted
 from adaptlab_services.plot_drawing import DRAWERS

@@ -17,7 +17,7 @@ from uuid import UUID
 from anyio import CapacityLimiter, to_thread
 from sqlalchemy.exc import SQLAlchemyError
 
-from adaptlab_services.events import Pulse
+from adaptlab_services.lifecycle.events import Pulse
 from adaptlab_services.people.admission import Admitted
 
 LOOK_SECONDS = 0.2

@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Double, Integer, Text, case, cast, func, o
 from sqlalchemy.dialects.postgresql import JSONB
 
 from adaptlab_db.tables import JOB_STATES, Job, Study, StudyJob
-from adaptlab_services.job_metrics import METRICS
+from adaptlab_services.lifecycle.job_metrics import METRICS
 from adaptlab_services.query_fields import Column, Family, Field, Fields, Joins, Kind
 
 STATISTICS: dict[str, str] = {

@@ -5,10 +5,10 @@ from sqlalchemy.orm import Session
 
 from adaptlab.errors import Problem
 from adaptlab_db.tables import Checkpoint, Job
-from adaptlab_services.claims import Lease, held
 from adaptlab_services.errors import ReportRefused
-from adaptlab_services.poison import furthest_step
-from adaptlab_services.transitions import MAKE_BASE_MODELS, Change, Changes
+from adaptlab_services.lifecycle.claims import Lease, held
+from adaptlab_services.lifecycle.poison import furthest_step
+from adaptlab_services.lifecycle.transitions import MAKE_BASE_MODELS, Change, Changes
 
 FIRST_BACKOFF = 2  # seconds after the first failed attempt; doubled with each further one
 LONGEST_BACKOFF = 300

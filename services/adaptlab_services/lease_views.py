@@ -10,8 +10,8 @@ from pydantic import Field
 from adaptlab.results import AttentionCaptured, CheckpointWritten, Event, TrainingSaved
 from adaptlab.spec import Queue, ResolvedSpec
 from adaptlab.values import Value
-from adaptlab_services.claims import AdapterWeights, BaseWeights, Claim, SavedTraining
-from adaptlab_services.transitions import LONGEST_ERROR, Reason
+from adaptlab_services.lifecycle.claims import AdapterWeights, BaseWeights, Claim, SavedTraining
+from adaptlab_services.lifecycle.transitions import LONGEST_ERROR, Reason
 
 MOST_EVENTS = 10_000
 LONGEST_WHY = 1000

@@ -36,8 +36,7 @@ from adaptlab_db.artifacts import ArtifactStore, StoredArtifact, streamed
 from adaptlab_db.errors import StoreUnreachable
 from adaptlab_db.session import one_by_one
 from adaptlab_db.tables import Attempt, Job, LeaseArtifact
-from adaptlab_services import claiming, recording, workers
-from adaptlab_services.claims import AS_GIVEN, Claim, Lease, LeaseParameters, given, held
+from adaptlab_services import claiming, recording
 from adaptlab_services.errors import LeaseLost, LedgerUnreachable
 from adaptlab_services.lease_ends import (
     CANCELLED,
@@ -49,9 +48,18 @@ from adaptlab_services.lease_ends import (
     paused,
     uncounted,
 )
+from adaptlab_services.lifecycle import workers
+from adaptlab_services.lifecycle.claims import AS_GIVEN, Claim, Lease, LeaseParameters, given, held
+from adaptlab_services.lifecycle.poison import fingerprint, furthest_step, has_failed_alike
+from adaptlab_services.lifecycle.transitions import (
+    Change,
+    Moved,
+    Outcome,
+    Reason,
+    move,
+    queues_to_ring,
+)
 from adaptlab_services.people.tokens import Principal
-from adaptlab_services.poison import fingerprint, furthest_step, has_failed_alike
-from adaptlab_services.transitions import Change, Moved, Outcome, Reason, move, queues_to_ring
 
 Command = Literal["continue", "stop", "pause"]
 

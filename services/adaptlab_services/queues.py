@@ -9,8 +9,8 @@ from sqlalchemy.orm import Session
 
 from adaptlab.values import Value
 from adaptlab_db.tables import Attempt, Job
+from adaptlab_services.lifecycle.workers import WorkerView
 from adaptlab_services.moments import Moment
-from adaptlab_services.workers import WorkerView
 
 
 class QueueView(Value):

@@ -16,8 +16,8 @@ from adaptlab_services.lease_ends import (
     paused,
     uncounted,
 )
-from adaptlab_services.poison import furthest_step
-from adaptlab_services.transitions import Change, move, queues_to_ring, settle_waiting
+from adaptlab_services.lifecycle.poison import furthest_step
+from adaptlab_services.lifecycle.transitions import Change, move, queues_to_ring, settle_waiting
 
 Fate = Literal["again", "uncounted", "spent", "cancelled", "paused"]
 

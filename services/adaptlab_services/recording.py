@@ -43,10 +43,11 @@ from adaptlab_db.tables import (
     Table,
     TheoryReport,
 )
-from adaptlab_services import report_checks, training_states
-from adaptlab_services.claims import AS_GIVEN, Lease, LeaseParameters, given, held
+from adaptlab_services import report_checks
 from adaptlab_services.errors import LeaseLost
-from adaptlab_services.transitions import append_event
+from adaptlab_services.lifecycle import training_states
+from adaptlab_services.lifecycle.claims import AS_GIVEN, Lease, LeaseParameters, given, held
+from adaptlab_services.lifecycle.transitions import append_event
 
 FEW_POINTS = 100
 LARGEST_STEP = 2**31 - 1  # of a column; what a training has is known once the lease is

@@ -17,9 +17,9 @@ from adaptlab.weights_file import LARGEST_HEADER as LARGEST_WEIGHTS_HEADER
 from adaptlab.weights_file import LENGTH_BYTES, read_header_in
 from adaptlab_db.artifacts import ArtifactStore
 from adaptlab_db.tables import Job, LeaseArtifact
-from adaptlab_services.claims import Lease
 from adaptlab_services.errors import ReportRefused
 from adaptlab_services.lease_views import path_of
+from adaptlab_services.lifecycle.claims import Lease
 
 MOST_KEPT = 256
 """Jobs of which a process remembers what their runs can report."""

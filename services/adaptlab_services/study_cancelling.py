@@ -8,10 +8,11 @@ from sqlalchemy import case, exists, select
 from sqlalchemy.orm import Session, aliased
 
 from adaptlab_db.tables import BaseModel, Job, Study, StudyJob
-from adaptlab_services import awaiting, jobs
+from adaptlab_services import jobs
+from adaptlab_services.lifecycle import awaiting
+from adaptlab_services.lifecycle.transitions import MAKE_BASE_MODELS, Change, move, queues_to_ring
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.study_jobs import LIVE
-from adaptlab_services.transitions import MAKE_BASE_MODELS, Change, move, queues_to_ring
 
 HELD = ("waiting", "queued", "paused")
 ACTIVE = (*LIVE, "paused")

@@ -15,9 +15,9 @@ from adaptlab_db.session import close
 from adaptlab_db.stores.store import POSTGRES
 from adaptlab_db.tables import Artifact, Job, Upload, Worker
 from adaptlab_services.lease_ends import uncounted
+from adaptlab_services.lifecycle.transitions import Change, move
 from adaptlab_services.settings import Settings
 from adaptlab_services.stores import open_sessions
-from adaptlab_services.transitions import Change, move
 from adaptlab_stack.backup import CONTENTS, DUMP, FORMAT, Backup, artifact_file, run_program
 from adaptlab_stack.errors import BackupFailed
 

@@ -132,7 +132,7 @@ def test_a_fault_says_so_too(
     def fail(*_: object) -> None:
         raise RuntimeError
 
-    monkeypatch.setattr("adaptlab_services.workers.recent", fail)
+    monkeypatch.setattr("adaptlab_services.lifecycle.workers.recent", fail)
     headers = {"Authorization": f"Bearer {token}"}
     with TestClient(create_app(settings), headers=headers, raise_server_exceptions=False) as api:
         answer = api.get("/v1/workers")

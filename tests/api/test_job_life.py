@@ -11,8 +11,8 @@ from tests.watching import until
 
 from adaptlab import results
 from adaptlab_api.feed import Watch
-from adaptlab_services.events import Pulse
 from adaptlab_services.leases import DatabaseLedger
+from adaptlab_services.lifecycle.events import Pulse
 
 Sessions = sessionmaker[Session]
 

@@ -23,8 +23,8 @@ from tests.making import (
 )
 
 from adaptlab import results
-from adaptlab_services.claims import Claim
 from adaptlab_services.leases import DatabaseLedger
+from adaptlab_services.lifecycle.claims import Claim
 
 Sessions = sessionmaker[Session]
 BYTES = {"Accept": "application/octet-stream"}

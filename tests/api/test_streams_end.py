@@ -19,11 +19,11 @@ from tests.making import a_job, a_member, a_user
 
 from adaptlab_api.app import create_app
 from adaptlab_db.tables import Membership, Token
+from adaptlab_services.lifecycle.transitions import append_event
 from adaptlab_services.people import admission
 from adaptlab_services.people.admission import Admitted
 from adaptlab_services.people.tokens import create_token
 from adaptlab_services.settings import Settings
-from adaptlab_services.transitions import append_event
 
 Sessions = sessionmaker[Session]
 GENEROUS = 120

@@ -118,7 +118,7 @@ def test_a_fault_of_the_server_tells_nothing(
     def fail(*_: object) -> None:
         raise RuntimeError("password=hunter2")
 
-    monkeypatch.setattr("adaptlab_services.workers.recent", fail)
+    monkeypatch.setattr("adaptlab_services.lifecycle.workers.recent", fail)
     answer = api.get("/v1/workers")
     assert answer.status_code == 500
     assert answer.headers["content-type"] == "application/problem+json"

@@ -24,8 +24,8 @@ from adaptlab.results import (
     Started,
 )
 from adaptlab_db.tables import JobEvent
-from adaptlab_services.claims import Claim
 from adaptlab_services.leases import DatabaseLedger
+from adaptlab_services.lifecycle.claims import Claim
 
 
 def a_base_with_history(session: Session) -> None:

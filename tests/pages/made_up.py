@@ -30,8 +30,8 @@ from adaptlab.results import (
 )
 from adaptlab.spec import AnySpec, JobSpec
 from adaptlab_services import jobs
-from adaptlab_services.claims import Claim
 from adaptlab_services.job_views import JobView
+from adaptlab_services.lifecycle.claims import Claim
 from adaptlab_services.people.tokens import Principal
 
 SPEC: TypeAdapter[AnySpec] = TypeAdapter(JobSpec)

@@ -8,7 +8,7 @@ from tests.pages.made_up import ADAPTATION, PRETRAINING, MadeUpWorker, some_jobs
 from tests.pages.visitors import HOSTILE, NARROW, ONCE_OR_MORE, WIDE, Visitor
 from tests.watching import until
 
-from adaptlab_services.claims import Claim
+from adaptlab_services.lifecycle.claims import Claim
 
 pytestmark = pytest.mark.browser
 CUT = """

@@ -17,7 +17,7 @@ from tests.pages.visitors import HOSTILE, NARROW, WIDE, Visitor
 
 from adaptlab_api.app import create_app
 from adaptlab_db.tables import Worker
-from adaptlab_services import workers
+from adaptlab_services.lifecycle import workers
 from adaptlab_services.people import tokens
 from adaptlab_services.settings import Settings
 

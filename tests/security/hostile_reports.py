@@ -24,8 +24,8 @@ from tests.making import (
 
 from adaptlab import results
 from adaptlab.errors import InvalidSpec
-from adaptlab_services.claims import Claim
 from adaptlab_services.leases import Ledger
+from adaptlab_services.lifecycle.claims import Claim
 
 HUGE, LARGE = 1e308, 2**31 - 1
 MAP, WEIGHTS, STATE = Path("map.npy"), Path("weights.safetensors"), Path("state.safetensors")

@@ -13,7 +13,7 @@ import redis
 from tests.patience import nobody_listens
 from tests.watching import until
 
-from adaptlab_services.doorbell import MOST_WAITING, Bell, ring
+from adaptlab_services.lifecycle.doorbell import MOST_WAITING, Bell, ring
 
 
 @pytest.mark.usefixtures("patient_bell")
@@ -93,7 +93,7 @@ def test_who_rings_a_bell_waits_for_no_broker(
         told.append(queues)
         assert answers.wait(60)
 
-    monkeypatch.setattr("adaptlab_services.doorbell.ring", hang)
+    monkeypatch.setattr("adaptlab_services.lifecycle.doorbell.ring", hang)
     bell = Bell(broker_url)
     for number in range(50):
         bell.ring([f"queue-{number}"])  # with a bell that waits, the first never returned
@@ -106,8 +106,10 @@ def test_what_is_rung_soon_after_a_ring_goes_together(
     broker_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = list[list[str]]()
-    monkeypatch.setattr("adaptlab_services.doorbell.ring", lambda _, queues: told.append(queues))  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
-    monkeypatch.setattr("adaptlab_services.doorbell.REST_SECONDS", 600.0)
+    monkeypatch.setattr(
+        "adaptlab_services.lifecycle.doorbell.ring", lambda _, queues: told.append(queues)
+    )  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    monkeypatch.setattr("adaptlab_services.lifecycle.doorbell.REST_SECONDS", 600.0)
     bell = Bell(broker_url)
     bell.ring(["first"])
     until(lambda: bool(told), "first ring")

@@ -14,7 +14,8 @@ from tests.watching import somebody_waits, until
 
 from adaptlab.spec import AnySpec, JobSpec
 from adaptlab_db.tables import Job
-from adaptlab_services import adaptations, jobs
+from adaptlab_services import jobs
+from adaptlab_services.lifecycle import adaptations
 
 Sessions = sessionmaker[Session]
 pytestmark = pytest.mark.usefixtures("patient_locks")

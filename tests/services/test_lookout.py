@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_job
 
 from adaptlab_db.session import create_engine
-from adaptlab_services.events import Lookout, pulse_of
+from adaptlab_services.lifecycle.events import Lookout, pulse_of
 
 END_ALL = """
     SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity

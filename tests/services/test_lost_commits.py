@@ -15,9 +15,9 @@ from adaptlab.results import MetricPoint, Metrics, Progress, TrainingSaved
 from adaptlab_db.tables import Attempt, Job, JobEvent, TrainingState, Worker
 from adaptlab_db.tables import MetricPoint as Point
 from adaptlab_services import leases, recording
-from adaptlab_services.claims import Claim
 from adaptlab_services.errors import LeaseLost
 from adaptlab_services.leases import DatabaseLedger
+from adaptlab_services.lifecycle.claims import Claim
 from adaptlab_services.reaping import reap
 
 Sessions = sessionmaker[Session]

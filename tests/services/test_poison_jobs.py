@@ -9,9 +9,9 @@ from tests.making import a_claim, a_pretrain_spec
 from adaptlab_db.tables import Job
 from adaptlab_services import leases
 from adaptlab_services.leases import DatabaseLedger
-from adaptlab_services.poison import fingerprint
+from adaptlab_services.lifecycle.poison import fingerprint
+from adaptlab_services.lifecycle.transitions import Reason
 from adaptlab_services.reaping import reap
-from adaptlab_services.transitions import Reason
 
 ERROR = "ValueError: head 3 of /tmp/attempt-7xq/w.npy is empty (0x7f32aa)"
 ALIKE = "ValueError: head 4 of /tmp/attempt-k2f/w.npy is empty (0x7f00bb)"

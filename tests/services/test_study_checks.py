@@ -22,12 +22,12 @@ from adaptlab.study import StudyChanges, StudyExtension, StudySpec
 from adaptlab.theory_report import Check
 from adaptlab_db.tables import Job, Study
 from adaptlab_services import jobs, studies
+from adaptlab_services.lifecycle.transitions import transition
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.reaping import reap
 from adaptlab_services.studies import Rules
 from adaptlab_services.study_previews import StudyPreview
 from adaptlab_services.study_views import StudyView
-from adaptlab_services.transitions import transition
 
 Sessions = sessionmaker[Session]
 RULES = Rules()

@@ -22,11 +22,12 @@ from adaptlab.errors import InvalidSpec
 from adaptlab.results import CheckpointWritten, TheoryChecked
 from adaptlab.spec import AnySpec, JobSpec
 from adaptlab.theory_report import Check
-from adaptlab_services import events, job_lists, jobs, results
-from adaptlab_services.claims import AdapterWeights
+from adaptlab_services import job_lists, jobs, results
 from adaptlab_services.errors import LeaseLost
 from adaptlab_services.job_lists import JobQuery
 from adaptlab_services.job_views import JobView
+from adaptlab_services.lifecycle import events
+from adaptlab_services.lifecycle.claims import AdapterWeights
 
 Sessions = sessionmaker[Session]
 THEOREMS = {"kind": "theory", "checks": [{"name": "theorems"}]}

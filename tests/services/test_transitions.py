@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_base_model, a_job, a_pretrain_spec, an_adapt_spec
 
 from adaptlab_db.tables import JOB_STATES, Attempt, Job, JobEvent
-from adaptlab_services.transitions import (
+from adaptlab_services.lifecycle.transitions import (
     Change,
     JobState,
     append_event,

@@ -4,7 +4,7 @@ from sqlalchemy import func, text, update
 from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab_db.tables import Worker
-from adaptlab_services import workers
+from adaptlab_services.lifecycle import workers
 
 Sessions = sessionmaker[Session]
 

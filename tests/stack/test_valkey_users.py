@@ -21,8 +21,8 @@ from sqlalchemy import make_url
 from adaptlab_api import buckets
 from adaptlab_api.buckets import Buckets
 from adaptlab_db.rights import PARTS
-from adaptlab_services import doorbell
-from adaptlab_services.doorbell import ring
+from adaptlab_services.lifecycle import doorbell
+from adaptlab_services.lifecycle.doorbell import ring
 from adaptlab_services.settings import Settings
 from adaptlab_stack.binaries import find_valkey
 from adaptlab_stack.data_directory import DataDirectory

@@ -21,8 +21,8 @@ from kombu.exceptions import OperationalError
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_job, a_pretrain_spec
 
-from adaptlab_services.doorbell import DOORBELL as RUNG
-from adaptlab_services.doorbell import messages, ring
+from adaptlab_services.lifecycle.doorbell import DOORBELL as RUNG
+from adaptlab_services.lifecycle.doorbell import messages, ring
 from adaptlab_services.settings import Settings
 from adaptlab_worker import app as worker_app
 from adaptlab_worker.app import celery_app, doorbell_queue, pending_doorbells

@@ -17,8 +17,8 @@ from adaptlab.results import Metrics, Progress, TrainingSaved
 from adaptlab_api.app import create_app
 from adaptlab_db.artifacts import ArtifactStore
 from adaptlab_db.tables import Checkpoint, MetricPoint, Token, TrainingState, Worker
-from adaptlab_services.claims import Claim
 from adaptlab_services.errors import LedgerRefused, LedgerUnreachable
+from adaptlab_services.lifecycle.claims import Claim
 from adaptlab_services.settings import Settings
 from adaptlab_worker import http_ledger
 from adaptlab_worker.api_connection import ApiConnection, open_connections

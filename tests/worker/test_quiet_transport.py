@@ -7,7 +7,7 @@ import pytest
 from kombu import Connection
 from tests.worker.conftest import PATIENCE
 
-from adaptlab_services.doorbell import ring
+from adaptlab_services.lifecycle.doorbell import ring
 from adaptlab_services.settings import Settings
 from adaptlab_worker.app import celery_app, doorbell_queue, pending_doorbells
 from adaptlab_worker.quiet_transport import LISTEN_SECONDS

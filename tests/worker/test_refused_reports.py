@@ -11,8 +11,8 @@ from tests.job_rows import job
 from tests.making import a_claim, a_job, a_pretrain_spec, metric_points
 
 from adaptlab.results import Event, Metrics
-from adaptlab_services.claims import Lease
 from adaptlab_services.leases import NO_ARTIFACTS, DatabaseLedger
+from adaptlab_services.lifecycle.claims import Lease
 from adaptlab_worker.attempt import Attempt
 from adaptlab_worker.protocol import Ended
 from adaptlab_worker.recorder import Recorder

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 import httpx
 
 from adaptlab.errors import Problem
-from adaptlab_services.claims import Lease
 from adaptlab_services.errors import LeaseLost, LedgerRefused, LedgerUnreachable
+from adaptlab_services.lifecycle.claims import Lease
 from adaptlab_worker.errors import UnexpectedAnswer
 
 CONNECT_SECONDS = 5.0

@@ -11,9 +11,9 @@ from adaptlab.adaptation import AdapterFile
 from adaptlab.errors import InvalidSpec
 from adaptlab.resolve import datasets_of
 from adaptlab.results import Allocation, Event, Progress, Started
-from adaptlab_services.claims import Claim
 from adaptlab_services.errors import LeaseLost, LedgerUnreachable, ReportRefused
 from adaptlab_services.leases import Ledger
+from adaptlab_services.lifecycle.claims import Claim
 from adaptlab_services.model_folders import NO_ROOTS, ModelRoots
 from adaptlab_worker.errors import DamagedArtifact, TrainerGone
 from adaptlab_worker.heartbeat import Heartbeat

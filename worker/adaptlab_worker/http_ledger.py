@@ -14,7 +14,6 @@ from pydantic import ValidationError
 from adaptlab.results import Event
 from adaptlab.values import Value
 from adaptlab_db.artifacts import StoredArtifact
-from adaptlab_services.claims import Claim, Lease
 from adaptlab_services.errors import LedgerUnreachable, ReportRefused
 from adaptlab_services.lease_views import (
     LONGEST_WHY,
@@ -32,7 +31,8 @@ from adaptlab_services.lease_views import (
     path_of,
 )
 from adaptlab_services.leases import NO_ARTIFACTS, Command
-from adaptlab_services.transitions import Reason, storable
+from adaptlab_services.lifecycle.claims import Claim, Lease
+from adaptlab_services.lifecycle.transitions import Reason, storable
 from adaptlab_worker.api_connection import ApiConnection
 from adaptlab_worker.errors import UnexpectedAnswer
 

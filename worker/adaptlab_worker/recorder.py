@@ -17,9 +17,9 @@ from adaptlab.results import (
     Progress,
     TrainingSaved,
 )
-from adaptlab_services.claims import Claim
 from adaptlab_services.errors import LeaseLost, LedgerUnreachable, ReportRefused
 from adaptlab_services.leases import Ledger
+from adaptlab_services.lifecycle.claims import Claim
 from adaptlab_worker.spool import Spool
 
 # A batch costs milliseconds of processor time, however little is in it.

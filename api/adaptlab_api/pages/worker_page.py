@@ -7,9 +7,10 @@ from uuid import UUID
 from sqlalchemy.orm import Session
 
 from adaptlab_api.pages.formats import method_title, words
-from adaptlab_services import queues, workers
+from adaptlab_services import queues
+from adaptlab_services.lifecycle import workers
+from adaptlab_services.lifecycle.workers import WorkerView
 from adaptlab_services.queues import RunningJob
-from adaptlab_services.workers import WorkerView
 
 POLL = 5
 MOST_WORKERS = 200

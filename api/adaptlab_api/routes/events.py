@@ -17,8 +17,8 @@ from adaptlab_api.feed import Watch
 from adaptlab_api.identities import JobId
 from adaptlab_api.routing import api_router
 from adaptlab_api.turns import Turn, turn_of
-from adaptlab_services import events
-from adaptlab_services.events import LARGEST_EVENT_PAGE, EventPage, EventView, Pulse
+from adaptlab_services.lifecycle import events
+from adaptlab_services.lifecycle.events import LARGEST_EVENT_PAGE, EventPage, EventView, Pulse
 
 HEARTBEAT_SECONDS = 15.0
 STREAM = "text/event-stream"

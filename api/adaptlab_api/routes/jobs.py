@@ -24,16 +24,17 @@ from adaptlab_api.feed import Watch
 from adaptlab_api.identities import JobId
 from adaptlab_api.routing import api_router
 from adaptlab_api.turns import turn_of
-from adaptlab_services import events, job_control, job_lists, jobs
+from adaptlab_services import job_control, job_lists, jobs
 from adaptlab_services.errors import Unauthorised
-from adaptlab_services.events import Pulse
 from adaptlab_services.filtering import LONGEST_FILTER
 from adaptlab_services.job_lists import JobQuery, Order
 from adaptlab_services.job_views import JobSummary, JobView
 from adaptlab_services.jobs import Preview, Spec
+from adaptlab_services.lifecycle import events
+from adaptlab_services.lifecycle.events import Pulse
+from adaptlab_services.lifecycle.transitions import JobState
 from adaptlab_services.paging import DEFAULT_PAGE_SIZE, Page
 from adaptlab_services.people.idempotency import LONGEST_KEY
-from adaptlab_services.transitions import JobState
 
 LONGEST_WAIT = 60
 

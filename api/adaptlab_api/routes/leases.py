@@ -23,7 +23,6 @@ from adaptlab_api.routing import api_router
 from adaptlab_api.state import Resources, resources_of
 from adaptlab_api.turns import turn_of
 from adaptlab_services import token_leases
-from adaptlab_services.claims import Lease
 from adaptlab_services.lease_views import (
     HeartbeatAnswer,
     HeartbeatReport,
@@ -38,6 +37,7 @@ from adaptlab_services.lease_views import (
     StoredContent,
 )
 from adaptlab_services.leases import DatabaseLedger
+from adaptlab_services.lifecycle.claims import Lease
 from adaptlab_services.people.tokens import Principal
 
 PIECE = 2**20  # bytes

@@ -35,7 +35,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from adaptlab_db.tables import TERMINAL_STATES, Attempt, Job, JobEvent, Json, Table
-from adaptlab_services import awaiting, job_metrics, training_states
+from adaptlab_services.lifecycle import awaiting, job_metrics, training_states
 
 JobState = Literal["waiting", "queued", "running", "paused", "succeeded", "failed", "cancelled"]
 Outcome = Literal["succeeded", "failed", "cancelled", "released", "paused", "lost"]

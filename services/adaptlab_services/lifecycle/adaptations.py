@@ -11,7 +11,7 @@ from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.resolve_theory import adaptation_of
 from adaptlab.spec import ResolvedSpec
 from adaptlab_db.tables import BaseModel, Checkpoint, Job
-from adaptlab_services.claims import AdapterWeights
+from adaptlab_services.lifecycle.claims import AdapterWeights
 from adaptlab_services.people import access
 
 LOST = ("failed", "cancelled")

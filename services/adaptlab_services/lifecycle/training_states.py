@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from adaptlab_db.artifacts import ArtifactStore
 from adaptlab_db.tables import Artifact, Job, MetricPoint, TrainingState
-from adaptlab_services.claims import Lease, SavedTraining
+from adaptlab_services.lifecycle.claims import Lease, SavedTraining
 
 
 def save(session: Session, lease: Lease, step: int, sha256: str) -> None:
