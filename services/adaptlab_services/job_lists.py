@@ -13,7 +13,6 @@ from sqlalchemy.orm import Session
 from adaptlab_db.tables import Job
 from adaptlab_db.visibility import VISIBLE
 from adaptlab_services import paging
-from adaptlab_services.job_filters import in_study, matching
 from adaptlab_services.job_views import (
     Columns,
     JobSummary,
@@ -25,6 +24,7 @@ from adaptlab_services.job_views import (
     summary_rows,
 )
 from adaptlab_services.paging import Cursor, Page
+from adaptlab_services.querying.job_filters import in_study, matching
 
 Order = Literal["created_at", "-created_at"]
 Rows = Select[*tuple[Any, ...]]  # columns of several types

@@ -8,10 +8,10 @@ from sqlalchemy.orm import Session
 
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.results import LARGEST_LOSS
-from adaptlab_services.conditions import condition
-from adaptlab_services.job_fields import STATISTICS
 from adaptlab_services.lifecycle.job_metrics import METRICS, Measured, Summary, summary
-from adaptlab_services.query_fields import Column, Field, Joins
+from adaptlab_services.querying.conditions import condition
+from adaptlab_services.querying.job_fields import STATISTICS
+from adaptlab_services.querying.query_fields import Column, Field, Joins
 from adaptlab_services.result_queries import (
     LISTINGS,
     Cell,

@@ -15,11 +15,11 @@ from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.values import Value
 from adaptlab_db.tables import AttentionSummary, Job
 from adaptlab_services import paging
-from adaptlab_services.attention_fields import attention_fields, attention_joins
-from adaptlab_services.conditions import condition
-from adaptlab_services.job_fields import job_fields
 from adaptlab_services.paging import Cursor
-from adaptlab_services.query_fields import Column, Field, Fields, Joins
+from adaptlab_services.querying.attention_fields import attention_fields, attention_joins
+from adaptlab_services.querying.conditions import condition
+from adaptlab_services.querying.job_fields import job_fields
+from adaptlab_services.querying.query_fields import Column, Field, Fields, Joins
 
 Cell = str | int | float | None
 Subject = Literal["results", "attention"]

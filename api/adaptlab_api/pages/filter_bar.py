@@ -4,9 +4,9 @@ import re
 from dataclasses import dataclass
 
 from adaptlab.errors import InvalidSpec
-from adaptlab_services.conditions import condition
-from adaptlab_services.job_fields import job_fields
-from adaptlab_services.query_fields import Joins
+from adaptlab_services.querying.conditions import condition
+from adaptlab_services.querying.job_fields import job_fields
+from adaptlab_services.querying.query_fields import Joins
 
 _WORD = re.compile(r'"[^"]*"?|[^\s()=<>!~,"]+|.')
 

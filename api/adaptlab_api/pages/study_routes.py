@@ -21,8 +21,8 @@ from adaptlab_services import studies
 from adaptlab_services.comparison_views import ComparisonProgress, JobComparison
 from adaptlab_services.comparisons import StudyQuestion
 from adaptlab_services.errors import NotFound
-from adaptlab_services.filtering import LONGEST_FILTER
 from adaptlab_services.people.tokens import Principal
+from adaptlab_services.querying.filtering import LONGEST_FILTER
 
 HERE = "/studies"
 NO_STUDY = "No study has this name or id. It may be mistyped, or the study may be elsewhere."

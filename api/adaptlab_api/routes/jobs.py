@@ -26,7 +26,6 @@ from adaptlab_api.routing import api_router
 from adaptlab_api.turns import turn_of
 from adaptlab_services import job_control, job_lists, jobs
 from adaptlab_services.errors import Unauthorised
-from adaptlab_services.filtering import LONGEST_FILTER
 from adaptlab_services.job_lists import JobQuery, Order
 from adaptlab_services.job_views import JobSummary, JobView
 from adaptlab_services.jobs import Preview, Spec
@@ -35,6 +34,7 @@ from adaptlab_services.lifecycle.events import Pulse
 from adaptlab_services.lifecycle.transitions import JobState
 from adaptlab_services.paging import DEFAULT_PAGE_SIZE, Page
 from adaptlab_services.people.idempotency import LONGEST_KEY
+from adaptlab_services.querying.filtering import LONGEST_FILTER
 
 LONGEST_WAIT = 60
 

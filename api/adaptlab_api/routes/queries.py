@@ -18,8 +18,8 @@ from adaptlab_api.routing import api_router
 from adaptlab_api.streaming import Pieces
 from adaptlab_services import bulk_rows, result_groups, result_queries, row_formats
 from adaptlab_services.bulk_rows import CURVE_COLUMNS
-from adaptlab_services.filtering import LONGEST_FILTER
 from adaptlab_services.paging import DEFAULT_PAGE_SIZE
+from adaptlab_services.querying.filtering import LONGEST_FILTER
 from adaptlab_services.result_queries import (
     ColumnView,
     FieldList,

@@ -10,7 +10,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 
 from adaptlab_db.tables import JOB_STATES, Job, Study, StudyJob
 from adaptlab_services.lifecycle.job_metrics import METRICS
-from adaptlab_services.query_fields import Column, Family, Field, Fields, Joins, Kind
+from adaptlab_services.querying.query_fields import Column, Family, Field, Fields, Joins, Kind
 
 STATISTICS: dict[str, str] = {
     "mean": "the mean over seeds",

@@ -13,9 +13,9 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, and_, or_, true
 
 from adaptlab_db.tables import Job
-from adaptlab_services.filtering import Comparison, Filter, Operand, Operator, fault, parse
-from adaptlab_services.query_fields import Column, Field, Fields, Joins
-from adaptlab_services.spec_lookups import rare_jobs
+from adaptlab_services.querying.filtering import Comparison, Filter, Operand, Operator, fault, parse
+from adaptlab_services.querying.query_fields import Column, Field, Fields, Joins
+from adaptlab_services.querying.spec_lookups import rare_jobs
 
 LARGEST_INTEGER = 2**63 - 1
 Value = str | int | float | datetime | UUID

@@ -7,9 +7,9 @@ from sqlalchemy import ColumnElement, Select, select
 from sqlalchemy.orm import Session
 
 from adaptlab_db.tables import Job, StudyJob
-from adaptlab_services.conditions import condition
-from adaptlab_services.job_fields import job_fields
-from adaptlab_services.query_fields import Joins
+from adaptlab_services.querying.conditions import condition
+from adaptlab_services.querying.job_fields import job_fields
+from adaptlab_services.querying.query_fields import Joins
 
 Columns = TypeVarTuple("Columns")
 
