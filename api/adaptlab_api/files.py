@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from adaptlab_api.streaming import Pieces
 from adaptlab_services.errors import RangeNotSatisfiable
-from adaptlab_services.stored_files import StoredFile, require, stream
+from adaptlab_services.storage.stored_files import StoredFile, require, stream
 
 # The content at an address never changes, but whoever may not see it any more should not.
 CACHE = "private, max-age=31536000, immutable"

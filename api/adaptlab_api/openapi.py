@@ -36,7 +36,7 @@ from adaptlab_services.people.projects import NewMember, NewProject
 from adaptlab_services.people.users import NewUser, UserChanges
 from adaptlab_services.recommendation_views import RecommendationQuestion
 from adaptlab_services.settings import Settings
-from adaptlab_services.uploads import NewUpload
+from adaptlab_services.storage.uploads import NewUpload
 
 FILE_NAME = "openapi.yaml"
 HEADER = "# Made by `python -m adaptlab_api.openapi`; do not edit.\n"

@@ -16,7 +16,7 @@ from starlette.concurrency import run_in_threadpool
 
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab_api.problems import UNSUPPORTED, Refused
-from adaptlab_services.upload_chunks import ROW_BYTES, ChunkWriting
+from adaptlab_services.storage.upload_chunks import ROW_BYTES, ChunkWriting
 
 BYTES = "application/octet-stream"
 ROWS_AT_ONCE = 2

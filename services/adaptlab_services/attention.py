@@ -14,7 +14,7 @@ from adaptlab_db.tables import Artifact, AttentionMap, AttentionSummary
 from adaptlab_services.drawable_maps import has_samples, is_drawable
 from adaptlab_services.errors import NotFound
 from adaptlab_services.results import latest_attempt
-from adaptlab_services.stored_files import StoredFile
+from adaptlab_services.storage.stored_files import StoredFile
 
 
 class MapLinks(Value):

@@ -10,7 +10,7 @@ from adaptlab_db.tables import Artifact, Checkpoint
 from adaptlab_services.errors import NotFound
 from adaptlab_services.moments import Moment
 from adaptlab_services.results import latest_attempt
-from adaptlab_services.stored_files import StoredFile
+from adaptlab_services.storage.stored_files import StoredFile
 
 
 class CheckpointLinks(Value):

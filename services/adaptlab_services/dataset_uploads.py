@@ -11,9 +11,10 @@ from adaptlab.dataset import MOST_TRIPLES, Triple
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.values import Name, Value
 from adaptlab_db.artifacts import streamed
-from adaptlab_services import datasets, uploads
+from adaptlab_services import datasets
 from adaptlab_services.datasets import DatasetOrigin, NewDataset, Uploaded
 from adaptlab_services.people.tokens import Principal
+from adaptlab_services.storage import uploads
 
 POINTER = "/upload"
 MOST_FAULTS = 20

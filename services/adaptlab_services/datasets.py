@@ -33,7 +33,7 @@ from adaptlab_services.moments import Moment
 from adaptlab_services.paging import Cursor, Page
 from adaptlab_services.people import access
 from adaptlab_services.people.tokens import Principal
-from adaptlab_services.stored_files import StoredFile
+from adaptlab_services.storage.stored_files import StoredFile
 
 MEDIA_TYPE = "application/jsonl"
 Said = Annotated[str, Field(min_length=1, max_length=128)]

@@ -21,7 +21,7 @@ from adaptlab_services.errors import Conflict, LeaseLost, NotFound
 from adaptlab_services.lease_views import NewLease
 from adaptlab_services.lifecycle.claims import Lease, held
 from adaptlab_services.people.tokens import Principal
-from adaptlab_services.stored_files import StoredFile
+from adaptlab_services.storage.stored_files import StoredFile
 
 MEDIA_TYPE = "application/octet-stream"
 

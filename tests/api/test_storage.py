@@ -9,8 +9,8 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_base_model
 
 from adaptlab_db.tables import Artifact, ArtifactChunk
-from adaptlab_services.scrubbing import scrub
 from adaptlab_services.settings import Settings
+from adaptlab_services.storage.scrubbing import scrub
 
 Sessions = sessionmaker[Session]
 

@@ -17,9 +17,9 @@ from tests.making import a_pretrain_document, a_study_document
 
 from adaptlab_db.tables import ArtifactChunk, Table
 from adaptlab_services.people.tokens import LENGTH, authenticate, holds_token, without_tokens
-from adaptlab_services.token_scan import TokenFound, TokenScan
-from adaptlab_services.upload_chunks import AnnouncedChunk, receiving
-from adaptlab_services.uploads import CHUNK_BYTES
+from adaptlab_services.storage.token_scan import TokenFound, TokenScan
+from adaptlab_services.storage.upload_chunks import AnnouncedChunk, receiving
+from adaptlab_services.storage.uploads import CHUNK_BYTES
 
 Sessions = sessionmaker[Session]
 

@@ -14,8 +14,8 @@ from adaptlab_client.connection import Retries
 from adaptlab_client.errors import ServerUnreachable
 from adaptlab_db.artifacts import streamed
 from adaptlab_db.tables import Artifact, ArtifactChunk, UploadChunk
-from adaptlab_services.scrubbing import scrub
 from adaptlab_services.settings import Settings
+from adaptlab_services.storage.scrubbing import scrub
 
 Sessions = sessionmaker[Session]
 CONTENT = random.Random(41).randbytes(3 * 2**23 + 5)
@@ -48,10 +48,14 @@ ArtifactStore.settle = hasty
 """What completing must not be: keeping first, and reading again afterwards."""
 
 MOMENTS = {
-    "a chunk has half arrived": ("adaptlab_services.upload_chunks", "put_rows", 6),
-    "a chunk is about to be noted": ("adaptlab_services.upload_chunks.ChunkWriting", "_note", 2),
-    "everything was renamed": ("adaptlab_services.uploads", "unstage", 1),
-    "all is done but the commit": ("adaptlab_services.uploads", "_view", 2),
+    "a chunk has half arrived": ("adaptlab_services.storage.upload_chunks", "put_rows", 6),
+    "a chunk is about to be noted": (
+        "adaptlab_services.storage.upload_chunks.ChunkWriting",
+        "_note",
+        2,
+    ),
+    "everything was renamed": ("adaptlab_services.storage.uploads", "unstage", 1),
+    "all is done but the commit": ("adaptlab_services.storage.uploads", "_view", 2),
 }
 
 

@@ -32,12 +32,12 @@ from adaptlab_db.tables import (
     TheoryReport,
     TrainingState,
 )
-from adaptlab_services.collecting import collect
 from adaptlab_services.errors import ReportRefused
 from adaptlab_services.leases import Ledger
 from adaptlab_services.lifecycle.claims import Claim
 from adaptlab_services.limits import quotas
 from adaptlab_services.settings import Settings
+from adaptlab_services.storage.collecting import collect
 
 Sessions = sessionmaker[Session]
 RESULTS = (

@@ -27,13 +27,13 @@ from adaptlab_db.stores.directory import MARKER, DirectoryStore
 from adaptlab_db.stores.postgres import PostgresStore
 from adaptlab_db.stores.store import Place, StoreName, Stores, owner_of
 from adaptlab_db.tables import Artifact, Checkpoint
-from adaptlab_services import collecting
-from adaptlab_services.collecting import Collected, Retention, collect
 from adaptlab_services.errors import LedgerUnreachable
 from adaptlab_services.lifecycle.claims import Lease
-from adaptlab_services.moving_artifacts import move_artifacts
-from adaptlab_services.scrubbing import scrub
-from adaptlab_services.storage_status import status
+from adaptlab_services.storage import collecting
+from adaptlab_services.storage.collecting import Collected, Retention, collect
+from adaptlab_services.storage.moving_artifacts import move_artifacts
+from adaptlab_services.storage.scrubbing import scrub
+from adaptlab_services.storage.storage_status import status
 from adaptlab_stack.servers import Servers
 
 Sessions = sessionmaker[Session]

@@ -18,9 +18,9 @@ from adaptlab_db.stores.directory import MARKER, DirectoryStore
 from adaptlab_db.stores.postgres import PostgresStore
 from adaptlab_db.stores.store import Place, Stores
 from adaptlab_db.tables import Artifact
-from adaptlab_services import collecting
-from adaptlab_services.collecting import collect
-from adaptlab_services.scrubbing import scrub
+from adaptlab_services.storage import collecting
+from adaptlab_services.storage.collecting import collect
+from adaptlab_services.storage.scrubbing import scrub
 
 Sessions = sessionmaker[Session]
 

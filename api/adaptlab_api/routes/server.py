@@ -17,13 +17,14 @@ from adaptlab_api.routing import api_router, closed_router, operation_id
 from adaptlab_api.state import resources_of
 from adaptlab_api.strict_json import DEEPEST
 from adaptlab_db.tables import JOB_STATES
-from adaptlab_services import catalogue, storage_status
+from adaptlab_services import catalogue
 from adaptlab_services.lifecycle import workers
 from adaptlab_services.lifecycle.workers import WorkerView
 from adaptlab_services.paging import LARGEST_PAGE_SIZE
 from adaptlab_services.people.idempotency import KEPT_FOR
-from adaptlab_services.storage_status import StorageStatus
-from adaptlab_services.uploads import CHUNK_BYTES
+from adaptlab_services.storage import storage_status
+from adaptlab_services.storage.storage_status import StorageStatus
+from adaptlab_services.storage.uploads import CHUNK_BYTES
 
 
 class Workers(Value):

@@ -22,7 +22,7 @@ from adaptlab_services.limits import quotas
 from adaptlab_services.moments import Moment
 from adaptlab_services.paging import Page
 from adaptlab_services.people.tokens import Principal
-from adaptlab_services.token_scan import TokenFound, TokenScan
+from adaptlab_services.storage.token_scan import TokenFound, TokenScan
 
 CHUNK_BYTES = 8 * 2**20
 """The size of every chunk but the last; eight rows of the database."""

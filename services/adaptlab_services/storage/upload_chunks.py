@@ -13,11 +13,11 @@ from adaptlab.errors import InvalidSpec, Problem
 from adaptlab_db.staging import ASIDE, UNHURRIED, put_rows, take_the_place
 from adaptlab_db.stores.postgres import CHUNK_BYTES as ROW_BYTES
 from adaptlab_db.tables import Upload, UploadChunk
-from adaptlab_services import uploads
 from adaptlab_services.errors import Conflict, NotFound
 from adaptlab_services.limits import quotas
 from adaptlab_services.people.tokens import Principal
-from adaptlab_services.token_scan import TokenScan
+from adaptlab_services.storage import uploads
+from adaptlab_services.storage.token_scan import TokenScan
 
 __all__ = ["ROW_BYTES", "AnnouncedChunk", "ChunkWriting", "receiving"]
 

@@ -19,8 +19,8 @@ from adaptlab_db.tables import (
     Checkpoint,
     Job,
 )
-from adaptlab_services import uploads
 from adaptlab_services.lifecycle import awaiting
+from adaptlab_services.storage import uploads
 
 UNREFERENCED_FOR = timedelta(hours=24)
 """How long bytes stay that nothing refers to: whoever wrote them may be about to."""
