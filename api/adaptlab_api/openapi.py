@@ -19,9 +19,6 @@ from adaptlab.study import StudyChanges, StudyExtension, StudySpec
 from adaptlab_api.describing import behind_the_gate, security_schemes
 from adaptlab_api.problems import ProblemDocument
 from adaptlab_api.routing import API_PREFIX
-from adaptlab_services.budgets import BudgetQuestion
-from adaptlab_services.dataset_uploads import DatasetFromUpload
-from adaptlab_services.datasets import NewDataset
 from adaptlab_services.job_tokens import NewJobToken
 from adaptlab_services.lease_views import (
     HeartbeatReport,
@@ -31,6 +28,9 @@ from adaptlab_services.lease_views import (
     NewWorker,
     StandingBack,
 )
+from adaptlab_services.models.budgets import BudgetQuestion
+from adaptlab_services.models.dataset_uploads import DatasetFromUpload
+from adaptlab_services.models.datasets import NewDataset
 from adaptlab_services.people.issued_tokens import NewToken
 from adaptlab_services.people.projects import NewMember, NewProject
 from adaptlab_services.people.users import NewUser, UserChanges

@@ -13,12 +13,13 @@ from sqlalchemy.orm import Session
 
 from adaptlab.spec import ResolvedSpec
 from adaptlab_db.tables import TERMINAL_STATES, Job, JobEvent, Study, StudyJob
-from adaptlab_services import base_models, jobs, study_lock
+from adaptlab_services import jobs, study_lock
 from adaptlab_services.errors import Conflict, NotFound
 from adaptlab_services.job_views import JobView
 from adaptlab_services.lifecycle import adaptations
 from adaptlab_services.lifecycle.transitions import MAKE_BASE_MODELS, Change, append_event, move
 from adaptlab_services.limits import limits, quotas
+from adaptlab_services.models import base_models
 from adaptlab_services.people import access
 from adaptlab_services.people.tokens import Principal
 

@@ -14,7 +14,7 @@ from adaptlab.resolve_theory import measured_base, resolve_theory
 from adaptlab.spec import AdaptSpec, AnySpec, BaseSpec, ImportSpec, ResolvedSpec, TheorySpec
 from adaptlab.values import Value
 from adaptlab_db.tables import TERMINAL_STATES, Job
-from adaptlab_services import base_models, datasets, estimates
+from adaptlab_services import estimates
 from adaptlab_services.errors import Conflict, NotFound
 from adaptlab_services.estimates import Estimate
 from adaptlab_services.job_rows import NewJob, WrittenJob, insert_job
@@ -28,7 +28,8 @@ from adaptlab_services.job_views import (
 from adaptlab_services.lifecycle import adaptations, workers
 from adaptlab_services.lifecycle.transitions import JobState, append_event, transition
 from adaptlab_services.limits import limits, quotas, sizes
-from adaptlab_services.model_folders import NO_ROOTS, ModelRoots, resolved_import
+from adaptlab_services.models import base_models, datasets
+from adaptlab_services.models.model_folders import NO_ROOTS, ModelRoots, resolved_import
 from adaptlab_services.people import access, idempotency
 from adaptlab_services.people.audit import Entry
 from adaptlab_services.people.tokens import Principal

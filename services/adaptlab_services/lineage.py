@@ -5,10 +5,11 @@ from sqlalchemy.orm import Session
 
 from adaptlab.values import Value
 from adaptlab_db.tables import BaseModel, Job, StudyJob
-from adaptlab_services import base_models, checkpoints, job_lists, jobs
-from adaptlab_services.base_models import BaseModelView
+from adaptlab_services import checkpoints, job_lists, jobs
 from adaptlab_services.checkpoints import CheckpointView
 from adaptlab_services.job_views import JobView
+from adaptlab_services.models import base_models
+from adaptlab_services.models.base_models import BaseModelView
 
 NEWEST = 10
 MOST_GROUPS = 50

@@ -7,9 +7,9 @@ from sqlalchemy.orm import Session
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.resolve import resolve_task
 from adaptlab.verdict import LEAST_SEEDS
-from adaptlab_services import base_models, budgets, datasets
-from adaptlab_services.budgets import BudgetQuestion
 from adaptlab_services.comparison_rows import Row
+from adaptlab_services.models import base_models, budgets, datasets
+from adaptlab_services.models.budgets import BudgetQuestion
 from adaptlab_services.recommendation_doubts import doubts, too_slow
 from adaptlab_services.recommendation_evidence import Asked, Evidence, NoEvidence, gathered
 from adaptlab_services.recommendation_jobs import first_study, proposed

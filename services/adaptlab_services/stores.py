@@ -6,10 +6,10 @@ from adaptlab_db.session import session_factory
 from adaptlab_db.stores.directory import DirectoryStore
 from adaptlab_db.stores.postgres import PostgresStore
 from adaptlab_db.stores.store import POSTGRES, Store, Stores
-from adaptlab_services import base_models
 from adaptlab_services.limits import quotas
 from adaptlab_services.limits.quotas import Allowed
 from adaptlab_services.limits.sizes import Sizes, bounded
+from adaptlab_services.models import base_models
 from adaptlab_services.settings import Settings
 
 

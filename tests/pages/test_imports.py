@@ -12,7 +12,7 @@ from tests.pages.made_up import SPEC
 
 from adaptlab_api.app import create_app
 from adaptlab_services import jobs
-from adaptlab_services.model_folders import ModelRoots
+from adaptlab_services.models.model_folders import ModelRoots
 from adaptlab_services.settings import Settings
 
 

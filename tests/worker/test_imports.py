@@ -13,7 +13,7 @@ from tests.worker.conftest import Control, Processes, Watched
 
 from adaptlab.spec import AnySpec, JobSpec
 from adaptlab_services import jobs
-from adaptlab_services.model_folders import ModelRoots
+from adaptlab_services.models.model_folders import ModelRoots
 
 SPECS: TypeAdapter[AnySpec] = TypeAdapter(JobSpec)
 IMPORT = {"kind": "import", "name": "llama", "folder": "models/llama"}

@@ -14,7 +14,7 @@ from adaptlab.results import Allocation, Event, Progress, Started
 from adaptlab_services.errors import LeaseLost, LedgerUnreachable, ReportRefused
 from adaptlab_services.leases import Ledger
 from adaptlab_services.lifecycle.claims import Claim
-from adaptlab_services.model_folders import NO_ROOTS, ModelRoots
+from adaptlab_services.models.model_folders import NO_ROOTS, ModelRoots
 from adaptlab_worker.errors import DamagedArtifact, TrainerGone
 from adaptlab_worker.heartbeat import Heartbeat
 from adaptlab_worker.patience import Patience, StallTimer

@@ -12,7 +12,7 @@ from adaptlab.results import Allocation
 from adaptlab_services.errors import LedgerRefused, LedgerUnreachable
 from adaptlab_services.leases import Ledger
 from adaptlab_services.lifecycle.claims import Claim
-from adaptlab_services.model_folders import NO_ROOTS, ModelRoots
+from adaptlab_services.models.model_folders import NO_ROOTS, ModelRoots
 from adaptlab_worker.attempt import GRACE, Attempt
 from adaptlab_worker.errors import TrainerGone
 from adaptlab_worker.patience import Patience

@@ -3,7 +3,7 @@
 import logging
 import os
 
-from adaptlab_services.model_folders import ModelRoots
+from adaptlab_services.models.model_folders import ModelRoots
 from adaptlab_services.settings import Settings
 from adaptlab_worker.confinement import Limits, machine_memory
 from adaptlab_worker.installation import file_rules, keep_compiled_python

@@ -11,9 +11,9 @@ from adaptlab_api.pages.formats import pretty
 from adaptlab_api.pages.parameters import ReaderDep
 from adaptlab_api.pages.rendering import Renderer
 from adaptlab_api.routing import closed_router
-from adaptlab_services import catalogue
-from adaptlab_services.catalogue import PlugIn
 from adaptlab_services.errors import NotFound
+from adaptlab_services.models import catalogue
+from adaptlab_services.models.catalogue import PlugIn
 
 HERE = "/methods"
 LIMITS = {

@@ -15,7 +15,7 @@ from adaptlab.study import StudySpec
 from adaptlab_api.dependencies import valid
 from adaptlab_api.pages.draft import Draft
 from adaptlab_api.problems import Refused
-from adaptlab_services import jobs, size_steps, studies
+from adaptlab_services import jobs, studies
 from adaptlab_services.errors import (
     Conflict,
     Forbidden,
@@ -24,10 +24,11 @@ from adaptlab_services.errors import (
     NotFound,
 )
 from adaptlab_services.jobs import Preview
-from adaptlab_services.model_folders import ModelRoots
+from adaptlab_services.models import size_steps
+from adaptlab_services.models.model_folders import ModelRoots
+from adaptlab_services.models.size_steps import SizeSteps
 from adaptlab_services.people import access, projects
 from adaptlab_services.people.access import Access, Role, is_at_least
-from adaptlab_services.size_steps import SizeSteps
 from adaptlab_services.studies import Rules
 from adaptlab_services.study_previews import PlannedCell, StudyPreview
 

@@ -13,7 +13,7 @@ from adaptlab.study import StudySpec
 from adaptlab.values import Value
 from adaptlab_api.pages.spec_document import parts_of
 from adaptlab_api.pages.spec_texts import Kind
-from adaptlab_services.catalogue import PlugIn
+from adaptlab_services.models.catalogue import PlugIn
 
 Schema = Mapping[str, object]
 

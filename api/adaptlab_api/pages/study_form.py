@@ -19,7 +19,7 @@ from adaptlab_api.pages.job_form import (
 from adaptlab_api.pages.spec_document import Document
 from adaptlab_api.pages.spec_fields import Field
 from adaptlab_api.pages.spec_form import ALL, Section
-from adaptlab_services import catalogue
+from adaptlab_services.models import catalogue
 
 FIRST_METHODS = ("frozen", "full_finetuning", "lora", "prefix_tuning")
 FIRST_BUDGETS = (512, 4096)

@@ -10,8 +10,8 @@ from adaptlab_api.dependencies import SessionDep
 from adaptlab_api.describing import failures
 from adaptlab_api.routes.jobs import PageSize, PageToken
 from adaptlab_api.routing import api_router
-from adaptlab_services import base_models
-from adaptlab_services.base_models import BaseModelView
+from adaptlab_services.models import base_models
+from adaptlab_services.models.base_models import BaseModelView
 from adaptlab_services.paging import DEFAULT_PAGE_SIZE, Page
 
 Named = Annotated[str, Path(max_length=63)]

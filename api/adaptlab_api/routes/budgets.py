@@ -8,8 +8,8 @@ from adaptlab_api.answers import json_answer
 from adaptlab_api.dependencies import BodyDep, SessionDep, valid
 from adaptlab_api.describing import WITH_BODY, failures, json_body
 from adaptlab_api.routing import api_router
-from adaptlab_services import budgets
-from adaptlab_services.budgets import BudgetAnswer, BudgetQuestion
+from adaptlab_services.models import budgets
+from adaptlab_services.models.budgets import BudgetAnswer, BudgetQuestion
 
 _QUESTION = TypeAdapter(BudgetQuestion)
 

@@ -7,8 +7,8 @@ from adaptlab_api.answers import json_answer
 from adaptlab_api.describing import failures
 from adaptlab_api.routes.base_models import Named
 from adaptlab_api.routing import api_router
-from adaptlab_services import catalogue
-from adaptlab_services.catalogue import (
+from adaptlab_services.models import catalogue
+from adaptlab_services.models.catalogue import (
     Families,
     FamilyEntry,
     MethodEntry,

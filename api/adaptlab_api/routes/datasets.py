@@ -20,9 +20,9 @@ from adaptlab_api.files import file_answer
 from adaptlab_api.routes.files import FILE
 from adaptlab_api.routes.jobs import PageSize, PageToken
 from adaptlab_api.routing import api_router
-from adaptlab_services import datasets
-from adaptlab_services.dataset_uploads import DatasetFromUpload, from_upload
-from adaptlab_services.datasets import DatasetView, NewDataset
+from adaptlab_services.models import datasets
+from adaptlab_services.models.dataset_uploads import DatasetFromUpload, from_upload
+from adaptlab_services.models.datasets import DatasetView, NewDataset
 from adaptlab_services.paging import DEFAULT_PAGE_SIZE, Page
 
 Named = Annotated[str, Path(max_length=63)]

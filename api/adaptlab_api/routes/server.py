@@ -17,9 +17,9 @@ from adaptlab_api.routing import api_router, closed_router, operation_id
 from adaptlab_api.state import resources_of
 from adaptlab_api.strict_json import DEEPEST
 from adaptlab_db.tables import JOB_STATES
-from adaptlab_services import catalogue
 from adaptlab_services.lifecycle import workers
 from adaptlab_services.lifecycle.workers import WorkerView
+from adaptlab_services.models import catalogue
 from adaptlab_services.paging import LARGEST_PAGE_SIZE
 from adaptlab_services.people.idempotency import KEPT_FOR
 from adaptlab_services.storage import storage_status

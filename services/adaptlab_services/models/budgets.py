@@ -19,7 +19,7 @@ from adaptlab.resolve import (
 from adaptlab.shapes import ModelShape
 from adaptlab.spec import Budget, BudgetSpec, Choice, NamedChoice
 from adaptlab.values import Name, Value
-from adaptlab_services import base_models, datasets
+from adaptlab_services.models import base_models, datasets
 
 
 class BudgetQuestion(Value):

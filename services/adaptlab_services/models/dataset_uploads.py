@@ -11,8 +11,8 @@ from adaptlab.dataset import MOST_TRIPLES, Triple
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.values import Name, Value
 from adaptlab_db.artifacts import streamed
-from adaptlab_services import datasets
-from adaptlab_services.datasets import DatasetOrigin, NewDataset, Uploaded
+from adaptlab_services.models import datasets
+from adaptlab_services.models.datasets import DatasetOrigin, NewDataset, Uploaded
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.storage import uploads
 
