@@ -19,7 +19,7 @@ from adaptlab.study import StudyChanges, StudyExtension, StudySpec
 from adaptlab_api.describing import behind_the_gate, security_schemes
 from adaptlab_api.problems import ProblemDocument
 from adaptlab_api.routing import API_PREFIX
-from adaptlab_services.job_tokens import NewJobToken
+from adaptlab_services.jobs.job_tokens import NewJobToken
 from adaptlab_services.lease_views import (
     HeartbeatReport,
     LeaseEnd,

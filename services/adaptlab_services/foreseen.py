@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from adaptlab.errors import AdaptlabError
 from adaptlab.spec import ResolvedSpec
 from adaptlab_db.tables import Job, TrainingState
-from adaptlab_services import estimates
+from adaptlab_services.jobs import estimates
 
 SAFETY = 1.4
 """Of eight measured second runs of a kind none took longer than so many times its estimate."""

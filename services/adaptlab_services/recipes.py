@@ -22,9 +22,10 @@ from adaptlab.spec import PretrainSpec
 from adaptlab.study import StudySpec
 from adaptlab.values import Value
 from adaptlab_db.tables import BaseModel, Job, Study
-from adaptlab_services import jobs, studies, study_lock
+from adaptlab_services import studies
 from adaptlab_services.comparison_views import StudyName
 from adaptlab_services.errors import Conflict, NoReport, NotFound
+from adaptlab_services.jobs import jobs, study_lock
 from adaptlab_services.models import base_models
 from adaptlab_services.models.model_folders import NO_ROOTS
 from adaptlab_services.people import access

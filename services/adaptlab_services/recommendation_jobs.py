@@ -11,9 +11,10 @@ from adaptlab.errors import AdaptlabError
 from adaptlab.spec import AdaptSpec, ResolvedSpec
 from adaptlab.study import StudySpec
 from adaptlab.verdict import LEAST_SEEDS
-from adaptlab_services import jobs, studies
+from adaptlab_services import studies
 from adaptlab_services.comparison_rows import Row
 from adaptlab_services.errors import Conflict
+from adaptlab_services.jobs import jobs
 from adaptlab_services.recommendation_doubts import fewer_trials, larger_at_budget, unmeasured
 from adaptlab_services.recommendation_evidence import Asked, Evidence, name_of
 from adaptlab_services.recommendation_views import (

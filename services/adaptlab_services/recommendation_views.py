@@ -12,7 +12,7 @@ from adaptlab.statistics import ChosenBest, Interval
 from adaptlab.statistics.ranks import RankInterval
 from adaptlab.values import Name, Value
 from adaptlab.verdict import Verdict
-from adaptlab_services.estimates import Estimate
+from adaptlab_services.jobs.estimates import Estimate
 
 JsonObject = dict[str, object]
 ThinKind = (

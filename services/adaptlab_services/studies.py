@@ -29,8 +29,9 @@ from adaptlab.study_expansion import expand
 from adaptlab.study_plan import StudyPlan
 from adaptlab.values import Value
 from adaptlab_db.tables import BaseModel, Job, Project, Study, StudyJob, User
-from adaptlab_services import jobs, paging, study_checks, study_jobs, study_lock
-from adaptlab_services.estimates import Estimate, estimate
+from adaptlab_services import paging, study_checks, study_jobs
+from adaptlab_services.jobs import jobs, study_lock
+from adaptlab_services.jobs.estimates import Estimate, estimate
 from adaptlab_services.limits import limits, quotas, sizes
 from adaptlab_services.models import base_models, datasets
 from adaptlab_services.models.model_folders import NO_ROOTS, ModelRoots

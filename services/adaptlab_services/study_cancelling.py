@@ -8,7 +8,7 @@ from sqlalchemy import case, exists, select
 from sqlalchemy.orm import Session, aliased
 
 from adaptlab_db.tables import BaseModel, Job, Study, StudyJob
-from adaptlab_services import jobs
+from adaptlab_services.jobs import jobs
 from adaptlab_services.lifecycle import awaiting
 from adaptlab_services.lifecycle.transitions import MAKE_BASE_MODELS, Change, move, queues_to_ring
 from adaptlab_services.people.tokens import Principal

@@ -13,7 +13,7 @@ from adaptlab.code_version import code_version
 from adaptlab.spec import ResolvedSpec
 from adaptlab.study_plan import Cell, PlannedJob, StudyPlan, seedless_digest
 from adaptlab_db.tables import Artifact, Attempt, BaseModel, Checkpoint, Job, StudyJob
-from adaptlab_services.job_rows import NewJob, insert_jobs
+from adaptlab_services.jobs.job_rows import NewJob, insert_jobs
 from adaptlab_services.models.base_models import GIVEN_UP
 from adaptlab_services.people import access
 from adaptlab_services.people.tokens import Principal

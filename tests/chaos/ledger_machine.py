@@ -19,8 +19,8 @@ from tests.chaos.histories import report
 from tests.chaos.invariants import violations
 from tests.making import a_made_up_ledger, a_principal, a_worker, an_adapt_spec
 
-from adaptlab_services import job_control, jobs
 from adaptlab_services.errors import Conflict, LeaseLost
+from adaptlab_services.jobs import job_control, jobs
 from adaptlab_services.lifecycle.claims import Claim
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.reaping import reap

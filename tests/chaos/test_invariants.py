@@ -10,7 +10,7 @@ from tests.chaos.histories import a_base_with_history, complete, report
 from tests.chaos.invariants import INVARIANTS, violations
 from tests.making import a_made_up_ledger, a_principal, a_worker, an_adapt_spec
 
-from adaptlab_services import jobs
+from adaptlab_services.jobs import jobs
 from adaptlab_services.leases import DatabaseLedger
 from adaptlab_services.reaping import reap
 

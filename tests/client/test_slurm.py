@@ -22,7 +22,7 @@ from tests.worker.conftest import wait_until
 
 from adaptlab_client import Client
 from adaptlab_client.cli import slurm
-from adaptlab_services import job_tokens
+from adaptlab_services.jobs import job_tokens
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "run-from-slurm.md"
 SUBMIT, ELEMENT, WORKER = re.findall(r"```sh\n(.*?)```", PAGE.read_text(), re.DOTALL)

@@ -11,7 +11,7 @@ from tests.making import a_principal
 from tests.pages.made_up import SPEC
 
 from adaptlab_api.app import create_app
-from adaptlab_services import jobs
+from adaptlab_services.jobs import jobs
 from adaptlab_services.models.model_folders import ModelRoots
 from adaptlab_services.settings import Settings
 

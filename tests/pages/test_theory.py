@@ -11,7 +11,7 @@ from tests.pages.made_up import SPEC
 from adaptlab.results import TheoryChecked
 from adaptlab.theory_report import Check
 from adaptlab_api.app import create_app
-from adaptlab_services import jobs
+from adaptlab_services.jobs import jobs
 from adaptlab_services.settings import Settings
 
 

@@ -15,7 +15,7 @@ from playwright.sync_api import (
     expect,
 )
 
-from adaptlab_services.job_views import JobView
+from adaptlab_services.jobs.job_views import JobView
 
 HOSTILE = "<script>document.title='owned'</script><img src=x onerror=alert(1)> \u202eRTL 😀"
 HOSTILE_LABEL = HOSTILE.replace("\u202e", "")

@@ -24,8 +24,8 @@ from adaptlab.resolve import resolve
 from adaptlab.results import Usage
 from adaptlab.spec import AdaptSpec, ResolvedSpec
 from adaptlab_db.tables import Attempt
-from adaptlab_services import jobs
-from adaptlab_services.estimates import CPU, Estimate, estimate, estimate_each
+from adaptlab_services.jobs import jobs
+from adaptlab_services.jobs.estimates import CPU, Estimate, estimate, estimate_each
 
 Sessions = sessionmaker[Session]
 OVERHEAD = 2.0

@@ -20,10 +20,10 @@ from tests.watching import somebody_waits, until
 
 from adaptlab.resolve import spec_digest
 from adaptlab_db.tables import TERMINAL_STATES, Job, JobEvent
-from adaptlab_services import jobs
 from adaptlab_services.errors import LeaseLost
-from adaptlab_services.job_rows import NewJob, insert_job, insert_jobs
-from adaptlab_services.job_views import MOST_AHEAD
+from adaptlab_services.jobs import jobs
+from adaptlab_services.jobs.job_rows import NewJob, insert_job, insert_jobs
+from adaptlab_services.jobs.job_views import MOST_AHEAD
 
 Sessions = sessionmaker[Session]
 pytestmark = pytest.mark.usefixtures("patient_locks")

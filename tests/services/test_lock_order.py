@@ -14,7 +14,7 @@ from tests.watching import somebody_waits, until
 
 from adaptlab.spec import AnySpec, JobSpec
 from adaptlab_db.tables import Job
-from adaptlab_services import jobs
+from adaptlab_services.jobs import jobs
 from adaptlab_services.lifecycle import adaptations
 
 Sessions = sessionmaker[Session]

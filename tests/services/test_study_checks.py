@@ -21,7 +21,8 @@ from adaptlab.spec import TheorySpec
 from adaptlab.study import StudyChanges, StudyExtension, StudySpec
 from adaptlab.theory_report import Check
 from adaptlab_db.tables import Job, Study
-from adaptlab_services import jobs, studies
+from adaptlab_services import studies
+from adaptlab_services.jobs import jobs
 from adaptlab_services.lifecycle.transitions import transition
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.reaping import reap

@@ -8,7 +8,7 @@ from tests.worker.conftest import Processes, wait_until
 from adaptlab.dataset import Triple
 from adaptlab.spec import PretrainSpec
 from adaptlab_db.tables import Evaluation, Job
-from adaptlab_services import jobs
+from adaptlab_services.jobs import jobs
 from adaptlab_services.models import datasets
 from adaptlab_services.models.datasets import NewDataset
 

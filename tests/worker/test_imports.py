@@ -12,7 +12,7 @@ from tests.making import a_principal
 from tests.worker.conftest import Control, Processes, Watched
 
 from adaptlab.spec import AnySpec, JobSpec
-from adaptlab_services import jobs
+from adaptlab_services.jobs import jobs
 from adaptlab_services.models.model_folders import ModelRoots
 
 SPECS: TypeAdapter[AnySpec] = TypeAdapter(JobSpec)

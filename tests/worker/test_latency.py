@@ -9,7 +9,7 @@ from tests.making import a_pretrain_spec, a_principal
 from tests.worker.conftest import Processes, Watched, ring_once, wait_for_worker
 
 from adaptlab_db.tables import Attempt, Job
-from adaptlab_services import jobs
+from adaptlab_services.jobs import jobs
 from adaptlab_services.settings import Settings
 
 TARGET = 0.3  # seconds

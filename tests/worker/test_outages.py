@@ -32,8 +32,8 @@ from tests.worker.conftest import (
 
 from adaptlab.results import Event, MetricPoint, Metrics, Progress, TrainingSaved
 from adaptlab_db import tables
-from adaptlab_services import jobs
 from adaptlab_services.errors import LeaseLost, LedgerUnreachable
+from adaptlab_services.jobs import jobs
 from adaptlab_services.leases import NO_ARTIFACTS, Command, DatabaseLedger
 from adaptlab_services.lifecycle.claims import Claim, Lease
 from adaptlab_services.reaping import reap

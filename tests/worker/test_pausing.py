@@ -10,8 +10,8 @@ from tests.worker.conftest import Control, Processes, Watched
 
 from adaptlab.spec import PretrainSpec
 from adaptlab_db.tables import Attempt, Checkpoint, MetricPoint
-from adaptlab_services import job_control
 from adaptlab_services.errors import Conflict
+from adaptlab_services.jobs import job_control
 
 Sessions = sessionmaker[Session]
 STEPS = (800, 4_000, 20_000)

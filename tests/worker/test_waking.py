@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_job, a_ledger, a_pretrain_spec, a_principal
 from tests.worker.conftest import PATIENCE, ROOT, Control, Watched, wait_for_threads
 
-from adaptlab_services import jobs
+from adaptlab_services.jobs import jobs
 from adaptlab_worker import attempt
 from adaptlab_worker.launcher import Launcher
 from adaptlab_worker.slot import SlotOptions

@@ -39,7 +39,7 @@ from adaptlab_db.tables import (
     Replicate,
     Token,
 )
-from adaptlab_services import jobs
+from adaptlab_services.jobs import jobs
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.settings import Settings
 from adaptlab_worker.trainer_process import TrainerOptions, trainer_environment

@@ -16,7 +16,7 @@ from adaptlab_api.pages.attention_charts import (
 )
 from adaptlab_api.pages.attention_view import AttentionView, Place, attention_view
 from adaptlab_api.pages.job_list import job_title
-from adaptlab_services import attention, attention_heads, jobs
+from adaptlab_services import attention, attention_heads
 from adaptlab_services.attention import MapFilter, MapView
 from adaptlab_services.attention_heads import (
     HeadOrder,
@@ -27,7 +27,8 @@ from adaptlab_services.attention_heads import (
     shown_map,
 )
 from adaptlab_services.errors import NotFound
-from adaptlab_services.job_views import JobView
+from adaptlab_services.jobs import jobs
+from adaptlab_services.jobs.job_views import JobView
 from adaptlab_services.models import catalogue
 from adaptlab_services.models.catalogue import MethodEntry
 

@@ -15,7 +15,7 @@ from adaptlab.study import StudySpec
 from adaptlab_api.dependencies import valid
 from adaptlab_api.pages.draft import Draft
 from adaptlab_api.problems import Refused
-from adaptlab_services import jobs, studies
+from adaptlab_services import studies
 from adaptlab_services.errors import (
     Conflict,
     Forbidden,
@@ -23,7 +23,8 @@ from adaptlab_services.errors import (
     LimitReached,
     NotFound,
 )
-from adaptlab_services.jobs import Preview
+from adaptlab_services.jobs import jobs
+from adaptlab_services.jobs.jobs import Preview
 from adaptlab_services.models import size_steps
 from adaptlab_services.models.model_folders import ModelRoots
 from adaptlab_services.models.size_steps import SizeSteps

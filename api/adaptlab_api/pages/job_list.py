@@ -11,9 +11,9 @@ from adaptlab.method import METHODS
 from adaptlab.task import TASKS
 from adaptlab_api.pages.filter_bar import fault_of, fields_to_ask
 from adaptlab_api.pages.formats import method_title, words
-from adaptlab_services import job_lists, job_scores
-from adaptlab_services.job_lists import JobQuery
-from adaptlab_services.job_views import JobSummary
+from adaptlab_services.jobs import job_lists, job_scores
+from adaptlab_services.jobs.job_lists import JobQuery
+from adaptlab_services.jobs.job_views import JobSummary
 from adaptlab_services.lifecycle import workers
 from adaptlab_services.paging import Page
 

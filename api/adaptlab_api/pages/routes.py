@@ -33,8 +33,9 @@ from adaptlab_api.pages.token_routes import token_routes
 from adaptlab_api.pages.worker_routes import worker_routes
 from adaptlab_api.problems import answer
 from adaptlab_api.routing import closed_router
-from adaptlab_services import job_control, jobs, short_ids
+from adaptlab_services import short_ids
 from adaptlab_services.errors import Conflict, Forbidden, LimitReached, NotFound
+from adaptlab_services.jobs import job_control, jobs
 from adaptlab_services.people.tokens import Principal
 
 SEVERAL = "Several jobs have such an id"

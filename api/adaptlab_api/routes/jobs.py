@@ -24,11 +24,11 @@ from adaptlab_api.feed import Watch
 from adaptlab_api.identities import JobId
 from adaptlab_api.routing import api_router
 from adaptlab_api.turns import turn_of
-from adaptlab_services import job_control, job_lists, jobs
 from adaptlab_services.errors import Unauthorised
-from adaptlab_services.job_lists import JobQuery, Order
-from adaptlab_services.job_views import JobSummary, JobView
-from adaptlab_services.jobs import Preview, Spec
+from adaptlab_services.jobs import job_control, job_lists, jobs
+from adaptlab_services.jobs.job_lists import JobQuery, Order
+from adaptlab_services.jobs.job_views import JobSummary, JobView
+from adaptlab_services.jobs.jobs import Preview, Spec
 from adaptlab_services.lifecycle import events
 from adaptlab_services.lifecycle.events import Pulse
 from adaptlab_services.lifecycle.transitions import JobState

@@ -15,9 +15,10 @@ from adaptlab_api.routes.jobs import PageSize, PageToken
 from adaptlab_api.routes.results import RowId
 from adaptlab_api.routing import api_router
 from adaptlab_api.streaming import Pieces
-from adaptlab_services import audit_seals, job_tokens
+from adaptlab_services import audit_seals
 from adaptlab_services.audit_seals import Verification
-from adaptlab_services.job_tokens import NewJobToken
+from adaptlab_services.jobs import job_tokens
+from adaptlab_services.jobs.job_tokens import NewJobToken
 from adaptlab_services.paging import DEFAULT_PAGE_SIZE, Page
 from adaptlab_services.people import audit, issued_tokens, projects, users
 from adaptlab_services.people.audit import AuditFilter, AuditView

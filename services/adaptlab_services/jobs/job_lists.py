@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from adaptlab_db.tables import Job
 from adaptlab_db.visibility import VISIBLE
 from adaptlab_services import paging
-from adaptlab_services.job_views import (
+from adaptlab_services.jobs.job_views import (
     Columns,
     JobSummary,
     JobView,

@@ -14,11 +14,11 @@ from adaptlab.resolve_theory import measured_base, resolve_theory
 from adaptlab.spec import AdaptSpec, AnySpec, BaseSpec, ImportSpec, ResolvedSpec, TheorySpec
 from adaptlab.values import Value
 from adaptlab_db.tables import TERMINAL_STATES, Job
-from adaptlab_services import estimates
 from adaptlab_services.errors import Conflict, NotFound
-from adaptlab_services.estimates import Estimate
-from adaptlab_services.job_rows import NewJob, WrittenJob, insert_job
-from adaptlab_services.job_views import (
+from adaptlab_services.jobs import estimates
+from adaptlab_services.jobs.estimates import Estimate
+from adaptlab_services.jobs.job_rows import NewJob, WrittenJob, insert_job
+from adaptlab_services.jobs.job_views import (
     JobView,
     columns_of,
     job_rows,
