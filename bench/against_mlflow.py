@@ -12,7 +12,7 @@ from typing import Any
 
 from adaptlab.results import MetricPoint, Metrics
 from adaptlab_client import Client
-from adaptlab_services.leases import Claim, Ledger
+from adaptlab_services.leases.leases import Claim, Ledger
 from bench.connection import Connection
 from bench.figures import Figure, Section, spread
 from bench.ingesting import held_job

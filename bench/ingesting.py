@@ -9,7 +9,7 @@ from pathlib import Path
 from adaptlab.results import MetricPoint, Metrics
 from adaptlab_client import Client
 from adaptlab_db.session import close, session_factory
-from adaptlab_services.leases import Claim, DatabaseLedger
+from adaptlab_services.leases.leases import Claim, DatabaseLedger
 from adaptlab_stack.stack import Stack
 from adaptlab_worker.protocol import MessageReader, frame_of
 from adaptlab_worker.recorder import Recorder

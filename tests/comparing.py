@@ -22,7 +22,7 @@ from adaptlab.code_version import code_version
 from adaptlab.halving import rung_steps
 from adaptlab.spec import ResolvedSpec
 from adaptlab.study import StudySpec
-from adaptlab_services.leases import DatabaseLedger
+from adaptlab_services.leases.leases import DatabaseLedger
 from adaptlab_services.lifecycle.claims import Claim
 
 ITEMS = 400

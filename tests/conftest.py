@@ -26,7 +26,7 @@ from tests.statements import compile_once
 
 from adaptlab_db.migrate import upgrade
 from adaptlab_db.session import close, normalised_url, session_factory
-from adaptlab_services.leases import DatabaseLedger
+from adaptlab_services.leases.leases import DatabaseLedger
 from adaptlab_services.settings import Settings
 from adaptlab_stack.servers import Servers, embedded_servers
 

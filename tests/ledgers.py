@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_ledger, a_user
 
 from adaptlab_api.app import create_app
-from adaptlab_services.leases import Ledger
+from adaptlab_services.leases.leases import Ledger
 from adaptlab_services.people.tokens import create_token
 from adaptlab_services.settings import Settings
 from adaptlab_worker.api_connection import ApiConnection

@@ -34,8 +34,8 @@ from adaptlab_db.tables import (
     Token,
     User,
 )
-from adaptlab_services import recording
-from adaptlab_services.leases import NO_ARTIFACTS, DatabaseLedger, Ledger
+from adaptlab_services.leases import recording
+from adaptlab_services.leases.leases import NO_ARTIFACTS, DatabaseLedger, Ledger
 from adaptlab_services.lifecycle.claims import Claim, Lease
 from adaptlab_services.lifecycle.transitions import MAKE_BASE_MODELS
 from adaptlab_services.people.access import DEFAULT_PROJECT

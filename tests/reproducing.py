@@ -18,7 +18,7 @@ from tests.making import (
 from adaptlab import results
 from adaptlab.spec import ResolvedSpec
 from adaptlab.theory_report import Check
-from adaptlab_services.leases import DatabaseLedger
+from adaptlab_services.leases.leases import DatabaseLedger
 from adaptlab_services.lifecycle.claims import Claim
 
 ITEMS = 3200

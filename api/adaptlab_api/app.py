@@ -51,6 +51,7 @@ from adaptlab_api.turns import Turns
 from adaptlab_db.session import close
 from adaptlab_db.visibility import guarded
 from adaptlab_services.comparison_runs import ComparisonRuns
+from adaptlab_services.leases.token_leases import sessions_of_workers
 from adaptlab_services.lifecycle import events
 from adaptlab_services.lifecycle.doorbell import Bell
 from adaptlab_services.people import admission
@@ -59,7 +60,6 @@ from adaptlab_services.plot_drawing import DRAWERS
 from adaptlab_services.readiness import Readiness
 from adaptlab_services.settings import Settings
 from adaptlab_services.stores import open_sessions
-from adaptlab_services.token_leases import sessions_of_workers
 
 THREADS = 20
 """As many as there can be connections: a request waits for a thread, not in one."""

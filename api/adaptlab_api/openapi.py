@@ -20,7 +20,7 @@ from adaptlab_api.describing import behind_the_gate, security_schemes
 from adaptlab_api.problems import ProblemDocument
 from adaptlab_api.routing import API_PREFIX
 from adaptlab_services.jobs.job_tokens import NewJobToken
-from adaptlab_services.lease_views import (
+from adaptlab_services.leases.lease_views import (
     HeartbeatReport,
     LeaseEnd,
     NewLease,

@@ -14,7 +14,7 @@ from adaptlab_db.migrate import upgrade
 from adaptlab_db.session import close
 from adaptlab_db.stores.store import POSTGRES
 from adaptlab_db.tables import Artifact, Job, Upload, Worker
-from adaptlab_services.lease_ends import uncounted
+from adaptlab_services.leases.lease_ends import uncounted
 from adaptlab_services.lifecycle.transitions import Change, move
 from adaptlab_services.settings import Settings
 from adaptlab_services.stores import open_sessions

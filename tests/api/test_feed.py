@@ -16,7 +16,7 @@ from adaptlab import results
 from adaptlab_api import feed
 from adaptlab_api.feed import Feed, Watch
 from adaptlab_db.tables import Job
-from adaptlab_services.leases import DatabaseLedger
+from adaptlab_services.leases.leases import DatabaseLedger
 from adaptlab_services.lifecycle import events
 from adaptlab_services.lifecycle.events import EventPage, Lookout, Pulse
 from adaptlab_services.people import admission

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_claim, an_adapt_document
 
 from adaptlab_api.app import create_app
-from adaptlab_services.leases import DatabaseLedger
+from adaptlab_services.leases.leases import DatabaseLedger
 from adaptlab_services.settings import Settings
 
 Sessions = sessionmaker[Session]

@@ -11,7 +11,7 @@ from tests.watching import until
 
 from adaptlab import results
 from adaptlab_api.feed import Watch
-from adaptlab_services.leases import DatabaseLedger
+from adaptlab_services.leases.leases import DatabaseLedger
 from adaptlab_services.lifecycle.events import Pulse
 
 Sessions = sessionmaker[Session]

@@ -15,9 +15,9 @@ from tests.making import a_base_model, a_job
 
 from adaptlab_db.tables import AuditEntry, Membership, Token
 from adaptlab_services.jobs.job_tokens import MOST_HOURS
+from adaptlab_services.leases.reaping import reap
 from adaptlab_services.lifecycle import workers
 from adaptlab_services.people import tokens
-from adaptlab_services.reaping import reap
 
 Sessions = sessionmaker[Session]
 Header = dict[str, str]

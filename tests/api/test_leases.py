@@ -29,8 +29,8 @@ from adaptlab.results import CheckpointWritten, Event, Metrics, Progress
 from adaptlab_api.app import create_app
 from adaptlab_db.artifacts import ArtifactStore
 from adaptlab_db.tables import AuditEntry, Checkpoint, MetricPoint
-from adaptlab_services.lease_views import LeaseView
-from adaptlab_services.reaping import reap
+from adaptlab_services.leases.lease_views import LeaseView
+from adaptlab_services.leases.reaping import reap
 from adaptlab_services.settings import Settings
 
 Sessions = sessionmaker[Session]

@@ -24,10 +24,10 @@ from adaptlab_services import (
     comparison_results,
     comparison_runs,
     comparisons,
-    lease_views,
     plot_drawing,
 )
 from adaptlab_services.jobs import job_tokens
+from adaptlab_services.leases import lease_views
 from adaptlab_services.limits import quotas
 from adaptlab_services.paging import LARGEST_PAGE_SIZE
 from adaptlab_services.people import tokens

@@ -19,7 +19,7 @@ from tests.making import a_base_model, a_claim, a_made_up_ledger, an_adapt_docum
 from tests.standstills import Watch
 
 from adaptlab import results
-from adaptlab_services.leases import DatabaseLedger
+from adaptlab_services.leases.leases import DatabaseLedger
 from adaptlab_services.settings import Settings
 
 Sessions = sessionmaker[Session]

@@ -23,7 +23,7 @@ from tests.making import (
 )
 
 from adaptlab import results
-from adaptlab_services.leases import DatabaseLedger
+from adaptlab_services.leases.leases import DatabaseLedger
 from adaptlab_services.lifecycle.claims import Claim
 
 Sessions = sessionmaker[Session]

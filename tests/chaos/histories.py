@@ -24,7 +24,7 @@ from adaptlab.results import (
     Started,
 )
 from adaptlab_db.tables import JobEvent
-from adaptlab_services.leases import DatabaseLedger
+from adaptlab_services.leases.leases import DatabaseLedger
 from adaptlab_services.lifecycle.claims import Claim
 
 

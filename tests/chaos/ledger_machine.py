@@ -21,9 +21,9 @@ from tests.making import a_made_up_ledger, a_principal, a_worker, an_adapt_spec
 
 from adaptlab_services.errors import Conflict, LeaseLost
 from adaptlab_services.jobs import job_control, jobs
+from adaptlab_services.leases.reaping import reap
 from adaptlab_services.lifecycle.claims import Claim
 from adaptlab_services.people.tokens import Principal
-from adaptlab_services.reaping import reap
 
 WORKERS = 3
 ENDED = ("succeeded", "failed", "cancelled")

@@ -17,14 +17,14 @@ from tests.chaos.runners import FOLDER, SIZE, content_of
 
 from adaptlab_db.artifacts import StoredArtifact
 from adaptlab_db.tables import Artifact, ArtifactChunk, Job
-from adaptlab_services import claiming, lease_ends, leases, recording, report_checks
 from adaptlab_services.errors import LeaseLost
-from adaptlab_services.leases import DatabaseLedger
+from adaptlab_services.leases import claiming, lease_ends, leases, recording, report_checks
+from adaptlab_services.leases.leases import DatabaseLedger
+from adaptlab_services.leases.reaping import ReapedLeases
 from adaptlab_services.lifecycle import doorbell
 from adaptlab_services.lifecycle.claims import Claim
 from adaptlab_services.lifecycle.transitions import Change, Moved, move
 from adaptlab_services.people import idempotency
-from adaptlab_services.reaping import ReapedLeases
 from adaptlab_worker import attempt, maintenance, reaper, recorder, trainer_process
 
 BACKOFF_SECONDS = 0.25

@@ -11,8 +11,8 @@ from tests.chaos.invariants import INVARIANTS, violations
 from tests.making import a_made_up_ledger, a_principal, a_worker, an_adapt_spec
 
 from adaptlab_services.jobs import jobs
-from adaptlab_services.leases import DatabaseLedger
-from adaptlab_services.reaping import reap
+from adaptlab_services.leases.leases import DatabaseLedger
+from adaptlab_services.leases.reaping import reap
 
 Sessions = sessionmaker[Session]
 

@@ -14,7 +14,7 @@ from tests.chaos.histories import a_base_with_history
 from tests.chaos.ledger_machine import LedgerMachine
 
 from adaptlab_db.tables import Job
-from adaptlab_services import leases, recording
+from adaptlab_services.leases import leases, recording
 from adaptlab_services.lifecycle.claims import Claim
 
 EXAMPLES = int(os.environ.get("CHAOS_EXAMPLES", "20"))

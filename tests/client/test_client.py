@@ -30,7 +30,7 @@ from adaptlab import results
 from adaptlab.errors import InvalidSpec
 from adaptlab_client import Client, errors
 from adaptlab_client.connection import Retries
-from adaptlab_services.leases import DatabaseLedger
+from adaptlab_services.leases.leases import DatabaseLedger
 from adaptlab_services.lifecycle.claims import Claim
 
 CHECKPOINT = b"tensors " * 400_000  # 3.2 MB: several rows in the database

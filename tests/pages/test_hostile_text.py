@@ -21,7 +21,7 @@ from tests.security.hostile_texts import TEXTS
 
 from adaptlab.study import SHOWABLE
 from adaptlab_db.tables import User
-from adaptlab_services.leases import DatabaseLedger
+from adaptlab_services.leases.leases import DatabaseLedger
 from adaptlab_services.people import tokens
 from adaptlab_services.people.tokens import Principal
 

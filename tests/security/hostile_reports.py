@@ -24,7 +24,7 @@ from tests.making import (
 
 from adaptlab import results
 from adaptlab.errors import InvalidSpec
-from adaptlab_services.leases import Ledger
+from adaptlab_services.leases.leases import Ledger
 from adaptlab_services.lifecycle.claims import Claim
 
 HUGE, LARGE = 1e308, 2**31 - 1

@@ -33,7 +33,7 @@ from adaptlab_db.tables import (
     TrainingState,
 )
 from adaptlab_services.errors import ReportRefused
-from adaptlab_services.leases import Ledger
+from adaptlab_services.leases.leases import Ledger
 from adaptlab_services.lifecycle.claims import Claim
 from adaptlab_services.limits import quotas
 from adaptlab_services.settings import Settings

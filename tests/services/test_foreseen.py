@@ -10,7 +10,7 @@ from tests.making import a_job, a_made_up_ledger, a_pretrain_spec, a_worker
 
 from adaptlab.results import TrainingSaved
 from adaptlab_db.tables import Attempt, Job
-from adaptlab_services.leases import DatabaseLedger
+from adaptlab_services.leases.leases import DatabaseLedger
 from adaptlab_services.lifecycle.claims import Claim
 
 Sessions = sessionmaker[Session]

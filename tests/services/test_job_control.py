@@ -29,9 +29,9 @@ from adaptlab_db.tables import BaseModel, Job, Study, StudyJob
 from adaptlab_services.errors import Conflict, LimitReached, NotFound
 from adaptlab_services.jobs import job_control, jobs
 from adaptlab_services.jobs.job_control import Controlled
-from adaptlab_services.leases import DatabaseLedger
+from adaptlab_services.leases.leases import DatabaseLedger
+from adaptlab_services.leases.reaping import reap
 from adaptlab_services.limits import limits
-from adaptlab_services.reaping import reap
 
 pytestmark = pytest.mark.usefixtures("patient_locks")
 

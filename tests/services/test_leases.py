@@ -32,14 +32,14 @@ from tests.watching import somebody_waits, until
 from adaptlab.results import Progress
 from adaptlab_db.session import close, session_factory
 from adaptlab_db.tables import Attempt, Job, Worker
-from adaptlab_services import lease_ends, leases
-from adaptlab_services.claiming import queues_with_work
 from adaptlab_services.errors import LeaseLost, LedgerUnreachable
-from adaptlab_services.leases import DatabaseLedger, Ledger
+from adaptlab_services.leases import lease_ends, leases
+from adaptlab_services.leases.claiming import queues_with_work
+from adaptlab_services.leases.leases import DatabaseLedger, Ledger
+from adaptlab_services.leases.reaping import ReapedLeases, reap
 from adaptlab_services.lifecycle import claims
 from adaptlab_services.lifecycle.claims import Claim
 from adaptlab_services.lifecycle.transitions import append_event, transition
-from adaptlab_services.reaping import ReapedLeases, reap
 from adaptlab_services.settings import Settings
 
 

@@ -14,11 +14,11 @@ from tests.making import a_claim, a_job, a_worker, an_adapt_spec
 from adaptlab.results import MetricPoint, Metrics, Progress, TrainingSaved
 from adaptlab_db.tables import Attempt, Job, JobEvent, TrainingState, Worker
 from adaptlab_db.tables import MetricPoint as Point
-from adaptlab_services import leases, recording
 from adaptlab_services.errors import LeaseLost
-from adaptlab_services.leases import DatabaseLedger
+from adaptlab_services.leases import leases, recording
+from adaptlab_services.leases.leases import DatabaseLedger
+from adaptlab_services.leases.reaping import reap
 from adaptlab_services.lifecycle.claims import Claim
-from adaptlab_services.reaping import reap
 
 Sessions = sessionmaker[Session]
 Write = Callable[[DatabaseLedger, Claim], object]

@@ -13,7 +13,7 @@ from tests.job_rows import Sessions, new_job
 from tests.making import a_user
 
 from adaptlab_db.tables import Job
-from adaptlab_services.next_job import next_job
+from adaptlab_services.leases.next_job import next_job
 
 QUEUES = ("cpu", "gpu", "large")
 OWNERS = ("ada", "bob", "eve", "kim")

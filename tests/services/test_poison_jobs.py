@@ -7,11 +7,11 @@ from tests.job_rows import AGO, Sessions, change, job, new_job, outcomes
 from tests.making import a_claim, a_pretrain_spec
 
 from adaptlab_db.tables import Job
-from adaptlab_services import leases
-from adaptlab_services.leases import DatabaseLedger
+from adaptlab_services.leases import leases
+from adaptlab_services.leases.leases import DatabaseLedger
+from adaptlab_services.leases.reaping import reap
 from adaptlab_services.lifecycle.poison import fingerprint
 from adaptlab_services.lifecycle.transitions import Reason
-from adaptlab_services.reaping import reap
 
 ERROR = "ValueError: head 3 of /tmp/attempt-7xq/w.npy is empty (0x7f32aa)"
 ALIKE = "ValueError: head 4 of /tmp/attempt-k2f/w.npy is empty (0x7f00bb)"

@@ -41,11 +41,11 @@ from adaptlab_db.tables import (
     Replicate,
     Table,
 )
-from adaptlab_services import recording
 from adaptlab_services.errors import LeaseLost, ReportRefused
-from adaptlab_services.leases import DatabaseLedger, Ledger
+from adaptlab_services.leases import recording
+from adaptlab_services.leases.leases import DatabaseLedger, Ledger
+from adaptlab_services.leases.reaping import reap
 from adaptlab_services.lifecycle.claims import Claim
-from adaptlab_services.reaping import reap
 from adaptlab_services.settings import Settings
 
 Sessions = sessionmaker[Session]

@@ -12,7 +12,7 @@ from tests.making import a_claim, a_job, an_adapt_spec, metric_points
 from adaptlab.results import Metrics, TrainingSaved
 from adaptlab_db.tables import Artifact, Job, JobEvent, MetricPoint, TrainingState
 from adaptlab_services.errors import LeaseLost
-from adaptlab_services.leases import DatabaseLedger, Ledger
+from adaptlab_services.leases.leases import DatabaseLedger, Ledger
 from adaptlab_services.lifecycle.claims import Claim, SavedTraining
 from adaptlab_services.settings import Settings
 

@@ -20,7 +20,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.watching import until
 
 from adaptlab_db.tables import Job, Worker
-from adaptlab_services.leases import DatabaseLedger
+from adaptlab_services.leases.leases import DatabaseLedger
 from adaptlab_services.lifecycle.doorbell import messages
 from adaptlab_services.settings import Settings
 from adaptlab_worker.app import doorbell_queue

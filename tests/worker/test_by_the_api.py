@@ -20,7 +20,7 @@ from tests.worker.conftest import PATIENCE, Watched, wait_until
 from adaptlab_client.credentials import file_of_job, keep_of_job
 from adaptlab_db.tables import AttentionMap, Checkpoint, Evaluation, MetricPoint, TrainingState
 from adaptlab_services.errors import LedgerRefused
-from adaptlab_services.reaping import reap
+from adaptlab_services.leases.reaping import reap
 from adaptlab_services.settings import Settings
 from adaptlab_worker.doors import open_door
 

@@ -20,7 +20,7 @@ from tests.worker.conftest import (
 
 from adaptlab.errors import is_disk_full
 from adaptlab_db.tables import Attempt, Worker
-from adaptlab_services.leases import DatabaseLedger
+from adaptlab_services.leases.leases import DatabaseLedger
 from adaptlab_services.lifecycle import workers
 from adaptlab_worker.room import LEAST_SHARE, MOST_ASKED, Room
 

@@ -14,7 +14,7 @@ from tests.making import a_job, a_pretrain_spec
 from tests.worker.conftest import Control, Watched, runner_options, serving
 
 from adaptlab_db.tables import Attempt
-from adaptlab_services.leases import DatabaseLedger
+from adaptlab_services.leases.leases import DatabaseLedger
 from adaptlab_worker.memory_kills import MemoryKills
 
 Sessions = sessionmaker[Session]
@@ -120,7 +120,7 @@ def test_a_job_for_which_memory_was_lacking_twice_is_not_tried_again(
     reason: str,
     attempts: int,
 ) -> None:
-    monkeypatch.setattr("adaptlab_services.lease_ends.FIRST_BACKOFF", 0.1)
+    monkeypatch.setattr("adaptlab_services.leases.lease_ends.FIRST_BACKOFF", 0.1)
     write(control.folder, "proc/self/cgroup", "0::/\n")
     write(control.folder, "sys/fs/cgroup/memory.events", "oom_kill 3")
     options = runner_options(monkeypatch, control, runner)

@@ -34,9 +34,9 @@ from adaptlab.results import Event, MetricPoint, Metrics, Progress, TrainingSave
 from adaptlab_db import tables
 from adaptlab_services.errors import LeaseLost, LedgerUnreachable
 from adaptlab_services.jobs import jobs
-from adaptlab_services.leases import NO_ARTIFACTS, Command, DatabaseLedger
+from adaptlab_services.leases.leases import NO_ARTIFACTS, Command, DatabaseLedger
+from adaptlab_services.leases.reaping import reap
 from adaptlab_services.lifecycle.claims import Claim, Lease
-from adaptlab_services.reaping import reap
 from adaptlab_worker.attempt import Attempt
 from adaptlab_worker.patience import Patience
 from adaptlab_worker.protocol import Ended

@@ -12,7 +12,7 @@ from adaptlab.errors import InvalidSpec
 from adaptlab.resolve import datasets_of
 from adaptlab.results import Allocation, Event, Progress, Started
 from adaptlab_services.errors import LeaseLost, LedgerUnreachable, ReportRefused
-from adaptlab_services.leases import Ledger
+from adaptlab_services.leases.leases import Ledger
 from adaptlab_services.lifecycle.claims import Claim
 from adaptlab_services.models.model_folders import NO_ROOTS, ModelRoots
 from adaptlab_worker.errors import DamagedArtifact, TrainerGone

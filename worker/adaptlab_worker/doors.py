@@ -11,7 +11,7 @@ from adaptlab_client.discovery import discover
 from adaptlab_db.secret_files import SecretUnreadable, secret
 from adaptlab_db.session import close
 from adaptlab_services.errors import LedgerRefused
-from adaptlab_services.leases import DatabaseLedger, Ledger
+from adaptlab_services.leases.leases import DatabaseLedger, Ledger
 from adaptlab_services.lifecycle.doorbell import ring
 from adaptlab_services.settings import Settings
 from adaptlab_services.stores import open_sessions

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from adaptlab_services.errors import LeaseLost
-from adaptlab_services.leases import Ledger
+from adaptlab_services.leases.leases import Ledger
 from adaptlab_services.lifecycle.claims import Claim
 
 AGAIN_SECONDS = 1.0  # after a heartbeat that failed; the lease is running out meanwhile

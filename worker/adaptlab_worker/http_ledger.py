@@ -15,7 +15,7 @@ from adaptlab.results import Event
 from adaptlab.values import Value
 from adaptlab_db.artifacts import StoredArtifact
 from adaptlab_services.errors import LedgerUnreachable, ReportRefused
-from adaptlab_services.lease_views import (
+from adaptlab_services.leases.lease_views import (
     LONGEST_WHY,
     HeartbeatAnswer,
     HeartbeatReport,
@@ -30,7 +30,7 @@ from adaptlab_services.lease_views import (
     StoredContent,
     path_of,
 )
-from adaptlab_services.leases import NO_ARTIFACTS, Command
+from adaptlab_services.leases.leases import NO_ARTIFACTS, Command
 from adaptlab_services.lifecycle.claims import Claim, Lease
 from adaptlab_services.lifecycle.transitions import Reason, storable
 from adaptlab_worker.api_connection import ApiConnection
@@ -43,7 +43,7 @@ A = TypeVar("A", bound=Value)
 
 
 class HttpLedger:
-    """See `adaptlab_services.leases.Ledger`; raises what `ApiConnection` does besides."""
+    """See `adaptlab_services.leases.leases.Ledger`; raises what `ApiConnection` does besides."""
 
     def __init__(self, connection: ApiConnection) -> None:
         self._connection = connection

@@ -10,7 +10,7 @@ from pathlib import Path
 from uuid import UUID
 
 from adaptlab_services.errors import LedgerRefused, LedgerUnreachable
-from adaptlab_services.leases import Ledger
+from adaptlab_services.leases.leases import Ledger
 from adaptlab_worker.room import Room
 from adaptlab_worker.scratch import AssetCache, Scratch
 from adaptlab_worker.shift import Shift

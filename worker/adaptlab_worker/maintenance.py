@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from sqlalchemy.orm import Session, sessionmaker
 
-from adaptlab_services.claiming import queues_with_work
+from adaptlab_services.leases.claiming import queues_with_work
 
 Ring = Callable[[Sequence[str]], None]
 

@@ -16,7 +16,7 @@ from celery import Celery, signals
 from celery.exceptions import SecurityWarning
 from sqlalchemy.orm import Session, sessionmaker
 
-from adaptlab_services.leases import DatabaseLedger
+from adaptlab_services.leases.leases import DatabaseLedger
 from adaptlab_services.lifecycle.doorbell import ring
 from adaptlab_services.settings import Settings
 from adaptlab_services.stores import open_sessions

@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 
 from adaptlab_services.errors import LedgerRefused
-from adaptlab_services.leases import Ledger
+from adaptlab_services.leases.leases import Ledger
 from adaptlab_services.settings import Settings
 from adaptlab_worker.batch_job import allocation_of, seconds_until
 from adaptlab_worker.confinement import close_to_others

@@ -12,8 +12,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab_db.session import one_by_one
+from adaptlab_services.leases.reaping import ReapedLeases, is_due, reap
 from adaptlab_services.outages import is_outage
-from adaptlab_services.reaping import ReapedLeases, is_due, reap
 
 Ring = Callable[[Sequence[str]], None]
 

@@ -18,7 +18,7 @@ from adaptlab.results import (
     TrainingSaved,
 )
 from adaptlab_services.errors import LeaseLost, LedgerUnreachable, ReportRefused
-from adaptlab_services.leases import Ledger
+from adaptlab_services.leases.leases import Ledger
 from adaptlab_services.lifecycle.claims import Claim
 from adaptlab_worker.spool import Spool
 

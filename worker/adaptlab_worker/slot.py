@@ -10,7 +10,7 @@ from uuid import UUID
 
 from adaptlab.results import Allocation
 from adaptlab_services.errors import LedgerRefused, LedgerUnreachable
-from adaptlab_services.leases import Ledger
+from adaptlab_services.leases.leases import Ledger
 from adaptlab_services.lifecycle.claims import Claim
 from adaptlab_services.models.model_folders import NO_ROOTS, ModelRoots
 from adaptlab_worker.attempt import GRACE, Attempt

@@ -22,8 +22,8 @@ from adaptlab_api.routes.files import FILE
 from adaptlab_api.routing import api_router
 from adaptlab_api.state import Resources, resources_of
 from adaptlab_api.turns import turn_of
-from adaptlab_services import token_leases
-from adaptlab_services.lease_views import (
+from adaptlab_services.leases import token_leases
+from adaptlab_services.leases.lease_views import (
     HeartbeatAnswer,
     HeartbeatReport,
     LeaseEnd,
@@ -36,7 +36,7 @@ from adaptlab_services.lease_views import (
     StandingBack,
     StoredContent,
 )
-from adaptlab_services.leases import DatabaseLedger
+from adaptlab_services.leases.leases import DatabaseLedger
 from adaptlab_services.lifecycle.claims import Lease
 from adaptlab_services.people.tokens import Principal
 

@@ -16,9 +16,9 @@ from adaptlab.errors import InvalidSpec, Problem
 from adaptlab_db.artifacts import ArtifactStore
 from adaptlab_db.tables import Attempt, Job, Worker
 from adaptlab_db.visibility import VISIBLE
-from adaptlab_services import claiming
 from adaptlab_services.errors import Conflict, LeaseLost, NotFound
-from adaptlab_services.lease_views import NewLease
+from adaptlab_services.leases import claiming
+from adaptlab_services.leases.lease_views import NewLease
 from adaptlab_services.lifecycle.claims import Lease, held
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.storage.stored_files import StoredFile

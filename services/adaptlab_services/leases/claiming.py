@@ -26,12 +26,12 @@ from sqlalchemy.orm import Session, aliased
 from adaptlab.resolve import datasets_of
 from adaptlab.spec import ResolvedSpec
 from adaptlab_db.tables import BaseModel, Checkpoint, Job, TrainingState
-from adaptlab_services.foreseen import ends_within
+from adaptlab_services.leases.foreseen import ends_within
+from adaptlab_services.leases.next_job import next_job
 from adaptlab_services.lifecycle import adaptations, training_states, workers
 from adaptlab_services.lifecycle.claims import BaseWeights, Claim
 from adaptlab_services.lifecycle.transitions import Change, Moved, move
 from adaptlab_services.limits import limits
-from adaptlab_services.next_job import next_job
 
 MOST_PASSED_OVER = 20
 

@@ -43,8 +43,8 @@ from adaptlab_db.tables import (
     Table,
     TheoryReport,
 )
-from adaptlab_services import report_checks
 from adaptlab_services.errors import LeaseLost
+from adaptlab_services.leases import report_checks
 from adaptlab_services.lifecycle import training_states
 from adaptlab_services.lifecycle.claims import AS_GIVEN, Lease, LeaseParameters, given, held
 from adaptlab_services.lifecycle.transitions import append_event

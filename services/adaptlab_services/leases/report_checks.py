@@ -18,7 +18,7 @@ from adaptlab.weights_file import LENGTH_BYTES, read_header_in
 from adaptlab_db.artifacts import ArtifactStore
 from adaptlab_db.tables import Job, LeaseArtifact
 from adaptlab_services.errors import ReportRefused
-from adaptlab_services.lease_views import path_of
+from adaptlab_services.leases.lease_views import path_of
 from adaptlab_services.lifecycle.claims import Lease
 
 MOST_KEPT = 256

@@ -36,9 +36,9 @@ from adaptlab_db.artifacts import ArtifactStore, StoredArtifact, streamed
 from adaptlab_db.errors import StoreUnreachable
 from adaptlab_db.session import one_by_one
 from adaptlab_db.tables import Attempt, Job, LeaseArtifact
-from adaptlab_services import claiming, recording
 from adaptlab_services.errors import LeaseLost, LedgerUnreachable
-from adaptlab_services.lease_ends import (
+from adaptlab_services.leases import claiming, recording
+from adaptlab_services.leases.lease_ends import (
     CANCELLED,
     MOST_ATTEMPTS,
     NOT_PAUSING,

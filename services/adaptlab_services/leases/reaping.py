@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, exists, func, or_, select
 from sqlalchemy.orm import Session
 
 from adaptlab_db.tables import Attempt, Job, Worker
-from adaptlab_services.lease_ends import (
+from adaptlab_services.leases.lease_ends import (
     CANCELLED,
     MOST_ATTEMPTS,
     after_backoff,
