@@ -27,8 +27,8 @@ from adaptlab.audit_chain import (
 from adaptlab.audit_chain import faults as faults_of
 from adaptlab.values import Value
 from adaptlab_db.tables import AuditEntry, AuditSeal
-from adaptlab_services.bulk_rows import Units
 from adaptlab_services.moments import Moment
+from adaptlab_services.results.bulk_rows import Units
 
 SEALED_AFTER = timedelta(seconds=5)
 LATE_FOR = timedelta(hours=1)

@@ -12,7 +12,7 @@ from adaptlab.scores import task_labels
 from adaptlab.study_plan import seedless_digest
 from adaptlab_services.comparison_rows import Row
 from adaptlab_services.comparison_views import MissingScores
-from adaptlab_services.scored_jobs import ScoredJob
+from adaptlab_services.results.scored_jobs import ScoredJob
 
 MOST_PAIRS = 1_000
 """Of rows in one comparison of chosen jobs: each takes half a millisecond."""

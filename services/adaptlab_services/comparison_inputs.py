@@ -20,7 +20,7 @@ from adaptlab_services.comparison_views import (
     StudyName,
     TableComparison,
 )
-from adaptlab_services.scored_jobs import ScoredJob
+from adaptlab_services.results.scored_jobs import ScoredJob
 from adaptlab_services.study_views import StudyJobView
 
 DEFAULT_LEVEL = 0.95

@@ -28,7 +28,7 @@ from adaptlab_services.comparison_views import (
     MissingScores,
     TriedTrial,
 )
-from adaptlab_services.scored_jobs import ScoredJob
+from adaptlab_services.results.scored_jobs import ScoredJob
 
 LONGEST_ERROR = 200
 

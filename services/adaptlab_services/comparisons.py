@@ -38,7 +38,7 @@ from adaptlab_services.comparison_views import (
     TableComparison,
 )
 from adaptlab_services.errors import NotFound
-from adaptlab_services.scored_jobs import ScoredJob, scored_jobs
+from adaptlab_services.results.scored_jobs import ScoredJob, scored_jobs
 from adaptlab_services.study_views import StudyCell, StudyView
 
 MOST_JOBS = 200

@@ -23,7 +23,7 @@ from adaptlab_db.tables import Attempt, BaseModel, Job
 from adaptlab_services.comparison_groups import tables_of_jobs
 from adaptlab_services.comparison_rows import Row, compared_jobs
 from adaptlab_services.models.budgets import MethodAnswer
-from adaptlab_services.scored_jobs import ScoredJob, base_alone, scored_jobs
+from adaptlab_services.results.scored_jobs import ScoredJob, base_alone, scored_jobs
 
 MOST_JOBS = 200
 """The latest runs that are looked at."""

@@ -14,8 +14,8 @@ from adaptlab.theory_report import Check, Finding
 from adaptlab.values import Value
 from adaptlab_db.tables import TERMINAL_STATES, Job, Study, StudyJob
 from adaptlab_services.moments import Moment
+from adaptlab_services.results.theory_reports import reports_of
 from adaptlab_services.study_jobs import IN_CELLS
-from adaptlab_services.theory_reports import reports_of
 
 JsonObject = dict[str, object]
 StudyState = Literal["running", "succeeded", "incomplete", "cancelled"]

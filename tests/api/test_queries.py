@@ -386,9 +386,9 @@ def test_exports_go_on_beyond_a_batch(
 ) -> None:
     whole = api.get("/v1/results", params={"format": "jsonl"}).text
     curves = api.get("/v1/results/curves").text
-    monkeypatch.setattr("adaptlab_services.bulk_rows.ROWS_AT_ONCE", 1)
-    monkeypatch.setattr("adaptlab_services.bulk_rows.JOBS_AT_ONCE", 2)
-    monkeypatch.setattr("adaptlab_services.bulk_rows.POINTS_AT_ONCE", 3)
+    monkeypatch.setattr("adaptlab_services.results.bulk_rows.ROWS_AT_ONCE", 1)
+    monkeypatch.setattr("adaptlab_services.results.bulk_rows.JOBS_AT_ONCE", 2)
+    monkeypatch.setattr("adaptlab_services.results.bulk_rows.POINTS_AT_ONCE", 3)
     assert api.get("/v1/results", params={"format": "jsonl"}).text == whole
     rows = list(csv.reader(io.StringIO(api.get("/v1/results/curves").text)))
     assert sorted(rows) == sorted(csv.reader(io.StringIO(curves)))

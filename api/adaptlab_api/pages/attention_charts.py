@@ -20,10 +20,10 @@ from adaptlab.charts import (
 )
 from adaptlab_api.pages.attention_view import Place
 from adaptlab_db.errors import ArtifactGone
-from adaptlab_services import attention, attention_heads
-from adaptlab_services.attention import MapFilter, MapView
-from adaptlab_services.attention_heads import MapOutline
-from adaptlab_services.attention_patterns import pattern, patterns_of_layers
+from adaptlab_services.results import attention, attention_heads
+from adaptlab_services.results.attention import MapFilter, MapView
+from adaptlab_services.results.attention_heads import MapOutline
+from adaptlab_services.results.attention_patterns import pattern, patterns_of_layers
 
 if TYPE_CHECKING:
     import numpy as np

@@ -16,9 +16,14 @@ from adaptlab_api.pages.attention_charts import (
 )
 from adaptlab_api.pages.attention_view import AttentionView, Place, attention_view
 from adaptlab_api.pages.job_list import job_title
-from adaptlab_services import attention, attention_heads
-from adaptlab_services.attention import MapFilter, MapView
-from adaptlab_services.attention_heads import (
+from adaptlab_services.errors import NotFound
+from adaptlab_services.jobs import jobs
+from adaptlab_services.jobs.job_views import JobView
+from adaptlab_services.models import catalogue
+from adaptlab_services.models.catalogue import MethodEntry
+from adaptlab_services.results import attention, attention_heads
+from adaptlab_services.results.attention import MapFilter, MapView
+from adaptlab_services.results.attention_heads import (
     HeadOrder,
     HeadRows,
     LayerFacts,
@@ -26,11 +31,6 @@ from adaptlab_services.attention_heads import (
     Sorting,
     shown_map,
 )
-from adaptlab_services.errors import NotFound
-from adaptlab_services.jobs import jobs
-from adaptlab_services.jobs.job_views import JobView
-from adaptlab_services.models import catalogue
-from adaptlab_services.models.catalogue import MethodEntry
 
 HEADS_PAGE = 48
 ROUNDING = 1e-3

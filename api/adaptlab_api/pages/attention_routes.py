@@ -26,8 +26,8 @@ from adaptlab_api.pages.parameters import Number, ReaderDep
 from adaptlab_api.pages.rendering import Renderer
 from adaptlab_api.routing import closed_router
 from adaptlab_services import short_ids
-from adaptlab_services.attention_heads import HeadOrder, Sorting
 from adaptlab_services.errors import NotFound
+from adaptlab_services.results.attention_heads import HeadOrder, Sorting
 
 MOST_OFFSET = 10**6
 NO_JOB = "No job has this id. It may be mistyped, or the job may be on another server."

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from adaptlab.wording import shortened
-from adaptlab_services.attention import MapView
-from adaptlab_services.attention_heads import MapOutline
+from adaptlab_services.results.attention import MapView
+from adaptlab_services.results.attention_heads import MapOutline
 
 Option = tuple[int, str]
 LONGEST_SAMPLE = 60

@@ -11,9 +11,9 @@ from adaptlab_api.pages.job_list import job_title
 from adaptlab_api.pages.parameters import ReaderDep, server_address
 from adaptlab_api.pages.rendering import Renderer
 from adaptlab_api.routing import closed_router
-from adaptlab_services import lineage
 from adaptlab_services.errors import NotFound
 from adaptlab_services.models import base_models
+from adaptlab_services.results import lineage
 
 HERE = "/base-models"
 PAGE_SIZE = 50

@@ -6,8 +6,8 @@ from sqlalchemy.orm import Session
 
 from adaptlab.charts import Chart, Theme, learning_curves
 from adaptlab.results import MetricPoint
-from adaptlab_services import results
 from adaptlab_services.jobs import jobs
+from adaptlab_services.results import results
 
 # By the metric's name as the trainer reports it: the label under which it is drawn.
 LOSSES = {"train_loss": "training", "validation_loss": "validation"}

@@ -18,10 +18,10 @@ from adaptlab_api.pages.formats import NOTHING, integer, pretty, significant, wo
 from adaptlab_api.pages.job_list import ACTIVE_SECONDS, job_title, running_seconds, unserved_queues
 from adaptlab_api.pages.scores import forgetting_rows, score_table
 from adaptlab_api.pages.study_page import studies_of_job
-from adaptlab_services import attention, attention_heads, checkpoints, results
-from adaptlab_services.attention_heads import MapOutline
 from adaptlab_services.jobs import job_rights, jobs
 from adaptlab_services.lifecycle import events
+from adaptlab_services.results import attention, attention_heads, checkpoints, results
+from adaptlab_services.results.attention_heads import MapOutline
 
 MOST_EVENTS = 500
 MOST_FILES = 100

@@ -14,8 +14,8 @@ from adaptlab_api.identities import JobId
 from adaptlab_api.routes.files import FILE
 from adaptlab_api.routes.results import RowId
 from adaptlab_api.routing import api_router
-from adaptlab_services import attention
-from adaptlab_services.attention import MapFilter, Maps
+from adaptlab_services.results import attention
+from adaptlab_services.results.attention import MapFilter, Maps
 
 Place = Annotated[int | None, Query(ge=0, le=2**31 - 1)]
 

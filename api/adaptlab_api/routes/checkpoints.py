@@ -10,8 +10,8 @@ from adaptlab_api.files import file_answer
 from adaptlab_api.routes.files import FILE
 from adaptlab_api.routes.results import RowId
 from adaptlab_api.routing import api_router
-from adaptlab_services import checkpoints
-from adaptlab_services.checkpoints import CheckpointView
+from adaptlab_services.results import checkpoints
+from adaptlab_services.results.checkpoints import CheckpointView
 
 
 def checkpoints_router() -> APIRouter:

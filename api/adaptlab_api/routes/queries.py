@@ -16,18 +16,18 @@ from adaptlab_api.describing import failures
 from adaptlab_api.routes.jobs import PageSize, PageToken
 from adaptlab_api.routing import api_router
 from adaptlab_api.streaming import Pieces
-from adaptlab_services import bulk_rows, result_groups, result_queries, row_formats
-from adaptlab_services.bulk_rows import CURVE_COLUMNS
 from adaptlab_services.paging import DEFAULT_PAGE_SIZE
 from adaptlab_services.querying.filtering import LONGEST_FILTER
-from adaptlab_services.result_queries import (
+from adaptlab_services.results import bulk_rows, result_groups, result_queries, row_formats
+from adaptlab_services.results.bulk_rows import CURVE_COLUMNS
+from adaptlab_services.results.result_queries import (
     ColumnView,
     FieldList,
     Question,
     ResultRows,
     Subject,
 )
-from adaptlab_services.row_formats import MEDIA_TYPES, Batch, FileFormat
+from adaptlab_services.results.row_formats import MEDIA_TYPES, Batch, FileFormat
 
 PIECE = 2**16
 LONGEST_LIST = 4000

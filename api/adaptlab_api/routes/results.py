@@ -11,9 +11,9 @@ from adaptlab_api.dependencies import SessionDep
 from adaptlab_api.describing import failures, succeeds
 from adaptlab_api.identities import JobId
 from adaptlab_api.routing import api_router
-from adaptlab_services import checkpoints, results
-from adaptlab_services.checkpoints import Checkpoints
-from adaptlab_services.results import (
+from adaptlab_services.results import checkpoints, results
+from adaptlab_services.results.checkpoints import Checkpoints
+from adaptlab_services.results.results import (
     LARGEST_CURVE,
     Attempts,
     Curves,

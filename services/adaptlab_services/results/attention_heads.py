@@ -10,8 +10,8 @@ from sqlalchemy.orm import Session, aliased
 
 from adaptlab.values import Value
 from adaptlab_db.tables import Artifact, AttentionMap, AttentionSummary
-from adaptlab_services.drawable_maps import is_drawable
-from adaptlab_services.results import latest_attempt
+from adaptlab_services.results.drawable_maps import is_drawable
+from adaptlab_services.results.results import latest_attempt
 
 HeadOrder = Literal[
     "layer", "base_entropy", "entropy", "learned_mass", "divergence", "relative_deviation"

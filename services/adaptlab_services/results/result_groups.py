@@ -12,7 +12,7 @@ from adaptlab_services.lifecycle.job_metrics import METRICS, Measured, Summary, 
 from adaptlab_services.querying.conditions import condition
 from adaptlab_services.querying.job_fields import STATISTICS
 from adaptlab_services.querying.query_fields import Column, Field, Joins
-from adaptlab_services.result_queries import (
+from adaptlab_services.results.result_queries import (
     LISTINGS,
     Cell,
     ColumnView,

@@ -9,7 +9,7 @@ from adaptlab.values import Value
 from adaptlab_db.tables import Artifact, Checkpoint
 from adaptlab_services.errors import NotFound
 from adaptlab_services.moments import Moment
-from adaptlab_services.results import latest_attempt
+from adaptlab_services.results.results import latest_attempt
 from adaptlab_services.storage.stored_files import StoredFile
 
 

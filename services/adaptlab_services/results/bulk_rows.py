@@ -13,7 +13,7 @@ from sqlalchemy import Row, Select, select, tuple_
 from sqlalchemy.orm import Session
 
 from adaptlab_db.tables import Job, MetricPoint, Replicate
-from adaptlab_services.result_queries import (
+from adaptlab_services.results.result_queries import (
     LISTINGS,
     ColumnView,
     Question,
@@ -22,7 +22,7 @@ from adaptlab_services.result_queries import (
     columns_of,
     rows,
 )
-from adaptlab_services.row_formats import Batch
+from adaptlab_services.results.row_formats import Batch
 
 Units = Callable[[], AbstractContextManager[Session]]
 ROWS_AT_ONCE = 1000

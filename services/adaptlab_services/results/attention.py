@@ -11,9 +11,9 @@ from adaptlab.results import AttentionSource
 from adaptlab.results import AttentionSummary as Summary
 from adaptlab.values import Value
 from adaptlab_db.tables import Artifact, AttentionMap, AttentionSummary
-from adaptlab_services.drawable_maps import has_samples, is_drawable
 from adaptlab_services.errors import NotFound
-from adaptlab_services.results import latest_attempt
+from adaptlab_services.results.drawable_maps import has_samples, is_drawable
+from adaptlab_services.results.results import latest_attempt
 from adaptlab_services.storage.stored_files import StoredFile
 
 
