@@ -11,7 +11,7 @@ from adaptlab.study import StudySpec
 from adaptlab_api import strict_json
 from adaptlab_api.dependencies import valid
 from adaptlab_api.state import Resources
-from adaptlab_services.studies import Rules
+from adaptlab_services.studies.studies import Rules
 
 ONLY_OF_RECIPES = RecipeRequest.model_fields.keys() - StudySpec.model_fields.keys()
 ONLY_OF_SPECS = StudySpec.model_fields.keys() - RecipeRequest.model_fields.keys()

@@ -33,7 +33,7 @@ from adaptlab.code_version import code_version
 from adaptlab.table_comparison import table_warnings
 from adaptlab.values import Value
 from adaptlab_db.tables import Attempt, Job, StudyJob
-from adaptlab_services import comparisons, studies
+from adaptlab_services import comparisons
 from adaptlab_services.comparison_groups import ComparedTable
 from adaptlab_services.comparison_inputs import Strictness
 from adaptlab_services.comparison_rows import counted_jobs
@@ -44,7 +44,8 @@ from adaptlab_services.plot_drawing import drawn
 from adaptlab_services.results.bulk_rows import Units
 from adaptlab_services.results.result_queries import ColumnView
 from adaptlab_services.results.row_formats import Batch, write_parquet
-from adaptlab_services.study_views import StudyView
+from adaptlab_services.studies import studies
+from adaptlab_services.studies.study_views import StudyView
 
 JOBS_AT_ONCE = 50
 ROWS_AT_ONCE = 256

@@ -21,7 +21,7 @@ from adaptlab_services.comparison_views import (
     TableComparison,
 )
 from adaptlab_services.results.scored_jobs import ScoredJob
-from adaptlab_services.study_views import StudyJobView
+from adaptlab_services.studies.study_views import StudyJobView
 
 DEFAULT_LEVEL = 0.95
 DEFAULT_MARGIN = 0.01

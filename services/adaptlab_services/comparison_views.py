@@ -13,7 +13,7 @@ from adaptlab.table_comparison import (
     TriedTrial,
 )
 from adaptlab.values import Value
-from adaptlab_services.study_views import StudyState
+from adaptlab_services.studies.study_views import StudyState
 
 __all__ = [
     "ComparedMethod",

@@ -10,7 +10,6 @@ from sqlalchemy.orm import Session
 from adaptlab.comparability import comparability
 from adaptlab.comparison import Comparison, compare
 from adaptlab.study_plan import SkippedCell
-from adaptlab_services import studies
 from adaptlab_services.comparison_diagnoses import diagnoses
 from adaptlab_services.comparison_groups import ComparedTable, check_pairs, tables_of_jobs
 from adaptlab_services.comparison_inputs import (
@@ -39,7 +38,8 @@ from adaptlab_services.comparison_views import (
 )
 from adaptlab_services.errors import NotFound
 from adaptlab_services.results.scored_jobs import ScoredJob, scored_jobs
-from adaptlab_services.study_views import StudyCell, StudyView
+from adaptlab_services.studies import studies
+from adaptlab_services.studies.study_views import StudyCell, StudyView
 
 MOST_JOBS = 200
 """Jobs that can be compared without a study."""

@@ -22,7 +22,6 @@ from adaptlab.spec import PretrainSpec
 from adaptlab.study import StudySpec
 from adaptlab.values import Value
 from adaptlab_db.tables import BaseModel, Job, Study
-from adaptlab_services import studies
 from adaptlab_services.comparison_views import StudyName
 from adaptlab_services.errors import Conflict, NoReport, NotFound
 from adaptlab_services.jobs import jobs, study_lock
@@ -30,6 +29,7 @@ from adaptlab_services.models import base_models
 from adaptlab_services.models.model_folders import NO_ROOTS
 from adaptlab_services.people import access
 from adaptlab_services.recipe_measurements import measured
+from adaptlab_services.studies import studies
 
 JsonObject = dict[str, object]
 

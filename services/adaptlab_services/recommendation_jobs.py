@@ -11,7 +11,6 @@ from adaptlab.errors import AdaptlabError
 from adaptlab.spec import AdaptSpec, ResolvedSpec
 from adaptlab.study import StudySpec
 from adaptlab.verdict import LEAST_SEEDS
-from adaptlab_services import studies
 from adaptlab_services.comparison_rows import Row
 from adaptlab_services.errors import Conflict
 from adaptlab_services.jobs import jobs
@@ -23,8 +22,9 @@ from adaptlab_services.recommendation_views import (
     Purpose,
     ThinEvidence,
 )
-from adaptlab_services.studies import Rules
-from adaptlab_services.study_previews import StudyPreview
+from adaptlab_services.studies import studies
+from adaptlab_services.studies.studies import Rules
+from adaptlab_services.studies.study_previews import StudyPreview
 
 Document = dict[str, Any]  # Any: a spec as JSON, whose members are of many types
 

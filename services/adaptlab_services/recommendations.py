@@ -21,7 +21,7 @@ from adaptlab_services.recommendation_views import (
     RecommendationQuestion,
     ThinEvidence,
 )
-from adaptlab_services.studies import Rules
+from adaptlab_services.studies.studies import Rules
 
 
 def recommend(session: Session, question: RecommendationQuestion, rules: Rules) -> Recommendation:

@@ -10,12 +10,13 @@ from sqlalchemy.orm import Session
 
 from adaptlab.spec import AdaptSpec
 from adaptlab.study import StudySpec
-from adaptlab_services import recommendations, studies
+from adaptlab_services import recommendations
 from adaptlab_services.errors import Conflict, IdempotencyMismatch
 from adaptlab_services.jobs import jobs
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.recommendation_views import ProposedJob, RecommendationQuestion
-from adaptlab_services.studies import Rules
+from adaptlab_services.studies import studies
+from adaptlab_services.studies.studies import Rules
 
 Wanted = Literal["all", "study"] | str
 """All jobs, the first study, or the spec digest of one job."""

@@ -16,7 +16,7 @@ from adaptlab_api.pages.formats import percent
 from adaptlab_services import comparisons
 from adaptlab_services.people import tokens
 from adaptlab_services.settings import Settings
-from adaptlab_services.study_views import StudyView
+from adaptlab_services.studies.study_views import StudyView
 
 Sessions = sessionmaker[Session]
 HERE = {"Sec-Fetch-Site": "same-origin"}

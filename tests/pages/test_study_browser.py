@@ -8,10 +8,10 @@ from tests.pages.made_up_studies import METHODS, a_base, a_study, failing, ordin
 from tests.pages.visitors import HOSTILE_LABEL, NARROW, ONCE_OR_MORE, WIDE, Visitor
 
 from adaptlab.study import StudyExtension
-from adaptlab_services import studies
 from adaptlab_services.people import tokens
 from adaptlab_services.people.tokens import Principal
-from adaptlab_services.studies import Rules
+from adaptlab_services.studies import studies
+from adaptlab_services.studies.studies import Rules
 
 pytestmark = pytest.mark.browser
 Sessions = sessionmaker[Session]

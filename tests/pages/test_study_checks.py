@@ -13,9 +13,9 @@ from adaptlab.results import Started, TheoryChecked
 from adaptlab.study import StudySpec
 from adaptlab.theory_report import Check
 from adaptlab_api.app import create_app
-from adaptlab_services import studies
 from adaptlab_services.settings import Settings
-from adaptlab_services.studies import Rules
+from adaptlab_services.studies import studies
+from adaptlab_services.studies.studies import Rules
 
 Sessions = sessionmaker[Session]
 HOSTILE = "<script>alert(1)</script>"

@@ -18,10 +18,10 @@ from adaptlab.results import Started
 from adaptlab.study import StudyExtension
 from adaptlab_db.artifacts import ArtifactStore
 from adaptlab_db.tables import Artifact, Checkpoint
-from adaptlab_services import studies
 from adaptlab_services.people.tokens import Principal
-from adaptlab_services.studies import Rules
-from adaptlab_services.study_views import StudyView
+from adaptlab_services.studies import studies
+from adaptlab_services.studies.studies import Rules
+from adaptlab_services.studies.study_views import StudyView
 
 Sessions = sessionmaker[Session]
 OF_LORA = {"name": "relative_attention", "of": "lora"}

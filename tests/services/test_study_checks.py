@@ -21,14 +21,14 @@ from adaptlab.spec import TheorySpec
 from adaptlab.study import StudyChanges, StudyExtension, StudySpec
 from adaptlab.theory_report import Check
 from adaptlab_db.tables import Job, Study
-from adaptlab_services import studies
 from adaptlab_services.jobs import jobs
 from adaptlab_services.leases.reaping import reap
 from adaptlab_services.lifecycle.transitions import transition
 from adaptlab_services.people.tokens import Principal
-from adaptlab_services.studies import Rules
-from adaptlab_services.study_previews import StudyPreview
-from adaptlab_services.study_views import StudyView
+from adaptlab_services.studies import studies
+from adaptlab_services.studies.studies import Rules
+from adaptlab_services.studies.study_previews import StudyPreview
+from adaptlab_services.studies.study_views import StudyView
 
 Sessions = sessionmaker[Session]
 RULES = Rules()

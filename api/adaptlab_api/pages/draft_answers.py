@@ -15,7 +15,6 @@ from adaptlab.study import StudySpec
 from adaptlab_api.dependencies import valid
 from adaptlab_api.pages.draft import Draft
 from adaptlab_api.problems import Refused
-from adaptlab_services import studies
 from adaptlab_services.errors import (
     Conflict,
     Forbidden,
@@ -30,8 +29,9 @@ from adaptlab_services.models.model_folders import ModelRoots
 from adaptlab_services.models.size_steps import SizeSteps
 from adaptlab_services.people import access, projects
 from adaptlab_services.people.access import Access, Role, is_at_least
-from adaptlab_services.studies import Rules
-from adaptlab_services.study_previews import PlannedCell, StudyPreview
+from adaptlab_services.studies import studies
+from adaptlab_services.studies.studies import Rules
+from adaptlab_services.studies.study_previews import PlannedCell, StudyPreview
 
 REFUSALS = (
     InvalidSpec, Refused, Conflict, Forbidden, LimitReached, NotFound, IdempotencyMismatch

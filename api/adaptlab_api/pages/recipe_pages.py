@@ -11,7 +11,7 @@ from adaptlab_api.pages.examples import recipe_by_command, recipe_by_request
 from adaptlab_services import recipes
 from adaptlab_services.errors import Conflict
 from adaptlab_services.recipes import RecipeView, StudyReport
-from adaptlab_services.study_views import StudyView
+from adaptlab_services.studies.study_views import StudyView
 
 WORDINGS = {"arxiv_v1": "arXiv v1", "iclr": "ICLR"}
 FINDINGS = {

@@ -17,7 +17,7 @@ from adaptlab_api.pages.formats import integer, pretty
 from adaptlab_services import recommendations
 from adaptlab_services.models import base_models
 from adaptlab_services.recommendation_views import Recommendation, RecommendationQuestion
-from adaptlab_services.studies import Rules
+from adaptlab_services.studies.studies import Rules
 
 HERE = "/recommend"
 MOST_NAMES = 200

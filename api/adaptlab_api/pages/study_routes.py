@@ -17,12 +17,12 @@ from adaptlab_api.pages.parameters import Number, Reader, ReaderDep, server_addr
 from adaptlab_api.pages.rendering import Renderer
 from adaptlab_api.pages.study_page import study_list, study_page
 from adaptlab_api.routing import closed_router
-from adaptlab_services import studies
 from adaptlab_services.comparison_views import ComparisonProgress, JobComparison
 from adaptlab_services.comparisons import StudyQuestion
 from adaptlab_services.errors import NotFound
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.querying.filtering import LONGEST_FILTER
+from adaptlab_services.studies import studies
 
 HERE = "/studies"
 NO_STUDY = "No study has this name or id. It may be mistyped, or the study may be elsewhere."

@@ -12,8 +12,8 @@ from adaptlab.spec import ResolvedSpec
 from adaptlab.study_plan import PlacedMethod, PlannedJob, SkippedCell, StudyPlan
 from adaptlab.values import Value
 from adaptlab_services.jobs.estimates import Estimate, estimate_each
-from adaptlab_services.study_checks import CheckAssignment, CheckJob
-from adaptlab_services.study_jobs import Assignment, Known
+from adaptlab_services.studies.study_checks import CheckAssignment, CheckJob
+from adaptlab_services.studies.study_jobs import Assignment, Known
 
 
 class PlannedJobView(Value):

@@ -15,7 +15,7 @@ from adaptlab.values import Value
 from adaptlab_db.tables import TERMINAL_STATES, Job, Study, StudyJob
 from adaptlab_services.moments import Moment
 from adaptlab_services.results.theory_reports import reports_of
-from adaptlab_services.study_jobs import IN_CELLS
+from adaptlab_services.studies.study_jobs import IN_CELLS
 
 JsonObject = dict[str, object]
 StudyState = Literal["running", "succeeded", "incomplete", "cancelled"]

@@ -10,7 +10,7 @@ from adaptlab_db.tables import Project, Study, User
 from adaptlab_services import short_ids
 from adaptlab_services.errors import Conflict, NotFound
 from adaptlab_services.people import access
-from adaptlab_services.study_views import Belonging
+from adaptlab_services.studies.study_views import Belonging
 
 
 def study_row(session: Session, study: str) -> Study:

@@ -14,10 +14,10 @@ from adaptlab.spec import ResolvedSpec, TheorySpec
 from adaptlab.study_checks import as_if_made, measuring
 from adaptlab.study_plan import Cell, PlannedCheck, StudyPlan
 from adaptlab_db.tables import Job, StudyJob
-from adaptlab_services import study_jobs
 from adaptlab_services.jobs.job_rows import NewJob, insert_jobs
 from adaptlab_services.people.tokens import Principal
-from adaptlab_services.study_jobs import Assignment, Known
+from adaptlab_services.studies import study_jobs
+from adaptlab_services.studies.study_jobs import Assignment, Known
 
 Place = tuple[str, str, str, int]
 

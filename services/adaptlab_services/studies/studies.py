@@ -29,7 +29,7 @@ from adaptlab.study_expansion import expand
 from adaptlab.study_plan import StudyPlan
 from adaptlab.values import Value
 from adaptlab_db.tables import BaseModel, Job, Project, Study, StudyJob, User
-from adaptlab_services import paging, study_checks, study_jobs
+from adaptlab_services import paging
 from adaptlab_services.jobs import jobs, study_lock
 from adaptlab_services.jobs.estimates import Estimate, estimate
 from adaptlab_services.limits import limits, quotas, sizes
@@ -38,10 +38,17 @@ from adaptlab_services.models.model_folders import NO_ROOTS, ModelRoots
 from adaptlab_services.paging import Cursor, Page
 from adaptlab_services.people import access, idempotency
 from adaptlab_services.people.tokens import Principal
-from adaptlab_services.study_cancelling import stop_jobs
-from adaptlab_services.study_previews import StudyPreview, study_preview
-from adaptlab_services.study_rows import belonging, check_free, locked_row, spec_of, study_row
-from adaptlab_services.study_views import (
+from adaptlab_services.studies import study_checks, study_jobs
+from adaptlab_services.studies.study_cancelling import stop_jobs
+from adaptlab_services.studies.study_previews import StudyPreview, study_preview
+from adaptlab_services.studies.study_rows import (
+    belonging,
+    check_free,
+    locked_row,
+    spec_of,
+    study_row,
+)
+from adaptlab_services.studies.study_views import (
     Belonging,
     StudySummary,
     StudyView,

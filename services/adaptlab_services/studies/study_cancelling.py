@@ -12,7 +12,7 @@ from adaptlab_services.jobs import jobs
 from adaptlab_services.lifecycle import awaiting
 from adaptlab_services.lifecycle.transitions import MAKE_BASE_MODELS, Change, move, queues_to_ring
 from adaptlab_services.people.tokens import Principal
-from adaptlab_services.study_jobs import LIVE
+from adaptlab_services.studies.study_jobs import LIVE
 
 HELD = ("waiting", "queued", "paused")
 ACTIVE = (*LIVE, "paused")
