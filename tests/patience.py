@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from adaptlab_db import session as db_session
-from adaptlab_services import comparison_runs
+from adaptlab_services.comparisons import comparison_runs
 from adaptlab_services.lifecycle import doorbell
 
 LONG = 60.0  # seconds

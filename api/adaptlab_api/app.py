@@ -50,13 +50,13 @@ from adaptlab_api.time_limit import TimeLimit
 from adaptlab_api.turns import Turns
 from adaptlab_db.session import close
 from adaptlab_db.visibility import guarded
-from adaptlab_services.comparison_runs import ComparisonRuns
+from adaptlab_services.comparisons.comparison_runs import ComparisonRuns
+from adaptlab_services.comparisons.plot_drawing import DRAWERS
 from adaptlab_services.leases.token_leases import sessions_of_workers
 from adaptlab_services.lifecycle import events
 from adaptlab_services.lifecycle.doorbell import Bell
 from adaptlab_services.people import admission
 from adaptlab_services.people.admission import Admissions, Admitted
-from adaptlab_services.plot_drawing import DRAWERS
 from adaptlab_services.readiness import Readiness
 from adaptlab_services.settings import Settings
 from adaptlab_services.stores import open_sessions

@@ -9,7 +9,7 @@ from adaptlab_api.auditing import AuditLog
 from adaptlab_api.buckets import Buckets
 from adaptlab_api.feed import Feed
 from adaptlab_api.turns import Turns
-from adaptlab_services.comparison_runs import ComparisonRuns
+from adaptlab_services.comparisons.comparison_runs import ComparisonRuns
 from adaptlab_services.lifecycle.doorbell import Bell
 from adaptlab_services.models.model_folders import ModelRoots
 from adaptlab_services.people.admission import Admissions

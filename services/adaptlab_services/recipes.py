@@ -22,7 +22,7 @@ from adaptlab.spec import PretrainSpec
 from adaptlab.study import StudySpec
 from adaptlab.values import Value
 from adaptlab_db.tables import BaseModel, Job, Study
-from adaptlab_services.comparison_views import StudyName
+from adaptlab_services.comparisons.comparison_views import StudyName
 from adaptlab_services.errors import Conflict, NoReport, NotFound
 from adaptlab_services.jobs import jobs, study_lock
 from adaptlab_services.models import base_models

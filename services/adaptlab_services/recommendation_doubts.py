@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from adaptlab_services.comparison_rows import Row, compared_method
+from adaptlab_services.comparisons.comparison_rows import Row, compared_method
 from adaptlab_services.recommendation_evidence import Asked, Evidence, name_of
 from adaptlab_services.recommendation_views import ThinEvidence
 

@@ -11,7 +11,7 @@ from adaptlab.errors import AdaptlabError
 from adaptlab.spec import AdaptSpec, ResolvedSpec
 from adaptlab.study import StudySpec
 from adaptlab.verdict import LEAST_SEEDS
-from adaptlab_services.comparison_rows import Row
+from adaptlab_services.comparisons.comparison_rows import Row
 from adaptlab_services.errors import Conflict
 from adaptlab_services.jobs import jobs
 from adaptlab_services.recommendation_doubts import fewer_trials, larger_at_budget, unmeasured

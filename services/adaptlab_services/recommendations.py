@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.resolve import resolve_task
 from adaptlab.verdict import LEAST_SEEDS
-from adaptlab_services.comparison_rows import Row
+from adaptlab_services.comparisons.comparison_rows import Row
 from adaptlab_services.models import base_models, budgets, datasets
 from adaptlab_services.models.budgets import BudgetQuestion
 from adaptlab_services.recommendation_doubts import doubts, too_slow

@@ -245,8 +245,8 @@ def test_jobs_are_read_some_at_a_time(
 ) -> None:
     a_study(api, sessions, budgets=[64])
     whole = api.get(PLACE).content
-    monkeypatch.setattr("adaptlab_services.bundles.JOBS_AT_ONCE", 1)
-    monkeypatch.setattr("adaptlab_services.bundles.PIECE", 100)
+    monkeypatch.setattr("adaptlab_services.comparisons.bundles.JOBS_AT_ONCE", 1)
+    monkeypatch.setattr("adaptlab_services.comparisons.bundles.PIECE", 100)
     assert api.get(PLACE).content == whole
 
 
@@ -276,7 +276,7 @@ def test_who_draws_knows_nothing_of_the_server_and_may_die(
     dies.chmod(0o755)
     monkeypatch.setenv("ADAPTLAB_DATABASE_URL", "postgresql://ada:secret@db/x")
     with monkeypatch.context() as patched:
-        patched.setattr("adaptlab_services.plot_drawing.sys.executable", str(dies))
+        patched.setattr("adaptlab_services.comparisons.plot_drawing.sys.executable", str(dies))
         assert api.get(PLACE).status_code == 500
     environment = (tmp_path / "environment").read_text()
     assert "PATH=" in environment

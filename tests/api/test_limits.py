@@ -19,7 +19,7 @@ from adaptlab_api import body_limit, http_protocol, open_requests, request_rate,
 from adaptlab_api.app import create_app
 from adaptlab_api.pages.submit_routes import MOST_FIELDS
 from adaptlab_api.routes.jobs import LONGEST_WAIT
-from adaptlab_services import (
+from adaptlab_services.comparisons import (
     comparison_groups,
     comparison_results,
     comparison_runs,

@@ -24,8 +24,9 @@ from adaptlab_api import open_requests
 from adaptlab_api.app import THREADS, create_app
 from adaptlab_api.open_requests import READS_AT_ONCE
 from adaptlab_api.state import resources_of
-from adaptlab_services import bundles, readiness
-from adaptlab_services.bundles import WrittenBundle
+from adaptlab_services import readiness
+from adaptlab_services.comparisons import bundles
+from adaptlab_services.comparisons.bundles import WrittenBundle
 from adaptlab_services.readiness import Readiness
 from adaptlab_services.settings import Settings
 

@@ -13,8 +13,8 @@ from tests.comparing import ENOUGH_BASES, Run, a_measured_job, a_measured_study,
 from tests.making import BASE, a_base_model
 
 from adaptlab_client import Client, InvalidRequest, NotFound, WaitTimedOut
-from adaptlab_services.comparison_runs import ComparisonRuns
-from adaptlab_services.comparison_views import ComparisonProgress
+from adaptlab_services.comparisons.comparison_runs import ComparisonRuns
+from adaptlab_services.comparisons.comparison_views import ComparisonProgress
 
 Sessions = sessionmaker[Session]
 

@@ -13,7 +13,7 @@ from tests.pages.made_up_studies import a_base, a_study, ordinary
 
 from adaptlab_api.app import create_app
 from adaptlab_api.pages.formats import percent
-from adaptlab_services import comparisons
+from adaptlab_services.comparisons import comparisons
 from adaptlab_services.people import tokens
 from adaptlab_services.settings import Settings
 from adaptlab_services.studies.study_views import StudyView
@@ -120,7 +120,7 @@ def test_more_pairs_than_are_tested_are_refused_with_their_number(
 ) -> None:
     # At each of two budgets 4 methods, and beside them 2 references that meet all and each other:
     # 2 · 6 + 2 · 8 + 1.
-    monkeypatch.setattr("adaptlab_services.comparison_groups.MOST_PAIRS", 28)
+    monkeypatch.setattr("adaptlab_services.comparisons.comparison_groups.MOST_PAIRS", 28)
     everything = f"/compare?filter={quote('task = sort_descending')}"
     answer = visitor.get(everything)
     assert answer.status_code == 400
@@ -129,14 +129,14 @@ def test_more_pairs_than_are_tested_are_refused_with_their_number(
     of_api = visitor.get("/v1/comparison", params=asked, headers={"Accept": "*/*"})
     assert of_api.status_code == 422
     assert of_api.json()["errors"][0]["code"] == "too_many_pairs"
-    monkeypatch.setattr("adaptlab_services.comparison_groups.MOST_PAIRS", 29)
+    monkeypatch.setattr("adaptlab_services.comparisons.comparison_groups.MOST_PAIRS", 29)
     assert visitor.get(everything).status_code == 200
 
 
 def test_a_filter_that_matches_too_many_jobs_is_refused(
     visitor: TestClient, study: StudyView, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("adaptlab_services.chosen_jobs.MOST_JOBS", 9)
+    monkeypatch.setattr("adaptlab_services.comparisons.chosen_jobs.MOST_JOBS", 9)
     answer = visitor.get(f"/compare?filter={quote('task = sort_descending')}")
     assert answer.status_code == 400
     assert "More than 9 adaptations match" in answer.text

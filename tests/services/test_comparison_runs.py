@@ -12,17 +12,22 @@ from tests.job_rows import change
 from tests.making import a_base_model, a_claim, a_ledger, a_principal
 
 from adaptlab_db.tables import ComparisonResult, Job
-from adaptlab_services import comparison_inputs, comparison_results, comparison_runs, comparisons
-from adaptlab_services.comparison_groups import ComparedTable
-from adaptlab_services.comparison_inputs import AS_USUAL, Strictness
-from adaptlab_services.comparison_runs import ComparisonRuns
-from adaptlab_services.comparison_views import (
+from adaptlab_services.comparisons import (
+    comparison_inputs,
+    comparison_results,
+    comparison_runs,
+    comparisons,
+)
+from adaptlab_services.comparisons.comparison_groups import ComparedTable
+from adaptlab_services.comparisons.comparison_inputs import AS_USUAL, Strictness
+from adaptlab_services.comparisons.comparison_runs import ComparisonRuns
+from adaptlab_services.comparisons.comparison_views import (
     ComparisonProgress,
     JobComparison,
     StudyComparison,
     TableComparison,
 )
-from adaptlab_services.comparisons import JobsQuestion, Question, StudyQuestion
+from adaptlab_services.comparisons.comparisons import JobsQuestion, Question, StudyQuestion
 from adaptlab_services.studies import studies
 from adaptlab_services.studies.studies import Rules
 

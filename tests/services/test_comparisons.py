@@ -30,9 +30,13 @@ from tests.watching import statements
 from adaptlab.errors import InvalidSpec
 from adaptlab.spec import ResolvedSpec
 from adaptlab.study import StudyExtension
-from adaptlab_services import comparisons
-from adaptlab_services.comparison_views import JobComparison, StudyComparison, TableComparison
-from adaptlab_services.comparisons import Strictness
+from adaptlab_services.comparisons import comparisons
+from adaptlab_services.comparisons.comparison_views import (
+    JobComparison,
+    StudyComparison,
+    TableComparison,
+)
+from adaptlab_services.comparisons.comparisons import Strictness
 from adaptlab_services.errors import NotFound
 from adaptlab_services.jobs import jobs
 from adaptlab_services.people.tokens import Principal

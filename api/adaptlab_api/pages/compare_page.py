@@ -11,11 +11,12 @@ from adaptlab.errors import InvalidSpec, Problem
 from adaptlab_api.dependencies import Units
 from adaptlab_api.pages.comparison_view import table_views
 from adaptlab_api.pages.filter_bar import FilterFault, fault_of, fields_to_ask
-from adaptlab_services import chosen_jobs, short_ids
-from adaptlab_services.comparison_inputs import DEFAULT_LEVEL, DEFAULT_MARGIN
-from adaptlab_services.comparison_runs import ComparisonRuns
-from adaptlab_services.comparison_views import ComparisonProgress, JobComparison
-from adaptlab_services.comparisons import MOST_JOBS, JobsQuestion
+from adaptlab_services import short_ids
+from adaptlab_services.comparisons import chosen_jobs
+from adaptlab_services.comparisons.comparison_inputs import DEFAULT_LEVEL, DEFAULT_MARGIN
+from adaptlab_services.comparisons.comparison_runs import ComparisonRuns
+from adaptlab_services.comparisons.comparison_views import ComparisonProgress, JobComparison
+from adaptlab_services.comparisons.comparisons import MOST_JOBS, JobsQuestion
 from adaptlab_services.errors import NotFound
 
 COMPARE_POLL, COMPUTING_POLL = 5, 2

@@ -10,7 +10,7 @@ from adaptlab.comparison import Comparison, ComparisonCell, ComparisonRow
 from adaptlab.scores import ScoreChange, task_labels
 from adaptlab.statistics import ChosenBest, PairedDifference
 from adaptlab.verdict import Verdict
-from adaptlab_services.comparison_views import (
+from adaptlab_services.comparisons.comparison_views import (
     ComparedMethod,
     JobComparison,
     MethodDiagnosis,

@@ -17,8 +17,8 @@ from adaptlab_api.pages.parameters import Number, Reader, ReaderDep, server_addr
 from adaptlab_api.pages.rendering import Renderer
 from adaptlab_api.pages.study_page import study_list, study_page
 from adaptlab_api.routing import closed_router
-from adaptlab_services.comparison_views import ComparisonProgress, JobComparison
-from adaptlab_services.comparisons import StudyQuestion
+from adaptlab_services.comparisons.comparison_views import ComparisonProgress, JobComparison
+from adaptlab_services.comparisons.comparisons import StudyQuestion
 from adaptlab_services.errors import NotFound
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.querying.filtering import LONGEST_FILTER

@@ -13,9 +13,13 @@ from adaptlab_api.routes.studies import Studied
 from adaptlab_api.routing import api_router
 from adaptlab_api.streaming import Pieces
 from adaptlab_api.turns import Turn, turn_of
-from adaptlab_services import bundles
-from adaptlab_services.bundles import FrozenDecision, WrittenBundle
-from adaptlab_services.comparison_inputs import DEFAULT_LEVEL, DEFAULT_MARGIN, Strictness
+from adaptlab_services.comparisons import bundles
+from adaptlab_services.comparisons.bundles import FrozenDecision, WrittenBundle
+from adaptlab_services.comparisons.comparison_inputs import (
+    DEFAULT_LEVEL,
+    DEFAULT_MARGIN,
+    Strictness,
+)
 
 ZIP = "application/zip"
 CACHE = "private, no-cache"

@@ -13,14 +13,18 @@ from adaptlab_api.identities import LONGEST_ID
 from adaptlab_api.routes.studies import Studied
 from adaptlab_api.routing import api_router
 from adaptlab_services import short_ids
-from adaptlab_services.comparison_inputs import DEFAULT_LEVEL, DEFAULT_MARGIN, Strictness
-from adaptlab_services.comparison_table import csv_text
-from adaptlab_services.comparison_views import (
+from adaptlab_services.comparisons.comparison_inputs import (
+    DEFAULT_LEVEL,
+    DEFAULT_MARGIN,
+    Strictness,
+)
+from adaptlab_services.comparisons.comparison_table import csv_text
+from adaptlab_services.comparisons.comparison_views import (
     ComparisonProgress,
     JobComparison,
     StudyComparison,
 )
-from adaptlab_services.comparisons import MOST_JOBS, JobsQuestion, StudyQuestion
+from adaptlab_services.comparisons.comparisons import MOST_JOBS, JobsQuestion, StudyQuestion
 
 RETRY_SECONDS = 1
 CSV = "text/csv"

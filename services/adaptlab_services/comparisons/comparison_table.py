@@ -5,7 +5,7 @@ import io
 from collections.abc import Iterator
 
 from adaptlab.comparison import Comparison, ComparisonCell, ComparisonRow
-from adaptlab_services.comparison_views import (
+from adaptlab_services.comparisons.comparison_views import (
     ComparedMethod,
     JobComparison,
     MissingScores,

@@ -11,9 +11,9 @@ from uuid import UUID
 from adaptlab.code_version import code_version
 from adaptlab.study_plan import Role
 from adaptlab.table_comparison import table_warnings
-from adaptlab_services.comparison_groups import ComparedTable
-from adaptlab_services.comparison_rows import Row, live_text
-from adaptlab_services.comparison_views import (
+from adaptlab_services.comparisons.comparison_groups import ComparedTable
+from adaptlab_services.comparisons.comparison_rows import Row, live_text
+from adaptlab_services.comparisons.comparison_views import (
     JobComparison,
     MissingScores,
     StudyComparison,

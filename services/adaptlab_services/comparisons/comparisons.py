@@ -10,9 +10,13 @@ from sqlalchemy.orm import Session
 from adaptlab.comparability import comparability
 from adaptlab.comparison import Comparison, compare
 from adaptlab.study_plan import SkippedCell
-from adaptlab_services.comparison_diagnoses import diagnoses
-from adaptlab_services.comparison_groups import ComparedTable, check_pairs, tables_of_jobs
-from adaptlab_services.comparison_inputs import (
+from adaptlab_services.comparisons.comparison_diagnoses import diagnoses
+from adaptlab_services.comparisons.comparison_groups import (
+    ComparedTable,
+    check_pairs,
+    tables_of_jobs,
+)
+from adaptlab_services.comparisons.comparison_inputs import (
     AS_USUAL,
     ComparisonInputs,
     InputJob,
@@ -20,7 +24,7 @@ from adaptlab_services.comparison_inputs import (
     Strictness,
     TableInputs,
 )
-from adaptlab_services.comparison_rows import (
+from adaptlab_services.comparisons.comparison_rows import (
     Row,
     base_warnings,
     chance_of,
@@ -29,7 +33,7 @@ from adaptlab_services.comparison_rows import (
     forgetting,
     missing_scores,
 )
-from adaptlab_services.comparison_views import (
+from adaptlab_services.comparisons.comparison_views import (
     JobComparison,
     MissingScores,
     StudyComparison,

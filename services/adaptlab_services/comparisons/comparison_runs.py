@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab_db.visibility import VISIBLE
-from adaptlab_services import comparison_results
-from adaptlab_services.comparison_groups import ComparedTable
-from adaptlab_services.comparison_inputs import ComparisonInputs
-from adaptlab_services.comparison_views import (
+from adaptlab_services.comparisons import comparison_results
+from adaptlab_services.comparisons.comparison_groups import ComparedTable
+from adaptlab_services.comparisons.comparison_inputs import ComparisonInputs
+from adaptlab_services.comparisons.comparison_views import (
     ComparisonProgress,
     JobComparison,
     TableComparison,
 )
-from adaptlab_services.comparisons import (
+from adaptlab_services.comparisons.comparisons import (
     Question,
     ReadTables,
     StudyQuestion,

@@ -33,14 +33,14 @@ from adaptlab.code_version import code_version
 from adaptlab.table_comparison import table_warnings
 from adaptlab.values import Value
 from adaptlab_db.tables import Attempt, Job, StudyJob
-from adaptlab_services import comparisons
-from adaptlab_services.comparison_groups import ComparedTable
-from adaptlab_services.comparison_inputs import Strictness
-from adaptlab_services.comparison_rows import counted_jobs
-from adaptlab_services.comparison_runs import ComparisonRuns
-from adaptlab_services.comparisons import StudyQuestion
+from adaptlab_services.comparisons import comparisons
+from adaptlab_services.comparisons.comparison_groups import ComparedTable
+from adaptlab_services.comparisons.comparison_inputs import Strictness
+from adaptlab_services.comparisons.comparison_rows import counted_jobs
+from adaptlab_services.comparisons.comparison_runs import ComparisonRuns
+from adaptlab_services.comparisons.comparisons import StudyQuestion
+from adaptlab_services.comparisons.plot_drawing import drawn
 from adaptlab_services.errors import Conflict
-from adaptlab_services.plot_drawing import drawn
 from adaptlab_services.results.bulk_rows import Units
 from adaptlab_services.results.result_queries import ColumnView
 from adaptlab_services.results.row_formats import Batch, write_parquet

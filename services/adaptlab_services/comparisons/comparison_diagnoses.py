@@ -13,8 +13,8 @@ from adaptlab.diagnosis_rows import base_evidence, evidence
 from adaptlab.errors import InvalidSpec
 from adaptlab.resolve import load_task
 from adaptlab.task import Task
-from adaptlab_services.comparison_rows import Row, measured_row
-from adaptlab_services.comparison_views import MethodDiagnosis
+from adaptlab_services.comparisons.comparison_rows import Row, measured_row
+from adaptlab_services.comparisons.comparison_views import MethodDiagnosis
 
 
 def diagnoses(

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab_db.session import one_by_one
 from adaptlab_db.tables import ComparisonResult
-from adaptlab_services.comparison_views import TableComparison
+from adaptlab_services.comparisons.comparison_views import TableComparison
 
 MOST_BYTES = 512 * 2**20
 """Of JSON that is kept; Postgres compresses it to about a tenth."""

@@ -27,7 +27,7 @@ class DrawingFailed(AdaptlabError):
 def drawn(charts: Iterable[tuple[str, Chart]]) -> Iterator[tuple[str, bytes]]:
     """The charts as SVG, each with its name, one after the other; raises `DrawingFailed`."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "adaptlab_services.plot_process"],
+        [sys.executable, "-m", "adaptlab_services.comparisons.plot_process"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
