@@ -34,7 +34,7 @@ from adaptlab_services.models.datasets import NewDataset
 from adaptlab_services.people.issued_tokens import NewToken
 from adaptlab_services.people.projects import NewMember, NewProject
 from adaptlab_services.people.users import NewUser, UserChanges
-from adaptlab_services.recommendation_views import RecommendationQuestion
+from adaptlab_services.recommendations.recommendation_views import RecommendationQuestion
 from adaptlab_services.settings import Settings
 from adaptlab_services.storage.uploads import NewUpload
 

@@ -236,7 +236,7 @@ def test_another_rule_of_choice_is_unequal_effort(api: TestClient, sessions: Ses
 def test_more_configurations_than_can_be_compared_are_left_out(
     api: TestClient, sessions: Sessions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("adaptlab_services.recommendation_evidence.MOST_ROWS", 2)
+    monkeypatch.setattr("adaptlab_services.recommendations.recommendation_evidence.MOST_ROWS", 2)
     measured(api, sessions, {"lora": Run(right=400)}, budget=32)
     measured(api, sessions, {"lora": Run(right=300), "prefix_tuning": Run(right=100)})
     found = ask(api, methods=["lora", "prefix_tuning"])

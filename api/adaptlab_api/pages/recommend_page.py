@@ -14,9 +14,12 @@ from adaptlab.errors import AdaptlabError, InvalidSpec, Problem
 from adaptlab.task import TASKS
 from adaptlab.validation import validation_problems
 from adaptlab_api.pages.formats import integer, pretty
-from adaptlab_services import recommendations
 from adaptlab_services.models import base_models
-from adaptlab_services.recommendation_views import Recommendation, RecommendationQuestion
+from adaptlab_services.recommendations import recommendations
+from adaptlab_services.recommendations.recommendation_views import (
+    Recommendation,
+    RecommendationQuestion,
+)
 from adaptlab_services.studies.studies import Rules
 
 HERE = "/recommend"

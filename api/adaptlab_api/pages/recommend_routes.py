@@ -17,9 +17,9 @@ from adaptlab_api.pages.rendering import Renderer
 from adaptlab_api.problems import answer
 from adaptlab_api.routing import closed_router
 from adaptlab_api.study_request import study_rules
-from adaptlab_services import recommended_jobs
 from adaptlab_services.errors import Conflict, Forbidden, LimitReached
-from adaptlab_services.recommended_jobs import Submitted
+from adaptlab_services.recommendations import recommended_jobs
+from adaptlab_services.recommendations.recommended_jobs import Submitted
 
 Typed = Annotated[str, Query(max_length=120)]
 FieldsDep = Annotated[Mapping[str, Sequence[str]], Depends(small_form_fields)]

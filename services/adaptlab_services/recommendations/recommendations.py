@@ -10,10 +10,15 @@ from adaptlab.verdict import LEAST_SEEDS
 from adaptlab_services.comparisons.comparison_rows import Row
 from adaptlab_services.models import base_models, budgets, datasets
 from adaptlab_services.models.budgets import BudgetQuestion
-from adaptlab_services.recommendation_doubts import doubts, too_slow
-from adaptlab_services.recommendation_evidence import Asked, Evidence, NoEvidence, gathered
-from adaptlab_services.recommendation_jobs import first_study, proposed
-from adaptlab_services.recommendation_views import (
+from adaptlab_services.recommendations.recommendation_doubts import doubts, too_slow
+from adaptlab_services.recommendations.recommendation_evidence import (
+    Asked,
+    Evidence,
+    NoEvidence,
+    gathered,
+)
+from adaptlab_services.recommendations.recommendation_jobs import first_study, proposed
+from adaptlab_services.recommendations.recommendation_views import (
     MeasuredMethod,
     ProposedJob,
     ProposedStudy,

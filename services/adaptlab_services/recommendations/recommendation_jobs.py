@@ -14,9 +14,13 @@ from adaptlab.verdict import LEAST_SEEDS
 from adaptlab_services.comparisons.comparison_rows import Row
 from adaptlab_services.errors import Conflict
 from adaptlab_services.jobs import jobs
-from adaptlab_services.recommendation_doubts import fewer_trials, larger_at_budget, unmeasured
-from adaptlab_services.recommendation_evidence import Asked, Evidence, name_of
-from adaptlab_services.recommendation_views import (
+from adaptlab_services.recommendations.recommendation_doubts import (
+    fewer_trials,
+    larger_at_budget,
+    unmeasured,
+)
+from adaptlab_services.recommendations.recommendation_evidence import Asked, Evidence, name_of
+from adaptlab_services.recommendations.recommendation_views import (
     ProposedJob,
     ProposedStudy,
     Purpose,
