@@ -18,7 +18,7 @@ from adaptlab.recipe_study import RecipeRequest
 from adaptlab.spec import ResolvedSpec
 from adaptlab.study import StudyExtension
 from adaptlab_api.app import create_app
-from adaptlab_services import recipe_studies
+from adaptlab_services.recipes import recipe_studies
 from adaptlab_services.settings import Settings
 from adaptlab_services.studies import studies
 from adaptlab_services.studies.studies import Rules

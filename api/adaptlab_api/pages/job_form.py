@@ -12,12 +12,12 @@ from adaptlab_api.pages.formats import integer, words
 from adaptlab_api.pages.spec_document import Document
 from adaptlab_api.pages.spec_fields import Field, knob_fields, spec_field
 from adaptlab_api.pages.spec_form import Section
-from adaptlab_services import recipes
 from adaptlab_services.errors import NotFound
 from adaptlab_services.lifecycle import workers
 from adaptlab_services.models import base_models, catalogue
 from adaptlab_services.models.base_models import BaseModelView
 from adaptlab_services.models.catalogue import PlugIn
+from adaptlab_services.recipes import recipes
 
 MOST_BASES = 200
 KINDS = {

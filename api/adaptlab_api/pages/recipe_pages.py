@@ -8,9 +8,9 @@ from sqlalchemy.orm import Session
 from adaptlab.claims import ClaimVerdict
 from adaptlab.recipe_report import ReportRow, ReportTable
 from adaptlab_api.pages.examples import recipe_by_command, recipe_by_request
-from adaptlab_services import recipes
 from adaptlab_services.errors import Conflict
-from adaptlab_services.recipes import RecipeView, StudyReport
+from adaptlab_services.recipes import recipes
+from adaptlab_services.recipes.recipes import RecipeView, StudyReport
 from adaptlab_services.studies.study_views import StudyView
 
 WORDINGS = {"arxiv_v1": "arXiv v1", "iclr": "ICLR"}

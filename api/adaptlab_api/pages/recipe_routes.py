@@ -15,8 +15,8 @@ from adaptlab_api.pages.recipe_pages import recipe_list, recipe_page
 from adaptlab_api.pages.rendering import Renderer
 from adaptlab_api.routing import closed_router
 from adaptlab_api.study_request import study_rules
-from adaptlab_services import recipe_studies
 from adaptlab_services.errors import LimitReached, NotFound
+from adaptlab_services.recipes import recipe_studies
 
 HERE = "/recipes"
 CANNOT_RUN = "This recipe cannot be run here"

@@ -52,12 +52,13 @@ from adaptlab_api.routing import closed_router
 from adaptlab_api.rules import lacks_to_submit
 from adaptlab_api.state import Resources
 from adaptlab_api.study_request import study_rules
-from adaptlab_services import recipes, short_ids
+from adaptlab_services import short_ids
 from adaptlab_services.errors import NotFound
 from adaptlab_services.jobs import jobs
 from adaptlab_services.people import projects
 from adaptlab_services.people.access import Access
 from adaptlab_services.people.tokens import Principal
+from adaptlab_services.recipes import recipes
 from adaptlab_services.studies import studies
 
 MOST_FIELDS = 400

@@ -10,8 +10,8 @@ from adaptlab_api.dependencies import SessionDep
 from adaptlab_api.describing import failures, succeeds
 from adaptlab_api.routes.studies import Studied
 from adaptlab_api.routing import api_router
-from adaptlab_services import recipes
-from adaptlab_services.recipes import Recipes, RecipeView, StudyReport
+from adaptlab_services.recipes import recipes
+from adaptlab_services.recipes.recipes import Recipes, RecipeView, StudyReport
 
 Named = Annotated[
     str, Path(max_length=120, description="The name of a recipe; its slash may stand as it is.")

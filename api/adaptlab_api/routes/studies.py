@@ -23,9 +23,10 @@ from adaptlab_api.routes.jobs import (
 from adaptlab_api.routing import api_router
 from adaptlab_api.state import Resources
 from adaptlab_api.study_request import asked_study, study_rules
-from adaptlab_services import recipe_studies, short_ids
+from adaptlab_services import short_ids
 from adaptlab_services.jobs.job_lists import JobQuery, Order
 from adaptlab_services.paging import DEFAULT_PAGE_SIZE, Page
+from adaptlab_services.recipes import recipe_studies
 from adaptlab_services.studies import studies
 from adaptlab_services.studies.study_previews import StudyPreview
 from adaptlab_services.studies.study_views import StudySummary, StudyView

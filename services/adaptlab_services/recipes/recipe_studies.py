@@ -3,9 +3,9 @@
 from sqlalchemy.orm import Session
 
 from adaptlab.recipe_study import RecipeRequest
-from adaptlab_services import recipes
 from adaptlab_services.people import idempotency
 from adaptlab_services.people.tokens import Principal
+from adaptlab_services.recipes import recipes
 from adaptlab_services.studies import studies
 from adaptlab_services.studies.studies import Changed, Rules
 from adaptlab_services.studies.study_previews import StudyPreview

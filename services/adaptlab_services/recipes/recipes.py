@@ -28,7 +28,7 @@ from adaptlab_services.jobs import jobs, study_lock
 from adaptlab_services.models import base_models
 from adaptlab_services.models.model_folders import NO_ROOTS
 from adaptlab_services.people import access
-from adaptlab_services.recipe_measurements import measured
+from adaptlab_services.recipes.recipe_measurements import measured
 from adaptlab_services.studies import studies
 
 JsonObject = dict[str, object]
