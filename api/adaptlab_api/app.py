@@ -57,9 +57,9 @@ from adaptlab_services.lifecycle import events
 from adaptlab_services.lifecycle.doorbell import Bell
 from adaptlab_services.people import admission
 from adaptlab_services.people.admission import Admissions, Admitted
-from adaptlab_services.readiness import Readiness
+from adaptlab_services.server.readiness import Readiness
+from adaptlab_services.server.stores import open_sessions
 from adaptlab_services.settings import Settings
-from adaptlab_services.stores import open_sessions
 
 THREADS = 20
 """As many as there can be connections: a request waits for a thread, not in one."""

@@ -8,7 +8,7 @@ from anyio import CapacityLimiter, to_thread
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session, sessionmaker
 
-from adaptlab_services import audit_seals
+from adaptlab_services.server import audit_seals
 
 SEAL_SECONDS = 30.0
 PATIENCE_SECONDS = 5.0

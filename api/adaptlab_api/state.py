@@ -13,7 +13,7 @@ from adaptlab_services.comparisons.comparison_runs import ComparisonRuns
 from adaptlab_services.lifecycle.doorbell import Bell
 from adaptlab_services.models.model_folders import ModelRoots
 from adaptlab_services.people.admission import Admissions
-from adaptlab_services.readiness import Readiness
+from adaptlab_services.server.readiness import Readiness
 from adaptlab_services.settings import Settings
 
 

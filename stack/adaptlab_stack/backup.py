@@ -18,8 +18,8 @@ from adaptlab_db.session import close, session_factory
 from adaptlab_db.stores.directory import write_durably
 from adaptlab_db.stores.store import Place
 from adaptlab_db.tables import Artifact
+from adaptlab_services.server.stores import stores
 from adaptlab_services.settings import Settings
-from adaptlab_services.stores import stores
 from adaptlab_stack.binaries import find_postgres
 from adaptlab_stack.errors import BackupFailed
 

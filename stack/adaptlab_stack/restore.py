@@ -16,8 +16,8 @@ from adaptlab_db.stores.store import POSTGRES
 from adaptlab_db.tables import Artifact, Job, Upload, Worker
 from adaptlab_services.leases.lease_ends import uncounted
 from adaptlab_services.lifecycle.transitions import Change, move
+from adaptlab_services.server.stores import open_sessions
 from adaptlab_services.settings import Settings
-from adaptlab_services.stores import open_sessions
 from adaptlab_stack.backup import CONTENTS, DUMP, FORMAT, Backup, artifact_file, run_program
 from adaptlab_stack.errors import BackupFailed
 

@@ -12,12 +12,12 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab.errors import AdaptlabError
 from adaptlab_db.session import close
+from adaptlab_services.server.stores import open_sessions
 from adaptlab_services.settings import Settings
 from adaptlab_services.storage.collecting import Retention, collect
 from adaptlab_services.storage.moving_artifacts import move_artifacts
 from adaptlab_services.storage.scrubbing import SHARE_BYTES, scrub
 from adaptlab_services.storage.storage_status import status
-from adaptlab_services.stores import open_sessions
 from adaptlab_stack.backup import back_up
 from adaptlab_stack.cli import DEFAULT_DATA_DIR, DataDir
 from adaptlab_stack.database import reachable_database, settings_for

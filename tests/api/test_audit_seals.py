@@ -18,8 +18,8 @@ from adaptlab.errors import BrokenLog
 from adaptlab_api import sealing
 from adaptlab_api.app import create_app
 from adaptlab_api.sealing import seal_all
-from adaptlab_services import audit_seals
-from adaptlab_services.audit_seals import Verification
+from adaptlab_services.server import audit_seals
+from adaptlab_services.server.audit_seals import Verification
 from adaptlab_services.settings import Settings
 
 Sessions = sessionmaker[Session]

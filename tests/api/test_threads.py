@@ -24,10 +24,10 @@ from adaptlab_api import open_requests
 from adaptlab_api.app import THREADS, create_app
 from adaptlab_api.open_requests import READS_AT_ONCE
 from adaptlab_api.state import resources_of
-from adaptlab_services import readiness
 from adaptlab_services.comparisons import bundles
 from adaptlab_services.comparisons.bundles import WrittenBundle
-from adaptlab_services.readiness import Readiness
+from adaptlab_services.server import readiness
+from adaptlab_services.server.readiness import Readiness
 from adaptlab_services.settings import Settings
 
 Sessions = sessionmaker[Session]

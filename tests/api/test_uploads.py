@@ -22,10 +22,10 @@ from adaptlab_db.artifacts import streamed
 from adaptlab_db.session import close
 from adaptlab_db.stores.s3 import S3Address
 from adaptlab_db.tables import Artifact, ArtifactChunk, Upload, UploadChunk
+from adaptlab_services.server.stores import open_sessions
 from adaptlab_services.settings import Settings
 from adaptlab_services.storage.collecting import Collected, collect
 from adaptlab_services.storage.scrubbing import scrub
-from adaptlab_services.stores import open_sessions
 
 Sessions = sessionmaker[Session]
 CHUNK = 8 * 2**20

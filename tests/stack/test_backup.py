@@ -20,11 +20,11 @@ from adaptlab_db.errors import ArtifactGone
 from adaptlab_db.migrate import drift
 from adaptlab_db.session import close
 from adaptlab_db.tables import Artifact, Checkpoint, Job, TrainingState, Worker
+from adaptlab_services.server.stores import open_sessions
 from adaptlab_services.settings import Settings
 from adaptlab_services.storage import uploads
 from adaptlab_services.storage.upload_chunks import AnnouncedChunk, receiving
 from adaptlab_services.storage.uploads import NewUpload, UploadLimits
-from adaptlab_services.stores import open_sessions
 from adaptlab_stack import storage_cli
 from adaptlab_stack.backup import artifact_file, back_up
 from adaptlab_stack.database import reachable_database

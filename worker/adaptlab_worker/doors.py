@@ -13,8 +13,8 @@ from adaptlab_db.session import close
 from adaptlab_services.errors import LedgerRefused
 from adaptlab_services.leases.leases import DatabaseLedger, Ledger
 from adaptlab_services.lifecycle.doorbell import ring
+from adaptlab_services.server.stores import open_sessions
 from adaptlab_services.settings import Settings
-from adaptlab_services.stores import open_sessions
 from adaptlab_worker.api_connection import ApiConnection, open_connections
 from adaptlab_worker.http_ledger import HttpLedger
 

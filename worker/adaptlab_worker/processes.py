@@ -18,8 +18,8 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab_services.leases.leases import DatabaseLedger
 from adaptlab_services.lifecycle.doorbell import ring
+from adaptlab_services.server.stores import open_sessions
 from adaptlab_services.settings import Settings
-from adaptlab_services.stores import open_sessions
 from adaptlab_worker.app import (
     MAINTENANCE_QUEUE,
     Duties,

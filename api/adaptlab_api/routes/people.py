@@ -15,8 +15,6 @@ from adaptlab_api.routes.jobs import PageSize, PageToken
 from adaptlab_api.routes.results import RowId
 from adaptlab_api.routing import api_router
 from adaptlab_api.streaming import Pieces
-from adaptlab_services import audit_seals
-from adaptlab_services.audit_seals import Verification
 from adaptlab_services.jobs import job_tokens
 from adaptlab_services.jobs.job_tokens import NewJobToken
 from adaptlab_services.paging import DEFAULT_PAGE_SIZE, Page
@@ -32,6 +30,8 @@ from adaptlab_services.people.projects import (
     ProjectView,
 )
 from adaptlab_services.people.users import NewUser, UserChanges, UserView
+from adaptlab_services.server import audit_seals
+from adaptlab_services.server.audit_seals import Verification
 
 LARGEST_SEAL = 2**53
 UserName = Annotated[str, Path(max_length=63, description="The name of a user.")]

@@ -1,0 +1,4 @@
+"""What a server is started with, and what it does for itself.
+
+Imports any wing.
+"""
