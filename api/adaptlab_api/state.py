@@ -23,8 +23,8 @@ class Resources:
 
     A session of `sessions` sees nothing that belongs to a project, unless it is opened on behalf
     of somebody: see `adaptlab_services.people.access.unit`. `worker_sessions` are for the leases of
-    workers alone: see `adaptlab_services.leases.token_leases`. `drawings` are the turns to draw plots, and
-    `comparisons` are computed one at a time.
+    workers alone: see `adaptlab_services.leases.token_leases`. `drawings` are the turns to draw
+    plots, and `comparisons` are computed one at a time.
     """
 
     settings: Settings

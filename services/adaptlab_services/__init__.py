@@ -1,1 +1,5 @@
-"""Use cases, one file a noun; may touch `adaptlab_db` and `adaptlab` (torch-free) only."""
+"""Use cases: one wing per subject, one file per noun.
+
+May import only `adaptlab_db` and the torch-free part of `adaptlab`. Wings import one another in one
+direction, which `lint-imports` checks; each wing's `__init__` says what lives there.
+"""

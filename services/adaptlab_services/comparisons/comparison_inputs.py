@@ -20,6 +20,7 @@ from adaptlab_services.comparisons.comparison_views import (
     StudyName,
     TableComparison,
 )
+from adaptlab_services.results import scored_jobs
 from adaptlab_services.results.scored_jobs import ScoredJob
 from adaptlab_services.studies.study_views import StudyJobView
 
@@ -148,9 +149,8 @@ class ComparisonInputs:
 def statistics_version() -> str:
     """The version of the core, and a digest of the sources that make tables of results."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("comparison*.py")):
+    for path in (*sorted(Path(__file__).parent.glob("comparison*.py")), Path(scored_jobs.__file__)):
         digest.update(path.read_bytes())
-    digest.update(Path(__file__).with_name("scored_jobs.py").read_bytes())
     return f"{code_version()}+{digest.hexdigest()[:12]}"
 
 
