@@ -2,13 +2,16 @@
 
 import hashlib
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from adaptlab_worker.errors import DamagedArtifact
 from adaptlab_worker.scratch import AssetCache, Scratch
+from adaptlab_worker.trainer_process import TrainerOptions, TrainerProcess
 
 
 class Source:
@@ -93,6 +96,23 @@ def test_what_a_dead_worker_left_is_removed_and_what_a_live_one_uses_is_not(tmp_
         assert not dead.with_name("worker-dead.lock").exists()
         newcomer.close()
     alive.close()
+
+
+def test_a_trainer_that_is_killed_while_it_warms_up_leaves_no_folders(tmp_path: Path) -> None:
+    scratch = Scratch(tmp_path)
+    folders = scratch.slot("slot")
+    trainer = TrainerProcess(TrainerOptions(), folders)
+    try:
+        process = psutil.Process(trainer.pid)
+        assert process.environ()["TMPDIR"] == str(folders.temporary)
+        (folders.temporary / "torch-cache").mkdir()  # as libraries do while they are imported
+        assert not trainer.is_ready
+        os.kill(trainer.pid, signal.SIGKILL)
+    finally:
+        trainer.close()
+    assert list(folders.temporary.iterdir()) == []
+    scratch.close()
+    assert [left.name for left in tmp_path.iterdir()] == ["starting.lock"]
 
 
 def test_a_cached_file_that_somebody_wrote_to_is_fetched_again(tmp_path: Path) -> None:
