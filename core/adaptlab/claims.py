@@ -363,7 +363,7 @@ def _check(test: CheckHolds, recipe: Recipe, measured: Measured) -> Decision:
     seeds = [one.seeds for one in checks if one.seeds is not None]
     over = f", on {_seeds(min(seeds))} of trained weights" if seeds else ""
     text = (
-        f"check {test.check}: {_held(len(reports), len(failed))}{over}; "
+        f"check {test.check}: {_held(len(reports), len(failed), len(unclear))}{over}; "
         f"{shown.name} measured {shown.measured:.3g}{_interval_of(shown)}, {shown.bound} "
         f"{shown.tolerance:.3g}"
     )
@@ -389,10 +389,12 @@ def _interval_of(report: Check) -> str:
     )
 
 
-def _held(reports: int, failed: int) -> str:
+def _held(reports: int, failed: int, unclear: int) -> str:
     if reports == 1:
-        return "its report fails" if failed else "its report holds"
-    return f"{reports - failed} of its {reports} reports hold"
+        is_known = "fails" if failed else "holds"
+        return "its report cannot be decided" if unclear else f"its report {is_known}"
+    open_ones = f", {unclear} cannot be decided" if unclear else ""
+    return f"{reports - failed - unclear} of its {reports} reports hold{open_ones}"
 
 
 def _is_meant(test: CheckHolds, recipe: Recipe, one: MeasuredCheck) -> bool:

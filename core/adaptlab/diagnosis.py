@@ -377,7 +377,9 @@ def _is_bracketed_above(evidence: Evidence, curve: Mapping[float, float]) -> boo
     highest = max(curve)
     if curve[highest] > best + rise:
         return True
-    return curve[highest] > best - rise and highest >= max(HIGHEST_RATE, FAR_ABOVE * rate)
+    # A sweep of rates at equal ratios ends beside its upper limit by a rounding error.
+    is_highest = highest >= HIGHEST_RATE or math.isclose(highest, HIGHEST_RATE)
+    return curve[highest] > best - rise and is_highest and highest >= FAR_ABOVE * rate
 
 
 def _gap(evidence: Evidence, loss: float) -> float:
@@ -666,6 +668,7 @@ def _next_run(evidence: Evidence) -> dict[str, object]:
     high = any(not _is_bracketed_above(evidence, of) for of in curves)
     is_sweep_bad = low or high or subject.schedule != "constant"
     needs_steps = is_sweep_bad or not _of_twice_the_steps(evidence)
+    lacking = LEAST_SEEDS - len(_ended_seeds(subject))
     return extension(
         configuration=subject.configuration,
         label=subject.method,
@@ -677,7 +680,7 @@ def _next_run(evidence: Evidence) -> dict[str, object]:
         budget=TWICE * subject.parameters
         if subject.grows and not _larger_and_trained(evidence)
         else None,
-        seeds=LEAST_SEEDS if len(_seeds(subject)) < LEAST_SEEDS else None,
+        seeds=len(_seeds(subject)) + lacking if lacking > 0 else None,
         references=attention_controls() if subject.pins_attention and not evidence.pinned else (),
         rival=not _others_that_succeed(evidence),
     )

@@ -74,10 +74,6 @@ class BrokenBundle(AdaptlabError):
         self.detail = detail
 
 
-class BrokenLog(AdaptlabError):
-    """A file that is no export of an audit log."""
-
-
 class BadSettings(AdaptlabError, ValueError):
     """Settings from the environment that are missing or cannot be used."""
 

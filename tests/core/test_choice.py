@@ -46,6 +46,15 @@ def test_a_clear_choice_keeps_its_score_and_widens_its_interval():
     assert found.score.low < alone.low < alone.high < found.score.high
 
 
+def test_seeds_that_a_rival_lacks_are_no_part_of_the_correction():
+    levels = [0.60, 0.62, 0.64, *[0.95] * 9]
+    best = drawn(levels, method="best", key=5)
+    rival = drawn([0.02] * 5, method="rival", key=6)
+    found = chosen_best([best, rival])
+    assert found.label == "best"
+    assert found.corrected == pytest.approx(found.score.mean)
+
+
 def test_one_candidate_is_no_choice():
     row = drawn([0.5, 0.6, 0.7], key=1)
     found = chosen_best([row])

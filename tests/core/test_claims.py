@@ -286,6 +286,18 @@ def test_a_report_with_an_interval_is_decided_by_all_of_it(
     said = of_checks(CheckHolds(check="gap"), check)
     assert said.finding == finding
     assert f"interval {low:.3g} to {high:.3g}" in said.evidence
+    assert ("holds" in said.evidence) == (finding == "reproduced")
+
+
+def test_reports_that_cannot_be_decided_are_not_counted_among_those_that_hold() -> None:
+    reports = [
+        Check.at_most("gap", "It is small.", measured, 0.2, low=low, high=high)
+        for measured, low, high in ((0.1, 0.05, 0.15), (0.22, 0.15, 0.29))
+    ]
+    check = MeasuredCheck(check="gap", label="gap", reports=tuple(reports), seeds=3)
+    said = of_checks(CheckHolds(check="gap"), check)
+    assert said.finding == "undecided"
+    assert "1 of its 2 reports hold, 1 cannot be decided" in said.evidence
 
 
 def test_a_check_of_which_a_job_is_missing_is_not_decided() -> None:

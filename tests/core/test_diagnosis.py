@@ -19,6 +19,7 @@ from adaptlab.diagnosis import (
     diagnose,
     trial_evidence,
 )
+from adaptlab.method import log_spaced
 from adaptlab.study import StudyExtension
 from adaptlab.tasks.filter_less_than_first import FilterLessThanFirst
 from adaptlab.tasks.sort_descending import SortDescending
@@ -216,9 +217,18 @@ def test_no_extension_of_a_study_scores_a_base():
     assert diagnosis.next_run is None
 
 
-def test_losses_that_stay_alike_up_to_the_highest_rate_there_is_are_bracketed():
-    highest = {**BRACKETED, 10.0: 0.0}
-    assert found(subject={"trials": trials(1.4, 0.0, extra=highest)}).cause == "reach"
+@pytest.mark.parametrize("highest", [10.0, log_spaced(1e-3, 10.0, 7)[-1]])
+def test_losses_that_stay_alike_up_to_the_highest_rate_there_is_are_bracketed(highest: float):
+    alike = {**BRACKETED, highest: 0.0}
+    assert found(subject={"trials": trials(1.4, 0.0, extra=alike)}).cause == "reach"
+
+
+def test_seeds_are_proposed_in_place_of_those_that_diverged():
+    one, *others = (STUCK.trials[:4], STUCK.trials[4:8], STUCK.trials[8:])
+    lost = [trial.model_copy(update={"final_loss": None}) for some in others for trial in some]
+    diagnosis = found(subject={"trials": (*one, *lost)})
+    assert "seeds: 1 instead of at least 3" in diagnosis.missing
+    assert diagnosis.next_run == {"seeds": 5}
 
 
 def test_a_method_of_one_size_that_can_change_attention_needs_neither_size_nor_control():

@@ -102,7 +102,7 @@ def labels(spec: StudySpec) -> list[str]:
     return [method.label or method.name for method in spec.methods]
 
 
-def test_a_recipe_measures_with_three_seeds_at_least(recipe: Recipe) -> None:
+def test_a_recipe_measures_with_five_seeds_at_least(recipe: Recipe) -> None:
     for preset in recipe.presets:
         spec = recipe.study(preset)
         if len(pretrained(spec)) == len(spec.base_models):

@@ -42,6 +42,12 @@ FILTERS = (
     "spec.training > 3",
     'spec.task.name = "x\\"y"',
     "spec.no.such > 1e308",
+    "spec.training.steps > 1e-99999",
+    "spec.training.steps > -1e-99999",
+    "spec.training.warmup_fraction >= 0.05000000000000000001",
+    "spec.training.warmup_fraction <= 0.0499999999999999999999",
+    "spec.training.steps < 9007199254740993",
+    "spec.training.steps = 9007199254740993",
 )
 
 
@@ -67,6 +73,14 @@ def having(filter_text: str, joins: Joins) -> Select[UUID]:
 def test_a_lookup_finds_what_reading_every_job_finds(jobs: Session, filter_text: str) -> None:
     looked_up = set(jobs.scalars(having(filter_text, Joins(jobs))))
     assert looked_up == set(jobs.scalars(having(filter_text, Joins())))
+
+
+@pytest.mark.parametrize("operator", ["!=", "NOT IN"])
+def test_what_is_negated_is_not_looked_up(jobs: Session, operator: str) -> None:
+    values = "(4)" if operator == "NOT IN" else "4"
+    for text_of in (f"spec.training.steps {operator} {values}", "NOT (spec.training.steps = 4)"):
+        having(text_of, joins := Joins(jobs))
+        assert joins.lookups == 0
 
 
 def test_frequent_values_and_many_comparisons_are_read(

@@ -41,9 +41,10 @@ def chosen_best(
 ) -> ChosenBest:
     """Return the row of the highest mean score, the first of equal ones.
 
-    The score is corrected by cross-validation over seeds and items: for each seed and each fifth
-    of the items, the best row by the other seeds and items is scored there. Seeds are those that
-    all rows share; if fewer than two are shared, choices are made by other items alone.
+    How much too high the score is, is estimated by cross-validation over seeds and items: for each
+    seed and each fifth of the items, the best row by the other seeds and items is scored there, and
+    the mean is held against the score of the best row on the same seeds. Seeds are those that all
+    rows share; if fewer than two are shared, choices are made by other items alone.
 
     Raises `ValueError` for no rows and for rows of unequal numbers of items.
     """
@@ -54,7 +55,9 @@ def chosen_best(
     best = rows[means.index(max(means))]
     alike = 1 - (1 - level) / len(rows)
     score = mean_interval(best, alike, counting)
-    corrected = score.mean if len(rows) == 1 else _corrected(rows)
+    corrected = score.mean
+    if len(rows) > 1:
+        corrected = min(1.0, max(0.0, score.mean - _optimism(rows, rows.index(best))))
     widened = {"low": min(score.low, corrected), "high": max(score.high, corrected)}
     return ChosenBest(
         method=best.method,
@@ -67,8 +70,8 @@ def chosen_best(
     )
 
 
-def _corrected(rows: Sequence[Scores]) -> float:
-    """The mean score of choices on the seeds and items that they were not made by."""
+def _optimism(rows: Sequence[Scores], best: int) -> float:
+    """The best row's mean score on shared seeds less that of choices made by other outcomes."""
     import numpy as np
 
     shared = [seed for seed in rows[0].seeds if all(seed in row.seeds for row in rows)]
@@ -79,7 +82,8 @@ def _corrected(rows: Sequence[Scores]) -> float:
     items = rows[0].items
     folds = min(FOLDS, items)
     parts = [per_item[:, :, fold::folds].sum(axis=2) for fold in range(folds)]
-    return _mean_of_choices(np.stack(parts, axis=2), items)  # sums of [row, seed, fold]
+    sums = np.stack(parts, axis=2)  # [row, seed, fold]
+    return float(sums[best].sum()) / (sums.shape[1] * items) - _mean_of_choices(sums, items)
 
 
 def _mean_of_choices(sums: "NDArray[np.float64]", items: int) -> float:

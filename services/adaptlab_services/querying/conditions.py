@@ -31,16 +31,26 @@ def condition(text: str, fields: Fields, joins: Joins) -> ColumnElement[bool] | 
     return _meaning(parse(text), fields, joins) if text.strip() else None
 
 
-def _meaning(meaning: Filter, fields: Fields, joins: Joins) -> ColumnElement[bool]:
+def _meaning(
+    meaning: Filter, fields: Fields, joins: Joins, *, is_negated: bool = False
+) -> ColumnElement[bool]:
+    """The condition of a filter.
+
+    Only comparisons that are not negated are looked up: few jobs that have a value say nothing
+    about those that lack it, and one created since the lookup would be among them.
+    """
     if isinstance(meaning, Comparison):
-        return _comparison(meaning, fields, joins)
-    terms = [_meaning(term, fields, joins) for term in meaning.terms]
+        return _comparison(meaning, fields, joins, is_negated=is_negated)
+    is_negated = is_negated or meaning.operator == "NOT"
+    terms = [_meaning(term, fields, joins, is_negated=is_negated) for term in meaning.terms]
     if meaning.operator == "NOT":
         return _not(terms[0])
     return and_(*terms) if meaning.operator == "AND" else or_(*terms)
 
 
-def _comparison(asked: Comparison, fields: Fields, joins: Joins) -> ColumnElement[bool]:
+def _comparison(
+    asked: Comparison, fields: Fields, joins: Joins, *, is_negated: bool
+) -> ColumnElement[bool]:
     field = fields.find(asked.field)
     if field is None:
         raise fault(
@@ -54,13 +64,10 @@ def _comparison(asked: Comparison, fields: Fields, joins: Joins) -> ColumnElemen
     if asked.operator in ("!=", "NOT IN", "!~"):
         opposite: Mapping[str, Operator] = {"!=": "=", "NOT IN": "IN", "!~": "~"}
         positive = Comparison(asked.field, opposite[asked.operator], asked.operands, asked.position)
-        return _not(_positive(field, positive, joins))
-    return _positive(field, asked, joins)
-
-
-def _positive(field: Field, asked: Comparison, joins: Joins) -> ColumnElement[bool]:
+        return _not(_compared(field, positive, joins))
     holds = _compared(field, asked, joins)
-    rare = rare_jobs(joins, field.path, asked, holds) if field.path else None
+    can_be_rare = bool(field.path) and not is_negated
+    rare = rare_jobs(joins, field.path, asked, holds) if can_be_rare else None
     return holds if rare is None else Job.id.in_(rare)
 
 

@@ -34,6 +34,7 @@ MOST_VALUES = 200
 """Values that are looked up for one comparison."""
 MOST_LOOKUPS = 8
 """Comparisons of one question whose values are looked up."""
+LARGEST_EXACT = 2**53
 _PLACE = re.compile(r"-?\d+")
 
 
@@ -65,7 +66,8 @@ def _values(session: Session, path: Sequence[str], asked: Comparison) -> Sequenc
     compare = _COMPARE.get(asked.operator)
     if compare is None:
         return None
-    holds = compare(SpecNumber.number, Decimal(asked.operands[0].text))
+    # Compared as floats are, like the condition itself: 1e-99999 is 0, which numeric is not.
+    holds = compare(SpecNumber.number, Decimal(repr(float(asked.operands[0].text))))
     numbers = select(SpecNumber.number).where(SpecNumber.path == ".".join(path), holds)
     found = session.scalars(numbers.distinct().limit(MOST_VALUES + 1))
     return [int(one) if one == int(one) else float(one) for one in found]
@@ -77,9 +79,14 @@ _COMPARE: Mapping[Operator, Callable[[Any, Decimal], ColumnElement[bool]]] = Map
 
 
 def _equal(operand: Operand) -> Sequence[object] | None:
-    """The JSON that equals an operand: a number as written, a text, or what reads like the text."""
+    """The JSON that equals an operand: a number as written, a text, or what reads like the text.
+
+    None where that is not known: as floats, several large integers are equal.
+    """
     text = operand.text
     number = _number(text)
+    if number is not None and abs(number) >= LARGEST_EXACT:
+        return None
     if number is not None and not operand.quoted:
         return (number,)
     if text.startswith(("[", "{")):  # a list or an object, compared by its text
@@ -96,7 +103,7 @@ def _number(text: str) -> int | float | None:
         return None
     if not math.isfinite(number):
         return None
-    return int(Decimal(text)) if number.is_integer() else number
+    return int(number) if number.is_integer() else number
 
 
 def _document(path: Sequence[str], value: object) -> object:

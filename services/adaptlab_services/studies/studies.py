@@ -58,8 +58,11 @@ from adaptlab_services.studies.study_views import (
 )
 
 DEFAULT_MOST_JOBS = 1000
-LONGEST_COMPUTING = "30s"
-"""For which a unit of work may compute between two statements; the server's own time is as long."""
+LONGEST_COMPUTING = "15s"
+"""For which a plan may be computed between two statements.
+
+It is shorter than others wait for the lock of studies.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +293,7 @@ def _plan(
     session.execute(text(f"SET LOCAL idle_in_transaction_session_timeout = '{LONGEST_COMPUTING}'"))
     plan = expand(spec, bases, rules.most_jobs, known)
     sizes.check_each(session, [one.resolved for one in (*plan.jobs, *plan.checks)])
+    session.execute(text("SET LOCAL idle_in_transaction_session_timeout TO DEFAULT"))
     return plan
 
 
