@@ -152,7 +152,7 @@ def problem(
     state: str | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """The answer for one problem."""
+    """The answer for one problem; a token in it is cut down to its prefix."""
     document = ProblemDocument(
         type=f"urn:adaptlab:problem:{kind.name}",
         title=kind.title,
@@ -162,7 +162,8 @@ def problem(
         errors=tuple(_fault(found) for found in faults)[:LARGEST_LIST],
         state=state,
     )
-    content = document.model_dump_json(exclude_none=True)
+    # What was sent is quoted, and clients write refusals into logs and reports of bugs.
+    content = without_tokens(document.model_dump_json(exclude_none=True))
     answered = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
     answered |= {name.lower(): value for name, value in (headers or {}).items()}
     return Response(content, kind.status, answered, media_type=MEDIA_TYPE)

@@ -2,8 +2,8 @@
 
 Python's own parser takes NaN, infinities, numbers that overflow, duplicate keys, lone surrogates
 and NUL; each of these later breaks a response, a column or somebody else's parser. Here they
-are faults, each with a pointer to its place, and so is a token that got into a text. pydantic's
-parser was weighed: it finds neither duplicate keys nor NUL.
+are faults, each with a pointer to its place. pydantic's parser was weighed: it finds neither
+duplicate keys nor NUL.
 """
 
 import json
@@ -14,7 +14,6 @@ from typing import Any, cast
 
 from adaptlab.errors import Problem
 from adaptlab_api.problems import INVALID_JSON, INVALID_REQUEST, Refused
-from adaptlab_services.people.tokens import holds_token, without_tokens
 
 DEEPEST = 32
 LARGEST_INTEGER = 2**63 - 1
@@ -70,7 +69,7 @@ def _text(body: bytes) -> str:
 
 
 _CALLS_FOR_CARE = re.compile(r"\\u|NaN|Infinity|\d{19}|[eE][+-]?\d{3}")
-"""What stands in every body with a text or number that may be a fault, tokens aside.
+"""What stands in every body with a text or number that may be a fault.
 
 An escape by number, which alone brings U+0000 or half of a surrogate pair through UTF-8; what some
 parsers take for a number; 19 digits in a row, as integers that are too large have; an exponent of
@@ -81,11 +80,10 @@ three digits: with less than that and fewer digits, a number is finite.
 def _is_ordinary(text: str) -> bool:
     """Whether nothing in a JSON text can be a fault, but for keys that are repeated.
 
-    It cannot nest deeper than it has brackets, and a token in a value stands like that in the text:
-    its letters can be written in another way by number only.
+    It cannot nest deeper than it has brackets.
     """
     shallow = text.count("{") + text.count("[") <= DEEPEST
-    return shallow and _CALLS_FOR_CARE.search(text) is None and not holds_token(text)
+    return shallow and _CALLS_FOR_CARE.search(text) is None
 
 
 class _Repeated(ValueError):
@@ -201,8 +199,6 @@ def _text_faults(pointer: str, text: str) -> list[Problem]:
         return [Problem(pointer, "nul_character", "A text holds the character U+0000.")]
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
         return [Problem(pointer, "lone_surrogate", "A text holds half of a surrogate pair.")]
-    if holds_token(text):
-        return [Problem(pointer, "holds_token", _TOKEN)]
     return []
 
 
@@ -216,12 +212,7 @@ def _shown(key: str) -> str:
 
 
 def _clean(key: str) -> str:
-    clean = key.encode("utf-8", "replace").decode().replace("\x00", "\N{REPLACEMENT CHARACTER}")
-    return without_tokens(clean)
+    return key.encode("utf-8", "replace").decode().replace("\x00", "\N{REPLACEMENT CHARACTER}")
 
 
-_TOKEN = (
-    "A text holds a token of adaptlab, which would be kept for others to read. Leave it out, and "
-    "revoke it if it may have been seen."
-)
 _TOO_DEEP = f"The body nests more than {DEEPEST} levels deep."

@@ -6,7 +6,7 @@ The table of artifacts says in which store the bytes lie; see `adaptlab_db.store
 import hashlib
 import tempfile
 import uuid
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import IO
@@ -76,19 +76,18 @@ class ArtifactStore:
                 self._adopt(stored, place)
             return stored
 
-    def settle(self, staged: str, announced: StoredArtifact, look: Callable[[bytes], None]) -> None:
+    def settle(self, staged: str, announced: StoredArtifact) -> None:
         """Make the bytes staged under that name the artifact that they were announced to be.
 
-        They go to the store for their size, and by pieces to `look`, which may refuse them. The
-        caller lets go of the name afterwards, and rolls back when this raises `WrongBytes` or
-        `BytesMissing`.
+        They go to the store for their size. The caller lets go of the name afterwards, and rolls
+        back when this raises `WrongBytes` or `BytesMissing`.
         """
         store = self._stores.for_size(announced.size)
         goes_out = store.name != POSTGRES and not self._touch(announced)
         read = staged_bytes(self._session, staged, announced.size, in_haste=not goes_out)
         # Closed at once, whoever still remembers it: the session would wait for it for ever.
         with closing(read) as bytes_there:
-            pieces = _verified(bytes_there, announced, look)
+            pieces = _verified(bytes_there, announced)
             place = store.put(self._session, announced.sha256, pieces) if goes_out else None
             for _ in pieces:  # read by nobody yet
                 pass
@@ -323,14 +322,11 @@ def _set_aside(chunks: Iterable[bytes]) -> Generator[tuple[IO[bytes], StoredArti
         yield file, StoredArtifact(digest.hexdigest(), size)
 
 
-def _verified(
-    pieces: Iterable[bytes], announced: StoredArtifact, look: Callable[[bytes], None]
-) -> Iterator[bytes]:
+def _verified(pieces: Iterable[bytes], announced: StoredArtifact) -> Iterator[bytes]:
     """The same pieces; after the last, `WrongBytes` unless the whole is what was announced."""
     digest = hashlib.sha256()
     for content in pieces:
         digest.update(content)
-        look(content)
         yield content
     if digest.hexdigest() != announced.sha256:
         raise WrongBytes(announced.sha256, digest.hexdigest())

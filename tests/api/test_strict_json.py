@@ -1,10 +1,8 @@
 """Bodies that are read at once come out as with care; and what calls for care is seen."""
 
 import json
-import zlib
 from collections.abc import Callable
 
-import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -14,13 +12,10 @@ from adaptlab_api import strict_json
 from adaptlab_api.problems import Refused
 from adaptlab_api.strict_json import DEEPEST, LARGEST_INTEGER, Json, parse, parse_with_care
 
-SECRET = "Ab" * 21 + "c"
-TOKEN = f"al_{SECRET}_{np.base_repr(zlib.crc32(SECRET.encode()), 36).lower().zfill(7)}"
 PIECES = (
-    *("", "a", "é", "\U0001f600", "al_", "NaN", "Infinity", "1e999", "{[", "]}", ":", ","),
+    *("", "a", "é", "\U0001f600", "NaN", "Infinity", "1e999", "{[", "]}", ":", ","),
     *(r"\n", r"\"", r"\\", r"\/", r"\u0041", r"\u00e9", r"\ud83d\ude00"),
     *(r"\u0000", r"\ud800", r"\uDFFF", r"\ude00\ud83d", r"\\u0000", r"\\\u0000", r"\q", r"\u00"),
-    *(TOKEN, TOKEN[:-1], rf"\n{TOKEN}", rf"\u0061{TOKEN[1:]}", TOKEN.replace("l", r"\u006c")),
     *("\x00", "\n", "\x1f", "\x7f", "\ufeff", "9" * 19, "e123"),
 )
 NUMBERS = (

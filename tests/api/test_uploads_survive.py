@@ -38,10 +38,10 @@ HASTY = """
 from adaptlab_db.artifacts import ArtifactStore
 verify_first = ArtifactStore.settle
 
-def hasty(self, staged, announced, look):
+def hasty(self, staged, announced):
     self._rename(staged, announced)
     self._session.connection().connection.driver_connection.commit()
-    verify_first(self, staged, announced, look)
+    verify_first(self, staged, announced)
 
 ArtifactStore.settle = hasty
 """

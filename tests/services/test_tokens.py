@@ -26,6 +26,7 @@ from adaptlab_services.people.tokens import (
     create_token,
     ensure_admin_token,
     open_browser_session,
+    without_tokens,
 )
 
 Sessions = sessionmaker[Session]
@@ -66,6 +67,23 @@ def test_a_token_has_256_random_bits_and_their_checksum() -> None:
         assert int(check, 36) == zlib.crc32(secret.encode())
     # 43 digits in base 62 hold 256 bits, 42 do not.
     assert 62**42 < 2**256 < 62**43
+
+
+@pytest.mark.parametrize(
+    "around", ["{}", "x{}y", "Bearer {}", "al_{}", "al_al_{}", "{0}{0}", "é{}\n"]
+)
+def test_tokens_are_cut_wherever_they_stand(sessions: Sessions, around: str) -> None:
+    with sessions.begin() as session:
+        token = a_token(session, "ada")
+    assert without_tokens(around.format(token)) == around.format("al_…")
+
+
+def test_a_text_without_tokens_stays_as_it_is(sessions: Sessions) -> None:
+    with sessions.begin() as session:
+        token = a_token(session, "ada")
+    mistyped = token[:-1] + ("0" if token[-1] != "0" else "1")
+    for content in ("", "al_ is no token", token[:-1], mistyped):
+        assert without_tokens(content) == content
 
 
 def test_only_the_hash_is_stored(sessions: Sessions) -> None:

@@ -14,7 +14,6 @@ from adaptlab_api.dependencies import (
     ResourcesDep,
     SessionDep,
     SubmitterDep,
-    UnitsDep,
     valid,
 )
 from adaptlab_api.describing import WITH_BODY, Described, bytes_body, failures, json_body
@@ -108,9 +107,9 @@ async def put_upload_chunk(
     return Response(status_code=204, headers=NO_STORE)
 
 
-def complete_upload(upload_id: UploadId, units: UnitsDep, who: SubmitterDep) -> Response:
+def complete_upload(upload_id: UploadId, session: SessionDep, who: SubmitterDep) -> Response:
     """Say that every chunk was sent; the whole is read again and held against its digest."""
-    return json_answer(uploads.complete_or_drop(units, who, upload_id))
+    return json_answer(uploads.complete(session, who, upload_id))
 
 
 def delete_upload(upload_id: UploadId, session: SessionDep, who: SubmitterDep) -> Response:

@@ -9,12 +9,10 @@ from sqlalchemy import delete, func, select, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
-from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.values import Value
 from adaptlab_db.tables import IdempotencyKey
 from adaptlab_services.errors import IdempotencyMismatch
 from adaptlab_services.people import access
-from adaptlab_services.people.tokens import holds_token
 
 KEPT_FOR = timedelta(days=7)
 LONGEST_KEY = 255
@@ -32,12 +30,8 @@ def answered(session: Session, owner_id: int, key: str, digest: str) -> UUID | N
     """The job or study that an earlier request with this key made, or None for the first one.
 
     Holds the key until the unit of work ends, so that of two requests at once the second waits
-    and then finds what the first made. Raises `IdempotencyMismatch` for another request, and
-    `InvalidSpec` for a key that is a token, as keys are kept.
+    and then finds what the first made. Raises `IdempotencyMismatch` for another request.
     """
-    if holds_token(key):
-        detail = "The key holds a token of adaptlab, and would be kept; send a random text."
-        raise InvalidSpec(Problem("/header/idempotency-key", "holds_token", detail))
     session.execute(
         text("SELECT pg_advisory_xact_lock(hashtextextended(:key, :owner))"),
         {"key": key, "owner": owner_id},

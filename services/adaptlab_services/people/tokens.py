@@ -60,7 +60,6 @@ PREFIX = "al_"
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _SECRET_LENGTH = 43  # digits in base 62 that hold 256 bits
 _CHECK_LENGTH = 7  # digits in base 36 that hold 32 bits
-LENGTH = len(PREFIX) + _SECRET_LENGTH + 1 + _CHECK_LENGTH
 _FORM = re.compile(rf"{PREFIX}[0-9A-Za-z]{{{_SECRET_LENGTH}}}_[0-9a-z]{{{_CHECK_LENGTH}}}")
 
 
@@ -143,11 +142,6 @@ def _by_token() -> Select[*tuple[Any, ...]]:  # Any: the columns of `_PRINCIPAL`
     """Made once: that takes as long as asking."""
     whose = select(Token.digest, *_PRINCIPAL).join(User)
     return whose.where(Token.digest == bindparam("digest", type_=Token.digest.type), *_valid())
-
-
-def holds_token(content: str) -> bool:
-    """Whether there is a token in a text: the prefix and a right checksum, of use or not."""
-    return bool(_tokens_in(content))
 
 
 def without_tokens(content: str) -> str:

@@ -17,7 +17,6 @@ from adaptlab_services.errors import Conflict, NotFound
 from adaptlab_services.limits import quotas
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.storage import uploads
-from adaptlab_services.storage.token_scan import TokenScan
 
 __all__ = ["ROW_BYTES", "AnnouncedChunk", "ChunkWriting", "receiving"]
 
@@ -62,17 +61,13 @@ class ChunkWriting:
         self._is_there = there == chunk.sha256
         self._aside = ASIDE if there is not None else 0
         self._digest = hashlib.sha256()
-        self._scan = TokenScan()
         self._received = 0
         self._first = chunk.number * (uploads.CHUNK_BYTES // ROW_BYTES)
         self._row = self._first
 
     def write(self, rows: Sequence[bytes]) -> None:
-        """Take in the next rows, of `ROW_BYTES` but for the last; raises `InvalidSpec`.
-
-        Of rows that hold a token none is kept.
-        """
-        self._look(rows)
+        """Take in the next rows, of `ROW_BYTES` but for the last; raises `InvalidSpec`."""
+        self._count(rows)
         if not self._is_there:
             with self._sessions.begin() as session:
                 name = self._held(session, _HELD_UNHURRIED)
@@ -84,7 +79,7 @@ class ChunkWriting:
 
         Raises `InvalidSpec` if it is not what was announced.
         """
-        self._look(rows)
+        self._count(rows)
         if self._received < self._size:
             raise self._wrong_size(f"{self._received}")
         found = self._digest.hexdigest()
@@ -100,13 +95,12 @@ class ChunkWriting:
                     take_the_place(session, name, self._first, count)
                 self._note(session)
 
-    def _look(self, rows: Sequence[bytes]) -> None:
-        """Count and hash the next rows; raises `InvalidSpec` for too many bytes, or a token."""
+    def _count(self, rows: Sequence[bytes]) -> None:
+        """Count and hash the next rows; raises `InvalidSpec` for too many bytes."""
         self._received += sum(map(len, rows))
         if self._received > self._size:
             raise self._wrong_size(f"more than {self._size}")
         for content in rows:
-            self._scan.look(content)
             self._digest.update(content)
 
     def _note(self, session: Session) -> None:

@@ -1,7 +1,5 @@
 """Uploads: bytes that arrive in chunks, in any order and as often as needed."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated, Literal
@@ -22,11 +20,9 @@ from adaptlab_services.limits import quotas
 from adaptlab_services.moments import Moment
 from adaptlab_services.paging import Page
 from adaptlab_services.people.tokens import Principal
-from adaptlab_services.storage.token_scan import TokenFound, TokenScan
 
 CHUNK_BYTES = 8 * 2**20
 """The size of every chunk but the last; eight rows of the database."""
-Units = Callable[[], AbstractContextManager[Session]]
 KEPT_FOR = timedelta(hours=24)
 """How long an upload waits for its chunks, and then again for somebody to use it."""
 NAMED_CHUNKS = 20
@@ -129,8 +125,7 @@ def complete(session: Session, principal: Principal, upload_id: UUID) -> UploadV
     """Read all that was sent, hold it against the announced digest, and keep it as an artifact.
 
     Raises `NotFound`; `Conflict` where chunks are missing; `WrongBytes` where the bytes are
-    others; `TokenFound` where a token lies in two chunks. Whatever it raises, the upload is as it
-    was before.
+    others. Whatever it raises, the upload is as it was before.
     """
     # Another request may just be doing the same, and a slow store may make long pauses.
     session.execute(text(f"SET LOCAL lock_timeout = '{LONGEST_WAIT}'"))
@@ -143,8 +138,7 @@ def complete(session: Session, principal: Principal, upload_id: UUID) -> UploadV
     forget_aside(session, staged)
     try:
         announced = StoredArtifact(upload.sha256, upload.size_bytes)
-        # Every row was looked through before it was kept; those beside it may be another sender's.
-        ArtifactStore(session).settle(staged, announced, TokenScan().look_at_border)
+        ArtifactStore(session).settle(staged, announced)
     except BytesMissing as error:
         detail = f"The upload {upload_id} has lost bytes; delete it and send them again."
         raise Conflict(detail, "open") from error
@@ -158,17 +152,6 @@ def complete(session: Session, principal: Principal, upload_id: UUID) -> UploadV
     unstage(session, staged)
     session.refresh(upload)
     return _view(session, upload)
-
-
-def complete_or_drop(units: Units, principal: Principal, upload_id: UUID) -> UploadView:
-    """Complete an upload as `complete` does; of one that holds a token nothing is kept."""
-    try:
-        with units() as session:
-            return complete(session, principal, upload_id)
-    except TokenFound:
-        with units() as session:
-            remove(session, principal, upload_id)
-        raise
 
 
 def remove(session: Session, principal: Principal, upload_id: UUID) -> None:
