@@ -44,7 +44,6 @@ from adaptlab_api.routes.results import results_router
 from adaptlab_api.routes.server import description_router, health_router, server_router
 from adaptlab_api.routes.studies import studies_router
 from adaptlab_api.routes.uploads import uploads_router
-from adaptlab_api.sealing import Sealing
 from adaptlab_api.state import Resources
 from adaptlab_api.time_limit import TimeLimit
 from adaptlab_api.turns import Turns
@@ -151,7 +150,7 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
         feed = Feed(events.Lookout(sessions), _still_good(sessions))
         buckets = Buckets(settings.broker_url)
         readiness = Readiness(settings)
-        audit_log, sealing = AuditLog(sessions), Sealing(sessions)
+        audit_log = AuditLog(sessions)
         guarded_sessions, bell = guarded(sessions), Bell(settings.broker_url)
         comparisons = ComparisonRuns(guarded_sessions)
         app.state.resources = Resources(
@@ -167,13 +166,11 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
             drawings=Turns(DRAWERS),
             comparisons=comparisons,
         )
-        sealing.start()
         try:
             yield
         finally:
             feed.close()
             await feed.ended()
-            await sealing.close()
             await to_thread.run_sync(bell.close)
             await to_thread.run_sync(comparisons.close)
             await buckets.close()

@@ -49,8 +49,7 @@ _BY_RULE: Mapping[Rule, str] = MappingProxyType({
         register_worker stand_back say_goodbye
         claim_job heartbeat record_results end_lease put_lease_artifact get_lease_artifact""",
     "admin": """
-        list_users create_user update_user create_project list_audit_entries get_storage
-        verify_audit_log export_audit_log""",
+        list_users create_user update_user create_project list_audit_entries get_storage""",
 })  # fmt: skip
 RULES: Mapping[str, Rule] = MappingProxyType(
     {name: rule for rule, names in _BY_RULE.items() for name in names.split()}

@@ -14,8 +14,7 @@ from adaptlab_services.people.tokens import without_tokens
 SLOW_FACTOR = 10
 """For routes that write or read through files of any size, or draw."""
 _SLOW_ROUTES = re.compile(
-    r"/v1/(studies/[^/]+/bundle|uploads/[^/]+/complete|leases/[^/]+/(artifacts|records)"
-    r"|audit/(verification|export))"
+    r"/v1/(studies/[^/]+/bundle|uploads/[^/]+/complete|leases/[^/]+/(artifacts|records))"
 )
 
 log = logging.getLogger(__name__)
@@ -30,7 +29,8 @@ class TimeLimit:
     what it asked to wait in addition.
 
     Args:
-        seconds: until the answer begins; ten times as long for bundles, uploads and audit logs.
+        seconds: until the answer begins; ten times as long for bundles, uploads and results of
+            workers.
     """
 
     def __init__(self, app: ASGIApp, seconds: float) -> None:

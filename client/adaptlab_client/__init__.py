@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from adaptlab_client.attention_answers import AttentionMap as AttentionMap
     from adaptlab_client.attention_answers import AttentionMaps as AttentionMaps
     from adaptlab_client.attention_answers import HeadSummary as HeadSummary
-    from adaptlab_client.audit_log import AuditVerification as AuditVerification
     from adaptlab_client.client import Client as Client
     from adaptlab_client.comparison_answers import Comparison as Comparison
     from adaptlab_client.comparison_answers import Diagnosis as Diagnosis
@@ -104,7 +103,6 @@ _HOMES = {
     "AttentionMap": "attention_answers",
     "AttentionMaps": "attention_answers",
     "AuditEntry": "people_answers",
-    "AuditVerification": "audit_log",
     "BaseModelEntry": "answers",
     "Budget": "answers",
     "BudgetAnswer": "answers",
@@ -197,7 +195,6 @@ __all__ = [
     "AttentionMap",
     "AttentionMaps",
     "AuditEntry",
-    "AuditVerification",
     "BaseModelEntry",
     "Budget",
     "BudgetAnswer",

@@ -17,7 +17,7 @@ _WORDS: Mapping[str, LiteralString] = {"r": "SELECT", "a": "INSERT", "w": "UPDAT
 # As Postgres abbreviates them. Whoever locks a row needs the right to update it.
 _OF_API = {
     "r": "alembic_version",
-    "ra": "audit_entries audit_seals job_events spec_numbers",
+    "ra": "audit_entries job_events spec_numbers",
     # What was measured and the workers too: for workers that come by the API, see `leases`.
     "raw": """projects users tokens jobs base_models datasets studies usage_counts
         attempts workers replicates metric_points evaluations job_metrics item_outcomes
@@ -33,7 +33,7 @@ _OF_WORKER = {
     "rawd": """replicates metric_points evaluations job_metrics item_outcomes attention_maps
         attention_summaries checkpoints theory_reports training_states lease_artifacts artifacts
         artifact_chunks uploads upload_chunks""",
-    "": """users tokens memberships browser_sessions audit_entries audit_seals idempotency_keys
+    "": """users tokens memberships browser_sessions audit_entries idempotency_keys
         usage_counts comparison_results spec_numbers""",
 }
 

@@ -145,27 +145,6 @@ class AuditEntry(Table):
     details: Mapped[Json | None]
 
 
-class AuditSeal(Table):
-    """Holds some entries of the audit log to what they were; append-only as they are.
-
-    Of the ids `first_id` to `last_id`, which follow those of the seal before, all were there but
-    the ranges in `absent`; `late` are entries of earlier ranges that were not there then. `digest`
-    is over all of this, the entries, and the digest of the seal before.
-    """
-
-    __tablename__ = "audit_seals"
-
-    id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
-    first_id: Mapped[int] = mapped_column(BigInteger)
-    last_id: Mapped[int] = mapped_column(BigInteger)
-    entries: Mapped[int]
-    absent: Mapped[list[Any]] = mapped_column(JSONB)
-    late: Mapped[list[int]] = mapped_column(ARRAY(BigInteger))
-    previous: Mapped[str]
-    digest: Mapped[str]
-    sealed_at: Mapped[datetime] = mapped_column(index=True)
-
-
 class Token(Table):
     """A bearer token; only its SHA-256 is kept. With a project it opens that one only.
 

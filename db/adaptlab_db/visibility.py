@@ -27,7 +27,7 @@ ACROSS_PROJECTS: Mapping[str, Any] = MappingProxyType({"adaptlab_across_projects
 
 OPEN = frozenset({
     "projects", "users", "memberships", "tokens", "browser_sessions",  # by role
-    "audit_entries", "audit_seals",  # by role
+    "audit_entries",  # by role
     "usage_counts",  # asked by user
     "artifacts", "artifact_chunks",  # by digest, which only what is seen names
     "comparison_results",  # by digest of inputs, which only what is seen gives

@@ -250,7 +250,7 @@ def test_every_look_can_be_had_in_every_format(
 def test_whatever_is_printed_can_be_chosen() -> None:
     printing = {path for path, command in known().items() if formats(command)}
     files = {"results export", "results curves", "checkpoints download", "datasets download"}
-    files |= {"studies bundle", "audit export"}
+    files |= {"studies bundle"}
     words_only = {
         "sbatch-script",
         "login",

@@ -70,6 +70,29 @@ def test_every_revision_goes_up_down_and_up(empty_database_url: str) -> None:
     assert catalogue(empty_database_url) == full
 
 
+def test_without_seals_the_audit_log_stays_append_only(empty_database_url: str) -> None:
+    upgrade(empty_database_url, "0024")
+    before, guarded = catalogue(empty_database_url), append_only(empty_database_url)
+    assert guarded == {"audit_entries", "audit_seals"}
+    upgrade(empty_database_url)
+    assert append_only(empty_database_url) == {"audit_entries"}
+    downgrade(empty_database_url, "0024")
+    assert (catalogue(empty_database_url), append_only(empty_database_url)) == (before, guarded)
+    upgrade(empty_database_url)
+    assert append_only(empty_database_url) == {"audit_entries"}
+
+
+def append_only(url: str) -> set[str]:
+    """The tables with an enabled trigger that refuses changes."""
+    address = make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+    with psycopg.connect(address) as connection:
+        rows = connection.execute(
+            "SELECT tgrelid::regclass::text FROM pg_trigger"
+            " WHERE tgname = 'append_only' AND tgenabled = 'O'"
+        ).fetchall()
+    return {table for (table,) in rows}
+
+
 def test_servers_that_start_at_once_migrate_once(empty_database_url: str) -> None:
     start = threading.Barrier(4)
 

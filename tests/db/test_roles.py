@@ -40,9 +40,6 @@ OF_NEITHER = (
     " LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
     "TRUNCATE jobs CASCADE",
     "TRUNCATE audit_entries",
-    "TRUNCATE audit_seals",
-    "UPDATE audit_seals SET digest = ''",
-    "DELETE FROM audit_seals",
     "TRUNCATE job_events",
     "TRUNCATE metric_points",
     "UPDATE audit_entries SET actor = 'nobody'",
@@ -75,7 +72,6 @@ FORBIDDEN: dict[Part, tuple[str, ...]] = {
         "SELECT * FROM users",
         "SELECT * FROM browser_sessions",
         "SELECT * FROM audit_entries",
-        "SELECT * FROM audit_seals",
         "SELECT * FROM usage_counts",
         "INSERT INTO audit_entries (action, status, request_id) "
         "VALUES ('x', 200, gen_random_uuid())",

@@ -8,13 +8,12 @@ from pydantic import TypeAdapter
 from starlette.responses import Response
 
 from adaptlab_api.answers import NO_STORE, json_answer
-from adaptlab_api.dependencies import AccessDep, BodyDep, PrincipalDep, SessionDep, UnitsDep, valid
-from adaptlab_api.describing import WITH_BODY, Described, failures, json_body, succeeds
+from adaptlab_api.dependencies import AccessDep, BodyDep, PrincipalDep, SessionDep, valid
+from adaptlab_api.describing import WITH_BODY, Described, failures, json_body
 from adaptlab_api.identities import JobId
 from adaptlab_api.routes.jobs import PageSize, PageToken
 from adaptlab_api.routes.results import RowId
 from adaptlab_api.routing import api_router
-from adaptlab_api.streaming import Pieces
 from adaptlab_services.jobs import job_tokens
 from adaptlab_services.jobs.job_tokens import NewJobToken
 from adaptlab_services.paging import DEFAULT_PAGE_SIZE, Page
@@ -30,19 +29,11 @@ from adaptlab_services.people.projects import (
     ProjectView,
 )
 from adaptlab_services.people.users import NewUser, UserChanges, UserView
-from adaptlab_services.server import audit_seals
-from adaptlab_services.server.audit_seals import Verification
 
-LARGEST_SEAL = 2**53
 UserName = Annotated[str, Path(max_length=63, description="The name of a user.")]
 ProjectName = Annotated[str, Path(max_length=63, description="The name of a project.")]
 OfUser = Annotated[str | None, Query(max_length=63, description="Only of this user.")]
 Text = Annotated[str | None, Query(max_length=200)]
-LINES = "application/jsonl"
-SealNumber = Annotated[int, Query(ge=0, le=LARGEST_SEAL, description="Only seals after this one.")]
-LastSeal = Annotated[
-    int | None, Query(ge=1, le=LARGEST_SEAL, description="Only seals up to this one.")
-]
 Instant = Annotated[datetime | None, Query(description="As RFC 3339, such as 2026-01-31T12:00Z.")]
 
 _TOKEN = TypeAdapter(NewToken)
@@ -62,16 +53,6 @@ def people_router() -> APIRouter:
     _add_projects(router)
     router.add_api_route(
         "/audit", list_audit_entries, response_model=Page[AuditView], responses=failures()
-    )
-    router.add_api_route(
-        "/audit/verification", verify_audit_log, response_model=Verification, responses=failures()
-    )
-    lines = succeeds(200, "The log, one entry or seal a line.", LINES)
-    router.add_api_route(
-        "/audit/export",
-        export_audit_log,
-        response_class=Response,
-        responses=lines | failures(),
     )
     return router
 
@@ -260,23 +241,6 @@ def list_audit_entries(
     """List what was done and what was refused, newest first."""
     wanted = AuditFilter(actor=actor, action=action, object=of, since=since, until=until)
     return json_answer(audit.page(session, wanted, page_size, page_token))
-
-
-def verify_audit_log(
-    session: SessionDep, after: SealNumber = 0, until: LastSeal = None
-) -> Response:
-    """Hold the audit log against its seals; in several requests where it is long."""
-    return json_answer(audit_seals.verify(session, after, until))
-
-
-def export_audit_log(units: UnitsDep) -> Response:
-    """Get the whole audit log as JSON lines, with the seals that it can be verified by."""
-    headers = {
-        "Cache-Control": "no-store",
-        "Content-Disposition": 'attachment; filename="audit.jsonl"',
-        "X-Content-Type-Options": "nosniff",
-    }
-    return Pieces(audit_seals.exported(units), 200, headers, LINES)
 
 
 def _made(what: str) -> Described:

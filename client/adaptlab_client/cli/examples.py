@@ -97,12 +97,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "users set-quotas": ("adaptlab users set-quotas grace --hours gpu=100 --hours cpu=1000",),
     "whoami": ("adaptlab whoami",),
     "audit list": ("adaptlab audit list --action create_token --limit 10",),
-    "audit export": ("adaptlab audit export audit.jsonl",),
-    "audit verify": (
-        "adaptlab audit verify",
-        "SEAL=$(adaptlab audit verify --output id)",
-        "adaptlab audit verify audit.jsonl",
-    ),
     "compare": ("adaptlab compare $STUDY", "adaptlab compare $JOB $OTHER --output csv"),
     "recommend": (
         "adaptlab recommend '{name: sort_descending, length: 3, alphabet: 4}' --base-model "

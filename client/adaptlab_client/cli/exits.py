@@ -49,7 +49,7 @@ def exit_code(error: Exception) -> ExitCode:
         ((client.Conflict, client.TooLarge), ExitCode.USAGE),
         ((client.Unauthorised, client.UnsafeFile), ExitCode.AUTHENTICATION),
         (client.NotFound, ExitCode.NOT_FOUND),
-        ((core.BrokenBundle, core.BrokenLog), ExitCode.UNSOUND),
+        (core.BrokenBundle, ExitCode.UNSOUND),
         (client.ServerStarting, ExitCode.TEMPORARY),
         ((client.ServerUnreachable, client.NoServer), ExitCode.UNREACHABLE),
         (
