@@ -135,9 +135,9 @@ def test_a_job_shows_what_was_forgotten(visitor: Visitor, worker: MadeUpWorker):
     for text in ("sort descending", "0.1\xa0%", "94.3\xa0%", "+94.2", "+93.6 to +94.8"):
         expect(learned).to_contain_text(text)
     expect(learned).not_to_contain_text("own")
-    # What stands elsewhere on the page is of the adapted model alone.
-    expect(visitor.page.locator(".facts")).to_contain_text("59.3")
-    expect(visitor.page.locator("#scores tbody tr").first).to_have_text("060.0\xa0%95.0\xa0%")
+    # Elsewhere on the page are scores of the adapted model alone, those of its own task first.
+    expect(visitor.page.locator(".facts")).to_contain_text("94.3")
+    expect(visitor.page.locator("#scores tbody tr").first).to_have_text("095.0\xa0%60.0\xa0%")
     visitor.open_job(base)
     expect(visitor.page.locator("#forgetting")).to_have_count(0)
 
