@@ -35,7 +35,8 @@ class _Child:
     log: Path
     process: subprocess.Popen[bytes]
     started: float
-    exits: int = 0
+    exits: int = 0  # of which the delay before the next start depends
+    failed_starts: int = 0  # exits while there was room
     restart_at: float | None = None
     is_ready: bool = False
 
@@ -176,10 +177,10 @@ class Supervisor:
     def _note_exit(self, child: _Child, status: int, now: float) -> None:
         kill_group(child.process)
         if now - child.started > STEADY_SECONDS:
-            child.exits = 0
-        is_short = self._is_short_of_room()
+            child.exits = child.failed_starts = 0
+        child.failed_starts += not self._is_short_of_room()
         self._schedule(child, describe_exit(status), now)
-        if not child.is_ready and not is_short and child.exits >= child.spec.start_attempts:
+        if not child.is_ready and child.failed_starts >= child.spec.start_attempts:
             raise self._failure(child, describe_exit(status))
         self._publish()
 
