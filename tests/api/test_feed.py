@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy.orm import Session, sessionmaker
-from tests.making import a_claim, a_job, a_token
+from tests.making import a_claim, a_job, a_token, an_adapt_document
 from tests.watching import until
 
 from adaptlab import results
@@ -135,7 +135,7 @@ def test_how_often_is_looked_in_quiet_times_depends_on_how_far_the_end_is(
 
 
 def test_of_steps_alone_a_stream_tells_without_looking_for_events(
-    api: TestClient, job: str, ledger: DatabaseLedger, monkeypatch: pytest.MonkeyPatch
+    api: TestClient, base: None, ledger: DatabaseLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real_after, real_changed = events.after, Watch.changed
     reads, told = list[int](), list[int]()
@@ -151,8 +151,10 @@ def test_of_steps_alone_a_stream_tells_without_looking_for_events(
 
     monkeypatch.setattr(events, "after", after)
     monkeypatch.setattr(Watch, "changed", changed)
+    spec = an_adapt_document(training={"steps": 9, "batch_size": 4})
+    job = api.post("/v1/jobs", json=spec).headers["location"]
     claim = a_claim(ledger)
-    ledger.record(claim, [results.Progress(phase="training", step=1, total=4)])
+    ledger.record(claim, [results.Progress(phase="training", step=1, total=9)])
     with ThreadPoolExecutor(1) as pool:
         followed = pool.submit(api.get, f"{job}/events", headers={"Accept": "text/event-stream"})
         try:

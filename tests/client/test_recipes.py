@@ -52,7 +52,10 @@ def test_recipes_from_python(client: Client, sessions: Sessions) -> None:
     assert client.studies.report(study.id).claims[0].finding == "not_measured"
     run_all(sessions, as_published)
     report = client.studies.report(study.id)
-    assert {one.finding for one in report.claims} == {"reproduced"}
+    findings = {one.claim: one.finding for one in report.claims}
+    # The paper has no run with pinned attention; here it learns nothing, on a cosine schedule.
+    assert findings.pop("no-new-pattern-is-needed") == "undecided"
+    assert set(findings.values()) == {"reproduced"}
     cell = report.tables[0].rows[0].cells[0]
     assert cell.measured is not None
     # 2,912 of 3,200 items, with each of three seeds.
@@ -118,7 +121,7 @@ def test_a_report_is_a_table_for_programs_and_a_page(invoke: Invoke, sessions: S
     assert (float(first["published_mean"]), float(first["measured_mean"])) == (0.91, 0.91)
     assert [line["state"] for line in lines if line["row"] == "LoRA"] == ["absent", "absent"]
     said = json.loads(invoke("recipes", "report", STUDY, "-o", "json").stdout)
-    assert (said["recipe"], len(said["claims"])) == (TABLE_1, 6)
+    assert (said["recipe"], len(said["claims"])) == (TABLE_1, 7)
     page = invoke("recipes", "report", STUDY, "-o", "markdown").stdout
     assert page.startswith("# Table 1")
     assert "- 3 seeds: 0, 1, 2." in page

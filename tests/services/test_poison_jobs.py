@@ -19,7 +19,9 @@ ALIKE = "ValueError: head 4 of /tmp/attempt-k2f/w.npy is empty (0x7f00bb)"
 
 @pytest.fixture
 def job_id(sessions: Sessions) -> UUID:
-    return new_job(sessions, spec=a_pretrain_spec())
+    # Long enough for every step that a worker reports here.
+    training = {"steps": 1000, "batch_size": 4}
+    return new_job(sessions, spec=a_pretrain_spec(training=training))
 
 
 class Luck:
