@@ -1,12 +1,15 @@
-"""Compare methods at one budget: python examples/compare_methods.py BASE_MODEL TASK BUDGET.
+r"""Compare methods at one budget: python examples/compare_methods.py BASE_MODEL TASK BUDGET.
 
 Asks the server what every method becomes within the budget, trains those that fit with the same
 number of trials, and prints what came out. After `make demo`, for example:
 
-    .venv/bin/python examples/compare_methods.py sort-asc-1l sort_descending 960
+    .venv/bin/python examples/compare_methods.py sort-asc-1l \
+        '{name: sort_descending, length: 6}' 960
 """
 
 import sys
+
+import yaml
 
 from adaptlab.statistics import seed_interval
 from adaptlab_client import Client
@@ -14,7 +17,7 @@ from adaptlab_client import Client
 TRIALS, STEPS = 4, 400
 
 
-def main(base_model: str, task: str, budget: int) -> None:
+def main(base_model: str, task: object, budget: int) -> None:
     """Submit one job for every method that fits, wait for all, print them best first."""
     with Client() as client:
         solved = client.budgets.solve(budget, base_model=base_model).data
@@ -53,4 +56,4 @@ def main(base_model: str, task: str, budget: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    main(sys.argv[1], yaml.safe_load(sys.argv[2]), int(sys.argv[3]))

@@ -1,4 +1,4 @@
-"""Search settings with Optuna: python examples/search_with_optuna.py BASE_MODEL TASK BUDGET.
+r"""Search settings with Optuna: python examples/search_with_optuna.py BASE_MODEL TASK BUDGET.
 
 An own search in place of the grid of trials: Optuna asks, every suggestion is a job with that one
 trial, and is told the accuracy on the validation split. Of the test scores only those of the
@@ -7,13 +7,16 @@ took is printed, because a comparison says nothing where the effort was unequal.
 (`.venv/bin/pip install -e '.[examples]' -c constraints.txt`) and a server, for example after
 `make demo`:
 
-    .venv/bin/python examples/search_with_optuna.py sort-asc-1l sort_descending 960
+    .venv/bin/python examples/search_with_optuna.py sort-asc-1l \
+        '{name: sort_descending, length: 6}' 960
 """
 
 import sys
 from dataclasses import dataclass
 from statistics import mean
 from typing import Any
+
+import yaml
 
 from adaptlab_client import Client, Job
 
@@ -31,7 +34,7 @@ class Found:
     steps: int
 
 
-def main(base_model: str, task: str, budget: int) -> None:
+def main(base_model: str, task: object, budget: int) -> None:
     """Search for each method in turn; print what won, its test accuracy and the effort."""
     asked = {
         "kind": "adapt",
@@ -94,4 +97,4 @@ def report(client: Client, method: str, found: Found) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    main(sys.argv[1], yaml.safe_load(sys.argv[2]), int(sys.argv[3]))

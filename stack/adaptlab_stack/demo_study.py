@@ -7,6 +7,7 @@ methods: the same steps, the same seeds, three learning rates each, and one budg
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from adaptlab.charts import AttentionPattern
 from adaptlab.scores import mean_accuracy
@@ -43,7 +44,7 @@ METHODS: Mapping[str, Mapping[str, object]] = {
 """The methods in the order of the table. Rates are a factor of 3 apart, of 10 for what a prefix or
 a prompt learns, because the rate that is best for these is not known to within less."""
 
-SPEC: Mapping[str, object] = {
+SPEC: Mapping[str, Any] = {  # Any: the JSON of a study
     "name": NAME,
     "base_models": [
         {

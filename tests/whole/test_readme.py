@@ -10,19 +10,19 @@ import pytest
 from tests.whole.conftest import PATIENCE
 
 from adaptlab_client import Client
+from adaptlab_stack.demo_study import SPEC
 from adaptlab_stack.stack import Stack
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
+(OF_DEMO,) = SPEC["base_models"]
 DEMO_BASE = {
-    "kind": "pretrain",
-    "name": "sort-asc-1l",
-    "family": {"name": "minigpt", "layers": 1, "heads": 1, "width": 96},
-    "task": "sort_ascending",
+    **OF_DEMO,
     "training": {"steps": 3},
     "seeds": 1,
-    "evaluation": {"tasks": ["sort_ascending", "sort_descending"], "samples": 50},
+    "evaluation": {**OF_DEMO["evaluation"], "samples": 50},
 }
+"""The base model that the demo leaves, trained for a moment only."""
 
 
 def block(language: str) -> str:
