@@ -391,10 +391,9 @@ def _interval_of(report: Check) -> str:
 
 def _held(reports: int, failed: int, unclear: int) -> str:
     if reports == 1:
-        is_known = "fails" if failed else "holds"
-        return "its report cannot be decided" if unclear else f"its report {is_known}"
-    open_ones = f", {unclear} cannot be decided" if unclear else ""
-    return f"{reports - failed - unclear} of its {reports} reports hold{open_ones}"
+        return f"its report {'fails' if failed else 'cannot be decided' if unclear else 'holds'}"
+    undecided = f", {unclear} cannot be decided" if unclear else ""
+    return f"{reports - failed - unclear} of its {reports} reports hold{undecided}"
 
 
 def _is_meant(test: CheckHolds, recipe: Recipe, one: MeasuredCheck) -> bool:

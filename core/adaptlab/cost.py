@@ -383,7 +383,7 @@ def _model_pass(route: _Route, batch: _Batch) -> _Pass:
 
 
 def _model_parts(shape: ModelShape, route: _Route, batch: _Batch) -> Iterator[_Part]:
-    """Everything large of it, in forward order."""
+    """Yield the large parts of that pass, in forward order."""
     last = max((site.layer or 0 for site in shape.sites.values()), default=0)
     for index, site in enumerate(shape.sites.values()):
         follows = index > route.first

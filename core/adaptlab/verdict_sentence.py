@@ -13,6 +13,8 @@ from adaptlab.verdict import MOST_SEEDS, Verdict
 
 MOST_NAMED = 3
 """Pairs named in one sentence; further ones are counted."""
+ITEMS_ONLY = "Over items alone, because every seed has the same score: {}."
+"""Said of rows whose interval is not over seeds."""
 VOIDED = "No verdict, because the jobs answer different questions; compare jobs of equal settings."
 
 

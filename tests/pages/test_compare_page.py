@@ -1,5 +1,6 @@
 """Any jobs against each other: chosen by their ids or by a filter, and how many there may be."""
 
+import re
 from collections.abc import Iterator
 from html import unescape
 from urllib.parse import quote
@@ -7,14 +8,17 @@ from uuid import UUID
 
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy import select
 from sqlalchemy.orm import Session, sessionmaker
 from tests.comparing import run_all
 from tests.pages.made_up_studies import a_base, a_study, ordinary
 
 from adaptlab_api.app import create_app
 from adaptlab_api.pages.formats import percent
+from adaptlab_db.tables import Job
 from adaptlab_services.comparisons import comparisons
 from adaptlab_services.people import tokens
+from adaptlab_services.querying.job_filters import matching
 from adaptlab_services.settings import Settings
 from adaptlab_services.studies.study_views import StudyView
 
@@ -62,6 +66,15 @@ def test_jobs_are_named_with_commas_or_one_by_one(visitor: TestClient, study: St
     assert quote(",".join(ids), safe="") in commas.text
     drawn = visitor.get(charts).json()
     assert {"curves", "0-ranks", "0-differences", "0-sweeps"} <= set(drawn)
+
+
+def test_the_example_of_a_filter_is_one(visitor: TestClient, sessions: Sessions) -> None:
+    found = re.search(r'placeholder="([^"]+)"', visitor.get("/compare").text)
+    assert found is not None
+    example = unescape(found[1])
+    assert 'task = "sort_descending"' in example
+    with sessions() as session:
+        assert matching(session, select(Job.id), example) is not None
 
 
 def test_the_best_is_shown_with_its_score_corrected_for_the_choice(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from adaptlab.verdict_sentence import ITEMS_ONLY
 from adaptlab_client.cli import suggestions
 from adaptlab_client.cli.exits import UsageFault
 from adaptlab_client.cli.session import open_client
@@ -160,8 +161,7 @@ def _print_cells(comparison: "Comparison", *, all_pairs: bool) -> None:
         print(f"{title}, {comparison.level:.0%} intervals; * could be best")
         print_table(COLUMNS, [_row(row) for row in cell.rows])
         if alike := [row.method for row in cell.rows if row.score.over_items_only]:
-            named = ", ".join(alike)
-            print(one_line(f"Over items alone, because every seed has the same score: {named}."))
+            print(one_line(ITEMS_ONLY.format(", ".join(alike))))
         if not comparison.voided:
             print(f"\n{one_line(cell.sentence)}")
         _print_lines("Verdicts", verdict_lines(comparison, cell, all_pairs))

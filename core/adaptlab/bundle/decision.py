@@ -9,6 +9,7 @@ from adaptlab.scores import task_labels
 from adaptlab.statistics import Interval
 from adaptlab.statistics.curves import Candidate
 from adaptlab.table_comparison import ComparedMethod, MethodForgetting, TableComparison
+from adaptlab.verdict_sentence import ITEMS_ONLY
 
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|!~&$])")
 _BREAKS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200b-\u200f\u202a-\u202e\u2060-\u2069]+")
@@ -110,7 +111,7 @@ def _cell(cell: ComparisonCell, methods: Sequence[ComparedMethod]) -> Iterator[s
     lines = [_row(row, is_reference=row.label in references) for row in cell.rows]
     yield "\n".join([head, "| --- | ---: | ---: | --- | --- | ---: | ---: |", *lines])
     if alike := [plain(row.method) for row in cell.rows if row.score.over_items_only]:
-        yield f"Over items alone, because every seed has the same score: {', '.join(alike)}."
+        yield ITEMS_ONLY.format(", ".join(alike))
 
 
 def _row(row: ComparisonRow, *, is_reference: bool) -> str:

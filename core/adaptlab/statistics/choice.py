@@ -41,10 +41,10 @@ def chosen_best(
 ) -> ChosenBest:
     """Return the row of the highest mean score, the first of equal ones.
 
-    How much too high the score is, is estimated by cross-validation over seeds and items: for each
-    seed and each fifth of the items, the best row by the other seeds and items is scored there, and
-    the mean is held against the score of the best row on the same seeds. Seeds are those that all
-    rows share; if fewer than two are shared, choices are made by other items alone.
+    Cross-validation over seeds and items estimates by how much the score is too high. For each seed
+    and each fifth of the items, the best row by the other seeds and items is scored there; the mean
+    of these scores is subtracted from that of the best row on the same seeds. Seeds are those that
+    all rows share; if fewer than two are shared, choices are made by other items alone.
 
     Raises `ValueError` for no rows and for rows of unequal numbers of items.
     """
