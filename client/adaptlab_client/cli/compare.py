@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from adaptlab.verdict_sentence import ITEMS_ONLY
 from adaptlab_client.cli import suggestions
 from adaptlab_client.cli.exits import UsageFault
 from adaptlab_client.cli.session import open_client
@@ -155,6 +154,8 @@ def _next_runs(table: "TableComparison") -> Iterator[str]:
 
 
 def _print_cells(comparison: "Comparison", *, all_pairs: bool) -> None:
+    from adaptlab.verdict_sentence import ITEMS_ONLY  # loads pydantic, which `--help` does without
+
     for cell in comparison.cells:
         print()
         title = "without a budget" if cell.budget is None else f"budget {cell.budget:,}"
