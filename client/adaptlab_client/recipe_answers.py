@@ -72,6 +72,7 @@ class Claim(Answer):
     id: str
     iclr: Wording
     arxiv_v1: Wording | None = None
+    in_paper: bool = True
     given: tuple[JsonValue, ...] = ()
     controls: tuple[JsonValue, ...] = ()
 
@@ -154,6 +155,7 @@ class ClaimVerdict(Answer):
 
     claim: str
     wording: str
+    in_paper: bool = True
     text: str
     finding: str
     evidence: str

@@ -1,5 +1,6 @@
 """How the scores and the claims of a report are written, on a terminal and in Markdown."""
 
+from adaptlab.claim import version_words
 from adaptlab_client.comparison_answers import Interval
 from adaptlab_client.recipe_answers import (
     ClaimVerdict,
@@ -16,8 +17,6 @@ FINDINGS = {
     "undecided": "undecided at this effort",
     "not_measured": "not measured",
 }
-WORDINGS = {"arxiv_v1": "arXiv v1", "iclr": "ICLR"}
-BOTH = "both versions"
 MOST_DECIMALS = 4
 
 
@@ -84,7 +83,7 @@ def met(control: ControlFinding) -> str:
 def wording(report: RecipeReport, verdict: ClaimVerdict) -> str:
     """Which version of the paper claims it so."""
     versions = [one for one in report.claims if one.claim == verdict.claim]
-    return BOTH if len(versions) == 1 else WORDINGS.get(verdict.wording, verdict.wording)
+    return version_words(verdict.wording, alone=len(versions) == 1, in_paper=verdict.in_paper)
 
 
 def measured_seeds(report: RecipeReport) -> tuple[int, ...]:

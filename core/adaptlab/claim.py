@@ -135,6 +135,14 @@ class AllOf(Value):
 ClaimTest = Annotated[PlainTest | AllOf, Field(discriminator="kind")]
 
 WordingName = Literal["arxiv_v1", "iclr"]
+_VERSIONS = {"arxiv_v1": "arXiv v1", "iclr": "ICLR"}
+
+
+def version_words(version: str, *, alone: bool, in_paper: bool) -> str:
+    """Which version of the paper words a claim so; `alone` where both of them do."""
+    if not in_paper:
+        return "not in the paper"
+    return "both versions" if alone else _VERSIONS.get(version, version)
 
 
 class Wording(Value):
@@ -145,17 +153,18 @@ class Wording(Value):
 
 
 class Claim(Value):
-    """A claim of the paper; `arxiv_v1` is None where its first version says the same.
+    """A claim of the paper, or beside it; `arxiv_v1` is None where its first version says the same.
 
     `given` is what the claim takes for granted, such as that a task was learned before anything
     is said of forgetting: unless all of it is shown, the claim is undecided. `controls` must be
     shown before a failure counts, such as that another method learned the same task: without
-    them the claim can be refuted and not reproduced.
+    them the claim can be refuted and not reproduced. `in_paper` is false for a claim that we add.
     """
 
     id: Name
     iclr: Wording
     arxiv_v1: Wording | None = None
+    in_paper: bool = True
     given: tuple[PlainTest, ...] = ()
     controls: tuple[PlainTest, ...] = ()
 

@@ -65,6 +65,7 @@ class ClaimVerdict(Decision):
 
     claim: str
     wording: WordingName
+    in_paper: bool = True
     text: str
     controls: tuple[Decision, ...] = ()
 
@@ -95,6 +96,7 @@ def _verdict(
     return ClaimVerdict(
         claim=claim.id,
         wording=name,
+        in_paper=claim.in_paper,
         text=wording.text,
         controls=(*given, *controls),
         **dict(found),

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
+from adaptlab.claim import version_words
 from adaptlab.claims import ClaimVerdict
 from adaptlab.recipe_report import ReportRow, ReportTable
 from adaptlab_api.pages.examples import recipe_by_command, recipe_by_request
@@ -13,7 +14,6 @@ from adaptlab_services.recipes import recipes
 from adaptlab_services.recipes.recipes import RecipeView, StudyReport
 from adaptlab_services.studies.study_views import StudyView
 
-WORDINGS = {"arxiv_v1": "arXiv v1", "iclr": "ICLR"}
 FINDINGS = {
     "reproduced": ("succeeded", "reproduced"),
     "not_reproduced": ("failed", "not reproduced"),
@@ -102,22 +102,23 @@ def _is_empty(row: ReportRow) -> bool:
 def _claims(report: StudyReport) -> tuple[ClaimRow, ...]:
     names = [verdict.claim for verdict in report.claims]
     return tuple(
-        ClaimRow(
-            verdict, *FINDINGS[verdict.finding], _wording(verdict.claim, names, verdict.wording)
-        )
+        ClaimRow(verdict, *FINDINGS[verdict.finding], _version(verdict, names))
         for verdict in report.claims
     )
 
 
+def _version(verdict: ClaimVerdict, names: Sequence[str]) -> str:
+    alone = names.count(verdict.claim) == 1
+    return version_words(verdict.wording, alone=alone, in_paper=verdict.in_paper)
+
+
 def _statements(recipe: RecipeView) -> tuple[Statement, ...]:
-    names = [claim.id for claim in recipe.claims for _ in claim.wordings()]
     return tuple(
-        Statement(claim.id, _wording(claim.id, names, version), wording.text)
+        Statement(
+            claim.id,
+            version_words(version, alone=claim.arxiv_v1 is None, in_paper=claim.in_paper),
+            wording.text,
+        )
         for claim in recipe.claims
         for version, wording in claim.wordings().items()
     )
-
-
-def _wording(claim: str, names: Sequence[str], version: str) -> str:
-    """The version that claims it so, or both if they say the same."""
-    return "both versions" if names.count(claim) == 1 else WORDINGS[version]

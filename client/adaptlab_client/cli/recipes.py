@@ -175,8 +175,9 @@ def _of_a_preview(output: ReportOutput) -> Output:
 
 
 def _print(recipe: "Recipe") -> None:
+    from adaptlab.claim import version_words
     from adaptlab_client.cli.recipe_report import say_wrapped
-    from adaptlab_client.recipe_text import BOTH, WORDINGS, paper
+    from adaptlab_client.recipe_text import paper
 
     say_wrapped(recipe.title)
     say_wrapped(recipe.question)
@@ -196,6 +197,6 @@ def _print(recipe: "Recipe") -> None:
     for claim in recipe.claims:
         texts = {"iclr": claim.iclr, **({"arxiv_v1": claim.arxiv_v1} if claim.arxiv_v1 else {})}
         for version, wording in reversed(texts.items()):
-            named = BOTH if len(texts) == 1 else WORDINGS[version]
+            named = version_words(version, alone=len(texts) == 1, in_paper=claim.in_paper)
             say_wrapped(f"{claim.id} ({named}): {wording.text}", "  ")
     say(f"`adaptlab recipes run {recipe.name}` runs it; --output json has the tests and specs.")

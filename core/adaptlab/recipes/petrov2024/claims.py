@@ -21,6 +21,7 @@ def claim(
     text: str,
     *tests: PlainTest,
     arxiv_v1: Wording | None = None,
+    in_paper: bool = True,
     given: Sequence[PlainTest] = (),
     controls: Sequence[PlainTest] = (),
 ) -> Claim:
@@ -29,6 +30,7 @@ def claim(
         id=name,
         iclr=wording(text, *tests),
         arxiv_v1=arxiv_v1,
+        in_paper=in_paper,
         given=tuple(given),
         controls=tuple(controls),
     )

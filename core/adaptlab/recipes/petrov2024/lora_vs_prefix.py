@@ -131,9 +131,10 @@ def _at_rank(rank: int) -> Claim:
     lora, prefix = _lora(rank), _prefix(rank)
     return claim(
         f"size-is-not-the-cause-at-rank-{rank}",
-        f"Not in the paper: LoRA of rank {rank} learns what a prefix of its size does not.",
+        f"LoRA of rank {rank} learns what a prefix of its size does not.",
         at_most(prefix, COUNT, 0.05),
         above(lora, prefix, COUNT, 0.5),
+        in_paper=False,
         given=[at_most(BASE, COUNT, 0.05)],
         controls=learned_at_equal_size(lora, prefix, COUNT),
     )

@@ -97,12 +97,13 @@ def _claims() -> tuple[Claim, ...]:
         ),
         claim(
             "no-new-pattern-is-needed",
-            "Not in the paper: training all else learns to sort downwards while relative attention "
-            "in the first layer stays as it is. So a prefix does not fail for want of a new "
+            "Training all else learns to sort downwards while relative attention in the first "
+            "layer stays as it is. So a prefix does not fail for want of a new "
             "pattern there; what is left is that it adds a bias of low rank, at this depth and "
             "size.",
             at_least(paper.PINNED, DOWN, 0.5),
             DeviationAtMost(row=paper.PINNED, value=1e-6),
+            in_paper=False,
             given=[at_most(BASE, DOWN, 0.01)],
         ),
         claim(

@@ -117,9 +117,9 @@ def _claims() -> tuple[Claim, ...]:
         ),
         claim(
             "prefix-calls-up-a-known-language",
-            "Not in the paper for words: where the base model knows Spanish too, a prefix calls it "
-            "up.",
+            "Where the base model knows Spanish words too, a prefix calls them up.",
             at_least(f"{paper.PREFIX}, Spanish known", SPANISH, 0.8),
+            in_paper=False,
             given=[at_most("pretrained on both", SPANISH, 0.7)],
         ),
     )
