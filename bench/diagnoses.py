@@ -12,15 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from adaptlab.diagnosis import (
-    SUCCEEDS_FROM,
-    BaseEvidence,
-    Cause,
-    Diagnosis,
-    Schedule,
-    TrialEvidence,
-    diagnose,
-)
+from adaptlab.diagnosis import Cause, Diagnosis, diagnose
+from adaptlab.diagnosis_evidence import BaseEvidence, Schedule, TrialEvidence
+from adaptlab.diagnosis_measures import SUCCEEDS_FROM
 from adaptlab.diagnosis_rows import MeasuredRow, evidence
 from adaptlab.families.minigpt import MiniGPT
 from adaptlab.resolve import load_method, load_task

@@ -4,7 +4,13 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from adaptlab.diagnosis import BaseEvidence, Evidence, MethodEvidence, Schedule, TrialEvidence
+from adaptlab.diagnosis_evidence import (
+    BaseEvidence,
+    Evidence,
+    MethodEvidence,
+    Schedule,
+    TrialEvidence,
+)
 from adaptlab.method import Method
 from adaptlab.shapes import ModelShape
 from adaptlab.task import Task

@@ -4,7 +4,8 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-from adaptlab.claims import LEVEL, ClaimVerdict, claim_verdicts
+from adaptlab.claim_tests import LEVEL
+from adaptlab.claims import ClaimVerdict, claim_verdicts
 from adaptlab.recipe import Preset, PublishedScore, PublishedTable, Recipe, TableColumn, TableRow
 from adaptlab.recipe_results import (
     Measured,

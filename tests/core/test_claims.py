@@ -33,7 +33,8 @@ from adaptlab.claim import (
     ScoreAtMost,
     Wording,
 )
-from adaptlab.claims import ClaimFinding, Decision, claim_verdicts, decide
+from adaptlab.claim_tests import ClaimFinding, Decision
+from adaptlab.claims import claim_verdicts, decide
 from adaptlab.recipe_results import Measured, MeasuredCheck, MeasuredRow, TrialScore
 from adaptlab.theory_report import Check
 

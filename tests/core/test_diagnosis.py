@@ -8,15 +8,13 @@ from typing import Any
 import pytest
 from tests.making import a_replicate
 
-from adaptlab.diagnosis import (
-    LABEL,
+from adaptlab.diagnosis import LABEL, Diagnosis, diagnose
+from adaptlab.diagnosis_evidence import (
     BaseEvidence,
-    Diagnosis,
     Evidence,
     MethodEvidence,
     TrialEvidence,
     chance_loss,
-    diagnose,
     trial_evidence,
 )
 from adaptlab.method import log_spaced

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from adaptlab.diagnosis import BaseEvidence, Evidence, Schedule, TrialEvidence, diagnose
+from adaptlab.diagnosis import diagnose
+from adaptlab.diagnosis_evidence import BaseEvidence, Evidence, Schedule, TrialEvidence
 from adaptlab.diagnosis_rows import MeasuredRow, base_evidence, evidence, longer_trainings
 from adaptlab.families.minigpt import MiniGPT
 from adaptlab.resolve import load_method

@@ -8,7 +8,8 @@ from uuid import UUID
 from pydantic import ValidationError
 
 from adaptlab.comparison import Comparison
-from adaptlab.diagnosis import BaseEvidence, diagnose
+from adaptlab.diagnosis import diagnose
+from adaptlab.diagnosis_evidence import BaseEvidence
 from adaptlab.diagnosis_rows import base_evidence, evidence
 from adaptlab.errors import InvalidSpec
 from adaptlab.resolve import load_task

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from adaptlab.base_learned import OwnScore, base_warning
 from adaptlab.comparability import ComparedJob
 from adaptlab.comparison import ComparisonWarning
-from adaptlab.diagnosis import trial_evidence
+from adaptlab.diagnosis_evidence import trial_evidence
 from adaptlab.diagnosis_rows import MeasuredRow, longer_trainings
 from adaptlab.errors import InvalidSpec
 from adaptlab.method import starting_anew
