@@ -1,7 +1,7 @@
 """`python -m bench.statistics [STUDIES]`: how often the statistics are right, by simulation.
 
 With no argument it simulates 2,000 studies a row and writes the tables into
-`docs/explanation/statistics.md`; with a number it prints the tables of so many studies.
+`docs/reference/simulations.md`; with a number it prints the tables of so many studies.
 """
 
 import itertools
@@ -31,7 +31,7 @@ from bench.simulated import (
 
 STUDIES = 2000
 PROCESSES = 4
-DOCUMENT = Path(__file__).parent.parent / "docs" / "explanation" / "statistics.md"
+DOCUMENT = Path(__file__).parent.parent / "docs" / "reference" / "simulations.md"
 DESIGNS = ((3, 500), (3, 3200), (5, 500), (10, 500))
 
 AWAY_FROM_BORDERS: Mapping[str, World] = {
@@ -437,15 +437,16 @@ def power_table(deviation: float, studies: int) -> str:
         f"{seeds} seeds": [partial(power, gap, seeds, deviation) for gap in POWER_GAPS]
         for seeds in POWER_SEEDS
     }
-    return table(["", *(f"{100 * gap:g} points" for gap in POWER_GAPS)], rows, studies)
+    gaps = [f"{100 * gap:g} point{'' if gap == 0.01 else 's'}" for gap in POWER_GAPS]
+    return table(["", *gaps], rows, studies)
 
 
 def tables_of(studies: int) -> Iterator[str]:
     """Headings and tables, each as soon as it is there."""
     fewer = max(1, studies // 4)
     yield (
-        f"{studies:,} simulated studies behind every figure ({fewer:,} for the power); a figure of "
-        f"0.95 is known to about ± {1.96 * (0.95 * 0.05 / studies) ** 0.5:.3f}."
+        f"{studies:,} simulated studies per figure ({fewer:,} for power); a figure of "
+        f"0.95 has an error of about ± {1.96 * (0.95 * 0.05 / studies) ** 0.5:.3f}."
     )
     yield "**Interval for a mean: coverage away from 0 and 1** (promised: 0.94 to 0.97)"
     yield coverage_table("coverage", "away", studies)

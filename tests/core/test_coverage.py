@@ -1,7 +1,7 @@
 """Promises of the statistics, checked on simulated studies with known truth.
 
 The long version, 2,000 studies a figure, is `python -m bench.statistics`, and its tables are in
-docs/explanation/statistics.md. Here each figure has fewer studies, and one standard deviation of
+docs/reference/simulations.md. Here each figure has fewer studies, and one standard deviation of
 room; the generators are counted, so that no run differs from the one before.
 """
 

@@ -46,7 +46,7 @@ def mean_interval(scores: Scores, level: float = 0.95, counting: Counting = coun
     have that variance (Korn and Graubard 1998), and the farther limit is kept, because near 0 and
     1 either alone falls short. Seeds that agree on 0 or 1 have the exact interval of the items.
 
-    Coverage is measured, in docs/explanation/statistics.md and tests/core/test_coverage.py: with
+    Coverage is measured, in docs/reference/simulations.md and tests/core/test_coverage.py: with
     3, 5 and 10 seeds at least 0.94 and, away from 0 and 1, at most 0.97, whether seeds, items or
     neither differ, and for accuracies that lie to one side as Beta(9, 1) does. Not covered is what
     no seed at hand shows: where one seed in five fails, three seeds all succeed half of the time,

@@ -16,7 +16,7 @@ LEAST_ITEM_SHARE = 0.5
 
 The spread of three seeds is sometimes tiny by chance, and an interval of their spread alone then
 has no width. With the whole of it as a floor an interval over three like seeds would cover 0.987
-of the time; with half of it they do 0.961 (docs/explanation/statistics.md).
+of the time; with half of it they do 0.961 (docs/reference/simulations.md).
 """
 
 
