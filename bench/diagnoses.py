@@ -291,7 +291,7 @@ CAUSES: tuple[Cause, ...] = ("reach", "optimisation", "generalisation", "undecid
 def table(found: Sequence[tuple[Case, Cause]]) -> str:
     """The confusion table, in Markdown: cases by known cause, real and constructed."""
     lines = [
-        "| known cause | cases | " + " | ".join(f"said: {cause}" for cause in CAUSES) + " |",
+        "| known cause | cases | " + " | ".join(f"diagnosed: {cause}" for cause in CAUSES) + " |",
         "| --- " * (len(CAUSES) + 2) + "|",
     ]
     for is_real in (True, False):
