@@ -128,7 +128,7 @@ def test_the_table_says_what_holds(settings: Settings) -> None:
     # What is left says no number that could be wrong.
     assert set(table) == {
         "Limit",
-        "body that is compressed, or of another kind than its route takes",
+        "body that is compressed or has another media type than the route accepts",
     }
 
 
@@ -139,79 +139,77 @@ def _stated(settings: Settings) -> dict[str, str]:
     training, captured = spec.TrainingSpec.model_fields, spec.AttentionSpec.model_fields
     return {
         "sign-ins from one address": f"{defaults['sign_ins_per_minute']} a minute",
-        "sessions of one token in browsers": f"{tokens.MOST_BROWSER_SESSIONS}",
-        "hours for which a token of one job is good": f"{job_tokens.MOST_HOURS}",
-        "reads of one person that are worked on at a time": f"{open_requests.READS_AT_ONCE}",
-        "body, as JSON": f"{defaults['max_body_bytes']} bytes",
-        "body, one chunk of an upload": f"{body_limit.MOST_CHUNK_BYTES} bytes",
-        "body, the form to sign in": f"{body_limit.MOST_FORM_BYTES} bytes",
-        "body, a form of the page of tokens": f"{body_limit.MOST_FORM_BYTES} bytes",
-        "fields of a form that submits a job or a study": f"{MOST_FIELDS}",
-        "bundles that one process makes at a time": f"{plot_drawing.DRAWERS}",
-        "plots of a bundle": f"{MOST_PLOTS}",
-        "what is read of a bundle by `bundle check`": f"{MOST_MEMBERS} members, "
-        f"{LARGEST_MEMBER // 2**20} MiB each unpacked, {LARGEST_BUNDLE // 2**20} MiB together",
-        "jobs that are compared without a study": f"{comparisons.MOST_JOBS}",
-        "comparisons that wait to be computed in one process": f"{comparison_runs.MOST_RUNS}",
-        "computed tables of comparisons that are kept": (
+        "browser sessions per token": f"{tokens.MOST_BROWSER_SESSIONS}",
+        "lifetime of a token for one job": f"{job_tokens.MOST_HOURS} hours",
+        "reads per user processed at a time": f"{open_requests.READS_AT_ONCE}",
+        "JSON body": f"{defaults['max_body_bytes']:,} bytes",
+        "body: one chunk of an upload": f"{body_limit.MOST_CHUNK_BYTES:,} bytes",
+        "body: the sign-in form": f"{body_limit.MOST_FORM_BYTES:,} bytes",
+        "body: a form on the tokens page": f"{body_limit.MOST_FORM_BYTES:,} bytes",
+        "fields of a job or study form": f"{MOST_FIELDS}",
+        "bundles created at a time per process": f"{plot_drawing.DRAWERS}",
+        "plots per bundle": f"{MOST_PLOTS}",
+        "size of a bundle for `bundle check`": f"{MOST_MEMBERS} members, "
+        f"{LARGEST_MEMBER // 2**20} MiB each unpacked, {LARGEST_BUNDLE // 2**20} MiB in total",
+        "jobs compared without a study": f"{comparisons.MOST_JOBS}",
+        "comparisons waiting to be computed per process": f"{comparison_runs.MOST_RUNS}",
+        "stored comparison tables": (
             f"{comparison_results.MOST_BYTES // 2**20} MiB of JSON, "
             f"{comparison_results.LONGEST_UNUSED.days} days without use"
         ),
-        "pairs of rows that are compared without a study": f"{comparison_groups.MOST_PAIRS}",
-        "body, what a worker reports at a time": f"{body_limit.MOST_RECORD_BYTES} bytes",
-        "bytes of one content that a worker stores": f"{defaults['max_upload_bytes']}",
-        "events that a worker reports at a time": f"{lease_views.MOST_EVENTS}",
-        "queues that a worker asks for": f"{lease_views.MOST_QUEUES}",
-        "requests under leases of one worker's token": f"{defaults['lease_rate']} a second, "
+        "pairs of rows compared without a study": f"{comparison_groups.MOST_PAIRS:,}",
+        "body: one report of a worker": f"{body_limit.MOST_RECORD_BYTES:,} bytes",
+        "bytes of one artifact that a worker stores": f"{defaults['max_upload_bytes']:,}",
+        "events in one report of a worker": f"{lease_views.MOST_EVENTS:,}",
+        "queues that a worker serves": f"{lease_views.MOST_QUEUES}",
+        "lease requests per worker token": f"{defaults['lease_rate']} a second, "
         f"{defaults['lease_burst']} at once",
-        "bytes of one upload": f"{defaults['max_upload_bytes']}",
-        "uploads of one person at a time": f"{defaults['max_uploads']}",
-        "head: request line and headers": f"{http_protocol.MOST_HEADER_BYTES} bytes",
+        "bytes of one upload": f"{defaults['max_upload_bytes']:,}",
+        "uploads per user at a time": f"{defaults['max_uploads']}",
+        "request line and headers": f"{http_protocol.MOST_HEADER_BYTES:,} bytes",
         "levels of JSON": f"{strict_json.DEEPEST}",
-        "largest integer in JSON": f"{strict_json.LARGEST_INTEGER}",
-        "time for the head": f"{http_protocol.HEADER_SECONDS:g} s",
-        "time for the body": f"{body_limit.GRACE_SECONDS:g} s, then "
-        f"{body_limit.SLOWEST_BYTES_PER_SECOND} bytes a second",
-        "time in which a client takes nothing of an answer": f"{http_protocol.SEND_SECONDS:g} s",
-        "connections at a time": f"{http_protocol.MOST_CONNECTIONS}",
-        "connections from one address at a time, without a proxy in front": (
+        "largest integer in JSON": f"{strict_json.LARGEST_INTEGER:,}",
+        "time to send the headers": f"{http_protocol.HEADER_SECONDS:g} s",
+        "time to send the body": f"{body_limit.GRACE_SECONDS:g} s, then "
+        f"{body_limit.SLOWEST_BYTES_PER_SECOND:,} bytes a second",
+        "time in which a client reads nothing of a response": f"{http_protocol.SEND_SECONDS:g} s",
+        "connections at a time": f"{http_protocol.MOST_CONNECTIONS:,}",
+        "connections from one address at a time, without a proxy": (
             f"{http_protocol.MOST_FROM_ONE_ADDRESS}"
         ),
-        "requests of one person under way at a time, streams and waits too": (
+        "open requests per user, streams and long polls included": (
             f"{defaults['max_open_requests']}"
         ),
-        "changes of one person that are worked on at a time": f"{open_requests.CHANGES_AT_ONCE}",
-        "reads of one person": f"{defaults['read_rate']} a second, "
-        f"{defaults['read_burst']} at once",
-        "writes of one person": f"{defaults['write_rate']} a second, "
-        f"{defaults['write_burst']} at once",
+        "changes per user processed at a time": f"{open_requests.CHANGES_AT_ONCE}",
+        "reads per user": f"{defaults['read_rate']} a second, {defaults['read_burst']} at once",
+        "writes per user": f"{defaults['write_rate']} a second, {defaults['write_burst']} at once",
         "wrong tokens from one address": f"{times[1]} a minute, {times[10]} in ten minutes, "
         f"{times[60]} an hour",
         "rows of a page": f"{LARGEST_PAGE_SIZE}",
-        "a wait for news": f"{LONGEST_WAIT} s",
-        "an idempotency key": f"{LONGEST_KEY} characters",
-        "steps of training": f"{_most(training['steps'])}",
-        "items of a batch": f"{_most(training['batch_size'])}",
-        "tokens of a batch: items × length, of one replicate": f"{defaults['max_batch_tokens']}",
-        "parameters of a model that is trained or imported": f"{defaults['max_model_parameters']}",
-        "seeds of a job": "64",
-        "trials of a job": f"{spec.MOST_TRIALS}",
-        "items scored per task": f"{_most(spec.EvaluationSpec.model_fields['samples'])}",
-        "inputs whose attention is recorded": f"{_most(captured['samples'])}",
-        "bytes of a job's attention maps": f"{defaults['max_attention_bytes']}",
-        "tokens that a theory check passes through models": f"{defaults['max_check_tokens']}",
-        "time of a run": f"{_most(spec.ResourcesSpec.model_fields['max_seconds'])} s",
-        "labels of a job": "32",
-        "jobs of a study": f"{defaults['max_study_jobs']}",
-        "waiting and queued jobs of one person": "any",
-        "running jobs of one person": "any",
-        "hours of one person's attempts in a queue, in 30 days": "any",
-        "bytes that one person stores": "any",
-        "queues that a user's own quotas name": f"{quotas.MOST_QUEUES}",
-        "what `bundle check` computes from a bundle": f"{bounds.MOST_JOBS} jobs, "
-        f"{bounds.MOST_ROWS} rows, {bounds.MOST_PAIRS} pairs of rows, {bounds.MOST_SEEDS} seeds "
-        f"and {bounds.MOST_ROW_OUTCOMES} outcomes a row, "
-        f"{bounds.MOST_PAIRED_OUTCOMES} outcomes in pairs",
+        "long poll (`wait`)": f"{LONGEST_WAIT} s",
+        "idempotency key": f"{LONGEST_KEY} characters",
+        "training steps": f"{_most(training['steps']):,}",
+        "batch size": f"{_most(training['batch_size']):,}",
+        "tokens per batch and replicate: items × length": f"{defaults['max_batch_tokens']:,}",
+        "parameters of a trained or imported model": f"{defaults['max_model_parameters']:,}",
+        "seeds per job": "64",
+        "trials per job": f"{spec.MOST_TRIALS}",
+        "items scored per task": f"{_most(spec.EvaluationSpec.model_fields['samples']):,}",
+        "inputs whose attention is stored": f"{_most(captured['samples'])}",
+        "bytes of a job's attention maps": f"{defaults['max_attention_bytes']:,}",
+        "tokens that a theory check passes through models": f"{defaults['max_check_tokens']:,}",
+        "duration of a run": f"{_most(spec.ResourcesSpec.model_fields['max_seconds']):,} s",
+        "labels per job": "32",
+        "jobs per study": f"{defaults['max_study_jobs']:,}",
+        "waiting and queued jobs per user": "any",
+        "running jobs per user": "any",
+        "hours of attempts per user and queue, in 30 days": "any",
+        "stored bytes per user": "any",
+        "queues in a user's own quotas": f"{quotas.MOST_QUEUES}",
+        "work of `bundle check` on one bundle": f"{bounds.MOST_JOBS:,} jobs, "
+        f"{bounds.MOST_ROWS:,} rows, {bounds.MOST_PAIRS:,} pairs of rows, "
+        f"{bounds.MOST_SEEDS:,} seeds and {bounds.MOST_ROW_OUTCOMES:,} outcomes per row, "
+        f"{bounds.MOST_PAIRED_OUTCOMES:,} outcomes in pairs",
     }
 
 

@@ -31,18 +31,20 @@ def attention_joins(query: Select[Any]) -> Select[Any]:  # Any: the caller's col
 def _own() -> tuple[Field, ...]:
     row, whole = AttentionSummary, AttentionMap
     indexed = {"is_indexed": True}
-    moved = "how far the pattern moved from the base's: the mean Jensen-Shannon divergence, in nats"
-    deviation = "the largest difference from the base's relative attention (paper, equation 6)"
-    learned = "the mean attention on learned positions"
+    moved = "mean Jensen-Shannon divergence from the base's pattern, in nats"
+    deviation = "largest difference from the base's relative attention (paper, equation 6)"
+    learned = "mean attention on learned positions"
     return (
-        _field(row.map_id, "integer", "map", "the attention map, `id` in a job's list", **indexed),
+        _field(row.map_id, "integer", "map", "attention map, `id` in a job's list", **indexed),
         _field(row.layer, "integer", "layer", "counted from 0", **indexed),
         _field(row.head, "integer", "head", "counted from 0"),
-        _field(whole.source, "text", "source", "whose pattern it is", allowed=SOURCES),
+        _field(whole.source, "text", "source", "model whose pattern it is", allowed=SOURCES),
         _field(whole.replicate, "integer", "replicate", "counted from 0"),
         _field(whole.seed, "integer", "seed", "the replicate's seed"),
-        _field(whole.learned_positions, "integer", "learned_positions", "how many there are"),
-        _field(row.entropy, "number", "entropy", "over content, mean of the rows, in nats"),
+        _field(
+            whole.learned_positions, "integer", "learned_positions", "number of learned positions"
+        ),
+        _field(row.entropy, "number", "entropy", "entropy over content, mean of the rows, in nats"),
         _field(row.learned_mass, "number", "learned_mass", learned, **indexed),
         _field(row.divergence, "number", "divergence", moved, **indexed),
         _field(row.relative_deviation, "number", "relative_deviation", deviation),

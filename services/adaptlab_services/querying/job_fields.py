@@ -46,16 +46,16 @@ def _what() -> tuple[Field, ...]:
     name = Job.spec["name"].astext
     return (
         _plain(Job.id, "id", "id", "the job's id", also=("job",), **indexed),
-        _plain(name, "text", "name", "the name that its spec gives"),
-        _plain(Job.kind, "text", "kind", "what kind of job", allowed=kinds),
-        _plain(Job.state, "text", "state", "its state", allowed=JOB_STATES, **indexed),
-        _plain(Job.reason, "text", "reason", "why it is in this state"),
-        _plain(Job.base_model, "text", "base_model", "the base model adapted", **indexed),
-        _plain(Job.family, "text", "family", "the model's family"),
-        _plain(Job.task, "text", "task", "the task trained on", **indexed),
-        _plain(Job.method, "text", "method", "the adaptation method", **indexed),
-        Field("owner", "text", "who submitted it", lambda joins: joins.owner().name),
-        _plain(Job.queue, "text", "queue", "where it waits for a worker"),
+        _plain(name, "text", "name", "name from its spec"),
+        _plain(Job.kind, "text", "kind", "kind of job", allowed=kinds),
+        _plain(Job.state, "text", "state", "state of the job", allowed=JOB_STATES, **indexed),
+        _plain(Job.reason, "text", "reason", "reason for its state"),
+        _plain(Job.base_model, "text", "base_model", "base model adapted", **indexed),
+        _plain(Job.family, "text", "family", "family of the model"),
+        _plain(Job.task, "text", "task", "task trained on", **indexed),
+        _plain(Job.method, "text", "method", "adaptation method", **indexed),
+        Field("owner", "text", "user who submitted it", lambda joins: joins.owner().name),
+        _plain(Job.queue, "text", "queue", "queue that it waits in"),
         _plain(Job.spec_digest, "text", "spec_digest", "equal for equal jobs", **indexed),
     )
 
@@ -63,9 +63,9 @@ def _what() -> tuple[Field, ...]:
 def _budget() -> tuple[Field, ...]:
     vector = Job.resolved_spec["budget"]
     counted = {
-        "stored_bytes": "bytes that are kept of the adaptation",
-        "extra_context_tokens": "positions that it adds to every input",
-        "flops_per_token": "floating-point operations of one forward pass, a token",
+        "stored_bytes": "stored bytes of the adaptation",
+        "extra_context_tokens": "positions added to every input",
+        "flops_per_token": "floating-point operations per token in a forward pass",
     }
     return (
         _plain(
@@ -80,7 +80,7 @@ def _budget() -> tuple[Field, ...]:
             Job.budget_requested,
             "integer",
             "budget.requested",
-            "the budget asked for, in trainable parameters",
+            "requested budget, in trainable parameters",
             also=("budget_requested", "budget"),
         ),
         *(
@@ -94,16 +94,16 @@ def _course() -> tuple[Field, ...]:
     used = {
         "training_seconds": "seconds of training",
         "evaluation_seconds": "seconds of evaluation",
-        "peak_memory_bytes": "the largest memory of the run",
+        "peak_memory_bytes": "peak memory of the run",
     }
     seeds = func.jsonb_array_length(Job.resolved_spec["seeds"], type_=Integer())
     return (
-        _plain(Job.priority, "integer", "priority", "who of a queue comes first"),
-        _plain(Job.attempt, "integer", "attempt", "how often it was started"),
-        _plain(seeds, "integer", "seeds", "how many seeds it trains"),
-        _plain(Job.created_at, "time", "created_at", "when it was submitted", is_indexed=True),
-        _plain(Job.started_at, "time", "started_at", "when it was first started"),
-        _plain(Job.finished_at, "time", "finished_at", "when it ended"),
+        _plain(Job.priority, "integer", "priority", "priority in its queue"),
+        _plain(Job.attempt, "integer", "attempt", "number of its latest attempt"),
+        _plain(seeds, "integer", "seeds", "number of seeds"),
+        _plain(Job.created_at, "time", "created_at", "time of submission", is_indexed=True),
+        _plain(Job.started_at, "time", "started_at", "time of its first start"),
+        _plain(Job.finished_at, "time", "finished_at", "time of its end"),
         *(Field(f"usage.{name}", "number", means, _usage(name)) for name, means in used.items()),
     )
 
@@ -122,7 +122,7 @@ def _study() -> Field:
         .correlate(Job)
         .scalar_subquery()
     )
-    means = "the study that it belongs to, by name or id; shown is the first"
+    means = "study that it belongs to, by name or id; the first one is shown"
     return Field("study", "text", means, lambda _: first, is_indexed=True, among=in_studies)
 
 
@@ -152,8 +152,8 @@ def _metrics() -> Family:
     return Family(
         prefix="metrics.",
         pattern="metrics.<name>.<statistic>",
-        means=f"a figure of a succeeded job, one of {', '.join(METRICS)}, over its seeds: "
-        f"{', '.join(STATISTICS)}",
+        means=f"metric of a succeeded job over its seeds; names: {', '.join(METRICS)}; "
+        f"statistics: {', '.join(STATISTICS)}",
         of=of,
         known=tuple(f"metrics.{metric}.{one}" for metric in METRICS for one in STATISTICS),
         kind="number",
@@ -175,7 +175,7 @@ def _labels() -> Family:
         means = f"the label {label!r}"
         return Field(name, "text", means, lambda _: column, is_indexed=True, among=among)
 
-    means = "a label that the job was given"
+    means = "label of the job"
     return Family("labels.", "labels.<name>", means, of, is_indexed=True)
 
 
@@ -188,10 +188,10 @@ def _spec() -> Family:
         value = Job.resolved_spec[place]
         is_number = func.jsonb_typeof(cast(value, JSONB)) == "number"
         number = case((is_number, cast(value.astext, Double)))
-        means = "a member of the resolved spec"
+        means = "field of the resolved spec"
         return Field(
             name, "any", means, lambda _: value.astext, number=lambda _: number, path=place
         )
 
-    means = "a member of the resolved spec, such as spec.method.rank or spec.training.steps"
+    means = "field of the resolved spec, such as spec.method.rank or spec.training.steps"
     return Family("spec.", "spec.<path>", means, of, kind="any")
