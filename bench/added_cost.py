@@ -125,20 +125,19 @@ def measure() -> Section:
     return Section(
         TITLE,
         f"A pretraining of {steps:,} steps (one layer, width 96, three seeds), about "
-        f"{SECONDS:.0f} seconds, as a job of a warm stack on {CORES} cores that nobody watches, "
-        f"{ROUNDS} times. Beside it all processes of the server (Postgres, Valkey, "
-        f"API, worker, beat, supervisor) are stopped for {SLICE_SECONDS:.0f} seconds, have "
-        f"{SETTLE_SECONDS:.0f} second to catch up and work for as long, in turn, and each moment "
-        "in which they stand still is compared with those in which they work before and after it, "
-        "in two ways. One is the time for which threads of the trainer were ready to "
-        "run and had no core, as the kernel counts it, all threads together: the server holds the "
-        "trainer up by no more than that, and it does not depend on how fast the host is. The "
-        "other is the wall time of the steps for each second of the trainer's processor time, "
-        "which varies more. What is paid once is measured by itself, and added: from the request "
-        "to the beginning of the run, from its end to the end of the job, saved states, and what "
-        "the trainer needs to tell the worker. Not seen is what it costs that others use the "
-        "processor's caches. Intervals are those of the median, at 95 %. Processor time is that of "
-        "all processes but the trainer, of one core, in a training that nothing interrupts.",
+        f"{SECONDS:.0f} seconds, runs {ROUNDS} times as a job of a warm stack on {CORES} cores "
+        "without a client waiting. Meanwhile all server processes (Postgres, Valkey, API, worker, "
+        f"beat, supervisor) are stopped for {SLICE_SECONDS:.0f} seconds, given "
+        f"{SETTLE_SECONDS:.0f} second to catch up and left running for as long, in turn. Each stop "
+        "is compared with the time before and after it, in two ways. The first is the time for "
+        "which the trainer's threads were ready to run without a core, by the kernel's count, all "
+        "threads together: an upper bound on the delay that does not depend on the host's speed. "
+        "The second is the wall time of the steps per second of the trainer's processor time, "
+        "which varies more. One-time costs are measured separately and added: from the request to "
+        "the start of the run, from its end to the end of the job, saved states, and the trainer's "
+        "messages to the worker. Effects on the processor's caches are not included. Intervals are "
+        "those of the median, at 95 %. Processor time is that of all processes except the trainer, "
+        "in per cent of one core, during an uninterrupted training.",
         (*_held_up(rounds), *_once(short, rounds), *_processor_time(idle, busy, watched)),
     )
 
@@ -146,12 +145,12 @@ def measure() -> Section:
 def _held_up(rounds: Sequence[Round]) -> Iterator[Figure]:
     for work, found in (
         (
-            "threads of the trainer wait for a core",
+            "trainer threads waiting for a core",
             [one for each in rounds for one in each.waiting],
         ),
-        ("steps take longer", [one for each in rounds for one in each.slower]),
+        ("longer steps", [one for each in rounds for one in each.slower]),
     ):
-        against = f"server stands still, {len(found)} times in turn"
+        against = f"server stopped, {len(found)} times in turn"
         yield Figure(work, against, _percent(found), "")
 
 
@@ -167,16 +166,16 @@ def _once(short: Sequence[Training], rounds: Sequence[Round]) -> tuple[Figure, F
     waiting = [one for each in rounds for one in each.waiting]
     return (
         Figure(
-            "what is paid once",
+            "one-time costs",
             "",
             f"before the run {spread(before, 's')}, after it {spread(after, 's')}, a saved state "
-            f"{spread(saving, 'ms')}, telling the worker {telling:.2f} % of the run",
+            f"{spread(saving, 'ms')}, messages to the worker {telling:.2f} % of the run",
             "",
         ),
         Figure(
-            f"all of it, of a training of {SECONDS:.0f} seconds",
+            f"total, for a training of {SECONDS:.0f} seconds",
             "without a server",
-            f"by the steps {_percent(slower, fixed)}; by the waits, and so at most, "
+            f"by the steps {_percent(slower, fixed)}; by the waits, an upper bound, "
             f"{_percent(waiting, fixed)}",
             "at most 1 % more",
         ),
@@ -184,7 +183,7 @@ def _once(short: Sequence[Training], rounds: Sequence[Round]) -> tuple[Figure, F
 
 
 def _processor_time(idle: Load, busy: Load, watched: Load) -> tuple[Figure, Figure]:
-    work = "processor time of the server, of one core"
+    work = "processor time of the server, per cent of one core"
     return (
         Figure(work, f"idle: {idle}", f"{busy}", ""),
         Figure(f"{work}, while a client waits", f"idle: {idle}", f"{watched}", ""),

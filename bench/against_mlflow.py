@@ -38,16 +38,16 @@ TAGS = {
 VIEWS = {"basic": "without specs", "full": "with both specs"}
 TITLE = "Against MLflow"
 ABOUT = (
-    "MLflow {version} and adaptlab on the same Postgres server, a database each, one worker "
-    "process each, asked in turn over one kept-alive connection each by the same bare client; "
-    f"medians of {ROUNDS} rounds. A job is resolved, checked, stored with its spec and told to "
-    "workers; a run is stored with eight tags that say the same. adaptlab checks a token with each "
-    "request and writes changes into its audit log; MLflow does neither. Its execution of jobs is "
-    "off (MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false), as it would need a queue besides. adaptlab's "
-    "workers write curves straight into the database, so that figure has no HTTP on its side; "
-    "there is no route for it. A page of MLflow's runs and their tags has {theirs} KB; one of jobs "
-    "has {basic} KB without their specs (`view=basic`), and {full} KB with the spec as it was sent "
-    "and as it was resolved, which MLflow does not have."
+    "MLflow {version} and adaptlab use the same Postgres server, with one database and one worker "
+    "process each. The same bare client sends requests in turn over one kept-alive connection to "
+    f"each; medians of {ROUNDS} rounds. A job is resolved, validated, stored with its spec and "
+    "announced to workers; a run is stored with eight tags that hold the same. adaptlab checks a "
+    "token with each request and records changes in its audit log; MLflow does neither. MLflow's "
+    "job execution is off (MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false), because it would need a "
+    "queue. adaptlab's workers write curves directly to the database, not over HTTP; there is no "
+    "route for it. A page of MLflow's runs with tags has {theirs} KB; a page of jobs has {basic} "
+    "KB without specs (`view=basic`) and {full} KB with the submitted and the resolved spec, which "
+    "MLflow does not have."
 )
 
 

@@ -82,27 +82,27 @@ def measure() -> Section:
     lost = drained.submitted - len(drained.ends)
     return Section(
         "The queue",
-        f"{drained.submitted:,} jobs wait before any worker looks. {WORKERS} worker processes, one "
-        "slot each, claim them, hand them to a trainer process and write down how they end, all as "
-        "for any other job; only the engine is replaced by one that returns at once. "
-        f"{lost} were lost or took more than one attempt. Points of curves go the way from the "
-        "trainer's pipe through the worker's recorder into the table, 24 replicates a step.",
+        f"{drained.submitted:,} jobs are queued before any worker starts. {WORKERS} worker "
+        "processes with one slot each claim them, pass them to a trainer process and record their "
+        "end, as for any job; only the engine is replaced by one that returns at once. "
+        f"{lost} were lost or took more than one attempt. Curve points pass from the trainer's "
+        "pipe through the worker's recorder into the table, 24 replicates per step.",
         (
             Figure(
-                f"{drained.submitted:,} jobs of no work, {WORKERS} workers, jobs a second",
+                f"{drained.submitted:,} empty jobs, {WORKERS} workers, jobs a second",
                 "",
                 f"{drained.rate:.0f}",
                 "60",
             ),
             Figure(
-                "their last tenth against the first",
+                "the last tenth of them",
                 f"first tenth: {drained.ends[len(drained.ends) // PARTS - 1]:.1f} s",
                 f"{drained.slowdown:.2f} times as long",
                 "at most 1.2 times",
             ),
-            Figure("jobs lost or done twice", "", str(lost), "0"),
+            Figure("jobs lost or run twice", "", str(lost), "0"),
             Figure(
-                "points of curves by the worker, rows a second",
+                "curve points written by the worker, rows a second",
                 "",
                 f"{statistics.median(rows):,.0f} ({min(rows):,.0f} to {max(rows):,.0f})",
                 "15,000",

@@ -38,14 +38,14 @@ def measure() -> Section:
     return Section(
         "Large files through the API",
         f"{SIZE // MEBIBYTE} MiB of random bytes, {ROUNDS} times, with the Python client on the "
-        "same machine and an embedded, durable Postgres as the store. Up is chunks of 8 MiB and "
-        "completing, which reads everything again; down is the content of a checkpoint, checked "
-        "against its digest. Growth is the most that the API held during a transfer, less what "
-        "it held before.",
+        "same machine and an embedded, durable Postgres as the store. An upload is chunks of 8 MiB "
+        "and completing, which reads everything again; a download is the content of a checkpoint, "
+        "verified by digest. Growth is the API's peak memory during a transfer minus its memory "
+        "before.",
         (
             Figure("upload", "", spread(up, "MiB/s"), "80 MiB/s"),
             Figure("download", "", spread(down, "MiB/s"), "80 MiB/s"),
-            Figure("growth of the API meanwhile", "", f"{max(grown):.0f} MiB at most", "32 MiB"),
+            Figure("growth of the API", "", f"{max(grown):.0f} MiB at most", "32 MiB"),
         ),
     )
 

@@ -31,16 +31,15 @@ FOUR_LAYERS = MiniGPT(layers=4, heads=4, width=256)
 
 
 WHAT_IS_LEFT = (
-    "What is left of a step besides the products are copies, many small operations (about 400 with "
-    "one layer) and, with four layers, the optimiser; in float32 with four layers the products "
-    "alone take most of the plain loop's time. "
-    "Tried without gain: GELU in blocks of torch operations, by the logistic function or from a "
-    "table, fewer replicates at once (slower at every size), one product for queries, keys and "
-    "values (no faster than three), `torch.compile` of the whole step (slower with four layers), "
-    "products in C of our own (no faster than the library's), attention and its gradients in one "
-    "kernel in C (no faster), the first layer's scores worked out by pairs of tokens (6 % with one "
-    "layer, no other row), LoRA's update added in place (a tenth slower), subnormal numbers taken "
-    "as 0 (no difference)."
+    "The rest of a step is copies, many small operations (about 400 with one layer) and, with four "
+    "layers, the optimiser; in float32 with four layers the products alone take most of the plain "
+    "loop's time. Tried without gain: GELU in blocks of torch operations, by the logistic function "
+    "or from a table, fewer replicates at once (slower at every size), one product for queries, "
+    "keys and values (no faster than three), `torch.compile` of the whole step (slower with four "
+    "layers), our own products in C (no faster than the library's), attention and its gradients in "
+    "one C kernel (no faster), computing the first layer's scores by pairs of tokens (6 % with one "
+    "layer, no other row), adding LoRA's update in place (a tenth slower), flushing subnormal "
+    "numbers to 0 (no difference)."
 )
 PRECISIONS: tuple[Precision, ...] = ("float32", "bfloat16")
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -58,10 +57,10 @@ def measure() -> Section:
     return Section(
         "The engine",
         f"Milliseconds per replicate and step, batch 64, sorting ten digits; medians of {ROUNDS} "
-        "rounds taken in turn. The plain loop is `bench/plain_loop.py`, in bfloat16 under "
+        "alternating rounds. The plain loop is `bench/plain_loop.py`, in bfloat16 under "
         "`torch.autocast`. Shares are those of the matrix-product peak at "
-        f"{SIZE} × {SIZE}, measured in this run: "
-        + ", ".join(f"{rate / 1e9:.0f} GFLOP/s in {name}" for name, rate in peaks.items())
+        f"{SIZE:,} × {SIZE:,}, measured in this run: "
+        + ", ".join(f"{rate / 1e9:,.0f} GFLOP/s in {name}" for name, rate in peaks.items())
         + ". "
         + WHAT_IS_LEFT,
         (

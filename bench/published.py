@@ -36,9 +36,8 @@ def measure() -> Section:
     return Section(
         "LoRA on a published architecture",
         f"GPT-2 of 6 layers and width 384, random weights, sequences of {TASK.sequence_length()}, "
-        f"batch {BATCH}, LoRA rank {RANK} on three matrices a layer, float32 where no "
-        "other precision is named; milliseconds a replicate and step, medians of "
-        f"{ROUNDS} rounds taken in turn.",
+        f"batch {BATCH}, LoRA rank {RANK} on three matrices per layer, float32 unless stated; "
+        f"milliseconds per replicate and step, medians of {ROUNDS} alternating rounds.",
         (
             _row("8 rates × 3 seeds in one pass", many, SEEDS * RATES, theirs, "2.5 times"),
             _row(
@@ -139,8 +138,8 @@ def _memory() -> Figure:
     base = MODEL.shape().parameters * 4 / 2**20
     return Figure(
         "memory of 24 replicates on a shared base",
-        f"one replicate: {one:.0f} MB, of which the base is {base:.0f} MB",
-        f"{many:.0f} MB: {many / one:.1f} ×",
+        f"one replicate: {one:,.0f} MB, of which the base is {base:,.0f} MB",
+        f"{many:,.0f} MB: {many / one:.1f} ×",
         "base once, plus adapters and activations",
     )
 

@@ -87,15 +87,14 @@ def measure() -> Section:
         TITLE,
         f"{filled.jobs:,} jobs, {filled.points:,} metric points and {filled.heads:,} heads in the "
         f"database (filled in {seconds:.0f} s), server, database and client on {CORES} cores. "
-        "First pages of 50 rows over HTTP for a member of one project, "
-        f"{ROUNDS} rounds of {len(found)} filters and orders whose values change, one after the "
-        "other.",
+        "A member of one project requests first pages of 50 rows over HTTP, one after the other: "
+        f"{ROUNDS} rounds of {len(found)} filters and orders with changing values.",
         (
             Figure("first page, all filters", "", _told(every), "100 ms / 300 ms"),
             *(Figure(f"`{name}`", "", _told(times), "") for name, times in found),
-            Figure("the slowest of these", "", f"{slowest[0]}: {_told(slowest[1])}", ""),
+            Figure("the slowest", "", f"{slowest[0]}: {_told(slowest[1])}", ""),
             *(Figure(f"the page `{name}`", "", _told(times), "") for name, times in pages),
-            Figure("API, resident, after them", "", f"{api:.0f} MB", "under 150 MB"),
+            Figure("API, resident, afterwards", "", f"{api:.0f} MB", "under 150 MB"),
         ),
     )
 

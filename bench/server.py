@@ -40,16 +40,16 @@ def measure() -> Section:
         submits.append(_submits(stack, RATE, 2))
     return Section(
         "The server",
-        f"A stack of its own with one worker on one machine; {JOBS} tiny jobs one after the "
-        f"other, then {SUBMIT_SECONDS} s of submits at a steady rate over {CONNECTIONS} kept-alive "
-        "connections, each timed from when it was due, to a queue that no worker serves, by a "
-        "client on the same cores; the limits of requests a second are lifted. Memory is what the "
-        f"process holds after all that and {REQUESTS} list requests.",
+        f"A fresh stack with one worker on one machine runs {JOBS} tiny jobs one after the other. "
+        f"Then a client on the same cores submits jobs for {SUBMIT_SECONDS} s at a steady rate "
+        f"over {CONNECTIONS} kept-alive connections, to a queue without workers and without rate "
+        "limits; each submission is timed from when it was due. Memory is resident memory after "
+        f"these and {REQUESTS} list requests.",
         (
             *submits,
             Figure(
                 "create a job to its first training step, idle warm worker",
-                "the server's own clock",
+                "the server's clock",
                 f"{spread(overheads, 'ms')}, 9 of 10 under {quantile(overheads, 0.9):.0f} ms",
                 "p50 150 ms",
             ),
