@@ -137,7 +137,7 @@ def measure() -> Section:
         "the start of the run, from its end to the end of the job, saved states, and the trainer's "
         "messages to the worker. Effects on the processor's caches are not included. Intervals are "
         "those of the median, at 95 %. Processor time is that of all processes except the trainer, "
-        "in per cent of one core, during an uninterrupted training.",
+        "in percent of one core, during an uninterrupted training.",
         (*_held_up(rounds), *_once(short, rounds), *_processor_time(idle, busy, watched)),
     )
 
@@ -183,7 +183,7 @@ def _once(short: Sequence[Training], rounds: Sequence[Round]) -> tuple[Figure, F
 
 
 def _processor_time(idle: Load, busy: Load, watched: Load) -> tuple[Figure, Figure]:
-    work = "processor time of the server, per cent of one core"
+    work = "processor time of the server, percent of one core"
     return (
         Figure(work, f"idle: {idle}", f"{busy}", ""),
         Figure(f"{work}, while a client waits", f"idle: {idle}", f"{watched}", ""),
