@@ -1,5 +1,7 @@
 """The budget solver: from a number of trainable parameters to the configuration that fits."""
 
+from dataclasses import dataclass
+
 from adaptlab.errors import InfeasibleBudget, InvalidSpec, Problem
 from adaptlab.method import Method
 from adaptlab.shapes import ModelShape
@@ -27,10 +29,11 @@ class BudgetVector(Value):
     tensors: dict[str, int]
 
 
-class Solution(Value):
+@dataclass(frozen=True, slots=True)
+class Solution:
     """A method whose every knob is decided, and what it costs on one model."""
 
-    method: dict[str, object]
+    method: Method
     budget: BudgetVector
 
 
@@ -45,16 +48,23 @@ def solve(method: Method, shape: ModelShape, budget: int | None) -> Method:
     A size that the spec gives is kept and only checked. Raises `InvalidSpec` for a configuration
     that the model does not have, `InfeasibleBudget` with the nearest budgets for one too large.
     """
-    if faults := method.problems(shape):
+    check_method(method, shape)
+    return fit(method, shape, budget)
+
+
+def check_method(method: Method, shape: ModelShape) -> None:
+    """Raise `InvalidSpec` for a configuration that the model does not have, at any budget."""
+    if faults := method.problems(shape) or missing_sites(method, shape):
         raise InvalidSpec(*faults)
-    smallest = method.smallest()
-    if faults := missing_sites(smallest, shape):
-        raise InvalidSpec(*faults)
+
+
+def fit(method: Method, shape: ModelShape, budget: int | None) -> Method:
+    """Solve for a method that `check_method` has passed; raises `InfeasibleBudget`."""
     if budget is None:
         if method.size_is_free():
             raise _missing(method)
         return method
-    least = smallest.trained_scalars(shape)
+    least = method.smallest().trained_scalars(shape)
     if least > budget:
         raise _infeasible(method, budget, least)
     return method.within(shape, budget)

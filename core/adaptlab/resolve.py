@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from adaptlab.budget import BudgetVector, budget_vector, solve
+from adaptlab.budget import BudgetVector, Solution, budget_vector, solve
 from adaptlab.dataset import NO_DATASETS, DatasetReference, Datasets
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.family import FAMILIES, Family
@@ -55,17 +55,19 @@ def resolve(
     spec: PretrainSpec | AdaptSpec,
     base: BaseModelFacts | None,
     datasets: Datasets = NO_DATASETS,
+    solution: Solution | None = None,
 ) -> ResolvedSpec:
     """The job that `spec` asks for; raises `InvalidSpec` with pointers into the spec.
 
     `base` describes the base model of an adaptation and is None for pretraining; `datasets` are
-    what tasks may name.
+    what tasks may name. `solution` is the method of an adaptation at its budget, where the caller
+    has solved it already.
     """
     if isinstance(spec, PretrainSpec):
         return _resolve_pretraining(spec, datasets)
     if base is None:
         raise ValueError("An adaptation is resolved against the facts of its base model.")
-    return _resolve_adaptation(spec, base, datasets)
+    return _resolve_adaptation(spec, base, datasets, solution)
 
 
 def resolve_import(
@@ -221,13 +223,16 @@ def _resolve_pretraining(spec: PretrainSpec, datasets: Datasets) -> ResolvedSpec
     )
 
 
-def _resolve_adaptation(spec: AdaptSpec, base: BaseModelFacts, datasets: Datasets) -> ResolvedSpec:
+def _resolve_adaptation(
+    spec: AdaptSpec, base: BaseModelFacts, datasets: Datasets, solution: Solution | None
+) -> ResolvedSpec:
     shape = family_shape(base.family)
     task = resolve_task(spec.task, "/task", datasets)
     evaluated = _evaluation_tasks(spec, task, datasets)
     _check_fits(task, evaluated, shape)
-    limit = budget_limit(spec.budget, shape)
-    method = solve(resolve_method(spec.method), shape, limit)
+    if solution is None:
+        solution = _solution(spec, shape)
+    method = solution.method
     seeds = _seeds(base.replicates if spec.seeds == AUTO else spec.seeds)
     return ResolvedSpec(
         kind="adapt",
@@ -236,7 +241,7 @@ def _resolve_adaptation(spec: AdaptSpec, base: BaseModelFacts, datasets: Dataset
         family=base.family,
         task=task.model_dump(mode="json"),
         method=method.model_dump(mode="json"),
-        budget=budget_vector(method, shape, limit),
+        budget=solution.budget,
         training=_training(
             spec.training,
             resolve_trials(spec.training, spec.tuning, method, shape),
@@ -251,6 +256,12 @@ def _resolve_adaptation(spec: AdaptSpec, base: BaseModelFacts, datasets: Dataset
         evaluation_samples=spec.evaluation.samples,
         attention=_attention(spec, task, shape),
     )
+
+
+def _solution(spec: AdaptSpec, shape: ModelShape) -> Solution:
+    limit = budget_limit(spec.budget, shape)
+    method = solve(resolve_method(spec.method), shape, limit)
+    return Solution(method, budget_vector(method, shape, limit))
 
 
 def _own_tasks(base: BaseModelFacts) -> tuple[dict[str, object], ...]:

@@ -3,10 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from adaptlab.budget import solve
+from adaptlab.budget import Solution, budget_vector, check_method, fit, solve
 from adaptlab.dataset import NO_DATASETS, Datasets
 from adaptlab.errors import InfeasibleBudget, InvalidSpec, Problem
-from adaptlab.method import Method
 from adaptlab.resolve import (
     BaseModelFacts,
     budget_limit,
@@ -39,12 +38,21 @@ class _Base:
 
 @dataclass(frozen=True)
 class _Sized:
-    """A method of the study as one budget of one base model makes it."""
+    """A method of the study as one budget of one base model makes it.
+
+    Those of one `key` are one job on every task.
+    """
 
     entry: StudyEntry
     budget: int
-    method: Method
     limit: int
+    key: str
+    solution: Solution
+
+    @property
+    def trained(self) -> int:
+        """How many parameters it trains."""
+        return self.solution.budget.trainable_parameters
 
 
 def expand(
@@ -72,7 +80,7 @@ def expand(
             here = [method for method in methods if index in method.entry.tasks]
             made = _jobs(spec, base, index, here, datasets)
             for method in here:
-                job = made[_key(method)]
+                job = made[method.key]
                 jobs.setdefault(job.digest, job)
                 cells.append(_cell(base, label_of(spec.tasks[index]), method, job))
     return StudyPlan(
@@ -138,17 +146,9 @@ def _sized(
     skipped: list[SkippedCell] = []
     fitting: list[list[_Sized]] = []
     for base in bases:
-        found: list[_Sized] = []
-        for budget, limit in enumerate(base.limits):
-            for entry in entries:
-                if base.place not in entry.bases:
-                    continue
-                made = _fit(base, entry, budget, limit)
-                if isinstance(made, _Sized):
-                    found.append(made)
-                elif made not in skipped:  # a fault that has nothing to do with the budget
-                    skipped.append(made)
+        found, refused = _sized_on(base, [entry for entry in entries if base.place in entry.bases])
         fitting.append(found)
+        skipped += refused
     if spec.methods != "all":
         _check_methods(entries, skipped)
     _check_rows(bases, entries, fitting, skipped)
@@ -157,22 +157,61 @@ def _sized(
     return fitting, tuple(skipped)
 
 
-def _fit(base: _Base, entry: StudyEntry, budget: int, limit: int) -> "_Sized | SkippedCell":
-    is_reference = entry.role == "reference"
+def _sized_on(base: _Base, entries: Sequence[StudyEntry]) -> tuple[list[_Sized], list[SkippedCell]]:
+    """The methods that fit one base model; what no budget changes is worked out once."""
+    found: list[_Sized] = []
+    skipped: list[SkippedCell] = []
+    solutions: dict[str, Solution] = {}
+    refused = {entry.label: _refused(base, entry) for entry in entries}
+    for budget, limit in enumerate(base.limits):
+        for entry in entries:
+            cell = refused[entry.label]
+            if cell is None:
+                fitted = _fit(base, entry, budget, limit, solutions)
+                if isinstance(fitted, _Sized):
+                    found.append(fitted)
+                else:
+                    skipped.append(fitted)
+            elif budget == 0:
+                skipped.append(cell)
+    return found, skipped
+
+
+def _refused(base: _Base, entry: StudyEntry) -> SkippedCell | None:
+    """The fault of a method that this base model cannot have at any budget, if it has one."""
     try:
-        method = solve(entry.method, base.shape, None if is_reference else limit)
+        check_method(entry.method, base.shape)
     except InvalidSpec as error:
-        too_large = isinstance(error, InfeasibleBudget)
-        places = {"method": entry.pointer, "budget": f"/budgets/{budget}"}
+        return SkippedCell(
+            base_model=base.facts.name,
+            method=entry.label,
+            budget=None,
+            problems=_moved(error, {"method": entry.pointer}),
+            nearest=(),
+        )
+    return None
+
+
+def _fit(
+    base: _Base, entry: StudyEntry, budget: int, limit: int, solutions: dict[str, Solution]
+) -> _Sized | SkippedCell:
+    """The method at one budget; `solutions` are those on this base model, by key."""
+    try:
+        method = fit(entry.method, base.shape, None if entry.role == "reference" else limit)
+    except InfeasibleBudget as error:
         nearest = [value for problem in error.problems for value in problem.nearest]
         return SkippedCell(
             base_model=base.facts.name,
             method=entry.label,
-            budget=limit if too_large else None,
-            problems=_moved(error, places),
-            nearest=tuple(v for v in nearest if isinstance(v, int)) if too_large else (),
+            budget=limit,
+            problems=_moved(error, {"method": entry.pointer, "budget": f"/budgets/{budget}"}),
+            nearest=tuple(value for value in nearest if isinstance(value, int)),
         )
-    return _Sized(entry, budget, method, limit)
+    key = f"{entry.label}\n{method.model_dump_json()}"
+    if key not in solutions:
+        requested = limit if entry.method.size_is_free() else None  # as its job asks for it
+        solutions[key] = Solution(method, budget_vector(method, base.shape, requested))
+    return _Sized(entry, budget, limit, key, solutions[key])
 
 
 def _check_tolerance(
@@ -183,8 +222,7 @@ def _check_tolerance(
     for base, methods in zip(bases, fitting, strict=True):
         compared = [method for method in methods if method.entry.role == "method"]
         for method in compared:
-            trained = method.method.trained_scalars(base.shape)
-            unused = 1 - trained / method.limit
+            unused = 1 - method.trained / method.limit
             if unused > tolerance:
                 faults.append(_off_budget(tolerance, base, method, compared))
     if faults:
@@ -196,7 +234,6 @@ def _off_budget(
 ) -> Problem:
     """The budget, and the nearest ones that every method meets or, if none does, this one."""
     entries = {one.entry.label: one.entry for one in compared if one.budget == method.budget}
-    trained = method.method.trained_scalars(base.shape)
     own = _sizes_around(method.entry, base.shape, method.limit)
     sizes = {
         n for entry in entries.values() for n in _sizes_around(entry, base.shape, method.limit)
@@ -209,8 +246,8 @@ def _off_budget(
     nearest = tuple(sorted(shared or own, key=lambda size: abs(size - method.limit))[:3])
     for_whom = "all methods meet" if shared else f"{method.entry.label} meets"
     detail = (
-        f"{method.entry.label} trains {trained:,} of {method.limit:,} parameters on "
-        f"{base.facts.name}, {1 - trained / method.limit:.1%} less, and the tolerance is "
+        f"{method.entry.label} trains {method.trained:,} of {method.limit:,} parameters on "
+        f"{base.facts.name}, {1 - method.trained / method.limit:.1%} less, and the tolerance is "
         f"{tolerance:.1%}. The nearest budgets that {for_whom} are "
         f"{', '.join(f'{size:,}' for size in nearest)}."
     )
@@ -299,15 +336,15 @@ def _jobs(
     jobs: dict[str, PlannedJob] = {}
     faults: dict[Problem, None] = {}
     for method in methods:
-        if _key(method) in jobs:
+        if method.key in jobs:
             continue
         asked = _adapt_spec(spec, base, task, method)
         try:
-            resolved = resolve(asked, base.facts, datasets)
+            resolved = resolve(asked, base.facts, datasets, method.solution)
         except InvalidSpec as error:
             faults |= dict.fromkeys(_moved(error, _places(task, method.entry)))
             continue
-        jobs[_key(method)] = PlannedJob(spec=asked, resolved=resolved, digest=spec_digest(resolved))
+        jobs[method.key] = PlannedJob(spec=asked, resolved=resolved, digest=spec_digest(resolved))
     if faults:
         raise InvalidSpec(*faults)
     return jobs
@@ -325,14 +362,10 @@ def _adapt_spec(spec: StudySpec, base: _Base, task: int, method: _Sized) -> Adap
             given[name] = getattr(entry, name)
     if entry.method.size_is_free():
         given["budget"] = spec.budgets[method.budget]
-    if not method.method.trained_scalars(base.shape):
+    if not method.trained:
         given["tuning"] = TuningSpec(validation_samples=entry.tuning.validation_samples)
     given |= {"kind": "adapt", "base_model": base.facts.name, "task": spec.tasks[task]}
     return AdaptSpec.model_validate(given | {"method": entry.choice})
-
-
-def _key(method: _Sized) -> str:
-    return f"{method.entry.label}\n{method.method.model_dump_json()}"
 
 
 def _cell(base: _Base, task: str, method: _Sized, job: PlannedJob) -> Cell:

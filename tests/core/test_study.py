@@ -10,8 +10,9 @@ from pydantic import ValidationError
 from tests.making import a_pretrain_spec, a_study_spec, base_facts
 
 from adaptlab.errors import InfeasibleBudget, InvalidSpec
-from adaptlab.method import METHODS
+from adaptlab.method import METHODS, Method
 from adaptlab.resolve import BaseModelFacts, resolve, spec_digest
+from adaptlab.shapes import ModelShape
 from adaptlab.spec import AdaptSpec
 from adaptlab.study import (
     StudyChanges,
@@ -71,12 +72,33 @@ def test_a_base_that_is_left_alone_has_nothing_to_tune():
 
 
 def test_a_job_is_what_its_own_spec_resolves_to():
-    for job in planned(labels={"paper": "table-1"}).jobs:
+    plan = planned(methods="all", budgets=[96, 1500], labels={"paper": "table-1"})
+    assert len(plan.jobs) > len(METHODS.names())
+    for job in plan.jobs:
         document = json.loads(job.spec.model_dump_json(exclude_unset=True))
         again = AdaptSpec.model_validate(document)
-        assert spec_digest(resolve(again, base_facts())) == job.digest
+        resolved = resolve(again, base_facts())  # which solves the budget for itself
+        assert resolved == job.resolved
+        assert spec_digest(resolved) == job.digest
         assert document["labels"] == {"paper": "table-1"}
         assert "capture" not in document  # what was not asked for stays open
+
+
+def test_a_budget_is_solved_once_on_a_base_however_many_tasks_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    solved: list[int] = []
+    within = Method.within
+
+    def counted(self: Method, shape: ModelShape, budget: int) -> Method:
+        solved.append(budget)
+        return within(self, shape, budget)
+
+    monkeypatch.setattr(METHODS.get("lora"), "within", counted)
+    tasks = [TASK | {"name": name} for name in ("sort_descending", "copy", "reverse")]
+    plan = planned(methods=["lora"], budgets=[64, 128], tasks=tasks)
+    assert len(plan.jobs) == 6
+    assert solved == [64, 128]
 
 
 def test_references_stand_at_every_budget_by_one_job():
