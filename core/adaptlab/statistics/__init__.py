@@ -6,6 +6,7 @@ from adaptlab.statistics.intervals import (
     Interval,
     mean_interval,
     seed_interval,
+    seed_limits,
     unseen_failure_rate,
 )
 from adaptlab.statistics.pairs import PairedDifference, holm, paired_difference, sign_flip
@@ -24,6 +25,7 @@ __all__ = [
     "paired_difference",
     "scores_of",
     "seed_interval",
+    "seed_limits",
     "sign_flip",
     "unseen_failure_rate",
 ]

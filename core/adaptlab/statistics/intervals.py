@@ -70,17 +70,29 @@ def seed_interval(correct: Sequence[int], total: Sequence[int], level: float = 0
 
     Raises `ValueError` for lists of unequal length, for none, and for impossible counts.
     """
+    limits = seed_limits(correct, total, level)
+    accuracies = [right / items for right, items in zip(correct, total, strict=True)]
+    import numpy as np  # only for those who compute
+
+    return _interval(limits, accuracies, evidence(np.asarray(accuracies)), level)
+
+
+def seed_limits(
+    correct: Sequence[int], total: Sequence[int], level: float = 0.95
+) -> tuple[float, float]:
+    """Return `low` and `high` of `seed_interval` without its limits over all seeds.
+
+    Those take as long again, and a list of many means does not show them.
+    """
     _check(correct, total, level)
     accuracies = [right / items for right, items in zip(correct, total, strict=True)]
     mean = math.fsum(accuracies) / len(accuracies)
     if len(accuracies) == 1 or mean in (0.0, 1.0):
-        low, high = clopper_pearson(mean * min(total), min(total), level)
+        limits = clopper_pearson(mean * min(total), min(total), level)
     else:
         items = normal_quantile((1 - level) / 2) * math.sqrt(mean * (1 - mean) / min(total))
-        low, high = around(mean, max(items, _student_reach(accuracies, mean, level)), level)
-    import numpy as np  # only for those who compute
-
-    return _interval((low, high), accuracies, evidence(np.asarray(accuracies)), level)
+        limits = around(mean, max(items, _student_reach(accuracies, mean, level)), level)
+    return _around_mean(limits, mean)
 
 
 def unseen_failure_rate(seeds: int, level: float = 0.95) -> float:
@@ -96,7 +108,7 @@ def _interval(
     limits: tuple[float, float], accuracies: Sequence[float], seen: Evidence, level: float
 ) -> Interval:
     mean = math.fsum(accuracies) / len(accuracies)
-    low, high = max(0.0, min(limits[0], mean)), min(1.0, max(limits[1], mean))
+    low, high = _around_mean(limits, mean)
     all_low, all_high = seen.limits(level)
     return Interval(
         mean=mean,
@@ -108,6 +120,11 @@ def _interval(
         all_seeds_low=min(low, all_low),
         all_seeds_high=max(high, all_high),
     )
+
+
+def _around_mean(limits: tuple[float, float], mean: float) -> tuple[float, float]:
+    """The limits within [0, 1], with the mean between them."""
+    return max(0.0, min(limits[0], mean)), min(1.0, max(limits[1], mean))
 
 
 def _check_level(level: float) -> None:

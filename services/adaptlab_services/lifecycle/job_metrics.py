@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from adaptlab.distributions import student_quantile
 from adaptlab.results import is_loss
-from adaptlab.statistics import seed_interval
+from adaptlab.statistics import seed_limits
 from adaptlab_db.tables import Evaluation, Job, JobMetric, MetricPoint, Replicate
 
 CURVES = ("train_loss", "validation_loss", "validation_accuracy")
@@ -78,7 +78,7 @@ def keep(session: Session, job_ids: Collection[UUID]) -> None:
 def summary(measured: Sequence[Measured]) -> Summary:
     """The figure over seeds, each of which counts once.
 
-    The interval of a share of items is `seed_interval` of core, any other Student's t.
+    The interval of a share of items is that of `seed_limits` of core, any other Student's t.
     """
     values = [one.value for one in measured]
     mean = math.fsum(values) / len(values)
@@ -93,8 +93,7 @@ def _limits(
     items = [one.items for one in measured if one.items is not None]
     if len(items) == len(measured):
         right = [round(one.value * of) for one, of in zip(measured, items, strict=True)]
-        interval = seed_interval(right, items, LEVEL)
-        return interval.low, interval.high
+        return seed_limits(right, items, LEVEL)
     if sd is None:
         return None, None
     freedom = len(measured) - 1
