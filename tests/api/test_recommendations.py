@@ -1,5 +1,6 @@
 """Recommendations over HTTP, from made-up results whose scores are counted by hand."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -9,8 +10,13 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session, sessionmaker
 from tests.comparing import ENOUGH_BASES, ITEMS, Run, a_measured_job, run_all
 from tests.making import BASE, a_base_model, a_member, a_token, a_user
+from tests.watching import of_jobs, statements
 
 from adaptlab.spec import ResolvedSpec
+from adaptlab_services.limits.sizes import Sizes, bounded
+from adaptlab_services.recommendations.recommendation_views import RecommendationQuestion
+from adaptlab_services.recommendations.recommendations import recommend
+from adaptlab_services.studies.studies import Rules
 
 Sessions = sessionmaker[Session]
 PLACE = "/v1/recommendations"
@@ -194,6 +200,37 @@ def test_base_models_are_known_by_their_digest(api: TestClient, sessions: Sessio
     assert ask(api)["recommended"] is None
     measured(api, sessions, {"lora": Run(right=300)}, base_model="twin")
     assert ask(api)["recommended"]["score"]["mean"] == 0.75
+
+
+def test_more_proposed_jobs_cost_no_more_statements(api: TestClient, sessions: Sessions) -> None:
+    measured(api, sessions, {"lora": Run(right=300)})
+
+    def cost(*others: str) -> tuple[int, int]:
+        with statements() as sent:
+            found = ask(api, methods=["lora", *others])
+        missing = [one for one in found["jobs"] if one["purpose"] == "missing_method"]
+        return len(missing), len(of_jobs(sent))
+
+    cost("ia3")  # after which the process knows the token and the sizes
+    few, many = cost("ia3"), cost("ia3", "adapter", "prefix_tuning", "soft_prompt", "suffix_tuning")
+    assert (few[0], many[0]) == (1, 5)
+    assert many[1] == few[1]
+
+
+def test_a_job_that_cannot_be_run_keeps_no_other_from_being_proposed(
+    api: TestClient, sessions: Sessions
+) -> None:
+    capture = {"attention": {"samples": 1}}
+    measured(api, sessions, {"lora": Run(right=300)}, seeds=2, capture=capture)
+    question = RecommendationQuestion.model_validate_json(json.dumps(a_question()), strict=True)
+    tight = Sizes(10**9, 10**9, max_attention_bytes=1, max_check_tokens=10**9)
+    with bounded(sessions, tight)() as session:
+        found = recommend(session, question, Rules())
+    (refused,) = [one for one in found.thin_evidence if one.kind == "cannot_run"]
+    assert refused.methods == ("lora at 64",)
+    assert "The attention maps take" in refused.text
+    assert {one.purpose for one in found.jobs} == {"missing_method"}
+    assert len(found.jobs) == 2
 
 
 def test_missing_methods_are_proposed_as_comparable_jobs(

@@ -1,14 +1,16 @@
 """Jobs: create, preview, look at and cancel."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 from uuid import UUID
 
 from sqlalchemy import func, select, update
+from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session
 
 from adaptlab.budget import BudgetVector
-from adaptlab.errors import InvalidSpec, Problem
+from adaptlab.errors import AdaptlabError, InvalidSpec, Problem
 from adaptlab.resolve import BaseModelFacts, resolve, spec_digest
 from adaptlab.resolve_theory import measured_base, resolve_theory
 from adaptlab.spec import AdaptSpec, AnySpec, BaseSpec, ImportSpec, ResolvedSpec, TheorySpec
@@ -116,29 +118,34 @@ def create(
 
 def preview(session: Session, spec: Spec, *, roots: ModelRoots = NO_ROOTS) -> Preview:
     """Run every check of a creation and say what would become of the spec."""
-    if isinstance(spec, AdaptSpec):
-        base = facts_without_creating(session, spec.base_model, roots)
-        resolved = sizes.checked(session, resolve(spec, base, datasets.known(session)))
-    elif isinstance(spec, TheorySpec):
-        resolved = _resolved_theory(session, spec)
-    else:
-        base_models.check_free(session, spec.name)
-        resolved = resolved_base(session, spec, roots)
-    digest = spec_digest(resolved)
-    estimate = estimates.estimate(session, resolved, spec.resources.queue)
-    return Preview(
-        kind=spec.kind,
-        resolved_spec=resolved,
-        budget=resolved.budget,
-        spec_digest=digest,
-        estimate=estimate,
-        base_estimate=_base_estimate(session, spec, roots),
-        warnings=(
-            *queue_warnings(session, _queues_of(spec)),
-            *estimates.warnings(estimate, spec.resources.max_seconds),
-            *_equal_job_warnings(session, digest),
-        ),
-    )
+    resolved = _resolved(session, spec, roots)
+    (found,) = _previews(session, [(spec, resolved)])
+    base = _unmade_base(session, spec, roots)
+    if base is None:
+        return found
+    estimate = estimates.estimate(session, *base)
+    return found.model_copy(update={"base_estimate": estimate})
+
+
+def preview_each(session: Session, specs: Sequence[AdaptSpec]) -> list[Preview | AdaptlabError]:
+    """The previews of adaptations of named base models, or what is wrong with each.
+
+    More of them cost no more statements, unless they name more base models or datasets.
+    """
+    bases: dict[str, BaseModelFacts] = {}
+    resolved: list[ResolvedSpec | AdaptlabError] = []
+    for spec in specs:
+        name = str(spec.base_model)
+        try:
+            if name not in bases:
+                bases[name] = base_models.facts(session, name)
+            resolved.append(_resolved_adaptation(session, spec, bases[name]))
+        except AdaptlabError as error:
+            resolved.append(error)
+    pairs = zip(specs, resolved, strict=True)
+    sound = [(spec, one) for spec, one in pairs if isinstance(one, ResolvedSpec)]
+    found = iter(_previews(session, sound))
+    return [next(found) if isinstance(one, ResolvedSpec) else one for one in resolved]
 
 
 def get(session: Session, job_id: UUID) -> JobView:
@@ -206,7 +213,7 @@ def _create(
     if not isinstance(name, str):
         name, queues = base_of(session, principal, name, roots)
     base = base_models.remembered(session, name)
-    resolved = sizes.checked(session, resolve(spec, base.facts, datasets.known(session)))
+    resolved = _resolved_adaptation(session, spec, base.facts)
     ready = base.job_id if base.is_ready else None
     state: JobState = "waiting" if ready is None else "queued"
     written = _insert(session, principal, spec, resolved, state, ready, entry)
@@ -274,14 +281,56 @@ def facts_without_creating(
     return base_models.resolved_facts(base.name, digest, resolved)
 
 
-def _base_estimate(session: Session, spec: Spec, roots: ModelRoots) -> Estimate | None:
-    """What an inline base model takes that nobody has made yet."""
+def _resolved(session: Session, spec: Spec, roots: ModelRoots) -> ResolvedSpec:
+    """The job as it would run; nothing is made for it."""
+    if isinstance(spec, AdaptSpec):
+        base = facts_without_creating(session, spec.base_model, roots)
+        return _resolved_adaptation(session, spec, base)
+    if isinstance(spec, TheorySpec):
+        return _resolved_theory(session, spec)
+    base_models.check_free(session, spec.name)
+    return resolved_base(session, spec, roots)
+
+
+def _resolved_adaptation(session: Session, spec: AdaptSpec, base: BaseModelFacts) -> ResolvedSpec:
+    return sizes.checked(session, resolve(spec, base, datasets.known(session)))
+
+
+def _previews(session: Session, resolved: Sequence[tuple[Spec, ResolvedSpec]]) -> list[Preview]:
+    """The previews without estimates of base models; more of them cost no more statements."""
+    if not resolved:
+        return []
+    digests = [spec_digest(one) for _, one in resolved]
+    times = estimates.estimate_each(session, [(one, s.resources.queue) for s, one in resolved])
+    served, done = workers.live_queues(session), _done_before(session, digests)
+    return [
+        Preview(
+            kind=spec.kind,
+            resolved_spec=one,
+            budget=one.budget,
+            spec_digest=digest,
+            estimate=estimate,
+            base_estimate=None,
+            warnings=(
+                *_queue_warnings(_queues_of(spec), served),
+                *estimates.warnings(estimate, spec.resources.max_seconds),
+                *_equal_job_warnings(done.get(digest)),
+            ),
+        )
+        for (spec, one), digest, estimate in zip(resolved, digests, times, strict=True)
+    ]
+
+
+def _unmade_base(
+    session: Session, spec: Spec, roots: ModelRoots
+) -> tuple[ResolvedSpec, str] | None:
+    """The job of an inline base model that nobody has made yet, and its queue."""
     if not isinstance(spec, AdaptSpec) or isinstance(spec.base_model, str):
         return None
     base, resolved = spec.base_model, _resolved_inline(session, spec.base_model, roots)
     if base_models.equal_to(session, spec_digest(resolved), base.name) is not None:
         return None
-    return estimates.estimate(session, resolved, base.resources.queue)
+    return resolved, base.resources.queue
 
 
 def resolved_base(session: Session, spec: BaseSpec, roots: ModelRoots) -> ResolvedSpec:
@@ -326,19 +375,27 @@ def _queues_of(spec: Spec) -> set[str]:
 
 def queue_warnings(session: Session, queues: set[str]) -> tuple[str, ...]:
     """What to say of queues in which jobs would wait, because no live worker serves them."""
-    served = workers.live_queues(session)
+    return _queue_warnings(queues, workers.live_queues(session))
+
+
+def _queue_warnings(queues: set[str], served: Sequence[str]) -> tuple[str, ...]:
     return tuple(
         f"No live worker serves the queue {queue!r}; the job would wait until one does."
         for queue in sorted(queues - set(served))
     )
 
 
-def _equal_job_warnings(session: Session, digest: str) -> tuple[str, ...]:
-    done = session.execute(
-        select(Job.id)
-        .where(Job.spec_digest == digest, Job.state == "succeeded")
+def _done_before(session: Session, digests: Sequence[str]) -> dict[str, UUID]:
+    """The first job of each digest that has succeeded in the request's project."""
+    rows = session.execute(
+        select(Job.spec_digest, Job.id)
+        .where(Job.spec_digest.in_(digests), Job.state == "succeeded")
         .where(Job.project_id == access.project_of(session))
-        .order_by(Job.created_at)
-        .limit(1)
-    ).scalar_one_or_none()
+        .order_by(Job.spec_digest, Job.created_at)
+        .ext(distinct_on(Job.spec_digest))
+    )
+    return {row.spec_digest: row.id for row in rows}
+
+
+def _equal_job_warnings(done: UUID | None) -> tuple[str, ...]:
     return () if done is None else (f"Job {done} has run exactly this already; see its results.",)

@@ -14,6 +14,7 @@ from adaptlab.verdict import LEAST_SEEDS
 from adaptlab_services.comparisons.comparison_rows import Row
 from adaptlab_services.errors import Conflict
 from adaptlab_services.jobs import jobs
+from adaptlab_services.jobs.jobs import Preview
 from adaptlab_services.recommendations.recommendation_doubts import (
     fewer_trials,
     larger_at_budget,
@@ -53,14 +54,15 @@ def proposed(
     """The jobs that can be run, and what would be wrong with the others."""
     made: dict[str, ProposedJob] = {}
     refused: list[ThinEvidence] = []
-    for one in _wanted(asked, evidence):
-        try:
-            job = _checked(session, asked, one)
-        except AdaptlabError as error:
-            text = f"No job can be proposed for {', '.join(one.methods)}: {error}"
+    wanted = [*_wanted(asked, evidence)]
+    # The same checks as those of a creation, on the same text.
+    specs = [AdaptSpec.model_validate_json(json.dumps(one.spec), strict=True) for one in wanted]
+    for one, preview in zip(wanted, jobs.preview_each(session, specs), strict=True):
+        if isinstance(preview, AdaptlabError):
+            text = f"No job can be proposed for {', '.join(one.methods)}: {preview}"
             refused.append(ThinEvidence(kind="cannot_run", text=text, methods=one.methods))
-            continue
-        made.setdefault(job.spec_digest, job)
+        else:
+            made.setdefault(preview.spec_digest, _proposed(asked, one, preview))
     return tuple(made.values()), tuple(refused)
 
 
@@ -104,10 +106,7 @@ def _under_a_free_name(
     raise Conflict(f"{MOST_NAMES - 1} studies are called {plain}-…; rename or run one of them.")
 
 
-def _checked(session: Session, asked: Asked, wanted: _Wanted) -> ProposedJob:
-    """The same checks as those of a creation, on the same text."""
-    spec = AdaptSpec.model_validate_json(json.dumps(wanted.spec), strict=True)
-    preview = jobs.preview(session, spec)
+def _proposed(asked: Asked, wanted: _Wanted, preview: Preview) -> ProposedJob:
     resolved = preview.resolved_spec
     return ProposedJob(
         purpose=wanted.purpose,
