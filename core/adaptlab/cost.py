@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 from adaptlab.halving import Stage, stages
-from adaptlab.method import Method
 from adaptlab.resolve import family_shape, load_method, load_task
 from adaptlab.shapes import ModelShape, Site, TensorShape
 from adaptlab.spec import ResolvedSpec
@@ -142,6 +141,26 @@ class _Pass:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """What training changes of a model, by its numbers; a method's shape alone decides it.
+
+    `first` is the first place, counted along the sites, whose output depends on what is trained,
+    and `matrices` are the trained weights of the model. `scalars` and `tensors` count what is
+    trained, `tensors` without copies of the model's. `hooked` are the scalars that a token leaves
+    behind at the linear sites that the method changes, `extra_flops` what it adds for every token,
+    and `learned` its learned positions.
+    """
+
+    scalars: int
+    tensors: int
+    first: int
+    matrices: frozenset[str]
+    hooked: int = 0
+    extra_flops: int = 0
+    learned: int = 0
+
+
 @dataclass(frozen=True)
 class _Route:
     """What a forward pass through the base model depends on, apart from its batch.
@@ -165,21 +184,20 @@ def work(spec: ResolvedSpec) -> Work:
 class _Job:
     spec: ResolvedSpec
     shape: ModelShape
-    method: Method | None
+    family: str
+    """As JSON."""
     task: Task | None
-    trained: dict[str, TensorShape]
-    first: int
-    """The first place, counted along the sites, whose output depends on what is trained."""
+    change: _Change
 
     @classmethod
     def of(cls, spec: ResolvedSpec) -> "_Job":
-        shape = family_shape(spec.family)
-        method = None if spec.method is None else load_method(spec.method)
-        trained = _trained_tensors(spec, shape, method)
-        attached = trained if method is None else method.kept().tensors(shape)
-        first = min((_place(shape, *named) for named in attached.items()), default=len(shape.sites))
+        shape, family = family_shape(spec.family), json.dumps(spec.family)
+        if spec.method is None:
+            change = _of_model(shape.tensors if spec.kind == "pretrain" else {}, shape)
+        else:
+            change = _of_method(family, json.dumps(spec.method))
         task = None if spec.task is None else load_task(spec.task)
-        return cls(spec, shape, method, task, trained, first)
+        return cls(spec, shape, family, task, change)
 
     @property
     def scalar_bytes(self) -> int:
@@ -197,7 +215,7 @@ class _Job:
     @property
     def bases(self) -> int:
         """Copies of the base: one that all share, or one for each seed; none in pretraining."""
-        if self.method is None:
+        if self.spec.method is None:
             return 0
         return 1 if len(set(self.spec.base_replicates)) == 1 else len(self.spec.seeds)
 
@@ -211,7 +229,7 @@ class _Job:
 
     def _training(self) -> Load:
         """All steps and the validations on the way; nothing for what trains nothing."""
-        if self.task is None or not self.trained:
+        if self.task is None or not self.change.scalars:
             return Load()
         training = self.spec.training
         total = Load()
@@ -268,7 +286,7 @@ class _Job:
         for stored in spec.scored_tasks:
             task = load_task(stored)
             total += self._scored(task, spec.evaluation_samples, seeds)
-            if self.method is not None:
+            if self.spec.method is not None:
                 total += self._scored(task, spec.evaluation_samples, self.bases)
         return total
 
@@ -284,22 +302,21 @@ class _Job:
         )
 
     def _trained_scalars(self) -> int:
-        return self.replicates * sum(tensor.size for tensor in self.trained.values())
+        return self.replicates * self.change.scalars
 
     def _kernels(self) -> int:
         """Calls of a forward pass: as many for one replicate as for all of them."""
         layers = 1 + max(
             (s.layer for s in self.shape.linear_sites if s.layer is not None), default=-1
         )
-        own = sum(tensor.initialiser.kind != "base" for tensor in self.trained.values())
-        added = 0 if self.method is None else KERNELS_A_TENSOR * own
+        added = 0 if self.spec.method is None else KERNELS_A_TENSOR * self.change.tensors
         return KERNELS_A_PASS + KERNELS_A_LAYER * layers + added
 
     def _memory(self) -> int:
         """The weights, and what a step of training or a pass of scoring holds, if that is more."""
         weights = self.shape.parameters * (self.bases or self.spec.kind == "import")
         training = 0
-        if self.task is not None and self.trained:
+        if self.task is not None and self.change.scalars:
             kept = self._pass(self._batch(self.task)).kept
             training = (OPTIMISER_COPIES - 1) * self._trained_scalars() + kept
         scoring = max((self._scored_at_once(task) for task in self._tasks()), default=0)
@@ -334,46 +351,62 @@ class _Job:
 
     def _adaptation(self, batch: _Batch) -> _Part:
         """What the method itself adds to every token of a replicate."""
-        if self.method is None:
+        if self.spec.method is None:
             return _Part(0, 0, follows=False)
-        tokens = batch.replicates * batch.items * batch.tokens
-        flops = tokens * self._extra_flops
-        return _Part(flops, tokens * self._hooked, follows=True, trained=True)
-
-    @cached_property
-    def _hooked(self) -> int:
-        """Scalars that a token leaves behind at the linear sites that the method changes."""
-        touched = {
-            site.name
-            for name, tensor in self.trained.items()
-            if tensor.initialiser.kind != "base"
-            for site in _sites_in(self.shape, name)
-            if site.kind in ("linear", "sublayer")
-        }
-        return sum(12 * self.shape.sites[name].outputs for name in touched)
+        tokens, change = batch.replicates * batch.items * batch.tokens, self.change
+        flops = tokens * change.extra_flops
+        return _Part(flops, tokens * change.hooked, follows=True, trained=True)
 
     @cached_property
     def _route(self) -> _Route:
-        learned = 0 if self.method is None else self.method.extra_context_tokens()
-        family = json.dumps(self.spec.family)
-        return _Route(family, self.first, frozenset(self._trained_matrices), learned)
-
-    @cached_property
-    def _trained_matrices(self) -> Set[str]:
-        if self.method is None:
-            return self.trained.keys()
-        own = [tensor.initialiser for tensor in self.trained.values()]
-        return {one.source for one in own if one.kind == "base"}
-
-    @cached_property
-    def _extra_flops(self) -> int:
-        """What the method adds for every token."""
-        return 0 if self.method is None else self.method.extra_flops_per_token(self.shape)
+        change = self.change
+        return _Route(self.family, change.first, change.matrices, change.learned)
 
     @cached_property
     def _known_passes(self) -> dict[_Batch, _Pass]:
         """The forward passes that were counted already."""
         return {}
+
+
+def _of_model(trained: Mapping[str, TensorShape], shape: ModelShape) -> _Change:
+    """What is trained without a method: all of the model, or nothing of it."""
+    return _Change(
+        scalars=sum(tensor.size for tensor in trained.values()),
+        tensors=len(trained),
+        first=_first(trained, shape),
+        matrices=frozenset(trained),
+    )
+
+
+@lru_cache(maxsize=1024)  # jobs of a study that differ in task or training alone share them
+def _of_method(family: str, configuration: str) -> _Change:
+    shape = family_shape(json.loads(family))
+    method = load_method(json.loads(configuration))
+    trained = method.tensors(shape)
+    copies = {name for name, tensor in trained.items() if tensor.initialiser.kind == "base"}
+    return _Change(
+        scalars=sum(tensor.size for tensor in trained.values()),
+        tensors=len(trained) - len(copies),
+        first=_first(method.kept().tensors(shape), shape),
+        matrices=frozenset(trained[name].initialiser.source for name in copies),
+        hooked=_hooked(trained.keys() - copies, shape),
+        extra_flops=method.extra_flops_per_token(shape),
+        learned=method.extra_context_tokens(),
+    )
+
+
+def _first(attached: Mapping[str, TensorShape], shape: ModelShape) -> int:
+    return min((_place(shape, *named) for named in attached.items()), default=len(shape.sites))
+
+
+def _hooked(own: Set[str], shape: ModelShape) -> int:
+    touched = {
+        site.name
+        for name in own
+        for site in _sites_in(shape, name)
+        if site.kind in ("linear", "sublayer")
+    }
+    return sum(12 * shape.sites[name].outputs for name in touched)
 
 
 @lru_cache(maxsize=1024)  # jobs of a study that differ in the method's size alone share them
@@ -424,14 +457,6 @@ def _rows(site: Site, last: int, batch: _Batch) -> int:
     sees_all = site.layer is not None and site.layer < last
     makes_keys = site.name.endswith((".k", ".v"))
     return batch.tokens if sees_all or makes_keys else batch.answers
-
-
-def _trained_tensors(
-    spec: ResolvedSpec, shape: ModelShape, method: Method | None
-) -> dict[str, TensorShape]:
-    if method is not None:
-        return method.tensors(shape)
-    return shape.tensors if spec.kind == "pretrain" else {}
 
 
 def _lengths(task: Task) -> tuple[int, int]:

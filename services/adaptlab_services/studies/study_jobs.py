@@ -73,7 +73,7 @@ def assigned(session: Session, plan: StudyPlan, study_id: UUID | None = None) ->
     for cell in plan.cells:
         job = jobs[cell.digest]
         wanted = list(job.resolved.seeds)
-        for known in present.get(job.seedless, ()):
+        for known in present.get(job.seedless, ()) if present else ():
             if set(known.seeds) & set(wanted):
                 wanted = [seed for seed in wanted if seed not in known.seeds]
                 links.append((cell, known))
