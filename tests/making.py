@@ -7,6 +7,7 @@ import io
 import math
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -109,9 +110,10 @@ def an_adapt_spec(**changes: Any) -> AdaptSpec:
 
 def base_facts(pretraining: PretrainSpec | None = None) -> BaseModelFacts:
     """What is known of the base model that a pretraining job makes."""
-    resolved = resolve(pretraining or a_pretrain_spec(), None)
+    pretraining = pretraining or a_pretrain_spec()
+    resolved = resolve(pretraining, None)
     return BaseModelFacts(
-        name=(pretraining or a_pretrain_spec()).name,
+        name=pretraining.name,
         digest=spec_digest(resolved),
         family=resolved.family,
         task=resolved.task,
@@ -293,7 +295,7 @@ def a_replicate(replicate: int = 0, **changes: Any) -> results.ReplicateResult:
             "replicate": replicate,
             "seed": replicate,
             "trial": 0,
-            **a_resolved_spec().training.trials[0].model_dump(),
+            **_first_trial(),
             "status": "completed",
             "selected": True,
             "final_loss": 0.25,
@@ -302,6 +304,15 @@ def a_replicate(replicate: int = 0, **changes: Any) -> results.ReplicateResult:
         }
         | changes
     )
+
+
+@cache
+def _first_trial() -> Mapping[str, Any]:
+    """The learning rate and weight decay of an adaptation's first trial.
+
+    Resolved once: made-up studies report thousands of replicates.
+    """
+    return a_resolved_spec().training.trials[0].model_dump()
 
 
 def an_evaluation(replicate: int = 0, **changes: Any) -> results.Evaluation:
@@ -437,10 +448,14 @@ def checkpoints_of(spec: ResolvedSpec) -> Iterator[tuple[results.CheckpointWritt
 
 
 def _job_spec(document: Mapping[str, Any]) -> PretrainSpec | AdaptSpec:
-    adapter: TypeAdapter[AnySpec] = TypeAdapter(JobSpec)
-    spec = adapter.validate_python(document)
+    spec = _any_spec().validate_python(document)
     assert isinstance(spec, PretrainSpec | AdaptSpec)
     return spec
+
+
+@cache
+def _any_spec() -> TypeAdapter[AnySpec]:
+    return TypeAdapter(JobSpec)
 
 
 def _lease_end() -> Any:
