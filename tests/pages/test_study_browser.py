@@ -1,11 +1,11 @@
 """Studies and chosen jobs as a person meets them, in a real browser."""
 
 import pytest
-from playwright.sync_api import ViewportSize, expect
+from playwright.sync_api import expect
 from sqlalchemy.orm import Session, sessionmaker
 from tests.comparing import run_all
 from tests.pages.made_up_studies import METHODS, a_base, a_study, failing, ordinary
-from tests.pages.visitors import HOSTILE_LABEL, NARROW, ONCE_OR_MORE, WIDE, Visitor
+from tests.pages.visitors import HOSTILE_LABEL, ONCE_OR_MORE, OPPOSITES, Visitor, look_like
 
 from adaptlab.study import StudyExtension
 from adaptlab_services.people import tokens
@@ -25,30 +25,28 @@ def admin(sessions: Sessions, token: str) -> Principal:
         return tokens.authenticate(session, token)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("viewport", [WIDE, NARROW], ids=["wide", "narrow"])
 def test_every_chart_is_drawn_and_nothing_overflows(
-    visitor: Visitor, sessions: Sessions, admin: Principal, viewport: ViewportSize, scheme: str
+    visitor: Visitor, sessions: Sessions, admin: Principal
 ) -> None:
     hostile = {"name": "lora", "alpha": 3, "label": HOSTILE_LABEL}
     study = a_study(sessions, admin, name="done", methods=[*METHODS, hostile, "bitfit"])
     run_all(sessions, failing("adapter"))
-    visitor.page.set_viewport_size(viewport)
-    visitor.page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
     visitor.sign_in()
     chosen = [job.id for cell in study.cells[:6] for job in cell.jobs]
     compared = "/compare?" + "&".join(f"job={one}" for one in dict.fromkeys(chosen))
     for path, charts in (("/studies", 0), ("/studies/done", 7), (compared, 3), ("/compare", 0)):
-        visitor.page.goto(visitor.server + path)
-        draw_everything(visitor)
-        expect(visitor.page.locator(".chart svg.marks")).to_have_count(charts)
-        width = visitor.page.evaluate("document.documentElement.scrollWidth")
-        assert width <= viewport["width"], path
-        assert visitor.page.title() != "owned"
-        assert visitor.page.locator("script:not([src])").count() == 0
-        # A chart is as wide as its place and scrolls at no width.
-        for chart in visitor.page.locator(".chart .drawing").all():
-            assert chart.evaluate("box => box.scrollWidth <= box.clientWidth + 1")
+        for viewport, scheme in OPPOSITES:
+            look_like(visitor.page, viewport, scheme)
+            visitor.page.goto(visitor.server + path)
+            draw_everything(visitor)
+            expect(visitor.page.locator(".chart svg.marks")).to_have_count(charts)
+            width = visitor.page.evaluate("document.documentElement.scrollWidth")
+            assert width <= viewport["width"], path
+            assert visitor.page.title() != "owned"
+            assert visitor.page.locator("script:not([src])").count() == 0
+            # A chart is as wide as its place and scrolls at no width.
+            for chart in visitor.page.locator(".chart .drawing").all():
+                assert chart.evaluate("box => box.scrollWidth <= box.clientWidth + 1")
 
 
 def draw_everything(visitor: Visitor) -> None:

@@ -4,16 +4,23 @@ import html
 import re
 from collections.abc import Iterator
 from datetime import timedelta
-from itertools import product
 
 import pytest
 from fastapi.testclient import TestClient
-from playwright.sync_api import Page, ViewportSize, expect
+from playwright.sync_api import expect
 from sqlalchemy import func, update
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_base_model, a_job, a_member, a_user, an_adapt_spec
 from tests.pages.made_up import PRETRAINING, MadeUpWorker
-from tests.pages.visitors import HOSTILE, NARROW, WIDE, Visitor
+from tests.pages.visitors import (
+    HOSTILE,
+    NARROW,
+    WIDE,
+    Visitor,
+    in_every_window,
+    look_like,
+    overflows_nowhere,
+)
 
 from adaptlab_api.app import create_app
 from adaptlab_db.tables import Worker
@@ -128,19 +135,6 @@ def test_jobs_of_other_projects_are_neither_named_nor_counted(
     assert "cpu 0 0 1" in shown(client)
 
 
-def overflows_nowhere(page: Page) -> None:
-    """Check that the page is as wide as each window, by day and by night."""
-    for viewport, scheme in product((WIDE, NARROW), ("light", "dark")):
-        look_like(page, viewport, scheme)
-        assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
-
-
-def look_like(page: Page, viewport: ViewportSize, scheme: str) -> None:
-    """Have the page in a window of this size, by day or by night."""
-    page.set_viewport_size(viewport)
-    page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
-
-
 @pytest.mark.browser
 def test_in_a_browser_it_follows_what_happens_and_nothing_overflows(
     visitor: Visitor, worker: MadeUpWorker, sessions: Sessions
@@ -163,8 +157,7 @@ def test_in_a_browser_it_follows_what_happens_and_nothing_overflows(
     worker.claim("gpu")
     expect(page.locator("#workers")).to_contain_text("Pretraining sort-asc-1l")
     overflows_nowhere(page)
-    for viewport, scheme in product((WIDE, NARROW), ("light", "dark")):
-        look_like(page, viewport, scheme)
+    for _ in in_every_window(page):
         for name in ("Jobs", "Studies", "Recipes", "Base models", "Methods", "Workers"):
             link = page.get_by_role("navigation", name="Pages").get_by_role("link", name=name)
             link.scroll_into_view_if_needed()

@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import product
+from typing import Literal
 
 from playwright.sync_api import (
     Browser,
@@ -77,6 +79,32 @@ class Visitor:
     def note_request(self, request: Request) -> None:
         if not request.url.startswith(self.server):
             self.faults.append(f"request to another site: {request.url}")
+
+
+Scheme = Literal["light", "dark"]
+SCHEMES: tuple[Scheme, ...] = ("light", "dark")
+OPPOSITES: tuple[tuple[ViewportSize, Scheme], ...] = ((WIDE, "light"), (NARROW, "dark"))
+"""Both widths and both schemes, for what does not depend on how they go together."""
+
+
+def look_like(page: Page, viewport: ViewportSize, scheme: Scheme) -> None:
+    """Have the page in a window of this size, by day or by night."""
+    page.set_viewport_size(viewport)
+    page.emulate_media(color_scheme=scheme)
+
+
+def in_every_window(page: Page) -> Iterator[ViewportSize]:
+    """Have the page in windows of both widths, by day and by night, one after the other."""
+    for viewport, scheme in product((WIDE, NARROW), SCHEMES):
+        look_like(page, viewport, scheme)
+        yield viewport
+
+
+def overflows_nowhere(page: Page) -> None:
+    """Check that the page, as it is now, is as wide as each window."""
+    for viewport in in_every_window(page):
+        width = page.evaluate("document.documentElement.scrollWidth")
+        assert width <= viewport["width"], (page.url, viewport)
 
 
 @contextmanager
