@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -90,23 +91,20 @@ def test_a_stack_says_where_it_is(tmp_path: Path, stand_in_up: tuple[str, ...]):
     assert not (data / "stack.json").exists()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_stops_everything(
-    tmp_path: Path,
-    stand_in_up: tuple[str, ...],
-    descendants: Descendants,
-    number: signal.Signals,
+    tmp_path: Path, stand_in_up: tuple[str, ...], descendants: Descendants
 ):
     # The worst case: a client stays connected, and the worker does not listen.
     stubborn = {"STAND_IN_STUBBORN": "1"}
-    with Stack.start(tmp_path / "d", command=stand_in_up, environment=stubborn) as stack:
-        with connect(stack):
-            family = [psutil.Process(stack.pid), *descendants(stack.pid)]
-            assert len(family) > 6
-            os.kill(stack.pid, number)
-            assert left_of(family) == []
-        assert "stopped in" in stack.log("up")
-    assert not (tmp_path / "d" / "server.json").exists()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        with Stack.start(tmp_path / "d", command=stand_in_up, environment=stubborn) as stack:
+            with connect(stack):
+                family = [psutil.Process(stack.pid), *descendants(stack.pid)]
+                assert len(family) > 6
+                os.kill(stack.pid, number)
+                assert left_of(family) == [], number
+            assert "stopped in" in stack.log("up")  # each start begins its log again
+        assert not (tmp_path / "d" / "server.json").exists()
 
 
 def test_kill_9_of_the_supervisor_leaves_nothing_and_the_next_start_recovers(
@@ -143,9 +141,8 @@ def test_kill_9_alone_empties_the_house(
             assert left_of(family) == []
 
 
-@pytest.mark.parametrize("name", ["api", "worker", "beat", "postgres", "valkey"])
 def test_a_killed_part_comes_back(
-    tmp_path: Path, stand_in_up: tuple[str, ...], eventually: Eventually, name: str
+    tmp_path: Path, stand_in_up: tuple[str, ...], eventually: Eventually
 ):
     def answers() -> bool:
         try:
@@ -153,12 +150,16 @@ def test_a_killed_part_comes_back(
         except (OSError, http.client.HTTPException):
             return False
 
+    def is_new(name: str, old: int) -> bool:
+        return name in (now := stack.processes) and now[name].pid != old
+
     with Stack.start(tmp_path / "d", command=stand_in_up) as stack:
-        old = stack.processes[name].pid
-        os.kill(old, signal.SIGKILL)
-        eventually(lambda: name in (now := stack.processes) and now[name].pid != old, 60)
-        eventually(answers, 60)
-        assert f"{name} was killed by SIGKILL" in stack.log("up")
+        for name in ("api", "worker", "beat", "postgres", "valkey"):
+            old = stack.processes[name].pid
+            os.kill(old, signal.SIGKILL)
+            eventually(partial(is_new, name, old), 60)
+            eventually(answers, 60)
+            assert f"{name} was killed by SIGKILL" in stack.log("up")
 
 
 def test_two_stacks_live_side_by_side(tmp_path: Path, stand_in_up: tuple[str, ...]):
