@@ -21,7 +21,12 @@ from sqlalchemy import make_url
 from sqlalchemy.orm import Session, sessionmaker
 from tests.databases import Databases
 from tests.making import a_base_model, a_made_up_ledger
-from tests.standstills import pytest_runtest_protocol, pytest_terminal_summary
+from tests.standstills import (
+    pytest_runtest_protocol,
+    pytest_runtest_setup,
+    pytest_sessionfinish,
+    pytest_terminal_summary,
+)
 from tests.statements import compile_once
 
 from adaptlab_db.migrate import upgrade
@@ -30,7 +35,13 @@ from adaptlab_services.leases.leases import DatabaseLedger
 from adaptlab_services.settings import Settings
 from adaptlab_stack.servers import Servers, embedded_servers
 
-__all__ = ["pytest_runtest_protocol", "pytest_terminal_summary"]  # found here by pytest
+# Found here by pytest.
+__all__ = [
+    "pytest_runtest_protocol",
+    "pytest_runtest_setup",
+    "pytest_sessionfinish",
+    "pytest_terminal_summary",
+]
 
 COLLECT_AFTER = 10_000  # objects made and not freed; Python's own 700 cost a tenth of the time
 SLOW_FOLDERS = ("chaos", "pages", "stack", "whole", "worker")

@@ -1,11 +1,15 @@
-"""A test that fails while the machine stands still has said nothing, and is run again.
+"""A few tests are run again if they failed while the machine stood still.
 
-Leases, alarms and stops have times of their own, so no patience of a test saves it when the host
-takes the processors away for seconds. A thread looks at the clock ten times a second. Where it was
-kept from that for longer than `LONG`, and not by work of this process, or where the host took one
-processor away for as long within a second, a failed test is repeated at most `TIMES` times, on new
-fixtures, those of the module and the session included; the summary names it. One that fails on a
-machine that moves is not repeated, however busy it is.
+Some limits are what a test is about: a server's patience with slow clients, say. When the host
+takes the processors away for seconds, such a test fails without anything being wrong. It may carry
+`@pytest.mark.may_stand_still("why")`, and is then repeated at most `TIMES` times, on new fixtures,
+those of the module and the session included. The summary names it, and in CI more than `MOST`
+repetitions fail the session. Tests of leases, workers and chaos never carry the marker: a stall is
+what the product must survive there.
+
+A thread looks at the clock ten times a second. The machine stood still if the thread was kept from
+that for longer than `LONG`, and not by work of this process, or if the host took one processor away
+for as long within a second. A test that fails on a machine that moves is not repeated.
 """
 
 import os
@@ -24,6 +28,10 @@ from _pytest.runner import runtestprotocol  # what other plug-ins that repeat te
 TICK = 0.1  # seconds between two looks
 LONG = 0.5  # seconds
 TIMES = 2
+MOST = 3  # repetitions of all tests of a session that CI lets pass
+MARKER = "may_stand_still"
+NEVER = ("chaos", "worker")
+"""Folders of which no test is repeated; nor is one of a file that names leases."""
 STEAL = 8  # column of /proc/stat: time of a processor that the host gave to others
 STOOD_STILL = "seconds in which the machine stood still"
 
@@ -78,8 +86,10 @@ def _stolen() -> Sequence[float]:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
-    """Run a test, again if it failed while the machine stood still, and report the last run."""
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Run a marked test, again if it failed while the machine stood still; report the last run."""
+    if item.get_closest_marker(MARKER) is None:
+        return None  # pytest runs it
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     reports, still = _run(item, nextitem)
     for _ in range(TIMES):
@@ -107,16 +117,49 @@ def _end_fixtures(item: pytest.Item) -> None:
         item.session._setupstate.teardown_exact(None)  # pyright: ignore[reportPrivateUsage] - as above
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Fail a test that may be repeated and does not say why, or is of leases, workers or chaos."""
+    for marker in item.iter_markers(MARKER):
+        if not (marker.args and str(marker.args[0]).strip()):
+            pytest.fail(f"{MARKER} needs a reason")
+        if item.path.parent.name in NEVER or "lease" in item.path.stem:
+            pytest.fail("never repeated here")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail a session of CI in which tests were repeated more often than `MOST` times."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None and len(_repetitions(reporter)) > MOST and is_ci():
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Name the tests that were run again."""
+    repetitions = _repetitions(terminalreporter)
+    for test, seconds in repetitions:
+        why = f"failed while the machine stood still for {seconds} s"
+        terminalreporter.write_line(f"RUN AGAIN {test}: {why}")
+    if len(repetitions) > MOST and is_ci():
+        told = f"{len(repetitions)} repetitions; CI allows {MOST}: find what makes these tests fail"
+        terminalreporter.write_line(told, red=True)
+
+
+def is_ci() -> bool:
+    """Return True if CI runs the tests."""
+    return os.environ.get("CI") == "true"
+
+
+def _repetitions(terminalreporter: pytest.TerminalReporter) -> list[tuple[str, str]]:
+    """The test and the seconds of standstill of every repetition."""
     reports = [
         report
         for of_a_kind in terminalreporter.stats.values()
         for report in of_a_kind
         if getattr(report, "when", None) == "teardown"
     ]
-    for report in reports:
-        for name, seconds in report.user_properties:
-            if name == STOOD_STILL:
-                why = f"failed while the machine stood still for {seconds} s"
-                terminalreporter.write_line(f"RUN AGAIN {report.nodeid}: {why}")
+    return [
+        (report.nodeid, seconds)
+        for report in reports
+        for name, seconds in report.user_properties
+        if name == STOOD_STILL
+    ]

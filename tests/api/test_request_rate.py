@@ -31,6 +31,9 @@ WRITE = ("POST", "/v1/jobs/00000000-0000-0000-0000-000000000000/cancel")
 READ = ("GET", "/v1/methods/none")
 WRONG = "al_" + "0" * 43 + "_0000000"
 MOST = 60
+pytestmark = pytest.mark.may_stand_still(
+    "a bucket is full again after a second in which nobody asks"
+)
 SLOW: dict[str, Any] = {"write_rate": 1, "write_burst": 3, "read_rate": 1, "read_burst": 6}
 FEW: dict[str, Any] = {"wrong_tokens_per_minute": 5}
 

@@ -15,6 +15,9 @@ from tests.security.slow_clients import MEGABYTE, attack
 
 from adaptlab_services.settings import Settings
 
+pytestmark = pytest.mark.may_stand_still(
+    "the server waits seconds for clients, which stand still too"
+)
 CROWDED = """
 from adaptlab_api import body_limit, http_protocol, open_requests
 body_limit.DRAIN_SECONDS = 1.0

@@ -1,4 +1,4 @@
-"""A failure is repeated if the machine stood still meanwhile, and only then."""
+"""A marked test is repeated if the machine stood still when it failed, and only then."""
 
 import os
 import re
@@ -11,7 +11,12 @@ import pytest
 from tests.standstills import LONG, Watch
 
 HOOKS = """
-from tests.standstills import pytest_runtest_protocol, pytest_terminal_summary
+from tests.standstills import (
+    pytest_runtest_protocol, pytest_runtest_setup, pytest_sessionfinish, pytest_terminal_summary
+)
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "may_stand_still(why): ...")
 """
 TESTS = """
 import os, signal, subprocess, time
@@ -19,6 +24,7 @@ from pathlib import Path
 import pytest
 
 RUNS = Path(__file__).with_name("runs")
+of_time = pytest.mark.may_stand_still("its limit is a second")
 
 def times(name):
     with RUNS.open("a") as file:
@@ -33,6 +39,7 @@ def stand_still():
 def fresh():
     return []
 
+@of_time
 def test_stopped_once(fresh):
     first = times("stopped_once") == 1
     fresh.append(first)
@@ -41,15 +48,23 @@ def test_stopped_once(fresh):
         stand_still()
     assert not first
 
+@of_time
 def test_stopped_always():
     times("stopped_always")
     stand_still()
     assert False
 
+def test_stopped_without_a_marker():
+    times("stopped_without_a_marker")
+    stand_still()
+    assert False
+
+@of_time
 def test_stopped_and_good():
     times("stopped_and_good")
     stand_still()
 
+@of_time
 def test_wrong():
     times("wrong")
     assert False
@@ -60,34 +75,44 @@ def late():
         stand_still()
         raise TimeoutError("nobody came")
 
+@of_time
 def test_in_a_fixture(late):
     pass
 
+@of_time
 def test_of_the_same_fixture(late):
     times("of_the_same_fixture")
 """
 
 
-def test_only_what_failed_while_the_machine_stood_still_is_run_again(
-    repository: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "conftest.py").write_text(HOOKS)
-    (tmp_path / "test_stand_in.py").write_text(TESTS)
-    options = ["-q", "-rA", "--tb=no", "-p", "no:cacheprovider", "--rootdir", str(tmp_path)]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, "-n", "1", str(tmp_path)],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(repository)},
+def run_tests(
+    repository: Path, folder: Path, tests: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run tests with the hooks of this suite, in one process of xdist."""
+    (folder / "conftest.py").write_text(HOOKS)
+    (folder / "test_stand_in.py").write_text(tests)
+    options = ["-q", "-rA", "--tb=no", "-p", "no:cacheprovider", "--rootdir", str(folder)]
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", *options, "-n", "1", str(folder)],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(repository)} | environment,
         capture_output=True,
         text=True,
         check=False,
         timeout=120,
     )
+
+
+def test_only_what_failed_while_the_machine_stood_still_is_run_again(
+    repository: Path, tmp_path: Path
+) -> None:
+    done = run_tests(repository, tmp_path, TESTS)
     told: list[tuple[str, str]] = re.findall(r"(PASSED|FAILED) \S+::test_(\w+)", done.stdout)
     ended = {name: how for how, name in told}
     assert ended == {
         "stopped_once": "PASSED",
         "stopped_always": "FAILED",
+        "stopped_without_a_marker": "FAILED",
         "stopped_and_good": "PASSED",
         "wrong": "FAILED",
         "in_a_fixture": "PASSED",
@@ -97,6 +122,7 @@ def test_only_what_failed_while_the_machine_stood_still_is_run_again(
     assert {name: runs.count(name) for name in ended} == {
         "stopped_once": 2,
         "stopped_always": 3,
+        "stopped_without_a_marker": 1,
         "stopped_and_good": 1,
         "wrong": 1,
         "in_a_fixture": 2,
@@ -109,6 +135,52 @@ def test_only_what_failed_while_the_machine_stood_still_is_run_again(
         "stopped_once",
     ]
     assert all(float(seconds) > 1 for _, seconds in again)
+
+
+OFTEN = """
+import pytest
+from tests.standstills import STOOD_STILL
+
+@pytest.mark.parametrize("number", range({tests}))
+def test_passed_at_last(request, number):
+    request.node.user_properties.append((STOOD_STILL, "1.0"))
+"""
+
+
+@pytest.mark.parametrize(("tests", "ci", "code"), [(3, "true", 0), (4, "true", 1), (4, "", 0)])
+def test_ci_fails_after_more_than_three_repetitions(
+    repository: Path, tmp_path: Path, tests: int, ci: str, code: int
+) -> None:
+    done = run_tests(repository, tmp_path, OFTEN.format(tests=tests), CI=ci)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert done.stdout.count("RUN AGAIN") == tests
+    assert ("4 repetitions; CI allows 3" in done.stdout) is bool(code)
+
+
+MARKED = """
+import pytest
+
+@pytest.mark.may_stand_still({why})
+def test_marked():
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("folder", "why", "told"),
+    [
+        ("chaos", '"slow"', "never repeated here"),
+        ("worker", '"slow"', "never repeated here"),
+        ("other", "", "needs a reason"),
+    ],
+)
+def test_a_marker_without_a_reason_or_where_a_stall_must_be_survived_is_refused(
+    repository: Path, tmp_path: Path, folder: str, why: str, told: str
+) -> None:
+    (place := tmp_path / folder).mkdir()
+    done = run_tests(repository, place, MARKED.format(why=why))
+    assert done.returncode != 0
+    assert told in done.stdout + done.stderr
 
 
 def test_a_watch_that_begins_late_counts_from_where_it_was_asked_to(

@@ -440,6 +440,7 @@ def test_jobs_are_filtered_by_study(sessions: Sessions, ada: Principal, base: No
             names(session, "study > small")
 
 
+@pytest.mark.may_stand_still("a transaction may pause for 0.3 s, planning apart")
 def test_a_study_may_be_computed_for_longer_than_others_may_hold_a_transaction(
     sessions: Sessions, ada: Principal, base: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
