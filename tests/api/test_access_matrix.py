@@ -1,17 +1,16 @@
 """Who may do what: every role on every kind of thing, one's own, a colleague's and a stranger's."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from sqlalchemy import delete, select, text
+from sqlalchemy import select, text
 from sqlalchemy.orm import Session, sessionmaker
+from tests.api.people import person
 from tests.making import (
     a_base_model,
     a_job,
-    a_member,
     a_pretrain_document,
     a_project,
     a_study_document,
@@ -20,29 +19,13 @@ from tests.making import (
     an_adapt_spec,
 )
 
-from adaptlab_db.tables import AttentionMap, Checkpoint, Evaluation, Job, Membership, User
+from adaptlab_db.tables import AttentionMap, Checkpoint, Evaluation, Job, User
 from adaptlab_services.people import tokens
 from adaptlab_services.settings import Settings
 
 Sessions = sessionmaker[Session]
 ROLES = ("reader", "submitter", "operator", "admin")
 OURS, THEIRS = "ours", "theirs"
-
-
-def person(
-    sessions: Sessions,
-    name: str,
-    roles: Mapping[str, str],
-    scopes: tuple[str, ...] = ("read", "submit", "admin"),
-) -> dict[str, str]:
-    """The header of somebody with these roles in projects, and no others."""
-    with sessions.begin() as session:
-        user = a_user(session, name)
-        session.execute(delete(Membership).where(Membership.user_id == user))
-        for project, role in roles.items():
-            a_member(session, user, project, role)
-        token = tokens.create_token(session, user, "for a test", scopes)
-    return {"Authorization": f"Bearer {token}"}
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy.orm import Session, sessionmaker
-from tests.api.test_people import bearer, entries, somebody
+from tests.api.people import bearer, entries, somebody
 from tests.making import a_user
 
 from adaptlab_api.app import create_app

@@ -14,7 +14,8 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from sqlalchemy.orm import Session, sessionmaker
-from tests.comparing import ENOUGH_BASES, Run, a_measured_study, as_known, run_all
+from tests.api.measured import PLACE, a_study
+from tests.comparing import ENOUGH_BASES, Run, a_measured_study, as_known
 from tests.making import a_base_model
 
 from adaptlab.bundle import contents
@@ -23,15 +24,6 @@ from adaptlab.errors import BrokenBundle
 from adaptlab_api.state import resources_of
 
 Sessions = sessionmaker[Session]
-PLACE = "/v1/studies/small/bundle"
-
-
-def a_study(api: TestClient, sessions: Sessions, run_of: Any = as_known, **changes: Any) -> None:
-    with sessions.begin() as session:
-        a_base_model(session, contents=ENOUGH_BASES)
-    answer = api.post("/v1/studies", json=a_measured_study(**changes))
-    assert answer.status_code == 201, answer.text
-    run_all(sessions, run_of)
 
 
 def opened(content: bytes) -> zipfile.ZipFile:
@@ -229,7 +221,7 @@ def test_text_of_others_is_no_markup(api: TestClient, sessions: Sessions) -> Non
 def test_a_stranger_has_no_bundle(
     api: TestClient, anonymous: TestClient, sessions: Sessions
 ) -> None:
-    from tests.api.test_access_matrix import person
+    from tests.api.people import person
 
     a_study(api, sessions, budgets=[64])
     assert api.get(PLACE).status_code == 200

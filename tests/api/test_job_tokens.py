@@ -8,8 +8,8 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session, sessionmaker
-from tests.api.test_access_matrix import person
-from tests.api.test_leases import LOST, WRITES, Cluster
+from tests.api.cluster import LOST, WRITES, Cluster
+from tests.api.people import person
 from tests.job_rows import AGO, change, job, new_job
 from tests.making import a_base_model, a_job
 

@@ -1,14 +1,12 @@
 """What is too large is refused when it is submitted, by a problem that names the limit."""
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 from sqlalchemy.orm import Session, sessionmaker
+from tests.api.limited import a_server
 from tests.making import a_base_model, a_pretrain_document, a_study_document, an_adapt_document
 
 from adaptlab import spec
@@ -16,7 +14,6 @@ from adaptlab.bundle import bounds
 from adaptlab.bundle.contents import MOST_PLOTS
 from adaptlab.bundle.reading import LARGEST_BUNDLE, LARGEST_MEMBER, MOST_MEMBERS
 from adaptlab_api import body_limit, http_protocol, open_requests, request_rate, strict_json
-from adaptlab_api.app import create_app
 from adaptlab_api.pages.submit_routes import MOST_FIELDS
 from adaptlab_api.routes.jobs import LONGEST_WAIT
 from adaptlab_services.comparisons import (
@@ -46,14 +43,6 @@ def base(sessions: sessionmaker[Session]) -> None:
     """The base model that jobs adapt."""
     with sessions.begin() as session:
         a_base_model(session)
-
-
-@contextmanager
-def a_server(settings: Settings, token: str, **limits: Any) -> Iterator[TestClient]:
-    """A server with other limits."""
-    headers = {"Authorization": f"Bearer {token}"}
-    with TestClient(create_app(settings.model_copy(update=limits)), headers=headers) as client:
-        yield client
 
 
 CASES: dict[str, tuple[dict[str, Any], str, str, int]] = {

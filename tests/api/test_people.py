@@ -6,34 +6,17 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from sqlalchemy import delete, select, text
+from sqlalchemy import select, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session, sessionmaker
-from tests.making import a_member, a_pretrain_document, a_project, a_user
+from tests.api.people import bearer, entries, somebody
+from tests.making import a_pretrain_document, a_project, a_user
 
 from adaptlab_api.gate import SESSION_COOKIE
-from adaptlab_db.tables import AuditEntry, Membership
-from adaptlab_services.people.tokens import create_token
+from adaptlab_db.tables import AuditEntry
 
 Sessions = sessionmaker[Session]
 Header = Mapping[str, str]
-
-
-def somebody(
-    sessions: Sessions, name: str, role: str | None = "submitter", *scopes: str
-) -> dict[str, str]:
-    """The header of somebody who is no admin of the server."""
-    with sessions.begin() as session:
-        user = a_user(session, name)
-        session.execute(delete(Membership).where(Membership.user_id == user))
-        if role is not None:
-            a_member(session, user, role=role)
-        token = create_token(session, user, "for a test", scopes or ("read", "submit", "admin"))
-    return bearer(token)
-
-
-def bearer(token: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {token}"}
 
 
 def days_left(token: Mapping[str, Any]) -> float:
@@ -169,10 +152,6 @@ def test_an_admin_of_a_project_says_who_is_in_it_and_in_no_other(
     assert put("default", somebody(sessions, "operator", "operator")) == 403
     for path in ("/v1/users", "/v1/audit"):
         assert anonymous.get(path, headers=header).status_code == 403
-
-
-def entries(api: TestClient, query: str = "") -> list[dict[str, Any]]:
-    return api.get(f"/v1/audit?page_size=200&{query}").json()["data"]
 
 
 def test_what_was_done_and_what_was_refused_is_written_down(

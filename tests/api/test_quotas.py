@@ -9,8 +9,8 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select, text, update
 from sqlalchemy.orm import Session, sessionmaker
-from tests.api.test_limits import a_server
-from tests.api.test_people import somebody
+from tests.api.limited import a_server
+from tests.api.people import somebody
 from tests.making import a_base_model, a_job, a_study_document, an_adapt_document
 from tests.watching import statements
 

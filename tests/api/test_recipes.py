@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy.orm import Session, sessionmaker
-from tests.api.test_studies import fault, stored
+from tests.api.stored import fault, stored
 from tests.making import a_base_model, a_study_document
 
 Sessions = sessionmaker[Session]

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 import redis
 from fastapi.testclient import TestClient
-from sqlalchemy import func, select
 from sqlalchemy.orm import Session, sessionmaker
+from tests.api.stored import fault, stored
 from tests.making import (
     a_pretrain_document,
     a_study_document,
@@ -14,23 +14,7 @@ from tests.making import (
     an_adapt_document,
 )
 
-from adaptlab_db.tables import Job, Study
-
 Sessions = sessionmaker[Session]
-
-
-def stored(sessions: Sessions) -> tuple[int, int]:
-    """How many studies and jobs there are."""
-    with sessions.begin() as session:
-        counts = [session.scalars(select(func.count()).select_from(t)).one() for t in (Study, Job)]
-    return counts[0], counts[1]
-
-
-def fault(answer: Any) -> dict[str, Any]:
-    assert answer.status_code == 422, answer.text
-    assert answer.headers["content-type"] == "application/problem+json"
-    (found,) = answer.json()["errors"]
-    return found
 
 
 @pytest.mark.usefixtures("patient_bell")

@@ -13,9 +13,9 @@ from anyio import to_thread
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from sqlalchemy.orm import Session, sessionmaker
-from tests.api.test_bundles import PLACE as BUNDLE
-from tests.api.test_bundles import a_study
-from tests.api.test_people import bearer
+from tests.api.measured import PLACE as BUNDLE
+from tests.api.measured import a_study
+from tests.api.people import bearer
 from tests.making import a_token
 from tests.patience import LONG
 from tests.worker.conftest import wait_until

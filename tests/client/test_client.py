@@ -1,7 +1,6 @@
 """The Python client against the real API on a real database."""
 
 import hashlib
-import io
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -10,18 +9,16 @@ import numpy as np
 import pytest
 from sqlalchemy.orm import Session, sessionmaker
 from tests.client.conftest import Address, Invoke
+from tests.client.finished import CHECKPOINT, a_finished_job
 from tests.making import (
     a_base_model,
-    a_checkpoint,
     a_claim,
     a_made_up_ledger,
     a_pretrain_document,
-    a_replicate,
     an_adapt_document,
     an_adapt_spec,
     an_attention_map,
     an_environment,
-    an_evaluation,
     metric_points,
 )
 
@@ -30,10 +27,6 @@ from adaptlab import results
 from adaptlab.errors import InvalidSpec
 from adaptlab_client import Client, errors
 from adaptlab_client.connection import Retries
-from adaptlab_services.leases.leases import DatabaseLedger
-from adaptlab_services.lifecycle.claims import Claim
-
-CHECKPOINT = b"tensors " * 400_000  # 3.2 MB: several rows in the database
 
 
 @pytest.fixture
@@ -178,46 +171,6 @@ def test_a_budget_is_solved_for_every_method(client: Client, base: None) -> None
         {"fraction_of_base": 0.5}, family=family, task="sort_ascending", methods=["lora"]
     )
     assert [entry.name for entry in alone.data] == ["lora"]
-
-
-def a_finished_job(
-    client: Client, sessions: sessionmaker[Session], folder: Path
-) -> tuple[str, np.ndarray]:
-    """A job whose results a worker has recorded, and the attention that it recorded."""
-    job = client.jobs.submit(an_adapt_document())
-    ledger = a_made_up_ledger(sessions)
-    claim = a_claim(ledger)
-    patterns = np.arange(35, dtype=np.float16).reshape(1, 1, 1, 5, 7) / 64
-    record_results(ledger, claim, folder, patterns)
-    ledger.finish(claim)
-    return job.id, patterns
-
-
-def record_results(
-    ledger: DatabaseLedger, claim: Claim, folder: Path, patterns: np.ndarray
-) -> None:
-    buffer = io.BytesIO()
-    np.save(buffer, patterns, allow_pickle=False)
-    (folder / "attention.npy").write_bytes(buffer.getvalue())
-    (folder / "adapter.safetensors").write_bytes(CHECKPOINT)
-    files = [folder / "attention.npy", folder / "adapter.safetensors"]
-    stored = {path: ledger.put_artifact(claim, [path.read_bytes()]).sha256 for path in files}
-    ledger.record(
-        claim,
-        [
-            results.Started(environment=an_environment(), replicates=1),
-            results.Progress(phase="training", step=4, total=4),
-            results.Metrics(points=metric_points()),
-            results.ReplicatesDecided(replicates=(a_replicate(0), a_replicate(1))),
-            results.Evaluated(evaluation=an_evaluation(0)),
-            results.Evaluated(evaluation=an_evaluation(1, correct=8, outcomes="ff00")),
-            results.Evaluated(evaluation=an_evaluation(0, attached=False, correct=0)),
-            results.Evaluated(evaluation=an_evaluation(1, attached=False, correct=4)),
-            results.AttentionCaptured(attention=an_attention_map(0), path=files[0]),
-            results.CheckpointWritten(checkpoint=a_checkpoint(0), path=files[1]),
-        ],
-        stored,
-    )
 
 
 def test_results_come_back(

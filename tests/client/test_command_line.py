@@ -10,7 +10,7 @@ import pytest
 import yaml
 from sqlalchemy.orm import Session, sessionmaker
 from tests.client.conftest import Address, Invoke
-from tests.client.test_client import a_finished_job
+from tests.client.finished import a_finished_job
 from tests.making import a_job, an_adapt_document
 from typer.testing import CliRunner
 

@@ -17,9 +17,8 @@ import pytest
 import typer
 from sqlalchemy.orm import Session, sessionmaker
 from tests.client.conftest import Address, Invoke
-from tests.client.test_client import a_finished_job
-from tests.client.test_dictionaries import GERMAN, SPANISH
-from tests.client.test_studies import SPEC as STUDY_SPEC
+from tests.client.dictionary_texts import GERMAN, SPANISH
+from tests.client.finished import a_finished_job
 from tests.comparing import Run, run_all
 from tests.folders import a_model_folder
 from tests.making import a_base_model, a_job, a_study_document, an_adapt_document
@@ -86,7 +85,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: Address) ->
     monkeypatch.setenv("SLURM_CLUSTER_NAME", "lab")
     monkeypatch.setenv("SLURM_JOB_ID", "4711")
     (place / "job.yaml").write_text(json.dumps(an_adapt_document()))
-    (place / "study.yaml").write_text(STUDY_SPEC)
+    (place / "study.yaml").write_text(json.dumps(a_study_document()))
     (place / "words.tsv").write_text("dog\tHund\tperro\nbark\tRinde\tcorteza\n")
     (place / "de-en.txt").write_text(GERMAN)
     (place / "en-es.txt").write_text(SPANISH)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy.orm import Session, sessionmaker
 from tests.client.conftest import Address
-from tests.client.test_client import a_finished_job
+from tests.client.finished import a_finished_job
 from tests.making import a_base_model
 
 import adaptlab_client

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from sqlalchemy.orm import Session, sessionmaker
 from tests.client.conftest import Address, Invoke
-from tests.client.test_client import record_results
+from tests.client.finished import record_results
 from tests.job_rows import new_job
 from tests.making import a_base_model, a_claim, a_made_up_ledger, an_adapt_document
 from tests.worker.conftest import wait_until

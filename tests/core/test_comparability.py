@@ -3,30 +3,12 @@
 from typing import Any
 
 import pytest
-from pydantic import TypeAdapter
+from tests.core.comparable import MACHINE, a_job, pointers
 from tests.core.scoring import drawn
-from tests.making import a_pretrain_document, an_adapt_document, an_environment
+from tests.making import an_environment
 
-from adaptlab.comparability import ComparedJob, comparability, comparable_groups
+from adaptlab.comparability import comparability, comparable_groups
 from adaptlab.comparison import compare
-from adaptlab.resolve import BaseModelFacts, resolve
-from adaptlab.results import Environment
-from adaptlab.spec import AdaptSpec, JobSpec
-
-MACHINE = an_environment(threads=2, code_version="abc")
-
-
-def a_job(label: str, environment: Environment | None = MACHINE, **changes: Any) -> ComparedJob:
-    base = resolve(TypeAdapter[Any](JobSpec).validate_python(a_pretrain_document()), None)
-    facts = BaseModelFacts(
-        name="tiny-sort", digest="0" * 64, family=base.family, task=base.task, replicates=2
-    )
-    spec = AdaptSpec.model_validate(an_adapt_document(**changes))
-    return ComparedJob(label=label, spec=resolve(spec, facts), environment=environment)
-
-
-def pointers(*jobs: ComparedJob) -> dict[str, str]:
-    return {one.pointer: one.weight for one in comparability(jobs)}
 
 
 def test_methods_and_budgets_are_what_is_compared():

@@ -1,7 +1,7 @@
 """Successive halving: when trials are compared, what is refused, and what it costs and weighs."""
 
 import pytest
-from tests.core.test_comparability import a_job, pointers
+from tests.core.comparable import a_job, pointers
 from tests.making import a_resolved_spec, an_adapt_spec
 
 from adaptlab.cost import Work, work

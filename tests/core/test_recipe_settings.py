@@ -6,7 +6,7 @@ from functools import cache
 from itertools import chain
 
 import pytest
-from tests.core.test_recipes import planned, pretrained
+from tests.core.planning import planned, pretrained
 
 from adaptlab.claim import CheckHolds, EveryTrialAtMost, ScoreAbove
 from adaptlab.recipe import PRESETS, RECIPES, Preset, Recipe

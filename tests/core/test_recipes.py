@@ -19,6 +19,7 @@ from tests.core.measuring import (
     right,
     trials,
 )
+from tests.core.planning import planned, pretrained
 
 from adaptlab.claim import (
     DeviationAtMost,
@@ -39,40 +40,14 @@ from adaptlab.recipe_study import (
     study_of,
     with_base_names,
 )
-from adaptlab.resolve import BaseModelFacts, resolve, spec_digest
-from adaptlab.spec import PretrainSpec, ResourcesSpec
+from adaptlab.spec import ResourcesSpec
 from adaptlab.study import StudyMethod, StudySpec
-from adaptlab.study_expansion import expand
-from adaptlab.study_plan import StudyPlan
 from adaptlab.task_matching import agrees
-
-MOST_JOBS = 500
 
 
 @pytest.fixture(params=RECIPES.names())
 def recipe(request: pytest.FixtureRequest) -> Recipe:
     return recipe_named(request.param)
-
-
-def pretrained(spec: StudySpec) -> list[PretrainSpec]:
-    return [base for base in spec.base_models if isinstance(base, PretrainSpec)]
-
-
-def planned(spec: StudySpec) -> StudyPlan:
-    """What a study comes to whose base models are all given inline."""
-    facts: list[BaseModelFacts] = []
-    for base in pretrained(spec):
-        resolved = resolve(base, None)
-        facts.append(
-            BaseModelFacts(
-                name=base.name,
-                digest=spec_digest(resolved),
-                family=resolved.family,
-                task=resolved.task,
-                replicates=len(resolved.seeds),
-            )
-        )
-    return expand(spec, facts, MOST_JOBS)
 
 
 def test_a_recipe_has_three_presets_or_four_with_notes(recipe: Recipe) -> None:

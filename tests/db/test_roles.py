@@ -13,7 +13,7 @@ from sqlalchemy.exc import ProgrammingError
 from sqlalchemy.orm import Session, sessionmaker
 from tests.ledgers import BY_THE_API, ledger_by
 from tests.making import a_base_model, a_job, a_token, an_adapt_spec, keep_checkpoints
-from tests.services.test_recording import record_a_whole_run
+from tests.services.recorded import record_a_whole_run
 
 from adaptlab.results import TrainingSaved
 from adaptlab_api.app import create_app

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.core.test_recipes import pretrained
+from tests.core.planning import pretrained
 from tests.engine.making import Remembering, made_base
 
 from adaptlab.engine.run import run

@@ -15,7 +15,7 @@ from tests.engine.making import (
     perturbed,
     trainables,
 )
-from tests.engine.test_resume import spec
+from tests.engine.resumed import spec
 from torch import Tensor
 from torch.nn import functional
 

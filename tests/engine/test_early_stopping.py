@@ -1,7 +1,6 @@
 """Replicates that end before the last step: when, with which weights, and at no further cost."""
 
 import math
-from collections import defaultdict
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -11,10 +10,11 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
 from tests.engine.making import Remembering, made_base
-from tests.engine.test_training import adapting, pretraining
+from tests.engine.stopping import Counting, changed, curves, decided, points
+from tests.engine.tiny import adapting, pretraining
 from torch import Tensor
 
-from adaptlab.engine.allocate import Trainables, allocate
+from adaptlab.engine.allocate import allocate
 from adaptlab.engine.model import Model
 from adaptlab.engine.plan import make_plan
 from adaptlab.engine.run import run
@@ -24,10 +24,7 @@ from adaptlab.resolve import resolve
 from adaptlab.results import (
     CheckpointWritten,
     Evaluated,
-    MetricPoint,
-    Metrics,
     Progress,
-    ReplicateResult,
     ReplicatesDecided,
     TrainingSaved,
 )
@@ -40,10 +37,6 @@ RATES = (1e-3, 0.03, 0.3, 1.0, 1e200)
 """From one that gets better to the end, over those that overshoot, to one that diverges."""
 
 Asked = tuple[ResolvedSpec, tuple[Path, ...]]
-
-
-def changed(spec: ResolvedSpec, **training: object) -> ResolvedSpec:
-    return spec.model_copy(update={"training": spec.training.model_copy(update=training)})
 
 
 @pytest.fixture(scope="module")
@@ -67,19 +60,6 @@ def completed(spec: Asked, folder: Path, **training: object) -> Remembering:
     observer = Remembering()
     run(changed(spec[0], **training), spec[1], folder, observer, "cpu")
     return observer
-
-
-def points(observer: Remembering) -> list[MetricPoint]:
-    return [point for metrics in observer.of(Metrics) for point in metrics.points]
-
-
-def curves(observer: Remembering) -> dict[int, dict[int, float]]:
-    """The validation losses by replicate and step."""
-    found: dict[int, dict[int, float]] = defaultdict(dict)
-    for point in points(observer):
-        if point.name == "validation_loss" and point.value is not None:
-            found[point.replicate][point.step] = point.value
-    return found
 
 
 def expected_end(curve: dict[int, float], patience: int, min_delta: float) -> tuple[int, int, bool]:
@@ -148,25 +128,6 @@ def test_the_weights_are_those_of_the_best_validation(
 
 def lora_names(spec: ResolvedSpec) -> list[str]:
     return list(make_plan(spec, "cpu").trained_shapes)
-
-
-class Counting:
-    """How many replicates went through the model at every step of training."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.rows: dict[int, int] = defaultdict(int)
-        self.step = 0
-        gradient = Trainables.gradient
-
-        def counted(trainables: Trainables, loss: Tensor, dtype: torch.dtype | None) -> Tensor:
-            found = gradient(trainables, loss, dtype)
-            self.rows[self.step] += len(found)
-            return found
-
-        monkeypatch.setattr(Trainables, "gradient", counted)
-
-    def emit(self, progress: Progress) -> None:
-        self.step = progress.step
 
 
 def test_who_has_ended_costs_nothing_more(
@@ -240,10 +201,6 @@ def test_a_break_leaves_no_trace(
     assert decided(after) == decided(whole)
     for one, other in zip(whole.of(CheckpointWritten), after.of(CheckpointWritten), strict=True):
         assert one.path.read_bytes() == other.path.read_bytes()
-
-
-def decided(observer: Remembering) -> tuple[ReplicateResult, ...]:
-    return observer.of(ReplicatesDecided)[0].replicates
 
 
 def test_passes_that_were_halved_stay_halved_after_a_break(

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 from tests.engine.making import Remembering, adaptation, made_base
-from tests.engine.test_early_stopping import Counting, changed, curves, decided, points
-from tests.engine.test_training import adapting, pretraining
+from tests.engine.stopping import Counting, changed, curves, decided, points
+from tests.engine.tiny import adapting, pretraining
 from torch import Tensor
 
 from adaptlab.engine.descent import Descent

@@ -15,7 +15,7 @@ from tests.engine.making import (
     perturbed,
     trainables,
 )
-from tests.engine.test_training import pretraining
+from tests.engine.tiny import pretraining
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 

@@ -13,7 +13,7 @@ from tests.engine.making import (
     perturbed,
     trainables,
 )
-from tests.engine.test_training import pretraining
+from tests.engine.tiny import pretraining
 
 from adaptlab.engine import grouped
 from adaptlab.engine.allocate import Trainables

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 from tests.engine.making import Remembering
+from tests.engine.resumed import STEPS, spec
 
 from adaptlab.engine.run import run
 from adaptlab.engine.training_state import read_state
 from adaptlab.errors import BadCheckpoint, TrainingStopped
-from adaptlab.resolve import resolve
 from adaptlab.results import (
     CheckpointWritten,
     Evaluated,
@@ -17,22 +17,6 @@ from adaptlab.results import (
     ReplicatesDecided,
     TrainingSaved,
 )
-from adaptlab.spec import PretrainSpec, ResolvedSpec
-
-STEPS = 400  # curve points stand two steps apart, so that a break can fall between them
-
-
-def spec(**changes: object) -> ResolvedSpec:
-    document = {
-        "name": "tiny",
-        "family": {"name": "minigpt", "width": 8, "heads": 2},
-        "task": {"name": "sort_ascending", "length": 4, "alphabet": 5},
-        "training": {"steps": STEPS, "batch_size": 8},
-        "seeds": 2,
-        "evaluation": {"samples": 50},
-        **changes,
-    }
-    return resolve(PretrainSpec.model_validate(document), None)
 
 
 def points(observer: Remembering) -> list[MetricPoint]:

@@ -17,6 +17,7 @@ from tests.engine.making import (
     perturbed,
     trainables,
 )
+from tests.engine.tiny import TASK, adapting, pretraining
 
 from adaptlab.engine.allocate import Trainables
 from adaptlab.engine.checkpoint import read_bases
@@ -36,38 +37,10 @@ from adaptlab.results import (
     ReplicatesDecided,
     Started,
 )
-from adaptlab.spec import AdaptSpec, PretrainSpec, Trial
+from adaptlab.spec import Trial
 
 LORA = ("q.a", "q.b", "v.a", "v.b")
 CAPTURE = {"attention": {"samples": 1}}
-TASK = {"name": "sort_ascending", "length": 4, "alphabet": 5}
-
-
-def pretraining(**changes: object) -> PretrainSpec:
-    return PretrainSpec.model_validate(
-        {
-            "name": "tiny",
-            "family": {"name": "minigpt", "width": 16, "heads": 2},
-            "task": TASK,
-            "training": {"steps": 30, "batch_size": 16},
-            "seeds": 2,
-            "evaluation": {"samples": 50},
-            **changes,
-        }
-    )
-
-
-def adapting(method: object, **changes: object) -> AdaptSpec:
-    return AdaptSpec.model_validate(
-        {
-            "base_model": "tiny",
-            "task": {**TASK, "name": "sort_descending"},
-            "method": method,
-            "training": {"steps": 20, "batch_size": 16},
-            "evaluation": {"samples": 50},
-            **changes,
-        }
-    )
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from tests.engine.making import Remembering
-from tests.engine.test_training import pretraining
+from tests.engine.tiny import pretraining
 
 from adaptlab.engine.memory import forget_peak, held_bytes, peak_bytes
 from adaptlab.engine.run import run

@@ -1,6 +1,7 @@
 """House rule 1: imports go one way, and the linters that say so do find an offender."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -100,3 +101,10 @@ def test_a_top_level_folder_is_no_package_and_holds_one(repository: Path, folder
 def test_a_package_says_what_lives_there(repository: Path, folder: str) -> None:
     (opening,) = (repository / folder).glob("*/__init__.py")
     assert opening.read_text().startswith('"""')
+
+
+def test_tests_share_by_modules_of_their_own(repository: Path) -> None:
+    of_another = re.compile(r"^\s*(?:from|import)\s+tests\.(?:\w+\.)*test_\w+", re.MULTILINE)
+    sources = [*(repository / "tests").rglob("*.py")]
+    assert len(sources) > 100
+    assert [str(one) for one in sources if of_another.search(one.read_text())] == []

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 import uvicorn
+from fastapi.testclient import TestClient
 from playwright.sync_api import Browser, expect, sync_playwright
 from sqlalchemy.orm import Session, sessionmaker
 from tests.pages.made_up import MadeUpWorker
+from tests.pages.reading import HERE, PAGE
 from tests.pages.visitors import PATIENCE, Visitor, a_visitor
 from tests.patience import patient_comparisons
 
@@ -75,6 +77,15 @@ def server(settings: Settings, chart_cache: Path) -> Iterator[str]:
     yield f"http://127.0.0.1:{port}"
     running.should_exit = True
     thread.join(60)
+
+
+@pytest.fixture
+def reader(settings: Settings, token: str) -> Iterator[TestClient]:
+    """Somebody who has signed in and reads pages, without a browser."""
+    with TestClient(create_app(settings), follow_redirects=False, headers=PAGE) as made:
+        answer = made.post("/login", data={"token": token, "next": "/"}, headers=HERE)
+        assert answer.status_code == 303
+        yield made
 
 
 @pytest.fixture(scope="session")

@@ -1,33 +1,19 @@
 """Theory checks on the page of a study: claims with their figures, and jobs that are not done."""
 
-from collections.abc import Iterator
-
-import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_claim, a_made_up_ledger, a_principal, an_environment
 from tests.pages.made_up_studies import a_base, a_study
-from tests.pages.test_study_pages import HERE, PAGE, section
+from tests.pages.reading import section
 
 from adaptlab.results import Started, TheoryChecked
 from adaptlab.study import StudySpec
 from adaptlab.theory_report import Check
-from adaptlab_api.app import create_app
-from adaptlab_services.settings import Settings
 from adaptlab_services.studies import studies
 from adaptlab_services.studies.studies import Rules
 
 Sessions = sessionmaker[Session]
 HOSTILE = "<script>alert(1)</script>"
-
-
-@pytest.fixture
-def reader(settings: Settings, token: str) -> Iterator[TestClient]:
-    """A signed-in browser."""
-    with TestClient(create_app(settings), follow_redirects=False, headers=PAGE) as made:
-        answer = made.post("/login", data={"token": token, "next": "/"}, headers=HERE)
-        assert answer.status_code == 303
-        yield made
 
 
 def test_a_study_of_checks_alone_shows_claims_with_verdicts(

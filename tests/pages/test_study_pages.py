@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.comparing import Run, a_measured_job, run_all
 from tests.making import an_adapt_spec
 from tests.pages.made_up_studies import a_base, a_study, failing, ordinary, run_some
+from tests.pages.reading import HERE, PAGE, text_of
 from tests.pages.visitors import HOSTILE, HOSTILE_LABEL
 from tests.watching import of_jobs, statements
 
@@ -25,8 +26,6 @@ from adaptlab_services.studies import studies
 from adaptlab_services.studies.study_views import StudyView
 
 Sessions = sessionmaker[Session]
-PAGE = {"Accept": "text/html"}
-HERE = {"Sec-Fetch-Site": "same-origin"}
 
 
 @pytest.fixture
@@ -48,16 +47,6 @@ def admin(sessions: Sessions, token: str) -> Principal:
     a_base(sessions)
     with sessions.begin() as session:
         return tokens.authenticate(session, token)
-
-
-def text_of(page: str) -> str:
-    """What one reads: without tags, spaces drawn together."""
-    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", " ", page)))
-
-
-def section(page: str, identity: str) -> str:
-    """From the element of this id to the next section, as text."""
-    return text_of("<" + page.partition(f'id="{identity}"')[2].partition("</section>")[0])
 
 
 def rows_of(page: str, identity: str) -> list[str]:

@@ -1,7 +1,6 @@
 """What a run reports is stored whole, under its fence, and once however often it is sent."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -11,10 +10,8 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, sessionmaker
 from tests.ledgers import WAYS, ledger_by, only_beside_the_database
 from tests.making import (
-    a_checkpoint,
     a_claim,
     a_job,
-    a_replicate,
     a_summary,
     an_adapt_spec,
     an_attention_map,
@@ -24,6 +21,7 @@ from tests.making import (
     metric_points,
     weights_content,
 )
+from tests.services.recorded import MAP, WEIGHTS, a_whole_run, record_a_whole_run
 from tests.watching import statements
 
 from adaptlab import reports, results
@@ -49,7 +47,6 @@ from adaptlab_services.lifecycle.claims import Claim
 from adaptlab_services.settings import Settings
 
 Sessions = sessionmaker[Session]
-MAP, WEIGHTS = Path("attention-0.npy"), Path("adapter-0.safetensors")
 NAMES = ("train_loss", "a 'name', {in} \"quotes\"")
 RESULTS = (Replicate, MetricPoint, Evaluation, ItemOutcome, AttentionMap, AttentionSummary)
 
@@ -96,29 +93,6 @@ def events(sessions: Sessions, job_id: UUID) -> list[JobEvent]:
     with sessions() as session:
         found = select(JobEvent).where(JobEvent.job_id == job_id).order_by(JobEvent.sequence)
         return list(session.scalars(found))
-
-
-def a_whole_run() -> list[results.Event]:
-    """Every kind of event that a run emits."""
-    return [
-        results.Started(environment=an_environment(), replicates=2),
-        results.Progress(phase="training", step=4, total=4),
-        results.Metrics(points=metric_points()),
-        results.ReplicatesDecided(replicates=(a_replicate(0), a_replicate(1))),
-        results.Evaluated(evaluation=an_evaluation(0)),
-        results.Evaluated(evaluation=an_evaluation(1)),
-        results.AttentionCaptured(attention=an_attention_map(), path=MAP),
-        results.CheckpointWritten(checkpoint=a_checkpoint(), path=WEIGHTS),
-        results.Progress(phase="evaluating", step=1, total=2),
-    ]
-
-
-def record_a_whole_run(ledger: Ledger, claim: Claim) -> None:
-    artifacts = {
-        MAP: ledger.put_artifact(claim, [map_content()]).sha256,
-        WEIGHTS: ledger.put_artifact(claim, [weights_content()[:9], weights_content()[9:]]).sha256,
-    }
-    ledger.record(claim, a_whole_run(), artifacts)
 
 
 def test_every_event_finds_its_table(

@@ -1,0 +1,43 @@
+"""A run that reports one event of every kind."""
+
+from pathlib import Path
+
+from tests.making import (
+    a_checkpoint,
+    a_replicate,
+    an_attention_map,
+    an_environment,
+    an_evaluation,
+    map_content,
+    metric_points,
+    weights_content,
+)
+
+from adaptlab import results
+from adaptlab_services.leases.leases import Ledger
+from adaptlab_services.lifecycle.claims import Claim
+
+MAP, WEIGHTS = Path("attention-0.npy"), Path("adapter-0.safetensors")
+
+
+def a_whole_run() -> list[results.Event]:
+    """Every kind of event that a run emits."""
+    return [
+        results.Started(environment=an_environment(), replicates=2),
+        results.Progress(phase="training", step=4, total=4),
+        results.Metrics(points=metric_points()),
+        results.ReplicatesDecided(replicates=(a_replicate(0), a_replicate(1))),
+        results.Evaluated(evaluation=an_evaluation(0)),
+        results.Evaluated(evaluation=an_evaluation(1)),
+        results.AttentionCaptured(attention=an_attention_map(), path=MAP),
+        results.CheckpointWritten(checkpoint=a_checkpoint(), path=WEIGHTS),
+        results.Progress(phase="evaluating", step=1, total=2),
+    ]
+
+
+def record_a_whole_run(ledger: Ledger, claim: Claim) -> None:
+    artifacts = {
+        MAP: ledger.put_artifact(claim, [map_content()]).sha256,
+        WEIGHTS: ledger.put_artifact(claim, [weights_content()[:9], weights_content()[9:]]).sha256,
+    }
+    ledger.record(claim, a_whole_run(), artifacts)
