@@ -20,8 +20,8 @@ EXIT ?=
 DATA_DIR ?=
 PORT ?=
 ARGS ?=
-# Files of tests that run at the same time; most tests wait for a process of their own.
-TEST_PROCESSES ?= 2
+# Files of tests that run at the same time: more than there are cores, since most wait for processes.
+TEST_PROCESSES ?= 3
 UPGRADE ?=
 SBOM ?= sbom.json
 # Which build of torch: `auto` looks for a GPU; `none` takes whatever the registry serves first.
