@@ -3,6 +3,9 @@
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+from pydantic_core import SchemaSerializer
+
+from adaptlab.openness import opened_for_writing
 
 Auto = Literal["auto"]
 AUTO: Auto = "auto"
@@ -11,11 +14,22 @@ Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$", max_length=6
 
 
 class Value(BaseModel):
-    """A frozen value; unknown members, NaN and infinity are refused."""
+    """A frozen value; unknown members, NaN and infinity are refused.
+
+    A reader that validates with `extra="allow"` keeps unknown members, which are written again with
+    the others: see `docs/decisions/0014-one-package-of-answers.md`.
+    """
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, ser_json_inf_nan="constants"
     )
+
+    @classmethod
+    def __pydantic_on_complete__(cls) -> None:
+        schema = opened_for_writing(cls.__pydantic_core_schema__)
+        # Without this pydantic would find the class complete and use what it has.
+        del cls.__pydantic_serializer__
+        cls.__pydantic_serializer__ = SchemaSerializer(schema)
 
 
 PluginName = Any
