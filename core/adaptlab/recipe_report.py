@@ -59,6 +59,11 @@ class ReportRow(Value):
     trials: int | None
     cells: tuple[ReportCell, ...]
 
+    @property
+    def is_empty(self) -> bool:
+        """Return True if neither the paper nor this preset has the row."""
+        return all(cell.published is None and cell.state == "absent" for cell in self.cells)
+
 
 class ReportTable(Value):
     """A table of the paper beside what was measured; `published_seeds` are those of the paper."""

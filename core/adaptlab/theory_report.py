@@ -29,6 +29,11 @@ class Check(Value):
     verdict: Finding
     details: Mapping[str, Detail] = Field(default_factory=dict[str, Detail])
 
+    @property
+    def holds(self) -> bool:
+        """Return True if the claim was borne out."""
+        return self.verdict == "holds"
+
     @classmethod
     def at_most(
         cls, name: str, claim: str, measured: float, tolerance: float, **details: Detail

@@ -5,12 +5,11 @@ import binascii
 import hashlib
 import json
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from adaptlab.errors import InvalidSpec, Problem
-from adaptlab.values import Value
 
 T = TypeVar("T")
 
@@ -18,13 +17,6 @@ DEFAULT_PAGE_SIZE = 50
 LARGEST_PAGE_SIZE = 200
 LONGEST_NUMBER = 18
 """Digits that the id of any row has at most; Postgres fails at more than 64 bits."""
-
-
-class Page(Value, Generic[T]):
-    """Some rows of a list, and where it goes on; no token means that this is the end."""
-
-    data: tuple[T, ...]
-    next_page_token: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,10 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.comparing import ENOUGH_BASES, Run, a_measured_job, a_measured_study, as_known, run_all
 from tests.making import a_base_model, a_token
 
+from adaptlab.table_comparison import TableComparison
 from adaptlab_services.comparisons import comparison_runs
 from adaptlab_services.comparisons.comparison_groups import ComparedTable
 from adaptlab_services.comparisons.comparison_inputs import Strictness
-from adaptlab_services.comparisons.comparison_views import TableComparison
 
 Sessions = sessionmaker[Session]
 PLACE = "/v1/studies/small/comparison"

@@ -13,12 +13,13 @@ from tests.making import a_claim, a_job, a_token, an_adapt_document
 from tests.watching import until
 
 from adaptlab import results
+from adaptlab_answers.jobs import EventPage
 from adaptlab_api import feed
 from adaptlab_api.feed import Feed, Watch
 from adaptlab_db.tables import Job
 from adaptlab_services.leases.leases import DatabaseLedger
 from adaptlab_services.lifecycle import events
-from adaptlab_services.lifecycle.events import EventPage, Lookout, Pulse
+from adaptlab_services.lifecycle.events import Lookout, Pulse
 from adaptlab_services.people import admission
 from adaptlab_services.people.admission import Admitted, Grant
 

@@ -13,6 +13,7 @@ from adaptlab import spec
 from adaptlab.bundle import bounds
 from adaptlab.bundle.contents import MOST_PLOTS
 from adaptlab.bundle.reading import LARGEST_BUNDLE, LARGEST_MEMBER, MOST_MEMBERS
+from adaptlab_answers.people import MOST_QUEUES
 from adaptlab_api import body_limit, http_protocol, open_requests, request_rate, strict_json
 from adaptlab_api.pages.submit_routes import MOST_FIELDS
 from adaptlab_api.routes.jobs import LONGEST_WAIT
@@ -25,7 +26,6 @@ from adaptlab_services.comparisons import (
 )
 from adaptlab_services.jobs import job_tokens
 from adaptlab_services.leases import lease_views
-from adaptlab_services.limits import quotas
 from adaptlab_services.paging import LARGEST_PAGE_SIZE
 from adaptlab_services.people import tokens
 from adaptlab_services.people.idempotency import LONGEST_KEY
@@ -194,7 +194,7 @@ def _stated(settings: Settings) -> dict[str, str]:
         "running jobs per user": "any",
         "hours of attempts per user and queue, in 30 days": "any",
         "stored bytes per user": "any",
-        "queues in a user's own quotas": f"{quotas.MOST_QUEUES}",
+        "queues in a user's own quotas": f"{MOST_QUEUES}",
         "work of `bundle check` on one bundle": f"{bounds.MOST_JOBS:,} jobs, "
         f"{bounds.MOST_ROWS:,} rows, {bounds.MOST_PAIRS:,} pairs of rows, "
         f"{bounds.MOST_SEEDS:,} seeds and {bounds.MOST_ROW_OUTCOMES:,} outcomes per row, "

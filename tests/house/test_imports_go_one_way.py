@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-FOLDERS = ("api", "client", "core", "db", "services", "stack", "worker")
+FOLDERS = ("answers", "api", "client", "core", "db", "services", "stack", "worker")
 
 
 def lint_imports(folder: Path, *, python_path: str = "") -> subprocess.CompletedProcess[str]:
@@ -65,6 +65,10 @@ def test_every_import_contract_is_kept(repository: Path) -> None:
         ("client/adaptlab_client", "import adaptlab_services", "The client knows only"),
         ("api/adaptlab_api", "import adaptlab_client", "Only the stack, which acts as a user"),
         ("core/adaptlab", "import sqlalchemy", "Core has no HTTP, SQL"),
+        ("core/adaptlab", "import adaptlab_answers", "Imports go one way"),
+        ("db/adaptlab_db", "import adaptlab_answers", "Imports go one way"),
+        ("answers/adaptlab_answers", "import adaptlab_services", "Imports go one way"),
+        ("answers/adaptlab_answers", "import fastapi", "Answers know only core"),
     ],
 )
 def test_an_import_in_the_wrong_direction_is_found(

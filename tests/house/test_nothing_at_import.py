@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 HOUSE = (
     "adaptlab",
+    "adaptlab_answers",
     "adaptlab_api",
     "adaptlab_client",
     "adaptlab_db",

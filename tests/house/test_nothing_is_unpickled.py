@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
-FOLDERS = ("api", "bench", "client", "core", "db", "examples", "services", "stack", "worker")
+FOLDERS = (
+    *("answers", "api", "bench", "client", "core", "db", "examples"),
+    *("services", "stack", "worker"),
+)
 MODULES = {"cloudpickle", "dill", "joblib", "marshal", "pickle", "shelve"}
 CALLS = {("torch", "load"), ("torch", "save")}
 

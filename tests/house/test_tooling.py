@@ -90,7 +90,10 @@ def test_pyright_is_strict_on_everything_without_torch(
 
 def test_no_module_has_a_name_that_says_nothing(repository: Path) -> None:
     empty = {"common", "helper", "helpers", "manager", "misc", "util", "utils"}
-    folders = ("api", "bench", "client", "core", "db", "services", "stack", "tests", "worker")
+    folders = (
+        *("answers", "api", "bench", "client", "core", "db", "services", "stack", "tests"),
+        "worker",
+    )
     named = [
         str(path.relative_to(repository))
         for folder in folders

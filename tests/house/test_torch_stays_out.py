@@ -32,7 +32,14 @@ def heavy_modules(
 
 @pytest.mark.parametrize(
     "package",
-    ["adaptlab_api", "adaptlab_client", "adaptlab_db", "adaptlab_services", "adaptlab_stack"],
+    [
+        "adaptlab_answers",
+        "adaptlab_api",
+        "adaptlab_client",
+        "adaptlab_db",
+        "adaptlab_services",
+        "adaptlab_stack",
+    ],
 )
 def test_no_module_loads_torch(fresh_python: Callable[[str], str], package: str) -> None:
     assert heavy_modules(fresh_python, package) == []

@@ -29,8 +29,8 @@ from adaptlab.results import (
     Usage,
 )
 from adaptlab.spec import AnySpec, JobSpec
+from adaptlab_answers.jobs import JobView
 from adaptlab_services.jobs import jobs
-from adaptlab_services.jobs.job_views import JobView
 from adaptlab_services.lifecycle.claims import Claim
 from adaptlab_services.people.tokens import Principal
 

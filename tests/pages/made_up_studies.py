@@ -9,10 +9,10 @@ from tests.comparing import ENOUGH_BASES, Run, a_measured_study_spec, run_all
 from tests.making import a_base_model, a_ledger
 
 from adaptlab.spec import ResolvedSpec
+from adaptlab_answers.studies import StudyView
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.studies import studies
 from adaptlab_services.studies.studies import Rules
-from adaptlab_services.studies.study_views import StudyView
 
 Sessions = sessionmaker[Session]
 METHODS = ("frozen", "full_finetuning", "adapter", "lora", "prefix_tuning", "soft_prompt")

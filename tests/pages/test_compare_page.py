@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.comparing import run_all
 from tests.pages.made_up_studies import a_base, a_study, ordinary
 
+from adaptlab_answers.studies import StudyView
 from adaptlab_api.app import create_app
 from adaptlab_api.pages.formats import percent
 from adaptlab_db.tables import Job
@@ -20,7 +21,6 @@ from adaptlab_services.comparisons import comparisons
 from adaptlab_services.people import tokens
 from adaptlab_services.querying.job_filters import matching
 from adaptlab_services.settings import Settings
-from adaptlab_services.studies.study_views import StudyView
 
 Sessions = sessionmaker[Session]
 HERE = {"Sec-Fetch-Site": "same-origin"}

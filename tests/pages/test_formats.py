@@ -3,9 +3,9 @@ from datetime import UTC, datetime
 import pytest
 from tests.making import a_replicate
 
+from adaptlab_answers.results import EvaluationLinks, EvaluationView
 from adaptlab_api.pages import formats
 from adaptlab_api.pages.scores import score_table
-from adaptlab_services.results.results import EvaluationLinks, EvaluationView
 
 
 @pytest.mark.parametrize(

@@ -17,13 +17,13 @@ from tests.pages.visitors import HOSTILE, HOSTILE_LABEL
 from tests.watching import of_jobs, statements
 
 from adaptlab.spec import ResolvedSpec
+from adaptlab_answers.studies import StudyView
 from adaptlab_api.app import create_app
 from adaptlab_services.jobs import jobs
 from adaptlab_services.people import tokens
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.settings import Settings
 from adaptlab_services.studies import studies
-from adaptlab_services.studies.study_views import StudyView
 
 Sessions = sessionmaker[Session]
 

@@ -17,7 +17,7 @@ from playwright.sync_api import (
     expect,
 )
 
-from adaptlab_services.jobs.job_views import JobView
+from adaptlab_answers.jobs import JobView
 
 HOSTILE = "<script>document.title='owned'</script><img src=x onerror=alert(1)> \u202eRTL 😀"
 HOSTILE_LABEL = HOSTILE.replace("\u202e", "")

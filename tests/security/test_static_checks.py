@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-OURS = ("api", "client", "core", "db", "services", "stack", "worker")
+OURS = ("answers", "api", "client", "core", "db", "services", "stack", "worker")
 REFUSED = {
     "import pickle": "TID251",
     "import _pickle": "TID251",

@@ -11,6 +11,8 @@ from tests.comparing import ENOUGH_BASES, a_measured_study_spec, as_known, run_a
 from tests.job_rows import change
 from tests.making import a_base_model, a_claim, a_ledger, a_principal
 
+from adaptlab.table_comparison import TableComparison
+from adaptlab_answers.comparisons import ComparisonProgress, JobComparison, StudyComparison
 from adaptlab_db.tables import ComparisonResult, Job
 from adaptlab_services.comparisons import (
     comparison_inputs,
@@ -21,12 +23,6 @@ from adaptlab_services.comparisons import (
 from adaptlab_services.comparisons.comparison_groups import ComparedTable
 from adaptlab_services.comparisons.comparison_inputs import AS_USUAL, Strictness
 from adaptlab_services.comparisons.comparison_runs import ComparisonRuns
-from adaptlab_services.comparisons.comparison_views import (
-    ComparisonProgress,
-    JobComparison,
-    StudyComparison,
-    TableComparison,
-)
 from adaptlab_services.comparisons.comparisons import JobsQuestion, Question, StudyQuestion
 from adaptlab_services.studies import studies
 from adaptlab_services.studies.studies import Rules

@@ -30,12 +30,9 @@ from tests.watching import statements
 from adaptlab.errors import InvalidSpec
 from adaptlab.spec import ResolvedSpec
 from adaptlab.study import StudyExtension
+from adaptlab.table_comparison import TableComparison
+from adaptlab_answers.comparisons import JobComparison, StudyComparison
 from adaptlab_services.comparisons import comparisons
-from adaptlab_services.comparisons.comparison_views import (
-    JobComparison,
-    StudyComparison,
-    TableComparison,
-)
 from adaptlab_services.comparisons.comparisons import Strictness
 from adaptlab_services.errors import NotFound
 from adaptlab_services.jobs import jobs

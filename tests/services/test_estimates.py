@@ -23,9 +23,10 @@ from adaptlab.cost import work
 from adaptlab.resolve import resolve
 from adaptlab.results import Usage
 from adaptlab.spec import AdaptSpec, ResolvedSpec
+from adaptlab_answers.jobs import Estimate
 from adaptlab_db.tables import Attempt
 from adaptlab_services.jobs import jobs
-from adaptlab_services.jobs.estimates import CPU, Estimate, estimate, estimate_each
+from adaptlab_services.jobs.estimates import CPU, estimate, estimate_each
 
 Sessions = sessionmaker[Session]
 OVERHEAD = 2.0

@@ -12,11 +12,11 @@ from tests.making import a_claim, a_made_up_ledger, a_principal, an_adapt_docume
 
 from adaptlab.errors import InvalidSpec
 from adaptlab.spec import AnySpec, JobSpec
+from adaptlab_answers.jobs import JobView
 from adaptlab_db.tables import BaseModel, Job
 from adaptlab_services.errors import Conflict
 from adaptlab_services.jobs import job_lists, job_scores, jobs
 from adaptlab_services.jobs.job_lists import JobQuery
-from adaptlab_services.jobs.job_views import JobView
 from adaptlab_services.models import base_models
 from adaptlab_services.models.model_folders import ModelRoots
 

@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
+from adaptlab_answers.queries import FieldView
 from adaptlab_services.lifecycle.job_metrics import METRICS
-from adaptlab_services.results.result_queries import LISTINGS, FieldView, fields_of
+from adaptlab_services.results.result_queries import LISTINGS, fields_of
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "query-language.md"
 

@@ -14,9 +14,9 @@ from adaptlab.recipe_report import ReportCell
 from adaptlab.recipe_study import RecipeRequest
 from adaptlab.spec import PretrainSpec, ResolvedSpec
 from adaptlab.theory_report import Check
+from adaptlab_answers.recipes import StudyReport
 from adaptlab_services.errors import Conflict, NoReport, NotFound
 from adaptlab_services.recipes import recipes
-from adaptlab_services.recipes.recipes import StudyReport
 from adaptlab_services.studies import studies
 from adaptlab_services.studies.studies import Rules
 

@@ -16,12 +16,12 @@ from tests.making import (
 
 from adaptlab.results import Started
 from adaptlab.study import StudyExtension
+from adaptlab_answers.studies import StudyView
 from adaptlab_db.artifacts import ArtifactStore
 from adaptlab_db.tables import Artifact, Checkpoint
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.studies import studies
 from adaptlab_services.studies.studies import Rules
-from adaptlab_services.studies.study_views import StudyView
 
 Sessions = sessionmaker[Session]
 OF_LORA = {"name": "relative_attention", "of": "lora"}

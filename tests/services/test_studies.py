@@ -27,6 +27,7 @@ from adaptlab.spec import ResolvedSpec
 from adaptlab.study import StudyChanges, StudyExtension, StudySpec
 from adaptlab.study_expansion import expand
 from adaptlab.study_plan import StudyPlan
+from adaptlab_answers.studies import StudyCell, StudyView
 from adaptlab_db.tables import Job, JobEvent
 from adaptlab_services.errors import Conflict, NotFound
 from adaptlab_services.jobs import job_lists, jobs
@@ -34,7 +35,6 @@ from adaptlab_services.jobs.job_lists import JobQuery
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.studies import studies
 from adaptlab_services.studies.studies import Rules
-from adaptlab_services.studies.study_views import StudyCell, StudyView
 
 Sessions = sessionmaker[Session]
 RULES = Rules()

@@ -20,6 +20,7 @@ from adaptlab.results import Started, TheoryChecked
 from adaptlab.spec import TheorySpec
 from adaptlab.study import StudyChanges, StudyExtension, StudySpec
 from adaptlab.theory_report import Check
+from adaptlab_answers.studies import StudyPreview, StudyView
 from adaptlab_db.tables import Job, Study
 from adaptlab_services.jobs import jobs
 from adaptlab_services.leases.reaping import reap
@@ -27,8 +28,6 @@ from adaptlab_services.lifecycle.transitions import transition
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.studies import studies
 from adaptlab_services.studies.studies import Rules
-from adaptlab_services.studies.study_previews import StudyPreview
-from adaptlab_services.studies.study_views import StudyView
 
 Sessions = sessionmaker[Session]
 RULES = Rules()

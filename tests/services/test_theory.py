@@ -22,10 +22,10 @@ from adaptlab.errors import InvalidSpec
 from adaptlab.results import CheckpointWritten, TheoryChecked
 from adaptlab.spec import AnySpec, JobSpec
 from adaptlab.theory_report import Check
+from adaptlab_answers.jobs import JobView
 from adaptlab_services.errors import LeaseLost
 from adaptlab_services.jobs import job_lists, jobs
 from adaptlab_services.jobs.job_lists import JobQuery
-from adaptlab_services.jobs.job_views import JobView
 from adaptlab_services.lifecycle import events
 from adaptlab_services.lifecycle.claims import AdapterWeights
 from adaptlab_services.results import results

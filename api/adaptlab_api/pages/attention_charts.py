@@ -18,10 +18,11 @@ from adaptlab.charts import (
     attention_step,
     head_grid,
 )
+from adaptlab_answers.attention import MapView
 from adaptlab_api.pages.attention_view import Place
 from adaptlab_db.errors import ArtifactGone
 from adaptlab_services.results import attention, attention_heads
-from adaptlab_services.results.attention import MapFilter, MapView
+from adaptlab_services.results.attention import MapFilter
 from adaptlab_services.results.attention_heads import MapOutline
 from adaptlab_services.results.attention_patterns import pattern, patterns_of_layers
 

@@ -7,6 +7,9 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
+from adaptlab_answers.attention import MapView
+from adaptlab_answers.jobs import JobView
+from adaptlab_answers.models import MethodEntry
 from adaptlab_api.pages.attention_charts import (
     MOST_HEADS,
     HeadWeights,
@@ -18,11 +21,9 @@ from adaptlab_api.pages.attention_view import AttentionView, Place, attention_vi
 from adaptlab_api.pages.job_list import job_title
 from adaptlab_services.errors import NotFound
 from adaptlab_services.jobs import jobs
-from adaptlab_services.jobs.job_views import JobView
 from adaptlab_services.models import catalogue
-from adaptlab_services.models.catalogue import MethodEntry
 from adaptlab_services.results import attention, attention_heads
-from adaptlab_services.results.attention import MapFilter, MapView
+from adaptlab_services.results.attention import MapFilter
 from adaptlab_services.results.attention_heads import (
     HeadOrder,
     HeadRows,

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from adaptlab.wording import shortened
-from adaptlab_services.results.attention import MapView
+from adaptlab_answers.attention import MapView
 from adaptlab_services.results.attention_heads import MapOutline
 
 Option = tuple[int, str]

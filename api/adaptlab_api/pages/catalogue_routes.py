@@ -7,13 +7,13 @@ from typing import cast
 from fastapi import APIRouter
 from fastapi.responses import Response
 
+from adaptlab_answers.models import PlugIn
 from adaptlab_api.pages.formats import pretty
 from adaptlab_api.pages.parameters import ReaderDep
 from adaptlab_api.pages.rendering import Renderer
 from adaptlab_api.routing import closed_router
 from adaptlab_services.errors import NotFound
 from adaptlab_services.models import catalogue
-from adaptlab_services.models.catalogue import PlugIn
 
 HERE = "/methods"
 LIMITS = {

@@ -8,6 +8,7 @@ from uuid import UUID
 from sqlalchemy.orm import Session
 
 from adaptlab.errors import InvalidSpec, Problem
+from adaptlab_answers.comparisons import ComparisonProgress, JobComparison
 from adaptlab_api.dependencies import Units
 from adaptlab_api.pages.comparison_view import table_views
 from adaptlab_api.pages.filter_bar import FilterFault, fault_of, fields_to_ask
@@ -15,7 +16,6 @@ from adaptlab_services import short_ids
 from adaptlab_services.comparisons import chosen_jobs
 from adaptlab_services.comparisons.comparison_inputs import DEFAULT_LEVEL, DEFAULT_MARGIN
 from adaptlab_services.comparisons.comparison_runs import ComparisonRuns
-from adaptlab_services.comparisons.comparison_views import ComparisonProgress, JobComparison
 from adaptlab_services.comparisons.comparisons import MOST_JOBS, JobsQuestion
 from adaptlab_services.errors import NotFound
 

@@ -3,7 +3,7 @@
 from adaptlab.charts import Chart, Theme
 from adaptlab.charts.table_charts import compared_methods
 from adaptlab.charts.table_charts import table_charts as charts_of
-from adaptlab_services.comparisons.comparison_views import JobComparison
+from adaptlab_answers.comparisons import JobComparison
 
 
 def table_charts(found: JobComparison, number: int, theme: Theme) -> dict[str, Chart] | None:

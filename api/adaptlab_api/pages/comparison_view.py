@@ -9,15 +9,15 @@ from adaptlab.charts.table_charts import compared_methods, ordered_rows
 from adaptlab.comparison import Comparison, ComparisonCell, ComparisonRow
 from adaptlab.scores import ScoreChange, task_labels
 from adaptlab.statistics import ChosenBest, PairedDifference
-from adaptlab.verdict import Verdict
-from adaptlab_services.comparisons.comparison_views import (
+from adaptlab.table_comparison import (
     ComparedMethod,
-    JobComparison,
     MethodDiagnosis,
     MissingScores,
     TableComparison,
     TableWarning,
 )
+from adaptlab.verdict import Verdict
+from adaptlab_answers.comparisons import JobComparison
 
 WARNING_TITLES = {
     "not_comparable": "Not comparable: these scores answer different questions",

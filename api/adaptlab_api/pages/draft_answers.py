@@ -12,6 +12,8 @@ from adaptlab.comparability import ComparedJob, comparability
 from adaptlab.errors import AdaptlabError, InvalidSpec, Problem
 from adaptlab.spec import AnySpec, JobSpec
 from adaptlab.study import StudySpec
+from adaptlab_answers.jobs import Preview
+from adaptlab_answers.studies import PlannedCell, StudyPreview
 from adaptlab_api.dependencies import valid
 from adaptlab_api.pages.draft import Draft
 from adaptlab_api.problems import Refused
@@ -23,7 +25,6 @@ from adaptlab_services.errors import (
     NotFound,
 )
 from adaptlab_services.jobs import jobs
-from adaptlab_services.jobs.jobs import Preview
 from adaptlab_services.models import size_steps
 from adaptlab_services.models.model_folders import ModelRoots
 from adaptlab_services.models.size_steps import SizeSteps
@@ -31,7 +32,6 @@ from adaptlab_services.people import access, projects
 from adaptlab_services.people.access import Access, Role, is_at_least
 from adaptlab_services.studies import studies
 from adaptlab_services.studies.studies import Rules
-from adaptlab_services.studies.study_previews import PlannedCell, StudyPreview
 
 REFUSALS = (
     InvalidSpec, Refused, Conflict, Forbidden, LimitReached, NotFound, IdempotencyMismatch

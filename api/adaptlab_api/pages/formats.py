@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from adaptlab.errors import UnknownName
 from adaptlab.method import METHODS
-from adaptlab_services.jobs.job_views import Progress
+from adaptlab_answers.jobs import Progress
 
 NOTHING = "–"
 MINUTE, HOUR, DAY = 60, 3600, 86_400

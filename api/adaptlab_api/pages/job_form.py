@@ -7,6 +7,7 @@ from functools import cache
 from sqlalchemy.orm import Session
 
 from adaptlab.study import StudySpec
+from adaptlab_answers.models import BaseModelView, PlugIn
 from adaptlab_api.pages.examples import FIRST_JOB
 from adaptlab_api.pages.formats import integer, words
 from adaptlab_api.pages.spec_document import Document
@@ -15,8 +16,6 @@ from adaptlab_api.pages.spec_form import Section
 from adaptlab_services.errors import NotFound
 from adaptlab_services.lifecycle import workers
 from adaptlab_services.models import base_models, catalogue
-from adaptlab_services.models.base_models import BaseModelView
-from adaptlab_services.models.catalogue import PlugIn
 from adaptlab_services.recipes import recipes
 
 MOST_BASES = 200

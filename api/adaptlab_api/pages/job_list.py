@@ -9,13 +9,13 @@ from sqlalchemy.orm import Session
 
 from adaptlab.method import METHODS
 from adaptlab.task import TASKS
+from adaptlab_answers.jobs import JobSummary
+from adaptlab_answers.paging import Page
 from adaptlab_api.pages.filter_bar import fault_of, fields_to_ask
 from adaptlab_api.pages.formats import method_title, words
 from adaptlab_services.jobs import job_lists, job_scores
 from adaptlab_services.jobs.job_lists import JobQuery
-from adaptlab_services.jobs.job_views import JobSummary
 from adaptlab_services.lifecycle import workers
-from adaptlab_services.paging import Page
 
 PAGE_SIZE = 50
 # How the way back is kept: the tokens of the pages before this one. A longer way back starts

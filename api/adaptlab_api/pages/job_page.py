@@ -12,6 +12,7 @@ from adaptlab.adaptation import Adaptation
 from adaptlab.halving import rung_steps, stages
 from adaptlab.results import ReplicateResult
 from adaptlab.spec import EarlyStopping, ResolvedSpec, ResolvedTraining
+from adaptlab_answers.jobs import EventView
 from adaptlab_api.pages.attention_view import attention_view
 from adaptlab_api.pages.chart_data import MOST_REPLICATES
 from adaptlab_api.pages.formats import NOTHING, integer, pretty, significant, words
@@ -90,12 +91,12 @@ def _attention(session: Session, job_id: UUID, maps: Sequence[MapOutline]) -> di
     }
 
 
-def _latest_events(session: Session, job_id: UUID) -> tuple[events.EventView, ...]:
+def _latest_events(session: Session, job_id: UUID) -> tuple[EventView, ...]:
     latest = events.pulse_of(session, job_id).sequence
     return events.after(session, job_id, after=max(0, latest - MOST_EVENTS)).data
 
 
-def _stream(job_id: UUID, told: Sequence[events.EventView]) -> str:
+def _stream(job_id: UUID, told: Sequence[EventView]) -> str:
     """The address of the events that follow what the page tells."""
     return f"/v1/jobs/{job_id}/events?after={told[-1].sequence if told else 0}"
 

@@ -8,11 +8,11 @@ from sqlalchemy.orm import Session
 from adaptlab.claim import version_words
 from adaptlab.claims import ClaimVerdict
 from adaptlab.recipe_report import ReportRow, ReportTable
+from adaptlab_answers.recipes import RecipeView, StudyReport
+from adaptlab_answers.studies import StudyView
 from adaptlab_api.pages.examples import recipe_by_command, recipe_by_request
 from adaptlab_services.errors import Conflict
 from adaptlab_services.recipes import recipes
-from adaptlab_services.recipes.recipes import RecipeView, StudyReport
-from adaptlab_services.studies.study_views import StudyView
 
 FINDINGS = {
     "reproduced": ("succeeded", "reproduced"),

@@ -13,13 +13,11 @@ from sqlalchemy.orm import Session
 from adaptlab.errors import AdaptlabError, InvalidSpec, Problem
 from adaptlab.task import TASKS
 from adaptlab.validation import validation_problems
+from adaptlab_answers.recommendations import Recommendation
 from adaptlab_api.pages.formats import integer, pretty
 from adaptlab_services.models import base_models
 from adaptlab_services.recommendations import recommendations
-from adaptlab_services.recommendations.recommendation_views import (
-    Recommendation,
-    RecommendationQuestion,
-)
+from adaptlab_services.recommendations.recommendation_views import RecommendationQuestion
 from adaptlab_services.studies.studies import Rules
 
 HERE = "/recommend"

@@ -7,7 +7,7 @@ from adaptlab.results import ReplicateResult
 from adaptlab.scores import SHOWN_SPLIT, ScoreChange, mean_accuracy, score_changes, task_labels
 from adaptlab.spec import ResolvedSpec
 from adaptlab.statistics import Interval
-from adaptlab_services.results.results import EvaluationView
+from adaptlab_answers.results import EvaluationView
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from pydantic import TypeAdapter
 from adaptlab.spec import AdaptSpec, ImportSpec, PretrainSpec, TheorySpec
 from adaptlab.study import StudySpec
 from adaptlab.values import Value
+from adaptlab_answers.models import PlugIn
 from adaptlab_api.pages.spec_document import parts_of
 from adaptlab_api.pages.spec_texts import Kind
-from adaptlab_services.models.catalogue import PlugIn
 
 Schema = Mapping[str, object]
 

@@ -7,6 +7,7 @@ from fastapi.responses import RedirectResponse, Response
 
 from adaptlab.charts import Theme
 from adaptlab.errors import InvalidSpec
+from adaptlab_answers.comparisons import ComparisonProgress, JobComparison
 from adaptlab_api.auditing import noted
 from adaptlab_api.dependencies import ResourcesDep, SessionDep, SubmitterDep, UnitsDep
 from adaptlab_api.pages.compare_page import Chosen, compare_page, compared, refused
@@ -17,7 +18,6 @@ from adaptlab_api.pages.parameters import Number, Reader, ReaderDep, server_addr
 from adaptlab_api.pages.rendering import Renderer
 from adaptlab_api.pages.study_page import study_list, study_page
 from adaptlab_api.routing import closed_router
-from adaptlab_services.comparisons.comparison_views import ComparisonProgress, JobComparison
 from adaptlab_services.comparisons.comparisons import StudyQuestion
 from adaptlab_services.errors import NotFound
 from adaptlab_services.people.tokens import Principal

@@ -6,11 +6,11 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
+from adaptlab_answers.server import WorkerView
 from adaptlab_api.pages.formats import method_title, words
 from adaptlab_services.leases import queues
 from adaptlab_services.leases.queues import RunningJob
 from adaptlab_services.lifecycle import workers
-from adaptlab_services.lifecycle.workers import WorkerView
 
 POLL = 5
 MOST_WORKERS = 200

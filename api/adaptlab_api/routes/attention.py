@@ -6,6 +6,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from adaptlab.results import AttentionSource
+from adaptlab_answers.attention import Maps
 from adaptlab_api.answers import json_answer
 from adaptlab_api.dependencies import ResourcesDep, SessionDep, UnitsDep
 from adaptlab_api.describing import failures
@@ -15,7 +16,7 @@ from adaptlab_api.routes.files import FILE
 from adaptlab_api.routes.results import RowId
 from adaptlab_api.routing import api_router
 from adaptlab_services.results import attention
-from adaptlab_services.results.attention import MapFilter, Maps
+from adaptlab_services.results.attention import MapFilter
 
 Place = Annotated[int | None, Query(ge=0, le=2**31 - 1)]
 

@@ -4,12 +4,13 @@ from fastapi import APIRouter
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
+from adaptlab_answers.models import BudgetAnswer
 from adaptlab_api.answers import json_answer
 from adaptlab_api.dependencies import BodyDep, SessionDep, valid
 from adaptlab_api.describing import WITH_BODY, failures, json_body
 from adaptlab_api.routing import api_router
 from adaptlab_services.models import budgets
-from adaptlab_services.models.budgets import BudgetAnswer, BudgetQuestion
+from adaptlab_services.models.budgets import BudgetQuestion
 
 _QUESTION = TypeAdapter(BudgetQuestion)
 

@@ -3,6 +3,7 @@
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from adaptlab_answers.results import CheckpointView
 from adaptlab_api.answers import json_answer
 from adaptlab_api.dependencies import ResourcesDep, SessionDep, UnitsDep
 from adaptlab_api.describing import failures
@@ -11,7 +12,6 @@ from adaptlab_api.routes.files import FILE
 from adaptlab_api.routes.results import RowId
 from adaptlab_api.routing import api_router
 from adaptlab_services.results import checkpoints
-from adaptlab_services.results.checkpoints import CheckpointView
 
 
 def checkpoints_router() -> APIRouter:

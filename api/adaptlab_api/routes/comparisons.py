@@ -6,6 +6,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import StringConstraints
 from starlette.responses import Response
 
+from adaptlab_answers.comparisons import ComparisonProgress, JobComparison, StudyComparison
 from adaptlab_api.answers import NO_STORE, json_answer, tagged_answer
 from adaptlab_api.dependencies import ResourcesDep, UnitsDep
 from adaptlab_api.describing import Described, failures, succeeds
@@ -19,11 +20,6 @@ from adaptlab_services.comparisons.comparison_inputs import (
     Strictness,
 )
 from adaptlab_services.comparisons.comparison_table import csv_text
-from adaptlab_services.comparisons.comparison_views import (
-    ComparisonProgress,
-    JobComparison,
-    StudyComparison,
-)
 from adaptlab_services.comparisons.comparisons import MOST_JOBS, JobsQuestion, StudyQuestion
 
 RETRY_SECONDS = 1

@@ -6,6 +6,8 @@ from fastapi import APIRouter, Path, Request
 from pydantic import Discriminator, Tag, TypeAdapter
 from starlette.responses import Response
 
+from adaptlab_answers.models import DatasetView
+from adaptlab_answers.paging import Page
 from adaptlab_api.answers import json_answer
 from adaptlab_api.dependencies import (
     BodyDep,
@@ -22,8 +24,8 @@ from adaptlab_api.routes.jobs import PageSize, PageToken
 from adaptlab_api.routing import api_router
 from adaptlab_services.models import datasets
 from adaptlab_services.models.dataset_uploads import DatasetFromUpload, from_upload
-from adaptlab_services.models.datasets import DatasetView, NewDataset
-from adaptlab_services.paging import DEFAULT_PAGE_SIZE, Page
+from adaptlab_services.models.datasets import NewDataset
+from adaptlab_services.paging import DEFAULT_PAGE_SIZE
 
 Named = Annotated[str, Path(max_length=63)]
 

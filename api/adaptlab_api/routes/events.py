@@ -9,7 +9,7 @@ from fastapi import APIRouter, Header, Query, Request
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 from starlette.responses import Response, StreamingResponse
 
-from adaptlab.values import Value
+from adaptlab_answers.jobs import EventPage, EventView, ProgressNews
 from adaptlab_api.answers import json_answer
 from adaptlab_api.dependencies import ResourcesDep, Units, UnitsDep
 from adaptlab_api.describing import failures, succeeds
@@ -18,7 +18,7 @@ from adaptlab_api.identities import JobId
 from adaptlab_api.routing import api_router
 from adaptlab_api.turns import Turn, turn_of
 from adaptlab_services.lifecycle import events
-from adaptlab_services.lifecycle.events import LARGEST_EVENT_PAGE, EventPage, EventView, Pulse
+from adaptlab_services.lifecycle.events import LARGEST_EVENT_PAGE, Pulse
 
 HEARTBEAT_SECONDS = 15.0
 STREAM = "text/event-stream"
@@ -29,13 +29,6 @@ Limit = Annotated[int, Query(ge=1, le=LARGEST_EVENT_PAGE, description="How many 
 LastEventId = Annotated[
     int | None, Header(ge=0, le=LARGEST_SEQUENCE, description="Where a broken stream goes on.")
 ]
-
-
-class ProgressNews(Value):
-    """The steps done, told between events and without an id."""
-
-    step: int
-    total: int
 
 
 def events_router() -> APIRouter:

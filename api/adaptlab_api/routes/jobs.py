@@ -10,6 +10,8 @@ from sqlalchemy.orm import Session
 from starlette.responses import Response
 
 from adaptlab.spec import JobSpec
+from adaptlab_answers.jobs import JobSummary, JobView, Preview
+from adaptlab_answers.paging import Page
 from adaptlab_api.answers import json_answer, tagged_answer
 from adaptlab_api.changes import ChangesDep
 from adaptlab_api.dependencies import (
@@ -27,12 +29,11 @@ from adaptlab_api.turns import turn_of
 from adaptlab_services.errors import Unauthorised
 from adaptlab_services.jobs import job_control, job_lists, jobs
 from adaptlab_services.jobs.job_lists import JobQuery, Order
-from adaptlab_services.jobs.job_views import JobSummary, JobView
-from adaptlab_services.jobs.jobs import Preview, Spec
+from adaptlab_services.jobs.jobs import Spec
 from adaptlab_services.lifecycle import events
 from adaptlab_services.lifecycle.events import Pulse
 from adaptlab_services.lifecycle.transitions import JobState
-from adaptlab_services.paging import DEFAULT_PAGE_SIZE, Page
+from adaptlab_services.paging import DEFAULT_PAGE_SIZE
 from adaptlab_services.people.idempotency import LONGEST_KEY
 from adaptlab_services.querying.filtering import LONGEST_FILTER
 

@@ -7,6 +7,18 @@ from fastapi import APIRouter, Path, Query
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
+from adaptlab_answers.paging import Page
+from adaptlab_answers.people import (
+    AuditView,
+    CreatedToken,
+    Me,
+    Members,
+    MemberView,
+    Projects,
+    ProjectView,
+    TokenView,
+    UserView,
+)
 from adaptlab_api.answers import NO_STORE, json_answer
 from adaptlab_api.dependencies import AccessDep, BodyDep, PrincipalDep, SessionDep, valid
 from adaptlab_api.describing import WITH_BODY, Described, failures, json_body
@@ -16,19 +28,12 @@ from adaptlab_api.routes.results import RowId
 from adaptlab_api.routing import api_router
 from adaptlab_services.jobs import job_tokens
 from adaptlab_services.jobs.job_tokens import NewJobToken
-from adaptlab_services.paging import DEFAULT_PAGE_SIZE, Page
+from adaptlab_services.paging import DEFAULT_PAGE_SIZE
 from adaptlab_services.people import audit, issued_tokens, projects, users
-from adaptlab_services.people.audit import AuditFilter, AuditView
-from adaptlab_services.people.issued_tokens import CreatedToken, Me, NewToken, TokenView
-from adaptlab_services.people.projects import (
-    Members,
-    MemberView,
-    NewMember,
-    NewProject,
-    Projects,
-    ProjectView,
-)
-from adaptlab_services.people.users import NewUser, UserChanges, UserView
+from adaptlab_services.people.audit import AuditFilter
+from adaptlab_services.people.issued_tokens import NewToken
+from adaptlab_services.people.projects import NewMember, NewProject
+from adaptlab_services.people.users import NewUser, UserChanges
 
 UserName = Annotated[str, Path(max_length=63, description="The name of a user.")]
 ProjectName = Annotated[str, Path(max_length=63, description="The name of a project.")]

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from adaptlab.errors import InvalidSpec, Problem
+from adaptlab_answers.queries import ColumnView, FieldList, ResultRows
 from adaptlab_api.answers import json_answer
 from adaptlab_api.dependencies import SessionDep, UnitsDep
 from adaptlab_api.describing import failures
@@ -20,13 +21,7 @@ from adaptlab_services.paging import DEFAULT_PAGE_SIZE
 from adaptlab_services.querying.filtering import LONGEST_FILTER
 from adaptlab_services.results import bulk_rows, result_groups, result_queries, row_formats
 from adaptlab_services.results.bulk_rows import CURVE_COLUMNS
-from adaptlab_services.results.result_queries import (
-    ColumnView,
-    FieldList,
-    Question,
-    ResultRows,
-    Subject,
-)
+from adaptlab_services.results.result_queries import Question, Subject
 from adaptlab_services.results.row_formats import MEDIA_TYPES, Batch, FileFormat
 
 PIECE = 2**16

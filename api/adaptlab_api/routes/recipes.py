@@ -5,13 +5,13 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
+from adaptlab_answers.recipes import Recipes, RecipeView, StudyReport
 from adaptlab_api.answers import tagged_answer
 from adaptlab_api.dependencies import SessionDep
 from adaptlab_api.describing import failures, succeeds
 from adaptlab_api.routes.studies import Studied
 from adaptlab_api.routing import api_router
 from adaptlab_services.recipes import recipes
-from adaptlab_services.recipes.recipes import Recipes, RecipeView, StudyReport
 
 Named = Annotated[
     str, Path(max_length=120, description="The name of a recipe; its slash may stand as it is.")

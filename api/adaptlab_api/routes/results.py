@@ -5,22 +5,22 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
-from adaptlab.values import Value
+from adaptlab_answers.results import (
+    Attempts,
+    Checkpoints,
+    Curves,
+    Evaluations,
+    OutcomeList,
+    Replicates,
+    TheoryChecks,
+)
 from adaptlab_api.answers import json_answer, tagged_answer
 from adaptlab_api.dependencies import SessionDep
 from adaptlab_api.describing import failures, succeeds
 from adaptlab_api.identities import JobId
 from adaptlab_api.routing import api_router
 from adaptlab_services.results import checkpoints, results
-from adaptlab_services.results.checkpoints import Checkpoints
-from adaptlab_services.results.results import (
-    LARGEST_CURVE,
-    Attempts,
-    Curves,
-    Evaluations,
-    Replicates,
-    TheoryChecks,
-)
+from adaptlab_services.results.results import LARGEST_CURVE
 
 PACKED = "application/octet-stream"
 LARGEST_ID = 2**63 - 1
@@ -41,14 +41,6 @@ OfAttached = Annotated[
         "model on its own (false)."
     ),
 ]
-
-
-class OutcomeList(Value):
-    """Which items of an evaluation were right, in item order."""
-
-    evaluation_id: int
-    total: int
-    outcomes: tuple[bool, ...]
 
 
 def results_router() -> APIRouter:

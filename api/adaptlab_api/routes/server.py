@@ -1,13 +1,14 @@
 """The server about itself: workers, capabilities, health and its own description."""
 
 from importlib.metadata import version
-from typing import Any, Literal
+from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
 from adaptlab.spec import SPEC_VERSION
-from adaptlab.values import Value
+from adaptlab_answers.server import Capabilities, Health, Limits, Workers
+from adaptlab_answers.storage import StorageStatus
 from adaptlab_api.answers import json_answer
 from adaptlab_api.dependencies import ResourcesDep, SessionDep
 from adaptlab_api.describing import failures, only_failures
@@ -18,51 +19,11 @@ from adaptlab_api.state import resources_of
 from adaptlab_api.strict_json import DEEPEST
 from adaptlab_db.tables import JOB_STATES
 from adaptlab_services.lifecycle import workers
-from adaptlab_services.lifecycle.workers import WorkerView
 from adaptlab_services.models import catalogue
 from adaptlab_services.paging import LARGEST_PAGE_SIZE
 from adaptlab_services.people.idempotency import KEPT_FOR
 from adaptlab_services.storage import storage_status
-from adaptlab_services.storage.storage_status import StorageStatus
 from adaptlab_services.storage.uploads import CHUNK_BYTES
-
-
-class Workers(Value):
-    """The workers heard of last, live ones first."""
-
-    data: tuple[WorkerView, ...]
-
-
-class Limits(Value):
-    """Sizes beyond which a request is refused or cut."""
-
-    body_bytes: int
-    json_depth: int
-    page_size: int
-    wait_seconds: int
-    idempotency_key_days: int
-    upload_bytes: int
-    upload_chunk_bytes: int
-
-
-class Capabilities(Value):
-    """What this server is and knows; names may be added at any time."""
-
-    version: str
-    api: Literal["v1"] = "v1"
-    spec_version: int
-    job_states: tuple[str, ...]
-    methods: tuple[str, ...]
-    tasks: tuple[str, ...]
-    families: tuple[str, ...]
-    limits: Limits
-
-
-class Health(Value):
-    """A sign of life; `degraded` names what does not answer and is not needed for every request."""
-
-    status: Literal["ok", "ready"]
-    degraded: tuple[str, ...] = ()
 
 
 def server_router() -> APIRouter:

@@ -7,6 +7,8 @@ from pydantic import TypeAdapter
 from starlette.responses import Response
 
 from adaptlab.study import StudyChanges, StudyExtension, StudySpec
+from adaptlab_answers.paging import Page
+from adaptlab_answers.studies import StudyPreview, StudySummary, StudyView
 from adaptlab_api.answers import changed_answer, json_answer, tagged_answer
 from adaptlab_api.dependencies import BodyDep, ResourcesDep, SessionDep, SubmitterDep, valid
 from adaptlab_api.describing import WITH_BODY, Described, failures, json_body, succeeds
@@ -25,11 +27,9 @@ from adaptlab_api.state import Resources
 from adaptlab_api.study_request import asked_study, study_rules
 from adaptlab_services import short_ids
 from adaptlab_services.jobs.job_lists import JobQuery, Order
-from adaptlab_services.paging import DEFAULT_PAGE_SIZE, Page
+from adaptlab_services.paging import DEFAULT_PAGE_SIZE
 from adaptlab_services.recipes import recipe_studies
 from adaptlab_services.studies import studies
-from adaptlab_services.studies.study_previews import StudyPreview
-from adaptlab_services.studies.study_views import StudySummary, StudyView
 
 Studied = Annotated[
     str,

@@ -8,6 +8,8 @@ from pydantic import TypeAdapter
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from adaptlab_answers.paging import Page
+from adaptlab_answers.storage import UploadView
 from adaptlab_api.answers import NO_STORE, json_answer
 from adaptlab_api.dependencies import (
     BodyDep,
@@ -19,11 +21,10 @@ from adaptlab_api.dependencies import (
 from adaptlab_api.describing import WITH_BODY, Described, bytes_body, failures, json_body
 from adaptlab_api.receiving import BYTES, announced_digest, take_in
 from adaptlab_api.routing import api_router
-from adaptlab_services.paging import Page
 from adaptlab_services.settings import Settings
 from adaptlab_services.storage import uploads
 from adaptlab_services.storage.upload_chunks import AnnouncedChunk, receiving
-from adaptlab_services.storage.uploads import NewUpload, UploadLimits, UploadView
+from adaptlab_services.storage.uploads import NewUpload, UploadLimits
 
 UploadId = Annotated[UUID, Path(description="The id of an upload.")]
 ChunkNumber = Annotated[int, Path(ge=0, le=2**31 - 1, description="Which chunk, from 0 on.")]

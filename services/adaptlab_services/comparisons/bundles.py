@@ -32,6 +32,8 @@ from adaptlab.bundle.writing import BundleWriter
 from adaptlab.code_version import code_version
 from adaptlab.table_comparison import table_warnings
 from adaptlab.values import Value
+from adaptlab_answers.queries import ColumnView
+from adaptlab_answers.studies import StudyView
 from adaptlab_db.tables import Attempt, Job, StudyJob
 from adaptlab_services.comparisons import comparisons
 from adaptlab_services.comparisons.comparison_groups import ComparedTable
@@ -42,10 +44,8 @@ from adaptlab_services.comparisons.comparisons import StudyQuestion
 from adaptlab_services.comparisons.plot_drawing import drawn
 from adaptlab_services.errors import Conflict
 from adaptlab_services.results.bulk_rows import Units
-from adaptlab_services.results.result_queries import ColumnView
 from adaptlab_services.results.row_formats import Batch, write_parquet
 from adaptlab_services.studies import studies
-from adaptlab_services.studies.study_views import StudyView
 
 JOBS_AT_ONCE = 50
 ROWS_AT_ONCE = 256

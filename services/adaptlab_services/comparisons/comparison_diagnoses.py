@@ -13,9 +13,9 @@ from adaptlab.diagnosis_evidence import BaseEvidence
 from adaptlab.diagnosis_rows import base_evidence, evidence
 from adaptlab.errors import InvalidSpec
 from adaptlab.resolve import load_task
+from adaptlab.table_comparison import MethodDiagnosis
 from adaptlab.task import Task
 from adaptlab_services.comparisons.comparison_rows import Row, measured_row
-from adaptlab_services.comparisons.comparison_views import MethodDiagnosis
 
 
 def diagnoses(

@@ -10,8 +10,8 @@ from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.method import METHODS
 from adaptlab.scores import task_labels
 from adaptlab.study_plan import seedless_digest
+from adaptlab.table_comparison import MissingScores
 from adaptlab_services.comparisons.comparison_rows import Row
-from adaptlab_services.comparisons.comparison_views import MissingScores
 from adaptlab_services.results.scored_jobs import ScoredJob
 
 MOST_PAIRS = 1_000

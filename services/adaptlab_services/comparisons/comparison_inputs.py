@@ -10,19 +10,13 @@ from uuid import UUID
 
 from adaptlab.code_version import code_version
 from adaptlab.study_plan import Role
-from adaptlab.table_comparison import table_warnings
+from adaptlab.table_comparison import MissingScores, TableComparison, table_warnings
+from adaptlab_answers.comparisons import JobComparison, StudyComparison, StudyName
+from adaptlab_answers.studies import StudyJobView
 from adaptlab_services.comparisons.comparison_groups import ComparedTable
 from adaptlab_services.comparisons.comparison_rows import Row, live_text
-from adaptlab_services.comparisons.comparison_views import (
-    JobComparison,
-    MissingScores,
-    StudyComparison,
-    StudyName,
-    TableComparison,
-)
 from adaptlab_services.results import scored_jobs
 from adaptlab_services.results.scored_jobs import ScoredJob
-from adaptlab_services.studies.study_views import StudyJobView
 
 DEFAULT_LEVEL = 0.95
 DEFAULT_MARGIN = 0.01

@@ -8,9 +8,9 @@ from sqlalchemy import delete, func, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session, sessionmaker
 
+from adaptlab.table_comparison import TableComparison
 from adaptlab_db.session import one_by_one
 from adaptlab_db.tables import ComparisonResult
-from adaptlab_services.comparisons.comparison_views import TableComparison
 
 MOST_BYTES = 512 * 2**20
 """Of JSON that is kept; Postgres compresses it to about a tenth."""

@@ -22,7 +22,7 @@ from adaptlab.results import Evaluation
 from adaptlab.scores import score_changes
 from adaptlab.statistics import Scores, scores_of
 from adaptlab.study_plan import Role
-from adaptlab_services.comparisons.comparison_views import (
+from adaptlab.table_comparison import (
     ComparedMethod,
     MethodForgetting,
     MissingScores,

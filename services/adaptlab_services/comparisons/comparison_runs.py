@@ -9,15 +9,12 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session, sessionmaker
 
+from adaptlab.table_comparison import TableComparison
+from adaptlab_answers.comparisons import ComparisonProgress, JobComparison
 from adaptlab_db.visibility import VISIBLE
 from adaptlab_services.comparisons import comparison_results
 from adaptlab_services.comparisons.comparison_groups import ComparedTable
 from adaptlab_services.comparisons.comparison_inputs import ComparisonInputs
-from adaptlab_services.comparisons.comparison_views import (
-    ComparisonProgress,
-    JobComparison,
-    TableComparison,
-)
 from adaptlab_services.comparisons.comparisons import (
     Question,
     ReadTables,

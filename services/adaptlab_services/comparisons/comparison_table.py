@@ -5,12 +5,12 @@ import io
 from collections.abc import Iterator
 
 from adaptlab.comparison import Comparison, ComparisonCell, ComparisonRow
-from adaptlab_services.comparisons.comparison_views import (
+from adaptlab.table_comparison import (
     ComparedMethod,
-    JobComparison,
     MissingScores,
     TableComparison,
 )
+from adaptlab_answers.comparisons import JobComparison
 
 COLUMNS: tuple[str, ...] = (
     "base_model",

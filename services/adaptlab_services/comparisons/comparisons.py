@@ -10,6 +10,9 @@ from sqlalchemy.orm import Session
 from adaptlab.comparability import comparability
 from adaptlab.comparison import Comparison, compare
 from adaptlab.study_plan import SkippedCell
+from adaptlab.table_comparison import MissingScores, TableComparison
+from adaptlab_answers.comparisons import JobComparison, StudyComparison, StudyName
+from adaptlab_answers.studies import StudyCell, StudyView
 from adaptlab_services.comparisons.comparison_diagnoses import diagnoses
 from adaptlab_services.comparisons.comparison_groups import (
     ComparedTable,
@@ -33,17 +36,9 @@ from adaptlab_services.comparisons.comparison_rows import (
     forgetting,
     missing_scores,
 )
-from adaptlab_services.comparisons.comparison_views import (
-    JobComparison,
-    MissingScores,
-    StudyComparison,
-    StudyName,
-    TableComparison,
-)
 from adaptlab_services.errors import NotFound
 from adaptlab_services.results.scored_jobs import ScoredJob, scored_jobs
 from adaptlab_services.studies import studies
-from adaptlab_services.studies.study_views import StudyCell, StudyView
 
 MOST_JOBS = 200
 """Jobs that can be compared without a study."""

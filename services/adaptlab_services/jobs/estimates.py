@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, fields
 from itertools import groupby
 from statistics import median
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from pydantic import ValidationError
 from sqlalchemy import (
@@ -34,30 +34,12 @@ from adaptlab.cost import Load, Work, work
 from adaptlab.errors import AdaptlabError
 from adaptlab.results import Environment, Usage
 from adaptlab.spec import ResolvedSpec
-from adaptlab.values import Value
+from adaptlab_answers.jobs import Basis, Estimate
 from adaptlab_db.tables import Attempt, Job
 
 LATEST_RUNS = 5
 LATEST_JOBS = 200
 """Among so many jobs similar runs are looked for; older ones say little of today."""
-
-Basis = Literal["kind", "family", "any", "default"]
-
-
-class Estimate(Value):
-    """What a run will take; `seconds` count from a worker's claim to the end of the attempt.
-
-    `memory_bytes` is the largest memory of the trainer on a CPU and of its tensors on a GPU.
-    `basis` says which earlier runs decided it, most similar first: of this kind (family and its
-    configuration, method, task, precision, queue), of the family, any on the queue, or none but
-    rates that are guessed; `runs` how many. `explanation` says the same in a sentence.
-    """
-
-    seconds: float
-    memory_bytes: int
-    basis: Basis
-    runs: int
-    explanation: str
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from sqlalchemy import exists, func, insert, select, update
 from sqlalchemy.orm import Session
 
 from adaptlab.spec import ResolvedSpec
+from adaptlab_answers.jobs import JobView
 from adaptlab_db.tables import TERMINAL_STATES, Job, JobEvent, Study, StudyJob
 from adaptlab_services.errors import Conflict, NotFound
 from adaptlab_services.jobs import jobs, study_lock
-from adaptlab_services.jobs.job_views import JobView
 from adaptlab_services.lifecycle import adaptations
 from adaptlab_services.lifecycle.transitions import MAKE_BASE_MODELS, Change, append_event, move
 from adaptlab_services.limits import limits, quotas

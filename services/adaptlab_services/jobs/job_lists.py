@@ -10,20 +10,20 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Integer, Select, literal_column, select, tuple_
 from sqlalchemy.orm import Session
 
+from adaptlab_answers.jobs import JobSummary, JobView
+from adaptlab_answers.paging import Page
 from adaptlab_db.tables import Job
 from adaptlab_db.visibility import VISIBLE
 from adaptlab_services import paging
 from adaptlab_services.jobs.job_views import (
     Columns,
-    JobSummary,
-    JobView,
     columns_of,
     job_rows,
     job_summaries,
     job_view,
     summary_rows,
 )
-from adaptlab_services.paging import Cursor, Page
+from adaptlab_services.paging import Cursor
 from adaptlab_services.querying.job_filters import in_study, matching
 
 Order = Literal["created_at", "-created_at"]

@@ -12,9 +12,10 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
 
 from adaptlab.spec import AnySpec, ResolvedSpec
+from adaptlab_answers.jobs import JobView
 from adaptlab_db.tables import Job, JobEvent
 from adaptlab_db.visibility import ACROSS_PROJECTS
-from adaptlab_services.jobs.job_views import JobView, job_view, jobs_ahead, position_after
+from adaptlab_services.jobs.job_views import job_view, jobs_ahead, position_after
 from adaptlab_services.limits import quotas
 from adaptlab_services.models import base_models
 from adaptlab_services.people import access, audit

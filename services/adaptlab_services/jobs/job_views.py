@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cache
-from typing import Any, Literal
+from typing import Any
 from uuid import UUID
 
 from pydantic import TypeAdapter
@@ -25,121 +25,17 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB, JSONPATH
 from sqlalchemy.orm import Session
 
-from adaptlab.budget import BudgetVector
 from adaptlab.spec import ResolvedSpec
-from adaptlab.values import Value
+from adaptlab_answers.jobs import JobSummary, JobView
 from adaptlab_db.tables import TERMINAL_STATES, Attempt, BaseModel, Job, Project, User, Worker
 from adaptlab_db.visibility import ACROSS_PROJECTS
-from adaptlab_services.moments import Moment
 
 JsonObject = dict[str, object]
 Columns = Mapping[str, Any]  # of a row, of several types
 
 
-class Progress(Value):
-    """How far a job is; the estimate is there once the first step of this attempt is done."""
-
-    step: int
-    total: int
-    eta_seconds: float | None
-
-
 MOST_AHEAD = 500
 """Jobs are counted so far: what is behind more of them is far from its turn, wherever it is."""
-
-
-class QueuePlace(Value):
-    """Where a job waits.
-
-    `position` counts from 1. It is told for one queued job at a time, and is null with more than
-    500 jobs ahead.
-    """
-
-    name: str
-    priority: int
-    position: int | None
-
-
-class WorkerReference(Value):
-    """The worker that holds a job."""
-
-    id: UUID
-    host: str | None
-
-
-class JobLinks(Value):
-    """Where to go from a job."""
-
-    self: str
-    events: str
-    metrics: str
-    replicates: str
-    attempts: str
-    evaluations: str
-    attention: str
-    checkpoints: str
-    theory: str
-    cancel: str
-    pause: str
-    resume: str
-    retry: str
-    base_job: str | None
-    studies: str
-
-
-class JobSummary(Value):
-    """The summary of a job: what it is and how far it is, without its specs.
-
-    `state` is one of waiting, queued, running, paused, succeeded, failed and cancelled; more may
-    be added, so programs ask `terminal`. `retry_of` is the job that this one does anew, `checks`
-    are the theory checks that a job of kind `theory` makes.
-    """
-
-    id: UUID
-    object: Literal["job"] = "job"
-    name: str | None
-    kind: str
-    state: str
-    terminal: bool
-    reason: str | None
-    error: str | None
-    cancel_requested: bool
-    pause_requested: bool
-    retry_of: UUID | None
-    attempt: int
-    attempts_max: int
-    base_model: str | None
-    family: str
-    task: str | None
-    method: str | None
-    checks: tuple[str, ...]
-    budget_requested: int | None
-    trainable_parameters: int
-    spec_digest: str
-    progress: Progress
-    queue: QueuePlace
-    worker: WorkerReference | None
-    owner: str
-    project: str
-    labels: dict[str, str]
-    created_at: Moment
-    started_at: Moment | None
-    finished_at: Moment | None
-    heartbeat_at: Moment | None
-
-
-class JobView(JobSummary):
-    """One job: what was asked for, what it became, and how far it is.
-
-    `spec` is what was asked for, without the defaults, and can be posted again; `resolved_spec` is
-    what every `auto` became.
-    """
-
-    # A stored spec is shown as it was accepted, and never validated again: limits change.
-    spec: JsonObject
-    resolved_spec: ResolvedSpec
-    budget: BudgetVector
-    links: JobLinks
 
 
 @cache

@@ -2,31 +2,22 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 from uuid import UUID
 
 from sqlalchemy import func, select, update
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session
 
-from adaptlab.budget import BudgetVector
 from adaptlab.errors import AdaptlabError, InvalidSpec, Problem
 from adaptlab.resolve import BaseModelFacts, resolve, spec_digest
 from adaptlab.resolve_theory import measured_base, resolve_theory
 from adaptlab.spec import AdaptSpec, AnySpec, BaseSpec, ImportSpec, ResolvedSpec, TheorySpec
-from adaptlab.values import Value
+from adaptlab_answers.jobs import JobView, Preview
 from adaptlab_db.tables import TERMINAL_STATES, Job
 from adaptlab_services.errors import Conflict, NotFound
 from adaptlab_services.jobs import estimates
-from adaptlab_services.jobs.estimates import Estimate
 from adaptlab_services.jobs.job_rows import NewJob, WrittenJob, insert_job
-from adaptlab_services.jobs.job_views import (
-    JobView,
-    columns_of,
-    job_rows,
-    job_view,
-    queue_position,
-)
+from adaptlab_services.jobs.job_views import columns_of, job_rows, job_view, queue_position
 from adaptlab_services.lifecycle import adaptations, workers
 from adaptlab_services.lifecycle.transitions import JobState, append_event, transition
 from adaptlab_services.limits import limits, quotas, sizes
@@ -63,22 +54,6 @@ class Cancelled:
 
     job: JobView
     decided: bool
-
-
-class Preview(Value):
-    """What a creation would make of a spec; nothing is stored.
-
-    `base_estimate` is of the job of an inline base model that would have to be made first.
-    """
-
-    object: Literal["job.preview"] = "job.preview"
-    kind: str
-    resolved_spec: ResolvedSpec
-    budget: BudgetVector
-    spec_digest: str
-    estimate: Estimate
-    base_estimate: Estimate | None
-    warnings: tuple[str, ...]
 
 
 def create(

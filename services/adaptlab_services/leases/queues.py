@@ -8,9 +8,9 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from adaptlab.values import Value
+from adaptlab_answers.moments import Moment
+from adaptlab_answers.server import WorkerView
 from adaptlab_db.tables import Attempt, Job
-from adaptlab_services.lifecycle.workers import WorkerView
-from adaptlab_services.moments import Moment
 
 
 class QueueView(Value):

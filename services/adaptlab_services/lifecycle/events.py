@@ -8,30 +8,11 @@ from sqlalchemy import ARRAY, Connection, Engine, Uuid, any_, bindparam, select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session, sessionmaker
 
-from adaptlab.values import Value
+from adaptlab_answers.jobs import EventPage, EventView
 from adaptlab_db.tables import TERMINAL_STATES, Job, JobEvent
 from adaptlab_services.errors import NotFound
-from adaptlab_services.moments import Moment
 
 LARGEST_EVENT_PAGE = 1000
-
-
-class EventView(Value):
-    """One thing that happened; `type` is the state that was entered, or another word."""
-
-    sequence: int
-    at: Moment
-    type: str
-    attempt: int | None
-    data: dict[str, object]
-
-
-class EventPage(Value):
-    """Events after a number; ask again after `next_after`. `terminal`: no more will come."""
-
-    data: tuple[EventView, ...]
-    next_after: int
-    terminal: bool
 
 
 @dataclass(frozen=True, slots=True)

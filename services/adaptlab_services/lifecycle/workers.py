@@ -2,33 +2,17 @@
 
 import uuid
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from uuid import UUID
 
 from sqlalchemy import ColumnElement, Select, Update, bindparam, func, insert, null, select, update
 from sqlalchemy.orm import Session
 
-from adaptlab.values import Value
+from adaptlab_answers.server import WorkerView
 from adaptlab_db.tables import Worker
 
 SILENCE = timedelta(seconds=60)
 """Workers poll and send heartbeats several times in this time."""
-
-
-class WorkerView(Value):
-    """A worker process; `live` while it was heard of in the last minute.
-
-    `unschedulable` says why it takes no jobs although it lives; null where it does.
-    """
-
-    id: UUID
-    host: str
-    process_id: int
-    queues: tuple[str, ...]
-    live: bool
-    started_at: datetime
-    heartbeat_at: datetime
-    unschedulable: str | None
 
 
 def register(

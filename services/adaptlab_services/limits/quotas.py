@@ -7,62 +7,21 @@ it is free again.
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Annotated, Any, Self
+from typing import Any, Self
 
-from pydantic import Field
 from sqlalchemy import ColumnElement, Row, Select, bindparam, func, select
 from sqlalchemy.orm import Session, sessionmaker
 
-from adaptlab.spec import Queue
-from adaptlab.values import Value
+from adaptlab_answers.people import QueueUse, Quotas, UserUsage
 from adaptlab_db.session import informed
 from adaptlab_db.tables import UsageCount, User
 from adaptlab_db.visibility import ACROSS_PROJECTS
 from adaptlab_services.errors import QuotaReached
 from adaptlab_services.limits import usage_counts
 from adaptlab_services.limits.usage_counts import DAYS, Counted
-from adaptlab_services.moments import Moment
 from adaptlab_services.settings import Settings
 
-LARGEST_BYTES = 2**53
-MOST_QUEUES = 16
 _QUOTAS = "quotas"
-
-Hours = Annotated[float, Field(ge=0, le=10**6)]
-
-
-class Quotas(Value):
-    """What one user may use; what is not said here is as the server's settings say.
-
-    `queue_hours` are hours of attempts in the queue of that name, in thirty days.
-    """
-
-    queue_hours: Annotated[dict[Queue, Hours], Field(max_length=MOST_QUEUES)] = Field(
-        default_factory=dict[Queue, Hours]
-    )
-    stored_bytes: Annotated[int, Field(ge=0, le=LARGEST_BYTES)] | None = None
-
-
-class QueueUse(Value):
-    """Hours of attempts in one queue; with nothing more, there is room again at `frees_at`."""
-
-    queue: str
-    hours: float
-    most_hours: float | None
-    frees_at: Moment | None
-
-
-class UserUsage(Value):
-    """What somebody has used in the last `days`, and stores; None where there is no limit.
-
-    What jobs did and stored is as of `counted_at`; uploads and datasets are as of now.
-    """
-
-    days: int
-    queues: tuple[QueueUse, ...]
-    stored_bytes: int
-    most_stored_bytes: int | None
-    counted_at: Moment
 
 
 @dataclass(frozen=True, slots=True)

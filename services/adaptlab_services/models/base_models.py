@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any, Literal
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import (
@@ -22,47 +22,19 @@ from sqlalchemy.orm import Session, sessionmaker
 from adaptlab.errors import InvalidSpec, Problem, UnknownName
 from adaptlab.resolve import BaseModelFacts
 from adaptlab.spec import ResolvedSpec
-from adaptlab.values import Value
+from adaptlab_answers.models import BaseModelLinks, BaseModelView
+from adaptlab_answers.paging import Page
 from adaptlab_db.session import informed
 from adaptlab_db.tables import BaseModel, Job, Project
 from adaptlab_services import paging
 from adaptlab_services.errors import Conflict, NotFound
-from adaptlab_services.moments import Moment
-from adaptlab_services.paging import Cursor, Page
+from adaptlab_services.paging import Cursor
 from adaptlab_services.people import access
 
 JsonObject = dict[str, object]
 GIVEN_UP = ("failed", "cancelled")
 MOST_KEPT = 1000  # base models that a process remembers, a few KB each
 _READY = "ready_bases"
-
-
-class BaseModelLinks(Value):
-    """Where to go from a base model."""
-
-    self: str
-    job: str
-
-
-class BaseModelView(Value):
-    """A named base model; it is `ready` once the job that makes it has succeeded.
-
-    `task` is what it was pretrained on; an imported model has none.
-    """
-
-    name: str
-    object: Literal["base_model"] = "base_model"
-    project: str
-    state: str
-    ready: bool
-    digest: str
-    family: JsonObject
-    task: JsonObject | None
-    parameters: int
-    replicates: int
-    job_id: UUID
-    created_at: Moment
-    links: BaseModelLinks
 
 
 @dataclass(frozen=True, slots=True)

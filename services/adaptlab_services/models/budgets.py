@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field
 from sqlalchemy.orm import Session
 
-from adaptlab.budget import BudgetVector, budget_vector, solve
+from adaptlab.budget import budget_vector, solve
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.family import FAMILIES
 from adaptlab.method import METHODS, Method
@@ -19,6 +19,7 @@ from adaptlab.resolve import (
 from adaptlab.shapes import ModelShape
 from adaptlab.spec import Budget, BudgetSpec, Choice, NamedChoice
 from adaptlab.values import Name, Value
+from adaptlab_answers.models import BudgetAnswer, MethodAnswer, ProblemView
 from adaptlab_services.models import base_models, datasets
 
 
@@ -33,40 +34,6 @@ class BudgetQuestion(Value):
     task: NamedChoice | None = None
     budget: Budget = BudgetSpec()
     methods: Annotated[tuple[NamedChoice, ...], Field(max_length=64)] = ()
-
-
-class ProblemView(Value):
-    """A fault, as in the problem documents of errors."""
-
-    pointer: str
-    code: str
-    detail: str
-    allowed: tuple[str | int | float, ...]
-    nearest: tuple[str | int | float, ...]
-
-
-class MethodAnswer(Value):
-    """What one method becomes within the budget, or why it cannot, with the nearest budgets.
-
-    One of `fixed_size` has no knob for a budget to set; it fits or it does not.
-    """
-
-    name: str
-    feasible: bool
-    fixed_size: bool
-    method: dict[str, object] | None
-    budget: BudgetVector | None
-    problems: tuple[ProblemView, ...]
-    nearest: tuple[int, ...]
-
-
-class BudgetAnswer(Value):
-    """The answers of all methods that were asked."""
-
-    base_model: str | None
-    base_parameters: int
-    requested: int | None
-    data: tuple[MethodAnswer, ...]
 
 
 def answer(session: Session, question: BudgetQuestion) -> BudgetAnswer:

@@ -3,64 +3,13 @@
 from typing import TypedDict, TypeVar
 
 from adaptlab.family import FAMILIES, Family
-from adaptlab.method import METHODS, AttentionClaim, Method
+from adaptlab.method import METHODS, Method
 from adaptlab.registry import Registry
 from adaptlab.task import TASKS, Task
-from adaptlab.values import Value
+from adaptlab_answers.models import Families, FamilyEntry, MethodEntry, Methods, PlugIn, Tasks
 from adaptlab_services.errors import NotFound
 
 E = TypeVar("E", bound=type[Method] | type[Task] | type[Family])
-
-
-class PlugIn(Value):
-    """A task or family: what it is, and its knobs as a JSON schema."""
-
-    name: str
-    title: str
-    summary: str
-    reference: str
-    knobs: dict[str, object]
-
-
-class MethodEntry(PlugIn):
-    """An adaptation method; `size_knob` is the knob that a parameter budget decides.
-
-    `first_layer_attention` is the claim whether relative attention over content can change in a
-    layer whose input is unchanged. A reference stands at every budget of a study.
-    """
-
-    formula: str
-    first_layer_attention: AttentionClaim
-    size_knob: str | None
-    is_reference: bool
-    default_learning_rate: float
-    learning_rate_range: tuple[float, float]
-    default_weight_decay: float
-
-
-class FamilyEntry(PlugIn):
-    """A family of base models."""
-
-    default_learning_rate: float
-    default_weight_decay: float
-
-
-class Methods(Value):
-    """All methods, by name."""
-
-    data: tuple[MethodEntry, ...]
-
-
-class Tasks(Value):
-    """All tasks, by name."""
-
-    data: tuple[PlugIn, ...]
-
-
-class Families(Value):
-    """All families, by name."""
-
-    data: tuple[FamilyEntry, ...]
 
 
 def methods() -> Methods:

@@ -10,9 +10,10 @@ from sqlalchemy.orm import Session, sessionmaker
 from adaptlab.dataset import MOST_TRIPLES, Triple
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.values import Name, Value
+from adaptlab_answers.models import DatasetOrigin
 from adaptlab_db.artifacts import streamed
 from adaptlab_services.models import datasets
-from adaptlab_services.models.datasets import DatasetOrigin, NewDataset, Uploaded
+from adaptlab_services.models.datasets import NewDataset, Uploaded
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.storage import uploads
 

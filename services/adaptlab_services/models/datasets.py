@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 from sqlalchemy import Select, select, tuple_
@@ -14,7 +14,6 @@ from adaptlab.dataset import (
     MOST_TRIPLES,
     DatasetFacts,
     Datasets,
-    Source,
     Triple,
     WordList,
     content_of,
@@ -24,28 +23,19 @@ from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.generated_words import NAME as GENERATED
 from adaptlab.generated_words import generated_words
 from adaptlab.values import Name, Value
+from adaptlab_answers.models import DatasetLinks, DatasetOrigin, DatasetView
+from adaptlab_answers.paging import Page
 from adaptlab_db.artifacts import ArtifactStore
 from adaptlab_db.tables import Artifact, Dataset, Project
 from adaptlab_services import paging
 from adaptlab_services.errors import Conflict, NotFound
 from adaptlab_services.limits import quotas
-from adaptlab_services.moments import Moment
-from adaptlab_services.paging import Cursor, Page
+from adaptlab_services.paging import Cursor
 from adaptlab_services.people import access
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.storage.stored_files import StoredFile
 
 MEDIA_TYPE = "application/jsonl"
-Said = Annotated[str, Field(min_length=1, max_length=128)]
-
-
-class DatasetOrigin(Value):
-    """A package that words were taken from; `sha256` is of the file that was read."""
-
-    package: Said
-    version: Said
-    licence: Said
-    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
 
 
 class NewDataset(Value):
@@ -60,35 +50,6 @@ class NewDataset(Value):
     triples: Annotated[
         tuple[Triple, ...], Field(min_length=FEWEST_TRIPLES, max_length=MOST_TRIPLES)
     ]
-
-
-class DatasetLinks(Value):
-    """Where to go from a dataset; the generated list has no content of its own."""
-
-    self: str
-    content: str | None
-
-
-class DatasetView(Value):
-    """What is known of a dataset; `digest` is the SHA-256 of its canonical content.
-
-    `lengths` counts triples by the characters of their longest form, from one character on, and
-    `characters` are those of all words. The generated list is of no project.
-    """
-
-    name: str
-    object: Literal["dataset"] = "dataset"
-    project: str | None
-    source: Source
-    digest: str
-    size: int
-    triples: int
-    longest: int
-    lengths: tuple[int, ...]
-    characters: str
-    sources: tuple[DatasetOrigin, ...]
-    created_at: Moment | None
-    links: DatasetLinks
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,11 @@ from sqlalchemy import CTE, ColumnElement, bindparam, insert, select
 from sqlalchemy.orm import Session
 
 from adaptlab.values import Value
+from adaptlab_answers.paging import Page
+from adaptlab_answers.people import AuditView
 from adaptlab_db.tables import AuditEntry
 from adaptlab_services import paging
-from adaptlab_services.moments import Moment
-from adaptlab_services.paging import Cursor, Page
+from adaptlab_services.paging import Cursor
 from adaptlab_services.people.tokens import Principal, without_tokens
 
 JsonObject = dict[str, object]
@@ -34,26 +35,6 @@ class Entry:
     status: int
     request_id: UUID
     details: JsonObject | None = None
-
-
-class AuditView(Value):
-    """One thing that was done or refused.
-
-    `action` is the name of the operation, `object` what it was done to or what it made, and
-    `status` the answer's. `details` are other facts: the rights that were given or taken, asked
-    for where it was refused, or how many like it were left out.
-    """
-
-    id: int
-    at: Moment
-    actor: str | None
-    token_id: int | None
-    address: str | None
-    action: str
-    object: str | None
-    status: int
-    request_id: UUID
-    details: JsonObject | None
 
 
 class AuditFilter(Value):

@@ -2,21 +2,20 @@
 
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
-from uuid import UUID
 
 from pydantic import Field
 from sqlalchemy import Select, func, select, update
 from sqlalchemy.orm import Session
 
 from adaptlab.values import Name, Value
+from adaptlab_answers.paging import Page
+from adaptlab_answers.people import CreatedToken, Me, TokenView
 from adaptlab_db.tables import Project, Token, User
 from adaptlab_db.visibility import ACROSS_PROJECTS
 from adaptlab_services import paging
 from adaptlab_services.errors import Forbidden, NotFound
 from adaptlab_services.limits import quotas
-from adaptlab_services.limits.quotas import UserUsage
-from adaptlab_services.moments import Moment
-from adaptlab_services.paging import Cursor, Page
+from adaptlab_services.paging import Cursor
 from adaptlab_services.people import audit, projects, token_rights, tokens, users
 from adaptlab_services.people.access import Access
 from adaptlab_services.people.tokens import Principal
@@ -39,41 +38,6 @@ class NewToken(Value):
     project: Name | None = None
     user: Name | None = None
     expires_in_days: Annotated[int, Field(ge=1, le=MOST_DAYS)] | None = DEFAULT_DAYS
-
-
-class TokenView(Value):
-    """What is known of a token; its text is shown once, when it is made.
-
-    One of a `job` opens the leases of that one, and expires soon after it has ended.
-    """
-
-    id: int
-    name: str
-    user: str
-    scopes: tuple[str, ...]
-    project: str | None
-    job: UUID | None
-    state: Literal["valid", "expired", "revoked"]
-    created_at: Moment
-    expires_at: Moment | None
-    revoked_at: Moment | None
-    last_used_at: Moment | None
-
-
-class CreatedToken(TokenView):
-    """A new token, with its text: `token` cannot be had again."""
-
-    token: str
-
-
-class Me(Value):
-    """Who is asking, what their token opens, and what they have used."""
-
-    user: str
-    is_admin: bool
-    token: TokenView
-    projects: tuple[projects.ProjectView, ...]
-    usage: UserUsage
 
 
 def create(session: Session, principal: Principal, found: Access, new: NewToken) -> CreatedToken:

@@ -7,9 +7,9 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from adaptlab.values import Name, Value
+from adaptlab_answers.people import Members, MemberView, Projects, ProjectView
 from adaptlab_db.tables import Membership, Project, User
 from adaptlab_services.errors import Conflict, Forbidden, NotFound
-from adaptlab_services.moments import Moment
 from adaptlab_services.people import audit, users
 from adaptlab_services.people.access import Access, Role, is_at_least
 
@@ -24,34 +24,6 @@ class NewMember(Value):
     """What somebody is to be in a project."""
 
     role: Role
-
-
-class ProjectView(Value):
-    """A project, and the role in it of who asks."""
-
-    name: str
-    role: str | None
-    created_at: Moment
-
-
-class Projects(Value):
-    """The projects that the asker sees, by name."""
-
-    data: tuple[ProjectView, ...]
-
-
-class MemberView(Value):
-    """Somebody's role in a project."""
-
-    user: str
-    role: str
-    created_at: Moment
-
-
-class Members(Value):
-    """The members of a project, by name."""
-
-    data: tuple[MemberView, ...]
 
 
 def create(session: Session, found: Access, new: NewProject) -> ProjectView:

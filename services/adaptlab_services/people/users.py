@@ -5,13 +5,13 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from adaptlab.values import Name, Value
+from adaptlab_answers.paging import Page
+from adaptlab_answers.people import Quotas, UserView
 from adaptlab_db.tables import User
 from adaptlab_services import paging
 from adaptlab_services.errors import Conflict, NotFound
 from adaptlab_services.limits import quotas
-from adaptlab_services.limits.quotas import Quotas
-from adaptlab_services.moments import Moment
-from adaptlab_services.paging import Cursor, Page
+from adaptlab_services.paging import Cursor
 from adaptlab_services.people import audit
 from adaptlab_services.people.tokens import Principal
 
@@ -32,16 +32,6 @@ class UserChanges(Value):
     is_admin: bool | None = None
     is_active: bool | None = None
     quotas: Quotas | None = None
-
-
-class UserView(Value):
-    """A user; `is_admin` of the whole server, and `quotas` where the server's do not hold."""
-
-    name: str
-    is_admin: bool
-    is_active: bool
-    quotas: Quotas
-    created_at: Moment
 
 
 def create(session: Session, new: NewUser) -> UserView:

@@ -20,8 +20,8 @@ from adaptlab.results import Evaluation, ReplicateResult
 from adaptlab.statistics import Scores, scores_of
 from adaptlab.study import StudySpec, base_names
 from adaptlab.task_matching import TaskConfiguration
+from adaptlab_answers.studies import StudyCell, StudyCheckView, StudyView
 from adaptlab_services.results.scored_jobs import ScoredJob, adapted_scores, scored_jobs
-from adaptlab_services.studies.study_views import StudyCell, StudyCheckView, StudyView
 
 LONGEST_ERROR = 200
 Place = tuple[str, str, str, int]

@@ -3,12 +3,12 @@
 from sqlalchemy.orm import Session
 
 from adaptlab.recipe_study import RecipeRequest
+from adaptlab_answers.studies import StudyPreview
 from adaptlab_services.people import idempotency
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.recipes import recipes
 from adaptlab_services.studies import studies
 from adaptlab_services.studies.studies import Changed, Rules
-from adaptlab_services.studies.study_previews import StudyPreview
 
 
 def create(

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from adaptlab.claim import Claim
 from adaptlab.errors import UnknownName
-from adaptlab.recipe import PRESETS, RECIPES, Preset, PublishedTable, Recipe, RecipeRef
-from adaptlab.recipe_report import RecipeReport, recipe_report
+from adaptlab.recipe import PRESETS, RECIPES, Preset, Recipe, RecipeRef
+from adaptlab.recipe_report import recipe_report
 from adaptlab.recipe_study import (
     RecipeRequest,
     departures,
@@ -20,9 +19,17 @@ from adaptlab.recipe_study import (
 from adaptlab.resolve import spec_digest
 from adaptlab.spec import PretrainSpec
 from adaptlab.study import StudySpec
-from adaptlab.values import Value
+from adaptlab_answers.comparisons import StudyName
+from adaptlab_answers.recipes import (
+    RecipeLinks,
+    RecipePreset,
+    Recipes,
+    RecipeSummary,
+    RecipeView,
+    ReportLinks,
+    StudyReport,
+)
 from adaptlab_db.tables import BaseModel, Job, Study
-from adaptlab_services.comparisons.comparison_views import StudyName
 from adaptlab_services.errors import Conflict, NoReport, NotFound
 from adaptlab_services.jobs import jobs, study_lock
 from adaptlab_services.models import base_models
@@ -34,77 +41,12 @@ from adaptlab_services.studies import studies
 JsonObject = dict[str, object]
 
 
-class RecipeLinks(Value):
-    """Where to go from a recipe."""
-
-    self: str
-
-
-class RecipeSummary(Value):
-    """A recipe in a list."""
-
-    name: str
-    title: str
-    question: str
-    source: str
-    presets: tuple[Preset, ...]
-    links: RecipeLinks
-
-
-class Recipes(Value):
-    """All recipes, by name."""
-
-    data: tuple[RecipeSummary, ...]
-
-
-class RecipePreset(Value):
-    """One preset: what differs from the paper and why, and the study that it runs."""
-
-    preset: Preset
-    note: str
-    spec: JsonObject
-
-
-class RecipeView(Value):
-    """A recipe with the tables of the paper, its claims and tests, and the study of each preset."""
-
-    name: str
-    title: str
-    question: str
-    source: str
-    base_models: tuple[str, ...]
-    tables: tuple[PublishedTable, ...]
-    claims: tuple[Claim, ...]
-    presets: tuple[RecipePreset, ...]
-    links: RecipeLinks
-
-
 @dataclass(frozen=True, slots=True)
 class RequestedStudy:
     """The study that a recipe was asked for, to be created, and what it is to remember."""
 
     spec: StudySpec
     recipe: RecipeRef
-
-
-class ReportLinks(Value):
-    """Where to go from a report; effort and what voids a comparison stand in the comparison."""
-
-    self: str
-    study: str
-    comparison: str
-    recipe: str
-
-
-class StudyReport(RecipeReport):
-    """The report of a study of a recipe.
-
-    `departures` are the members of the study's spec that are not what the recipe asks for now.
-    """
-
-    study: StudyName
-    departures: tuple[str, ...]
-    links: ReportLinks
 
 
 def listed() -> Recipes:

@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from adaptlab_answers.recommendations import ThinEvidence
 from adaptlab_services.comparisons.comparison_rows import Row, compared_method
 from adaptlab_services.recommendations.recommendation_evidence import Asked, Evidence, name_of
-from adaptlab_services.recommendations.recommendation_views import ThinEvidence
 
 
 def doubts(asked: Asked, evidence: Evidence) -> Iterator[ThinEvidence]:

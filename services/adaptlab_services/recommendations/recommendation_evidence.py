@@ -19,10 +19,10 @@ from adaptlab.spec import Choice
 from adaptlab.statistics import ChosenBest, Interval, Scores
 from adaptlab.values import AUTO
 from adaptlab.verdict import LEAST_SEEDS, Verdict
+from adaptlab_answers.models import MethodAnswer
 from adaptlab_db.tables import Attempt, BaseModel, Job
 from adaptlab_services.comparisons.comparison_groups import tables_of_jobs
 from adaptlab_services.comparisons.comparison_rows import Row, compared_jobs
-from adaptlab_services.models.budgets import MethodAnswer
 from adaptlab_services.results.scored_jobs import ScoredJob, base_alone, scored_jobs
 
 MOST_JOBS = 200

@@ -11,6 +11,8 @@ from adaptlab.errors import AdaptlabError
 from adaptlab.spec import AdaptSpec, ResolvedSpec
 from adaptlab.study import StudySpec
 from adaptlab.verdict import LEAST_SEEDS
+from adaptlab_answers.recommendations import ProposedJob, ProposedStudy, Purpose, ThinEvidence
+from adaptlab_answers.studies import StudyPreview
 from adaptlab_services.comparisons.comparison_rows import Row
 from adaptlab_services.errors import Conflict
 from adaptlab_services.jobs import jobs
@@ -21,15 +23,8 @@ from adaptlab_services.recommendations.recommendation_doubts import (
     unmeasured,
 )
 from adaptlab_services.recommendations.recommendation_evidence import Asked, Evidence, name_of
-from adaptlab_services.recommendations.recommendation_views import (
-    ProposedJob,
-    ProposedStudy,
-    Purpose,
-    ThinEvidence,
-)
 from adaptlab_services.studies import studies
 from adaptlab_services.studies.studies import Rules
-from adaptlab_services.studies.study_previews import StudyPreview
 
 Document = dict[str, Any]  # Any: a spec as JSON, whose members are of many types
 

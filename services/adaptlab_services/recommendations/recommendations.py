@@ -7,6 +7,13 @@ from sqlalchemy.orm import Session
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.resolve import resolve_task
 from adaptlab.verdict import LEAST_SEEDS
+from adaptlab_answers.recommendations import (
+    MeasuredMethod,
+    ProposedJob,
+    ProposedStudy,
+    Recommendation,
+    ThinEvidence,
+)
 from adaptlab_services.comparisons.comparison_rows import Row
 from adaptlab_services.models import base_models, budgets, datasets
 from adaptlab_services.models.budgets import BudgetQuestion
@@ -18,14 +25,7 @@ from adaptlab_services.recommendations.recommendation_evidence import (
     gathered,
 )
 from adaptlab_services.recommendations.recommendation_jobs import first_study, proposed
-from adaptlab_services.recommendations.recommendation_views import (
-    MeasuredMethod,
-    ProposedJob,
-    ProposedStudy,
-    Recommendation,
-    RecommendationQuestion,
-    ThinEvidence,
-)
+from adaptlab_services.recommendations.recommendation_views import RecommendationQuestion
 from adaptlab_services.studies.studies import Rules
 
 

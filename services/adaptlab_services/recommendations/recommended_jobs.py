@@ -10,14 +10,12 @@ from sqlalchemy.orm import Session
 
 from adaptlab.spec import AdaptSpec
 from adaptlab.study import StudySpec
+from adaptlab_answers.recommendations import ProposedJob
 from adaptlab_services.errors import Conflict, IdempotencyMismatch
 from adaptlab_services.jobs import jobs
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.recommendations import recommendations
-from adaptlab_services.recommendations.recommendation_views import (
-    ProposedJob,
-    RecommendationQuestion,
-)
+from adaptlab_services.recommendations.recommendation_views import RecommendationQuestion
 from adaptlab_services.studies import studies
 from adaptlab_services.studies.studies import Rules
 

@@ -9,8 +9,8 @@ from sqlalchemy import ColumnElement, Select, UnaryExpression, func, select
 from sqlalchemy.orm import Session, aliased
 
 from adaptlab.values import Value
+from adaptlab_answers.drawable_maps import is_drawable
 from adaptlab_db.tables import Artifact, AttentionMap, AttentionSummary
-from adaptlab_services.results.drawable_maps import is_drawable
 from adaptlab_services.results.results import latest_attempt
 
 HeadOrder = Literal[

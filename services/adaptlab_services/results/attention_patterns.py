@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy.orm import Session
 
+from adaptlab_answers.attention import MapView
 from adaptlab_db.artifacts import ArtifactStore
-from adaptlab_services.results.attention import MapView
 from adaptlab_services.results.attention_heads import MapOutline
 
 if TYPE_CHECKING:  # numpy is loaded by who looks at a map: the server saves 20 MB until then

@@ -12,10 +12,10 @@ from uuid import UUID
 from sqlalchemy import Row, Select, select, tuple_
 from sqlalchemy.orm import Session
 
+from adaptlab_answers.queries import ColumnView
 from adaptlab_db.tables import Job, MetricPoint, Replicate
 from adaptlab_services.results.result_queries import (
     LISTINGS,
-    ColumnView,
     Question,
     cell,
     chosen_fields,

@@ -5,42 +5,11 @@ from uuid import UUID
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from adaptlab.values import Value
+from adaptlab_answers.results import CheckpointLinks, Checkpoints, CheckpointView
 from adaptlab_db.tables import Artifact, Checkpoint
 from adaptlab_services.errors import NotFound
-from adaptlab_services.moments import Moment
 from adaptlab_services.results.results import latest_attempt
 from adaptlab_services.storage.stored_files import StoredFile
-
-
-class CheckpointLinks(Value):
-    """Where to go from a checkpoint."""
-
-    content: str
-    job: str
-
-
-class CheckpointView(Value):
-    """One safetensors file: what it holds, and the shape of every tensor in it."""
-
-    id: int
-    job_id: UUID
-    replicate: int
-    seed: int
-    kind: str
-    parameters: int
-    tensors: dict[str, tuple[int, ...]]
-    sha256: str
-    size: int
-    created_at: Moment
-    links: CheckpointLinks
-
-
-class Checkpoints(Value):
-    """The checkpoints of one attempt."""
-
-    data: tuple[CheckpointView, ...]
-    attempt: int
 
 
 def of_job(session: Session, job_id: UUID) -> Checkpoints:

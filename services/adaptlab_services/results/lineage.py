@@ -4,13 +4,13 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from adaptlab.values import Value
+from adaptlab_answers.jobs import JobView
+from adaptlab_answers.models import BaseModelView
+from adaptlab_answers.results import CheckpointView
 from adaptlab_db.tables import BaseModel, Job, StudyJob
 from adaptlab_services.jobs import job_lists, jobs
-from adaptlab_services.jobs.job_views import JobView
 from adaptlab_services.models import base_models
-from adaptlab_services.models.base_models import BaseModelView
 from adaptlab_services.results import checkpoints
-from adaptlab_services.results.checkpoints import CheckpointView
 
 NEWEST = 10
 MOST_GROUPS = 50

@@ -8,19 +8,12 @@ from sqlalchemy.orm import Session
 
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.results import LARGEST_LOSS
+from adaptlab_answers.queries import Cell, ColumnView, ResultRows
 from adaptlab_services.lifecycle.job_metrics import METRICS, Measured, Summary, summary
 from adaptlab_services.querying.conditions import condition
 from adaptlab_services.querying.job_fields import STATISTICS
 from adaptlab_services.querying.query_fields import Column, Field, Joins
-from adaptlab_services.results.result_queries import (
-    LISTINGS,
-    Cell,
-    ColumnView,
-    Question,
-    ResultRows,
-    cell,
-    columns_of,
-)
+from adaptlab_services.results.result_queries import LISTINGS, Question, cell, columns_of
 
 MOST_GROUPS = 1000
 MOST_GROUPINGS = 4

@@ -12,7 +12,7 @@ from sqlalchemy import Select, select, tuple_
 from sqlalchemy.orm import Session
 
 from adaptlab.errors import InvalidSpec, Problem
-from adaptlab.values import Value
+from adaptlab_answers.queries import Cell, ColumnView, FieldList, FieldView, ResultRows
 from adaptlab_db.tables import AttentionSummary, Job
 from adaptlab_services import paging
 from adaptlab_services.paging import Cursor
@@ -21,7 +21,6 @@ from adaptlab_services.querying.conditions import condition
 from adaptlab_services.querying.job_fields import job_fields
 from adaptlab_services.querying.query_fields import Column, Field, Fields, Joins
 
-Cell = str | int | float | None
 Subject = Literal["results", "attention"]
 MOST_FIELDS = 64
 SORTED_BY = ("integer", "number", "time")
@@ -34,45 +33,6 @@ OF_ATTENTION = (
     "map", "layer", "head", "source", "replicate", "seed", "entropy", "learned_mass",
     "divergence", "relative_deviation", "id", "base_model", "task", "method", "budget.trainable",
 )  # fmt: skip
-
-
-class FieldView(Value):
-    """A field that can be asked about; `pattern` marks a family of them, such as `labels.<name>`.
-
-    A filter on one that is `indexed` finds its first page at once, however many jobs there are.
-    """
-
-    name: str
-    type: str
-    means: str
-    indexed: bool
-    allowed: tuple[str, ...] = ()
-    also: tuple[str, ...] = ()
-
-
-class FieldList(Value):
-    """All fields of a subject."""
-
-    data: tuple[FieldView, ...]
-
-
-class ColumnView(Value):
-    """A column of an answer."""
-
-    name: str
-    type: str
-
-
-class ResultRows(Value):
-    """Rows of the chosen fields, and where the list goes on; no token means that this is the end.
-
-    A member of a row has the name of its field, with its dots. Times are texts, and what a job
-    has not measured is null.
-    """
-
-    columns: tuple[ColumnView, ...]
-    data: tuple[dict[str, Cell], ...]
-    next_page_token: str | None
 
 
 @dataclass(frozen=True, slots=True)

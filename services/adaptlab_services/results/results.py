@@ -9,7 +9,18 @@ from sqlalchemy.orm import Session
 
 from adaptlab.results import ReplicateResult, Usage
 from adaptlab.theory_report import Check
-from adaptlab.values import Value
+from adaptlab_answers.results import (
+    Attempts,
+    AttemptView,
+    Curve,
+    Curves,
+    EvaluationLinks,
+    Evaluations,
+    EvaluationView,
+    Outcomes,
+    Replicates,
+    TheoryChecks,
+)
 from adaptlab_db.tables import (
     Attempt,
     Evaluation,
@@ -21,109 +32,8 @@ from adaptlab_db.tables import (
     Worker,
 )
 from adaptlab_services.errors import NotFound
-from adaptlab_services.moments import Moment
 
 LARGEST_CURVE = 10_000
-
-
-class Curve(Value):
-    """One metric of one replicate; a value is null where it was not finite.
-
-    With fewer points than `total_points`, every n-th was kept, and the first and the last.
-    """
-
-    name: str
-    replicate: int
-    steps: tuple[int, ...]
-    values: tuple[float | None, ...]
-    total_points: int
-
-
-class Curves(Value):
-    """The curves of one attempt."""
-
-    data: tuple[Curve, ...]
-    attempt: int
-
-
-class Replicates(Value):
-    """How every seed and trial of one attempt ended."""
-
-    data: tuple[ReplicateResult, ...]
-    attempt: int
-
-
-class AttemptView(Value):
-    """One lease on the job, from claim to end."""
-
-    attempt: int
-    worker_id: UUID
-    host: str | None
-    started_at: Moment
-    first_step_at: Moment | None
-    ended_at: Moment | None
-    outcome: str | None
-    reason: str | None
-    error: str | None
-    environment: dict[str, object] | None
-    usage: Usage | None
-
-
-class Attempts(Value):
-    """All attempts of a job, first to last."""
-
-    data: tuple[AttemptView, ...]
-
-
-class EvaluationLinks(Value):
-    """Where to go from an evaluation."""
-
-    outcomes: str
-
-
-class EvaluationView(Value):
-    """The exact-match score of one replicate on one task; the base's own where not `attached`."""
-
-    id: int
-    replicate: int
-    seed: int
-    task: dict[str, object]
-    split: str
-    attached: bool
-    correct: int
-    total: int
-    accuracy: float
-    links: EvaluationLinks
-
-
-class Evaluations(Value):
-    """The scores of one attempt."""
-
-    data: tuple[EvaluationView, ...]
-    attempt: int
-
-
-class TheoryChecks(Value):
-    """What the theory checks of one attempt say, in the order in which they were measured."""
-
-    data: tuple[Check, ...]
-    attempt: int
-
-
-class Outcomes(Value):
-    """Which items of an evaluation were right, in item order; `bits` packs eight to a byte."""
-
-    evaluation_id: int
-    total: int
-    bits: bytes
-
-    def booleans(self) -> tuple[bool, ...]:
-        """The outcomes one by one; the first item is the highest bit of the first byte.
-
-        Never more than there are bits, whatever the total that an earlier version believed.
-        """
-        items = range(min(self.total, 8 * len(self.bits)))
-        return tuple(bool(self.bits[index >> 3] >> (7 - (index & 7)) & 1) for index in items)
 
 
 def latest_attempt(session: Session, job_id: UUID) -> int:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from adaptlab.spreadsheet import harmless
-from adaptlab_services.results.result_queries import Cell, ColumnView
+from adaptlab_answers.queries import Cell, ColumnView
 
 if TYPE_CHECKING:
     from arro3.core import Array, RecordBatch, Schema

@@ -3,28 +3,9 @@
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from adaptlab.values import Value
+from adaptlab_answers.storage import StorageStatus, StoredShare
 from adaptlab_db.artifacts import is_referenced
 from adaptlab_db.tables import Artifact
-from adaptlab_services.moments import Moment
-
-
-class StoredShare(Value):
-    """The artifacts in one store and one state."""
-
-    store: str
-    state: str
-    artifacts: int
-    bytes: int
-    least_recently_checked: Moment | None
-
-
-class StorageStatus(Value):
-    """All artifacts, by store and state, and those that nothing refers to."""
-
-    shares: tuple[StoredShare, ...]
-    unreferenced: int
-    unreferenced_bytes: int
 
 
 def status(session: Session) -> StorageStatus:

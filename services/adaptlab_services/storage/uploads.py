@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Annotated, Literal
+from typing import Annotated
 from uuid import UUID, uuid4
 
 from pydantic import Field
@@ -11,14 +11,14 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from adaptlab.values import Value
+from adaptlab_answers.paging import Page
+from adaptlab_answers.storage import ReceivedChunk, UploadLinks, UploadView
 from adaptlab_db.artifacts import ArtifactStore, StoredArtifact
 from adaptlab_db.errors import BytesMissing
 from adaptlab_db.staging import forget_aside, stage, unstage
 from adaptlab_db.tables import Upload, UploadChunk
 from adaptlab_services.errors import Conflict, NotFound, TooManyUploads, UploadTooLarge
 from adaptlab_services.limits import quotas
-from adaptlab_services.moments import Moment
-from adaptlab_services.paging import Page
 from adaptlab_services.people.tokens import Principal
 
 CHUNK_BYTES = 8 * 2**20
@@ -36,42 +36,6 @@ class NewUpload(Value):
 
     size_bytes: Annotated[int, Field(gt=0)]
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-
-
-class ReceivedChunk(Value):
-    """A chunk that is there whole."""
-
-    number: int
-    size_bytes: int
-    sha256: str
-
-
-class UploadLinks(Value):
-    """Where to go from an upload; chunk `n` goes to `chunks` followed by `/n`, from 0 on."""
-
-    self: str
-    chunks: str
-    complete: str
-
-
-class UploadView(Value):
-    """What is known of an upload.
-
-    Every chunk has `chunk_bytes` bytes but the last, and `received` are those that need not be
-    sent again. A complete upload has none: its bytes are the content that `sha256` names.
-    """
-
-    id: UUID
-    object: Literal["upload"] = "upload"
-    state: Literal["open", "complete"]
-    size_bytes: int
-    sha256: str
-    chunk_bytes: int
-    chunks: int
-    received: tuple[ReceivedChunk, ...]
-    created_at: Moment
-    expires_at: Moment
-    links: UploadLinks
 
 
 @dataclass(frozen=True, slots=True)

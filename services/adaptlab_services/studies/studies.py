@@ -28,19 +28,22 @@ from adaptlab.study import (
 from adaptlab.study_expansion import expand
 from adaptlab.study_plan import StudyPlan
 from adaptlab.values import Value
+from adaptlab_answers.jobs import Estimate
+from adaptlab_answers.paging import Page
+from adaptlab_answers.studies import StudyPreview, StudySummary, StudyView
 from adaptlab_db.tables import BaseModel, Job, Project, Study, StudyJob, User
 from adaptlab_services import paging
 from adaptlab_services.jobs import jobs, study_lock
-from adaptlab_services.jobs.estimates import Estimate, estimate
+from adaptlab_services.jobs.estimates import estimate
 from adaptlab_services.limits import limits, quotas, sizes
 from adaptlab_services.models import base_models, datasets
 from adaptlab_services.models.model_folders import NO_ROOTS, ModelRoots
-from adaptlab_services.paging import Cursor, Page
+from adaptlab_services.paging import Cursor
 from adaptlab_services.people import access, idempotency
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.studies import study_checks, study_jobs
 from adaptlab_services.studies.study_cancelling import stop_jobs
-from adaptlab_services.studies.study_previews import StudyPreview, study_preview
+from adaptlab_services.studies.study_previews import study_preview
 from adaptlab_services.studies.study_rows import (
     belonging,
     check_free,
@@ -48,14 +51,7 @@ from adaptlab_services.studies.study_rows import (
     spec_of,
     study_row,
 )
-from adaptlab_services.studies.study_views import (
-    Belonging,
-    StudySummary,
-    StudyView,
-    counted,
-    study_summary,
-    study_view,
-)
+from adaptlab_services.studies.study_views import Belonging, counted, study_summary, study_view
 
 DEFAULT_MOST_JOBS = 1000
 LONGEST_COMPUTING = "15s"

@@ -2,84 +2,23 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from adaptlab.budget import BudgetVector
 from adaptlab.spec import ResolvedSpec
-from adaptlab.study_plan import PlacedMethod, PlannedJob, SkippedCell, StudyPlan
-from adaptlab.values import Value
-from adaptlab_services.jobs.estimates import Estimate, estimate_each
+from adaptlab.study_plan import PlannedJob, StudyPlan
+from adaptlab_answers.jobs import Estimate
+from adaptlab_answers.studies import (
+    PlannedBase,
+    PlannedCell,
+    PlannedCheckView,
+    PlannedJobView,
+    StudyPreview,
+)
+from adaptlab_services.jobs.estimates import estimate_each
 from adaptlab_services.studies.study_checks import CheckAssignment, CheckJob
 from adaptlab_services.studies.study_jobs import Assignment, Known
-
-
-class PlannedJobView(Value):
-    """A job that a study would have; `reused` is the job that has run it, or does already."""
-
-    spec_digest: str
-    resolved_spec: ResolvedSpec
-    budget: BudgetVector
-    replicates: int
-    passes: int
-    reused: UUID | None
-    estimate: Estimate | None
-
-
-class PlannedCell(PlacedMethod):
-    """One method at one budget on one task and base model, and the digests of its jobs.
-
-    `gap` is what the method leaves of the budget, below zero for a reference that is over it.
-    """
-
-    gap: int
-    jobs: tuple[str, ...]
-
-
-class PlannedCheckView(Value):
-    """A job of a theory check of a planned study, and the digest of that job.
-
-    `method` is whose adaptations it measures, None if it measures none; `task` and `budget` are
-    theirs if they are of one cell.
-    """
-
-    label: str
-    base_model: str | None
-    task: str | None
-    method: str | None
-    budget: int | None
-    job: str
-
-
-class PlannedBase(Value):
-    """A base model of a planned study; `is_new` if it has to be made first."""
-
-    name: str
-    is_new: bool
-
-
-class StudyPreview(Value):
-    """What a study would be; nothing is stored. `passes` and `seconds` are of what is not reused.
-
-    A pass of the engine trains all seeds and trials of a job, and a new base model is one as well;
-    a device with too little memory for that takes more. `seconds` adds up what all of them take
-    one after the other.
-    """
-
-    object: Literal["study.preview"] = "study.preview"
-    name: str
-    base_models: tuple[PlannedBase, ...]
-    jobs: tuple[PlannedJobView, ...]
-    cells: tuple[PlannedCell, ...]
-    checks: tuple[PlannedCheckView, ...]
-    skipped: tuple[SkippedCell, ...]
-    new_jobs: int
-    reused_jobs: int
-    passes: int
-    seconds: float
-    warnings: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,116 +2,31 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Row, func, select
 from sqlalchemy.orm import Session
 
 from adaptlab.recipe import RecipeRef
-from adaptlab.study_plan import PlacedMethod, SkippedCell
+from adaptlab.study_plan import SkippedCell
 from adaptlab.theory_report import Check, Finding
-from adaptlab.values import Value
+from adaptlab_answers.studies import (
+    StudyBase,
+    StudyCell,
+    StudyCheckView,
+    StudyJobView,
+    StudyLinks,
+    StudyState,
+    StudySummary,
+    StudyView,
+)
 from adaptlab_db.tables import TERMINAL_STATES, Job, Study, StudyJob
-from adaptlab_services.moments import Moment
 from adaptlab_services.results.theory_reports import reports_of
 from adaptlab_services.studies.study_jobs import IN_CELLS
 
 JsonObject = dict[str, object]
-StudyState = Literal["running", "succeeded", "incomplete", "cancelled"]
-CellState = Literal["running", "succeeded", "missing"]
 LONGEST_ERROR = 300
-
-
-class StudyLinks(Value):
-    """Where to go from a study."""
-
-    self: str
-    jobs: str
-    comparison: str
-    cancel: str
-    extend: str
-    clone: str
-
-
-class StudySummary(Value):
-    """A study in a list: `running` until all its jobs have ended, then whether all succeeded.
-
-    `jobs` counts its jobs by state.
-    """
-
-    id: UUID
-    object: Literal["study"] = "study"
-    name: str
-    state: StudyState
-    terminal: bool
-    jobs: dict[str, int]
-    owner: str
-    project: str
-    recipe: RecipeRef | None
-    created_at: Moment
-    extended_at: Moment | None
-    cancelled_at: Moment | None
-    links: StudyLinks
-
-
-class StudyJobView(Value):
-    """A job of a study; `reused` if it was there before, with the seeds that it trains."""
-
-    id: UUID
-    state: str
-    terminal: bool
-    reason: str | None
-    error: str | None
-    reused: bool
-    seeds: tuple[int, ...]
-    step: int
-    total_steps: int
-
-
-class StudyBase(Value):
-    """A base model of a study and the job that makes it."""
-
-    name: str
-    job: StudyJobView
-
-
-class StudyCell(PlacedMethod):
-    """One method at one budget on one task and base model.
-
-    It is `missing` when a job of it has ended without success. Seeds that came later are a further
-    job; a method that comes out the same at several budgets has the same jobs in each.
-    """
-
-    state: CellState
-    jobs: tuple[StudyJobView, ...]
-
-
-class StudyCheckView(Value):
-    """A job of a theory check of a study: what it measures, and what it found.
-
-    `method` is whose adaptations it measures, None if it measures none; `task` and `budget` are
-    theirs if they are of one cell. `verdict` is `holds` if every claim does, and None until then.
-    """
-
-    label: str
-    base_model: str | None
-    task: str | None
-    method: str | None
-    budget: int | None
-    job: StudyJobView
-    verdict: Finding | None
-    reports: tuple[Check, ...]
-
-
-class StudyView(StudySummary):
-    """A study: its spec as it is now, its cells, its checks, and the methods that fit nowhere."""
-
-    spec: JsonObject
-    base_models: tuple[StudyBase, ...]
-    cells: tuple[StudyCell, ...]
-    checks: tuple[StudyCheckView, ...]
-    skipped: tuple[SkippedCell, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,33 +1,14 @@
-"""Comparisons as everybody sees them: warnings, then one table a base model and task."""
+"""Comparisons: warnings, then one table for each base model and task."""
 
 from typing import Literal
 from uuid import UUID
 
 from adaptlab.table_comparison import (
-    ComparedMethod,
-    MethodDiagnosis,
-    MethodForgetting,
-    MissingScores,
     TableComparison,
     TableWarning,
-    TriedTrial,
 )
 from adaptlab.values import Value
-from adaptlab_services.studies.study_views import StudyState
-
-__all__ = [
-    "ComparedMethod",
-    "ComparisonProgress",
-    "JobComparison",
-    "MethodDiagnosis",
-    "MethodForgetting",
-    "MissingScores",
-    "StudyComparison",
-    "StudyName",
-    "TableComparison",
-    "TableWarning",
-    "TriedTrial",
-]
+from adaptlab_answers.studies import StudyState
 
 
 class JobComparison(Value):
