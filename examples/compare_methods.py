@@ -46,7 +46,7 @@ def main(base_model: str, task: object, budget: int) -> None:
                 found = [
                     e
                     for e in client.jobs.evaluations(job.id, attached=True)
-                    if e.task == job.resolved_spec["task"]
+                    if e.task == job.resolved_spec.task
                 ]
                 scores[name] = seed_interval([e.correct for e in found], [e.total for e in found])
         for name, score in sorted(scores.items(), key=lambda entry: -entry[1].mean):

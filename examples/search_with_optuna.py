@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from adaptlab_client import Client, Job
+from adaptlab_client import Client, JobView
 
 METHODS, SUGGESTIONS, STEPS = ("prefix_tuning", "lora"), 8, 400
 KNOBS = ("learning_rates", "weight_decays", "initial_scales")
@@ -29,7 +29,7 @@ class Found:
     """The settings that won, their job, and the effort: suggestions and steps of all seeds."""
 
     settings: dict[str, float]
-    job: Job
+    job: JobView
     suggestions: int
     steps: int
 
@@ -57,7 +57,7 @@ def search(client: Client, asked: dict[str, Any], suggestions: int) -> Found:
     # Seeded, and without pruning, so that the search is the same and as long for every method.
     sampler = optuna.samplers.TPESampler(seed=0)
     study = optuna.create_study(direction="maximize", sampler=sampler)
-    jobs: list[Job] = []
+    jobs: list[JobView] = []
     for _ in range(suggestions):
         trial = study.ask()
         values = (
@@ -73,7 +73,7 @@ def search(client: Client, asked: dict[str, Any], suggestions: int) -> Found:
     return Found(best.params, jobs[best.number], len(jobs), steps)
 
 
-def validation_accuracy(client: Client, job: Job) -> float:
+def validation_accuracy(client: Client, job: JobView) -> float:
     """The last accuracy on the validation split, a mean over seeds; 0 for a seed that diverged."""
     if not job.succeeded:
         return 0.0
@@ -90,7 +90,7 @@ def report(client: Client, method: str, found: Found) -> None:
         print(f"{method:20} nothing that was tried succeeded: {found.job.reason}")
         return
     evaluations = client.jobs.evaluations(found.job.id, attached=True)
-    own = [one.accuracy for one in evaluations if one.task == found.job.resolved_spec["task"]]
+    own = [one.accuracy for one in evaluations if one.task == found.job.resolved_spec.task]
     settings = ", ".join(f"{knob} {value:.2g}" for knob, value in found.settings.items())
     print(f"{method:20} {mean(own):6.1%} on the test split with {settings}")
     print(f"{'':20} effort: {found.suggestions} trials a seed, {found.steps:,} steps in all")

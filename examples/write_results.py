@@ -10,22 +10,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from uuid import UUID
 
 from adaptlab import charts
-from adaptlab.comparison import Comparison
+from adaptlab.comparison import Comparison, ComparisonCell
+from adaptlab.table_comparison import ComparedMethod, TableComparison
 from adaptlab_client import (
-    Attempt,
+    AttemptView,
+    AttentionSummary,
     Client,
-    HeadSummary,
-    Job,
-    Study,
+    JobView,
     StudyComparison,
     StudyPreview,
-)
-from adaptlab_client.comparison_answers import (
-    ComparedMethod,
-    ComparisonCell,
-    TableComparison,
+    StudyView,
 )
 
 BEGIN = "<!-- measured -->"
@@ -45,9 +42,9 @@ class Run:
     It is `reused` if it was there before the study.
     """
 
-    job: Job
-    attempt: Attempt
-    heads: tuple[HeadSummary, ...]
+    job: JobView
+    attempt: AttemptView
+    heads: tuple[AttentionSummary, ...]
     reused: bool
 
     @property
@@ -83,13 +80,13 @@ def main(study: str, page: Path, plan: Path | None) -> None:
     page.write_text(before + BEGIN + "\n\n" + "\n".join(lines).strip() + "\n\n" + END + after)
 
 
-def _reused(study: Study) -> set[str]:
+def _reused(study: StudyView) -> set[UUID]:
     """The jobs of a study that were there before it."""
     bases = [base.job for base in study.base_models]
     return {job.id for job in (*bases, *(j for c in study.cells for j in c.jobs)) if job.reused}
 
 
-def _run_of(client: Client, job: Job, *, reused: bool) -> Run:
+def _run_of(client: Client, job: JobView, *, reused: bool) -> Run:
     maps = client.jobs.attention(job.id, layer=0, source="adapted") if job.method else ()
     heads = tuple(head for one in maps for head in one.summaries)
     return Run(job, client.jobs.attempts(job.id)[-1], heads, reused)

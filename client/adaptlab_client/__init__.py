@@ -1,44 +1,83 @@
 """What people and programs use: the Python client and the command line `adaptlab`.
 
-Knows only the torch-free half of core, and reaches everything else over HTTP.
+Knows only the answers and the torch-free half of core, and reaches everything else over HTTP.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from adaptlab_client.answers import Attempt as Attempt
-    from adaptlab_client.answers import BaseModelEntry as BaseModelEntry
-    from adaptlab_client.answers import Budget as Budget
-    from adaptlab_client.answers import BudgetAnswer as BudgetAnswer
-    from adaptlab_client.answers import Checkpoint as Checkpoint
-    from adaptlab_client.answers import Curve as Curve
-    from adaptlab_client.answers import DatasetEntry as DatasetEntry
-    from adaptlab_client.answers import Estimate as Estimate
-    from adaptlab_client.answers import Evaluation as Evaluation
-    from adaptlab_client.answers import Job as Job
-    from adaptlab_client.answers import JobEvent as JobEvent
-    from adaptlab_client.answers import JobSummary as JobSummary
-    from adaptlab_client.answers import MethodEntry as MethodEntry
-    from adaptlab_client.answers import Outcomes as Outcomes
-    from adaptlab_client.answers import PlugIn as PlugIn
-    from adaptlab_client.answers import Preview as Preview
-    from adaptlab_client.answers import Progress as Progress
-    from adaptlab_client.answers import Replicate as Replicate
-    from adaptlab_client.answers import Solved as Solved
-    from adaptlab_client.answers import TheoryCheck as TheoryCheck
-    from adaptlab_client.answers import UploadEntry as UploadEntry
-    from adaptlab_client.answers import Usage as Usage
-    from adaptlab_client.attention_answers import AttentionMap as AttentionMap
-    from adaptlab_client.attention_answers import AttentionMaps as AttentionMaps
-    from adaptlab_client.attention_answers import HeadSummary as HeadSummary
+    from adaptlab.budget import BudgetVector as BudgetVector
+    from adaptlab.claims import ClaimVerdict as ClaimVerdict
+    from adaptlab.comparison import Comparison as Comparison
+    from adaptlab.diagnosis import Diagnosis as Diagnosis
+    from adaptlab.recipe import RecipeRef as RecipeRef
+    from adaptlab.recipe_report import ReportCell as ReportCell
+    from adaptlab.recipe_report import ReportRow as ReportRow
+    from adaptlab.recipe_report import ReportTable as ReportTable
+    from adaptlab.results import AttentionSummary as AttentionSummary
+    from adaptlab.results import ReplicateResult as ReplicateResult
+    from adaptlab.results import Usage as Usage
+    from adaptlab.study_plan import SkippedCell as SkippedCell
+    from adaptlab.table_comparison import TableComparison as TableComparison
+    from adaptlab.theory_report import Check as Check
+    from adaptlab.verdict import Verdict as Verdict
+    from adaptlab_answers.jobs import Estimate as Estimate
+    from adaptlab_answers.jobs import EventView as EventView
+    from adaptlab_answers.jobs import JobSummary as JobSummary
+    from adaptlab_answers.jobs import JobView as JobView
+    from adaptlab_answers.jobs import Preview as Preview
+    from adaptlab_answers.jobs import Progress as Progress
+    from adaptlab_answers.jobs import ProgressNews as ProgressNews
+    from adaptlab_answers.models import BaseModelView as BaseModelView
+    from adaptlab_answers.models import BudgetAnswer as BudgetAnswer
+    from adaptlab_answers.models import DatasetView as DatasetView
+    from adaptlab_answers.models import MethodAnswer as MethodAnswer
+    from adaptlab_answers.models import MethodEntry as MethodEntry
+    from adaptlab_answers.models import PlugIn as PlugIn
+    from adaptlab_answers.people import AuditView as AuditView
+    from adaptlab_answers.people import CreatedToken as CreatedToken
+    from adaptlab_answers.people import Me as Me
+    from adaptlab_answers.people import MemberView as MemberView
+    from adaptlab_answers.people import ProjectView as ProjectView
+    from adaptlab_answers.people import QueueUse as QueueUse
+    from adaptlab_answers.people import Quotas as Quotas
+    from adaptlab_answers.people import TokenView as TokenView
+    from adaptlab_answers.people import UserUsage as UserUsage
+    from adaptlab_answers.people import UserView as UserView
+    from adaptlab_answers.queries import FieldView as FieldView
+    from adaptlab_answers.recipes import RecipeSummary as RecipeSummary
+    from adaptlab_answers.recipes import RecipeView as RecipeView
+    from adaptlab_answers.recipes import StudyReport as StudyReport
+    from adaptlab_answers.recommendations import Recommendation as Recommendation
+    from adaptlab_answers.results import AttemptView as AttemptView
+    from adaptlab_answers.results import CheckpointView as CheckpointView
+    from adaptlab_answers.results import Curve as Curve
+    from adaptlab_answers.results import EvaluationView as EvaluationView
+    from adaptlab_answers.results import OutcomeList as OutcomeList
+    from adaptlab_answers.server import Capabilities as Capabilities
+    from adaptlab_answers.server import Health as Health
+    from adaptlab_answers.server import Limits as Limits
+    from adaptlab_answers.server import WorkerView as WorkerView
+    from adaptlab_answers.storage import StorageStatus as StorageStatus
+    from adaptlab_answers.storage import StoredShare as StoredShare
+    from adaptlab_answers.storage import UploadView as UploadView
+    from adaptlab_answers.studies import PlannedBase as PlannedBase
+    from adaptlab_answers.studies import PlannedCell as PlannedCell
+    from adaptlab_answers.studies import PlannedCheckView as PlannedCheckView
+    from adaptlab_answers.studies import PlannedJobView as PlannedJobView
+    from adaptlab_answers.studies import StudyBase as StudyBase
+    from adaptlab_answers.studies import StudyCell as StudyCell
+    from adaptlab_answers.studies import StudyCheckView as StudyCheckView
+    from adaptlab_answers.studies import StudyJobView as StudyJobView
+    from adaptlab_answers.studies import StudyPreview as StudyPreview
+    from adaptlab_answers.studies import StudySummary as StudySummary
+    from adaptlab_answers.studies import StudyView as StudyView
+    from adaptlab_client.attention_maps import AttentionMap as AttentionMap
+    from adaptlab_client.attention_maps import AttentionMaps as AttentionMaps
     from adaptlab_client.client import Client as Client
-    from adaptlab_client.comparison_answers import Comparison as Comparison
-    from adaptlab_client.comparison_answers import Diagnosis as Diagnosis
-    from adaptlab_client.comparison_answers import JobComparison as JobComparison
-    from adaptlab_client.comparison_answers import StudyComparison as StudyComparison
-    from adaptlab_client.comparison_answers import TableComparison as TableComparison
-    from adaptlab_client.comparison_answers import Verdict as Verdict
+    from adaptlab_client.comparison_tables import JobComparison as JobComparison
+    from adaptlab_client.comparison_tables import StudyComparison as StudyComparison
     from adaptlab_client.connection import Retries as Retries
     from adaptlab_client.curves import Curves as Curves
     from adaptlab_client.errors import ApiError as ApiError
@@ -56,229 +95,196 @@ if TYPE_CHECKING:
     from adaptlab_client.errors import UnexpectedAnswer as UnexpectedAnswer
     from adaptlab_client.errors import UnsafeFile as UnsafeFile
     from adaptlab_client.errors import WaitTimedOut as WaitTimedOut
-    from adaptlab_client.people_answers import AuditEntry as AuditEntry
-    from adaptlab_client.people_answers import Me as Me
-    from adaptlab_client.people_answers import MemberEntry as MemberEntry
-    from adaptlab_client.people_answers import NewToken as NewToken
-    from adaptlab_client.people_answers import ProjectEntry as ProjectEntry
-    from adaptlab_client.people_answers import QueueUse as QueueUse
-    from adaptlab_client.people_answers import Quotas as Quotas
-    from adaptlab_client.people_answers import TokenEntry as TokenEntry
-    from adaptlab_client.people_answers import UserEntry as UserEntry
-    from adaptlab_client.people_answers import UserUsage as UserUsage
     from adaptlab_client.pictures import Picture as Picture
-    from adaptlab_client.recipe_answers import ClaimVerdict as ClaimVerdict
-    from adaptlab_client.recipe_answers import Recipe as Recipe
-    from adaptlab_client.recipe_answers import RecipeReport as RecipeReport
-    from adaptlab_client.recipe_answers import RecipeSummary as RecipeSummary
-    from adaptlab_client.recipe_answers import ReportCell as ReportCell
-    from adaptlab_client.recipe_answers import ReportRow as ReportRow
-    from adaptlab_client.recipe_answers import ReportTable as ReportTable
-    from adaptlab_client.recommendation_answers import Recommendation as Recommendation
-    from adaptlab_client.result_answers import ResultField as ResultField
-    from adaptlab_client.result_answers import ResultTable as ResultTable
-    from adaptlab_client.server_answers import Capabilities as Capabilities
-    from adaptlab_client.server_answers import Health as Health
-    from adaptlab_client.server_answers import Limits as Limits
-    from adaptlab_client.server_answers import Storage as Storage
-    from adaptlab_client.server_answers import StoredShare as StoredShare
-    from adaptlab_client.server_answers import WorkerEntry as WorkerEntry
-    from adaptlab_client.study_answers import PlannedBase as PlannedBase
-    from adaptlab_client.study_answers import PlannedCell as PlannedCell
-    from adaptlab_client.study_answers import PlannedCheck as PlannedCheck
-    from adaptlab_client.study_answers import PlannedJob as PlannedJob
-    from adaptlab_client.study_answers import RecipeRef as RecipeRef
-    from adaptlab_client.study_answers import SkippedCell as SkippedCell
-    from adaptlab_client.study_answers import Study as Study
-    from adaptlab_client.study_answers import StudyBase as StudyBase
-    from adaptlab_client.study_answers import StudyCell as StudyCell
-    from adaptlab_client.study_answers import StudyCheck as StudyCheck
-    from adaptlab_client.study_answers import StudyJob as StudyJob
-    from adaptlab_client.study_answers import StudyPreview as StudyPreview
+    from adaptlab_client.result_table import ResultTable as ResultTable
     from adaptlab_client.study_run import StudyRun as StudyRun
 
 _HOMES = {
-    "ApiError": "errors",
-    "Attempt": "answers",
-    "AttentionMap": "attention_answers",
-    "AttentionMaps": "attention_answers",
-    "AuditEntry": "people_answers",
-    "BaseModelEntry": "answers",
-    "Budget": "answers",
-    "BudgetAnswer": "answers",
-    "Capabilities": "server_answers",
-    "Checkpoint": "answers",
-    "ClaimVerdict": "recipe_answers",
-    "Client": "client",
-    "Comparison": "comparison_answers",
-    "Conflict": "errors",
-    "Curve": "answers",
-    "Curves": "curves",
-    "DatasetEntry": "answers",
-    "Diagnosis": "comparison_answers",
-    "DigestMismatch": "errors",
-    "Estimate": "answers",
-    "Evaluation": "answers",
-    "HeadSummary": "attention_answers",
-    "Health": "server_answers",
-    "InvalidRequest": "errors",
-    "Job": "answers",
-    "JobComparison": "comparison_answers",
-    "JobEvent": "answers",
-    "JobSummary": "answers",
-    "Limits": "server_answers",
-    "Me": "people_answers",
-    "MemberEntry": "people_answers",
-    "MethodEntry": "answers",
-    "NewToken": "people_answers",
-    "NoServer": "errors",
-    "NotFound": "errors",
-    "Outcomes": "answers",
-    "Picture": "pictures",
-    "PlannedBase": "study_answers",
-    "PlannedCell": "study_answers",
-    "PlannedCheck": "study_answers",
-    "PlannedJob": "study_answers",
-    "PlugIn": "answers",
-    "Preview": "answers",
-    "Progress": "answers",
-    "ProjectEntry": "people_answers",
-    "QueueUse": "people_answers",
-    "Quotas": "people_answers",
-    "Recipe": "recipe_answers",
-    "RecipeRef": "study_answers",
-    "RecipeReport": "recipe_answers",
-    "RecipeSummary": "recipe_answers",
-    "Recommendation": "recommendation_answers",
-    "Replicate": "answers",
-    "ReportCell": "recipe_answers",
-    "ReportRow": "recipe_answers",
-    "ReportTable": "recipe_answers",
-    "ResultField": "result_answers",
-    "ResultTable": "result_answers",
-    "Retries": "connection",
-    "ServerUnavailable": "errors",
-    "ServerUnreachable": "errors",
-    "SeveralMaps": "errors",
-    "SkippedCell": "study_answers",
-    "Solved": "answers",
-    "Storage": "server_answers",
-    "StoredShare": "server_answers",
-    "Study": "study_answers",
-    "StudyBase": "study_answers",
-    "StudyCell": "study_answers",
-    "StudyCheck": "study_answers",
-    "StudyComparison": "comparison_answers",
-    "StudyJob": "study_answers",
-    "StudyPreview": "study_answers",
-    "StudyRun": "study_run",
-    "TableComparison": "comparison_answers",
-    "TheoryCheck": "answers",
-    "TokenEntry": "people_answers",
-    "TooLarge": "errors",
-    "TooManyRequests": "errors",
-    "Unauthorised": "errors",
-    "UnexpectedAnswer": "errors",
-    "UnsafeFile": "errors",
-    "UploadEntry": "answers",
-    "Usage": "answers",
-    "UserEntry": "people_answers",
-    "UserUsage": "people_answers",
-    "Verdict": "comparison_answers",
-    "WaitTimedOut": "errors",
-    "WorkerEntry": "server_answers",
+    "ApiError": "adaptlab_client.errors",
+    "AttemptView": "adaptlab_answers.results",
+    "AttentionMap": "adaptlab_client.attention_maps",
+    "AttentionMaps": "adaptlab_client.attention_maps",
+    "AttentionSummary": "adaptlab.results",
+    "AuditView": "adaptlab_answers.people",
+    "BaseModelView": "adaptlab_answers.models",
+    "BudgetAnswer": "adaptlab_answers.models",
+    "BudgetVector": "adaptlab.budget",
+    "Capabilities": "adaptlab_answers.server",
+    "Check": "adaptlab.theory_report",
+    "CheckpointView": "adaptlab_answers.results",
+    "ClaimVerdict": "adaptlab.claims",
+    "Client": "adaptlab_client.client",
+    "Comparison": "adaptlab.comparison",
+    "Conflict": "adaptlab_client.errors",
+    "CreatedToken": "adaptlab_answers.people",
+    "Curve": "adaptlab_answers.results",
+    "Curves": "adaptlab_client.curves",
+    "DatasetView": "adaptlab_answers.models",
+    "Diagnosis": "adaptlab.diagnosis",
+    "DigestMismatch": "adaptlab_client.errors",
+    "Estimate": "adaptlab_answers.jobs",
+    "EvaluationView": "adaptlab_answers.results",
+    "EventView": "adaptlab_answers.jobs",
+    "FieldView": "adaptlab_answers.queries",
+    "Health": "adaptlab_answers.server",
+    "InvalidRequest": "adaptlab_client.errors",
+    "JobComparison": "adaptlab_client.comparison_tables",
+    "JobSummary": "adaptlab_answers.jobs",
+    "JobView": "adaptlab_answers.jobs",
+    "Limits": "adaptlab_answers.server",
+    "Me": "adaptlab_answers.people",
+    "MemberView": "adaptlab_answers.people",
+    "MethodAnswer": "adaptlab_answers.models",
+    "MethodEntry": "adaptlab_answers.models",
+    "NoServer": "adaptlab_client.errors",
+    "NotFound": "adaptlab_client.errors",
+    "OutcomeList": "adaptlab_answers.results",
+    "Picture": "adaptlab_client.pictures",
+    "PlannedBase": "adaptlab_answers.studies",
+    "PlannedCell": "adaptlab_answers.studies",
+    "PlannedCheckView": "adaptlab_answers.studies",
+    "PlannedJobView": "adaptlab_answers.studies",
+    "PlugIn": "adaptlab_answers.models",
+    "Preview": "adaptlab_answers.jobs",
+    "Progress": "adaptlab_answers.jobs",
+    "ProgressNews": "adaptlab_answers.jobs",
+    "ProjectView": "adaptlab_answers.people",
+    "QueueUse": "adaptlab_answers.people",
+    "Quotas": "adaptlab_answers.people",
+    "RecipeRef": "adaptlab.recipe",
+    "RecipeSummary": "adaptlab_answers.recipes",
+    "RecipeView": "adaptlab_answers.recipes",
+    "Recommendation": "adaptlab_answers.recommendations",
+    "ReplicateResult": "adaptlab.results",
+    "ReportCell": "adaptlab.recipe_report",
+    "ReportRow": "adaptlab.recipe_report",
+    "ReportTable": "adaptlab.recipe_report",
+    "ResultTable": "adaptlab_client.result_table",
+    "Retries": "adaptlab_client.connection",
+    "ServerUnavailable": "adaptlab_client.errors",
+    "ServerUnreachable": "adaptlab_client.errors",
+    "SeveralMaps": "adaptlab_client.errors",
+    "SkippedCell": "adaptlab.study_plan",
+    "StorageStatus": "adaptlab_answers.storage",
+    "StoredShare": "adaptlab_answers.storage",
+    "StudyBase": "adaptlab_answers.studies",
+    "StudyCell": "adaptlab_answers.studies",
+    "StudyCheckView": "adaptlab_answers.studies",
+    "StudyComparison": "adaptlab_client.comparison_tables",
+    "StudyJobView": "adaptlab_answers.studies",
+    "StudyPreview": "adaptlab_answers.studies",
+    "StudyReport": "adaptlab_answers.recipes",
+    "StudyRun": "adaptlab_client.study_run",
+    "StudySummary": "adaptlab_answers.studies",
+    "StudyView": "adaptlab_answers.studies",
+    "TableComparison": "adaptlab.table_comparison",
+    "TokenView": "adaptlab_answers.people",
+    "TooLarge": "adaptlab_client.errors",
+    "TooManyRequests": "adaptlab_client.errors",
+    "Unauthorised": "adaptlab_client.errors",
+    "UnexpectedAnswer": "adaptlab_client.errors",
+    "UnsafeFile": "adaptlab_client.errors",
+    "UploadView": "adaptlab_answers.storage",
+    "Usage": "adaptlab.results",
+    "UserUsage": "adaptlab_answers.people",
+    "UserView": "adaptlab_answers.people",
+    "Verdict": "adaptlab.verdict",
+    "WaitTimedOut": "adaptlab_client.errors",
+    "WorkerView": "adaptlab_answers.server",
 }
 
 __all__ = [
     "ApiError",
-    "Attempt",
+    "AttemptView",
     "AttentionMap",
     "AttentionMaps",
-    "AuditEntry",
-    "BaseModelEntry",
-    "Budget",
+    "AttentionSummary",
+    "AuditView",
+    "BaseModelView",
     "BudgetAnswer",
+    "BudgetVector",
     "Capabilities",
-    "Checkpoint",
+    "Check",
+    "CheckpointView",
     "ClaimVerdict",
     "Client",
     "Comparison",
     "Conflict",
+    "CreatedToken",
     "Curve",
     "Curves",
-    "DatasetEntry",
+    "DatasetView",
     "Diagnosis",
     "DigestMismatch",
     "Estimate",
-    "Evaluation",
-    "HeadSummary",
+    "EvaluationView",
+    "EventView",
+    "FieldView",
     "Health",
     "InvalidRequest",
-    "Job",
     "JobComparison",
-    "JobEvent",
     "JobSummary",
+    "JobView",
     "Limits",
     "Me",
-    "MemberEntry",
+    "MemberView",
+    "MethodAnswer",
     "MethodEntry",
-    "NewToken",
     "NoServer",
     "NotFound",
-    "Outcomes",
+    "OutcomeList",
     "Picture",
     "PlannedBase",
     "PlannedCell",
-    "PlannedCheck",
-    "PlannedJob",
+    "PlannedCheckView",
+    "PlannedJobView",
     "PlugIn",
     "Preview",
     "Progress",
-    "ProjectEntry",
+    "ProgressNews",
+    "ProjectView",
     "QueueUse",
     "Quotas",
-    "Recipe",
     "RecipeRef",
-    "RecipeReport",
     "RecipeSummary",
+    "RecipeView",
     "Recommendation",
-    "Replicate",
+    "ReplicateResult",
     "ReportCell",
     "ReportRow",
     "ReportTable",
-    "ResultField",
     "ResultTable",
     "Retries",
     "ServerUnavailable",
     "ServerUnreachable",
     "SeveralMaps",
     "SkippedCell",
-    "Solved",
-    "Storage",
+    "StorageStatus",
     "StoredShare",
-    "Study",
     "StudyBase",
     "StudyCell",
-    "StudyCheck",
+    "StudyCheckView",
     "StudyComparison",
-    "StudyJob",
+    "StudyJobView",
     "StudyPreview",
+    "StudyReport",
     "StudyRun",
+    "StudySummary",
+    "StudyView",
     "TableComparison",
-    "TheoryCheck",
-    "TokenEntry",
+    "TokenView",
     "TooLarge",
     "TooManyRequests",
     "Unauthorised",
     "UnexpectedAnswer",
     "UnsafeFile",
-    "UploadEntry",
+    "UploadView",
     "Usage",
-    "UserEntry",
     "UserUsage",
+    "UserView",
     "Verdict",
     "WaitTimedOut",
-    "WorkerEntry",
+    "WorkerView",
 ]
 
 
@@ -291,4 +297,4 @@ def __getattr__(name: str) -> object:
     """Load a public name when it is asked for: `adaptlab --help` has no use for httpx."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"adaptlab_client.{_HOMES[name]}"), name)
+    return getattr(import_module(_HOMES[name]), name)

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+from adaptlab_answers.people import AuditView
 from adaptlab_client.connection import Connection, Query, path_of
 from adaptlab_client.paging import entries
-from adaptlab_client.people_answers import AuditEntry
 
 
 class AuditLog:
@@ -13,9 +13,9 @@ class AuditLog:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def list(self, query: Query | None = None) -> Iterator[AuditEntry]:
+    def list(self, query: Query | None = None) -> Iterator[AuditView]:
         """What was done and refused, newest first.
 
         The query may have `actor`, `action`, `object`, `since` and `until`.
         """
-        return entries(self._connection, path_of("audit"), AuditEntry, query or {})
+        return entries(self._connection, path_of("audit"), AuditView, query or {})

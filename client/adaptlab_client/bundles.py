@@ -4,7 +4,7 @@ import base64
 import hashlib
 from pathlib import Path
 
-from adaptlab_client.connection import Connection, Query, Request, path_of
+from adaptlab_client.connection import Connection, Identity, Query, Request, path_of
 from adaptlab_client.errors import DigestMismatch, UnexpectedAnswer
 
 SECONDS = 400.0
@@ -12,7 +12,7 @@ SECONDS = 400.0
 PIECE = 2**16
 
 
-def save_bundle(connection: Connection, study: str, target: Path, query: Query) -> Path:
+def save_bundle(connection: Connection, study: Identity, target: Path, query: Query) -> Path:
     """Fetch the bundle of a study into `target`, which appears when it is there and checked.
 
     Raises `DigestMismatch` for bytes that are not those that the server has made.

@@ -1,13 +1,15 @@
 """What a server offers: base models, methods, tasks, families, and what a budget buys."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Generic, TypeVar
 
 from pydantic import JsonValue, TypeAdapter
 
+from adaptlab_answers.jobs import JobView
+from adaptlab_answers.models import BaseModelView, BudgetAnswer, PlugIn
+from adaptlab_answers.results import CheckpointView
 from adaptlab_client import download
-from adaptlab_client.answers import BaseModelEntry, BudgetAnswer, Checkpoint, Job, Page, PlugIn
 from adaptlab_client.connection import Connection, Request, path_of
 from adaptlab_client.jobs import Jobs
 from adaptlab_client.paging import entries
@@ -19,14 +21,21 @@ Choice = str | Mapping[str, object]
 class Catalogue(Generic[P]):
     """The plug-ins of one kind."""
 
-    def __init__(self, connection: Connection, kind: str, entry: type[P]) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        kind: str,
+        entry: type[P],
+        listed: Callable[[Request], tuple[P, ...]],
+    ) -> None:
         self._connection = connection
+        self._listed = listed
         self._kind = kind
         self._entry = entry
 
     def list(self) -> tuple[P, ...]:
         """All of them, by name."""
-        return self._connection.ask(Request("GET", path_of(self._kind)), Page[self._entry]).data
+        return self._listed(Request("GET", path_of(self._kind)))
 
     def get(self, name: str) -> P:
         """One of them; raises `NotFound`."""
@@ -40,15 +49,15 @@ class BaseModels:
         self._connection = connection
         self._jobs = jobs
 
-    def list(self) -> Iterator[BaseModelEntry]:
+    def list(self) -> Iterator[BaseModelView]:
         """All of them, page by page."""
-        return entries(self._connection, path_of("base-models"), BaseModelEntry)
+        return entries(self._connection, path_of("base-models"), BaseModelView)
 
-    def get(self, name: str) -> BaseModelEntry:
+    def get(self, name: str) -> BaseModelView:
         """One of them; raises `NotFound`."""
-        return self._connection.ask(Request("GET", path_of("base-models", name)), BaseModelEntry)
+        return self._connection.ask(Request("GET", path_of("base-models", name)), BaseModelView)
 
-    def import_folder(self, name: str, folder: str, **members: object) -> Job:
+    def import_folder(self, name: str, folder: str, **members: object) -> JobView:
         """Start the job that makes the model in a folder of the server a base model called `name`.
 
         `folder` is `ALIAS/SUB/PATH` below one of the server's model roots; `members` are further
@@ -98,14 +107,14 @@ class Checkpoints:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def get(self, checkpoint_id: int | str) -> Checkpoint:
+    def get(self, checkpoint_id: int | str) -> CheckpointView:
         """One of them without its bytes; raises `NotFound`."""
         path = path_of("checkpoints", checkpoint_id)
-        return self._connection.ask(Request("GET", path), Checkpoint)
+        return self._connection.ask(Request("GET", path), CheckpointView)
 
     def download(
         self,
-        checkpoint: Checkpoint | int | str,
+        checkpoint: CheckpointView | int | str,
         target: str | Path,
         *,
         report: download.Report | None = None,
@@ -115,9 +124,9 @@ class Checkpoints:
         The digest is verified; a download that broke off goes on where it stopped. `report` gets
         the bytes that are there and the size. Raises `DigestMismatch`.
         """
-        known = checkpoint if isinstance(checkpoint, Checkpoint) else None
+        known = checkpoint if isinstance(checkpoint, CheckpointView) else None
         identity = known.id if known else checkpoint
-        assert not isinstance(identity, Checkpoint)
+        assert not isinstance(identity, CheckpointView)
         path = path_of("checkpoints", identity, "content")
         digest = known.sha256 if known else download.announced_digest(self._connection, path)
         target = Path(target)

@@ -5,7 +5,9 @@ from typing import Self
 
 import httpx
 
-from adaptlab_client.answers import MethodEntry, PlugIn
+from adaptlab_answers.models import Families, FamilyEntry, MethodEntry, Methods, PlugIn, Tasks
+from adaptlab_answers.people import Me
+from adaptlab_answers.server import Capabilities
 from adaptlab_client.audit_log import AuditLog
 from adaptlab_client.catalogue import BaseModels, Budgets, Catalogue, Checkpoints
 from adaptlab_client.comparisons import Comparisons
@@ -14,12 +16,10 @@ from adaptlab_client.datasets import Datasets
 from adaptlab_client.discovery import discover
 from adaptlab_client.jobs import Jobs
 from adaptlab_client.people import ProjectList, Tokens, Users
-from adaptlab_client.people_answers import Me
 from adaptlab_client.recipes import Recipes
 from adaptlab_client.recommendations import Recommendations
 from adaptlab_client.results import ResultQueries
 from adaptlab_client.server import ServerStatus
-from adaptlab_client.server_answers import Capabilities
 from adaptlab_client.studies import Studies
 from adaptlab_client.uploads import Uploads
 
@@ -59,9 +59,16 @@ class Client:
         )
         self.jobs = Jobs(self._connection)
         self.base_models = BaseModels(self._connection, self.jobs)
-        self.methods = Catalogue(self._connection, "methods", MethodEntry)
-        self.tasks = Catalogue(self._connection, "tasks", PlugIn)
-        self.families = Catalogue(self._connection, "families", PlugIn)
+        ask = self._connection.ask
+        self.methods = Catalogue(
+            self._connection, "methods", MethodEntry, lambda request: ask(request, Methods).data
+        )
+        self.tasks = Catalogue(
+            self._connection, "tasks", PlugIn, lambda request: ask(request, Tasks).data
+        )
+        self.families = Catalogue(
+            self._connection, "families", FamilyEntry, lambda request: ask(request, Families).data
+        )
         self.budgets = Budgets(self._connection)
         self.checkpoints = Checkpoints(self._connection)
         self.uploads = Uploads(self._connection)

@@ -8,7 +8,7 @@ from adaptlab_client.errors import UnexpectedAnswer
 from adaptlab_client.pictures import Picture
 
 if TYPE_CHECKING:
-    from adaptlab_client.comparison_answers import JobComparison
+    from adaptlab_client.comparison_tables import JobComparison
 
 PlotKind = Literal["budgets", "ranks", "differences", "learning_rates"]
 _OF_CELL: dict[str, str] = {

@@ -6,12 +6,9 @@ from collections.abc import Callable, Sequence
 
 import httpx
 
-from adaptlab_client.comparison_answers import (
-    ComparisonProgress,
-    JobComparison,
-    StudyComparison,
-)
-from adaptlab_client.connection import Connection, Query, Request, path_of
+from adaptlab_answers.comparisons import ComparisonProgress
+from adaptlab_client.comparison_tables import JobComparison, StudyComparison
+from adaptlab_client.connection import Connection, Identity, Query, Request, path_of
 from adaptlab_client.errors import WaitTimedOut
 
 OnProgress = Callable[[ComparisonProgress], None]
@@ -32,7 +29,7 @@ class Comparisons:
 
     def study(
         self,
-        study: str,
+        study: Identity,
         *,
         level: float | None = None,
         margin: float | None = None,
@@ -46,7 +43,7 @@ class Comparisons:
 
     def jobs(
         self,
-        jobs: Sequence[str],
+        jobs: Sequence[Identity],
         *,
         level: float | None = None,
         margin: float | None = None,
@@ -61,8 +58,8 @@ class Comparisons:
     def csv(
         self,
         *,
-        study: str | None = None,
-        jobs: Sequence[str] = (),
+        study: Identity | None = None,
+        jobs: Sequence[Identity] = (),
         level: float | None = None,
         margin: float | None = None,
         timeout: float | None = None,
@@ -91,9 +88,9 @@ class Comparisons:
         return answer
 
 
-def _of_study(study: str, query: Query) -> Request:
+def _of_study(study: Identity, query: Query) -> Request:
     return Request("GET", path_of("studies", study, "comparison"), query=query)
 
 
-def _of_jobs(jobs: Sequence[str], query: Query) -> Request:
-    return Request("GET", path_of("comparison"), query={**query, "job": [*jobs]})
+def _of_jobs(jobs: Sequence[Identity], query: Query) -> Request:
+    return Request("GET", path_of("comparison"), query={**query, "job": [*map(str, jobs)]})

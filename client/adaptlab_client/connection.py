@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from typing import Self, TypeVar
 from urllib.parse import quote, urlsplit
 from urllib.request import getproxies
+from uuid import UUID
 
 import httpx
 from pydantic import BaseModel, JsonValue, ValidationError
 
+from adaptlab_answers.reading import read
 from adaptlab_client.discovery import Server
 from adaptlab_client.errors import (
     PASSING,
@@ -30,7 +32,9 @@ from adaptlab_client.errors import (
 
 A = TypeVar("A", bound=BaseModel)
 Passing = ServerUnreachable | ServerUnavailable | TooManyRequests
-Query = Mapping[str, str | int | float | bool | list[str] | list[int] | None]
+Query = Mapping[str, str | int | float | bool | UUID | list[str] | list[int] | None]
+Identity = str | UUID
+"""The id of a job, study or upload, as an answer has it or as text."""
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 READS = ("GET", "HEAD")
@@ -78,7 +82,7 @@ class Request:
     content: bytes | None = None
 
 
-def path_of(*segments: str | int) -> str:
+def path_of(*segments: str | int | UUID) -> str:
     """A path below `/v1`; a segment stays one whatever it contains."""
     return "/v1" + "".join(f"/{quote(str(segment), safe='')}" for segment in segments)
 
@@ -140,7 +144,7 @@ class Connection:
     def read(self, request: Request, response: httpx.Response, answer: type[A]) -> A:
         """The value in the JSON of a response that has been read; raises `UnexpectedAnswer`."""
         try:
-            return answer.model_validate_json(response.content)
+            return read(answer, response.content)
         except ValidationError as error:
             raise UnexpectedAnswer(
                 f"{self.server.url}{request.path} did not answer as an adaptlab server of this "
@@ -170,7 +174,11 @@ class Connection:
             else httpx.Timeout(request.seconds, connect=10)
         )
         asked: Query = {"project": self.project, **(request.query or {})}
-        query = {name: value for name, value in asked.items() if value is not None}
+        query = {
+            name: str(value) if isinstance(value, UUID) else value
+            for name, value in asked.items()
+            if value is not None
+        }
         try:
             with self._http.stream(
                 request.method,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from adaptlab_client.answers import Curve
+from adaptlab_answers.results import Curve
 from adaptlab_client.frames import frame
 from adaptlab_client.pictures import Picture
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from pydantic import JsonValue, TypeAdapter
 
+from adaptlab_answers.models import DatasetView
+from adaptlab_answers.storage import UploadView
 from adaptlab_client import download
-from adaptlab_client.answers import DatasetEntry, UploadEntry
 from adaptlab_client.connection import Connection, Request, path_of
 from adaptlab_client.errors import ApiError
 from adaptlab_client.paging import entries
@@ -25,20 +26,20 @@ class Datasets:
         self._connection = connection
         self._uploads = uploads
 
-    def list(self) -> Iterator[DatasetEntry]:
+    def list(self) -> Iterator[DatasetView]:
         """All of them, page by page, the generated list among them."""
-        return entries(self._connection, path_of("datasets"), DatasetEntry)
+        return entries(self._connection, path_of("datasets"), DatasetView)
 
-    def get(self, name: str) -> DatasetEntry:
+    def get(self, name: str) -> DatasetView:
         """One of them; raises `NotFound`."""
-        return self._connection.ask(Request("GET", path_of("datasets", name)), DatasetEntry)
+        return self._connection.ask(Request("GET", path_of("datasets", name)), DatasetView)
 
     def upload(
         self,
         name: str,
         triples: Iterable[Sequence[str]],
         sources: Iterable[Mapping[str, str]] = (),
-    ) -> DatasetEntry:
+    ) -> DatasetView:
         """Keep triples of an English, a German and a Spanish word under a name.
 
         `sources` say where they are from: `package`, `version`, `licence` and perhaps `sha256`.
@@ -58,7 +59,7 @@ class Datasets:
         sources: Iterable[Mapping[str, str]] = (),
         *,
         report: Report | None = None,
-    ) -> DatasetEntry:
+    ) -> DatasetView:
         """Keep the words of a file under a name, of any size; called again it goes on.
 
         A `.tsv` file has the three words of a triple with tabs between, any other one JSON a line.
@@ -67,19 +68,19 @@ class Datasets:
         return self._keep_upload(name, sources, self._uploads.send(path, report=report), form)
 
     def _keep_upload(
-        self, name: str, sources: Iterable[Mapping[str, str]], upload: UploadEntry, form: str
-    ) -> DatasetEntry:
-        made = self._keep(name, sources, {"upload": upload.id, "format": form})
+        self, name: str, sources: Iterable[Mapping[str, str]], upload: UploadView, form: str
+    ) -> DatasetView:
+        made = self._keep(name, sources, {"upload": str(upload.id), "format": form})
         with suppress(ApiError):  # it would go by itself, a day later
             self._uploads.delete(upload.id)
         return made
 
     def _keep(
         self, name: str, sources: Iterable[Mapping[str, str]], words: Mapping[str, object]
-    ) -> DatasetEntry:
+    ) -> DatasetView:
         body = {"name": name, "sources": [dict(source) for source in sources], **words}
         sent = TypeAdapter[JsonValue](JsonValue).validate_python(body)
-        return self._connection.ask(Request("POST", path_of("datasets"), body=sent), DatasetEntry)
+        return self._connection.ask(Request("POST", path_of("datasets"), body=sent), DatasetView)
 
     def download(
         self, name: str, target: str | Path, *, report: download.Report | None = None

@@ -8,8 +8,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
+from adaptlab.values import Value
+from adaptlab_answers.people import Me
 from adaptlab_client import credentials
-from adaptlab_client.answers import Answer
 from adaptlab_client.client import Client
 from adaptlab_client.errors import (
     ApiError,
@@ -21,7 +22,6 @@ from adaptlab_client.errors import (
     UnsafeFile,
 )
 from adaptlab_client.machine import gpus_of_the_driver, landlock_version, torch_here
-from adaptlab_client.people_answers import Me
 
 State = Literal["ok", "warn", "fail"]
 
@@ -31,7 +31,7 @@ LEAST_FREE = 2**30  # bytes
 KINDS = (ApiError, ServerUnreachable, UnexpectedAnswer)
 
 
-class Finding(Answer):
+class Finding(Value):
     """What one check found; `next_step` is what to do, where something is to be done."""
 
     check: str

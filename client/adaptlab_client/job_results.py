@@ -4,19 +4,14 @@ import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from adaptlab.results import ReplicateResult
+from adaptlab.theory_report import Check
+from adaptlab_answers import results
+from adaptlab_answers.attention import Maps, MapView
+from adaptlab_answers.results import AttemptView, CheckpointView, EvaluationView, OutcomeList
 from adaptlab_client import download
-from adaptlab_client.answers import (
-    Attempt,
-    Checkpoint,
-    Curve,
-    Evaluation,
-    Outcomes,
-    Replicate,
-    Results,
-    TheoryCheck,
-)
-from adaptlab_client.attention_answers import AttentionMap, AttentionMaps
-from adaptlab_client.connection import Connection, Request, path_of
+from adaptlab_client.attention_maps import AttentionMap, AttentionMaps
+from adaptlab_client.connection import Connection, Identity, Request, path_of
 from adaptlab_client.curves import Curves
 from adaptlab_client.errors import UnexpectedAnswer
 
@@ -33,7 +28,7 @@ class JobResults:
 
     def metrics(
         self,
-        job_id: str,
+        job_id: Identity,
         *,
         names: Sequence[str] = (),
         replicates: Sequence[int] = (),
@@ -42,19 +37,21 @@ class JobResults:
         """The learning curves, thinned to at most `max_points` each; as frame and picture too."""
         query = {"names": [*names], "replicates": [*replicates], "max_points": max_points}
         request = Request("GET", path_of("jobs", job_id, "metrics"), query=query)
-        return Curves(self._connection.ask(request, Results[Curve]).data)
+        return Curves(self._connection.ask(request, results.Curves).data)
 
-    def replicates(self, job_id: str) -> tuple[Replicate, ...]:
+    def replicates(self, job_id: Identity) -> tuple[ReplicateResult, ...]:
         """How every seed and trial ended."""
         request = Request("GET", path_of("jobs", job_id, "replicates"))
-        return self._connection.ask(request, Results[Replicate]).data
+        return self._connection.ask(request, results.Replicates).data
 
-    def attempts(self, job_id: str) -> tuple[Attempt, ...]:
+    def attempts(self, job_id: Identity) -> tuple[AttemptView, ...]:
         """Every try at the job: where it ran, when, and how it ended."""
         request = Request("GET", path_of("jobs", job_id, "attempts"))
-        return self._connection.ask(request, Results[Attempt]).data
+        return self._connection.ask(request, results.Attempts).data
 
-    def evaluations(self, job_id: str, *, attached: bool | None = None) -> tuple[Evaluation, ...]:
+    def evaluations(
+        self, job_id: Identity, *, attached: bool | None = None
+    ) -> tuple[EvaluationView, ...]:
         """The scores of every chosen replicate on every evaluated task.
 
         `attached=True` leaves out the scores of the base model on its own, `attached=False` all
@@ -62,21 +59,21 @@ class JobResults:
         """
         query = {"attached": attached}
         request = Request("GET", path_of("jobs", job_id, "evaluations"), query=query)
-        return self._connection.ask(request, Results[Evaluation]).data
+        return self._connection.ask(request, results.Evaluations).data
 
-    def theory(self, job_id: str) -> tuple[TheoryCheck, ...]:
+    def theory(self, job_id: Identity) -> tuple[Check, ...]:
         """What the theory checks of a job say, in the order in which they were measured."""
         request = Request("GET", path_of("jobs", job_id, "theory"))
-        return self._connection.ask(request, Results[TheoryCheck]).data
+        return self._connection.ask(request, results.TheoryChecks).data
 
-    def outcomes(self, job_id: str, evaluation_id: int | str) -> Outcomes:
+    def outcomes(self, job_id: Identity, evaluation_id: int | str) -> OutcomeList:
         """Which items of an evaluation were right, in item order; raises `NotFound`."""
         path = path_of("jobs", job_id, "evaluations", evaluation_id, "outcomes")
-        return self._connection.ask(Request("GET", path), Outcomes)
+        return self._connection.ask(Request("GET", path), OutcomeList)
 
     def attention(
         self,
-        job_id: str,
+        job_id: Identity,
         *,
         layer: int | None = None,
         head: int | None = None,
@@ -89,12 +86,13 @@ class JobResults:
         """
         query = {"layer": layer, "head": head, "source": source, "replicate": replicate}
         request = Request("GET", path_of("jobs", job_id, "attention"), query=query)
-        found = self._connection.ask(request, Results[AttentionMap]).data
+        found = self._connection.ask(request, Maps).data
         return AttentionMaps(
-            one.fetched_by(lambda recorded: self.attention_array(job_id, recorded)) for one in found
+            AttentionMap.of(one, lambda recorded: self.attention_array(job_id, recorded))
+            for one in found
         )
 
-    def attention_array(self, job_id: str, attention: AttentionMap) -> "NDArray[np.float16]":
+    def attention_array(self, job_id: Identity, attention: MapView) -> "NDArray[np.float16]":
         """The patterns [sample, layer, head, query, key]; raises `DigestMismatch`."""
         import numpy as np  # only for those who look at arrays
 
@@ -109,7 +107,7 @@ class JobResults:
             raise UnexpectedAnswer(f"{path} is not an array of shape {attention.shape}.")
         return found
 
-    def checkpoints(self, job_id: str) -> tuple[Checkpoint, ...]:
+    def checkpoints(self, job_id: Identity) -> tuple[CheckpointView, ...]:
         """The checkpoints of the job; `Client.checkpoints` downloads them."""
         request = Request("GET", path_of("jobs", job_id, "checkpoints"))
-        return self._connection.ask(request, Results[Checkpoint]).data
+        return self._connection.ask(request, results.Checkpoints).data

@@ -10,9 +10,11 @@ from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.spec import AnySpec
+from adaptlab_answers.jobs import EventPage, EventView, JobSummary, JobView, Preview, ProgressNews
+from adaptlab_answers.reading import read
 from adaptlab_client import event_stream
-from adaptlab_client.answers import Document, EventPage, Job, JobEvent, JobSummary, Preview
-from adaptlab_client.connection import Query, Request, path_of
+from adaptlab_client.connection import Identity, Query, Request, path_of
+from adaptlab_client.documents import Document
 from adaptlab_client.errors import PASSING, UnexpectedAnswer, WaitTimedOut
 from adaptlab_client.job_results import JobResults
 from adaptlab_client.paging import entries
@@ -27,7 +29,7 @@ SILENCE = 45.0  # the server sends a comment every 15 s
 class Jobs(JobResults):
     """The jobs of one server, and what they have measured."""
 
-    def submit(self, spec: Spec, *, idempotency_key: str | None = None) -> Job:
+    def submit(self, spec: Spec, *, idempotency_key: str | None = None) -> JobView:
         """Make a job; a key that is used again with the same spec returns the first job.
 
         Without `idempotency_key` a fresh one makes the retries of this one call safe. Raises
@@ -36,7 +38,7 @@ class Jobs(JobResults):
         key = idempotency_key or str(uuid.uuid4())
         headers = {"Idempotency-Key": key}
         request = Request("POST", path_of("jobs"), body=document_of(spec), headers=headers)
-        return self._connection.ask(request, Job)
+        return self._connection.ask(request, JobView)
 
     def preview(self, spec: Spec) -> Preview:
         """What `submit` would make: every `auto` decided and the budget solved; nothing is kept."""
@@ -44,9 +46,9 @@ class Jobs(JobResults):
         request = Request("POST", path_of("jobs"), query=query, body=document_of(spec))
         return self._connection.ask(request, Preview)
 
-    def get(self, job_id: str) -> Job:
+    def get(self, job_id: Identity) -> JobView:
         """One job as it is now; raises `NotFound`."""
-        return self._connection.ask(Request("GET", path_of("jobs", job_id)), Job)
+        return self._connection.ask(Request("GET", path_of("jobs", job_id)), JobView)
 
     def list(
         self,
@@ -54,13 +56,13 @@ class Jobs(JobResults):
         filter: str | None = None,  # noqa: A002 - the interface's own word
         order_by: str | None = None,
         page_size: int = 100,
-    ) -> Iterator[Job]:
+    ) -> Iterator[JobView]:
         """All jobs that fit, the newest first unless `order_by` says otherwise, page by page.
 
         `filter` is such as `state IN (queued, running) AND method = lora`.
         """
         query: Query = {"filter": filter, "order_by": order_by, "page_size": page_size}
-        return entries(self._connection, path_of("jobs"), Job, query)
+        return entries(self._connection, path_of("jobs"), JobView, query)
 
     def summaries(
         self,
@@ -73,29 +75,29 @@ class Jobs(JobResults):
         query: Query = {"filter": filter, "order_by": order_by, "page_size": page_size}
         return entries(self._connection, path_of("jobs"), JobSummary, query | {"view": "basic"})
 
-    def cancel(self, job_id: str) -> Job:
+    def cancel(self, job_id: Identity) -> JobView:
         """Cancel; a job that is running stops soon after, one that has ended is returned as is."""
-        return self._connection.ask(Request("POST", path_of("jobs", job_id, "cancel")), Job)
+        return self._connection.ask(Request("POST", path_of("jobs", job_id, "cancel")), JobView)
 
-    def pause(self, job_id: str) -> Job:
+    def pause(self, job_id: Identity) -> JobView:
         """Pause; a job that is running stops soon after with its state saved. Raises `Conflict`."""
-        return self._connection.ask(Request("POST", path_of("jobs", job_id, "pause")), Job)
+        return self._connection.ask(Request("POST", path_of("jobs", job_id, "pause")), JobView)
 
-    def resume(self, job_id: str) -> Job:
+    def resume(self, job_id: Identity) -> JobView:
         """Let a paused job go on where it was; one that was not paused is returned as is."""
-        return self._connection.ask(Request("POST", path_of("jobs", job_id, "resume")), Job)
+        return self._connection.ask(Request("POST", path_of("jobs", job_id, "resume")), JobView)
 
-    def retry(self, job_id: str) -> Job:
+    def retry(self, job_id: Identity) -> JobView:
         """Make a job that failed or was cancelled anew; the same new job however often called."""
-        return self._connection.ask(Request("POST", path_of("jobs", job_id, "retry")), Job)
+        return self._connection.ask(Request("POST", path_of("jobs", job_id, "retry")), JobView)
 
     def wait(
         self,
-        job_id: str,
+        job_id: Identity,
         *,
         timeout: float | None = None,
-        on_progress: Callable[[Job], None] | None = None,
-    ) -> Job:
+        on_progress: Callable[[JobView], None] | None = None,
+    ) -> JobView:
         """Wait until the job has ended, however it ends, and return it.
 
         `on_progress` gets the job about once a second. Outages of up to five minutes are waited
@@ -105,14 +107,14 @@ class Jobs(JobResults):
 
     def as_ended(
         self,
-        job_ids: Sequence[str],
+        job_ids: Sequence[Identity],
         *,
         timeout: float | None = None,
-        on_progress: Callable[[Job], None] | None = None,
-    ) -> Iterator[Job]:
+        on_progress: Callable[[JobView], None] | None = None,
+    ) -> Iterator[JobView]:
         """The jobs in the order in which they end; raises `WaitTimedOut` for those that do not."""
         deadline = math.inf if timeout is None else time.monotonic() + timeout
-        known: dict[str, Job | None] = dict.fromkeys(job_ids)
+        known: dict[Identity, JobView | None] = dict.fromkeys(job_ids)
         while known:
             for job_id in list(known):
                 step = PROGRESS_POLL if on_progress or len(known) > 1 else LONG_POLL
@@ -125,21 +127,23 @@ class Jobs(JobResults):
                     del known[job_id]
                     yield job
             if known and time.monotonic() >= deadline:
-                raise WaitTimedOut(list(known), timeout or 0.0)
+                raise WaitTimedOut([*map(str, known)], timeout or 0.0)
 
-    def _changed(self, job_id: str, last: Job | None, seconds: float, deadline: float) -> Job:
+    def _changed(
+        self, job_id: Identity, last: JobView | None, seconds: float, deadline: float
+    ) -> JobView:
         """The job after a change of state or the given time, through an outage if need be."""
         query = {"wait": round(seconds, 3), "if_state_not": last.state} if last else None
         request = Request("GET", path_of("jobs", job_id), query=query, seconds=seconds + 15)
         since = time.monotonic()
         while True:
             try:
-                return self._connection.ask(request, Job)
+                return self._connection.ask(request, JobView)
             except PASSING:
                 if time.monotonic() > min(since + PATIENCE, deadline):
                     raise
 
-    def events_so_far(self, job_id: str, *, after: int = 0) -> Iterator[JobEvent]:
+    def events_so_far(self, job_id: Identity, *, after: int = 0) -> Iterator[EventView]:
         """What has happened to the job, from the event after `after`, without waiting for more."""
         while True:
             request = Request("GET", path_of("jobs", job_id, "events"), query={"after": after})
@@ -149,11 +153,11 @@ class Jobs(JobResults):
                 return
             after = page.next_after
 
-    def events(self, job_id: str, *, after: int = 0) -> Iterator[JobEvent]:
+    def events(self, job_id: Identity, *, after: int = 0) -> Iterator[EventView | ProgressNews]:
         """What happens to the job, from the event after `after` to its end, as it happens.
 
-        Steps of progress come in between, without a sequence number. A stream that breaks is
-        taken up where it broke, so that no event is missed or comes twice.
+        Steps of progress come in between. A stream that breaks is resumed where it broke, so that
+        no event is missed or comes twice.
         """
         failures = 0
         while True:
@@ -161,7 +165,7 @@ class Jobs(JobResults):
             try:
                 for event in self._stream(job_id, after):
                     failures = 0
-                    after = after if event.sequence is None else event.sequence
+                    after = event.sequence if isinstance(event, EventView) else after
                     yield event
             except _Ended:
                 return
@@ -172,7 +176,7 @@ class Jobs(JobResults):
             if failures:
                 self._connection.retries.pause(failures)
 
-    def _stream(self, job_id: str, after: int) -> Iterator[JobEvent]:
+    def _stream(self, job_id: Identity, after: int) -> Iterator[EventView | ProgressNews]:
         """One connection's worth of events; raises `_Ended` when none can follow."""
         request = Request(
             "GET",
@@ -231,11 +235,9 @@ def _is_event_stream(response: httpx.Response) -> bool:
     return response.headers.get("Content-Type", "").startswith("text/event-stream")
 
 
-def _event(message: event_stream.Message) -> JobEvent:
+def _event(message: event_stream.Message) -> EventView | ProgressNews:
     """An event of the sequence as the server wrote it, or a step of progress."""
     try:
-        if message.id is not None:
-            return JobEvent.model_validate_json(message.data)
-        return JobEvent(type=message.event, data=TypeAdapter(JsonValue).validate_json(message.data))
+        return read(EventView if message.id is not None else ProgressNews, message.data)
     except ValidationError as error:
         raise UnexpectedAnswer(f"An event could not be read: {message.data[:200]!r}") from error

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel
 
-from adaptlab_client.answers import Page
+from adaptlab_answers.paging import Page
 from adaptlab_client.connection import Connection, Query, Request
 
 E = TypeVar("E", bound=BaseModel)

@@ -7,10 +7,10 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Literal
 
-from adaptlab_client.study_answers import Study
+from adaptlab_answers.studies import StudyView
 
 Bars = Literal["auto", "rich", "tqdm", "none"]
-Tell = Callable[[Study], None]
+Tell = Callable[[StudyView], None]
 
 
 @contextmanager
@@ -31,7 +31,7 @@ def bars(kind: Bars = "auto") -> Generator[Tell]:
             yield lambda _: None
 
 
-def steps(study: Study) -> tuple[int, int]:
+def steps(study: StudyView) -> tuple[int, int]:
     """The training steps of all jobs that are done, and that there are."""
     found = [
         *(base.job for base in study.base_models),
@@ -43,7 +43,7 @@ def steps(study: Study) -> tuple[int, int]:
     return done, sum(job.total_steps for job in jobs)
 
 
-def told(study: Study) -> str:
+def told(study: StudyView) -> str:
     """Name and counts in one line."""
     counts = ", ".join(f"{count} {state}" for state, count in study.jobs.items())
     return f"{study.name}: {counts}"
@@ -78,7 +78,7 @@ def _rich() -> Generator[Tell]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         bar = progress.add_task("", total=None)
 
-        def tell(study: Study) -> None:
+        def tell(study: StudyView) -> None:
             done, total = steps(study)
             progress.update(bar, description=told(study), completed=done, total=total or None)
 
@@ -90,7 +90,7 @@ def _tqdm() -> Generator[Tell]:
     tqdm: Any = import_module("tqdm").tqdm  # Any: it need not be installed
     with tqdm(unit="step", file=sys.stderr, leave=False) as bar:
 
-        def tell(study: Study) -> None:
+        def tell(study: StudyView) -> None:
             bar.n, bar.total = steps(study)
             bar.set_description_str(told(study))
 

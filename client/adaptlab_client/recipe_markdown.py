@@ -1,20 +1,16 @@
 """A report as a page in Markdown: when, where and with what it was run, tables, claims, notes."""
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from uuid import UUID
 
-from pydantic import JsonValue
-
-from adaptlab_client.answers import Attempt, Job
+from adaptlab.claims import ClaimVerdict
+from adaptlab.recipe_report import ReportCell, ReportRow, ReportTable
+from adaptlab_answers.jobs import JobView
+from adaptlab_answers.recipes import StudyReport
+from adaptlab_answers.results import AttemptView
+from adaptlab_answers.studies import StudyView
 from adaptlab_client.client import Client
-from adaptlab_client.recipe_answers import (
-    ClaimVerdict,
-    RecipeReport,
-    ReportCell,
-    ReportRow,
-    ReportTable,
-)
 from adaptlab_client.recipe_text import (
     NOTHING,
     finding,
@@ -25,7 +21,6 @@ from adaptlab_client.recipe_text import (
     paper,
     wording,
 )
-from adaptlab_client.study_answers import Study
 
 PLACE = ("device", "precision", "threads", "compiled", "platform")
 VERSIONS = {"code_version": "adaptlab", "torch_version": "torch", "python_version": "Python"}
@@ -35,18 +30,18 @@ VERSIONS = {"code_version": "adaptlab", "torch_version": "torch", "python_versio
 class Ran:
     """A job of the study that succeeded, with its last attempt; `reused` if it was there before."""
 
-    job: Job
-    attempt: Attempt
+    job: JobView
+    attempt: AttemptView
     reused: bool
 
     @property
     def seconds(self) -> float:
-        """From the claim to the end; zero where the server does not tell."""
+        """From the claim to the end; zero while it runs."""
         begin, end = self.attempt.started_at, self.attempt.ended_at
-        return 0.0 if begin is None or end is None else (end - begin).total_seconds()
+        return 0.0 if end is None else (end - begin).total_seconds()
 
 
-def ran(client: Client, report: RecipeReport) -> tuple[Ran, ...]:
+def ran(client: Client, report: StudyReport) -> tuple[Ran, ...]:
     """The jobs behind a report, by the time at which they were begun."""
     reused = _reused(client.studies.get(report.study.id))
     found = [
@@ -58,11 +53,10 @@ def ran(client: Client, report: RecipeReport) -> tuple[Ran, ...]:
 
 
 def _begin(one: Ran) -> float:
-    began = one.attempt.started_at
-    return math.inf if began is None else began.timestamp()
+    return one.attempt.started_at.timestamp()
 
 
-def markdown(report: RecipeReport, jobs: Sequence[Ran]) -> str:
+def markdown(report: StudyReport, jobs: Sequence[Ran]) -> str:
     """The page, as measured; what was found is for a person to add."""
     lines = [
         f"# {report.title}\n",
@@ -76,14 +70,14 @@ def markdown(report: RecipeReport, jobs: Sequence[Ran]) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _reused(study: Study) -> set[str]:
+def _reused(study: StudyView) -> set[UUID]:
     jobs = [base.job for base in study.base_models]
     jobs += [job for cell in study.cells for job in cell.jobs]
     jobs += [check.job for check in study.checks]
     return {job.id for job in jobs if job.reused}
 
 
-def _run(report: RecipeReport, jobs: Sequence[Ran]) -> Iterator[str]:
+def _run(report: StudyReport, jobs: Sequence[Ran]) -> Iterator[str]:
     """When, where and with what."""
     seeds = measured_seeds(report)
     yield "## The run\n"
@@ -106,7 +100,7 @@ def _run(report: RecipeReport, jobs: Sequence[Ran]) -> Iterator[str]:
 def _when(jobs: Sequence[Ran]) -> Iterator[str]:
     """The day, and the time from the first claim to the last result, of what the study ran."""
     new = [one.attempt for one in jobs if not one.reused] or [one.attempt for one in jobs]
-    begins = [one.started_at for one in new if one.started_at]
+    begins = [one.started_at for one in new]
     ends = [one.ended_at for one in new if one.ended_at]
     if not begins or not ends:
         return
@@ -124,7 +118,7 @@ def _environment(one: Ran, names: Sequence[str]) -> str:
     return ", ".join(_fact(name, known[name]) for name in names if known.get(name) is not None)
 
 
-def _fact(name: str, value: JsonValue) -> str:
+def _fact(name: str, value: object) -> str:
     if isinstance(value, bool):
         return name if value else f"not {name}"
     if name in VERSIONS:
@@ -132,7 +126,7 @@ def _fact(name: str, value: JsonValue) -> str:
     return f"{value} {name}" if name == "threads" else f"{value}"
 
 
-def _table(report: RecipeReport, table: ReportTable) -> Iterator[str]:
+def _table(report: StudyReport, table: ReportTable) -> Iterator[str]:
     """Two lines a cell: the paper's score, and the measured one with its interval."""
     rows = [row for row in table.rows if not row.is_empty]
     if not rows:
@@ -174,7 +168,7 @@ def _reasons(table: ReportTable) -> Iterator[str]:
         yield from (f"- {reason}" for reason in reasons)
 
 
-def _claims(report: RecipeReport) -> Iterator[str]:
+def _claims(report: StudyReport) -> Iterator[str]:
     yield "\n## Claims\n"
     yield "| claim | in | is | because |"
     yield "| --- | --- | --- | --- |"

@@ -1,14 +1,11 @@
 """How the scores and the claims of a report are written, on a terminal and in Markdown."""
 
 from adaptlab.claim import version_words
-from adaptlab_client.comparison_answers import Interval
-from adaptlab_client.recipe_answers import (
-    ClaimVerdict,
-    ControlFinding,
-    PublishedScore,
-    RecipeReport,
-    ReportCell,
-)
+from adaptlab.claims import ClaimVerdict, Decision
+from adaptlab.recipe import PublishedScore
+from adaptlab.recipe_report import ReportCell
+from adaptlab.statistics.intervals import Interval
+from adaptlab_answers.recipes import StudyReport
 
 NOTHING = "–"
 FINDINGS = {
@@ -75,18 +72,18 @@ def finding(verdict: ClaimVerdict) -> str:
     return FINDINGS.get(verdict.finding, verdict.finding.replace("_", " "))
 
 
-def met(control: ControlFinding) -> str:
+def met(control: Decision) -> str:
     """Whether a control is met, in a word or two."""
     return "met" if control.finding == "reproduced" else "not met"
 
 
-def wording(report: RecipeReport, verdict: ClaimVerdict) -> str:
+def wording(report: StudyReport, verdict: ClaimVerdict) -> str:
     """Which version of the paper claims it so."""
     versions = [one for one in report.claims if one.claim == verdict.claim]
     return version_words(verdict.wording, alone=len(versions) == 1, in_paper=verdict.in_paper)
 
 
-def measured_seeds(report: RecipeReport) -> tuple[int, ...]:
+def measured_seeds(report: StudyReport) -> tuple[int, ...]:
     """The seeds of the cells that are measured."""
     cells = [cell for table in report.tables for row in table.rows for cell in row.cells]
     return tuple(sorted({one.seed for cell in cells for one in cell.seeds}))

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import BaseModel
 
-from adaptlab_client.answers import Page
+from adaptlab_answers import recipes as answers
+from adaptlab_answers.recipes import RecipeSummary, RecipeView
+from adaptlab_answers.studies import StudyPreview, StudyView
 from adaptlab_client.connection import Connection, Request, path_of
-from adaptlab_client.recipe_answers import Recipe, RecipeSummary
 from adaptlab_client.studies import Studies
-from adaptlab_client.study_answers import Study, StudyPreview
 
 DEFAULT_PRESET = "quick"
 
@@ -23,11 +23,13 @@ class Recipes:
     def list(self) -> tuple[RecipeSummary, ...]:
         """All of them, by name."""
         request = Request("GET", path_of("recipes"))
-        return self._connection.ask(request, Page[RecipeSummary]).data
+        return self._connection.ask(request, answers.Recipes).data
 
-    def get(self, name: str) -> Recipe:
+    def get(self, name: str) -> RecipeView:
         """One of them, with the paper's tables and claims; raises `NotFound`."""
-        return self._connection.ask(Request("GET", path_of("recipes", *name.split("/"))), Recipe)
+        return self._connection.ask(
+            Request("GET", path_of("recipes", *name.split("/"))), RecipeView
+        )
 
     def run(
         self,
@@ -39,7 +41,7 @@ class Recipes:
         resources: Mapping[str, object] | BaseModel | None = None,
         labels: Mapping[str, str] | None = None,
         idempotency_key: str | None = None,
-    ) -> Study:
+    ) -> StudyView:
         """Make the study of a recipe; `Client.studies.wait` waits for it and `report` reads it.
 
         Without a `name` the study is called after recipe and preset, with a number where that is

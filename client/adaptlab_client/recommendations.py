@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import JsonValue, TypeAdapter
 
+from adaptlab_answers.recommendations import Recommendation
 from adaptlab_client.connection import Connection, Request, path_of
-from adaptlab_client.recommendation_answers import Recommendation
 
 Choice = str | Mapping[str, object]
 

@@ -4,15 +4,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
+from adaptlab_answers.queries import ColumnView, FieldList, FieldView, ResultRows
 from adaptlab_client.connection import Connection, Query, Request, path_of
-from adaptlab_client.result_answers import (
-    Column,
-    ResultField,
-    ResultFields,
-    ResultPage,
-    ResultTable,
-    Row,
-)
+from adaptlab_client.result_table import ResultTable, Row
 
 FileFormat = Literal["csv", "jsonl", "parquet"]
 PAGE = 200
@@ -65,13 +59,13 @@ class ResultQueries:
     ) -> ResultTable:
         """A metric over the seeds of each group: n, mean, sd and the 95 % interval of the mean."""
         query: Query = {"filter": filter, "group_by": ",".join(by), "metric": metric}
-        page = self._connection.ask(Request("GET", path_of("results"), query=query), ResultPage)
+        page = self._connection.ask(Request("GET", path_of("results"), query=query), ResultRows)
         return ResultTable(columns=page.columns, data=page.data)
 
-    def fields(self, of: Literal["results", "attention"] = "results") -> tuple[ResultField, ...]:
+    def fields(self, of: Literal["results", "attention"] = "results") -> tuple[FieldView, ...]:
         """What can be asked about."""
         request = Request("GET", path_of(of, "fields"))
-        return self._connection.ask(request, ResultFields).data
+        return self._connection.ask(request, FieldList).data
 
     def export(
         self,
@@ -107,7 +101,7 @@ class ResultQueries:
         order_by: str | None,
         limit: int | None,
     ) -> ResultTable:
-        columns: tuple[Column, ...] = ()
+        columns: tuple[ColumnView, ...] = ()
         data: list[Row] = []
         token: str | None = None
         while limit is None or len(data) < limit or not columns:
@@ -118,7 +112,7 @@ class ResultQueries:
                 "page_size": max(1, PAGE if limit is None else min(limit - len(data), PAGE)),
                 "page_token": token,
             }
-            page = self._connection.ask(Request("GET", path_of(of), query=query), ResultPage)
+            page = self._connection.ask(Request("GET", path_of(of), query=query), ResultRows)
             columns = page.columns
             data += page.data
             if not page.next_page_token or page.next_page_token == token:

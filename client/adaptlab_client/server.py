@@ -3,8 +3,9 @@
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 
+from adaptlab_answers.server import Capabilities, Health, Workers, WorkerView
+from adaptlab_answers.storage import StorageStatus
 from adaptlab_client.connection import Connection, Request, path_of
-from adaptlab_client.server_answers import Capabilities, Health, Storage, WorkerEntry, Workers
 
 
 class ServerStatus:
@@ -33,10 +34,10 @@ class ServerStatus:
         """Its version, limits and names."""
         return self._connection.ask(Request("GET", path_of("capabilities")), Capabilities)
 
-    def storage(self) -> Storage:
+    def storage(self) -> StorageStatus:
         """What it stores where, and how much of it is damaged or was collected."""
-        return self._connection.ask(Request("GET", path_of("storage")), Storage)
+        return self._connection.ask(Request("GET", path_of("storage")), StorageStatus)
 
-    def workers(self) -> tuple[WorkerEntry, ...]:
+    def workers(self) -> tuple[WorkerView, ...]:
         """The workers heard of last, live ones first."""
         return self._connection.ask(Request("GET", path_of("workers")), Workers).data

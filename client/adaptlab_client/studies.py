@@ -12,19 +12,20 @@ from typing import TypeVar
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from adaptlab.study import StudyChanges, StudyExtension, StudySpec
-from adaptlab_client.answers import Answer, Document, Job
+from adaptlab_answers.jobs import JobView
+from adaptlab_answers.recipes import StudyReport
+from adaptlab_answers.studies import StudyPreview, StudySummary, StudyView
 from adaptlab_client.bundles import save_bundle
-from adaptlab_client.comparison_answers import StudyComparison
+from adaptlab_client.comparison_tables import StudyComparison
 from adaptlab_client.comparisons import Comparisons
-from adaptlab_client.connection import Connection, Query, Request, path_of
+from adaptlab_client.connection import Connection, Identity, Query, Request, path_of
+from adaptlab_client.documents import Document
 from adaptlab_client.errors import PASSING, Conflict, NotFound, WaitTimedOut
 from adaptlab_client.jobs import PATIENCE, document_of
 from adaptlab_client.paging import entries
-from adaptlab_client.recipe_answers import RecipeReport
-from adaptlab_client.study_answers import Study, StudyPreview
 from adaptlab_client.study_run import StudyRun
 
-A = TypeVar("A", bound=Answer)
+A = TypeVar("A", bound=BaseModel)
 StudyBody = Mapping[str, object] | StudySpec | StudyExtension | StudyChanges
 PROGRESS_POLL = 2.0
 
@@ -35,13 +36,13 @@ class Studies:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def create(self, spec: StudyBody, *, idempotency_key: str | None = None) -> Study:
+    def create(self, spec: StudyBody, *, idempotency_key: str | None = None) -> StudyView:
         """Make a study and its jobs; a key used again with the same spec returns the first study.
 
         Without `idempotency_key` a fresh one makes the retries of this one call safe. Raises
         `InvalidRequest` with a pointer to every fault, and `Conflict` for a taken name.
         """
-        return self._post((), spec, Study, key=idempotency_key or str(uuid.uuid4()))
+        return self._post((), spec, StudyView, key=idempotency_key or str(uuid.uuid4()))
 
     def run(self, spec: StudyBody, *, idempotency_key: str | None = None) -> StudyRun:
         """Create a study, or find the one that the same spec has made, to wait for and compare.
@@ -65,59 +66,61 @@ class Studies:
         """What `create` would make: jobs, cells, what fits nowhere, passes and time."""
         return self._post((), spec, StudyPreview, validate_only=True)
 
-    def get(self, study: str) -> Study:
+    def get(self, study: Identity) -> StudyView:
         """One study as it is now, cell by cell; raises `NotFound`."""
-        return self._connection.ask(Request("GET", path_of("studies", study)), Study)
+        return self._connection.ask(Request("GET", path_of("studies", study)), StudyView)
 
-    def list(self, *, job: str | None = None, page_size: int = 100) -> Iterator[Study]:
+    def list(self, *, job: Identity | None = None, page_size: int = 100) -> Iterator[StudySummary]:
         """All studies without their cells, the newest first; with `job` those it belongs to."""
         query: Query = {"job": job, "page_size": page_size}
-        return entries(self._connection, path_of("studies"), Study, query)
+        return entries(self._connection, path_of("studies"), StudySummary, query)
 
     def jobs(
         self,
-        study: str,
+        study: Identity,
         *,
         filter: str | None = None,  # noqa: A002 - the interface's own word
         page_size: int = 100,
-    ) -> Iterator[Job]:
+    ) -> Iterator[JobView]:
         """The jobs of a study, those that make its base models included, the newest first."""
         query: Query = {"filter": filter, "page_size": page_size}
-        return entries(self._connection, path_of("studies", study, "jobs"), Job, query)
+        return entries(self._connection, path_of("studies", study, "jobs"), JobView, query)
 
-    def cancel(self, study: str) -> Study:
+    def cancel(self, study: Identity) -> StudyView:
         """Cancel, with the jobs that no other study wants; one cancelled already stays as it is."""
-        return self._connection.ask(Request("POST", path_of("studies", study, "cancel")), Study)
+        return self._connection.ask(Request("POST", path_of("studies", study, "cancel")), StudyView)
 
-    def extend(self, study: str, extension: StudyBody | None = None) -> Study:
+    def extend(self, study: Identity, extension: StudyBody | None = None) -> StudyView:
         """Add seeds, methods, budgets, tasks or base models; run again what has failed.
 
         `{"seeds": 5}` means five in all, so that the same call again changes nothing.
         """
-        return self._post((study, "extend"), extension or {}, Study)
+        return self._post((study, "extend"), extension or {}, StudyView)
 
-    def preview_extension(self, study: str, extension: StudyBody) -> StudyPreview:
+    def preview_extension(self, study: Identity, extension: StudyBody) -> StudyPreview:
         """What `extend` would make."""
         return self._post((study, "extend"), extension, StudyPreview, validate_only=True)
 
-    def preview_clone(self, study: str, changes: StudyBody) -> StudyPreview:
+    def preview_clone(self, study: Identity, changes: StudyBody) -> StudyPreview:
         """What `clone` would make."""
         return self._post((study, "clone"), changes, StudyPreview, validate_only=True)
 
-    def clone(self, study: str, changes: StudyBody, *, idempotency_key: str | None = None) -> Study:
+    def clone(
+        self, study: Identity, changes: StudyBody, *, idempotency_key: str | None = None
+    ) -> StudyView:
         """Make a study like another one, with another name and the other members given."""
         key = idempotency_key or str(uuid.uuid4())
-        return self._post((study, "clone"), changes, Study, key=key)
+        return self._post((study, "clone"), changes, StudyView, key=key)
 
     def comparison(
-        self, study: str, *, level: float | None = None, margin: float | None = None
+        self, study: Identity, *, level: float | None = None, margin: float | None = None
     ) -> StudyComparison:
         """Scores, verdicts and diagnoses as far as there are scores; read the warnings first."""
         return Comparisons(self._connection).study(study, level=level, margin=margin)
 
     def bundle(
         self,
-        study: str,
+        study: Identity,
         target: str | Path,
         *,
         level: float | None = None,
@@ -131,21 +134,21 @@ class Studies:
         query: Query = {"level": level, "margin": margin}
         return save_bundle(self._connection, study, Path(target), query)
 
-    def report(self, study: str) -> RecipeReport:
+    def report(self, study: Identity) -> StudyReport:
         """The paper's tables and claims beside what a recipe's study has measured so far.
 
         Raises `NotFound`, also for a study that was not made from a recipe.
         """
         request = Request("GET", path_of("studies", study, "report"))
-        return self._connection.ask(request, RecipeReport)
+        return self._connection.ask(request, StudyReport)
 
     def wait(
         self,
-        study: str,
+        study: Identity,
         *,
         timeout: float | None = None,
-        on_progress: Callable[[Study], None] | None = None,
-    ) -> Study:
+        on_progress: Callable[[StudyView], None] | None = None,
+    ) -> StudyView:
         """Wait until all jobs have ended, however they end, and return the study.
 
         `on_progress` gets the study every two seconds. Outages of up to five minutes are waited
@@ -155,11 +158,11 @@ class Studies:
 
     def as_ended(
         self,
-        studies: Sequence[str],
+        studies: Sequence[Identity],
         *,
         timeout: float | None = None,
-        on_progress: Callable[[Study], None] | None = None,
-    ) -> Iterator[Study]:
+        on_progress: Callable[[StudyView], None] | None = None,
+    ) -> Iterator[StudyView]:
         """The studies in the order in which they end; raises `WaitTimedOut` for those that don't.
 
         What is said of `wait` holds here.
@@ -180,10 +183,10 @@ class Studies:
             if not heard:
                 return
             if time.monotonic() >= deadline:
-                raise WaitTimedOut(list(heard), timeout or 0.0)
+                raise WaitTimedOut([*map(str, heard)], timeout or 0.0)
             time.sleep(max(0.0, min(PROGRESS_POLL, deadline - time.monotonic())))
 
-    def _heard_of(self, study: str, until: float) -> Study | None:
+    def _heard_of(self, study: Identity, until: float) -> StudyView | None:
         """The study, or None in an outage, which is put up with until then."""
         try:
             return self.get(study)
@@ -192,7 +195,7 @@ class Studies:
                 raise
             return None
 
-    def _asked_before(self, document: Document) -> Study | None:
+    def _asked_before(self, document: Document) -> StudyView | None:
         """The study of that name if its spec is the same."""
         try:
             there = self.get(str(document.get("name")))
@@ -203,7 +206,7 @@ class Studies:
 
     def _post(
         self,
-        path: tuple[str, ...],
+        path: tuple[Identity, ...],
         body: StudyBody,
         answer: type[A],
         *,

@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import UUID
 
-from adaptlab_client.answers import Job
-from adaptlab_client.comparison_answers import StudyComparison
+from adaptlab_answers.jobs import JobView
+from adaptlab_answers.studies import StudyView
 from adaptlab_client.comparison_pictures import PlotKind
+from adaptlab_client.comparison_tables import StudyComparison
 from adaptlab_client.pictures import Picture
 from adaptlab_client.progress_bars import Bars, bars
-from adaptlab_client.study_answers import Study
 
 if TYPE_CHECKING:
     from adaptlab_client.studies import Studies
@@ -24,13 +25,13 @@ class StudyRun:
     The same `run` after a restart finds the same study, and `wait` goes on waiting.
     """
 
-    def __init__(self, studies: "Studies", study: Study) -> None:
+    def __init__(self, studies: "Studies", study: StudyView) -> None:
         self._studies = studies
         self.study = study
         """The study as it was last heard of."""
 
     @property
-    def id(self) -> str:
+    def id(self) -> UUID:
         """The identity of the study."""
         return self.study.id
 
@@ -49,7 +50,7 @@ class StudyRun:
             self.study = self._studies.wait(self.id, timeout=timeout, on_progress=tell)
         return self
 
-    def jobs(self) -> Iterator[Job]:
+    def jobs(self) -> Iterator[JobView]:
         """The jobs of the study, those that make its base models included."""
         return self._studies.jobs(self.id)
 

@@ -13,8 +13,9 @@ from typing import IO
 
 from pydantic import JsonValue
 
-from adaptlab_client.answers import Page, UploadEntry
-from adaptlab_client.connection import Connection, Request, path_of
+from adaptlab_answers.paging import Page
+from adaptlab_answers.storage import UploadView
+from adaptlab_client.connection import Connection, Identity, Request, path_of
 from adaptlab_client.errors import ApiError, DigestMismatch, InvalidRequest
 
 COMPLETE_SECONDS = 300.0
@@ -33,19 +34,19 @@ class Uploads:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def list(self) -> Iterator[UploadEntry]:
+    def list(self) -> Iterator[UploadView]:
         """Your uploads, the oldest first."""
-        yield from self._connection.ask(Request("GET", path_of("uploads")), Page[UploadEntry]).data
+        yield from self._connection.ask(Request("GET", path_of("uploads")), Page[UploadView]).data
 
-    def get(self, upload: str) -> UploadEntry:
+    def get(self, upload: Identity) -> UploadView:
         """One of them; raises `NotFound`."""
-        return self._connection.ask(Request("GET", path_of("uploads", upload)), UploadEntry)
+        return self._connection.ask(Request("GET", path_of("uploads", upload)), UploadView)
 
-    def delete(self, upload: str) -> None:
+    def delete(self, upload: Identity) -> None:
         """Let go of one; what was made from it stays."""
         self._connection.send(Request("DELETE", path_of("uploads", upload)))
 
-    def send(self, path: str | Path, *, report: Report | None = None) -> UploadEntry:
+    def send(self, path: str | Path, *, report: Report | None = None) -> UploadView:
         """Send a file, and return once the server has read it again and found it whole.
 
         Called again after a break it sends only what is not there yet. `report` gets the bytes
@@ -55,15 +56,15 @@ class Uploads:
         with Path(path).open("rb") as file:
             return self._send(file, report)
 
-    def send_bytes(self, content: bytes) -> UploadEntry:
+    def send_bytes(self, content: bytes) -> UploadView:
         """Send bytes as `send` does a file."""
         return self._send(io.BytesIO(content), None)
 
-    def _send(self, file: IO[bytes], report: Report | None) -> UploadEntry:
+    def _send(self, file: IO[bytes], report: Report | None) -> UploadView:
         measured = _measured(file)
         body: dict[str, JsonValue] = {"size_bytes": measured.size, "sha256": measured.sha256}
         request = Request("POST", path_of("uploads"), body=body)
-        upload = self._connection.ask(request, UploadEntry)
+        upload = self._connection.ask(request, UploadView)
         try:
             self._send_missing(_chunks(file, upload, measured), upload, report)
             return self._complete(upload)
@@ -77,7 +78,7 @@ class Uploads:
             ) from error
 
     def _send_missing(
-        self, chunks: Iterator["_Chunk"], upload: UploadEntry, report: Report | None
+        self, chunks: Iterator["_Chunk"], upload: UploadView, report: Report | None
     ) -> None:
         if upload.state == "complete":
             return
@@ -94,7 +95,7 @@ class Uploads:
                     if report:
                         report(arrived, upload.size_bytes)
 
-    def _put(self, upload: UploadEntry, chunk: "_Chunk", *, is_there: bool) -> int:
+    def _put(self, upload: UploadView, chunk: "_Chunk", *, is_there: bool) -> int:
         """Send a chunk unless it is there; its size."""
         if not is_there:
             digest = base64.b64encode(chunk.digest).decode()
@@ -106,10 +107,10 @@ class Uploads:
             self._connection.send(Request("PUT", path, content=chunk.content, headers=headers))
         return len(chunk.content)
 
-    def _complete(self, upload: UploadEntry) -> UploadEntry:
+    def _complete(self, upload: UploadView) -> UploadView:
         path = path_of("uploads", upload.id, "complete")
         request = Request("POST", path, seconds=COMPLETE_SECONDS)
-        return self._connection.ask(request, UploadEntry)
+        return self._connection.ask(request, UploadView)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +129,7 @@ class _Measured:
     chunks: tuple[bytes, ...]
 
 
-def _chunks(file: IO[bytes], upload: UploadEntry, measured: _Measured) -> Iterator[_Chunk]:
+def _chunks(file: IO[bytes], upload: UploadView, measured: _Measured) -> Iterator[_Chunk]:
     """What to send; of other bytes than were measured the server finds other digests."""
     file.seek(0)
     is_as_expected = upload.chunk_bytes == CHUNK_BYTES

@@ -4,8 +4,8 @@ A value is strict where it is made. Where it is read from the answer of a progra
 it keeps what it does not know, and writes it again.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
 
 from pydantic_core import CoreSchema
 
@@ -14,7 +14,7 @@ Node = dict[str, Any]
 
 LIMITS = ("ge", "gt", "le", "lt", "multiple_of", "max_length", "min_length", "pattern")
 _NO_SCHEMAS = ("cls", "config", "default", "expected", "function", "metadata", "serialization")
-_WORDS = {str: "str", int: "int", float: "float", bool: "bool"}
+_WORDS: Mapping[type, str] = {str: "str", int: "int", float: "float", bool: "bool"}
 
 
 def opened_for_writing(schema: CoreSchema) -> CoreSchema:
@@ -33,12 +33,12 @@ def opened_for_reading(schema: CoreSchema) -> CoreSchema:
 
 def _rebuilt(node: Any, change: Callable[[Node], Node]) -> Any:  # a schema or a part of one
     if isinstance(node, list | tuple):  # a tuple is a choice of a union with its label
-        parts: Sequence[Any] = node
+        parts = cast("Sequence[Any]", node)
         rebuilt = [_rebuilt(part, change) for part in parts]
-        return rebuilt if isinstance(node, list) else tuple(rebuilt)
+        return rebuilt if isinstance(parts, list) else tuple(rebuilt)
     if not isinstance(node, dict):
         return node
-    found: Node = node
+    found = cast("Node", node)
     if not isinstance(found.get("type"), str):  # schemas by name, as the members of a model
         return {name: _rebuilt(part, change) for name, part in found.items()}
     return change(

@@ -14,8 +14,8 @@ from rich.table import Table
 
 from adaptlab.charts import attention_patterns, png
 from adaptlab.statistics import Interval
-from adaptlab_client import Client, Study
-from adaptlab_client.comparison_answers import StudyComparison
+from adaptlab_client import Client, StudyView
+from adaptlab_client.comparison_tables import StudyComparison
 from adaptlab_client.progress_bars import Tell, bars, steps
 from adaptlab_stack import demo_study as study
 from adaptlab_stack.data_directory import DataDirectory
@@ -108,7 +108,7 @@ class Lines:
         self._begin = self._last = clock()
         self._counts: Mapping[str, int] | None = None
 
-    def __call__(self, heard: Study) -> None:
+    def __call__(self, heard: StudyView) -> None:
         """Show the study if there is something new."""
         now = self._clock()
         if heard.jobs == self._counts and now - self._last < SECONDS_BETWEEN_LINES:
@@ -117,7 +117,7 @@ class Lines:
         self._show(f"{now - self._begin:4.0f} s  {progress_line(heard)}")
 
 
-def progress_line(heard: Study) -> str:
+def progress_line(heard: StudyView) -> str:
     """The steps done of those to do, and the jobs by state."""
     done, total = steps(heard)
     counts = ", ".join(f"{count} {state}" for state, count in heard.jobs.items())

@@ -12,9 +12,9 @@ from typing import Any
 from adaptlab.charts import AttentionPattern
 from adaptlab.scores import mean_accuracy
 from adaptlab.statistics import Interval
-from adaptlab_client import Client, Conflict, Job, Study
+from adaptlab_client import Client, Conflict, JobView, StudyView
 from adaptlab_client.cli.compare import verdict_lines
-from adaptlab_client.comparison_answers import StudyComparison
+from adaptlab_client.comparison_tables import StudyComparison
 from adaptlab_client.study_run import StudyRun
 
 NAME = "demo"
@@ -102,7 +102,7 @@ def begin(client: Client) -> StudyRun:
     return run
 
 
-def finish(client: Client, run: StudyRun, on_progress: Callable[[Study], None]) -> Study:
+def finish(client: Client, run: StudyRun, on_progress: Callable[[StudyView], None]) -> StudyView:
     """Wait for every job; raises `StudyFailed` if one does not succeed."""
     study = client.studies.wait(run.id, timeout=1800, on_progress=on_progress)
     if study.succeeded:
@@ -112,18 +112,18 @@ def finish(client: Client, run: StudyRun, on_progress: Callable[[Study], None]) 
     raise StudyFailed(f"The study ended as {study.state}. {said}")
 
 
-def label_of(job: Job) -> str:
+def label_of(job: JobView) -> str:
     """What a job of the demo is called."""
     return "pretraining" if job.kind == "pretrain" else str(job.method)
 
 
-def jobs_by_method(client: Client, study: Study) -> Mapping[str, Job]:
+def jobs_by_method(client: Client, study: StudyView) -> Mapping[str, JobView]:
     """The pretraining first, then the adaptations in the order of the study."""
     found = {label_of(job): job for job in client.studies.jobs(study.id)}
     return {name: found[name] for name in ("pretraining", *METHODS)}
 
 
-def table(client: Client, jobs: Mapping[str, Job]) -> Iterator[Row]:
+def table(client: Client, jobs: Mapping[str, JobView]) -> Iterator[Row]:
     """Accuracies with their intervals over seeds, and the largest change of attention."""
     for label, job in jobs.items():
         scored = [e for e in client.jobs.evaluations(job.id, attached=True) if e.split == "test"]
@@ -137,7 +137,7 @@ def table(client: Client, jobs: Mapping[str, Job]) -> Iterator[Row]:
         yield Row(label, trained, ascending, descending, max(deviations, default=None))
 
 
-def patterns(client: Client, jobs: Mapping[str, Job]) -> Iterator[AttentionPattern]:
+def patterns(client: Client, jobs: Mapping[str, JobView]) -> Iterator[AttentionPattern]:
     """The attention of base, fine-tuned and prefix-tuned model for the input of the figure."""
     sources = (
         ("base (ascending)", "full_finetuning", "base"),

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import NamedTuple
+from uuid import UUID
 
 import pytest
 import typer.main
@@ -79,8 +80,10 @@ def invoke(address: Address, monkeypatch: pytest.MonkeyPatch) -> Invoke:
     """The command line against the test's server: `invoke("jobs", "list")`."""
     monkeypatch.setattr(typer.testing, "_get_command", kept_commands)
 
-    def call(*arguments: str, given: str | bytes = "", **environment: str) -> Result:
+    def call(*arguments: str | UUID, given: str | bytes = "", **environment: str) -> Result:
         known = address.environment | environment
-        return CliRunner().invoke(kept_application(), list(arguments), env=known, input=given)
+        return CliRunner().invoke(
+            kept_application(), [*map(str, arguments)], env=known, input=given
+        )
 
     return call

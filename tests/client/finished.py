@@ -35,7 +35,7 @@ def a_finished_job(
     patterns = np.arange(35, dtype=np.float16).reshape(1, 1, 1, 5, 7) / 64
     record_results(ledger, claim, folder, patterns)
     ledger.finish(claim)
-    return job.id, patterns
+    return str(job.id), patterns
 
 
 def record_results(

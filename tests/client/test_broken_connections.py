@@ -8,12 +8,13 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.answering import a_job_answer, identity
 
-from adaptlab_client import Client, errors
+from adaptlab_client import Client, EventView, ProgressNews, errors
 from adaptlab_client.connection import Retries
 
 Handler = Callable[[httpx.Request], httpx.Response]
-JOB = {"id": "j1", "kind": "adapt", "state": "queued", "terminal": False}
+JOB = a_job_answer()
 CONTENT = bytes(range(256)) * 40
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
 
@@ -61,7 +62,7 @@ def job(**changes: Any) -> httpx.Response:
 @pytest.mark.parametrize("fault", [httpx.ConnectError("refused"), httpx.ReadTimeout("slow")])
 def test_a_question_is_asked_again(fault: Exception) -> None:
     line = Line(fault, busy(502), busy(429), job())
-    assert line.client().jobs.get("j1").id == "j1"
+    assert line.client().jobs.get("j1").id == identity("j1")
     assert line.waits == [0.25, 0.5, 1.0]
 
 
@@ -177,10 +178,12 @@ def test_an_identity_stays_one_segment_of_the_path() -> None:
     assert line.requests[0].url.raw_path == b"/v1/jobs/..%2Fmethods%3Fx%3D1%23"
 
 
+EVENT = {"type": "running", "at": "2026-01-01T12:00:00Z", "attempt": 1, "data": {}}
+
+
 def stream(*events: int, cut: bool) -> httpx.Response:
     text = "".join(
-        f'id: {n}\nevent: running\ndata: {{"sequence": {n}, "type": "running", "data": {{}}}}\n\n'
-        for n in events
+        f"id: {n}\nevent: running\ndata: {json.dumps(EVENT | {'sequence': n})}\n\n" for n in events
     )
     body = Cut(text.encode()) if cut else None
     kind = {"Content-Type": "text/event-stream"}
@@ -191,6 +194,11 @@ def stream(*events: int, cut: bool) -> httpx.Response:
     )
 
 
+def number(event: EventView | ProgressNews) -> int:
+    assert isinstance(event, EventView)
+    return event.sequence
+
+
 def test_a_broken_event_stream_goes_on_after_the_last_event() -> None:
     line = Line(
         stream(1, 2, cut=True),
@@ -198,7 +206,7 @@ def test_a_broken_event_stream_goes_on_after_the_last_event() -> None:
         stream(3, cut=False),
         httpx.Response(204),
     )
-    found = [event.sequence for event in line.client().jobs.events("j1")]
+    found = [number(event) for event in line.client().jobs.events("j1")]
     assert found == [1, 2, 3]
     assert [r.headers["Last-Event-ID"] for r in line.requests] == ["0", "2", "2", "3"]
 
@@ -207,7 +215,7 @@ def test_an_event_that_was_cut_off_comes_again_whole() -> None:
     half = Cut(b'id: 1\ndata: {"sequence": 1, "ty')
     first = httpx.Response(200, stream=half, headers={"Content-Type": "text/event-stream"})
     line = Line(first, stream(1, cut=False), httpx.Response(204))
-    assert [event.sequence for event in line.client().jobs.events("j1")] == [1]
+    assert [number(event) for event in line.client().jobs.events("j1")] == [1]
 
 
 def test_a_wait_goes_on_through_an_outage() -> None:
@@ -234,10 +242,12 @@ def test_jobs_come_in_the_order_in_which_they_end() -> None:
         name = request.url.path.rpartition("/")[2]
         ends[name] -= 1
         done = ends[name] <= 0
-        return job(id=name, terminal=done, state="succeeded" if done else "running")
+        return job(id=str(identity(name)), terminal=done, state="succeeded" if done else "running")
 
     line = Line(*[answer] * 20)
-    assert [found.id for found in line.client().jobs.as_ended(["a", "b"])] == ["b", "a"]
+    assert [found.id for found in line.client().jobs.as_ended(["a", "b"])] == [
+        identity("b"), identity("a"),
+    ]  # fmt: skip
 
 
 def ranged(*, cut_after: int | None = None, content: bytes = CONTENT) -> Handler:
@@ -265,11 +275,15 @@ CHECKPOINT = {
     "parameters": 96,
     "sha256": DIGEST,
     "size": len(CONTENT),
+    "job_id": str(identity("j1")),
+    "tensors": {},
+    "created_at": "2026-01-01T12:00:00Z",
+    "links": {"content": "/v1/checkpoints/1/content", "job": "/v1/jobs/j1"},
 }
 
 
 def a_checkpoint(client: Client, line: Line) -> Any:
-    line.answers.insert(0, httpx.Response(200, json={"data": [CHECKPOINT]}))
+    line.answers.insert(0, httpx.Response(200, json={"data": [CHECKPOINT], "attempt": 1}))
     return client.jobs.checkpoints("j1")[0]
 
 
@@ -331,10 +345,13 @@ def test_an_attention_array_is_checked_and_never_unpickled() -> None:
     np.save(buffer, np.array([{"a": 1}], dtype=object), allow_pickle=True)
     evil = buffer.getvalue()
     recorded = {
-        "id": 1, "replicate": 0, "seed": 0, "source": "base", "shape": [1],
-        "sha256": hashlib.sha256(evil).hexdigest(),
+        "id": 1, "replicate": 0, "seed": 0, "source": "base", "shape": [1], "axes": ["sample"],
+        "sha256": hashlib.sha256(evil).hexdigest(), "size": len(evil), "learned_positions": 0,
+        "target_start": 0, "tokens": [], "predictions": [], "summaries": [],
+        "links": {"content": "/v1/jobs/j1/attention/1/content"},
     }  # fmt: skip
-    line = Line(httpx.Response(200, json={"data": [recorded]}), httpx.Response(200, content=evil))
+    maps = {"data": [recorded], "attempt": 1}
+    line = Line(httpx.Response(200, json=maps), httpx.Response(200, content=evil))
     client = line.client()
     with pytest.raises(errors.UnexpectedAnswer, match="npy"):
         client.jobs.attention_array("j1", client.jobs.attention("j1")[0])
@@ -342,11 +359,13 @@ def test_an_attention_array_is_checked_and_never_unpickled() -> None:
 
 def test_a_list_is_read_to_its_last_page() -> None:
     pages = [
-        {"data": [JOB | {"id": str(n)}], "next_page_token": token}
+        {"data": [JOB | {"id": str(identity(str(n)))}], "next_page_token": token}
         for n, token in enumerate(("p1", "p2", None))
     ]
     line = Line(*(httpx.Response(200, content=json.dumps(page)) for page in pages))
-    assert [found.id for found in line.client().jobs.list(page_size=1)] == ["0", "1", "2"]
+    assert [found.id for found in line.client().jobs.list(page_size=1)] == [
+        identity(name) for name in "012"
+    ]
     assert [r.url.params.get("page_token") for r in line.requests] == [None, "p1", "p2"]
 
 

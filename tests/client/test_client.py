@@ -25,7 +25,7 @@ from tests.making import (
 import adaptlab_client
 from adaptlab import results
 from adaptlab.errors import InvalidSpec
-from adaptlab_client import Client, errors
+from adaptlab_client import Client, EventView, errors
 from adaptlab_client.connection import Retries
 
 
@@ -84,7 +84,7 @@ def test_the_same_key_makes_one_job(client: Client, base: None) -> None:
 def test_a_preview_keeps_nothing(client: Client, base: None) -> None:
     preview = client.jobs.preview(an_adapt_document())
     assert preview.budget.trainable_parameters == 16
-    assert preview.resolved_spec["seeds"] == [0, 1]
+    assert preview.resolved_spec.seeds == (0, 1)
     assert list(client.jobs.list(filter="kind = adapt")) == []
 
 
@@ -219,12 +219,12 @@ def test_events_are_followed_to_the_end(
 ) -> None:
     job_id, _ = a_finished_job(client, sessions, tmp_path)
     events = list(client.jobs.events(job_id))
-    numbered = [event for event in events if event.sequence is not None]
+    numbered = [event for event in events if isinstance(event, EventView)]
     assert [event.sequence for event in numbered] == list(range(1, len(numbered) + 1))
     assert numbered[0].type == "queued"
     assert numbered[-1].type == "succeeded"
     later = client.jobs.events(job_id, after=2)
-    assert [event.sequence for event in later if event.sequence] == [
+    assert [event.sequence for event in later if isinstance(event, EventView)] == [
         event.sequence for event in numbered[2:]
     ]
 
@@ -268,7 +268,7 @@ def a_tuned_job(client: Client, sessions: sessionmaker[Session], folder: Path) -
     started = results.Started(environment=an_environment(), replicates=6)
     ledger.record(claim, [started, *captured], stored)
     ledger.finish(claim)
-    return job.id
+    return str(job.id)
 
 
 def test_a_picture_of_a_tuned_job_is_of_the_first_recorded_seed(

@@ -12,9 +12,9 @@ from tests.client.conftest import Invoke
 from tests.comparing import ENOUGH_BASES, Run, a_measured_job, a_measured_study, as_known, run_all
 from tests.making import BASE, a_base_model
 
+from adaptlab_answers.comparisons import ComparisonProgress
 from adaptlab_client import Client, InvalidRequest, NotFound, WaitTimedOut
 from adaptlab_services.comparisons.comparison_runs import ComparisonRuns
-from adaptlab_services.comparisons.comparison_views import ComparisonProgress
 
 Sessions = sessionmaker[Session]
 
@@ -201,11 +201,11 @@ def test_a_comparison_that_is_being_computed_is_waited_for(
 
 
 def test_one_word_is_a_study_or_a_job(client: Client, invoke: Invoke, study: str) -> None:
-    job = next(iter(client.jobs.list(filter="method = lora"))).id
+    job = str(next(iter(client.jobs.list(filter="method = lora"))).id)
     whole = invoke("compare", job, "-o", "json")
     assert whole.exit_code == 0, whole.output
     assert invoke("compare", job[-8:], "-o", "json").stdout == whole.stdout
-    of_study = invoke("compare", client.studies.get(study).id[:8], "-o", "json")
+    of_study = invoke("compare", str(client.studies.get(study).id)[:8], "-o", "json")
     assert json.loads(of_study.stdout)["study"]["name"] == study
     unknown = invoke("compare", "nobody")
     assert unknown.exit_code == 5

@@ -1,21 +1,22 @@
 """The demo's study: it passes its own checks, goes on after a restart, and says how far it is."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import pytest
 from sqlalchemy.orm import Session, sessionmaker
+from tests.answering import a_study_answer
 from tests.comparing import Run, run_all, write_run
 from tests.making import a_checkpoint, a_claim, a_made_up_ledger
 
 from adaptlab import results
 from adaptlab.spec import ResolvedSpec
-from adaptlab_client import Client, Study
+from adaptlab_client import Client
 from adaptlab_stack import demo_study
 from adaptlab_stack.demo import SECONDS_BETWEEN_LINES, Lines
 
 if TYPE_CHECKING:
-    from adaptlab_client.answers import Document
+    pass
 
 Sessions = sessionmaker[Session]
 
@@ -32,15 +33,15 @@ def as_measured(spec: ResolvedSpec) -> Run:
 
 def test_the_demo_is_a_study_that_passes_its_own_checks(client: Client) -> None:
     preview = client.studies.preview(demo_study.SPEC)
-    adaptations = [job for job in preview.jobs if job.resolved_spec["kind"] == "adapt"]
-    methods = [cast("Document", job.resolved_spec["method"])["name"] for job in adaptations]
+    adaptations = [job for job in preview.jobs if job.resolved_spec.kind == "adapt"]
+    methods = [(job.resolved_spec.method or {})["name"] for job in adaptations]
     assert methods == [
         "full_finetuning", "lora", "prefix_tuning", "soft_prompt", "attention_bias",
     ]  # fmt: skip
-    trainings = [cast("Document", job.resolved_spec["training"]) for job in adaptations]
-    assert [training["steps"] for training in trainings] == [demo_study.STEPS] * 5
-    assert {len(cast("list[object]", training["trials"])) for training in trainings} == {3}
-    assert {len(cast("list[int]", job.resolved_spec["seeds"])) for job in adaptations} == {5}
+    trainings = [job.resolved_spec.training for job in adaptations]
+    assert [training.steps for training in trainings] == [demo_study.STEPS] * 5
+    assert {len(training.trials) for training in trainings} == {3}
+    assert {len(job.resolved_spec.seeds) for job in adaptations} == {5}
     sized = [job.budget.trainable_parameters for job in adaptations[1:4]]
     assert sized == [demo_study.BUDGET] * 3
     assert preview.skipped == ()
@@ -90,7 +91,7 @@ def test_without_a_terminal_progress_is_lines() -> None:
 
     def hear(queued: int, succeeded: int) -> None:
         counts = {"queued": queued, "succeeded": succeeded}
-        tell(Study(id="1", name="demo", state="running", terminal=False, jobs=counts))
+        tell(a_study_answer(name="demo", jobs=counts))
 
     hear(6, 0)
     now = 1.0

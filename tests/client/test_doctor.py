@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from tests.client.conftest import Address, Invoke
 
+from adaptlab_answers.people import Me
 from adaptlab_client import Client, credentials
 from adaptlab_client.connection import Retries
 from adaptlab_client.doctor import Finding, examine, of_clock, of_rights
 from adaptlab_client.errors import NoServer
 from adaptlab_client.machine import torch_here
-from adaptlab_client.people_answers import Me
 
 NOW = datetime(2027, 3, 1, tzinfo=UTC)
 
@@ -105,9 +105,14 @@ def test_a_clock_that_is_off_is_told(told: datetime | None, state: str) -> None:
 def test_a_token_that_will_not_do_for_long_is_told(
     scopes: list[str], expires_at: datetime | None, state: str
 ) -> None:
-    token = {"id": 1, "name": "laptop", "user": "ada", "scopes": scopes, "state": "active"}
+    token = {"id": 1, "name": "laptop", "user": "ada", "scopes": scopes, "state": "valid"}
     token |= {"created_at": NOW, "expires_at": expires_at}
-    me = Me.model_validate({"user": "ada", "token": token})
+    token |= {"project": None, "job": None, "revoked_at": None, "last_used_at": None}
+    usage = {"days": 30, "queues": [], "stored_bytes": 0, "most_stored_bytes": None}
+    usage |= {"counted_at": NOW}
+    me = Me.model_validate(
+        {"user": "ada", "is_admin": False, "token": token, "projects": [], "usage": usage}
+    )
     assert of_rights(me, NOW).state == state
 
 

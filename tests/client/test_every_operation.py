@@ -128,15 +128,15 @@ def variables(
     everywhere = {
         "JOB": finished,
         "OTHER": other,
-        "STUDY": client.studies.create(a_study_document(name="going-on", seeds=2)).id,
+        "STUDY": str(client.studies.create(a_study_document(name="going-on", seeds=2)).id),
         "EVALUATION": str(client.jobs.evaluations(finished)[0].id),
         "CHECKPOINT": str(client.jobs.checkpoints(finished)[0].id),
-        "UPLOAD": client.uploads.send_bytes(b"words").id,
+        "UPLOAD": str(client.uploads.send_bytes(b"words").id),
         "TOKEN": str(client.tokens.create("old").id),
         "SLURM_CLUSTER_NAME": "lab",
         "SLURM_JOB_ID": "4711",
     }
-    theory = client.jobs.submit({"kind": "theory", "base_model": "tiny-sort"}).id
+    theory = str(client.jobs.submit({"kind": "theory", "base_model": "tiny-sort"}).id)
     return {
         "": everywhere,
         "jobs cancel": {"JOB": queued},

@@ -10,6 +10,7 @@ import numpy as np
 import pandas
 import pytest
 from sqlalchemy.orm import Session, sessionmaker
+from tests.answering import a_study_answer, identity
 from tests.comparing import ENOUGH_BASES, a_measured_study, as_known, run_all
 from tests.making import (
     a_base_model,
@@ -20,7 +21,7 @@ from tests.making import (
 )
 
 from adaptlab import results
-from adaptlab_client import Client, Conflict, Curve, Curves, Picture, SeveralMaps, Study
+from adaptlab_client import Client, Conflict, Curve, Curves, Picture, SeveralMaps, StudyView
 from adaptlab_client.progress_bars import bars, steps
 
 Sessions = sessionmaker[Session]
@@ -72,18 +73,16 @@ def test_running_again_goes_on_with_the_same_study(
         client.studies.run(a_measured_study(seeds=2))
 
 
-def a_study(**jobs: tuple[str, int, int]) -> Study:
+def a_study(**jobs: tuple[str, int, int]) -> StudyView:
     cells = [
         {"base_model": "b", "task": "t", "method": "m", "budget": 1, "role": "method",
-         "trainable_parameters": 1, "state": "running",
-         "jobs": [{"id": name, "state": state, "terminal": state != "running",
+         "over_budget": False, "trainable_parameters": 1, "state": "running",
+         "jobs": [{"id": identity(name), "state": state, "terminal": state != "running",
+                   "reason": None, "error": None, "reused": False, "seeds": [],
                    "step": step, "total_steps": total}]}
         for name, (state, step, total) in jobs.items()
     ]  # fmt: skip
-    return Study.model_validate({
-        "id": "1", "name": "small", "state": "running", "terminal": False,
-        "jobs": {"running": 1, "failed": 1}, "cells": [*cells, cells[0]],
-    })  # fmt: skip
+    return a_study_answer(jobs={"running": 1, "failed": 1}, cells=[*cells, cells[0]])
 
 
 def test_every_job_counts_once_and_one_that_ended_wholly() -> None:
@@ -177,7 +176,7 @@ def measured(client: Client, sessions: Sessions, base: None) -> str:
         for name in ("train_loss", "validation_loss") for r in (0, 1) for step in (1, 2)
     ]  # fmt: skip
     ledger.record(claim, [results.Metrics(points=tuple(points))])
-    return job
+    return str(job)
 
 
 def _npy(array: Any) -> bytes:
@@ -216,7 +215,7 @@ def test_curves_are_frame_and_picture(client: Client, measured: str) -> None:
 
 
 def test_without_pandas_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    curve = Curve(name="loss", replicate=0, steps=(1,), values=(0.5,))
+    curve = Curve(name="loss", replicate=0, steps=(1,), values=(0.5,), total_points=1)
     assert isinstance(Curves((curve,)).to_pandas(), pandas.DataFrame)
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ImportError, match="pip install pandas"):

@@ -31,7 +31,7 @@ def test_ctrl_c_ends_the_waiting_and_nothing_else(
         a_base_model(session)
         waited_for = str(a_job(session, state="queued"))
     if kind == "studies":
-        waited_for = client.studies.create(a_study_document()).id
+        waited_for = str(client.studies.create(a_study_document()).id)
     waiting = subprocess.Popen(
         [*PROGRAM, kind, "wait", waited_for],
         env=environment(address),

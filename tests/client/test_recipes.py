@@ -11,10 +11,11 @@ from tests.client.conftest import Invoke
 from tests.making import a_base_model, a_study_document
 from tests.reproducing import Run, as_published, run_all
 
+from adaptlab.recipe import PublishedScore
+from adaptlab.recipe_report import ReportCell
 from adaptlab.spec import ResolvedSpec, ResourcesSpec
+from adaptlab.statistics.intervals import Interval
 from adaptlab_client import Client, InvalidRequest, NotFound
-from adaptlab_client.comparison_answers import Interval
-from adaptlab_client.recipe_answers import PublishedScore, ReportCell
 from adaptlab_client.recipe_text import beside, percent
 
 Sessions = sessionmaker[Session]
@@ -169,7 +170,7 @@ def test_only_what_is_all_or_nothing_is_written_so(share: float, text: str) -> N
 
 def test_scores_stand_beside_each_other() -> None:
     published = PublishedScore(mean=0.91, spread=0.05)
-    measured = Interval(mean=0.9996, low=0.999, high=0.99999)
+    measured = Interval(mean=0.9996, low=0.999, high=0.99999, level=0.95, seeds=5)
     cell = ReportCell(column="c", state="measured", published=published, measured=measured)
     assert beside(cell) == "91 ± 5 | 99.96 [99.9, 100]"
     assert beside(ReportCell(column="c", state="absent")) == "– | not run"

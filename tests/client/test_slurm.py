@@ -206,7 +206,7 @@ def test_a_worker_of_one_job_finds_its_token_in_a_file(
     assert (file.name, stat.S_IMODE(file.stat().st_mode)) == (f"{job_id}.token", 0o600)
     secret = file.read_text().strip()
     assert secret not in printed.output
-    entry = next(one for one in client.tokens.list() if one.job == job_id)
+    entry = next(one for one in client.tokens.list() if str(one.job) == job_id)
     assert entry.expires_at is not None
     left = entry.expires_at - datetime.now(UTC)
     assert timedelta(hours=51) < left <= timedelta(hours=52)  # four of the batch job, and two days

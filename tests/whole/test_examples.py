@@ -4,7 +4,7 @@ import pytest
 from tests.whole.conftest import PATIENCE
 
 from adaptlab.spec import ResolvedSpec
-from adaptlab_client import Client, Job
+from adaptlab_client import Client, JobView
 
 pytest.importorskip("optuna", reason="Optuna is not installed; `make setup` does, as the extra dev")
 STEPS = 20
@@ -28,13 +28,13 @@ ASKED = {
 
 
 @pytest.fixture(scope="module")
-def base(client: Client) -> Job:
+def base(client: Client) -> JobView:
     return client.jobs.wait(client.jobs.submit(BASE).id, timeout=PATIENCE)
 
 
 @pytest.mark.parametrize("method", ["prefix_tuning", "lora"])
 def test_a_search_with_optuna_finds_the_best_on_validation_with_equal_effort(
-    client: Client, base: Job, method: str
+    client: Client, base: JobView, method: str
 ):
     from examples.search_with_optuna import search, validation_accuracy
 

@@ -9,7 +9,7 @@ from safetensors.numpy import load_file
 from tests.folders import QUERY, WEIGHTS, a_model_folder
 from tests.whole.conftest import PATIENCE, command
 
-from adaptlab_client import Client, InvalidRequest, Job
+from adaptlab_client import Client, InvalidRequest, JobView
 from adaptlab_stack.stack import Stack
 
 TASK = {"name": "sort_descending", "length": 3, "alphabet": 5}
@@ -30,7 +30,7 @@ def folder(model_root: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def imported(client: Client, folder: Path) -> Job:
+def imported(client: Client, folder: Path) -> JobView:
     job = client.base_models.import_folder(
         "tiny-llama", "models/tiny/llama", evaluation={"tasks": [TASK], "samples": 50}
     )
@@ -38,7 +38,7 @@ def imported(client: Client, folder: Path) -> Job:
 
 
 def test_an_imported_model_is_a_base_model(
-    client: Client, imported: Job, folder: Path, tmp_path: Path
+    client: Client, imported: JobView, folder: Path, tmp_path: Path
 ) -> None:
     assert imported.succeeded, imported.error
     assert client.base_models.get("tiny-llama").ready
@@ -52,7 +52,7 @@ def test_an_imported_model_is_a_base_model(
 
 
 def test_it_is_adapted_and_the_adapter_fetched(
-    client: Client, imported: Job, tmp_path: Path
+    client: Client, imported: JobView, tmp_path: Path
 ) -> None:
     assert imported.succeeded, imported.error
     job = client.jobs.wait(client.jobs.submit(ADAPT).id, timeout=PATIENCE)
@@ -65,7 +65,7 @@ def test_it_is_adapted_and_the_adapter_fetched(
 
 
 def test_a_link_out_of_the_root_is_refused(
-    client: Client, imported: Job, model_root: Path, tmp_path: Path
+    client: Client, imported: JobView, model_root: Path, tmp_path: Path
 ) -> None:
     outside = a_model_folder(tmp_path / "outside")
     (model_root / "out").symlink_to(outside)
@@ -78,7 +78,7 @@ def test_a_link_out_of_the_root_is_refused(
     assert "not-mine" not in [model.name for model in client.base_models.list()]
 
 
-def test_the_command_line_imports(stack: Stack, imported: Job, model_root: Path) -> None:
+def test_the_command_line_imports(stack: Stack, imported: JobView, model_root: Path) -> None:
     a_model_folder(model_root / "by-hand", seed=3)
     done = command(stack, "base-models", "import", "by-hand", "models/by-hand", "--wait")
     assert done.returncode == 0, done.stderr

@@ -12,7 +12,7 @@ import redis
 from safetensors import safe_open
 from tests.whole.conftest import PATIENCE, command
 
-from adaptlab_client import Client, InvalidRequest, Job
+from adaptlab_client import Client, InvalidRequest, JobView
 from adaptlab_stack.stack import Stack
 
 SMALL_TASK = {"name": "sort_ascending", "length": 4, "alphabet": 5}
@@ -41,18 +41,18 @@ ENDLESS = {**ADAPT, "training": {"steps": 100_000, "batch_size": 16}}
 
 
 @pytest.fixture(scope="module")
-def base(client: Client) -> Job:
+def base(client: Client) -> JobView:
     return client.jobs.wait(client.jobs.submit(PRETRAIN).id, timeout=PATIENCE)
 
 
 @pytest.fixture(scope="module")
-def adapted(client: Client, base: Job) -> Job:
+def adapted(client: Client, base: JobView) -> JobView:
     assert base.succeeded, base.error
     return client.jobs.wait(client.jobs.submit(ADAPT).id, timeout=PATIENCE)
 
 
 def test_results_maps_and_checkpoints_come_back(
-    client: Client, base: Job, adapted: Job, tmp_path: Path
+    client: Client, base: JobView, adapted: JobView, tmp_path: Path
 ):
     assert adapted.succeeded, adapted.error
     assert adapted.budget is not None
@@ -77,7 +77,7 @@ def test_results_maps_and_checkpoints_come_back(
         assert tensors == {"blocks.0.attn.input": (2, 16)}
 
 
-def test_a_prefix_leaves_relative_attention_alone(client: Client, adapted: Job):
+def test_a_prefix_leaves_relative_attention_alone(client: Client, adapted: JobView):
     maps = client.jobs.attention(adapted.id)
     assert {(m.seed, m.source) for m in maps} == {
         (s, k) for s in (0, 1) for k in ("base", "adapted")
@@ -92,7 +92,7 @@ def test_a_prefix_leaves_relative_attention_alone(client: Client, adapted: Job):
             assert all((s.learned_mass or 0) > 0 for s in found.summaries)
 
 
-def test_a_bad_spec_stores_nothing(client: Client, base: Job):
+def test_a_bad_spec_stores_nothing(client: Client, base: JobView):
     before = len(list(client.jobs.list()))
     with pytest.raises(InvalidRequest, match="8") as caught:
         client.jobs.submit({**ADAPT, "budget": 8})
@@ -100,7 +100,7 @@ def test_a_bad_spec_stores_nothing(client: Client, base: Job):
     assert len(list(client.jobs.list())) == before
 
 
-def test_a_diverging_job_fails_with_its_reason_and_keeps_its_curve(client: Client, base: Job):
+def test_a_diverging_job_fails_with_its_reason_and_keeps_its_curve(client: Client, base: JobView):
     spec = {
         **ADAPT,
         "method": "full_finetuning",
@@ -115,7 +115,7 @@ def test_a_diverging_job_fails_with_its_reason_and_keeps_its_curve(client: Clien
     assert values[-1] is None
 
 
-def test_the_command_line_finds_its_server(stack: Stack, adapted: Job, tmp_path: Path):
+def test_the_command_line_finds_its_server(stack: Stack, adapted: JobView, tmp_path: Path):
     submitted = command(
         stack, "jobs", "submit", "-", "--wait", "--output", "id", stdin=json.dumps(ADAPT)
     )
@@ -134,7 +134,7 @@ def test_the_command_line_finds_its_server(stack: Stack, adapted: Job, tmp_path:
 
 @pytest.mark.timeout(1200)
 def test_a_job_outlives_its_worker_and_finishes_once(
-    stack: Stack, client: Client, base: Job, eventually: Callable[[Callable[[], bool]], None]
+    stack: Stack, client: Client, base: JobView, eventually: Callable[[Callable[[], bool]], None]
 ):
     job = client.jobs.submit(LONG)
     eventually(lambda: client.jobs.get(job.id).progress.step > 600)
@@ -157,7 +157,7 @@ def test_a_job_outlives_its_worker_and_finishes_once(
 
 
 def test_a_running_job_can_be_cancelled(
-    client: Client, base: Job, eventually: Callable[[Callable[[], bool]], None]
+    client: Client, base: JobView, eventually: Callable[[Callable[[], bool]], None]
 ):
     job = client.jobs.submit(ENDLESS)
     eventually(lambda: client.jobs.get(job.id).progress.step > 5)
@@ -167,7 +167,7 @@ def test_a_running_job_can_be_cancelled(
 
 
 def test_the_broker_refused_nothing_that_the_parts_need(
-    stack: Stack, adapted: Job, eventually: Callable[[Callable[[], bool]], None]
+    stack: Stack, adapted: JobView, eventually: Callable[[Callable[[], bool]], None]
 ):
     """Its log has whom it refused what; in `tests/stack/test_valkey_users.py` it does refuse."""
     with redis.Redis.from_url(stack.broker_url) as owner:

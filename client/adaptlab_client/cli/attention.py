@@ -13,8 +13,8 @@ from adaptlab_client.cli.terminal import Output, inert, one_line, print_rows, pr
 
 if TYPE_CHECKING:
     from adaptlab.charts import AttentionPattern, Chart, Theme
-    from adaptlab_client.answers import Job
-    from adaptlab_client.attention_answers import AttentionMap, AttentionMaps
+    from adaptlab_answers.jobs import JobView
+    from adaptlab_client.attention_maps import AttentionMap, AttentionMaps
 
 
 def attention(
@@ -57,7 +57,7 @@ def attention(
 
 
 def _chart(
-    found: "Sequence[tuple[Job, AttentionMaps]]",
+    found: "Sequence[tuple[JobView, AttentionMaps]]",
     which: tuple[int | None, int | None],
     place: tuple[int, int, int],
     theme: "Theme",
@@ -80,7 +80,7 @@ def _chart(
 
 
 def _of_one_replicate(
-    job: "Job", maps: "Sequence[AttentionMap]", replicate: int | None, seed: int | None
+    job: "JobView", maps: "Sequence[AttentionMap]", replicate: int | None, seed: int | None
 ) -> "list[AttentionMap]":
     """The maps of the replicate or seed that was asked for, else of the first recorded one.
 
@@ -100,7 +100,7 @@ def _of_one_replicate(
 
 
 def _pattern(
-    job: "Job", recorded: "AttentionMap", place: tuple[int, int, int]
+    job: "JobView", recorded: "AttentionMap", place: tuple[int, int, int]
 ) -> "AttentionPattern":
     from adaptlab.charts import AttentionPattern
 
@@ -124,7 +124,7 @@ def _pattern(
     )
 
 
-def _title(job: "Job") -> str:
+def _title(job: "JobView") -> str:
     name = (job.method or job.name or job.kind).replace("_", " ")
     trained = job.budget.trainable_parameters if job.budget else None
     return name if trained is None else f"{name} ({trained:,} parameters)"
@@ -144,7 +144,7 @@ def _write(chart: "Chart", png: Path | None, svg: Path | None, vega_lite: Path |
             say(f"wrote {inert(path)}")
 
 
-def _save(found: "Sequence[tuple[Job, AttentionMaps]]", folder: Path) -> None:
+def _save(found: "Sequence[tuple[JobView, AttentionMaps]]", folder: Path) -> None:
     """Write arrays [sample, layer, head, query, key], verified, and print where."""
     import numpy as np  # only for those who look at arrays
 
@@ -156,7 +156,7 @@ def _save(found: "Sequence[tuple[Job, AttentionMaps]]", folder: Path) -> None:
             print(one_line(path))
 
 
-def _print_summaries(found: "Sequence[tuple[Job, AttentionMaps]]", output: Output) -> None:
+def _print_summaries(found: "Sequence[tuple[JobView, AttentionMaps]]", output: Output) -> None:
     rows = [
         [job.id, job.method, recorded.source, recorded.seed, recorded.replicate, s.layer,
          s.head,         s.entropy, s.learned_mass, s.divergence, s.relative_deviation]

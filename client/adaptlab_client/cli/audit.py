@@ -10,7 +10,7 @@ from adaptlab_client.cli.session import OutputOption, open_client
 from adaptlab_client.cli.terminal import Output, print_list
 
 if TYPE_CHECKING:
-    from adaptlab_client.people_answers import AuditEntry
+    from adaptlab_answers.people import AuditView
 
 AUDIT = ("at", "who", "token", "from", "action", "object", "status")
 
@@ -38,6 +38,6 @@ def application() -> typer.Typer:
     return group("audit", about, {"list": list_entries})
 
 
-def _entry(entry: "AuditEntry") -> list[object]:
+def _entry(entry: "AuditView") -> list[object]:
     who = (entry.actor, entry.token_id, entry.address)
     return [entry.at, *who, entry.action, entry.object, entry.status]

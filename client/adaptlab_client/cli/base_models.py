@@ -12,7 +12,7 @@ from adaptlab_client.cli.terminal import Output, print_in_full, print_list, prin
 from adaptlab_client.cli.waiting import TimeoutOption, WaitOption, wait_for
 
 if TYPE_CHECKING:
-    from adaptlab_client.answers import BaseModelEntry
+    from adaptlab_answers.models import BaseModelView
 
 COLUMNS = ("name", "state", "family", "task", "parameters", "replicates", "job")
 NameArgument = Annotated[
@@ -68,7 +68,7 @@ def application() -> typer.Typer:
     )
 
 
-def _row(entry: "BaseModelEntry") -> list[object]:
+def _row(entry: "BaseModelView") -> list[object]:
     task = entry.task.get("name") if entry.task else None
     return [
         entry.name, entry.state, entry.family.get("name"), task, entry.parameters,

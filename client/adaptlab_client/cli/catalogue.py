@@ -21,7 +21,7 @@ from adaptlab_client.cli.terminal import (
 )
 
 if TYPE_CHECKING:
-    from adaptlab_client.answers import PlugIn, Solved
+    from adaptlab_answers.models import MethodAnswer, PlugIn
 
 MethodArgument = Annotated[
     str | None,
@@ -124,33 +124,32 @@ def _choice(text: str | None) -> str | dict[str, object] | None:
     return cast("str | dict[str, object] | None", value)
 
 
-def _print_solutions(solutions: "tuple[Solved, ...]", output: Output) -> None:
+def _print_solutions(solutions: "tuple[MethodAnswer, ...]", output: Output) -> None:
     rows: list[list[object]] = []
     for entry in solutions:
         budget = entry.budget
-        rows.append(
-            [
-                entry.name,
-                _fit(entry),
-                budget.trainable_parameters if budget else None,
-                budget.gap if budget else None,
-                budget.stored_bytes if budget else None,
-                budget.extra_context_tokens if budget else None,
-                json_text(entry.method) if entry.method else _hint(entry),
-            ]
-        )
+        row: list[object] = [
+            entry.name,
+            _fit(entry),
+            budget.trainable_parameters if budget else None,
+            budget.gap if budget else None,
+            budget.stored_bytes if budget else None,
+            budget.extra_context_tokens if budget else None,
+            json_text(entry.method) if entry.method else _hint(entry),
+        ]
+        rows.append(row)
     titles = (
         "method", "fits", "trainable", "unused", "stored bytes", "extra tokens", "configuration",
     )  # fmt: skip
     print_rows(titles, rows, output)
 
 
-def _fit(entry: "Solved") -> str:
+def _fit(entry: "MethodAnswer") -> str:
     """Whether it fits; a size that no budget sets is told apart."""
     return ("yes" if entry.feasible else "no") + (", fixed size" if entry.fixed_size else "")
 
 
-def _hint(entry: "Solved") -> str:
+def _hint(entry: "MethodAnswer") -> str:
     details = " ".join(problem.detail for problem in entry.problems)
     nearest = ", ".join(str(value) for value in entry.nearest)
     return f"{details} Nearest: {nearest}." if nearest and nearest not in details else details

@@ -11,7 +11,7 @@ from adaptlab_client.cli.session import JobArgument, OutputOption, open_client
 from adaptlab_client.cli.terminal import Output, one_line, print_in_full, print_list, say
 
 if TYPE_CHECKING:
-    from adaptlab_client.answers import Checkpoint
+    from adaptlab_answers.results import CheckpointView
 
 COLUMNS = ("id", "kind", "replicate", "seed", "parameters", "bytes", "sha256")
 
@@ -47,7 +47,7 @@ def download(
     from adaptlab_client.cli.progress import byte_bar  # rich, loaded for those who wait
 
     with open_client(context) as client:
-        wanted: list[Checkpoint | str] = [*(checkpoints or ())]
+        wanted: list[CheckpointView | str] = [*(checkpoints or ())]
         if job is not None:
             wanted += client.jobs.checkpoints(job)
         if not wanted:
@@ -74,5 +74,5 @@ def application() -> typer.Typer:
     )
 
 
-def _row(one: "Checkpoint") -> list[object]:
+def _row(one: "CheckpointView") -> list[object]:
     return [one.id, one.kind, one.replicate, one.seed, one.parameters, one.size, one.sha256]

@@ -12,17 +12,13 @@ from adaptlab_client.cli.session import open_client
 from adaptlab_client.cli.terminal import Output, RowOutput, one_line, print_table, print_value, say
 
 if TYPE_CHECKING:
+    from adaptlab.comparison import Comparison, ComparisonCell, ComparisonRow
+    from adaptlab.statistics.curves import Candidate
+    from adaptlab.statistics.intervals import Interval
+    from adaptlab.table_comparison import TableComparison
+    from adaptlab_answers.comparisons import ComparisonProgress
     from adaptlab_client.client import Client
-    from adaptlab_client.comparison_answers import (
-        Candidate,
-        Comparison,
-        ComparisonCell,
-        ComparisonProgress,
-        ComparisonRow,
-        Interval,
-        JobComparison,
-        TableComparison,
-    )
+    from adaptlab_client.comparison_tables import JobComparison
 
 COLUMNS = ("method", "parameters", "score", "interval", "ranks", "best", "seeds", "trials")
 FORGOTTEN = ("method", "task of the base", "before", "after", "change", "over seeds")
@@ -170,7 +166,7 @@ def _print_cells(comparison: "Comparison", *, all_pairs: bool) -> None:
 
 def _print_unseen(comparison: "Comparison") -> None:
     rate = comparison.unseen_failure_rate
-    if rate is not None and not comparison.voided:
+    if not comparison.voided:
         seeds = f"{comparison.seeds} seed{'' if comparison.seeds == 1 else 's'}"
         print(f"\nIntervals know of no failure that no seed showed: up to {rate:.0%} of seeds may")
         print(f"fail where the {seeds} at hand all succeed.")

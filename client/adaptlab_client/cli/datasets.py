@@ -20,7 +20,7 @@ from adaptlab_client.cli.terminal import (
 )
 
 if TYPE_CHECKING:
-    from adaptlab_client.answers import DatasetEntry
+    from adaptlab_answers.models import DatasetView
     from adaptlab_client.dictionaries import Imported
 
 COLUMNS = ("name", "source", "triples", "longest", "digest", "from")
@@ -130,6 +130,6 @@ def _imported(german: Path | None, spanish: Path | None) -> "Imported":
         raise UsageFault(str(error)) from error
 
 
-def _row(entry: "DatasetEntry") -> list[object]:
-    origins = ", ".join(str(origin.get("package")) for origin in entry.sources)
+def _row(entry: "DatasetView") -> list[object]:
+    origins = ", ".join(origin.package for origin in entry.sources)
     return [entry.name, entry.source, entry.triples, entry.longest, entry.digest[:12], origins]

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
@@ -18,7 +19,9 @@ from adaptlab_client.cli.terminal import (
 )
 
 if TYPE_CHECKING:
-    from adaptlab_client.answers import Attempt, Curve, Evaluation, JobEvent, Replicate
+    from adaptlab.results import ReplicateResult
+    from adaptlab_answers.jobs import EventView, ProgressNews
+    from adaptlab_answers.results import AttemptView, Curve, EvaluationView
 
 E = TypeVar("E")
 
@@ -150,15 +153,19 @@ def _flushed(found: Iterable[E]) -> Iterator[E]:
         sys.stdout.flush()
 
 
-def _event(event: "JobEvent") -> list[object]:
-    return [event.sequence, event.at, event.type, event.data]
+def _event(event: "EventView | ProgressNews") -> list[object]:
+    from adaptlab_answers.jobs import EventView
+
+    if isinstance(event, EventView):
+        return [event.sequence, event.at, event.type, event.data]
+    return [None, None, "progress", event.model_dump(mode="json")]
 
 
-def _line(event: "JobEvent") -> str:
-    number = "" if event.sequence is None else f"{event.sequence}"
-    at = "" if event.at is None else f"{event.at:%Y-%m-%d %H:%M:%S}"
-    data = "" if event.data in (None, {}) else json_text(event.data)
-    return f"{number:>4}  {at:<19}  {event.type}  {data}".rstrip()
+def _line(event: "EventView | ProgressNews") -> str:
+    number, at, kind, data = _event(event)
+    when = f"{at:%Y-%m-%d %H:%M:%S}" if isinstance(at, datetime) else ""
+    more = json_text(data) if data else ""
+    return f"{'' if number is None else number:>4}  {when:<19}  {kind}  {more}".rstrip()
 
 
 def _curve(curve: "Curve") -> list[object]:
@@ -169,7 +176,7 @@ def _curve(curve: "Curve") -> list[object]:
     return [curve.name, curve.replicate, points, *row, min(known, default=None)]
 
 
-def _evaluation_rows(evaluations: Sequence["Evaluation"]) -> list[list[object]]:
+def _evaluation_rows(evaluations: Sequence["EvaluationView"]) -> list[list[object]]:
     from adaptlab.scores import task_labels
 
     return [
@@ -181,7 +188,7 @@ def _evaluation_rows(evaluations: Sequence["Evaluation"]) -> list[list[object]]:
     ]
 
 
-def _replicate(one: "Replicate") -> list[object]:
+def _replicate(one: "ReplicateResult") -> list[object]:
     accuracy = None if one.validation_accuracy is None else Share(one.validation_accuracy)
     return [
         one.replicate, one.seed, one.trial, one.learning_rate, one.weight_decay, one.status,
@@ -189,9 +196,9 @@ def _replicate(one: "Replicate") -> list[object]:
     ]  # fmt: skip
 
 
-def _attempt(one: "Attempt") -> list[object]:
+def _attempt(one: "AttemptView") -> list[object]:
     seconds = None
-    if one.started_at is not None and one.ended_at is not None:
+    if one.ended_at is not None:
         seconds = (one.ended_at - one.started_at).total_seconds()
     peak = None if one.usage is None else round(one.usage.peak_memory_bytes / 2**20)
     return [

@@ -18,7 +18,8 @@ from adaptlab_client.cli.terminal import (
 if TYPE_CHECKING:
     from adaptlab.scores import ScoreChange
     from adaptlab.statistics import Interval
-    from adaptlab_client.answers import Estimate, Evaluation, Job, JobSummary, Preview
+    from adaptlab_answers.jobs import Estimate, JobSummary, JobView, Preview
+    from adaptlab_answers.results import EvaluationView
 
 COLUMNS = ("id", "state", "kind", "base model", "task", "method", "trainable", "progress", "reason")
 SCORE_COLUMNS = (
@@ -31,7 +32,7 @@ def print_jobs(jobs: "Iterable[JobSummary]", output: Output) -> None:
     print_list(jobs, COLUMNS, row_of, output)
 
 
-def print_job(job: "Job", output: Output) -> None:
+def print_job(job: "JobView", output: Output) -> None:
     """Print one job as asked."""
     print_one(job, COLUMNS, row_of, output)
 
@@ -46,7 +47,7 @@ def row_of(job: "JobSummary") -> list[object]:
     ]  # fmt: skip
 
 
-def facts_of(job: "Job") -> list[tuple[str, object]]:
+def facts_of(job: "JobView") -> list[tuple[str, object]]:
     """What there is to know of one job, name by name."""
     titles = zip(COLUMNS, row_of(job), strict=True)
     more: list[tuple[str, object]] = [
@@ -64,13 +65,13 @@ def facts_of(job: "Job") -> list[tuple[str, object]]:
     return [(name, value) for name, value in (*titles, *more) if value not in (None, "")]
 
 
-def score_rows(evaluations: Sequence["Evaluation"]) -> list[list[object]]:
+def score_rows(evaluations: Sequence["EvaluationView"]) -> list[list[object]]:
     """One row a task and split; beside test scores, those of the base model alone."""
     from adaptlab.scores import mean_accuracy, score_changes, task_labels
 
     labels = task_labels([e.task for e in evaluations])
     changes = {json.dumps(change.task): change for change in score_changes(evaluations)}
-    places: dict[tuple[str, str], list[Evaluation]] = {}
+    places: dict[tuple[str, str], list[EvaluationView]] = {}
     for label, one in zip(labels, evaluations, strict=True):
         if one.attached:
             places.setdefault((label, one.split), []).append(one)
@@ -110,14 +111,15 @@ def print_preview(preview: "Preview", output: Output) -> None:
         print_value(preview, output)
         return
     budget = preview.budget
+    resolved = preview.resolved_spec.model_dump(mode="json")
     rows: list[tuple[str, object]] = [
         ("trainable parameters", budget.trainable_parameters),
         ("unused budget", budget.gap),
         ("stored bytes", budget.stored_bytes),
         ("extra context tokens", budget.extra_context_tokens),
-        ("method", preview.resolved_spec.get("method")),
-        ("training", preview.resolved_spec.get("training")),
-        ("seeds", preview.resolved_spec.get("seeds")),
+        ("method", resolved.get("method")),
+        ("training", resolved.get("training")),
+        ("seeds", resolved.get("seeds")),
         ("spec digest", preview.spec_digest),
         *_estimate_rows("", preview.estimate),
         *_estimate_rows("base model's ", preview.base_estimate),

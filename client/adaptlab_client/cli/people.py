@@ -11,7 +11,7 @@ from adaptlab_client.cli.session import OutputOption, open_client
 from adaptlab_client.cli.terminal import Output, print_list, print_one, say
 
 if TYPE_CHECKING:
-    from adaptlab_client.people_answers import MemberEntry, ProjectEntry, UserEntry
+    from adaptlab_answers.people import MemberView, ProjectView, UserView
 
 USERS = ("name", "admin", "active", "since", "hours by queue", "bytes")
 PROJECTS = ("name", "your role", "since")
@@ -145,7 +145,7 @@ def projects_application() -> typer.Typer:
     )
 
 
-def _user(entry: "UserEntry") -> list[object]:
+def _user(entry: "UserView") -> list[object]:
     hours = ", ".join(f"{queue}={most:g}" for queue, most in entry.quotas.queue_hours.items())
     known = (entry.name, entry.is_admin, entry.is_active, entry.created_at)
     return [*known, hours or None, entry.quotas.stored_bytes]
@@ -159,9 +159,9 @@ def _hours(given: str) -> tuple[str, float]:
         raise UsageFault(f"{given!r} is not QUEUE=HOURS, such as gpu=100.") from None
 
 
-def _project(entry: "ProjectEntry") -> list[object]:
+def _project(entry: "ProjectView") -> list[object]:
     return [entry.name, entry.role, entry.created_at]
 
 
-def _member(entry: "MemberEntry") -> list[object]:
+def _member(entry: "MemberView") -> list[object]:
     return [entry.user, entry.role, entry.created_at]

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from rich.progress import (
     BarColumn,
@@ -18,11 +19,11 @@ from rich.progress import (
 from adaptlab_client.cli.terminal import console, is_quiet, is_terminal, one_line, say
 
 if TYPE_CHECKING:
-    from adaptlab_client.answers import Job
+    from adaptlab_answers.jobs import JobView
 
 
 @contextmanager
-def bars() -> "Generator[Callable[[Job], None]]":
+def bars() -> "Generator[Callable[[JobView], None]]":
     """Give a function that shows a job's progress; where no terminal is, it tells of states."""
     if is_quiet() or not is_terminal(sys.stderr):
         yield _state_teller()
@@ -47,11 +48,11 @@ def byte_bar(name: str) -> "Generator[Callable[[int, int | None], None]]":
         yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
-def _bar_mover(progress: Progress) -> "Callable[[Job], None]":
-    known: dict[str, TaskID] = {}
+def _bar_mover(progress: Progress) -> "Callable[[JobView], None]":
+    known: dict[UUID, TaskID] = {}
 
-    def update(job: "Job") -> None:
-        text = one_line(f"{job.method or job.kind} {job.id[-8:]} {job.state}")
+    def update(job: "JobView") -> None:
+        text = one_line(f"{job.method or job.kind} {str(job.id)[-8:]} {job.state}")
         if job.id not in known:
             known[job.id] = progress.add_task(text, total=None)
         total = job.progress.total or None
@@ -60,10 +61,10 @@ def _bar_mover(progress: Progress) -> "Callable[[Job], None]":
     return update
 
 
-def _state_teller() -> "Callable[[Job], None]":
-    states: dict[str, str] = {}
+def _state_teller() -> "Callable[[JobView], None]":
+    states: dict[UUID, str] = {}
 
-    def update(job: "Job") -> None:
+    def update(job: "JobView") -> None:
         if states.get(job.id) != job.state:
             states[job.id] = job.state
             say(f"{job.id} {job.state}")

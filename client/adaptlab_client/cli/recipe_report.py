@@ -7,8 +7,9 @@ import sys
 import textwrap
 from collections.abc import Callable, Sequence
 
+from adaptlab.recipe_report import ReportRow, ReportTable
+from adaptlab_answers.recipes import StudyReport
 from adaptlab_client.cli.terminal import console, one_line, print_table
-from adaptlab_client.recipe_answers import RecipeReport, ReportRow, ReportTable
 from adaptlab_client.recipe_text import beside, finding, interval, mean, met, paper, wording
 
 Cells = list[list[str]]
@@ -23,7 +24,7 @@ CSV_COLUMNS = (
 )
 
 
-def print_report(report: RecipeReport) -> None:
+def print_report(report: StudyReport) -> None:
     """Print the whole report; what does not fit beside each other comes below each other."""
     say_wrapped(report.title)
     study = f"study {report.study.name}, {report.study.state}"
@@ -41,7 +42,7 @@ def print_report(report: RecipeReport) -> None:
     say_wrapped(f"Effort, warnings and pairs of methods: adaptlab compare {report.study.name}")
 
 
-def csv_text(report: RecipeReport) -> str:
+def csv_text(report: StudyReport) -> str:
     """One line a cell; scores are shares, and `seeds` counts those that are measured."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -59,7 +60,7 @@ def say_wrapped(text: str, indent: str = "") -> None:
     print("\n".join(lines))
 
 
-def _print_scores(report: RecipeReport, table: ReportTable) -> None:
+def _print_scores(report: StudyReport, table: ReportTable) -> None:
     rows = [row for row in table.rows if not row.is_empty]
     if not rows:
         return
@@ -121,7 +122,7 @@ def _width(titles: Sequence[str], lines: Cells) -> int:
     return min(label, NARROWEST_LABEL) + sum(widths) + GAP * len(widths)
 
 
-def _print_claims(report: RecipeReport) -> None:
+def _print_claims(report: StudyReport) -> None:
     print("\nClaims")
     for verdict in report.claims:
         say_wrapped(f"{finding(verdict).upper()}: {verdict.claim} ({wording(report, verdict)})")

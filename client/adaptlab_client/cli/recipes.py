@@ -27,8 +27,9 @@ from adaptlab_client.cli.terminal import (
 from adaptlab_client.cli.waiting import TimeoutOption, followed, leave_unless_succeeded
 
 if TYPE_CHECKING:
+    from adaptlab_answers.recipes import RecipeView, StudyReport
     from adaptlab_client.client import Client
-    from adaptlab_client.recipe_answers import Recipe, RecipeReport
+    from adaptlab_client.connection import Identity
 
 COLUMNS = ("recipe", "presets", "question")
 
@@ -147,7 +148,7 @@ def application() -> typer.Typer:
     )
 
 
-def _print_report(client: "Client", study: str, output: ReportOutput) -> None:
+def _print_report(client: "Client", study: "Identity", output: ReportOutput) -> None:
     from adaptlab_client.cli.recipe_report import csv_text, print_report
 
     found = client.studies.report(study)
@@ -162,7 +163,7 @@ def _print_report(client: "Client", study: str, output: ReportOutput) -> None:
             _print_markdown(client, found)
 
 
-def _print_markdown(client: "Client", found: "RecipeReport") -> None:
+def _print_markdown(client: "Client", found: "StudyReport") -> None:
     from adaptlab_client.recipe_markdown import markdown, ran
 
     print(markdown(found, ran(client, found)), end="")
@@ -174,7 +175,7 @@ def _of_a_preview(output: ReportOutput) -> Output:
     return Output(output)
 
 
-def _print(recipe: "Recipe") -> None:
+def _print(recipe: "RecipeView") -> None:
     from adaptlab.claim import version_words
     from adaptlab_client.cli.recipe_report import say_wrapped
     from adaptlab_client.recipe_text import paper

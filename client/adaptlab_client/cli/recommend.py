@@ -20,7 +20,7 @@ from adaptlab_client.cli.terminal import (
 )
 
 if TYPE_CHECKING:
-    from adaptlab_client.recommendation_answers import MeasuredMethod, Recommendation
+    from adaptlab_answers.recommendations import MeasuredMethod, Recommendation
 
 COLUMNS = ("method", "score", "interval", "best", "seeds", "trials", "trainable", "stored bytes",
            "extra tokens", "seconds")  # fmt: skip

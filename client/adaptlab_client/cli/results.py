@@ -12,7 +12,7 @@ from adaptlab_client.cli.session import OutputOption, open_client
 from adaptlab_client.cli.terminal import Output, inert, json_text, one_line, print_rows, say
 
 if TYPE_CHECKING:
-    from adaptlab_client.result_answers import ResultTable
+    from adaptlab_client.result_table import ResultTable
     from adaptlab_client.results import FileFormat
 
 
@@ -96,7 +96,8 @@ def fields(
     context: typer.Context, heads: HeadsOption = False, output: OutputOption = Output.TABLE
 ) -> None:
     """List the fields that a filter can ask about."""
-    from adaptlab_client.result_answers import Column, ResultTable, Row
+    from adaptlab_answers.queries import ColumnView
+    from adaptlab_client.result_table import ResultTable, Row
 
     with open_client(context) as client:
         found = client.results.fields("attention" if heads else "results")
@@ -105,7 +106,7 @@ def fields(
         {"name": one.name, "type": one.type, "indexed": _yes(one.indexed), "means": one.means}
         for one in found
     )
-    columns = tuple(Column(name=name, type="text") for name in names)
+    columns = tuple(ColumnView(name=name, type="text") for name in names)
     _print(ResultTable(columns=columns, data=rows), output, "name")
 
 

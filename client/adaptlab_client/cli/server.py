@@ -17,7 +17,7 @@ from adaptlab_client.cli.terminal import (
 )
 
 if TYPE_CHECKING:
-    from adaptlab_client.server_answers import WorkerEntry
+    from adaptlab_answers.server import WorkerView
 
 WORKERS = ("id", "host", "process", "queues", "live", "since", "heard of", "takes no jobs because")
 SHARES = ("store", "state", "artifacts", "bytes", "least recently checked")
@@ -75,7 +75,7 @@ def application() -> typer.Typer:
     )
 
 
-def _row(one: "WorkerEntry") -> list[object]:
+def _row(one: "WorkerView") -> list[object]:
     return [
         one.id, one.host, one.process_id, ", ".join(one.queues), one.live, one.started_at,
         one.heartbeat_at, one.unschedulable,

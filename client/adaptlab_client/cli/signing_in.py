@@ -12,7 +12,7 @@ from adaptlab_client.cli.session import OutputOption, open_client
 from adaptlab_client.cli.terminal import Output, one_line, print_table, print_value, say
 
 if TYPE_CHECKING:
-    from adaptlab_client.people_answers import Me
+    from adaptlab_answers.people import Me
 
 LONGEST = 200
 
@@ -71,12 +71,11 @@ def _facts(me: "Me") -> Iterator[tuple[str, object]]:
     if token.project is not None:
         yield "only in the project", token.project
     yield "projects", ", ".join(f"{one.name} ({one.role})" for one in me.projects)
-    if me.usage is not None:
-        for queue in me.usage.queues:
-            limit = "" if queue.most_hours is None else f" of {queue.most_hours:g}"
-            hours = f"{queue.hours:.1f}{limit} hours in {me.usage.days} days"
-            yield f"queue {queue.queue}", hours
-        yield "stored bytes", me.usage.stored_bytes
+    for queue in me.usage.queues:
+        limit = "" if queue.most_hours is None else f" of {queue.most_hours:g}"
+        hours = f"{queue.hours:.1f}{limit} hours in {me.usage.days} days"
+        yield f"queue {queue.queue}", hours
+    yield "stored bytes", me.usage.stored_bytes
 
 
 def _asked() -> str:

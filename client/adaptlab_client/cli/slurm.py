@@ -125,9 +125,7 @@ def _on_job(
     hours = hours or min(ceil(allocation.seconds / HOUR) + QUEUEING_HOURS, MOST_HOURS)
     with open_client(context) as client:
         found = client.jobs.get(job)
-        if found.queue is None:
-            raise UsageFault(f"The server does not say in which queue {job} is.")
-        file = credentials.file_of_job(os.environ, found.id, folder)
+        file = credentials.file_of_job(os.environ, str(found.id), folder)
         # Before there is a token: a directive may be one that cannot stand in a script.
         script = working_on(allocation, found.queue.name, server or client.url, file)
         name = allocation.name[:64]

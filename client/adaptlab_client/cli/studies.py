@@ -32,14 +32,16 @@ from adaptlab_client.cli.waiting import (
 )
 
 if TYPE_CHECKING:
-    from adaptlab_client.client import Client
-    from adaptlab_client.study_answers import (
-        PlannedCheck,
-        SkippedCell,
-        Study,
-        StudyCheck,
+    from adaptlab.study_plan import SkippedCell
+    from adaptlab_answers.studies import (
+        PlannedCheckView,
+        StudyCheckView,
         StudyPreview,
+        StudySummary,
+        StudyView,
     )
+    from adaptlab_client.client import Client
+    from adaptlab_client.connection import Identity
 
 StudyArgument = Annotated[
     str,
@@ -210,7 +212,7 @@ def application() -> typer.Typer:
 
 
 def _print_or_wait(
-    client: "Client", made: "Study", *, wait: bool, timeout: float | None, output: Output
+    client: "Client", made: "StudyView", *, wait: bool, timeout: float | None, output: Output
 ) -> None:
     if not wait:
         _print(made, output)
@@ -223,7 +225,7 @@ def _print_or_wait(
 
 def _wait_for(
     client: "Client",
-    studies: Sequence[str],
+    studies: "Sequence[Identity]",
     timeout: float | None,
     output: Output,
     *,
@@ -231,7 +233,7 @@ def _wait_for(
     printed: bool = False,
 ) -> None:
     """Wait, print what has ended, and leave with the code that says how; see `wait_for` of jobs."""
-    ended: list[Study] = []
+    ended: list[StudyView] = []
     try:
         for study in studies_as_ended(client, studies, timeout):
             ended.append(study)
@@ -243,7 +245,7 @@ def _wait_for(
     leave_unless_succeeded(ended)
 
 
-def _print_ended(ended: "Sequence[Study]", output: Output, *, alone: bool) -> None:
+def _print_ended(ended: "Sequence[StudyView]", output: Output, *, alone: bool) -> None:
     if alone:
         _print(ended[0], output)
     elif output in (Output.TABLE, Output.CSV):
@@ -252,12 +254,12 @@ def _print_ended(ended: "Sequence[Study]", output: Output, *, alone: bool) -> No
         print_values(ended, output)
 
 
-def say_made(made: "Study") -> None:
+def say_made(made: "StudyView") -> None:
     """Say on stderr what a study is called and what it has to do."""
     say(f"{made.name} {made.id}: {counts(made)}")
 
 
-def _print(study: "Study", output: Output) -> None:
+def _print(study: "StudyView", output: Output) -> None:
     if output is Output.CSV:
         print_rows(CELLS, _cells(study), output)
         return
@@ -278,7 +280,7 @@ def _print(study: "Study", output: Output) -> None:
     _say_skipped(study.skipped)
 
 
-def _cells(study: "Study") -> list[list[object]]:
+def _cells(study: "StudyView") -> list[list[object]]:
     return [
         [c.base_model, c.task, c.budget, c.method, c.trainable_parameters,
          "over budget" if c.over_budget else c.role, c.state,
@@ -319,7 +321,7 @@ def print_preview(preview: "StudyPreview", output: Output) -> None:
     )
 
 
-def _check(check: "StudyCheck | PlannedCheck") -> list[object]:
+def _check(check: "StudyCheckView | PlannedCheckView") -> list[object]:
     return [check.label, check.base_model, check.method, check.task, check.budget]
 
 
@@ -329,5 +331,5 @@ def _say_skipped(skipped: "tuple[SkippedCell, ...]") -> None:
         say(f"{cell.method} is left out on {place}: {' '.join(p.detail for p in cell.problems)}")
 
 
-def _row(study: "Study") -> list[object]:
+def _row(study: "StudySummary") -> list[object]:
     return [study.id, study.name, study.state, counts(study), study.owner, study.created_at]

@@ -55,7 +55,7 @@ def _beginning_with(incomplete: str, found: Iterable[Suggestion]) -> list[Sugges
 def _jobs(client: "Client") -> Iterable[Suggestion]:
     for job in client.jobs.summaries(page_size=MOST):
         parts = (job.state, job.kind, job.method, job.task or job.name)
-        yield job.id, " ".join(part for part in parts if part)
+        yield str(job.id), " ".join(part for part in parts if part)
 
 
 def _studies(client: "Client") -> Iterable[Suggestion]:
@@ -71,4 +71,4 @@ tasks = suggest(lambda client: ((one.name, one.title) for one in client.tasks.li
 families = suggest(lambda client: ((one.name, one.title) for one in client.families.list()))
 recipes = suggest(lambda client: ((one.name, "") for one in client.recipes.list()))
 projects = suggest(lambda client: ((one.name, one.role or "") for one in client.projects.list()))
-uploads = suggest(lambda client: ((one.id, one.state) for one in client.uploads.list()))
+uploads = suggest(lambda client: ((str(one.id), one.state) for one in client.uploads.list()))

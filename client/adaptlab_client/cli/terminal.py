@@ -80,7 +80,7 @@ def one_line(text: object) -> str:
     return inert(text).replace("\n", r"\n")
 
 
-def json_text(value: "JsonValue", *, indent: int | None = None) -> str:
+def json_text(value: object, *, indent: int | None = None) -> str:
     r"""The value as JSON; what a terminal acts on is a `\u` escape, which is JSON too."""
     text = json.dumps(value, indent=indent, ensure_ascii=not _speaks_unicode(sys.stdout))
     return _ACTIVE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

@@ -13,6 +13,7 @@ from adaptlab_client.cli.waiting import TimeoutOption, wait_for
 
 if TYPE_CHECKING:
     from adaptlab_client import Client
+    from adaptlab_client.connection import Identity
 
 COLUMNS = ("check", "claim", "measured", "tolerance", "verdict")
 EXACT_COLUMNS = ("check", "claim", "measured", "bound", "tolerance", "verdict")
@@ -84,7 +85,7 @@ def _one_or_several(given: list[str]) -> object:
     return given[0] if len(given) == 1 else given
 
 
-def _print(client: "Client", job_id: str, output: Output, *, made: bool = False) -> None:
+def _print(client: "Client", job_id: "Identity", output: Output, *, made: bool = False) -> None:
     """Print the reports; leave with the code of a failed job where a claim fails.
 
     `made`: the identity of the job is on stdout already, which is all that `id` asks for.

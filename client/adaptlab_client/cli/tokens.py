@@ -10,7 +10,7 @@ from adaptlab_client.cli.session import OutputOption, open_client
 from adaptlab_client.cli.terminal import Output, one_line, print_list, print_value, say
 
 if TYPE_CHECKING:
-    from adaptlab_client.people_answers import TokenEntry
+    from adaptlab_answers.people import TokenView
 
 COLUMNS = ("id", "name", "user", "scopes", "project", "job", "state", "expires", "last used")
 
@@ -81,7 +81,7 @@ def application() -> typer.Typer:
     )
 
 
-def _row(entry: "TokenEntry") -> list[object]:
+def _row(entry: "TokenView") -> list[object]:
     scopes = ", ".join(entry.scopes)
     expires, used = entry.expires_at or "never", entry.last_used_at or "never"
     opens = (scopes, entry.project, entry.job)

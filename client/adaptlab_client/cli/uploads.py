@@ -11,7 +11,7 @@ from adaptlab_client.cli.session import OutputOption, open_client
 from adaptlab_client.cli.terminal import Output, print_list, print_one, say
 
 if TYPE_CHECKING:
-    from adaptlab_client.answers import UploadEntry
+    from adaptlab_answers.storage import UploadView
 
 COLUMNS = ("id", "state", "bytes", "chunks", "there", "sha256", "expires")
 UploadArgument = Annotated[
@@ -65,7 +65,7 @@ def application() -> typer.Typer:
     )
 
 
-def _row(entry: "UploadEntry") -> list[object]:
+def _row(entry: "UploadView") -> list[object]:
     return [
         entry.id, entry.state, entry.size_bytes, entry.chunks, len(entry.received), entry.sha256,
         entry.expires_at,

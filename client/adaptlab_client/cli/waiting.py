@@ -3,6 +3,7 @@
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
+from uuid import UUID
 
 import typer
 
@@ -11,9 +12,10 @@ from adaptlab_client.cli.job_tables import print_jobs
 from adaptlab_client.cli.terminal import Output, complain, print_value, say
 
 if TYPE_CHECKING:
-    from adaptlab_client.answers import Job
+    from adaptlab_answers.jobs import JobView
+    from adaptlab_answers.studies import StudySummary, StudyView
     from adaptlab_client.client import Client
-    from adaptlab_client.study_answers import Study
+    from adaptlab_client.connection import Identity
 
 TimeoutOption = Annotated[
     float | None, typer.Option(min=0, help="Seconds to wait at most; then the exit code is 124.")
@@ -28,7 +30,7 @@ WaitOption = Annotated[
 
 def wait_for(
     client: "Client",
-    job_ids: Sequence[str],
+    job_ids: "Sequence[Identity]",
     timeout: float | None,
     *,
     any_of: bool,
@@ -41,7 +43,7 @@ def wait_for(
     """
     from adaptlab_client.cli.progress import bars  # rich, loaded for those who wait
 
-    ended: list[Job] = []
+    ended: list[JobView] = []
     wanted = list(dict.fromkeys(job_ids))
     with _going_on("jobs", wanted), _printing(ended, output, printed=printed), bars() as update:
         for job in client.jobs.as_ended(wanted, timeout=timeout, on_progress=update):
@@ -58,8 +60,8 @@ def wait_for(
 
 
 def studies_as_ended(
-    client: "Client", studies: Sequence[str], timeout: float | None
-) -> "Iterator[Study]":
+    client: "Client", studies: "Sequence[Identity]", timeout: float | None
+) -> "Iterator[StudyView]":
     """The studies as they end; meanwhile stderr hears how far they are."""
     with _going_on("studies", studies):
         yield from client.studies.as_ended(
@@ -67,13 +69,13 @@ def studies_as_ended(
         )
 
 
-def followed(client: "Client", study: str, timeout: float | None) -> "Study":
+def followed(client: "Client", study: "Identity", timeout: float | None) -> "StudyView":
     """One study when all its jobs have ended."""
     (ended,) = studies_as_ended(client, [study], timeout)
     return ended
 
 
-def leave_unless_succeeded(ended: "Sequence[Study]") -> None:
+def leave_unless_succeeded(ended: "Sequence[StudyView]") -> None:
     """Exit as studies with jobs that failed or were cancelled do."""
     unsuccessful = [study for study in ended if not study.succeeded]
     for study in unsuccessful:
@@ -84,18 +86,18 @@ def leave_unless_succeeded(ended: "Sequence[Study]") -> None:
         raise typer.Exit(ExitCode.JOB_FAILED)
 
 
-def counts(study: "Study") -> str:
+def counts(study: "StudySummary") -> str:
     """How many jobs of a study are in which state."""
     return ", ".join(f"{count} {state}" for state, count in study.jobs.items())
 
 
 @contextmanager
-def _going_on(what: str, names: Sequence[str]) -> Generator[None]:
+def _going_on(what: str, names: "Sequence[Identity]") -> Generator[None]:
     """Say on Ctrl-C that only the waiting has ended."""
     try:
         yield
     except KeyboardInterrupt:
-        all_of_them = " ".join(names)
+        all_of_them = " ".join(map(str, names))
         complain(
             f"adaptlab: not waiting any more; the {what} go on. "
             f"`adaptlab {what} wait {all_of_them}` waits again, "
@@ -105,7 +107,7 @@ def _going_on(what: str, names: Sequence[str]) -> Generator[None]:
 
 
 @contextmanager
-def _printing(ended: "list[Job]", output: Output, *, printed: bool) -> Generator[None]:
+def _printing(ended: "list[JobView]", output: Output, *, printed: bool) -> Generator[None]:
     """Print at last what has ended, also when the time was over before all had."""
     try:
         yield
@@ -114,10 +116,10 @@ def _printing(ended: "list[Job]", output: Output, *, printed: bool) -> Generator
             print_jobs(ended, output)
 
 
-def _count_teller() -> "Callable[[Study], None]":
-    told: dict[str, str] = {}
+def _count_teller() -> "Callable[[StudyView], None]":
+    told: dict[UUID, str] = {}
 
-    def tell(found: "Study") -> None:
+    def tell(found: "StudyView") -> None:
         if told.get(found.id) != counts(found):
             told[found.id] = counts(found)
             say(f"{found.name}: {told[found.id]}")
@@ -125,7 +127,5 @@ def _count_teller() -> "Callable[[Study], None]":
     return tell
 
 
-def _why(job: "Job") -> str:
-    error = job.error
-    message = error.get("detail") or error.get("message") if isinstance(error, dict) else error
-    return ": ".join(str(part) for part in (job.reason, message) if part) or "no reason was given"
+def _why(job: "JobView") -> str:
+    return ": ".join(part for part in (job.reason, job.error) if part) or "no reason was given"

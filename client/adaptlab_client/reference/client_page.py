@@ -3,9 +3,11 @@
 import re
 
 import adaptlab_client
+from adaptlab.values import Value
 from adaptlab_client.reference.source import ClassSource, Member, class_source, home_of
 
 LONGEST = 100
+CLIENT, ERRORS = "adaptlab_client.client", "adaptlab_client.errors"
 
 HEADER = """\
 # Reference: the Python client
@@ -37,14 +39,15 @@ with Client() as client:
 What is safe to repeat is sent again after a broken connection, a 502, 503 or 504, and after a 429
 that says when: five times in all, with growing pauses or as `Retry-After` asks. What makes a job or
 a study carries an idempotency key, so that it is made once however often it is sent. Downloads go
-on where they broke off, and every file is checked against its SHA-256. Answers are frozen values;
-members that a newer server adds are kept. Times are aware of their zone.
+on where they broke off, and every file is checked against its SHA-256. Answers are frozen values,
+of the same classes that the server makes them of; ids are UUIDs, and every call takes one as text
+too. Members and words that a newer server adds are kept. Times are aware of their zone.
 """
 
 
 def client_page() -> str:
     """The text of the page."""
-    client = class_source("client", "Client")
+    client = class_source(CLIENT, "Client")
     parts = [HEADER, f"## Client\n\n{_code('Client' + client.constructor)}\n\n{client.about}\n"]
     parts += [_method("client", one) for one in client.methods if one.name != "close"]
     for attribute, kind in _attributes().items():
@@ -65,12 +68,12 @@ def _attributes() -> dict[str, str]:
 
 
 def _attribute(attribute: str, kind: str) -> str:
-    found = class_source(home_of("client", kind), kind)
+    found = class_source(home_of(CLIENT, kind), kind)
     inherited = [
         method
         for base in found.bases
         if base.startswith("JobResults")
-        for method in class_source(home_of(home_of("client", kind), base), base).methods
+        for method in class_source(home_of(home_of(CLIENT, kind), base), base).methods
     ]
     head = f"## client.{attribute}\n\n{found.about}\n"
     methods = (_method(f"client.{attribute}", one) for one in (*found.methods, *inherited))
@@ -94,11 +97,20 @@ def _code(text: str) -> str:
 def _public() -> tuple[list[ClassSource], list[ClassSource]]:
     """Errors and answers, by name."""
     homes = adaptlab_client.homes()
-    errors = [class_source("errors", name) for name, home in homes.items() if home == "errors"]
-    others = [
-        class_source(home, name) for name, home in homes.items() if home not in ("errors", "client")
-    ]
+    errors = [class_source(ERRORS, name) for name, home in homes.items() if home == ERRORS]
+    others = [_whole(name) for name, home in homes.items() if home not in (ERRORS, CLIENT)]
     return errors, others
+
+
+def _whole(name: str) -> ClassSource:
+    """A class with the members and functions of those that it extends."""
+    kind: type = getattr(adaptlab_client, name)
+    family = [one for one in reversed(kind.__mro__) if one.__module__.startswith("adaptlab")]
+    parts = [class_source(one.__module__, one.__name__) for one in family if one is not Value]
+    return parts[-1]._replace(
+        fields=tuple({field.name: field for part in parts for field in part.fields}.values()),
+        methods=tuple({one.name: one for part in parts for one in part.methods}.values()),
+    )
 
 
 def _answer(one: ClassSource) -> str:

@@ -3,12 +3,9 @@
 import ast
 import inspect
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
-
-import adaptlab_client
-
-HERE = Path(adaptlab_client.__file__).parent
 
 
 class Member(NamedTuple):
@@ -31,9 +28,10 @@ class ClassSource(NamedTuple):
 
 
 def class_source(module: str, name: str) -> ClassSource:
-    """A class of a module of the client."""
-    tree = ast.parse((HERE / f"{module}.py").read_text(encoding="utf-8"))
-    (node,) = [one for one in tree.body if isinstance(one, ast.ClassDef) and one.name == name]
+    """A class of a module, given by its full name."""
+    (node,) = [
+        one for one in _tree(module).body if isinstance(one, ast.ClassDef) and one.name == name
+    ]
     functions = {one.name: one for one in node.body if isinstance(one, ast.FunctionDef)}
     made = functions.pop("__init__", None)
     return ClassSource(
@@ -51,12 +49,18 @@ def class_source(module: str, name: str) -> ClassSource:
 
 
 def home_of(module: str, name: str) -> str:
-    """The module of the client from which `module` has the class `name`."""
-    tree = ast.parse((HERE / f"{module}.py").read_text(encoding="utf-8"))
-    for node in tree.body:
+    """The module from which `module` has the class `name`."""
+    for node in _tree(module).body:
         if isinstance(node, ast.ImportFrom) and name in [one.name for one in node.names]:
-            return (node.module or "").rpartition(".")[2]
+            return node.module or ""
     return module
+
+
+def _tree(module: str) -> ast.Module:
+    found = find_spec(module)
+    assert found is not None
+    assert found.origin is not None
+    return ast.parse(Path(found.origin).read_text(encoding="utf-8"))
 
 
 def _fields(node: ast.ClassDef) -> Iterator[Member]:

@@ -1,11 +1,11 @@
-"""Attention as the server answers it: maps with their summaries, and their arrays when asked."""
+"""Attention maps of the server with what a client makes of them: arrays, data frames, pictures."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import PrivateAttr
 
-from adaptlab_client.answers import Answer
+from adaptlab_answers.attention import MapView
 from adaptlab_client.errors import SeveralMaps, UnexpectedAnswer
 from adaptlab_client.frames import frame
 from adaptlab_client.pictures import Picture
@@ -16,42 +16,21 @@ if TYPE_CHECKING:
 
 MAP_COLUMNS = ("source", "replicate", "seed")
 HEAD_COLUMNS = ("layer", "head", "entropy", "learned_mass", "divergence", "relative_deviation")
-Fetch = Callable[["AttentionMap"], "NDArray[np.float16]"]
+Fetch = Callable[[MapView], "NDArray[np.float16]"]
 
 
-class HeadSummary(Answer):
-    """What one head of one layer does; see `adaptlab.results.AttentionSummary`."""
-
-    layer: int
-    head: int
-    entropy: float | None = None
-    learned_mass: float | None = None
-    divergence: float | None = None
-    relative_deviation: float | None = None
-
-
-class AttentionMap(Answer):
+class AttentionMap(MapView):
     """Recorded attention, without its array; the axes are sample, layer, head, query, key."""
 
-    id: int | str
-    replicate: int
-    seed: int
-    source: str
-    shape: tuple[int, ...]
-    axes: tuple[str, ...] = ()
-    learned_positions: int = 0
-    target_start: int | None = None
-    tokens: tuple[tuple[int | str, ...], ...] = ()
-    predictions: tuple[tuple[int | str, ...], ...] = ()
-    sha256: str | None = None
-    size: int | None = None
-    summaries: tuple[HeadSummary, ...] = ()
     _fetch: Fetch | None = PrivateAttr(default=None)
 
-    def fetched_by(self, fetch: Fetch) -> "AttentionMap":
-        """This map, which knows from now on where its array is."""
-        self._fetch = fetch
-        return self
+    @classmethod
+    def of(cls, answer: MapView, fetch: Fetch) -> Self:
+        """The answer of the server with the way to its array."""
+        made = cls.model_construct(answer.model_fields_set, **dict(answer))
+        object.__setattr__(made, "__pydantic_extra__", answer.model_extra)
+        made._fetch = fetch
+        return made
 
     def numpy(self) -> "NDArray[np.float16]":
         """The patterns [sample, layer, head, query, key], fetched now; raises `DigestMismatch`."""

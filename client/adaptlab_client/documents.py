@@ -1,0 +1,5 @@
+"""Objects of JSON that are sent to the server."""
+
+from pydantic import JsonValue
+
+Document = dict[str, JsonValue]
