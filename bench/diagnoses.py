@@ -17,7 +17,9 @@ from adaptlab.diagnosis_evidence import BaseEvidence, Schedule, TrialEvidence
 from adaptlab.diagnosis_measures import SUCCEEDS_FROM
 from adaptlab.diagnosis_rows import MeasuredRow, evidence
 from adaptlab.families.minigpt import MiniGPT
-from adaptlab.resolve import load_method, load_task
+from adaptlab.method import METHODS
+from adaptlab.registry import by_name
+from adaptlab.task import TASKS
 from bench.diagnosis_runs import BASES, DIGITS, Stored, read
 
 PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "diagnosis.md"
@@ -41,7 +43,7 @@ class Case:
 
     def diagnosis(self) -> Diagnosis:
         """What is said of the subject."""
-        task = load_task({"name": self.task, **DIGITS})
+        task = by_name(TASKS, {"name": self.task, **DIGITS})
         found = evidence(self.rows, "full_finetuning", task, self.base)
         return next(
             diagnose(one) for one in found if self.subject in (one.subject.method, *one.equivalent)
@@ -118,7 +120,7 @@ def _table(stored: Stored, base: str, task: str) -> tuple[MeasuredRow, ...]:
     return tuple(
         MeasuredRow(
             label=one.run,
-            method=load_method(one.method),
+            method=by_name(METHODS, one.method),
             shape=shape,
             steps=one.steps,
             schedule=one.schedule,
@@ -177,7 +179,7 @@ def _row(
     schedule: Schedule = "constant", layers: int = 1,
 ) -> MeasuredRow:  # fmt: skip
     shape = MiniGPT(layers=layers, width=32).resolved(8, 9).shape()
-    row = MeasuredRow(label, load_method(method), shape, steps, schedule, (), 0.0)
+    row = MeasuredRow(label, by_name(METHODS, method), shape, steps, schedule, (), 0.0)
     return _with_trials(row, _trials(law, label))
 
 

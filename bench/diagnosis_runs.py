@@ -15,7 +15,8 @@ from pathlib import Path
 from adaptlab.diagnosis_evidence import Schedule, TrialEvidence, trial_evidence
 from adaptlab.engine.observer import Command
 from adaptlab.engine.run import run
-from adaptlab.resolve import BaseModelFacts, resolve, spec_digest
+from adaptlab.resolve import BaseModelFacts, resolve
+from adaptlab.resolved import ResolvedAdapt, spec_digest
 from adaptlab.results import (
     AttentionCaptured,
     CheckpointWritten,
@@ -25,7 +26,7 @@ from adaptlab.results import (
     Metrics,
     ReplicatesDecided,
 )
-from adaptlab.spec import AdaptSpec, PretrainSpec, ResolvedSpec
+from adaptlab.spec import AdaptSpec, PretrainSpec
 from adaptlab.values import Value
 
 STORED = Path(__file__).parent / "diagnosis_runs.json"
@@ -205,7 +206,7 @@ def _curve(trials: Sequence[TrialEvidence]) -> str:
     return " ".join(f"{rate:g}:{mean:.2f}" for rate, mean in zip(rates, means, strict=True))
 
 
-def _measured(base: str, name: str, spec: ResolvedSpec, files: tuple[Path, ...]) -> Measured:
+def _measured(base: str, name: str, spec: ResolvedAdapt, files: tuple[Path, ...]) -> Measured:
     heard = _Listening()
     with tempfile.TemporaryDirectory() as scratch:
         run(spec, files, Path(scratch), heard, "cpu")

@@ -126,8 +126,8 @@ def _prefixes(precision: Precision) -> Contest:
     facts = BaseModelFacts(
         name="bench",
         digest="0",
-        family=family.model_dump(),
-        task=TASK.model_dump(),
+        family=family,
+        task=TASK,
         replicates=10,
     )
     plan = make_plan(resolve(spec, facts), "cpu")

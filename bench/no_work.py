@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from adaptlab.spec import ResolvedSpec
+from adaptlab.resolved import Resolved
 
 
 def run(
-    spec: ResolvedSpec, bases: tuple[Path, ...], scratch: Path, observer: object, **_: object
+    spec: Resolved, bases: tuple[Path, ...], scratch: Path, observer: object, **_: object
 ) -> None:
     """Nothing to do: the run has ended as soon as it has begun."""

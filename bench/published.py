@@ -84,8 +84,8 @@ def _plan(seeds: int, rates: int, precision: Precision) -> Plan:
     facts = BaseModelFacts(
         name="bench",
         digest="0",
-        family=MODEL.model_dump(),
-        task=TASK.model_dump(),
+        family=MODEL,
+        task=TASK,
         replicates=1,
     )
     return make_plan(resolve(spec, facts), "cpu")

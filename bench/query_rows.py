@@ -7,7 +7,8 @@ from typing import Any
 import psycopg
 from pydantic import TypeAdapter
 
-from adaptlab.resolve import BaseModelFacts, resolve, spec_digest
+from adaptlab.resolve import BaseModelFacts, resolve
+from adaptlab.resolved import spec_digest, write_resolved
 from adaptlab.spec import AdaptSpec, AnySpec, JobSpec, PretrainSpec
 from bench.own_stack import BASE, TINY
 
@@ -163,4 +164,4 @@ def _documents() -> tuple[dict[str, Any], dict[str, Any]]:
         replicates=len(made.seeds),
     )
     resolved = resolve(adapt, facts)
-    return TINY, resolved.model_dump(mode="json")
+    return TINY, write_resolved(resolved).model_dump(mode="json")

@@ -10,8 +10,8 @@ from typing import Any
 from adaptlab.engine.compiled import compile_kernels
 from adaptlab.engine.observer import Command, Observer
 from adaptlab.engine.run import run as train
+from adaptlab.resolved import Resolved
 from adaptlab.results import Event, Progress, TrainingSaved
-from adaptlab.spec import ResolvedSpec
 from adaptlab_worker.trainer import warm_up
 
 NOTES = "BENCH_NOTES"
@@ -53,7 +53,7 @@ class TimedObserver:
 
 
 def run(
-    spec: ResolvedSpec,
+    spec: Resolved,
     bases: tuple[Path, ...],
     scratch: Path,
     observer: Observer,

@@ -21,7 +21,14 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab import results
 from adaptlab.code_version import code_version
-from adaptlab.resolve import BaseModelFacts, family_shape, resolve, spec_digest
+from adaptlab.resolve import BaseModelFacts, family_shape, resolve
+from adaptlab.resolved import (
+    ResolvedAdapt,
+    ResolvedPretrain,
+    readable,
+    spec_digest,
+    write_resolved,
+)
 from adaptlab.spec import AdaptSpec, AnySpec, JobSpec, PretrainSpec, ResolvedSpec
 from adaptlab.study import StudySpec
 from adaptlab_db.artifacts import ArtifactStore
@@ -122,7 +129,14 @@ def base_facts(pretraining: PretrainSpec | None = None) -> BaseModelFacts:
 
 
 def a_resolved_spec(spec: PretrainSpec | AdaptSpec | None = None) -> ResolvedSpec:
-    """A spec as it will run; an adaptation is resolved against `base_facts()`."""
+    """A spec as it will run, as JSON; an adaptation is resolved against `base_facts()`."""
+    return write_resolved(a_resolved_job(spec))
+
+
+def a_resolved_job(
+    spec: PretrainSpec | AdaptSpec | None = None,
+) -> ResolvedPretrain | ResolvedAdapt:
+    """The same with its plug-ins."""
     spec = spec or an_adapt_spec()
     return resolve(spec, base_facts() if isinstance(spec, AdaptSpec) else None)
 
@@ -433,7 +447,7 @@ def keep_checkpoints(ledger: Ledger, claim: Claim) -> None:
 
 def checkpoints_of(spec: ResolvedSpec) -> Iterator[tuple[results.CheckpointWritten, bytes]]:
     """The checkpoints of a base model that a job makes, with their files."""
-    shapes = {name: one.shape for name, one in family_shape(spec.family).tensors.items()}
+    shapes = {name: one.shape for name, one in family_shape(readable(spec).family).tensors.items()}
     for place, seed in enumerate(spec.seeds):
         checkpoint = a_checkpoint(
             place,

@@ -16,6 +16,8 @@ from tests.making import (
 )
 
 from adaptlab import results
+from adaptlab.registry import as_json
+from adaptlab.resolved import readable, scored_tasks
 from adaptlab.spec import ResolvedSpec
 from adaptlab.theory_report import Check
 from adaptlab_services.leases.leases import DatabaseLedger
@@ -121,7 +123,7 @@ def ended(spec: ResolvedSpec, run: Run) -> Iterator[results.ReplicateResult]:
 def evaluated(
     spec: ResolvedSpec, one: results.ReplicateResult, run: Run
 ) -> Iterator[results.Evaluated]:
-    for task in spec.scored_tasks:
+    for task in map(as_json, scored_tasks(readable(spec))):
         right = run.right[str(task["name"])]
         yield results.Evaluated(
             evaluation=results.Evaluation(

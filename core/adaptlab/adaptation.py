@@ -13,6 +13,8 @@ class Adaptation(Value):
     says for each of `seeds` which replicate of the base it starts from.
     """
 
+    # As JSON; `adaptlab.theory_check.Measured` is the same with its plug-ins.
+
     job: UUID
     digest: str
     base_model: str
@@ -21,15 +23,6 @@ class Adaptation(Value):
     task: dict[str, object]
     seeds: tuple[int, ...]
     base_replicates: tuple[int, ...]
-
-    def of_first(self, replicates: int) -> "Adaptation":
-        """The same of so many seeds at most."""
-        return self.model_copy(
-            update={
-                "seeds": self.seeds[:replicates],
-                "base_replicates": self.base_replicates[:replicates],
-            }
-        )
 
 
 class AdapterFile(Value):

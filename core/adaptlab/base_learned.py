@@ -4,8 +4,9 @@ import math
 from collections.abc import Sequence
 
 from adaptlab.comparison import ComparisonWarning
-from adaptlab.resolve import load_task
+from adaptlab.registry import as_json
 from adaptlab.scores import task_labels
+from adaptlab.task import AnyTask
 from adaptlab.values import Value
 
 LEARNED_FROM = 0.5
@@ -15,7 +16,7 @@ LEARNED_FROM = 0.5
 class OwnScore(Value):
     """The accuracy of a base model alone on a task that it was pretrained on, over its seeds."""
 
-    task: dict[str, object]
+    task: AnyTask
     accuracy: float
 
 
@@ -28,13 +29,13 @@ def base_warning(base_model: str, own: Sequence[OwnScore]) -> ComparisonWarning 
     if not own:
         return None
     accuracy = min(1.0, math.fsum(one.accuracy for one in own))
-    chance = min(1.0, math.fsum(load_task(one.task).chance() for one in own))
+    chance = min(1.0, math.fsum(one.task.chance() for one in own))
     needed = chance + LEARNED_FROM * (1 - chance)
     if accuracy >= needed:
         return None
     scores = ", ".join(
         f"{100 * one.accuracy:.1f} % on {label}"
-        for label, one in zip(task_labels([one.task for one in own]), own, strict=True)
+        for label, one in zip(task_labels([as_json(one.task) for one in own]), own, strict=True)
     )
     together = " together" if len(own) > 1 else ""
     text = (

@@ -37,6 +37,7 @@ FEW_ITEMS = 100
 WarningKind = Literal[
     "not_comparable",
     "base_not_learned",
+    "unread",
     "unequal_effort",
     "missing_seeds",
     "few_seeds",

@@ -6,15 +6,23 @@ weights. They leave out what is small beside these, so they are proportional to 
 equal to it; what a run of the same kind measured gives the factor.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
+from adaptlab.family import Family
 from adaptlab.halving import Stage, stages
-from adaptlab.resolve import family_shape, load_method, load_task
+from adaptlab.method import Method
+from adaptlab.resolve import family_shape
+from adaptlab.resolved import (
+    Resolved,
+    ResolvedImport,
+    ResolvedPretrain,
+    ResolvedTheory,
+    Trained,
+    scored_tasks,
+)
 from adaptlab.shapes import ModelShape, Site, TensorShape
-from adaptlab.spec import ResolvedSpec
 from adaptlab.task import Task
 from adaptlab.values import Value
 
@@ -141,6 +149,14 @@ class _Pass:
         )
 
 
+@dataclass(frozen=True)
+class _Fitted:
+    """A method on a model, which together decide what training changes."""
+
+    family: Family
+    method: Method
+
+
 @dataclass(frozen=True, slots=True)
 class _Change:
     """What training changes of a model, by its numbers; a method's shape alone decides it.
@@ -165,48 +181,45 @@ class _Change:
 class _Route:
     """What a forward pass through the base model depends on, apart from its batch.
 
-    `family` is the configuration as JSON, `first` and `matrices` are the first place that depends
-    on what is trained and the trained weights of the model, `learned` counts learned positions.
+    `first` and `matrices` are the first place that depends on what is trained and the trained
+    weights of the model, `learned` counts learned positions.
     """
 
-    family: str
+    family: Family
     first: int
     matrices: frozenset[str]
     learned: int
 
 
-def work(spec: ResolvedSpec) -> Work:
+def work(spec: Resolved) -> Work:
     """What the job of a resolved spec computes, and what it holds in memory while it does."""
     return _Job.of(spec).work()
 
 
 @dataclass(frozen=True)
 class _Job:
-    spec: ResolvedSpec
+    spec: Resolved
     shape: ModelShape
-    family: str
-    """As JSON."""
-    task: Task | None
     change: _Change
 
     @classmethod
-    def of(cls, spec: ResolvedSpec) -> "_Job":
-        shape, family = family_shape(spec.family), json.dumps(spec.family)
-        if spec.method is None:
-            change = _of_model(shape.tensors if spec.kind == "pretrain" else {}, shape)
+    def of(cls, spec: Resolved) -> "_Job":
+        shape, method = family_shape(spec.family), spec.method
+        if method is None:
+            is_made = isinstance(spec, ResolvedPretrain)
+            change = _of_model(shape.tensors if is_made else {}, shape)
         else:
-            change = _of_method(family, json.dumps(spec.method))
-        task = None if spec.task is None else load_task(spec.task)
-        return cls(spec, shape, family, task, change)
+            change = _of_method(_Fitted(spec.family, method))
+        return cls(spec, shape, change)
 
     @property
     def scalar_bytes(self) -> int:
         """Of the arithmetic; with bfloat16 as with float32, because weights and state stay so."""
-        return 8 if self.spec.training.precision == "float64" else 4
+        return 8 if self.spec.precision == "float64" else 4
 
     @property
     def trials(self) -> int:
-        return len(self.spec.training.trials)
+        return len(self.spec.trials)
 
     @property
     def replicates(self) -> int:
@@ -229,39 +242,33 @@ class _Job:
 
     def _training(self) -> Load:
         """All steps and the validations on the way; nothing for what trains nothing."""
-        if self.task is None or not self.change.scalars:
+        spec = self.spec
+        if spec.training is None or not self.change.scalars:
             return Load()
-        training = self.spec.training
         total = Load()
-        for stage in stages(training):
-            total += self._with(stage.trials)._staged(self.task, stage)
+        for stage in stages(spec.training):
+            fewer = _with_trials(spec, stage.trials)
+            job = self if fewer is spec else replace(self, spec=fewer)
+            total += job._staged(fewer, stage)
         return total
 
-    def _with(self, trials: int) -> "_Job":
-        """The same with so many trials a seed."""
-        training = self.spec.training
-        if trials == len(training.trials):
-            return self
-        fewer = training.model_copy(update={"trials": training.trials[:trials]})
-        return replace(self, spec=self.spec.model_copy(update={"training": fewer}))
-
-    def _staged(self, task: Task, stage: Stage) -> Load:
+    def _staged(self, spec: Trained, stage: Stage) -> Load:
         """Steps and validations of a stage, and the comparison of trials at its end, if any."""
-        training, samples = self.spec.training, self.spec.validation_samples
+        task, training, samples = spec.task, spec.training, spec.validation_samples
         count = training.validations
         validated = (-(-training.steps * part // count) for part in range(1, count + 1))
         validations = sum(stage.first < step <= stage.last for step in validated)
         few = min(VALIDATED_SAMPLES, samples)
-        total = self._step(task) * (stage.last - stage.first)
+        total = self._step(spec) * (stage.last - stage.first)
         total += self._scored(task, few, self.replicates) * validations
         if stage.last < training.steps:
             total += self._scored(task, samples, self.replicates)
         return total
 
-    def _step(self, task: Task) -> Load:
+    def _step(self, spec: Trained) -> Load:
         """Forward, backward and the optimiser's step of one batch for every replicate."""
-        accumulated = self.spec.training.accumulation
-        once = self._pass(self._batch(task))
+        accumulated = spec.training.accumulation
+        once = self._pass(self._batch(spec))
         kernels = self._kernels() * (once.parts + 2 * once.returned) // once.parts
         return Load(
             flops=accumulated * (once.flops + once.backward_flops),
@@ -270,24 +277,22 @@ class _Job:
             kernels=accumulated * kernels + KERNELS_A_STEP,
         )
 
-    def _batch(self, task: Task) -> _Batch:
+    def _batch(self, spec: Trained) -> _Batch:
         """What goes through the model at once in training."""
-        training = self.spec.training
-        items = -(-training.batch_size // training.accumulation)
-        return _Batch(items, self.replicates, self.trials, *_lengths(task))
+        items = -(-spec.training.batch_size // spec.training.accumulation)
+        return _Batch(items, self.replicates, self.trials, *_lengths(spec.task))
 
     def _evaluation(self) -> Load:
         """The choice of trials, and every task with the adaptation attached and detached."""
         spec, seeds = self.spec, len(self.spec.seeds)
         total = Load()
-        if self.trials > 1 and self.task is not None:
+        if self.trials > 1 and spec.training is not None:
             *_, last = stages(spec.training)
-            total = self._scored(self.task, spec.validation_samples, seeds * last.trials)
-        for stored in spec.scored_tasks:
-            task = load_task(stored)
-            total += self._scored(task, spec.evaluation_samples, seeds)
-            if self.spec.method is not None:
-                total += self._scored(task, spec.evaluation_samples, self.bases)
+            total = self._scored(spec.task, spec.validation_samples, seeds * last.trials)
+        for task, samples in _evaluated(spec):
+            total += self._scored(task, samples, seeds)
+            if spec.method is not None:
+                total += self._scored(task, samples, self.bases)
         return total
 
     def _scored(self, task: Task, samples: int, replicates: int) -> Load:
@@ -314,10 +319,10 @@ class _Job:
 
     def _memory(self) -> int:
         """The weights, and what a step of training or a pass of scoring holds, if that is more."""
-        weights = self.shape.parameters * (self.bases or self.spec.kind == "import")
+        weights = self.shape.parameters * (self.bases or isinstance(self.spec, ResolvedImport))
         training = 0
-        if self.task is not None and self.change.scalars:
-            kept = self._pass(self._batch(self.task)).kept
+        if self.spec.training is not None and self.change.scalars:
+            kept = self._pass(self._batch(self.spec)).kept
             training = (OPTIMISER_COPIES - 1) * self._trained_scalars() + kept
         scoring = max((self._scored_at_once(task) for task in self._tasks()), default=0)
         return self.scalar_bytes * (weights + self._trained_scalars() + max(training, scoring))
@@ -325,10 +330,10 @@ class _Job:
     def _tasks(self) -> Iterator[tuple[Task, int, int]]:
         """Every task that is scored, with its items and replicates."""
         spec = self.spec
-        if self.task is not None and (self.trials > 1 or spec.training.validations):
-            yield self.task, spec.validation_samples, self.replicates
-        for stored in spec.scored_tasks:
-            yield load_task(stored), spec.evaluation_samples, len(spec.seeds)
+        if spec.training is not None and (self.trials > 1 or spec.training.validations):
+            yield spec.task, spec.validation_samples, self.replicates
+        for task, samples in _evaluated(spec):
+            yield task, samples, len(spec.seeds)
 
     def _scored_at_once(self, scored: tuple[Task, int, int]) -> int:
         """Scalars of the largest layer in one pass of scoring; no other is kept."""
@@ -360,7 +365,7 @@ class _Job:
     @cached_property
     def _route(self) -> _Route:
         change = self.change
-        return _Route(self.family, change.first, change.matrices, change.learned)
+        return _Route(self.spec.family, change.first, change.matrices, change.learned)
 
     @cached_property
     def _known_passes(self) -> dict[_Batch, _Pass]:
@@ -379,9 +384,8 @@ def _of_model(trained: Mapping[str, TensorShape], shape: ModelShape) -> _Change:
 
 
 @lru_cache(maxsize=1024)  # jobs of a study that differ in task or training alone share them
-def _of_method(family: str, configuration: str) -> _Change:
-    shape = family_shape(json.loads(family))
-    method = load_method(json.loads(configuration))
+def _of_method(fitted: _Fitted) -> _Change:
+    shape, method = family_shape(fitted.family), fitted.method
     trained = method.tensors(shape)
     copies = {name for name, tensor in trained.items() if tensor.initialiser.kind == "base"}
     return _Change(
@@ -412,7 +416,7 @@ def _hooked(own: Set[str], shape: ModelShape) -> int:
 @lru_cache(maxsize=1024)  # jobs of a study that differ in the method's size alone share them
 def _model_pass(route: _Route, batch: _Batch) -> _Pass:
     """What one forward pass computes in the base model."""
-    return _Pass.of(_model_parts(family_shape(json.loads(route.family)), route, batch))
+    return _Pass.of(_model_parts(family_shape(route.family), route, batch))
 
 
 def _model_parts(shape: ModelShape, route: _Route, batch: _Batch) -> Iterator[_Part]:
@@ -457,6 +461,22 @@ def _rows(site: Site, last: int, batch: _Batch) -> int:
     sees_all = site.layer is not None and site.layer < last
     makes_keys = site.name.endswith((".k", ".v"))
     return batch.tokens if sees_all or makes_keys else batch.answers
+
+
+def _with_trials(spec: Trained, trials: int) -> Trained:
+    """The same with so many trials a seed."""
+    training = spec.training
+    if trials == len(training.trials):
+        return spec
+    fewer = training.model_copy(update={"trials": training.trials[:trials]})
+    return spec.model_copy(update={"training": fewer})
+
+
+def _evaluated(spec: Resolved) -> Iterator[tuple[Task, int]]:
+    """Every task that is scored at the end, with its items."""
+    if not isinstance(spec, ResolvedTheory):
+        for task in scored_tasks(spec):
+            yield task, spec.evaluation_samples
 
 
 def _lengths(task: Task) -> tuple[int, int]:

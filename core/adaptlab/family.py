@@ -1,10 +1,10 @@
 """What a model family declares, torch-free: its switches, sites and tensors."""
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, Self
+from typing import Annotated, ClassVar, Self
 
 from adaptlab.errors import Problem
-from adaptlab.registry import Registry
+from adaptlab.registry import ByName, Registry
 from adaptlab.shapes import ModelShape
 from adaptlab.values import PluginName, Value
 
@@ -46,3 +46,6 @@ class Family(Value, ABC):
 
 
 FAMILIES: Registry[type[Family]] = Registry("family", "adaptlab.families")
+
+AnyFamily = Annotated[Family, ByName(FAMILIES)]
+"""A field of a value that holds any registered one; it is read by name."""

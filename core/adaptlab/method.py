@@ -1,10 +1,10 @@
 """What an adaptation method declares, torch-free: its knobs, tensors, sizes and claims."""
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from adaptlab.errors import Problem
-from adaptlab.registry import Registry
+from adaptlab.registry import ByName, Registry
 from adaptlab.shapes import ModelShape, TensorShape
 from adaptlab.sizing import largest_within
 from adaptlab.values import AUTO, PluginName, Value
@@ -138,6 +138,9 @@ class Method(Value, ABC):
 
 
 METHODS: Registry[type[Method]] = Registry("method", "adaptlab.methods")
+
+AnyMethod = Annotated[Method, ByName(METHODS)]
+"""A field of a value that holds any registered one; it is read by name."""
 
 
 def starting_anew() -> tuple[str, ...]:

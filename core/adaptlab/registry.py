@@ -1,17 +1,24 @@
 """Discovery of methods, tasks and families: a decorator registers, modules are found by looking."""
 
 import importlib
+import json
 import pkgutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.metadata import entry_points
-from typing import Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
-from adaptlab.errors import AdaptlabError, Problem, UnknownName
+from pydantic import BaseModel, GetCoreSchemaHandler, ValidationError
+from pydantic_core import CoreSchema, core_schema
+
+from adaptlab.errors import AdaptlabError, InvalidSpec, Problem, UnknownName
+from adaptlab.validation import validation_problems
 
 T = TypeVar("T")
 Plugin = TypeVar("Plugin")
+M = TypeVar("M", bound=BaseModel)
 
 
 class Registry(Generic[T]):
@@ -72,3 +79,43 @@ class Registry(Generic[T]):
             for point in entry_points(group=self._package):
                 point.load()
             self._discovered = True
+
+
+@dataclass(frozen=True, slots=True)
+class ByName:
+    """Reads and writes a field that holds a plug-in, whichever of a registry it is.
+
+    It annotates the plug-ins' base class. JSON is read as `by_name` does, and every knob is
+    written.
+    """
+
+    registry: Registry[Any]  # of plug-ins of any kind
+
+    def __get_pydantic_core_schema__(
+        self, source: type[BaseModel], handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        def read(value: object) -> BaseModel:
+            return value if isinstance(value, source) else by_name(self.registry, value)
+
+        written = core_schema.plain_serializer_function_ser_schema(as_json)
+        return core_schema.no_info_plain_validator_function(read, serialization=written)
+
+
+def by_name(registry: Registry[type[M]], value: object) -> M:
+    """The plug-in whose configuration this is, by its `name`.
+
+    Raises `UnknownName` where it is not registered, and `InvalidSpec` for knobs that it lacks.
+    """
+    if not isinstance(value, Mapping):
+        raise ValueError(f"Input should be the configuration of a {registry.kind}")
+    document = cast("Mapping[str, object]", value)
+    plug_in = registry.get(str(document.get("name")))
+    try:
+        return plug_in.model_validate_json(json.dumps(document))
+    except ValidationError as error:
+        raise InvalidSpec(*validation_problems(error.errors(), document)) from error
+
+
+def as_json(plug_in: BaseModel) -> dict[str, object]:
+    """The configuration of a plug-in as it is stored and sent."""
+    return plug_in.model_dump(mode="json")

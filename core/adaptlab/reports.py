@@ -14,11 +14,12 @@ from adaptlab import results
 from adaptlab.curve_steps import CurveSteps
 from adaptlab.errors import Problem
 from adaptlab.method import Method
+from adaptlab.registry import as_json
 from adaptlab.report_bounds import brief, count, equal, number, one_of, text, texts
 from adaptlab.reported_attention import ExpectedMaps
-from adaptlab.resolve import family_shape, load_family, load_method, load_task
+from adaptlab.resolve import family_shape
+from adaptlab.resolved import Resolved, ResolvedAdapt, ResolvedTheory, scored_tasks
 from adaptlab.results import LARGEST_LOSS, METRICS
-from adaptlab.spec import ResolvedSpec
 from adaptlab.theory_report import Detail
 
 LEAST_LOSS = -1.0
@@ -45,36 +46,34 @@ class Expected:
         spec: the resolved spec that everything follows from.
         trials: trials per seed; replicate r is seed r // trials, trial r % trials.
         tasks: the tasks that are scored, complete.
-        curves: the steps at which curves have points.
+        curves: the steps at which curves have points, None without training.
         checkpoint_kind: the kind of the checkpoints, None for a job without any.
         tensors: the shapes of a checkpoint's tensors.
         dtype: the type of these, as safetensors names it.
         maps: the attention maps, None where none are recorded.
     """
 
-    spec: ResolvedSpec
+    spec: Resolved
     trials: int
     tasks: tuple[dict[str, object], ...]
-    curves: CurveSteps
+    curves: CurveSteps | None
     checkpoint_kind: str | None
     tensors: Shapes
     dtype: str
     maps: ExpectedMaps | None
 
     @classmethod
-    def of(cls, spec: ResolvedSpec) -> Self:
+    def of(cls, spec: Resolved) -> Self:
         """What follows from a resolved spec."""
-        method = None if spec.method is None else load_method(spec.method).kept()
-        kinds = {"pretrain": "base_model", "import": "base_model", "adapt": "adapter"}
+        method = None if spec.method is None else spec.method.kept()
         return cls(
             spec=spec,
-            trials=len(spec.training.trials),
-            # As this version writes them: a knob that is new since the job was made is there too.
-            tasks=tuple(load_task(task).model_dump(mode="json") for task in spec.scored_tasks),
-            curves=CurveSteps.of(spec.training),
-            checkpoint_kind=kinds.get(spec.kind),
+            trials=len(spec.trials),
+            tasks=tuple(map(as_json, scored_tasks(spec))),
+            curves=None if spec.training is None else CurveSteps.of(spec.training),
+            checkpoint_kind=spec.checkpoint_kind,
             tensors=_tensors(spec, method),
-            dtype="F64" if spec.training.precision == "float64" else "F32",
+            dtype="F64" if spec.precision == "float64" else "F32",
             maps=_maps(spec, method),
         )
 
@@ -85,8 +84,8 @@ class Expected:
 
     @property
     def steps(self) -> int:
-        """The steps of the training."""
-        return self.spec.training.steps
+        """The steps of the training, if there is any."""
+        return 0 if self.spec.training is None else self.spec.training.steps
 
     def problems(self, events: Sequence[results.Event], at: str = "/events") -> tuple[Problem, ...]:
         """The problems of a batch of events, each with a pointer to its value."""
@@ -148,7 +147,7 @@ class Expected:
             here = f"{at}/points/{place}"
             yield from self._replicate(here, point.replicate)
             yield from one_of(f"{here}/name", point.name, METRICS, "curve")
-            if point.step not in self.curves:
+            if self.curves is None or point.step not in self.curves:
                 detail = (
                     f"No curve of a training of {self.steps} steps has a point at step "
                     f"{brief(point.step)}."
@@ -169,7 +168,7 @@ class Expected:
         if not faults:
             number_of_trial = one.replicate % self.trials
             yield from equal(f"{at}/trial", one.trial, number_of_trial, "trial of this replicate")
-            for name, value in self.spec.training.trials[number_of_trial]:
+            for name, value in self.spec.trials[number_of_trial]:
                 yield from equal(f"{at}/{name}", getattr(one, name), value, f"{name} of this trial")
         yield from number(f"{at}/final_loss", one.final_loss, LEAST_LOSS, LARGEST_LOSS)
         yield from number(f"{at}/validation_accuracy", one.validation_accuracy, 0, 1)
@@ -199,10 +198,12 @@ class Expected:
             detail = f"The job does not score {brief(one.task)}; it scores {named}."
             yield Problem(f"{at}/task", "unknown_task", detail)
         yield from one_of(f"{at}/split", one.split, ("test",), "scored split")
-        if not one.attached and self.spec.kind != "adapt":
+        if not one.attached and not isinstance(self.spec, ResolvedAdapt):
             detail = "A base model has nothing that could be detached."
             yield Problem(f"{at}/attached", "not_adapted", detail)
-        yield from equal(f"{at}/total", one.total, self.spec.evaluation_samples, "sample count")
+        if not isinstance(self.spec, ResolvedTheory):
+            samples = self.spec.evaluation_samples
+            yield from equal(f"{at}/total", one.total, samples, "sample count")
         yield from _outcomes(at, one)
 
     def _captured(self, at: str, event: results.AttentionCaptured) -> Iterator[Problem]:
@@ -226,7 +227,7 @@ class Expected:
 
     def _theory(self, at: str, event: results.TheoryChecked) -> Iterator[Problem]:
         check = event.check
-        if not self.spec.checks:
+        if not isinstance(self.spec, ResolvedTheory):
             yield Problem(at, "not_asked_for", "The job makes no theory checks.")
         yield from count(f"{at}/place", event.place, 0, MOST_REPORTS - 1)
         at = f"{at}/check"
@@ -250,7 +251,7 @@ class Expected:
 
     def _replicate(self, at: str, replicate: int, seed: int | None = None) -> Iterator[Problem]:
         """The number of a replicate, and its seed where the event names it."""
-        if self.spec.checks:
+        if isinstance(self.spec, ResolvedTheory):
             yield Problem(at, "not_asked_for", "Theory checks have no replicates.")
         elif not 0 <= replicate < self.replicates:
             yield from count(f"{at}/replicate", replicate, 0, self.replicates - 1)
@@ -259,17 +260,17 @@ class Expected:
             yield from equal(f"{at}/seed", seed, expected, "seed of this replicate")
 
 
-def _tensors(spec: ResolvedSpec, method: Method | None) -> Shapes:
+def _tensors(spec: Resolved, method: Method | None) -> Shapes:
     shape = family_shape(spec.family)
     tensors = shape.tensors if method is None else method.tensors(shape)
     return {name: tensor.shape for name, tensor in tensors.items()}
 
 
-def _maps(spec: ResolvedSpec, method: Method | None) -> ExpectedMaps | None:
-    if spec.attention is None or spec.task is None:
+def _maps(spec: Resolved, method: Method | None) -> ExpectedMaps | None:
+    if spec.training is None or spec.attention is None:
         return None
-    family, shape, task = load_family(spec.family), family_shape(spec.family), load_task(spec.task)
-    before = family.positions_before_content()
+    shape, task = family_shape(spec.family), spec.task
+    before = spec.family.positions_before_content()
     return ExpectedMaps(
         is_adapted=method is not None,
         samples=len(spec.attention.inputs) or spec.attention.samples,

@@ -1,19 +1,18 @@
 """From a spec to what will run: plug-ins checked, every `auto` decided, the budget solved."""
 
-import hashlib
-import json
 from dataclasses import replace
 from functools import lru_cache
-from typing import TypeVar
+from typing import TypeVar, overload
 
 from pydantic import ValidationError
 
 from adaptlab.budget import BudgetVector, Solution, budget_vector, solve
-from adaptlab.dataset import NO_DATASETS, DatasetReference, Datasets
+from adaptlab.dataset import NO_DATASETS, Datasets
 from adaptlab.errors import InvalidSpec, Problem
-from adaptlab.family import FAMILIES, Family
+from adaptlab.family import FAMILIES, AnyFamily, Family
 from adaptlab.halving import halving_problems
 from adaptlab.method import METHODS, Method
+from adaptlab.resolved import ResolvedAdapt, ResolvedImport, ResolvedPretrain
 from adaptlab.shapes import ModelShape
 from adaptlab.spec import (
     AdaptSpec,
@@ -24,13 +23,12 @@ from adaptlab.spec import (
     ImportSpec,
     ModelFolder,
     PretrainSpec,
-    ResolvedSpec,
     ResolvedTraining,
     TrainingSpec,
     Trial,
 )
 from adaptlab.splits import EVERY_SPLIT, Split
-from adaptlab.task import TASKS, Task
+from adaptlab.task import TASKS, AnyTask, Task
 from adaptlab.trials import resolve_trials, training_problems
 from adaptlab.validation import validation_problems
 from adaptlab.values import AUTO, Value
@@ -46,17 +44,35 @@ class BaseModelFacts(Value):
 
     name: str
     digest: str
-    family: dict[str, object]
-    task: dict[str, object] | None
+    family: AnyFamily
+    task: AnyTask | None
     replicates: int
 
 
+@overload
+def resolve(
+    spec: PretrainSpec, base: None, datasets: Datasets = NO_DATASETS
+) -> ResolvedPretrain: ...
+@overload
+def resolve(
+    spec: AdaptSpec,
+    base: BaseModelFacts,
+    datasets: Datasets = NO_DATASETS,
+    solution: Solution | None = None,
+) -> ResolvedAdapt: ...
+@overload
 def resolve(
     spec: PretrainSpec | AdaptSpec,
     base: BaseModelFacts | None,
     datasets: Datasets = NO_DATASETS,
     solution: Solution | None = None,
-) -> ResolvedSpec:
+) -> ResolvedPretrain | ResolvedAdapt: ...
+def resolve(
+    spec: PretrainSpec | AdaptSpec,
+    base: BaseModelFacts | None,
+    datasets: Datasets = NO_DATASETS,
+    solution: Solution | None = None,
+) -> ResolvedPretrain | ResolvedAdapt:
     """The job that `spec` asks for; raises `InvalidSpec` with pointers into the spec.
 
     `base` describes the base model of an adaptation and is None for pretraining; `datasets` are
@@ -72,43 +88,18 @@ def resolve(
 
 def resolve_import(
     spec: ImportSpec, family: Family, folder: ModelFolder, datasets: Datasets = NO_DATASETS
-) -> ResolvedSpec:
+) -> ResolvedImport:
     """The import that `spec` asks for, of the model of `family` that was found in `folder`."""
-    shape = family.shape()
+    shape = family_shape(family)
     evaluated = _evaluation_tasks(spec, None, datasets)
     _check_fits(None, evaluated, shape)
-    return ResolvedSpec(
-        kind="import",
-        base_model=None,
-        base_digest=None,
+    return ResolvedImport(
         model_folder=folder,
-        family=family.model_dump(mode="json"),
-        task=None,
-        method=None,
+        family=family,
         budget=whole_model(shape),
-        training=NO_TRAINING,
-        validation_samples=0,
-        seeds=(0,),
-        base_replicates=(),
-        evaluation_tasks=tuple(t.model_dump(mode="json") for t in evaluated),
+        evaluation_tasks=evaluated,
         evaluation_samples=spec.evaluation.samples,
-        attention=None,
     )
-
-
-def spec_digest(resolved: ResolvedSpec) -> str:
-    """The SHA-256 of the canonical JSON of everything that decides the result.
-
-    The budget does not: what it costs follows from the method, and two limits under which a method
-    comes out the same are one training.
-    """
-    jobs = {"__all__": {"job"}}  # equal specs make equal adaptations, whichever job did
-    deciding = resolved.model_dump(mode="json", exclude={"budget": True, "adaptations": jobs})
-    for later in ("checks", "adaptations"):
-        if not deciding[later]:  # so that jobs from before there were any keep their digests
-            del deciding[later]
-    canonical = json.dumps(deciding, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()
 
 
 def resolve_task(
@@ -144,37 +135,14 @@ def configured(plug_in: type[P], choice: Choice, pointer: str) -> P:
         raise InvalidSpec(*validation_problems(error.errors(), given, pointer, schema)) from error
 
 
-def family_shape(family: dict[str, object]) -> ModelShape:
-    """The shape of a resolved family configuration; others that ask for it get the same one."""
-    loaded = load_family(family)
-    return _shape_of(type(loaded), loaded.model_dump_json())
+def family_shape(family: Family) -> ModelShape:
+    """The shape of a resolved family; others that ask for it get the same one."""
+    return _shape_of(family)  # pyright: ignore[reportArgumentType] - frozen, and so hashable
 
 
 @lru_cache(maxsize=32)  # half a megabyte of the deepest; many jobs adapt the same base model
-def _shape_of(family: type[Family], configuration: str) -> ModelShape:
-    return family.model_validate_json(configuration).shape()
-
-
-def load_family(family: dict[str, object]) -> Family:
-    """A family configuration as it was stored."""
-    return FAMILIES.get(str(family["name"])).model_validate(family)
-
-
-def load_task(task: dict[str, object]) -> Task:
-    """A task configuration as it was stored."""
-    return TASKS.get(str(task["name"])).model_validate(task)
-
-
-def datasets_of(resolved: ResolvedSpec) -> tuple[DatasetReference, ...]:
-    """The uploaded datasets whose content the job's tasks need, each once."""
-    documents = (*(() if resolved.task is None else (resolved.task,)), *resolved.scored_tasks)
-    needed = (one for document in documents for one in load_task(document).datasets())
-    return tuple({one.digest: one for one in needed}.values())
-
-
-def load_method(method: dict[str, object]) -> Method:
-    """A method configuration as it was stored."""
-    return METHODS.get(str(method["name"])).model_validate_json(json.dumps(method))
+def _shape_of(family: Family) -> ModelShape:
+    return family.shape()
 
 
 def budget_limit(budget: BudgetSpec, shape: ModelShape) -> int | None:
@@ -193,7 +161,7 @@ def budget_limit(budget: BudgetSpec, shape: ModelShape) -> int | None:
     return budget.trainable_parameters
 
 
-def _resolve_pretraining(spec: PretrainSpec, datasets: Datasets) -> ResolvedSpec:
+def _resolve_pretraining(spec: PretrainSpec, datasets: Datasets) -> ResolvedPretrain:
     task = resolve_task(spec.task, "/task", datasets)
     evaluated = _evaluation_tasks(spec, task, datasets)
     choice = configured(FAMILIES.get(spec.family.name, "/family/name"), spec.family, "/family")
@@ -203,21 +171,16 @@ def _resolve_pretraining(spec: PretrainSpec, datasets: Datasets) -> ResolvedSpec
         max(t.vocabulary() for t in (task, *evaluated)),
         max(t.sequence_length() for t in (task, *evaluated)),
     )
-    shape = family.shape()
+    shape = family_shape(family)
     _check_fits(task, evaluated, shape)
-    return ResolvedSpec(
-        kind="pretrain",
-        base_model=None,
-        base_digest=None,
-        family=family.model_dump(mode="json"),
-        task=task.model_dump(mode="json"),
-        method=None,
+    return ResolvedPretrain(
+        family=family,
+        task=task,
         budget=whole_model(shape),
         training=_training(spec.training, (_single_trial(spec.training, family),)),
         validation_samples=640,
         seeds=_seeds(spec.seeds),
-        base_replicates=(),
-        evaluation_tasks=tuple(t.model_dump(mode="json") for t in evaluated),
+        evaluation_tasks=evaluated,
         evaluation_samples=spec.evaluation.samples,
         attention=_attention(spec, task, shape),
     )
@@ -225,7 +188,7 @@ def _resolve_pretraining(spec: PretrainSpec, datasets: Datasets) -> ResolvedSpec
 
 def _resolve_adaptation(
     spec: AdaptSpec, base: BaseModelFacts, datasets: Datasets, solution: Solution | None
-) -> ResolvedSpec:
+) -> ResolvedAdapt:
     shape = family_shape(base.family)
     task = resolve_task(spec.task, "/task", datasets)
     evaluated = _evaluation_tasks(spec, task, datasets)
@@ -234,13 +197,12 @@ def _resolve_adaptation(
         solution = _solution(spec, shape)
     method = solution.method
     seeds = _seeds(base.replicates if spec.seeds == AUTO else spec.seeds)
-    return ResolvedSpec(
-        kind="adapt",
+    return ResolvedAdapt(
         base_model=base.name,
         base_digest=base.digest,
         family=base.family,
-        task=task.model_dump(mode="json"),
-        method=method.model_dump(mode="json"),
+        task=task,
+        method=method,
         budget=solution.budget,
         training=_training(
             spec.training,
@@ -251,8 +213,9 @@ def _resolve_adaptation(
         validation_samples=spec.tuning.validation_samples,
         seeds=seeds,
         base_replicates=_base_replicates(spec, len(seeds), base.replicates),
-        evaluation_tasks=tuple(t.model_dump(mode="json") for t in evaluated),
-        base_tasks=_own_tasks(base),
+        evaluation_tasks=evaluated,
+        # A mixture by its parts.
+        base_tasks=() if base.task is None else base.task.parts(),
         evaluation_samples=spec.evaluation.samples,
         attention=_attention(spec, task, shape),
     )
@@ -262,25 +225,6 @@ def _solution(spec: AdaptSpec, shape: ModelShape) -> Solution:
     limit = budget_limit(spec.budget, shape)
     method = solve(resolve_method(spec.method), shape, limit)
     return Solution(method, budget_vector(method, shape, limit))
-
-
-def _own_tasks(base: BaseModelFacts) -> tuple[dict[str, object], ...]:
-    """What the base was pretrained on, a mixture by its parts; none where that is not known."""
-    if base.task is None:
-        return ()
-    return tuple(part.model_dump(mode="json") for part in load_task(base.task).parts())
-
-
-NO_TRAINING = ResolvedTraining(
-    steps=0,
-    batch_size=0,
-    trials=(Trial(learning_rate=0, weight_decay=0),),
-    schedule="constant",
-    warmup_fraction=0,
-    gradient_clip=0,
-    precision="float32",
-)
-"""Of an import: its one replicate is what stands in the folder. Of theory checks as well."""
 
 
 def _evaluation_tasks(

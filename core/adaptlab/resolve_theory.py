@@ -5,19 +5,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from uuid import UUID
 
-from adaptlab.adaptation import Adaptation
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.families.formal import Formal
-from adaptlab.resolve import (
-    NO_TRAINING,
-    BaseModelFacts,
-    configured,
-    load_family,
-    load_method,
-    load_task,
-    whole_model,
-)
-from adaptlab.spec import ResolvedSpec, TheorySpec
+from adaptlab.resolve import BaseModelFacts, configured, family_shape, whole_model
+from adaptlab.resolved import ResolvedAdapt, ResolvedTheory
+from adaptlab.spec import TheorySpec
 from adaptlab.theory_check import THEORY_CHECKS, Measured, TheoryCheck
 
 BUILT = Formal(vocabulary=4, context=4)
@@ -25,8 +17,8 @@ BUILT = Formal(vocabulary=4, context=4)
 
 
 def resolve_theory(
-    spec: TheorySpec, base: BaseModelFacts | None, adaptations: Sequence[Adaptation] = ()
-) -> ResolvedSpec:
+    spec: TheorySpec, base: BaseModelFacts | None, adaptations: Sequence[Measured] = ()
+) -> ResolvedTheory:
     """The checks that `spec` asks for, of the base model that `base` describes, if any.
 
     `adaptations` are those that the spec names, in its order, and `base` then is the base model
@@ -34,31 +26,21 @@ def resolve_theory(
     be done.
     """
     kept = _kept(spec, base, adaptations)
-    family = BUILT if base is None else load_family(base.family)
-    checks = _all(base, kept) if spec.checks == "all" else _chosen(spec, base, kept)
-    return ResolvedSpec(
-        kind="theory",
+    family = BUILT if base is None else base.family
+    return ResolvedTheory(
         base_model=None if base is None else base.name,
         base_digest=None if base is None else base.digest,
-        checks=tuple(check.model_dump(mode="json") for check in checks),
+        checks=_all(base, kept) if spec.checks == "all" else _chosen(spec, base, kept),
         adaptations=kept,
-        family=family.model_dump(mode="json"),
-        task=None,
-        method=None,
-        budget=whole_model(family.shape()).model_copy(
+        family=family,
+        budget=whole_model(family_shape(family)).model_copy(
             update={"trainable_parameters": 0, "stored_bytes": 0, "tensors": {}}
         ),
-        training=NO_TRAINING,
-        validation_samples=0,
-        seeds=(spec.seed,),
-        base_replicates=() if base is None else (0,),
-        evaluation_tasks=(),
-        evaluation_samples=0,
-        attention=None,
+        seed=spec.seed,
     )
 
 
-def measured_base(spec: TheorySpec, adaptations: Sequence[Adaptation]) -> str | None:
+def measured_base(spec: TheorySpec, adaptations: Sequence[Measured]) -> str | None:
     """The name of the base model that is measured: that of the adaptations, where there are any.
 
     Raises `InvalidSpec` for adaptations of several base models, or of another than the spec names.
@@ -73,36 +55,23 @@ def measured_base(spec: TheorySpec, adaptations: Sequence[Adaptation]) -> str | 
     return names[0] if names else spec.base_model
 
 
-def adaptation_of(job: UUID, digest: str, resolved: ResolvedSpec) -> Adaptation:
+def adaptation_of(job: UUID, digest: str, resolved: ResolvedAdapt) -> Measured:
     """What is known of the adaptation that the job of a resolved spec makes."""
-    assert resolved.base_model is not None
-    assert resolved.method is not None
-    assert resolved.task is not None
-    return Adaptation(
+    return Measured(
         job=job,
         digest=digest,
         base_model=resolved.base_model,
         base_digest=resolved.base_digest,
-        method=load_method(resolved.method).kept().model_dump(mode="json"),
+        method=resolved.method.kept(),
         task=resolved.task,
         seeds=resolved.seeds,
         base_replicates=resolved.base_replicates,
     )
 
 
-def load_check(check: dict[str, object]) -> TheoryCheck:
-    """The configuration of a theory check as it was stored."""
-    return THEORY_CHECKS.get(str(check["name"])).model_validate(check)
-
-
-def load_measured(adaptations: Sequence[Adaptation]) -> tuple[Measured, ...]:
-    """Adaptations with their plug-ins."""
-    return tuple(Measured(one, load_method(one.method), load_task(one.task)) for one in adaptations)
-
-
 def _kept(
-    spec: TheorySpec, base: BaseModelFacts | None, adaptations: Sequence[Adaptation]
-) -> tuple[Adaptation, ...]:
+    spec: TheorySpec, base: BaseModelFacts | None, adaptations: Sequence[Measured]
+) -> tuple[Measured, ...]:
     """The adaptations with the seeds that are measured of each."""
     if tuple(one.job for one in adaptations) != spec.adaptations:
         raise ValueError("Theory checks are resolved against the adaptations that they name.")
@@ -116,14 +85,14 @@ def _kept(
     return tuple(one.of_first(spec.replicates) for one in adaptations)
 
 
-def _all(base: BaseModelFacts | None, adaptations: Sequence[Adaptation]) -> tuple[TheoryCheck, ...]:
+def _all(base: BaseModelFacts | None, adaptations: Sequence[Measured]) -> tuple[TheoryCheck, ...]:
     """Every check that can be done, with its own defaults."""
     known = [THEORY_CHECKS.get(name)(name=name) for name in THEORY_CHECKS.names()]
     return tuple(check for check in known if not _faults(check, base, adaptations))
 
 
 def _chosen(
-    spec: TheorySpec, base: BaseModelFacts | None, adaptations: Sequence[Adaptation]
+    spec: TheorySpec, base: BaseModelFacts | None, adaptations: Sequence[Measured]
 ) -> tuple[TheoryCheck, ...]:
     checks: list[TheoryCheck] = []
     faults: list[Problem] = []
@@ -144,7 +113,7 @@ def _below(pointer: str, fault: Problem) -> Problem:
 
 
 def _faults(
-    check: TheoryCheck, base: BaseModelFacts | None, adaptations: Sequence[Adaptation]
+    check: TheoryCheck, base: BaseModelFacts | None, adaptations: Sequence[Measured]
 ) -> tuple[Problem, ...]:
     """Why a check cannot be done."""
     if check.needs_adaptation and not adaptations:
@@ -155,8 +124,7 @@ def _faults(
     if base is None:
         detail = f"The check {check.name!r} measures a base model; name one in base_model."
         return (Problem("/base_model", "base_model_needed", detail),)
-    family = load_family(base.family)
-    faults = check.problems(family)
+    faults = check.problems(base.family)
     if faults or not check.needs_adaptation:
         return faults
-    return check.adaptation_problems(family, load_measured(adaptations))
+    return check.adaptation_problems(base.family, tuple(adaptations))

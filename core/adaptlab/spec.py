@@ -1,10 +1,10 @@
 """The job spec: what a user may ask for, before and after every `auto` is decided."""
 
 from collections.abc import Mapping
-from typing import Annotated, Literal, cast
+from typing import Annotated, Literal, cast, get_args
 from uuid import UUID
 
-from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag
+from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from adaptlab.adaptation import Adaptation
@@ -355,6 +355,11 @@ class ModelFolder(Value):
     files: tuple[ModelFile, ...]
 
 
+Kind = Literal["pretrain", "import", "adapt", "theory"]
+StoredKind = Annotated[str, WithJsonSchema({"type": "string", "enum": [*get_args(Kind)]})]
+"""As it was stored: a version that has another kind may have stored it."""
+
+
 class ResolvedSpec(Value):
     """A job as it will run: what every `auto` became, and what the adaptation costs.
 
@@ -368,8 +373,10 @@ class ResolvedSpec(Value):
     measure, with the seeds that they measure of each.
     """
 
+    # As JSON, one form for every kind: what is stored, answered and sent to workers, also where
+    # this version lacks a plug-in. `adaptlab.resolved` reads it into values and writes it.
     spec_version: int = SPEC_VERSION
-    kind: Literal["pretrain", "import", "adapt", "theory"]
+    kind: StoredKind
     base_model: str | None
     base_digest: str | None
     model_folder: ModelFolder | None = None
@@ -388,12 +395,3 @@ class ResolvedSpec(Value):
     base_tasks: tuple[dict[str, object], ...] = ()
     evaluation_samples: int
     attention: AttentionSpec | None
-
-    @property
-    def scored_tasks(self) -> tuple[dict[str, object], ...]:
-        """The evaluation tasks and then the base's own, each once."""
-        tasks: list[dict[str, object]] = []
-        for task in (*self.evaluation_tasks, *self.base_tasks):
-            if task not in tasks:
-                tasks.append(task)
-        return tuple(tasks)

@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from uuid import UUID
 
-from adaptlab.adaptation import Adaptation
 from adaptlab.dataset import Datasets
 from adaptlab.errors import InvalidSpec, Problem
-from adaptlab.resolve import BaseModelFacts, budget_limit, configured, family_shape, spec_digest
+from adaptlab.resolve import BaseModelFacts, budget_limit, configured, family_shape
 from adaptlab.resolve_theory import adaptation_of, resolve_theory
+from adaptlab.resolved import spec_digest
 from adaptlab.spec import TheorySpec
 from adaptlab.study import StudyCheck, StudySpec, base_names
 from adaptlab.study_methods import (
@@ -20,7 +20,7 @@ from adaptlab.study_methods import (
     place_of_task,
 )
 from adaptlab.study_plan import Cell, PlannedCheck, PlannedJob
-from adaptlab.theory_check import THEORY_CHECKS, TheoryCheck
+from adaptlab.theory_check import THEORY_CHECKS, Measured, TheoryCheck
 
 SHARED = ("resources", "labels")
 """What the job of a check takes from the study."""
@@ -214,12 +214,12 @@ def _check(
     )
 
 
-def as_if_made(job: PlannedJob) -> Adaptation:
+def as_if_made(job: PlannedJob) -> Measured:
     """The adaptation of a job that is not there yet; its id, which decides nothing, is made up."""
     return adaptation_of(UUID(job.digest[:32]), job.digest, job.resolved)
 
 
-def _at(problem: Problem, entry: _Entry, made: Sequence[Adaptation]) -> Problem:
+def _at(problem: Problem, entry: _Entry, made: Sequence[Measured]) -> Problem:
     """A fault of the job, where the study has what is at fault and in its words."""
     detail = problem.detail
     for one in made:

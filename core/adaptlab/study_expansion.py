@@ -6,13 +6,8 @@ from dataclasses import dataclass, replace
 from adaptlab.budget import Solution, budget_vector, check_method, fit, solve
 from adaptlab.dataset import NO_DATASETS, Datasets
 from adaptlab.errors import InfeasibleBudget, InvalidSpec, Problem
-from adaptlab.resolve import (
-    BaseModelFacts,
-    budget_limit,
-    family_shape,
-    resolve,
-    spec_digest,
-)
+from adaptlab.resolve import BaseModelFacts, budget_limit, family_shape, resolve
+from adaptlab.resolved import spec_digest
 from adaptlab.shapes import ModelShape
 from adaptlab.spec import AdaptSpec, TuningSpec
 from adaptlab.study import StudySpec

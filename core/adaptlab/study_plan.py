@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from typing import Literal
 
 from adaptlab.errors import Problem
-from adaptlab.resolve import BaseModelFacts, spec_digest
-from adaptlab.spec import AdaptSpec, ResolvedSpec, TheorySpec
+from adaptlab.resolve import BaseModelFacts
+from adaptlab.resolved import ResolvedAdapt, ResolvedTheory, seedless_digest, spec_digest
+from adaptlab.spec import AdaptSpec, TheorySpec
 from adaptlab.values import Value
 
 Role = Literal["method", "reference"]
@@ -51,7 +52,7 @@ class PlannedJob(Value):
     """A job of a study as it will run; its seeds and trials are its replicates."""
 
     spec: AdaptSpec
-    resolved: ResolvedSpec
+    resolved: ResolvedAdapt
     digest: str
 
     @property
@@ -81,11 +82,6 @@ class PlannedJob(Value):
         return PlannedJob(spec=spec, resolved=resolved, digest=spec_digest(resolved))
 
 
-def seedless_digest(resolved: ResolvedSpec) -> str:
-    """The digest of everything that decides a result but the seeds."""
-    return spec_digest(resolved.model_copy(update={"seeds": (), "base_replicates": ()}))
-
-
 class PlannedCheck(Value):
     """A theory check of a study as it will run.
 
@@ -101,7 +97,7 @@ class PlannedCheck(Value):
     cells: tuple[Cell, ...]
     together: bool
     spec: TheorySpec
-    resolved: ResolvedSpec
+    resolved: ResolvedTheory
 
 
 class StudyPlan(Value):

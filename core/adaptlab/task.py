@@ -5,13 +5,13 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from adaptlab.dataset import DatasetReference, Datasets, WordList
 from adaptlab.errors import Problem
-from adaptlab.registry import Registry
+from adaptlab.registry import ByName, Registry
 from adaptlab.splits import Split, enough_length, scarce_splits
 from adaptlab.values import PluginName, Value
 
@@ -197,3 +197,6 @@ def chance_of(tokens: int, length: int) -> float:
 
 
 TASKS: Registry[type[Task]] = Registry("task", "adaptlab.tasks")
+
+AnyTask = Annotated[Task, ByName(TASKS)]
+"""A field of a value that holds any registered one; it is read by name."""

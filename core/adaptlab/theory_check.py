@@ -1,25 +1,41 @@
 """What a theory check declares, torch-free: its knobs, and what it needs to measure."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
+from uuid import UUID
 
-from adaptlab.adaptation import Adaptation
 from adaptlab.errors import Problem
 from adaptlab.family import Family
-from adaptlab.method import Method
-from adaptlab.registry import Registry
-from adaptlab.task import Task
+from adaptlab.method import AnyMethod
+from adaptlab.registry import ByName, Registry
+from adaptlab.task import AnyTask
 from adaptlab.values import PluginName, Value
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """An adaptation that is to be measured, with its plug-ins; each has its place in the spec."""
+class Measured(Value):
+    """An adaptation that is to be measured, of what and for which seeds.
 
-    adaptation: Adaptation
-    method: Method
-    task: Task
+    `digest` is that of the job's spec and `method` what is kept of the method; `base_replicates`
+    has for each of `seeds` the replicate of the base that it starts from.
+    """
+
+    job: UUID
+    digest: str
+    base_model: str
+    base_digest: str | None
+    method: AnyMethod
+    task: AnyTask
+    seeds: tuple[int, ...]
+    base_replicates: tuple[int, ...]
+
+    def of_first(self, replicates: int) -> "Measured":
+        """The same adaptation with that many seeds at most."""
+        return self.model_copy(
+            update={
+                "seeds": self.seeds[:replicates],
+                "base_replicates": self.base_replicates[:replicates],
+            }
+        )
 
 
 class TheoryCheck(Value):
@@ -57,6 +73,9 @@ class TheoryCheck(Value):
 
 THEORY_CHECKS: Registry[type[TheoryCheck]] = Registry("check", "adaptlab.theory_checks")
 
+AnyTheoryCheck = Annotated[TheoryCheck, ByName(THEORY_CHECKS)]
+"""A field of a value that holds any registered one; it is read by name."""
+
 
 def no_attention(base: Family) -> tuple[Problem, ...]:
     """The fault of a model without attention."""
@@ -74,7 +93,7 @@ def no_prefixes(measured: Iterable[Measured]) -> tuple[Problem, ...]:
             code="not_a_prefix",
             detail=(
                 f"The claim is about learned rows in front of every layer's attention and nothing "
-                f"else, and job {one.adaptation.job} trains {one.method.name}; name a job of a "
+                f"else, and job {one.job} trains {one.method.name}; name a job of a "
                 "prefix."
             ),
         )

@@ -22,6 +22,7 @@ from tests.stand_ins import (
 )
 
 from adaptlab.errors import TrainingStopped
+from adaptlab.resolved import Resolved, write_resolved
 from adaptlab.results import (
     CheckpointWritten,
     Evaluated,
@@ -30,7 +31,6 @@ from adaptlab.results import (
     Started,
     TrainingSaved,
 )
-from adaptlab.spec import ResolvedSpec
 
 STEP_SECONDS = 0.02
 # Steps by which a run knows that it is to go wrong.
@@ -48,7 +48,7 @@ def content_of(job_id: UUID | str, size: int = 32) -> bytes:
 
 
 def quick(
-    spec: ResolvedSpec,
+    job: Resolved,
     bases: tuple[Path, ...],
     scratch: Path,
     observer: Observer,
@@ -56,6 +56,7 @@ def quick(
     **_: object,
 ) -> None:
     """A run of one seed that takes a fiftieth of a second a step."""
+    spec = write_resolved(job)
     total = spec.training.steps
     observer.emit(Started(environment=ENVIRONMENT, replicates=1))
     _fall_ill(total, scratch)

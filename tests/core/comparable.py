@@ -7,6 +7,7 @@ from tests.making import a_pretrain_document, an_adapt_document, an_environment
 
 from adaptlab.comparability import ComparedJob, comparability
 from adaptlab.resolve import BaseModelFacts, resolve
+from adaptlab.resolved import write_resolved
 from adaptlab.results import Environment
 from adaptlab.spec import AdaptSpec, JobSpec
 
@@ -19,7 +20,9 @@ def a_job(label: str, environment: Environment | None = MACHINE, **changes: Any)
         name="tiny-sort", digest="0" * 64, family=base.family, task=base.task, replicates=2
     )
     spec = AdaptSpec.model_validate(an_adapt_document(**changes))
-    return ComparedJob(label=label, spec=resolve(spec, facts), environment=environment)
+    return ComparedJob(
+        label=label, spec=write_resolved(resolve(spec, facts)), environment=environment
+    )
 
 
 def pointers(*jobs: ComparedJob) -> dict[str, str]:

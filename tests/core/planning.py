@@ -1,6 +1,7 @@
 """What a study of pretrained bases comes to."""
 
-from adaptlab.resolve import BaseModelFacts, resolve, spec_digest
+from adaptlab.resolve import BaseModelFacts, resolve
+from adaptlab.resolved import spec_digest
 from adaptlab.spec import PretrainSpec
 from adaptlab.study import StudySpec
 from adaptlab.study_expansion import expand

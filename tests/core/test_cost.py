@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.making import a_pretrain_spec, a_resolved_spec, an_adapt_spec
+from tests.making import a_pretrain_spec, a_resolved_job, an_adapt_spec
 
 from adaptlab.cost import Work, _model_pass, work  # pyright: ignore[reportPrivateUsage]
 
@@ -19,7 +19,7 @@ PRODUCTS = KEYS_AND_VALUES + QUERIES_AND_OUTPUT + MLP + HEAD
 
 def pretraining(**training: Any) -> Work:
     plain = {"steps": 1, "batch_size": 4, "validations": 0} | training
-    return work(a_resolved_spec(a_pretrain_spec(training=plain, seeds=2)))
+    return work(a_resolved_job(a_pretrain_spec(training=plain, seeds=2)))
 
 
 def adaptation(method: str, *, trials: int = 1, samples: int = 16, **training: Any) -> Work:
@@ -31,7 +31,7 @@ def adaptation(method: str, *, trials: int = 1, samples: int = 16, **training: A
         tuning={"trials": trials},
         evaluation={"samples": samples},
     )
-    return work(a_resolved_spec(spec))
+    return work(a_resolved_job(spec))
 
 
 def test_pretraining_multiplies_forward_and_twice_as_much_backward() -> None:
@@ -44,7 +44,7 @@ def test_pretraining_multiplies_forward_and_twice_as_much_backward() -> None:
 
 
 def test_a_frozen_baseline_trains_nothing_and_is_scored_all_the_same() -> None:
-    counted = work(a_resolved_spec(an_adapt_spec(method={"name": "frozen"}, budget={})))
+    counted = work(a_resolved_job(an_adapt_spec(method={"name": "frozen"}, budget={})))
     assert counted.training.flops == counted.training.kernels == 0
     assert counted.evaluation.flops > 0
 
@@ -93,7 +93,7 @@ def test_accumulation_needs_less_memory_for_the_same_arithmetic() -> None:
 
 def test_memory_is_weights_trained_tensors_and_what_a_step_keeps() -> None:
     """Without items there would be the weights, two moments and the gradient of two seeds."""
-    spec = a_resolved_spec(a_pretrain_spec(seeds=2))
+    spec = a_resolved_job(a_pretrain_spec(seeds=2))
     state = 2 * 4 * 4 * spec.budget.trainable_parameters
     small, large = (pretraining(batch_size=size).memory_bytes - state for size in (64, 128))
     assert small > 0

@@ -16,7 +16,9 @@ from adaptlab.dataset import (
 )
 from adaptlab.errors import BadDataset, InvalidSpec, Problem
 from adaptlab.generated_words import COUNT, generated_words
-from adaptlab.resolve import datasets_of, resolve, resolve_task
+from adaptlab.registry import as_json
+from adaptlab.resolve import resolve, resolve_task
+from adaptlab.resolved import datasets_of
 from adaptlab.spec import Choice, PretrainSpec
 from adaptlab.task import Task
 from adaptlab.tasks.word_translation import WordTranslation
@@ -211,7 +213,7 @@ def test_a_base_of_one_language_fits_the_other():
     resolved = resolve(PretrainSpec.model_validate(spec), None)
     others = ({**first, "target": "spanish"}, {**first, "target": "german_reversed"})
     needed = {made(**other).vocabulary() for other in others}
-    assert needed == {resolved.family["vocabulary"]} == {56}
+    assert needed == {as_json(resolved.family)["vocabulary"]} == {56}
 
 
 def test_a_job_says_which_contents_it_needs():

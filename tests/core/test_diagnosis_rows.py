@@ -8,7 +8,8 @@ from adaptlab.diagnosis import diagnose
 from adaptlab.diagnosis_evidence import BaseEvidence, Evidence, Schedule, TrialEvidence
 from adaptlab.diagnosis_rows import MeasuredRow, base_evidence, evidence, longer_trainings
 from adaptlab.families.minigpt import MiniGPT
-from adaptlab.resolve import load_method
+from adaptlab.method import METHODS
+from adaptlab.registry import by_name
 from adaptlab.task import Task
 from adaptlab.tasks.add import Add
 from adaptlab.tasks.sort_descending import SortDescending
@@ -28,7 +29,7 @@ def row(
     trial = TrialEvidence(seed=0, trial=0, learning_rate=0.1, final_loss=1.0, accuracy=accuracy)
     return MeasuredRow(
         label=label,
-        method=load_method(dict(method)),
+        method=by_name(METHODS, method),
         shape=MiniGPT(layers=layers, width=8).resolved(6, 6).shape(),
         steps=steps,
         schedule=schedule,

@@ -2,22 +2,25 @@
 
 import pytest
 from tests.core.comparable import a_job, pointers
-from tests.making import a_resolved_spec, an_adapt_spec
+from tests.making import a_resolved_job, an_adapt_spec
 
 from adaptlab.cost import Work, work
 from adaptlab.errors import InvalidSpec
 from adaptlab.halving import Stage, going_on, rung_steps, stages
-from adaptlab.spec import Halving, ResolvedSpec
+from adaptlab.resolved import ResolvedAdapt, ResolvedPretrain
+from adaptlab.spec import Halving
 
 
-def halved(steps: int, trials: int, halving: dict[str, object] | None) -> ResolvedSpec:
+def halved(
+    steps: int, trials: int, halving: dict[str, object] | None
+) -> ResolvedPretrain | ResolvedAdapt:
     spec = an_adapt_spec(
         method={"name": "full_finetuning"},
         budget={},
         training={"steps": steps, "batch_size": 4, "validations": 0},
         tuning={"trials": trials, "halving": halving},
     )
-    return a_resolved_spec(spec)
+    return a_resolved_job(spec)
 
 
 @pytest.mark.parametrize(

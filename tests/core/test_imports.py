@@ -12,7 +12,9 @@ from tests.folders import PARAMETERS, QUERY, WEIGHTS, a_model_folder, with_weigh
 
 from adaptlab.errors import InvalidSpec
 from adaptlab.model_folder import check_folder, fingerprint
-from adaptlab.resolve import BaseModelFacts, resolve, resolve_import, spec_digest
+from adaptlab.registry import as_json
+from adaptlab.resolve import BaseModelFacts, resolve, resolve_import
+from adaptlab.resolved import ResolvedImport, read_resolved, spec_digest, write_resolved
 from adaptlab.spec import (
     AdaptSpec,
     AnySpec,
@@ -39,7 +41,7 @@ def spec(**changes: object) -> ImportSpec:
     return found
 
 
-def resolved(folder: Path, **changes: object) -> ResolvedSpec:
+def resolved(folder: Path, **changes: object) -> ResolvedImport:
     checked = check_folder(folder)
     found = ModelFolder(folder="models/llama", files=fingerprint(checked))
     return resolve_import(spec(**changes), checked.family, found)
@@ -49,14 +51,15 @@ def test_an_import_is_a_whole_model_and_no_training(folder: Path) -> None:
     found = resolved(folder)
     assert found.budget.trainable_parameters == PARAMETERS
     assert (found.task, found.method, found.evaluation_tasks) == (None, None, ())
-    assert (found.training.steps, found.seeds) == (0, (0,))
-    assert (found.family["name"], found.family["vocabulary"]) == ("llama", 12)
-    assert ResolvedSpec.model_validate_json(found.model_dump_json()) == found
+    assert (found.training, found.seeds) == (None, (0,))
+    assert (found.family.name, as_json(found.family)["vocabulary"]) == ("llama", 12)
+    document = ResolvedSpec.model_validate_json(write_resolved(found).model_dump_json())
+    assert (document.training.steps, read_resolved(document)) == (0, found)
 
 
 def test_only_tasks_that_fit_are_scored(folder: Path) -> None:
     found = resolved(folder, evaluation={"tasks": [SMALL], "samples": 9})
-    assert [task["name"] for task in found.evaluation_tasks] == ["sort_ascending"]
+    assert [task.name for task in found.evaluation_tasks] == ["sort_ascending"]
     with pytest.raises(InvalidSpec) as caught:
         resolved(folder, evaluation={"tasks": [SMALL, {**SMALL, "alphabet": 11}]})
     (problem,) = caught.value.problems

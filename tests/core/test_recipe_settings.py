@@ -11,8 +11,9 @@ from tests.core.planning import planned, pretrained
 from adaptlab.claim import CheckHolds, EveryTrialAtMost, ScoreAbove
 from adaptlab.recipe import PRESETS, RECIPES, Preset, Recipe
 from adaptlab.recipe_study import recipe_named
+from adaptlab.registry import as_json
 from adaptlab.resolve import resolve
-from adaptlab.spec import ResolvedSpec
+from adaptlab.resolved import ResolvedAdapt, ResolvedPretrain
 from adaptlab.study_plan import StudyPlan
 
 PAPER = "petrov2024"
@@ -36,14 +37,14 @@ def plan_of(name: str, preset: Preset) -> StudyPlan:
     return planned(recipe_named(name).study(preset))
 
 
-def jobs_of(name: str, preset: Preset, method: str) -> list[ResolvedSpec]:
+def jobs_of(name: str, preset: Preset, method: str) -> list[ResolvedAdapt]:
     """What the jobs of one method of a recipe run, on whatever base model and task."""
     plan = plan_of(f"{PAPER}/{name}", preset)
     known = {job.digest: job.resolved for job in plan.jobs}
     return [known[cell.digest] for cell in plan.cells if cell.method == method]
 
 
-def base_of(name: str, place: int = 0) -> ResolvedSpec:
+def base_of(name: str, place: int = 0) -> ResolvedPretrain:
     spec = recipe_named(f"{PAPER}/{name}").study("faithful")
     return resolve(pretrained(spec)[place], None)
 
@@ -122,7 +123,7 @@ def test_small_presets_train_at_a_constant_rate_from_two_starts(name: str) -> No
 def test_loras_for_words_has_the_papers_count() -> None:
     """66,780 at its 55 tokens, and 4 more for every further one."""
     (job,) = jobs_of("translation", "faithful", "LoRA")
-    tokens = job.family["vocabulary"]
+    tokens = as_json(job.family)["vocabulary"]
     assert isinstance(tokens, int)
     assert job.budget.trainable_parameters == 66_780 + 4 * (tokens - 55)
 
@@ -141,8 +142,8 @@ def test_base_models_are_the_papers(name: str, layers: int, positions: int, norm
     tokens = 10 if name == "table-2" else 11
     rest = WIDTH * (2 * tokens + positions) + 2 * WIDTH
     assert base.budget.trainable_parameters == layers * BLOCK + norms + rest
-    assert base.family["dropout"] == 0.1
-    assert base.family["heads"] == 4
+    assert as_json(base.family)["dropout"] == 0.1
+    assert as_json(base.family)["heads"] == 4
 
 
 @pytest.mark.parametrize(
@@ -181,9 +182,8 @@ def test_faithful_pretraining_is_the_papers(name: str, steps: int) -> None:
 @pytest.mark.parametrize("name", ["table-1", "table-2", "table-3", "lora-vs-prefix", "translation"])
 def test_pads_hold_the_place_of_the_prefix(name: str) -> None:
     for job in jobs_of(name, "faithful", "prefix-tuning"):
-        assert job.method is not None
-        assert job.family["pad_positions"] == job.method["length"]
-        assert job.method["initial_scale"] == 1.0
+        assert as_json(job.family)["pad_positions"] == as_json(job.method)["length"]
+        assert as_json(job.method)["initial_scale"] == 1.0
 
 
 def test_the_papers_sizes_are_for_a_gpu_and_quick_ones_are_not(recipe: Recipe) -> None:

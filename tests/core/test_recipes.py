@@ -120,8 +120,7 @@ def test_table_1_decides_whether_the_task_needs_a_new_pattern(preset: Any) -> No
     plan = planned(recipe.study(preset))
     (job,) = {cell.digest for cell in plan.cells if cell.method == learns.row}
     (resolved,) = [one.resolved for one in plan.jobs if one.digest == job]
-    assert resolved.method is not None
-    assert (resolved.method["name"], len(resolved.seeds)) == ("pinned_finetuning", 10)
+    assert (resolved.method.name, len(resolved.seeds)) == ("pinned_finetuning", 10)
 
 
 @pytest.mark.parametrize("preset", ["quick", "faithful", "fair"])

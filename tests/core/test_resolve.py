@@ -7,14 +7,9 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from adaptlab.errors import InvalidSpec, UnknownName
-from adaptlab.resolve import (
-    BaseModelFacts,
-    family_shape,
-    load_family,
-    load_method,
-    resolve,
-    spec_digest,
-)
+from adaptlab.registry import as_json
+from adaptlab.resolve import BaseModelFacts, family_shape, resolve
+from adaptlab.resolved import read_resolved, spec_digest, write_resolved
 from adaptlab.spec import AdaptSpec, AnySpec, JobSpec, PretrainSpec, ResolvedSpec
 from adaptlab.validation import validation_problems
 
@@ -61,8 +56,8 @@ def problems(document: dict[str, object]) -> dict[str, str]:
 
 def test_pretraining_takes_vocabulary_and_context_from_its_tasks():
     resolved = resolve(parsed({**BASE, "evaluation": {"tasks": [{"name": "add", "k": 5}]}}), None)
-    assert resolved.family["vocabulary"] == 13
-    assert resolved.family["context"] == 19
+    assert as_json(resolved.family)["vocabulary"] == 13
+    assert as_json(resolved.family)["context"] == 19
     assert resolved.seeds == (0,)
     assert resolved.budget.trainable_parameters == sum(resolved.budget.tensors.values())
 
@@ -71,7 +66,7 @@ def test_an_adaptation_takes_its_seeds_from_the_base():
     resolved = resolve(parsed(ADAPT), facts())
     assert resolved.seeds == (0, 1, 2)
     assert resolved.base_replicates == (0, 1, 2)
-    assert resolved.method == {
+    assert as_json(resolved.method) == {
         "name": "lora",
         "rank": 2,
         "alpha": 1.0,
@@ -80,7 +75,7 @@ def test_an_adaptation_takes_its_seeds_from_the_base():
         "dora": False,
     }
     assert resolved.training.learning_rates == (2e-2,)
-    assert [task["name"] for task in resolved.evaluation_tasks] == ["sort_descending"]
+    assert [task.name for task in resolved.evaluation_tasks] == ["sort_descending"]
 
 
 def test_trials_are_spread_over_the_methods_range():
@@ -115,8 +110,10 @@ def test_the_digest_is_of_what_decides_the_result():
 
 def test_a_resolved_spec_comes_back_from_json():
     resolved = resolve(parsed({**ADAPT, "capture": {"attention": {}}}), facts())
-    assert ResolvedSpec.model_validate_json(resolved.model_dump_json()) == resolved
-    assert ResolvedSpec.model_validate(resolved.model_dump(mode="json")) == resolved
+    document = write_resolved(resolved)
+    assert ResolvedSpec.model_validate_json(document.model_dump_json()) == document
+    assert ResolvedSpec.model_validate(document.model_dump(mode="json")) == document
+    assert read_resolved(document) == resolved
 
 
 @pytest.mark.parametrize(
@@ -218,11 +215,8 @@ def test_a_combination_comes_back_from_its_resolved_form():
     method = {"name": "combine", "parts": ["soft_prompt", {"name": "lora", "dora": True}]}
     spec = {**ADAPT, "method": method, "budget": 5000, "tuning": {"trials": 2}}
     resolved = resolve(parsed(spec), facts())
-    assert resolved.method is not None
-    stored = ResolvedSpec.model_validate_json(resolved.model_dump_json())
-    assert stored == resolved
-    assert stored.method is not None
-    assert load_method(stored.method).model_dump(mode="json") == resolved.method
+    stored = ResolvedSpec.model_validate_json(write_resolved(resolved).model_dump_json())
+    assert read_resolved(stored) == resolved
     # the geometric means of the ends of both ranges, which are 1e-3 and 1e-1 for both parts
     assert resolved.training.learning_rates == pytest.approx((1e-3, 0.3**0.5))
 
@@ -243,7 +237,7 @@ def test_the_shape_of_a_family_is_made_once_and_is_that_of_its_configuration():
     )
     configured = [facts(family=family).family for family in families]
     shapes = [family_shape(family) for family in configured]
-    assert shapes == [load_family(family).shape() for family in configured]
+    assert shapes == [family.shape() for family in configured]
     assert all(shape != other for shape, other in combinations(shapes, 2))
     for family, shape in zip(configured, shapes, strict=True):
-        assert family_shape(dict(reversed(family.items()))) is shape
+        assert family_shape(type(family).model_validate_json(family.model_dump_json())) is shape

@@ -11,7 +11,8 @@ from tests.making import a_pretrain_spec, a_study_spec, base_facts
 
 from adaptlab.errors import InfeasibleBudget, InvalidSpec
 from adaptlab.method import METHODS, Method
-from adaptlab.resolve import BaseModelFacts, resolve, spec_digest
+from adaptlab.resolve import BaseModelFacts, resolve
+from adaptlab.resolved import spec_digest
 from adaptlab.shapes import ModelShape
 from adaptlab.spec import AdaptSpec
 from adaptlab.study import (

@@ -7,7 +7,8 @@ import pytest
 from tests.making import a_pretrain_spec, a_study_spec, base_facts
 
 from adaptlab.errors import InfeasibleBudget, InvalidSpec
-from adaptlab.resolve import BaseModelFacts, resolve, spec_digest
+from adaptlab.resolve import BaseModelFacts, resolve
+from adaptlab.resolved import spec_digest
 from adaptlab.spec import AdaptSpec
 from adaptlab.study import StudyChanges, changed
 from adaptlab.study_expansion import expand

@@ -3,6 +3,7 @@
 import pytest
 
 from adaptlab.errors import InvalidSpec, Problem
+from adaptlab.registry import as_json
 from adaptlab.resolve import resolve, resolve_task
 from adaptlab.spec import Choice, PretrainSpec
 from adaptlab.task import DigitTask
@@ -105,11 +106,11 @@ def test_what_a_composition_needs_follows_from_its_parts():
 def test_a_base_for_a_count_of_ten_gets_eleven_tokens():
     spec = {"name": "base", "family": "minigpt", "task": "mixture"}
     own = resolve(PretrainSpec.model_validate(spec), None)
-    assert own.family["vocabulary"] == 10
+    assert as_json(own.family)["vocabulary"] == 10
     scored = {**spec, "evaluation": {"tasks": ["mixture", "double_histogram"]}}
-    assert resolve(PretrainSpec.model_validate(scored), None).family["vocabulary"] == 11
+    assert as_json(resolve(PretrainSpec.model_validate(scored), None).family)["vocabulary"] == 11
     other = {**spec, "task": "double_histogram", "evaluation": {"tasks": ["copy"]}}
-    assert resolve(PretrainSpec.model_validate(other), None).family["vocabulary"] == 11
+    assert as_json(resolve(PretrainSpec.model_validate(other), None).family)["vocabulary"] == 11
 
 
 def test_an_input_to_look_at_has_digits_of_the_alphabet():

@@ -8,11 +8,13 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 from tests.making import a_pretrain_spec, a_resolved_spec, an_adapt_spec, base_facts
 
-from adaptlab.adaptation import Adaptation
 from adaptlab.errors import InvalidSpec
-from adaptlab.resolve import BaseModelFacts, resolve, spec_digest
+from adaptlab.registry import as_json
+from adaptlab.resolve import BaseModelFacts, resolve
 from adaptlab.resolve_theory import adaptation_of, measured_base, resolve_theory
+from adaptlab.resolved import ResolvedTheory, spec_digest
 from adaptlab.spec import AnySpec, JobSpec, ResolvedSpec, TheorySpec
+from adaptlab.theory_check import Measured
 
 SPECS: TypeAdapter[AnySpec] = TypeAdapter(JobSpec)
 GPT2 = base_facts(a_pretrain_spec(family={"name": "gpt2", "layers": 1, "heads": 2, "width": 8}))
@@ -21,8 +23,8 @@ FILLS_IN = {"name": "minigpt", "layers": 1, "heads": 1, "width": 8, "attention":
 
 
 def resolved(
-    base: BaseModelFacts | None = None, adaptations: Sequence[Adaptation] = (), **changes: Any
-) -> ResolvedSpec:
+    base: BaseModelFacts | None = None, adaptations: Sequence[Measured] = (), **changes: Any
+) -> ResolvedTheory:
     if adaptations:
         changes["adaptation"] = [one.job for one in adaptations]
     spec = SPECS.validate_python({"kind": "theory", **changes})
@@ -32,18 +34,18 @@ def resolved(
 
 def adapted(
     base: BaseModelFacts = GPT2, job: int = 1, digest: str = "1" * 64, **changes: Any
-) -> Adaptation:
+) -> Measured:
     method = {"name": "prefix_tuning", "length": 2}
     spec = an_adapt_spec(**{"base_model": base.name, "method": method, "budget": {}} | changes)
     return adaptation_of(UUID(int=job), digest, resolve(spec, base))
 
 
-def names(spec: ResolvedSpec) -> list[object]:
-    return [check["name"] for check in spec.checks]
+def names(spec: ResolvedTheory) -> list[object]:
+    return [check.name for check in spec.checks]
 
 
 def problems(
-    base: BaseModelFacts | None = None, adaptations: Sequence[Adaptation] = (), **changes: Any
+    base: BaseModelFacts | None = None, adaptations: Sequence[Measured] = (), **changes: Any
 ) -> list[tuple[str, str]]:
     with pytest.raises(InvalidSpec) as caught:
         resolved(base, adaptations, **changes)
@@ -54,7 +56,7 @@ def test_all_is_every_check_that_can_be_done():
     alone = resolved()
     assert set(names(alone)) == {"rotation", "theorems"}
     assert (alone.base_model, alone.base_replicates, alone.base_digest) == (None, (), None)
-    assert (alone.budget.trainable_parameters, alone.training.steps, alone.task) == (0, 0, None)
+    assert (alone.budget.trainable_parameters, alone.training, alone.task) == (0, None, None)
     of_gpt2 = resolved(GPT2.model_copy(update={"replicates": 3}), checks="all")
     assert set(names(of_gpt2)) == {"identities", "rotation", "theorems"}, "context below 10"
     assert (of_gpt2.base_model, of_gpt2.base_replicates) == (GPT2.name, (0,))
@@ -62,7 +64,7 @@ def test_all_is_every_check_that_can_be_done():
 
 def test_knobs_are_kept_and_defaults_filled_in():
     chosen = resolved(GPT2, checks=[{"name": "identities", "lengths": [2]}, "theorems"], seed=5)
-    assert chosen.checks == (
+    assert tuple(map(as_json, chosen.checks)) == (
         {"name": "identities", "lengths": [2], "samples": 8},
         {"name": "theorems", "effort": "small"},
     )
@@ -95,7 +97,7 @@ def test_an_adaptation_brings_its_base_model_and_is_pinned_by_its_digest():
 
 def test_a_network_that_made_a_prefix_is_not_looked_for():
     network = {"name": "prefix_tuning", "length": 2, "reparameterisation": {"hidden": 3}}
-    assert adapted(method=network).method["reparameterisation"] is None
+    assert as_json(adapted(method=network).method)["reparameterisation"] is None
 
 
 def test_an_adaptation_and_a_base_model_must_agree():

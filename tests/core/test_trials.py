@@ -7,7 +7,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.resolve import BaseModelFacts, resolve
-from adaptlab.spec import JobSpec, PretrainSpec, ResolvedSpec
+from adaptlab.resolved import ResolvedAdapt
+from adaptlab.spec import AdaptSpec, JobSpec, PretrainSpec
 from adaptlab.validation import validation_problems
 
 BASE = {"kind": "pretrain", "name": "base", "family": "minigpt", "task": "sort_ascending"}
@@ -20,7 +21,7 @@ ADAPT = {
 }
 
 
-def resolved(**changes: object) -> ResolvedSpec:
+def resolved(**changes: object) -> ResolvedAdapt:
     jobs: TypeAdapter[object] = TypeAdapter(JobSpec)
     base = jobs.validate_json(json.dumps(BASE), strict=True)
     assert isinstance(base, PretrainSpec)
@@ -28,7 +29,8 @@ def resolved(**changes: object) -> ResolvedSpec:
         name="base", digest="0" * 64, family=resolve(base, None).family, task=None, replicates=2
     )
     spec = jobs.validate_json(json.dumps({**ADAPT, **changes}), strict=True)
-    return resolve(spec, facts)  # pyright: ignore[reportArgumentType] - an adaptation
+    assert isinstance(spec, AdaptSpec)
+    return resolve(spec, facts)
 
 
 def tried(**changes: object) -> list[tuple[float, float, float]]:

@@ -21,7 +21,8 @@ from adaptlab.families.minigpt import MiniGPT
 from adaptlab.family import Family
 from adaptlab.method import METHODS, Method
 from adaptlab.methods.combine import Combine
-from adaptlab.resolve import BaseModelFacts, resolve, spec_digest
+from adaptlab.resolve import BaseModelFacts, resolve
+from adaptlab.resolved import spec_digest
 from adaptlab.results import CheckpointWritten, Event, TrainingSaved
 from adaptlab.shapes import ModelShape
 from adaptlab.spec import AdaptSpec, PretrainSpec
@@ -172,7 +173,7 @@ def adaptation(
     facts = BaseModelFacts(
         name="base",
         digest="0" * 64,
-        family=family.resolved(8, 9).model_dump(mode="json"),
+        family=family.resolved(8, 9),
         task=task,
         replicates=base_replicates,
     )
@@ -259,7 +260,7 @@ def items(plan: Plan, count: int = 3) -> Items:
 def single(plan: Plan, replicate: int) -> Plan:
     """The plan of one replicate alone."""
     seed, trial = divmod(replicate, plan.trials)
-    training = plan.spec.training
+    training = plan.training
     spec = plan.spec.model_copy(
         update={
             "seeds": (plan.spec.seeds[seed],),

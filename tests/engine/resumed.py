@@ -1,12 +1,13 @@
 """The pretraining that is broken off and resumed."""
 
 from adaptlab.resolve import resolve
-from adaptlab.spec import PretrainSpec, ResolvedSpec
+from adaptlab.resolved import ResolvedPretrain
+from adaptlab.spec import PretrainSpec
 
 STEPS = 400  # curve points stand two steps apart, so that a break can fall between them
 
 
-def spec(**changes: object) -> ResolvedSpec:
+def spec(**changes: object) -> ResolvedPretrain:
     document = {
         "name": "tiny",
         "family": {"name": "minigpt", "width": 8, "heads": 2},

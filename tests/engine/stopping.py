@@ -8,6 +8,7 @@ from tests.engine.making import Remembering
 from torch import Tensor
 
 from adaptlab.engine.allocate import Trainables
+from adaptlab.resolved import ResolvedAdapt
 from adaptlab.results import (
     MetricPoint,
     Metrics,
@@ -15,10 +16,9 @@ from adaptlab.results import (
     ReplicateResult,
     ReplicatesDecided,
 )
-from adaptlab.spec import ResolvedSpec
 
 
-def changed(spec: ResolvedSpec, **training: object) -> ResolvedSpec:
+def changed(spec: ResolvedAdapt, **training: object) -> ResolvedAdapt:
     return spec.model_copy(update={"training": spec.training.model_copy(update=training)})
 
 

@@ -109,7 +109,7 @@ def test_when_nothing_is_right_one_that_is_alive_is_kept(monkeypatch: pytest.Mon
 def test_the_initial_scale_multiplies_what_starts_at_random_and_nothing_else():
     plan = adaptation({"name": "lora", "rank": 2, "dora": True}, base_replicates=2)
     trials = tuple(Trial(learning_rate=1, weight_decay=0, initial_scale=s) for s in (1, 3, 0.5))
-    training = plan.spec.training.model_copy(update={"trials": trials})
+    training = plan.training.model_copy(update={"trials": trials})
     plan = make_plan(plan.spec.model_copy(update={"training": training}), "cpu")
     base = base_tensors(plan)
     plain = allocate(plan.trained_shapes, plan.replicate_seeds, base, plan.dtype).tensors

@@ -42,7 +42,7 @@ from adaptlab.errors import InfeasibleBudget, InvalidSpec
 from adaptlab.families.llama import Llama
 from adaptlab.family import FAMILIES
 from adaptlab.method import METHODS
-from adaptlab.resolve import load_method
+from adaptlab.registry import by_name
 from adaptlab.task import TASKS
 
 NAMES = (*METHODS.names(), *VARIANTS)
@@ -215,7 +215,7 @@ def test_a_checkpoint_comes_back_as_it_was(name: str, family: str, tmp_path: Pat
     assert torch.allclose(found, expected, rtol=0, atol=1e-12)
     with safe_open(written.path, framework="pt") as file:
         described = json.loads(file.metadata()["adaptlab"])
-    assert load_method(described["method"]) == kept.plan.method
+    assert by_name(METHODS, described["method"]) == kept.plan.method
 
 
 @pytest.mark.parametrize(("name", "family"), sorted(LACKING))

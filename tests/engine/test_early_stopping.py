@@ -21,6 +21,7 @@ from adaptlab.engine.run import run
 from adaptlab.engine.train import Training
 from adaptlab.errors import TrainingStopped
 from adaptlab.resolve import resolve
+from adaptlab.resolved import ResolvedAdapt, scored_tasks
 from adaptlab.results import (
     CheckpointWritten,
     Evaluated,
@@ -28,7 +29,7 @@ from adaptlab.results import (
     ReplicatesDecided,
     TrainingSaved,
 )
-from adaptlab.spec import EarlyStopping, ResolvedSpec, Trial
+from adaptlab.spec import EarlyStopping, Trial
 
 STEPS, VALIDATIONS = 60, 20
 EVERY = STEPS // VALIDATIONS
@@ -36,7 +37,7 @@ RULE = EarlyStopping(patience=3)
 RATES = (1e-3, 0.03, 0.3, 1.0, 1e200)
 """From one that gets better to the end, over those that overshoot, to one that diverges."""
 
-Asked = tuple[ResolvedSpec, tuple[Path, ...]]
+Asked = tuple[ResolvedAdapt, tuple[Path, ...]]
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +127,7 @@ def test_the_weights_are_those_of_the_best_validation(
         assert torch.allclose(found.double(), row, rtol=0, atol=1e-10)
 
 
-def lora_names(spec: ResolvedSpec) -> list[str]:
+def lora_names(spec: ResolvedAdapt) -> list[str]:
     return list(make_plan(spec, "cpu").trained_shapes)
 
 
@@ -164,7 +165,7 @@ def test_when_all_have_stopped_the_training_is_over(spec: Asked, tmp_path: Path)
 
 def evaluations(spec: Asked) -> float:
     """Evaluations for each checkpoint: every task with and without the adaptation."""
-    return 2.0 * len(spec[0].scored_tasks)
+    return 2.0 * len(scored_tasks(spec[0]))
 
 
 Unbroken = Callable[[int | None], Remembering]
@@ -182,7 +183,7 @@ def unbroken(spec: Asked, tmp_path_factory: pytest.TempPathFactory) -> Unbroken:
     return cache(made)
 
 
-def in_float32(spec: Asked) -> ResolvedSpec:
+def in_float32(spec: Asked) -> ResolvedAdapt:
     return changed(spec[0], early_stopping=RULE, precision="float32")
 
 
@@ -218,7 +219,7 @@ def test_passes_that_were_halved_stay_halved_after_a_break(
 
 def broken_off_with_room_for(
     most: int,
-    spec: ResolvedSpec,
+    spec: ResolvedAdapt,
     files: tuple[Path, ...],
     monkeypatch: pytest.MonkeyPatch,
     folder: Path,

@@ -10,10 +10,12 @@ from tests.engine.making import Remembering, made_base
 
 from adaptlab.engine.model import Model
 from adaptlab.engine.run import run
+from adaptlab.registry import by_name
 from adaptlab.resolve import BaseModelFacts, resolve
+from adaptlab.resolved import ResolvedAdapt, readable, scored_tasks, write_resolved
 from adaptlab.results import Evaluated, Evaluation
 from adaptlab.spec import AdaptSpec, PretrainSpec, ResolvedSpec
-from adaptlab.task import Task
+from adaptlab.task import TASKS, Task
 
 ASCENDING = {"name": "sort_ascending", "length": 3, "alphabet": 4}
 DESCENDING = {**ASCENDING, "name": "sort_descending"}
@@ -57,7 +59,7 @@ def adapted(bases: Bases, folder: Path, method: object, **changes: object) -> li
     return scores(observer)
 
 
-def resolved_adaptation(facts: BaseModelFacts, method: object, **changes: object) -> ResolvedSpec:
+def resolved_adaptation(facts: BaseModelFacts, method: object, **changes: object) -> ResolvedAdapt:
     document: dict[str, object] = {
         "base_model": "base",
         "task": DESCENDING,
@@ -158,29 +160,30 @@ def test_without_knowledge_of_the_base_only_the_evaluation_tasks_are_scored(
     facts = trained_bases["causal"][0].model_copy(update={"task": None})
     resolved = resolved_adaptation(facts, "lora", budget=200)
     assert resolved.base_tasks == ()
-    assert [task["name"] for task in resolved.scored_tasks] == ["sort_descending"]
+    assert [task.name for task in scored_tasks(resolved)] == ["sort_descending"]
 
 
 def test_a_spec_that_was_stored_before_forgetting_was_measured_still_loads(
     trained_bases: Mapping[str, Bases],
 ):
-    document = resolved_adaptation(trained_bases["causal"][0], "lora", budget=200).model_dump()
+    resolved = resolved_adaptation(trained_bases["causal"][0], "lora", budget=200)
+    document = write_resolved(resolved).model_dump()
     assert [task["name"] for task in document.pop("base_tasks")] == ["sort_ascending"]
-    assert ResolvedSpec.model_validate(document).base_tasks == ()
+    assert readable(ResolvedSpec.model_validate(document)).base_tasks == ()
 
 
 def test_a_base_of_a_mixture_is_scored_on_every_part(trained_bases: Mapping[str, Bases]):
     added = {**ASCENDING, "name": "add", "k": 1}
     mixture: dict[str, object] = {"name": "mixture", "tasks": [ASCENDING, DESCENDING, added]}
-    facts = trained_bases["causal"][0].model_copy(update={"task": mixture})
+    facts = trained_bases["causal"][0].model_copy(update={"task": by_name(TASKS, mixture)})
     resolved = resolved_adaptation(facts, "lora", budget=200)
-    assert [task["name"] for task in resolved.base_tasks] == [
+    assert [task.name for task in resolved.base_tasks] == [
         "sort_ascending",
         "sort_descending",
         "add",
     ]
     # The job's own task is one of them and is scored once.
-    assert [task["name"] for task in resolved.scored_tasks] == [
+    assert [task.name for task in scored_tasks(resolved)] == [
         "sort_descending",
         "sort_ascending",
         "add",

@@ -20,12 +20,13 @@ from adaptlab.engine.outcome import TrainingOutcome
 from adaptlab.engine.run import run
 from adaptlab.errors import TrainingDiverged, TrainingStopped
 from adaptlab.resolve import resolve
+from adaptlab.resolved import ResolvedAdapt
 from adaptlab.results import (
     CheckpointWritten,
     Progress,
     TrainingSaved,
 )
-from adaptlab.spec import EarlyStopping, Halving, ResolvedSpec, Trial
+from adaptlab.spec import EarlyStopping, Halving, Trial
 
 STEPS, EVERY = 40, 5
 RUNGS = (10, 20)
@@ -33,7 +34,7 @@ HALVING = Halving(rungs=2)
 RATES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1e200, 0.05)
 """One diverges, so that seven, four and two trials of a seed are trained."""
 SEEDS = 2
-Asked = tuple[ResolvedSpec, tuple[Path, ...]]
+Asked = tuple[ResolvedAdapt, tuple[Path, ...]]
 Halved = Callable[[str], Remembering]
 Unbroken = Callable[[str, int | None], Remembering]
 
@@ -60,11 +61,11 @@ def spec(tmp_path_factory: pytest.TempPathFactory) -> Asked:
     return changed(resolve(asked, facts), trials=trials), files
 
 
-def pooled(spec: ResolvedSpec, selection: str) -> ResolvedSpec:
+def pooled(spec: ResolvedAdapt, selection: str) -> ResolvedAdapt:
     return spec.model_copy(update={"selection": selection})
 
 
-def completed(spec: ResolvedSpec, files: tuple[Path, ...], folder: Path) -> Remembering:
+def completed(spec: ResolvedAdapt, files: tuple[Path, ...], folder: Path) -> Remembering:
     observer = Remembering()
     run(spec, files, folder, observer, "cpu")
     return observer
@@ -98,7 +99,7 @@ def unbroken(spec: Asked, tmp_path_factory: pytest.TempPathFactory) -> Unbroken:
     return cache(made)
 
 
-def in_float32(spec: Asked, selection: str) -> ResolvedSpec:
+def in_float32(spec: Asked, selection: str) -> ResolvedAdapt:
     return pooled(changed(spec[0], halving=HALVING, precision="float32"), selection)
 
 

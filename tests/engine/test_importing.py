@@ -20,7 +20,9 @@ from adaptlab.engine.plan import as_digit_task
 from adaptlab.engine.run import run
 from adaptlab.errors import BadModelFolder, TrainingStopped
 from adaptlab.model_folder import check_folder, fingerprint
-from adaptlab.resolve import BaseModelFacts, load_task, resolve, resolve_import, spec_digest
+from adaptlab.registry import by_name
+from adaptlab.resolve import BaseModelFacts, resolve, resolve_import
+from adaptlab.resolved import ResolvedImport, spec_digest
 from adaptlab.results import (
     AttentionCaptured,
     CheckpointWritten,
@@ -30,7 +32,8 @@ from adaptlab.results import (
     ReplicatesDecided,
     Started,
 )
-from adaptlab.spec import AdaptSpec, ImportSpec, ModelFolder, ResolvedSpec
+from adaptlab.spec import AdaptSpec, ImportSpec, ModelFolder
+from adaptlab.task import TASKS
 
 EASY = {"name": "sort_ascending", "length": 1, "alphabet": 6}
 SMALL = {"name": "sort_descending", "length": 4, "alphabet": 5}
@@ -54,7 +57,7 @@ def scratch(tmp_path: Path) -> Path:
     return tmp_path / "scratch"
 
 
-def resolved(folder: Path, *tasks: dict[str, object]) -> ResolvedSpec:
+def resolved(folder: Path, *tasks: dict[str, object]) -> ResolvedImport:
     spec = ImportSpec.model_validate(
         {
             "name": "tiny",
@@ -67,7 +70,7 @@ def resolved(folder: Path, *tasks: dict[str, object]) -> ResolvedSpec:
     return resolve_import(spec, checked.family, found)
 
 
-def imported(spec: ResolvedSpec, folder: Path | None, scratch: Path) -> Remembering:
+def imported(spec: ResolvedImport, folder: Path | None, scratch: Path) -> Remembering:
     observer = Remembering()
     run(spec, (), scratch, observer, "cpu", folder=folder, clock=lambda: 0.0)
     return observer
@@ -85,7 +88,7 @@ def bits(observer: Remembering, *, attached: bool = True) -> list[str]:
 
 
 def adapted(
-    spec: ResolvedSpec, base: Path, scratch: Path, method: object, **changes: object
+    spec: ResolvedImport, base: Path, scratch: Path, method: object, **changes: object
 ) -> Remembering:
     facts = BaseModelFacts(
         name="tiny", digest=spec_digest(spec), family=spec.family, task=None, replicates=1
@@ -130,7 +133,7 @@ def test_its_scores_are_those_that_transformers_gives(
     theirs: PreTrainedModel, folder: Path, scratch: Path
 ) -> None:
     observer = imported(resolved(folder, EASY), folder, scratch)
-    task = as_digit_task(load_task(EASY))
+    task = as_digit_task(by_name(TASKS, EASY))
     items = make_items(task, "test", torch.tensor([ITEM_SEED]), 0, SAMPLES)
     answers = their_output(theirs, items.tokens[0], double=False).logits.argmax(-1)
     right = (answers[:, target_rows(task)] == items.targets[0]).all(-1).numpy()

@@ -18,10 +18,12 @@ from adaptlab.engine.run import run
 from adaptlab.errors import BadCheckpoint, InvalidSpec
 from adaptlab.families.formal import AttentionLayer, Formal, Head
 from adaptlab.family import Family
-from adaptlab.resolve import BaseModelFacts, load_method, load_task, resolve
+from adaptlab.registry import by_name
+from adaptlab.resolve import BaseModelFacts, resolve
 from adaptlab.resolve_theory import adaptation_of, resolve_theory
 from adaptlab.results import TheoryChecked
 from adaptlab.spec import AdaptSpec, TheorySpec
+from adaptlab.task import TASKS
 from adaptlab.theory.observation import FrozenBase, random_base
 from adaptlab.theory.span import attention_over_prefix
 from adaptlab.theory.subject import tokens_of
@@ -56,7 +58,7 @@ class Bench:
         return BaseModelFacts(
             name="base",
             digest="0" * 64,
-            family=self.family.model_dump(mode="json"),
+            family=self.family,
             task=TASK,
             replicates=self.replicates,
         )
@@ -74,8 +76,7 @@ class Bench:
         resolved = resolve(AdaptSpec.model_validate(document), self.facts)
         job = UUID(int=len(self.adaptations))
         self.adaptations.append(adaptation_of(job, "1" * 64, resolved))
-        assert resolved.method is not None
-        shapes = load_method(resolved.method).tensors(self.family.shape())
+        shapes = resolved.method.tensors(self.family.shape())
         for seed in seeds:
             generator = torch.Generator().manual_seed(100 * len(self.adaptations) + seed)
             drawn = {
@@ -207,7 +208,7 @@ def test_attention_over_the_prefix_is_that_of_the_last_token_of_the_question(tmp
     made = bench(tmp_path)
     made.adapt({"name": "prefix_tuning", "length": 3}, seeds=(0, 1))
     told = made.measure({"name": "prefix_attention", "samples": 30})["attention-over-prefix"]
-    questions = tokens_of(made.family, load_task(TASK), 30)[..., :5]  # it is causal
+    questions = tokens_of(made.family, by_name(TASKS, TASK), 30)[..., :5]  # it is causal
     each = [attention_over_prefix(made.bases[0], questions, made.prefix(place)) for place in (0, 1)]
     gaps = [floats(check, "mean_gap_by_layer") for check in each]
     means = [sum(layer) / 2 for layer in zip(*gaps, strict=True)]

@@ -10,6 +10,8 @@ from pydantic import TypeAdapter
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import MadeUpLedger, an_environment
 
+from adaptlab.registry import as_json
+from adaptlab.resolved import readable, scored_tasks
 from adaptlab.results import (
     AttentionCaptured,
     AttentionMap,
@@ -110,7 +112,8 @@ class MadeUpWorker:
 
     def score(self, claim: Claim, *fractions: float) -> None:
         """The adapted model as said; its base, as ever, knows the ascending order alone."""
-        seeds, tasks = claim.resolved_spec.seeds, claim.resolved_spec.scored_tasks
+        seeds = claim.resolved_spec.seeds
+        tasks = [*map(as_json, scored_tasks(readable(claim.resolved_spec)))]
         told = [(task, True, share) for task, share in zip(tasks, fractions, strict=True)]
         if claim.resolved_spec.kind == "adapt":
             told += [(task, False, BASE_ALONE[str(task["name"])]) for task in tasks]

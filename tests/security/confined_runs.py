@@ -18,8 +18,8 @@ from tests.stand_ins import Observer, checkpoint_of
 from tests.worker.runners import Given, complete, runner
 
 from adaptlab.adaptation import AdapterFile
+from adaptlab.resolved import Resolved
 from adaptlab.results import CheckpointWritten, TrainingSaved
-from adaptlab.spec import ResolvedSpec
 
 MIB = 2**20
 NO_PORT = 1
@@ -146,7 +146,7 @@ def remove_elsewhere(given: Given) -> None:
 
 
 def tell_resume(
-    spec: ResolvedSpec,
+    spec: Resolved,
     bases: tuple[Path, ...],
     scratch: Path,
     observer: Observer,

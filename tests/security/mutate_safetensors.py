@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 from tests.folders import WEIGHTS, a_model_folder
-from tests.making import a_pretrain_spec, a_resolved_spec
+from tests.making import a_pretrain_spec, a_resolved_job
 from tests.security.safetensors_mutations import mutated, parts_of
 
 from adaptlab.engine.checkpoint import read_tensors
@@ -126,7 +126,7 @@ def a_model(folder: Path) -> Door:
 
 
 def a_state(folder: Path) -> Door:
-    plan = make_plan(a_resolved_spec(a_pretrain_spec()), "cpu")
+    plan = make_plan(a_resolved_job(a_pretrain_spec()), "cpu")
     scalars = plan.spec.budget.trainable_parameters
     trained = torch.zeros(plan.replicates, scalars)
     state = TrainingState(

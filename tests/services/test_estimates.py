@@ -12,7 +12,7 @@ from tests.making import (
     a_job,
     a_pretrain_document,
     a_pretrain_spec,
-    a_resolved_spec,
+    a_resolved_job,
     an_adapt_spec,
     an_environment,
     base_facts,
@@ -21,8 +21,9 @@ from tests.watching import statements
 
 from adaptlab.cost import work
 from adaptlab.resolve import resolve
+from adaptlab.resolved import ResolvedAdapt
 from adaptlab.results import Usage
-from adaptlab.spec import AdaptSpec, ResolvedSpec
+from adaptlab.spec import AdaptSpec
 from adaptlab_answers.jobs import Estimate
 from adaptlab_db.tables import Attempt
 from adaptlab_services.jobs import jobs
@@ -74,7 +75,7 @@ def measured(
 
 
 def asked(session: Session, spec: AdaptSpec) -> Estimate:
-    return estimate(session, a_resolved_spec(spec), spec.resources.queue)
+    return estimate(session, a_resolved_job(spec), spec.resources.queue)
 
 
 def test_nothing_measured_is_a_guess_and_says_so(sessions: Sessions) -> None:
@@ -155,7 +156,7 @@ def test_many_jobs_are_estimated_as_each_alone_and_with_no_more_queries(
         alone = [asked(session, spec) for spec in specs]
         with statements(sessions) as sent:
             together = estimate_each(
-                session, [(a_resolved_spec(one), one.resources.queue) for one in specs * 10]
+                session, [(a_resolved_job(one), one.resources.queue) for one in specs * 10]
             )
     assert [one.basis for one in together[:5]] == ["family", "kind", "kind", "kind", "default"]
     assert together == (*alone,) * 10
@@ -210,7 +211,7 @@ def test_a_run_of_another_size_is_predicted_within_a_factor_of_one_and_a_half(
         assert 1 / 1.5 < predicted / MEASURED[method][unknown] < 1.5, (known, unknown)
 
 
-def sized(method: str, seeds: int, trials: int, batch_size: int) -> ResolvedSpec:
+def sized(method: str, seeds: int, trials: int, batch_size: int) -> ResolvedAdapt:
     """One training step of that size."""
     family = {"name": "minigpt", "width": 96, "layers": 1, "heads": 1}
     base = a_pretrain_spec(family=family, task={"name": "sort_ascending"}, seeds=1)

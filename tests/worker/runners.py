@@ -27,6 +27,7 @@ from tests.stand_ins import (
 )
 
 from adaptlab.errors import InvalidSpec, Problem, TrainingDiverged, TrainingStopped
+from adaptlab.resolved import Resolved, write_resolved
 from adaptlab.results import (
     AttentionCaptured,
     CheckpointWritten,
@@ -56,7 +57,7 @@ def runner(carry_out: Callable[[Given], None]) -> Callable[..., None]:
 
     @wraps(carry_out)
     def called(
-        spec: ResolvedSpec,
+        spec: Resolved,
         bases: tuple[Path, ...],
         scratch: Path,
         observer: Observer,
@@ -64,7 +65,7 @@ def runner(carry_out: Callable[[Given], None]) -> Callable[..., None]:
         folder: Path | None = None,
         **_: object,
     ) -> None:
-        carry_out(Given(spec, bases, scratch, observer, folder))
+        carry_out(Given(write_resolved(spec), bases, scratch, observer, folder))
 
     return called
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 from adaptlab.adaptation import AdapterFile
 from adaptlab.errors import InvalidSpec
-from adaptlab.resolve import datasets_of
+from adaptlab.resolved import datasets_of, readable
 from adaptlab.results import Allocation, Event, Progress, Started
 from adaptlab_services.errors import LeaseLost, LedgerUnreachable, ReportRefused
 from adaptlab_services.leases.leases import Ledger
@@ -192,7 +192,7 @@ class Attempt:
     def _fetch_datasets(self, cache: AssetCache, scratch: Path) -> tuple[Path, ...]:
         """The files of the datasets that the job's tasks ask; a digest is an artifact's name."""
         files: list[Path] = []
-        for dataset in datasets_of(self._claim.resolved_spec):
+        for dataset in datasets_of(readable(self._claim.resolved_spec)):
             file = scratch / f"dataset-{dataset.digest}.jsonl"
             self._place(cache, dataset.digest, file)
             files.append(file)

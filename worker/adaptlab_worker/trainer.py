@@ -36,8 +36,8 @@ from adaptlab.errors import (
     is_out_of_memory,
 )
 from adaptlab.loading import uncollected
+from adaptlab.resolved import Resolved, readable
 from adaptlab.results import Event, MetricPoint, Metrics, Progress
-from adaptlab.spec import ResolvedSpec
 from adaptlab_worker.alarm import Alarm
 from adaptlab_worker.protocol import (
     ENGINE,
@@ -65,7 +65,7 @@ class Runner(Protocol):
 
     def __call__(
         self,
-        spec: ResolvedSpec,
+        spec: Resolved,
         bases: tuple[Path, ...],
         scratch: Path,
         observer: "PipeObserver",
@@ -274,7 +274,7 @@ def carry_out(runner: Runner, request: RunRequest, observer: PipeObserver) -> En
     try:
         with temporary_files_below(request.scratch), told_to_the_end(observer):
             runner(
-                request.resolved,
+                readable(request.resolved),
                 request.bases,
                 request.scratch,
                 observer,

@@ -1,18 +1,18 @@
 """The tiny job that a fresh trainer runs before it takes a real one."""
 
 from adaptlab.resolve import resolve
+from adaptlab.resolved import ResolvedPretrain
 from adaptlab.spec import (
     AttentionSpec,
     CaptureSpec,
     Choice,
     EvaluationSpec,
     PretrainSpec,
-    ResolvedSpec,
     TrainingSpec,
 )
 
 
-def tiny_run() -> ResolvedSpec:
+def tiny_run() -> ResolvedPretrain:
     """Two steps of a very small decoder, with an evaluation and an attention pattern."""
     return resolve(
         PretrainSpec(

@@ -22,6 +22,7 @@ from adaptlab_answers.comparisons import JobComparison
 WARNING_TITLES = {
     "not_comparable": "Not comparable: these scores answer different questions",
     "base_not_learned": "The base model has not learned its own task",
+    "unread": "This server lacks a plug-in that the jobs name",
     "unequal_effort": "Unequal effort: some methods were tuned harder than others",
     "sweep_at_edge": "The best learning rate is at an end of its range",
     "missing": "Scores are missing",

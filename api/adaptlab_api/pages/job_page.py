@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from adaptlab.adaptation import Adaptation
 from adaptlab.halving import rung_steps, stages
+from adaptlab.resolved import UnreadSpec, read_resolved
 from adaptlab.results import ReplicateResult
 from adaptlab.spec import EarlyStopping, ResolvedSpec, ResolvedTraining
 from adaptlab_answers.jobs import EventView
@@ -55,6 +56,7 @@ def job_page(session: Session, job_id: UUID, now: datetime) -> dict[str, object]
         "maps": maps[:MOST_FILES],
         "more_maps": max(0, len(maps) - MOST_FILES),
         **_attention(session, job_id, maps),
+        "unread": unread_text(spec),
         "facts": spec_facts(spec),
         "resolved_json": pretty(spec),
         "spec_json": pretty(job.spec),
@@ -99,6 +101,12 @@ def _latest_events(session: Session, job_id: UUID) -> tuple[EventView, ...]:
 def _stream(job_id: UUID, told: Sequence[EventView]) -> str:
     """The address of the events that follow what the page tells."""
     return f"/v1/jobs/{job_id}/events?after={told[-1].sequence if told else 0}"
+
+
+def unread_text(spec: ResolvedSpec) -> str | None:
+    """What this server lacks to read the spec of a job, None where it lacks nothing."""
+    found = read_resolved(spec)
+    return found.text if isinstance(found, UnreadSpec) else None
 
 
 def spec_facts(spec: ResolvedSpec) -> list[tuple[str, str]]:

@@ -29,7 +29,7 @@ from adaptlab.bundle.tables import bundle_tables, csv_bytes
 from adaptlab.comparability import ComparedJob, comparability
 from adaptlab.comparison import Comparison, ComparisonWarning, compare
 from adaptlab.errors import BrokenBundle
-from adaptlab.resolve import load_task, spec_digest
+from adaptlab.resolved import UnreadSpec, read_resolved, spec_digest
 from adaptlab.spec import ResolvedSpec
 from adaptlab.statistics import Scores
 from adaptlab.table_comparison import TableComparison, table_warnings
@@ -204,15 +204,17 @@ def _computed_again(parts: _Parts) -> tuple[Claim, list[Finding]]:
 
 
 def _of_bases(table: TableComparison) -> tuple[ComparisonWarning, ...]:
-    """The warnings about base models, which rest on scores that are as the server states them."""
+    """The warnings that rest on what the server alone knows: scores of bases, and its plug-ins."""
     warnings = () if table.comparison is None else table.comparison.warnings
-    return tuple(one for one in warnings if one.kind == "base_not_learned")
+    return tuple(one for one in warnings if one.kind in ("base_not_learned", "unread"))
 
 
 def _chance(counted: Sequence[ComparedJob]) -> float:
     """The accuracy of guessing on the task that the jobs have in common."""
-    task = next((job.spec.task for job in counted), None)
-    return 0.0 if task is None else load_task(task).chance()
+    resolved = None if not counted else read_resolved(counted[0].spec)
+    if resolved is None or isinstance(resolved, UnreadSpec) or resolved.task is None:
+        return 0.0
+    return resolved.task.chance()
 
 
 def _compared(

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from adaptlab.engine.plan import Plan
 from adaptlab.errors import BadCheckpoint, BadWeightsFile
-from adaptlab.resolve import spec_digest
+from adaptlab.registry import as_json
+from adaptlab.resolved import spec_digest
 from adaptlab.results import Checkpoint, CheckpointWritten
 from adaptlab.shapes import ModelShape
 from adaptlab.weights_file import WEIGHT_DTYPES, StoredTensor, WeightsFile, read_header
@@ -28,8 +29,8 @@ def write_checkpoint(
         "kind": kind,
         "seed": seed,
         "spec_digest": spec_digest(plan.spec),
-        "family": plan.spec.family,
-        "method": None if plan.method is None else plan.method.model_dump(mode="json"),
+        "family": as_json(plan.family),
+        "method": None if plan.method is None else as_json(plan.method),
     }
     # One entry, because safetensors writes several in an order that differs from run to run.
     metadata = {"adaptlab": json.dumps(description, sort_keys=True)}

@@ -32,7 +32,7 @@ def decide(
             replicate=replicate,
             seed=plan.spec.seeds[replicate // plan.trials],
             trial=replicate % plan.trials,
-            **plan.spec.training.trials[replicate % plan.trials].model_dump(),
+            **plan.training.trials[replicate % plan.trials].model_dump(),
             status=outcome.status(replicate),
             selected=replicate in selected,
             final_loss=None if outcome.diverged[replicate] else outcome.final_losses[replicate],
@@ -56,7 +56,7 @@ def _selected(plan: Plan, outcome: TrainingOutcome, scores: Mapping[int, float])
 def contests(plan: Plan) -> list[list[list[int]]]:
     """The trials that compete, each by its replicates: those of every seed, or pooled over all."""
     by_seed = [range(s * plan.trials, (s + 1) * plan.trials) for s in range(len(plan.spec.seeds))]
-    groups = by_seed if plan.spec.selection == "per_seed" else [range(plan.replicates)]
+    groups = by_seed if plan.trained.selection == "per_seed" else [range(plan.replicates)]
     return [
         [[r for r in group if r % plan.trials == t] for t in range(plan.trials)] for group in groups
     ]
@@ -71,7 +71,7 @@ def best_first(
 
 def right_answers(plan: Plan, one: Pass) -> Tensor:
     """The accuracies by which the replicates of a pass are chosen, [R]."""
-    samples = plan.spec.validation_samples
+    samples = plan.trained.validation_samples
     found = outcomes(one.model, plan.task, "validation", samples, one.cut.replicates)
     return found.double().mean(1)
 

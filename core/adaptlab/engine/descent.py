@@ -50,7 +50,7 @@ class Descent:
         trainables: Trainables,
         memory_bytes: int | None,
     ) -> None:
-        training = plan.spec.training
+        training = plan.training
         self.live = arranged(range(plan.replicates), plan.trials)
         self.most_passes = 1
         self._plan, self._base, self._memory_bytes = plan, base, memory_bytes
@@ -71,7 +71,7 @@ class Descent:
         """Move every live replicate; the losses [L] before."""
         if not self._passes:
             self._divide(items)
-        training = self._plan.spec.training
+        training = self._plan.training
         gradient, losses = self._within_memory(lambda: self._gradient(items, step))
         factor = schedule_factor(step, training.steps, training.warmup_fraction, training.schedule)
         self._optimiser.step(gradient, self._rates * factor)
@@ -171,7 +171,7 @@ class Descent:
             found = most_at_once(
                 self._passes[0],
                 items,
-                self._plan.spec.training.accumulation,
+                self._plan.training.accumulation,
                 self._memory_bytes,
                 self._base,
                 scalars,
@@ -185,7 +185,7 @@ class Descent:
 
     def _gradient(self, items: Items, step: int) -> tuple[Tensor, Tensor]:
         """The gradient [L, N] and losses [L], pass by pass."""
-        parts = self._plan.spec.training.accumulation
+        parts = self._plan.training.accumulation
         self.most_passes = max(self.most_passes, len(self._passes))
         if len(self._passes) == 1:
             return self._passes[0].gradient(items, step, parts)
@@ -210,7 +210,7 @@ class Descent:
 
     def _halve(self, reason: str) -> None:
         largest = max(one.cut.replicates for one in self._passes)
-        training = self._plan.spec.training
+        training = self._plan.training
         if largest == 1:
             raise OutOfMemory(
                 "Not even one replicate at a time fits in memory; lower training.batch_size "

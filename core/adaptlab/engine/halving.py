@@ -50,5 +50,5 @@ def _competing(plan: Plan, live: Collection[int]) -> list[list[list[int]]]:
 
 def _places(plan: Plan, trials: Sequence[Sequence[int]]) -> int:
     """How many of these trials go on."""
-    halving = plan.spec.training.halving
+    halving = plan.training.halving
     return len(trials) if halving is None else going_on(halving, len(trials))

@@ -11,9 +11,9 @@ from adaptlab.dataset import WordList
 from adaptlab.errors import AdaptlabError
 from adaptlab.family import Family
 from adaptlab.method import Method
-from adaptlab.resolve import load_family, load_method, load_task
+from adaptlab.resolved import Resolved, ResolvedTheory, Trained, scored_tasks
 from adaptlab.shapes import ModelShape, TensorShape
-from adaptlab.spec import ResolvedSpec
+from adaptlab.spec import ResolvedTraining
 from adaptlab.task import DigitTask, Task
 
 
@@ -21,8 +21,7 @@ from adaptlab.task import DigitTask, Task
 class Plan:
     """The replicates of a job, seed-major: replicate r is seed r // trials, trial r % trials."""
 
-    spec: ResolvedSpec
-    family: Family
+    spec: Resolved
     shape: ModelShape
     own_task: DigitTask | None
     method: Method | None
@@ -30,6 +29,23 @@ class Plan:
     dtype: torch.dtype
     lists: Mapping[str, WordList] = field(default_factory=dict[str, WordList])
     """The content of datasets that tasks ask, by digest."""
+
+    @property
+    def family(self) -> Family:
+        """The family of the model."""
+        return self.spec.family
+
+    @property
+    def trained(self) -> Trained:
+        """What is trained; raises `AdaptlabError` for a job that trains nothing."""
+        if self.spec.training is None:
+            raise AdaptlabError(f"A job of the kind {self.spec.kind} trains nothing.")
+        return self.spec
+
+    @property
+    def training(self) -> ResolvedTraining:
+        """How it is trained; raises `AdaptlabError` for a job that trains nothing."""
+        return self.trained.training
 
     @property
     def task(self) -> DigitTask:
@@ -41,12 +57,12 @@ class Plan:
     @property
     def training_dtype(self) -> torch.dtype:
         """What training computes in; weights, optimiser and evaluation have `dtype`."""
-        return torch.bfloat16 if self.spec.training.precision == "bfloat16" else self.dtype
+        return torch.bfloat16 if self.spec.precision == "bfloat16" else self.dtype
 
     @property
     def trials(self) -> int:
         """Trials of every seed."""
-        return len(self.spec.training.trials)
+        return len(self.spec.trials)
 
     @property
     def replicates(self) -> int:
@@ -71,52 +87,57 @@ class Plan:
     @property
     def replicate_rates(self) -> Tensor:
         """The peak learning rate of every replicate [R]."""
-        return self._of_trials([trial.learning_rate for trial in self.spec.training.trials])
+        return self._of_trials([trial.learning_rate for trial in self.spec.trials])
 
     @property
     def replicate_decays(self) -> Tensor:
         """The weight decay of every replicate [R]."""
-        return self._of_trials([trial.weight_decay for trial in self.spec.training.trials])
+        return self._of_trials([trial.weight_decay for trial in self.spec.trials])
 
     @property
     def replicate_scales(self) -> Tensor:
         """What the random initial values of every replicate are multiplied by [R]."""
-        return self._of_trials([trial.initial_scale for trial in self.spec.training.trials])
+        return self._of_trials([trial.initial_scale for trial in self.spec.trials])
 
     def _of_trials(self, values: list[float]) -> Tensor:
         return torch.tensor(values, dtype=self.dtype, device=self.device).repeat(
             len(self.spec.seeds)
         )
 
+    @property
+    def evaluation_samples(self) -> int:
+        """Test items of each task; raises `AdaptlabError` for theory checks, which score none."""
+        if isinstance(self.spec, ResolvedTheory):
+            raise AdaptlabError("Theory checks score no test items.")
+        return self.spec.evaluation_samples
+
     def evaluation_tasks(self) -> tuple[DigitTask, ...]:
         """The tasks to score after training, the base's own among them."""
-        return tuple(_ready_task(task, self.lists) for task in self.spec.scored_tasks)
+        return tuple(_ready_task(task, self.lists) for task in scored_tasks(self.spec))
 
 
 def make_plan(
-    spec: ResolvedSpec, device: str, lists: Mapping[str, WordList] = MappingProxyType({})
+    spec: Resolved, device: str, lists: Mapping[str, WordList] = MappingProxyType({})
 ) -> Plan:
     """The plan of a resolved spec on a device (`auto` takes a GPU where there is one).
 
     `lists` are the words of the datasets that its tasks need, by digest.
     """
-    family = load_family(spec.family)
     chosen = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     return Plan(
         spec=spec,
-        family=family,
-        shape=family.shape(),
+        shape=spec.family.shape(),
         own_task=None if spec.task is None else _ready_task(spec.task, lists),
-        method=None if spec.method is None else load_method(spec.method),
+        method=spec.method,
         device=torch.device(chosen),
-        dtype=torch.float64 if spec.training.precision == "float64" else torch.float32,
+        dtype=torch.float64 if spec.precision == "float64" else torch.float32,
         lists=lists,
     )
 
 
-def _ready_task(task: dict[str, object], lists: Mapping[str, WordList]) -> DigitTask:
-    """A stored task of which items can be made."""
-    return as_digit_task(load_task(task).with_words(lists))
+def _ready_task(task: Task, lists: Mapping[str, WordList]) -> DigitTask:
+    """The task with its words, of which items can be made."""
+    return as_digit_task(task.with_words(lists))
 
 
 def as_digit_task(task: Task) -> DigitTask:

@@ -25,6 +25,7 @@ from adaptlab.engine.scoring import score
 from adaptlab.engine.train import Training
 from adaptlab.engine.word_lists import read_lists
 from adaptlab.errors import TrainingDiverged, TrainingStopped
+from adaptlab.resolved import Resolved, ResolvedImport, ResolvedTheory
 from adaptlab.results import (
     Environment,
     Evaluated,
@@ -33,12 +34,11 @@ from adaptlab.results import (
     ReplicatesDecided,
     Started,
 )
-from adaptlab.spec import ResolvedSpec
 from adaptlab.theory.runner import run_checks
 
 
 def run(
-    spec: ResolvedSpec,
+    spec: Resolved,
     bases: tuple[Path, ...],
     scratch: Path,
     observer: Observer,
@@ -65,14 +65,15 @@ def run(
     `BadCheckpoint`, `BadModelFolder`, `BadDataset` or `InvalidSpec`; what was measured until then
     has been reported.
     """
-    plan = make_plan(spec, "cpu" if spec.checks else device, read_lists(datasets))
+    is_theory = isinstance(spec, ResolvedTheory)
+    plan = make_plan(spec, "cpu" if is_theory else device, read_lists(datasets))
     meter = None if clock is None else Meter(plan.device, clock)
     observer.emit(Started(environment=_environment(plan), replicates=plan.replicates))
-    if spec.checks:
+    if isinstance(spec, ResolvedTheory):
         run_checks(plan, bases, adapters, observer)
         _finish(meter, observer)
         return
-    if spec.model_folder is not None:
+    if isinstance(spec, ResolvedImport):
         model, chosen = _imported(plan, folder, observer)
     else:
         limit = memory_limit(plan.device, memory_bytes)
@@ -195,7 +196,7 @@ def _capture(
 def _environment(plan: Plan) -> Environment:
     return Environment(
         device=str(plan.device),
-        precision=plan.spec.training.precision,
+        precision=plan.spec.precision,
         compiled=are_compiled(plan.dtype, plan.device),
         threads=torch.get_num_threads(),
         torch_version=torch.__version__,

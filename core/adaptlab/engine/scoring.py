@@ -20,7 +20,7 @@ def score(model: Model, chosen: Sequence[ReplicateResult]) -> Iterator[Evaluatio
     method hangs onto the base detached. What the second lacks has been learned, what the first
     lacks has been forgotten.
     """
-    samples = model.plan.spec.evaluation_samples
+    samples = model.plan.evaluation_samples
     for task in model.plan.evaluation_tasks():
         right = outcomes(model, task, "test", samples, len(chosen))
         yield from _evaluations(chosen, task, right, attached=True)

@@ -51,7 +51,7 @@ class Training:
         self._window = torch.zeros(plan.replicates, dtype=torch.float64, device=plan.device)
         self._counted = 0
         self._step = self._first = 0
-        self._curves = CurveSteps.of(plan.spec.training)
+        self._curves = CurveSteps.of(plan.training)
 
     @property
     def steps_taken(self) -> int:
@@ -69,7 +69,7 @@ class Training:
         It ends early when every replicate has stopped. Raises `TrainingDiverged` when all of them
         diverged, `TrainingStopped` when asked to stop, `OutOfMemory` when not even one fits.
         """
-        total = self._plan.spec.training.steps
+        total = self._plan.training.steps
         if self._plan.trained_shapes:
             self._train(scratch)
             self._descent.finish()
@@ -86,7 +86,7 @@ class Training:
         self.outcome = state.outcome
 
     def _train(self, scratch: Path) -> None:
-        total = self._plan.spec.training.steps
+        total = self._plan.training.steps
         while self._step < total and self._descent.live:
             seeds = self._descent.seeds
             for items in batches(self._plan, self._step, seeds):
@@ -138,7 +138,7 @@ class Training:
 
     def _validate(self) -> None:
         """Report loss and accuracy on validation items; mark those whose patience is at its end."""
-        samples = min(VALIDATION_SAMPLES, self._plan.spec.validation_samples)
+        samples = min(VALIDATION_SAMPLES, self._plan.trained.validation_samples)
 
         def scored(one: Pass) -> Tensor:
             found = validation(one.model, self._plan.task, samples, one.cut.replicates)
@@ -218,7 +218,7 @@ def batches(plan: Plan, first: int = 0, seeds: Sequence[int] | None = None) -> I
     Of all seeds of the plan, or of those at the places `seeds`. Items of several steps are made at
     once, because making few costs as much as making many.
     """
-    training = plan.spec.training
+    training = plan.training
     size = training.batch_size
     chosen = plan.seeds if seeds is None else plan.seeds[list(seeds)]
     for step in range(first, training.steps, STEPS_OF_DATA):

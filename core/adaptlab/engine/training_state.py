@@ -17,7 +17,7 @@ from adaptlab.engine.checkpoint import check_stored, checked_file
 from adaptlab.engine.outcome import TrainingOutcome
 from adaptlab.engine.plan import Plan
 from adaptlab.errors import BadCheckpoint
-from adaptlab.resolve import spec_digest
+from adaptlab.resolved import spec_digest
 from adaptlab.weights_file import WeightsFile
 
 TENSORS = ("flat", "mean", "square", "window")
@@ -104,8 +104,8 @@ def read_state(path: Path, plan: Plan, scalars: int) -> TrainingState:
 def _check_counters(path: Path, told: _Counters, plan: Plan) -> None:
     if told.spec_digest != spec_digest(plan.spec):
         raise BadCheckpoint(f"{path.name} is the state of a training of another spec.")
-    live, steps = set(told.live), plan.spec.training.steps
-    waiting = len(live) if plan.spec.training.early_stopping is not None else 0
+    live, steps = set(told.live), plan.training.steps
+    waiting = len(live) if plan.training.early_stopping is not None else 0
     sound = (
         len(live) == len(told.live)
         and live <= set(range(plan.replicates))
@@ -124,7 +124,7 @@ def _check_tensors(
     path: Path, header: WeightsFile, told: _Counters, plan: Plan, scalars: int
 ) -> tuple[str, ...]:
     """The names of the tensors, which are there in their shapes and nothing besides."""
-    names = TENSORS if plan.spec.training.early_stopping is None else (*TENSORS, "best")
+    names = TENSORS if plan.training.early_stopping is None else (*TENSORS, "best")
     stored = {tensor.name: tensor for tensor in header.tensors}
     if stored.keys() != set(names):
         raise BadCheckpoint(f"{path.name} is not a saved training state: it holds {[*stored][:8]}.")

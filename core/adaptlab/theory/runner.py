@@ -10,7 +10,6 @@ from adaptlab.engine.checkpoint import read_bases
 from adaptlab.engine.observer import Observer
 from adaptlab.engine.plan import Plan
 from adaptlab.errors import TrainingStopped
-from adaptlab.resolve_theory import load_check, load_measured
 from adaptlab.results import TheoryChecked
 from adaptlab.theory.observation import FrozenBase
 from adaptlab.theory.plugins import MEASURES
@@ -34,8 +33,7 @@ def run_checks(
 
 
 def _reports(plan: Plan, subject: Subject) -> Iterator[Check]:
-    for stored in plan.spec.checks:
-        check = load_check(stored)
+    for check in plan.spec.checks:
         yield from MEASURES.get(check.name)(check, subject)
 
 
@@ -48,7 +46,7 @@ def _subject(plan: Plan, bases: tuple[Path, ...], adapters: tuple[AdapterFile, .
     return Subject(
         base=loaded[plan.spec.base_replicates[0]] if plan.spec.base_replicates else None,
         seed=plan.spec.seeds[0],
-        adaptations=load_measured(plan.spec.adaptations),
+        adaptations=plan.spec.adaptations,
         files=adapters,
         bases=loaded,
     )

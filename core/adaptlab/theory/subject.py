@@ -100,15 +100,14 @@ class Subject:
         for place, one in enumerate(self.adaptations):
             files = tuple(file for file in self.files if file.adaptation == place)
             if not files:
-                detail = f"No seed of job {one.adaptation.job} that is measured was trained."
+                detail = f"No seed of job {one.job} that is measured was trained."
                 raise InvalidSpec(Problem("/adaptation", "nothing_trained", detail))
             yield ("" if len(self.adaptations) == 1 else f".adaptation-{place}"), files
 
     def load(self, file: AdapterFile) -> Adapted:
         """The replicate of a file; raises `BadCheckpoint`."""
         measured = self.adaptations[file.adaptation]
-        known = measured.adaptation
-        base = self.bases[known.base_replicates[known.seeds.index(file.seed)]]
+        base = self.bases[measured.base_replicates[measured.seeds.index(file.seed)]]
         shapes = measured.method.tensors(base.family.shape())
         found = read_tensors(file.path, {name: tensor.shape for name, tensor in shapes.items()})
         trained = {name: tensor.double().unsqueeze(0) for name, tensor in found.items()}

@@ -59,7 +59,7 @@ class Clusters(TheoryCheck):
         """The prefixes that are told apart, by adaptation and seed; each on one base replicate."""
         found: dict[tuple[int, int], list[Place]] = {}
         for index, one in enumerate(measured):
-            pairs = zip(one.adaptation.seeds, one.adaptation.base_replicates, strict=True)
+            pairs = zip(one.seeds, one.base_replicates, strict=True)
             for seed, replicate in pairs:
                 key = (replicate, seed if len(measured) > 1 else 0)
                 found.setdefault(key, []).append((index, seed))
@@ -86,7 +86,7 @@ def _unfit(measured: tuple[Measured, ...]) -> Iterator[Problem]:
         fits = one.method.first_layer_attention == "cannot_change"
         if not fits or not one.method.extra_context_tokens():
             detail = (
-                f"Clusters are made by learned positions alone, and job {one.adaptation.job} "
+                f"Clusters are made by learned positions alone, and job {one.job} "
                 f"trains {one.method.name}; name a job of a prefix, suffix or soft prompt."
             )
             yield Problem("/adaptation", "not_learned_positions", detail)

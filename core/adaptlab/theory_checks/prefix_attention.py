@@ -44,7 +44,7 @@ class PrefixAttention(TheoryCheck):
                 pointer="/adaptation",
                 code="too_few_learned_positions",
                 detail=(
-                    f"The job {one.adaptation.job} ({one.method.name}) has {positions} learned "
+                    f"The job {one.job} ({one.method.name}) has {positions} learned "
                     f"positions, and attention can vary only between {FEWEST} or more."
                 ),
                 nearest=(FEWEST,),

@@ -44,7 +44,7 @@ def _too_long(base: Family, measured: tuple[Measured, ...]) -> Iterator[Problem]
         length, most = one.method.extra_context_tokens(), min(widths, default=0) - 1
         if widths and length > most:
             detail = (
-                f"The prefix of job {one.adaptation.job} has {length} rows and a head of this "
+                f"The prefix of job {one.job} has {length} rows and a head of this "
                 f"{base.name} {most + 1} dimensions, which it spans whatever is true."
             )
             yield Problem("/adaptation", "prefix_too_long", detail, nearest=(most,))

@@ -5,14 +5,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from uuid import UUID
 
-from pydantic import ValidationError
-
 from adaptlab.comparison import Comparison
 from adaptlab.diagnosis import diagnose
 from adaptlab.diagnosis_evidence import BaseEvidence
 from adaptlab.diagnosis_rows import base_evidence, evidence
-from adaptlab.errors import InvalidSpec
-from adaptlab.resolve import load_task
+from adaptlab.resolved import ResolvedAdapt
 from adaptlab.table_comparison import MethodDiagnosis
 from adaptlab.task import Task
 from adaptlab_services.comparisons.comparison_rows import Row, measured_row
@@ -57,13 +54,8 @@ def _once(scored: Sequence[Row]) -> Iterator[Row]:
 
 def _task(scored: Sequence[Row]) -> Task | None:
     """The task, None where a plug-in that declared it is not here any more."""
-    for row in scored:
-        if (document := row.jobs[0].spec.task) is not None:
-            try:
-                return load_task(document)
-            except (InvalidSpec, ValidationError):
-                return None
-    return None
+    resolved = scored[0].jobs[0].resolved if scored else None
+    return resolved.task if isinstance(resolved, ResolvedAdapt) else None
 
 
 def _could_be_best(row: Row, comparison: Comparison) -> bool:
@@ -78,11 +70,13 @@ def _could_be_best(row: Row, comparison: Comparison) -> bool:
 
 def _base(scored: Sequence[Row]) -> BaseEvidence | None:
     """The base model alone on what it was pretrained on, over all jobs of the table."""
-    own: dict[str, dict[str, object]] = {}
+    own: dict[str, Task] = {}
     shares: dict[str, list[float]] = defaultdict(list)
     for job in (job for row in scored for job in row.jobs):
-        own |= {json.dumps(task, sort_keys=True): task for task in job.spec.base_tasks}
+        if isinstance(job.resolved, ResolvedAdapt):
+            stored = (json.dumps(task, sort_keys=True) for task in job.spec.base_tasks)
+            own |= dict(zip(stored, job.resolved.base_tasks, strict=True))
         for one in job.base_scores:
             if not one.attached:
                 shares[json.dumps(one.task, sort_keys=True)].append(one.correct / one.total)
-    return base_evidence([(load_task(task), shares[key]) for key, task in own.items()])
+    return base_evidence([(task, shares[key]) for key, task in own.items()])

@@ -8,16 +8,14 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 from uuid import UUID
 
-from pydantic import ValidationError
-
 from adaptlab.base_learned import OwnScore, base_warning
 from adaptlab.comparability import ComparedJob
 from adaptlab.comparison import ComparisonWarning
 from adaptlab.diagnosis_evidence import trial_evidence
 from adaptlab.diagnosis_rows import MeasuredRow, longer_trainings
-from adaptlab.errors import InvalidSpec
 from adaptlab.method import starting_anew
-from adaptlab.resolve import family_shape, load_method, load_task
+from adaptlab.resolve import family_shape
+from adaptlab.resolved import ResolvedAdapt, UnreadSpec
 from adaptlab.results import Evaluation
 from adaptlab.scores import score_changes
 from adaptlab.statistics import Scores, scores_of
@@ -172,17 +170,13 @@ def compared_jobs(rows: Sequence[Row]) -> tuple[ComparedJob, ...]:
 
 def measured_row(row: Row) -> MeasuredRow | None:
     """The row as a diagnosis sees it; None where nothing is scored or a plug-in is gone."""
-    spec, accuracies = row.jobs[0].spec, [one.accuracy for one in row.evaluations()]
-    if spec.method is None or not accuracies:
-        return None
-    try:
-        method, shape = load_method(spec.method), family_shape(spec.family)
-    except (InvalidSpec, ValidationError):
+    spec, accuracies = row.jobs[0].resolved, [one.accuracy for one in row.evaluations()]
+    if not isinstance(spec, ResolvedAdapt) or not accuracies:
         return None
     return MeasuredRow(
         label=row.label,
-        method=method,
-        shape=shape,
+        method=spec.method,
+        shape=family_shape(spec.family),
         steps=spec.training.steps,
         schedule=spec.training.schedule,
         trials=tuple(
@@ -254,19 +248,46 @@ def base_warnings(rows: Sequence[Row]) -> tuple[ComparisonWarning, ...]:
 
 def chance_of(row: Row) -> float:
     """The accuracy of guessing on the task of a row."""
-    task = row.jobs[0].spec.task
-    return 0.0 if task is None else load_task(task).chance()
+    resolved = row.jobs[0].resolved
+    return resolved.task.chance() if isinstance(resolved, ResolvedAdapt) else 0.0
+
+
+def unread_warnings(rows: Sequence[Row]) -> tuple[ComparisonWarning, ...]:
+    """A warning for each plug-in that jobs of the table name and this installation lacks."""
+    labels: dict[str, list[str]] = defaultdict(list)
+    for row in rows:
+        for text in dict.fromkeys(
+            job.resolved.text for job in row.jobs if isinstance(job.resolved, UnreadSpec)
+        ):
+            labels[text].append(row.label)
+    return tuple(
+        ComparisonWarning(
+            kind="unread",
+            text=(
+                f"The spec of {', '.join(found)} cannot be read here: {text} Their scores are "
+                "compared as they are, without a diagnosis; where the task is unknown, the score "
+                "of guessing counts as 0."
+            ),
+            methods=tuple(found),
+        )
+        for text, found in labels.items()
+    )
 
 
 def _own_scores(jobs: Sequence[ScoredJob]) -> tuple[OwnScore, ...]:
     """The scores of one base model alone; none unless every one of its tasks was scored."""
-    own = jobs[0].spec.base_tasks
+    resolved = jobs[0].resolved
+    if not isinstance(resolved, ResolvedAdapt):
+        return ()
     shares: dict[str, list[float]] = defaultdict(list)
     for job in jobs:
         for one in job.base_scores:
             if not one.attached:
                 shares[json.dumps(one.task, sort_keys=True)].append(one.correct / one.total)
-    scored = [(task, shares[json.dumps(task, sort_keys=True)]) for task in own]
+    scored = [
+        (task, shares[json.dumps(stored, sort_keys=True)])
+        for task, stored in zip(resolved.base_tasks, jobs[0].spec.base_tasks, strict=True)
+    ]
     if not all(found for _, found in scored):
         return ()
     return tuple(

@@ -35,6 +35,7 @@ from adaptlab_services.comparisons.comparison_rows import (
     compared_method,
     forgetting,
     missing_scores,
+    unread_warnings,
 )
 from adaptlab_services.errors import NotFound
 from adaptlab_services.results.scored_jobs import ScoredJob, scored_jobs
@@ -237,7 +238,7 @@ def _comparison(
         level=strictness.level,
         tables=tables,
         differences=comparability(compared_jobs(table.rows)),
-        of_bases=base_warnings(table.rows),
+        of_bases=(*base_warnings(table.rows), *unread_warnings(table.rows)),
         chance=chance_of(table.rows[0]),
     )
 

@@ -32,6 +32,8 @@ from sqlalchemy.sql.base import ReadOnlyColumnCollection
 
 from adaptlab.cost import Load, Work, work
 from adaptlab.errors import AdaptlabError
+from adaptlab.registry import as_json
+from adaptlab.resolved import Resolved, readable
 from adaptlab.results import Environment, Usage
 from adaptlab.spec import ResolvedSpec
 from adaptlab_answers.jobs import Basis, Estimate
@@ -81,10 +83,11 @@ class _Run:
     def of(cls, row: Sequence[Any]) -> Self:
         """From what is stored of an attempt."""
         stored, used, environment, started_at, ended_at = row
-        spec, usage = ResolvedSpec.model_validate(stored), Usage.model_validate(used)
+        spec = readable(ResolvedSpec.model_validate(stored))
+        usage = Usage.model_validate(used)
         device = "cpu" if environment is None else Environment.model_validate(environment).device
         rates, counted = _rates(device), work(spec)
-        share = usage.training_steps / max(spec.training.steps, 1)
+        share = 0.0 if spec.training is None else usage.training_steps / spec.training.steps
         measured = usage.training_seconds + usage.evaluation_seconds
         grown = usage.peak_memory_bytes - usage.base_memory_bytes
         return cls(
@@ -97,15 +100,13 @@ class _Run:
         )
 
 
-def estimate(session: Session, spec: ResolvedSpec, queue: str) -> Estimate:
+def estimate(session: Session, spec: Resolved, queue: str) -> Estimate:
     """What a job of this resolved spec will take on this queue."""
     (found,) = estimate_each(session, [(spec, queue)])
     return found
 
 
-def estimate_each(
-    session: Session, asked: Sequence[tuple[ResolvedSpec, str]]
-) -> tuple[Estimate, ...]:
+def estimate_each(session: Session, asked: Sequence[tuple[Resolved, str]]) -> tuple[Estimate, ...]:
     """What each job will take, by resolved spec and queue; more of them cost no more queries."""
     known: dict[_Likeness, list[_Run]] = {}
     ordered = [_most_similar_first(spec, queue) for spec, queue in asked]
@@ -123,7 +124,7 @@ def estimate_each(
 
 
 def _estimate(
-    spec: ResolvedSpec,
+    spec: Resolved,
     queue: str,
     likeness: "_Likeness | None",
     known: Mapping["_Likeness", Sequence[_Run]],
@@ -191,18 +192,18 @@ class _Likeness:
     precision: str = ""
 
 
-def _most_similar_first(spec: ResolvedSpec, queue: str) -> tuple[_Likeness, ...]:
-    family, trains = str(spec.family["name"]), spec.training.steps > 0
+def _most_similar_first(spec: Resolved, queue: str) -> tuple[_Likeness, ...]:
+    family, trains = str(spec.family.name), spec.training is not None
     kind = _Likeness(
         basis="kind",
         queue=queue,
         trains=trains,
         family=family,
         kind=spec.kind,
-        task=None if spec.task is None else str(spec.task["name"]),
-        method=None if spec.method is None else str(spec.method["name"]),
-        configuration=json.dumps(spec.family, sort_keys=True),
-        precision=spec.training.precision,
+        task=None if spec.task is None else str(spec.task.name),
+        method=None if spec.method is None else str(spec.method.name),
+        configuration=json.dumps(as_json(spec.family), sort_keys=True),
+        precision=spec.precision,
     )
     return kind, _Likeness("family", queue, trains, family), _Likeness("any", queue, trains)
 
@@ -295,19 +296,24 @@ def _readable(rows: Sequence[Sequence[Any]]) -> Iterator[_Run]:
             continue
 
 
-def _explanation(basis: Basis, runs: int, spec: ResolvedSpec, queue: str) -> str:
-    what = str((spec.method or spec.family)["name"])
+def _explanation(basis: Basis, runs: int, spec: Resolved, queue: str) -> str:
+    family = spec.family.name
+    what = family if spec.method is None else spec.method.name
     count = "the latest run" if runs == 1 else f"the latest {runs} runs"
     sentences: dict[Basis, str] = {
         "kind": f"From {count} of this kind on the queue {queue!r}.",
-        "family": f"From {count} of {spec.family['name']} on the queue {queue!r}, because none of "
+        "family": f"From {count} of {family} on the queue {queue!r}, because none of "
         "this kind has been measured.",
         "any": f"From {count} of anything on the queue {queue!r}, because none of "
-        f"{spec.family['name']} has been measured.",
+        f"{family} has been measured.",
         "default": f"Guessed: no run of {what} or anything else on the queue {queue!r} has been "
         "measured; it can be several times off.",
     }
-    early = " Early stopping may end it sooner." if spec.training.early_stopping else ""
+    early = (
+        " Early stopping may end it sooner."
+        if spec.training and spec.training.early_stopping
+        else ""
+    )
     return sentences[basis] + early
 
 

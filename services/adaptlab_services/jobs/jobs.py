@@ -9,8 +9,17 @@ from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session
 
 from adaptlab.errors import AdaptlabError, InvalidSpec, Problem
-from adaptlab.resolve import BaseModelFacts, resolve, spec_digest
+from adaptlab.resolve import BaseModelFacts, resolve
 from adaptlab.resolve_theory import measured_base, resolve_theory
+from adaptlab.resolved import (
+    Resolved,
+    ResolvedAdapt,
+    ResolvedImport,
+    ResolvedPretrain,
+    ResolvedTheory,
+    spec_digest,
+    write_resolved,
+)
 from adaptlab.spec import AdaptSpec, AnySpec, BaseSpec, ImportSpec, ResolvedSpec, TheorySpec
 from adaptlab_answers.jobs import JobView, Preview
 from adaptlab_db.tables import TERMINAL_STATES, Job
@@ -28,6 +37,7 @@ from adaptlab_services.people.audit import Entry
 from adaptlab_services.people.tokens import Principal
 
 Spec = AnySpec
+_Base = ResolvedPretrain | ResolvedImport
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +118,7 @@ def preview_each(session: Session, specs: Sequence[AdaptSpec]) -> list[Preview |
     More of them cost no more statements, unless they name more base models or datasets.
     """
     bases: dict[str, BaseModelFacts] = {}
-    resolved: list[ResolvedSpec | AdaptlabError] = []
+    resolved: list[ResolvedAdapt | AdaptlabError] = []
     for spec in specs:
         name = str(spec.base_model)
         try:
@@ -118,9 +128,9 @@ def preview_each(session: Session, specs: Sequence[AdaptSpec]) -> list[Preview |
         except AdaptlabError as error:
             resolved.append(error)
     pairs = zip(specs, resolved, strict=True)
-    sound = [(spec, one) for spec, one in pairs if isinstance(one, ResolvedSpec)]
+    sound = [(spec, one) for spec, one in pairs if not isinstance(one, AdaptlabError)]
     found = iter(_previews(session, sound))
-    return [next(found) if isinstance(one, ResolvedSpec) else one for one in resolved]
+    return [one if isinstance(one, AdaptlabError) else next(found) for one in resolved]
 
 
 def get(session: Session, job_id: UUID) -> JobView:
@@ -214,7 +224,7 @@ def _create_theory(
     return _Made(written, written.wakes, None if base is None else base.job_id)
 
 
-def _resolved_theory(session: Session, spec: TheorySpec) -> ResolvedSpec:
+def _resolved_theory(session: Session, spec: TheorySpec) -> ResolvedTheory:
     adaptations.hold_base_models(session, spec.adaptations)
     measured = adaptations.facts(session, spec.adaptations)
     base = measured_base(spec, measured)
@@ -256,7 +266,7 @@ def facts_without_creating(
     return base_models.resolved_facts(base.name, digest, resolved)
 
 
-def _resolved(session: Session, spec: Spec, roots: ModelRoots) -> ResolvedSpec:
+def _resolved(session: Session, spec: Spec, roots: ModelRoots) -> Resolved:
     """The job as it would run; nothing is made for it."""
     if isinstance(spec, AdaptSpec):
         base = facts_without_creating(session, spec.base_model, roots)
@@ -267,21 +277,22 @@ def _resolved(session: Session, spec: Spec, roots: ModelRoots) -> ResolvedSpec:
     return resolved_base(session, spec, roots)
 
 
-def _resolved_adaptation(session: Session, spec: AdaptSpec, base: BaseModelFacts) -> ResolvedSpec:
+def _resolved_adaptation(session: Session, spec: AdaptSpec, base: BaseModelFacts) -> ResolvedAdapt:
     return sizes.checked(session, resolve(spec, base, datasets.known(session)))
 
 
-def _previews(session: Session, resolved: Sequence[tuple[Spec, ResolvedSpec]]) -> list[Preview]:
+def _previews(session: Session, resolved: Sequence[tuple[Spec, Resolved]]) -> list[Preview]:
     """The previews without estimates of base models; more of them cost no more statements."""
     if not resolved:
         return []
-    digests = [spec_digest(one) for _, one in resolved]
+    documents = [write_resolved(one) for _, one in resolved]
+    digests = [spec_digest(one) for one in documents]
     times = estimates.estimate_each(session, [(one, s.resources.queue) for s, one in resolved])
     served, done = workers.live_queues(session), _done_before(session, digests)
     return [
         Preview(
             kind=spec.kind,
-            resolved_spec=one,
+            resolved_spec=document,
             budget=one.budget,
             spec_digest=digest,
             estimate=estimate,
@@ -292,13 +303,13 @@ def _previews(session: Session, resolved: Sequence[tuple[Spec, ResolvedSpec]]) -
                 *_equal_job_warnings(done.get(digest)),
             ),
         )
-        for (spec, one), digest, estimate in zip(resolved, digests, times, strict=True)
+        for (spec, one), document, digest, estimate in zip(
+            resolved, documents, digests, times, strict=True
+        )
     ]
 
 
-def _unmade_base(
-    session: Session, spec: Spec, roots: ModelRoots
-) -> tuple[ResolvedSpec, str] | None:
+def _unmade_base(session: Session, spec: Spec, roots: ModelRoots) -> tuple[_Base, str] | None:
     """The job of an inline base model that nobody has made yet, and its queue."""
     if not isinstance(spec, AdaptSpec) or isinstance(spec.base_model, str):
         return None
@@ -308,7 +319,7 @@ def _unmade_base(
     return resolved, base.resources.queue
 
 
-def resolved_base(session: Session, spec: BaseSpec, roots: ModelRoots) -> ResolvedSpec:
+def resolved_base(session: Session, spec: BaseSpec, roots: ModelRoots) -> _Base:
     """The job that makes a base model, as it will run; raises `InvalidSpec`."""
     known = datasets.known(session)
     if isinstance(spec, ImportSpec):
@@ -316,7 +327,7 @@ def resolved_base(session: Session, spec: BaseSpec, roots: ModelRoots) -> Resolv
     return sizes.checked(session, resolve(spec, None, known))
 
 
-def _resolved_inline(session: Session, spec: BaseSpec, roots: ModelRoots) -> ResolvedSpec:
+def _resolved_inline(session: Session, spec: BaseSpec, roots: ModelRoots) -> _Base:
     try:
         return resolved_base(session, spec, roots)
     except InvalidSpec as error:
@@ -331,13 +342,14 @@ def _insert(
     session: Session,
     principal: Principal,
     spec: Spec,
-    resolved: ResolvedSpec,
+    resolved: Resolved,
     state: JobState,
     ready_base: UUID | None = None,
     entry: Entry | None = None,
 ) -> WrittenJob:
     assert state in ("waiting", "queued")
-    new = NewJob(spec, resolved, spec_digest(resolved), state, ready_base)
+    document = write_resolved(resolved)
+    new = NewJob(spec, document, spec_digest(document), state, ready_base)
     return insert_job(session, principal, new, entry)
 
 

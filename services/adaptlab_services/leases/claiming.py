@@ -23,7 +23,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.orm import Session, aliased
 
-from adaptlab.resolve import datasets_of
+from adaptlab.resolved import datasets_of, readable
 from adaptlab.spec import ResolvedSpec
 from adaptlab_db.tables import BaseModel, Checkpoint, Job, TrainingState
 from adaptlab_services.leases.foreseen import ends_within
@@ -158,7 +158,7 @@ def to_fetch(session: Session, job_id: UUID) -> frozenset[str]:
         [
             *(sha256 for _, sha256 in job.bases or ()),
             *(adapter.sha256 for adapter in adaptations.weights(session, resolved)),
-            *(dataset.digest for dataset in datasets_of(resolved)),
+            *(dataset.digest for dataset in datasets_of(readable(resolved))),
             *session.scalars(saved),
         ]
     )

@@ -7,6 +7,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from adaptlab.errors import AdaptlabError
+from adaptlab.resolved import readable
 from adaptlab.spec import ResolvedSpec
 from adaptlab_db.tables import Job, TrainingState
 from adaptlab_services.jobs import estimates
@@ -26,7 +27,7 @@ def ends_within(session: Session, job_id: UUID, seconds: float) -> bool:
         .where(Job.id == job_id)
     ).one()
     try:
-        spec = ResolvedSpec.model_validate(row.resolved_spec)
+        spec = readable(ResolvedSpec.model_validate(row.resolved_spec))
         foreseen = estimates.estimate(session, spec, row.queue).seconds
     except (AdaptlabError, ValidationError):
         return True

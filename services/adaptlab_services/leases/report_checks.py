@@ -12,6 +12,7 @@ from adaptlab import results
 from adaptlab.errors import BadWeightsFile, Problem
 from adaptlab.reported_attention import LARGEST_HEADER, is_map_file
 from adaptlab.reports import Expected
+from adaptlab.resolved import readable
 from adaptlab.spec import ResolvedSpec
 from adaptlab.weights_file import LARGEST_HEADER as LARGEST_WEIGHTS_HEADER
 from adaptlab.weights_file import LENGTH_BYTES, read_header_in
@@ -46,7 +47,7 @@ def expected_of(session: Session, job_id: UUID) -> Expected:
     kept = _kept()
     if (known := kept.get(job_id)) is None:
         stored = session.execute(select(Job.resolved_spec).where(Job.id == job_id)).scalar_one()
-        known = Expected.of(ResolvedSpec.model_validate(stored))
+        known = Expected.of(readable(ResolvedSpec.model_validate(stored)))
         if len(kept) >= MOST_KEPT:
             kept.clear()
         kept[job_id] = known

@@ -1,15 +1,16 @@
 """Adaptations that theory checks measure: what is known of them, and where their tensors are."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from uuid import UUID
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from adaptlab.adaptation import Adaptation
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.resolve_theory import adaptation_of
+from adaptlab.resolved import ResolvedAdapt, readable
 from adaptlab.spec import ResolvedSpec
+from adaptlab.theory_check import Measured
 from adaptlab_db.tables import BaseModel, Checkpoint, Job
 from adaptlab_services.lifecycle.claims import AdapterWeights
 from adaptlab_services.people import access
@@ -17,9 +18,7 @@ from adaptlab_services.people import access
 LOST = ("failed", "cancelled")
 
 
-def facts(
-    session: Session, asked: Sequence[UUID], pointer: str = "/adaptation"
-) -> list[Adaptation]:
+def facts(session: Session, asked: Sequence[UUID], pointer: str = "/adaptation") -> list[Measured]:
     """What is known of the adaptations that jobs make, in the order asked.
 
     Raises `InvalidSpec` for a job that there is not, that adapts nothing or whose adaptation is
@@ -37,10 +36,23 @@ def facts(
     if faults:
         raise InvalidSpec(*faults)
     jobs = [found[one] for one in asked]
-    return [
-        adaptation_of(job.id, job.spec_digest, ResolvedSpec.model_validate(job.resolved_spec))
-        for job in jobs
-    ]
+    return [stored(job.id, job.spec_digest, job.resolved_spec, pointer) for job in jobs]
+
+
+def stored(
+    job: UUID, digest: str, document: Mapping[str, object], pointer: str = "/adaptation"
+) -> Measured:
+    """The adaptation that a job of the kind adapt makes, by its resolved spec.
+
+    Raises `InvalidSpec` for one whose plug-ins are not installed.
+    """
+    try:
+        resolved = readable(ResolvedSpec.model_validate(document))
+    except InvalidSpec as error:
+        detail = f"The job {job} cannot be measured by this server: {error.problems[0].detail}"
+        raise InvalidSpec(Problem(pointer, "adaptation_unread", detail)) from error
+    assert isinstance(resolved, ResolvedAdapt)
+    return adaptation_of(job, digest, resolved)
 
 
 def hold_base_models(session: Session, asked: Sequence[UUID]) -> None:

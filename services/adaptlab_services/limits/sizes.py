@@ -6,21 +6,21 @@ a server sets them, since they depend on its machines.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Self, TypeVar
 
 from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab.errors import InvalidSpec, Problem
-from adaptlab.family import Family
-from adaptlab.resolve import load_family, load_method, load_task
-from adaptlab.resolve_theory import load_check
-from adaptlab.spec import ResolvedSpec
+from adaptlab.resolve import family_shape
+from adaptlab.resolved import Resolved, ResolvedImport, ResolvedPretrain, ResolvedTheory, Trained
 from adaptlab_db.session import informed
 from adaptlab_services.settings import Settings
 
 STORED_BYTES = 2
 """Of one number of an attention map: half precision."""
 _SIZES = "sizes"
+
+R = TypeVar("R", bound=Resolved)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,38 +42,39 @@ class Sizes:
             settings.max_check_tokens,
         )
 
-    def problems(self, resolved: ResolvedSpec) -> Iterator[Problem]:
+    def problems(self, resolved: Resolved) -> Iterator[Problem]:
         """What is larger than this server allows."""
-        family = load_family(resolved.family)
-        yield from self._of_model(resolved, family)
-        yield from self._of_batch(resolved)
-        yield from self._of_attention(resolved, family)
-        yield from self._of_checks(resolved, family)
+        match resolved:
+            case ResolvedPretrain():
+                yield from self._of_model("/family", resolved)
+            case ResolvedImport():
+                yield from self._of_model("/folder", resolved)
+            case ResolvedTheory():
+                yield from self._of_checks(resolved)
+            case _:
+                pass
+        if resolved.training is not None:
+            yield from self._of_batch(resolved)
+            yield from self._of_attention(resolved)
 
-    def _of_model(self, resolved: ResolvedSpec, family: Family) -> Iterator[Problem]:
-        if resolved.kind in ("pretrain", "import"):
-            pointer = "/family" if resolved.kind == "pretrain" else "/folder"
-            count, most = family.shape().parameters, self.max_model_parameters
-            yield from _above(
-                pointer, "model_too_large", "The model has", count, most, "parameters"
-            )
+    def _of_model(
+        self, pointer: str, resolved: ResolvedPretrain | ResolvedImport
+    ) -> Iterator[Problem]:
+        count, most = family_shape(resolved.family).parameters, self.max_model_parameters
+        yield from _above(pointer, "model_too_large", "The model has", count, most, "parameters")
 
-    def _of_batch(self, resolved: ResolvedSpec) -> Iterator[Problem]:
-        if resolved.task is not None:
-            items = resolved.training.batch_size
-            tokens = items * load_task(resolved.task).sequence_length()
-            what = f"A batch of {items} items has"
-            pointer = "/training/batch_size"
-            yield from _above(
-                pointer, "batch_too_large", what, tokens, self.max_batch_tokens, "tokens"
-            )
+    def _of_batch(self, resolved: Trained) -> Iterator[Problem]:
+        items = resolved.training.batch_size
+        tokens = items * resolved.task.sequence_length()
+        what, most = f"A batch of {items} items has", self.max_batch_tokens
+        pointer = "/training/batch_size"
+        yield from _above(pointer, "batch_too_large", what, tokens, most, "tokens")
 
-    def _of_attention(self, resolved: ResolvedSpec, family: Family) -> Iterator[Problem]:
-        asked = resolved.attention
-        if asked is None or resolved.task is None:
+    def _of_attention(self, resolved: Trained) -> Iterator[Problem]:
+        asked, method = resolved.attention, resolved.method
+        if asked is None:
             return
-        shape, length = family.shape(), load_task(resolved.task).sequence_length()
-        method = None if resolved.method is None else load_method(resolved.method)
+        shape, length = family_shape(resolved.family), resolved.task.sequence_length()
         learned = 0 if method is None else method.extra_context_tokens()
         maps = (1 if method is None else 2) * len(resolved.seeds) * shape.layers * shape.heads
         numbers = maps * (len(asked.inputs) or asked.samples) * length * (length + learned)
@@ -81,11 +82,11 @@ class Sizes:
         pointer = "/capture/attention"
         yield from _above(pointer, "capture_too_large", what, STORED_BYTES * numbers, most, "bytes")
 
-    def _of_checks(self, resolved: ResolvedSpec, family: Family) -> Iterator[Problem]:
+    def _of_checks(self, resolved: ResolvedTheory) -> Iterator[Problem]:
         measured = sum(len(one.seeds) for one in resolved.adaptations)
-        for index, stored in enumerate(resolved.checks):
-            check = load_check(stored)
-            tokens = check.tokens(family) * (max(1, measured) if check.needs_adaptation else 1)
+        for index, check in enumerate(resolved.checks):
+            times = max(1, measured) if check.needs_adaptation else 1
+            tokens = check.tokens(resolved.family) * times
             what, most = f"The check {check.name!r} computes", self.max_check_tokens
             pointer = f"/checks/{index}"
             yield from _above(pointer, "check_too_large", what, tokens, most, "tokens")
@@ -96,7 +97,7 @@ def bounded(sessions: sessionmaker[Session], sizes: Sizes) -> sessionmaker[Sessi
     return informed(sessions, _SIZES, sizes)
 
 
-def checked(session: Session, resolved: ResolvedSpec) -> ResolvedSpec:
+def checked(session: Session, resolved: R) -> R:
     """The job, if it is as small as this server asks for; raises `InvalidSpec`."""
     sizes = session.info.get(_SIZES)
     faults = tuple(sizes.problems(resolved)) if isinstance(sizes, Sizes) else ()
@@ -105,7 +106,7 @@ def checked(session: Session, resolved: ResolvedSpec) -> ResolvedSpec:
     return resolved
 
 
-def check_each(session: Session, resolved: Sequence[ResolvedSpec]) -> None:
+def check_each(session: Session, resolved: Sequence[Resolved]) -> None:
     """Raise `InvalidSpec` for the first of many that is too large."""
     for one in resolved:
         checked(session, one)

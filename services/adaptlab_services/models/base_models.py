@@ -21,7 +21,7 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab.errors import InvalidSpec, Problem, UnknownName
 from adaptlab.resolve import BaseModelFacts
-from adaptlab.spec import ResolvedSpec
+from adaptlab.resolved import ResolvedImport, ResolvedPretrain
 from adaptlab_answers.models import BaseModelLinks, BaseModelView
 from adaptlab_answers.paging import Page
 from adaptlab_db.session import informed
@@ -119,14 +119,23 @@ def usable_base(session: Session, name: str, pointer: str = "/base_model") -> Us
                 "or make it again under the same name.",
             )
         )
-    known = BaseModelFacts(
-        name=name,
-        digest=found.spec_digest,
-        family=found.family,
-        task=found.task,
-        replicates=found.replicates,
-    )
-    return UsableBase(known, found.id, found.state == "succeeded")
+    return UsableBase(_facts(name, found, pointer), found.id, found.state == "succeeded")
+
+
+def _facts(name: str, found: Any, pointer: str) -> BaseModelFacts:  # a row of `_LOOK`
+    try:
+        return BaseModelFacts(
+            name=name,
+            digest=found.spec_digest,
+            family=found.family,
+            task=found.task,
+            replicates=found.replicates,
+        )
+    except InvalidSpec as error:
+        detail = (
+            f"The base model {name!r} cannot be used by this server: {error.problems[0].detail}"
+        )
+        raise InvalidSpec(Problem(pointer, "base_model_unread", detail)) from error
 
 
 _LOOK = (
@@ -143,7 +152,9 @@ _LOOK = (
 )
 
 
-def resolved_facts(name: str, digest: str, resolved: ResolvedSpec) -> BaseModelFacts:
+def resolved_facts(
+    name: str, digest: str, resolved: ResolvedPretrain | ResolvedImport
+) -> BaseModelFacts:
     """The facts of the base model that a resolved pretraining or import makes."""
     return BaseModelFacts(
         name=name,

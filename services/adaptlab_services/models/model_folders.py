@@ -9,7 +9,8 @@ from adaptlab.dataset import NO_DATASETS, Datasets
 from adaptlab.errors import BadModelFolder, InvalidSpec, Problem
 from adaptlab.model_folder import check_folder, fingerprint
 from adaptlab.resolve import resolve_import
-from adaptlab.spec import ImportSpec, ModelFolder, ResolvedSpec
+from adaptlab.resolved import ResolvedImport
+from adaptlab.spec import ImportSpec, ModelFolder
 
 POINTER = "/folder"
 SEPARATOR = "/"
@@ -74,7 +75,7 @@ NO_ROOTS = ModelRoots({})
 
 def resolved_import(
     spec: ImportSpec, roots: ModelRoots, datasets: Datasets = NO_DATASETS
-) -> ResolvedSpec:
+) -> ResolvedImport:
     """The import as it will run; raises `InvalidSpec` for a folder that cannot be imported."""
     try:
         found = roots.located(spec.folder)

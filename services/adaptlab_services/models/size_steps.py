@@ -1,7 +1,8 @@
 """The sizes beside the one that a budget came to: what one step less and one more would train."""
 
-from adaptlab.method import METHODS, Method
+from adaptlab.method import Method
 from adaptlab.resolve import family_shape
+from adaptlab.resolved import ResolvedAdapt, read_resolved
 from adaptlab.shapes import ModelShape
 from adaptlab.spec import ResolvedSpec
 from adaptlab.values import Value
@@ -23,11 +24,12 @@ class SizeSteps(Value):
     larger: SizeStep | None
 
 
-def size_steps(resolved: ResolvedSpec) -> SizeSteps | None:
+def size_steps(document: ResolvedSpec) -> SizeSteps | None:
     """The sizes beside that of a resolved adaptation; None for a method without such a knob."""
-    if resolved.method is None:
+    resolved = read_resolved(document)
+    if not isinstance(resolved, ResolvedAdapt):
         return None
-    method = METHODS.get(str(resolved.method["name"])).model_validate(resolved.method)
+    method = resolved.method
     size = None if method.size_knob is None else getattr(method, method.size_knob)
     if method.size_knob is None or not isinstance(size, int):
         return None

@@ -16,7 +16,7 @@ from adaptlab.recipe_study import (
     study_of,
     with_base_names,
 )
-from adaptlab.resolve import spec_digest
+from adaptlab.resolved import spec_digest
 from adaptlab.spec import PretrainSpec
 from adaptlab.study import StudySpec
 from adaptlab_answers.comparisons import StudyName

@@ -14,9 +14,11 @@ from sqlalchemy.orm import Session
 from adaptlab.code_version import code_version
 from adaptlab.comparability import ComparedJob, comparability, comparable_groups
 from adaptlab.comparison import Comparison, compare, corrected_choice
-from adaptlab.resolve import BaseModelFacts, load_task
+from adaptlab.registry import as_json
+from adaptlab.resolve import BaseModelFacts
 from adaptlab.spec import Choice
 from adaptlab.statistics import ChosenBest, Interval, Scores
+from adaptlab.task import Task
 from adaptlab.values import AUTO
 from adaptlab.verdict import LEAST_SEEDS, Verdict
 from adaptlab_answers.models import MethodAnswer
@@ -40,7 +42,7 @@ class Asked:
 
     base: BaseModelFacts
     choice: Choice
-    task: Mapping[str, object]
+    task: Task
     limit: int
     max_seconds: float | None
     methods: tuple[Choice, ...]
@@ -170,9 +172,9 @@ def _runs(session: Session, asked: Asked) -> dict[UUID, RunFacts]:
     rows = session.execute(
         select(Job.id, Job.spec, Job.queue, Attempt.started_at, Attempt.ended_at)
         .join(Attempt, latest)
-        .where(Job.kind == "adapt", Job.state == "succeeded", Job.task == asked.task["name"])
+        .where(Job.kind == "adapt", Job.state == "succeeded", Job.task == asked.task.name)
         .where(Job.trainable_parameters <= asked.limit)
-        .where(Job.resolved_spec["task"] == literal(dict(asked.task), JSONB))
+        .where(Job.resolved_spec["task"] == literal(as_json(asked.task), JSONB))
         .where(Job.base_model.in_(_names(session, asked.base.digest)))
         .where(Job.resolved_spec["base_digest"].astext == asked.base.digest)
         .where(Job.method.in_([one.name for one in asked.solutions]))
@@ -273,8 +275,8 @@ def _comparison(rows: Sequence[Row], asked: Asked) -> Comparison:
     """All rows in one cell, whatever their budgets: each of them is within the one asked for."""
     scores = tuple(_alone(row) for row in rows)
     differences = comparability(compared_jobs(rows))
-    chance = load_task(dict(asked.task)).chance()
-    return compare(str(asked.task["name"]), scores, differences=differences, chance=chance)
+    chance = asked.task.chance()
+    return compare(str(asked.task.name), scores, differences=differences, chance=chance)
 
 
 def _alone(row: Row) -> Scores:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from sqlalchemy.orm import Session
 
 from adaptlab.errors import InvalidSpec, Problem
+from adaptlab.registry import as_json
 from adaptlab.resolve import resolve_task
 from adaptlab.verdict import LEAST_SEEDS
 from adaptlab_answers.recommendations import (
@@ -59,7 +60,7 @@ def _asked(session: Session, question: RecommendationQuestion) -> Asked:
     return Asked(
         base=base,
         choice=question.task,
-        task=task.model_dump(mode="json"),
+        task=task,
         limit=solved.requested,
         max_seconds=question.max_seconds,
         methods=question.methods,
@@ -82,7 +83,7 @@ def _recommendation(
         text=_text(asked, evidence),
         base_model=asked.base.name,
         base_digest=asked.base.digest,
-        task=dict(asked.task),
+        task=as_json(asked.task),
         requested=asked.limit,
         max_seconds=asked.max_seconds,
         recommended=None if evidence is None or first is None else _measured(evidence, first),
@@ -121,7 +122,7 @@ def _text(asked: Asked, evidence: Evidence | None) -> str:
 
 
 def _sentences(asked: Asked, evidence: Evidence | None) -> Iterator[str]:
-    where = f"{asked.task['name']} on {asked.base.name} within {asked.limit:,} parameters"
+    where = f"{asked.task.name} on {asked.base.name} within {asked.limit:,} parameters"
     if evidence is None:
         in_time = "" if asked.max_seconds is None else f" and {asked.max_seconds:g} s a job"
         yield f"Nothing comparable has been measured of {where}{in_time}: run the first study."

@@ -4,12 +4,14 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 from uuid import UUID
 
 from sqlalchemy import ColumnElement, Float, Row, ScalarSelect, cast, func, select
 from sqlalchemy.orm import Session
 
+from adaptlab.resolved import Resolved, UnreadSpec, read_resolved
 from adaptlab.results import Environment, Evaluation, ReplicateResult
 from adaptlab.spec import ResolvedSpec
 from adaptlab_db import tables
@@ -31,7 +33,7 @@ class TaskScore:
     total: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ScoredJob:
     """A job, and what its latest attempt measured.
 
@@ -56,6 +58,11 @@ class ScoredJob:
     evaluations: tuple[Evaluation, ...]
     base_scores: tuple[TaskScore, ...]
     deviations: Mapping[int, float]
+
+    @cached_property
+    def resolved(self) -> Resolved | UnreadSpec:
+        """The spec with its plug-ins, as far as they are installed."""
+        return read_resolved(self.spec)
 
     @property
     def seeds(self) -> tuple[int, ...]:

@@ -7,14 +7,15 @@ from uuid import UUID
 from sqlalchemy import delete, insert, select
 from sqlalchemy.orm import Session
 
-from adaptlab.adaptation import Adaptation
-from adaptlab.resolve import spec_digest
-from adaptlab.resolve_theory import adaptation_of, resolve_theory
-from adaptlab.spec import ResolvedSpec, TheorySpec
+from adaptlab.resolve_theory import resolve_theory
+from adaptlab.resolved import ResolvedTheory, spec_digest, write_resolved
+from adaptlab.spec import TheorySpec
 from adaptlab.study_checks import as_if_made, measuring
 from adaptlab.study_plan import Cell, PlannedCheck, StudyPlan
+from adaptlab.theory_check import Measured
 from adaptlab_db.tables import Job, StudyJob
 from adaptlab_services.jobs.job_rows import NewJob, insert_jobs
+from adaptlab_services.lifecycle import adaptations
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.studies import study_jobs
 from adaptlab_services.studies.study_jobs import Assignment, Known
@@ -32,7 +33,7 @@ class CheckJob:
     check: PlannedCheck
     cell: Cell | None
     spec: TheorySpec
-    resolved: ResolvedSpec
+    resolved: ResolvedTheory
     digest: str
     is_ready: bool
 
@@ -61,7 +62,7 @@ class CheckAssignment:
 class _Adaptation:
     """An adaptation of the study, made or yet to be made."""
 
-    facts: Adaptation
+    facts: Measured
     is_ready: bool
 
 
@@ -103,12 +104,12 @@ def write(
 def _jobs(
     session: Session, plan: StudyPlan, assignment: Assignment, made: Mapping[str, UUID]
 ) -> Iterator[CheckJob]:
-    adaptations = _adaptations(session, plan, assignment, made)
+    made_of = _adaptations(session, plan, assignment, made)
     for check in plan.checks:
         if not check.cells:
             yield _job(check, None, ())
             continue
-        several = [one for cell in check.cells for one in adaptations[_place(cell)]]
+        several = [one for cell in check.cells for one in made_of[_place(cell)]]
         if check.together:
             yield _job(check, check.cells[0] if len(check.cells) == 1 else None, several)
             continue
@@ -160,7 +161,7 @@ def _stored(session: Session, job_ids: set[UUID]) -> Mapping[UUID, _Adaptation]:
     )
     return {
         job_id: _Adaptation(
-            adaptation_of(job_id, digest, ResolvedSpec.model_validate(stored)),
+            adaptations.stored(job_id, digest, stored),
             is_ready=state == "succeeded",
         )
         for job_id, digest, stored, state in rows
@@ -180,7 +181,9 @@ def _known(session: Session, study_id: UUID | None) -> Mapping[str, Known]:
 def _new(job: CheckJob, base_is_ready: Mapping[str, bool]) -> NewJob:
     base = job.check.base
     is_ready = job.is_ready and (base is None or base_is_ready[base.name])
-    return NewJob(job.spec, job.resolved, job.digest, "queued" if is_ready else "waiting")
+    return NewJob(
+        job.spec, write_resolved(job.resolved), job.digest, "queued" if is_ready else "waiting"
+    )
 
 
 def _link(

@@ -10,8 +10,9 @@ from sqlalchemy.dialects.postgresql import distinct_on, insert
 from sqlalchemy.orm import Session
 
 from adaptlab.code_version import code_version
+from adaptlab.resolved import seedless_digest, write_resolved
 from adaptlab.spec import ResolvedSpec
-from adaptlab.study_plan import Cell, PlannedJob, StudyPlan, seedless_digest
+from adaptlab.study_plan import Cell, PlannedJob, StudyPlan
 from adaptlab_db.tables import Artifact, Attempt, BaseModel, Checkpoint, Job, StudyJob
 from adaptlab_services.jobs.job_rows import NewJob, insert_jobs
 from adaptlab_services.models.base_models import GIVEN_UP
@@ -100,7 +101,9 @@ def write(
     given up, or that the study does not ask for any more, go.
     """
     new = [
-        NewJob(job.spec, job.resolved, job.digest, states[str(job.resolved.base_model)])
+        NewJob(
+            job.spec, write_resolved(job.resolved), job.digest, states[str(job.resolved.base_model)]
+        )
         for job in assignment.new
     ]
     ids = dict(zip((job.digest for job in new), insert_jobs(session, principal, new), strict=True))

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from adaptlab.spec import ResolvedSpec
+from adaptlab.resolved import Resolved, write_resolved
 from adaptlab.study_plan import PlannedJob, StudyPlan
 from adaptlab_answers.jobs import Estimate
 from adaptlab_answers.studies import (
@@ -26,7 +26,7 @@ class _Planned:
     """A job as it would be, whatever its kind."""
 
     digest: str
-    resolved: ResolvedSpec
+    resolved: Resolved
     queue: str
     replicates: int
     passes: int
@@ -132,7 +132,7 @@ def _views(session: Session, jobs: Sequence[_Planned]) -> tuple[PlannedJobView, 
     return tuple(
         PlannedJobView(
             spec_digest=job.digest,
-            resolved_spec=job.resolved,
+            resolved_spec=write_resolved(job.resolved),
             budget=job.resolved.budget,
             replicates=job.replicates,
             passes=job.passes,

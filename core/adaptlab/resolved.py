@@ -1,0 +1,284 @@
+"""Resolved specs as values, one class for each kind of job, and how JSON becomes one and back.
+
+`ResolvedSpec` is their JSON, which is stored, answered and sent to workers. Only the functions here
+turn one into the other.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import AliasChoices, AliasPath, Field, TypeAdapter, ValidationError
+
+from adaptlab.adaptation import Adaptation
+from adaptlab.budget import BudgetVector
+from adaptlab.dataset import DatasetReference
+from adaptlab.errors import InvalidSpec, Problem
+from adaptlab.family import AnyFamily
+from adaptlab.method import AnyMethod
+from adaptlab.registry import as_json
+from adaptlab.spec import (
+    AttentionSpec,
+    ModelFolder,
+    Precision,
+    ResolvedSpec,
+    ResolvedTraining,
+    Selection,
+    Trial,
+)
+from adaptlab.task import AnyTask
+from adaptlab.theory_check import AnyTheoryCheck, Measured
+from adaptlab.validation import validation_problems
+from adaptlab.values import Value
+
+CheckpointKind = Literal["base_model", "adapter"]
+
+UNTRAINED = Trial(learning_rate=0, weight_decay=0)
+"""The one trial of a job that trains nothing."""
+
+
+class _Job(Value):
+    """What jobs of every kind have.
+
+    What a kind does not have is a constant of its class: `None`, or no entries.
+    """
+
+    family: AnyFamily
+    budget: BudgetVector
+
+
+class _Scored(_Job):
+    """A job whose model is scored on test items of `evaluation_tasks`."""
+
+    evaluation_tasks: tuple[AnyTask, ...]
+    evaluation_samples: int
+
+
+class _Trained(_Scored):
+    """A job that trains a task, every seed once with each of its trials."""
+
+    task: AnyTask
+    training: ResolvedTraining
+    validation_samples: int
+    seeds: tuple[int, ...]
+    attention: AttentionSpec | None
+
+    model_folder: ClassVar[None] = None
+    checks: ClassVar[tuple[AnyTheoryCheck, ...]] = ()
+    adaptations: ClassVar[tuple[Measured, ...]] = ()
+
+    @property
+    def trials(self) -> tuple[Trial, ...]:
+        """What every seed is trained with."""
+        return self.training.trials
+
+    @property
+    def precision(self) -> Precision:
+        """Of the arithmetic."""
+        return self.training.precision
+
+
+class _Untrained(Value):
+    """A job that trains nothing, and so measures one replicate."""
+
+    task: ClassVar[None] = None
+    method: ClassVar[None] = None
+    training: ClassVar[None] = None
+    attention: ClassVar[None] = None
+    trials: ClassVar[tuple[Trial, ...]] = (UNTRAINED,)
+    precision: ClassVar[Precision] = "float32"
+    base_tasks: ClassVar[tuple[AnyTask, ...]] = ()
+
+
+class ResolvedPretrain(_Trained):
+    """A base model to be trained from scratch."""
+
+    kind: Literal["pretrain"] = "pretrain"
+    checkpoint_kind: ClassVar[CheckpointKind] = "base_model"
+    base_model: ClassVar[None] = None
+    base_digest: ClassVar[None] = None
+    method: ClassVar[None] = None
+    selection: ClassVar[Selection] = "per_seed"
+    base_replicates: ClassVar[tuple[int, ...]] = ()
+    base_tasks: ClassVar[tuple[AnyTask, ...]] = ()
+
+
+class ResolvedAdapt(_Trained):
+    """An adaptation of a base model.
+
+    `base_replicates` has for each seed the replicate of the base that it starts from. `base_tasks`
+    are what the base was pretrained on; none where that is not known.
+    """
+
+    kind: Literal["adapt"] = "adapt"
+    checkpoint_kind: ClassVar[CheckpointKind] = "adapter"
+    base_model: str
+    base_digest: str | None
+    method: AnyMethod
+    selection: Selection = "per_seed"
+    base_replicates: tuple[int, ...]
+    base_tasks: tuple[AnyTask, ...] = ()
+
+
+class ResolvedImport(_Untrained, _Scored):
+    """A published model to be taken from a folder as a base model."""
+
+    kind: Literal["import"] = "import"
+    checkpoint_kind: ClassVar[CheckpointKind] = "base_model"
+    model_folder: ModelFolder
+    base_model: ClassVar[None] = None
+    base_digest: ClassVar[None] = None
+    checks: ClassVar[tuple[AnyTheoryCheck, ...]] = ()
+    adaptations: ClassVar[tuple[Measured, ...]] = ()
+    seeds: ClassVar[tuple[int, ...]] = (0,)
+    base_replicates: ClassVar[tuple[int, ...]] = ()
+
+
+class ResolvedTheory(_Untrained, _Job):
+    """Theory checks to be made, of a base model and of `adaptations` where they measure such.
+
+    Without a base model the family is the one in which they build their own; `seed` draws what is
+    random.
+    """
+
+    kind: Literal["theory"] = "theory"
+    checkpoint_kind: ClassVar[None] = None
+    base_model: str | None
+    base_digest: str | None
+    checks: tuple[AnyTheoryCheck, ...]
+    adaptations: tuple[Measured, ...] = ()
+    seed: Annotated[int, Field(validation_alias=AliasChoices("seed", AliasPath("seeds", 0)))]
+    model_folder: ClassVar[None] = None
+    evaluation_tasks: ClassVar[tuple[AnyTask, ...]] = ()
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seed, as other kinds have several."""
+        return (self.seed,)
+
+    @property
+    def base_replicates(self) -> tuple[int, ...]:
+        """The first replicate of the base model, if one is measured."""
+        return () if self.base_model is None else (0,)
+
+
+Trained = ResolvedPretrain | ResolvedAdapt
+"""A job that trains."""
+
+Resolved = ResolvedPretrain | ResolvedImport | ResolvedAdapt | ResolvedTheory
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadSpec:
+    """A resolved spec that this installation cannot read, because it lacks a plug-in or a kind."""
+
+    document: ResolvedSpec
+    problems: tuple[Problem, ...]
+
+    @property
+    def text(self) -> str:
+        """What is missing, in sentences."""
+        return " ".join(problem.detail for problem in self.problems)
+
+
+_RESOLVED: TypeAdapter[Resolved] = TypeAdapter(Annotated[Resolved, Field(discriminator="kind")])
+
+
+def read_resolved(document: ResolvedSpec) -> Resolved | UnreadSpec:
+    """The job that was stored or sent as `document`."""
+    try:
+        return _RESOLVED.validate_python(document, from_attributes=True)
+    except InvalidSpec as error:
+        return UnreadSpec(document, error.problems)
+    except ValidationError as error:
+        given = document.model_dump(mode="json")
+        return UnreadSpec(document, validation_problems(error.errors(), given))
+
+
+def readable(document: ResolvedSpec) -> Resolved:
+    """The job that was stored or sent as `document`; raises `InvalidSpec` where it is unread."""
+    found = read_resolved(document)
+    if isinstance(found, UnreadSpec):
+        raise InvalidSpec(*found.problems)
+    return found
+
+
+def write_resolved(resolved: Resolved) -> ResolvedSpec:
+    """The JSON of a job; of what a kind does not have it says 0, null or an empty list."""
+    trained = None if resolved.training is None else resolved
+    scored = None if isinstance(resolved, ResolvedTheory) else resolved
+    return ResolvedSpec(
+        kind=resolved.kind,
+        base_model=resolved.base_model,
+        base_digest=resolved.base_digest,
+        model_folder=resolved.model_folder,
+        checks=tuple(map(as_json, resolved.checks)),
+        adaptations=tuple(map(_adaptation, resolved.adaptations)),
+        family=as_json(resolved.family),
+        task=None if resolved.task is None else as_json(resolved.task),
+        method=None if resolved.method is None else as_json(resolved.method),
+        budget=resolved.budget,
+        training=_NO_TRAINING if trained is None else trained.training,
+        selection="per_seed" if trained is None else trained.selection,
+        validation_samples=0 if trained is None else trained.validation_samples,
+        seeds=resolved.seeds,
+        base_replicates=resolved.base_replicates,
+        evaluation_tasks=tuple(map(as_json, resolved.evaluation_tasks)),
+        base_tasks=tuple(map(as_json, resolved.base_tasks)),
+        evaluation_samples=0 if scored is None else scored.evaluation_samples,
+        attention=resolved.attention,
+    )
+
+
+_NO_TRAINING = ResolvedTraining(
+    steps=0,
+    batch_size=0,
+    trials=(UNTRAINED,),
+    schedule="constant",
+    warmup_fraction=0,
+    gradient_clip=0,
+    precision="float32",
+)
+
+
+def _adaptation(measured: Measured) -> Adaptation:
+    return Adaptation.model_validate(measured.model_dump())
+
+
+def spec_digest(resolved: Resolved | ResolvedSpec) -> str:
+    """The SHA-256 of the canonical JSON of everything that decides the result.
+
+    The budget does not: what it costs follows from the method, and two limits under which a method
+    comes out the same are one training.
+    """
+    document = resolved if isinstance(resolved, ResolvedSpec) else write_resolved(resolved)
+    jobs = {"__all__": {"job"}}  # equal specs make equal adaptations, whichever job did
+    deciding = document.model_dump(mode="json", exclude={"budget": True, "adaptations": jobs})
+    for later in ("checks", "adaptations"):
+        if not deciding[later]:  # so that jobs from before there were any keep their digests
+            del deciding[later]
+    canonical = json.dumps(deciding, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def seedless_digest(resolved: Resolved | ResolvedSpec) -> str:
+    """The digest of everything that decides a result but the seeds."""
+    document = resolved if isinstance(resolved, ResolvedSpec) else write_resolved(resolved)
+    return spec_digest(document.model_copy(update={"seeds": (), "base_replicates": ()}))
+
+
+def scored_tasks(resolved: Resolved) -> tuple[AnyTask, ...]:
+    """The evaluation tasks and then the base's own, each once."""
+    tasks: list[AnyTask] = []
+    for task in (*resolved.evaluation_tasks, *resolved.base_tasks):
+        if task not in tasks:
+            tasks.append(task)
+    return tuple(tasks)
+
+
+def datasets_of(resolved: Resolved) -> tuple[DatasetReference, ...]:
+    """The uploaded datasets whose content the job's tasks need, each once."""
+    tasks = (*(() if resolved.task is None else (resolved.task,)), *scored_tasks(resolved))
+    needed = (one for task in tasks for one in task.datasets())
+    return tuple({one.digest: one for one in needed}.values())
