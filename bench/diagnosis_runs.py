@@ -15,6 +15,7 @@ from pathlib import Path
 from adaptlab.diagnosis_evidence import Schedule, TrialEvidence, trial_evidence
 from adaptlab.engine.observer import Command
 from adaptlab.engine.run import run
+from adaptlab.registry import as_json
 from adaptlab.resolve import BaseModelFacts, resolve
 from adaptlab.resolved import ResolvedAdapt, spec_digest
 from adaptlab.results import (
@@ -210,8 +211,6 @@ def _measured(base: str, name: str, spec: ResolvedAdapt, files: tuple[Path, ...]
     heard = _Listening()
     with tempfile.TemporaryDirectory() as scratch:
         run(spec, files, Path(scratch), heard, "cpu")
-    assert spec.task is not None
-    assert spec.method is not None
     (ended,) = (e.replicates for e in heard.events if isinstance(e, ReplicatesDecided))
     points = [p for e in heard.events if isinstance(e, Metrics) for p in e.points]
     halves: dict[int, float] = {}
@@ -220,7 +219,8 @@ def _measured(base: str, name: str, spec: ResolvedAdapt, files: tuple[Path, ...]
         if is_loss and p.value is not None and math.isfinite(p.value):
             halves[p.replicate] = p.value
     scores = [e.evaluation for e in heard.events if isinstance(e, Evaluated)]
-    own: list[Evaluation] = [one for one in scores if one.attached and one.task == spec.task]
+    task = as_json(spec.task)
+    own: list[Evaluation] = [one for one in scores if one.attached and one.task == task]
     moved = [
         summary.relative_deviation
         for e in heard.events
@@ -230,9 +230,9 @@ def _measured(base: str, name: str, spec: ResolvedAdapt, files: tuple[Path, ...]
     ]
     return Measured(
         base=base,
-        task=str(spec.task["name"]),
+        task=str(task["name"]),
         run=name,
-        method=spec.method,
+        method=as_json(spec.method),
         parameters=spec.budget.trainable_parameters,
         steps=spec.training.steps,
         schedule=spec.training.schedule,

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from adaptlab.reported_attention import NPY
 from adaptlab.reports import Expected
+from adaptlab.resolved import readable
 from adaptlab.results import (
     AttentionMap,
     AttentionSummary,
@@ -81,7 +82,7 @@ def evaluation_of(spec: ResolvedSpec) -> Evaluation:
 
 def checkpoint_of(spec: ResolvedSpec, number: int = 0) -> Checkpoint:
     """The checkpoint of one seed, of the tensors that the spec leads to."""
-    tensors = Expected.of(spec).tensors
+    tensors = Expected.of(readable(spec)).tensors
     return Checkpoint(
         replicate=number,
         seed=spec.seeds[number],
@@ -105,7 +106,7 @@ def weights_of(checkpoint: Checkpoint, note: str) -> bytes:
 
 def attention_of(spec: ResolvedSpec) -> tuple[AttentionMap, bytes] | None:
     """The base's attention on the first seed, and its file; None where none is recorded."""
-    maps = Expected.of(spec).maps
+    maps = Expected.of(readable(spec)).maps
     if maps is None:
         return None
     shape = (maps.samples, maps.layers, maps.heads, maps.content, maps.content)

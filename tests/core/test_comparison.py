@@ -10,8 +10,10 @@ from tests.core.scoring import drawn, scores
 from adaptlab.base_learned import OwnScore, base_warning
 from adaptlab.comparability import SettingDifference
 from adaptlab.comparison import Comparison, ComparisonWarning, compare
+from adaptlab.registry import by_name
 from adaptlab.statistics import Scores, paired_difference
 from adaptlab.statistics.curves import Crossing, cheapest_within, crossings
+from adaptlab.task import TASKS
 
 SEEDS = [0.0, 0.004, -0.004, 0.002, -0.002, 0.0]
 
@@ -193,7 +195,7 @@ def test_the_cheapest_within_a_margin_is_shown_or_possible():
 
 
 def of_a_base(*scores: tuple[Mapping[str, object], float]) -> ComparisonWarning | None:
-    own = [OwnScore(task=dict(task), accuracy=accuracy) for task, accuracy in scores]
+    own = [OwnScore(task=by_name(TASKS, task), accuracy=accuracy) for task, accuracy in scores]
     return base_warning("base-1l", own)
 
 

@@ -66,6 +66,7 @@ def test_an_adaptation_takes_its_seeds_from_the_base():
     resolved = resolve(parsed(ADAPT), facts())
     assert resolved.seeds == (0, 1, 2)
     assert resolved.base_replicates == (0, 1, 2)
+    assert resolved.method is not None
     assert as_json(resolved.method) == {
         "name": "lora",
         "rank": 2,

@@ -21,11 +21,13 @@ from adaptlab.families.minigpt import MiniGPT
 from adaptlab.family import Family
 from adaptlab.method import METHODS, Method
 from adaptlab.methods.combine import Combine
+from adaptlab.registry import by_name
 from adaptlab.resolve import BaseModelFacts, resolve
 from adaptlab.resolved import spec_digest
 from adaptlab.results import CheckpointWritten, Event, TrainingSaved
 from adaptlab.shapes import ModelShape
 from adaptlab.spec import AdaptSpec, PretrainSpec
+from adaptlab.task import TASKS
 
 E = TypeVar("E")
 
@@ -174,7 +176,7 @@ def adaptation(
         name="base",
         digest="0" * 64,
         family=family.resolved(8, 9),
-        task=task,
+        task=by_name(TASKS, task),
         replicates=base_replicates,
     )
     return make_plan(resolve(spec, facts), "cpu")

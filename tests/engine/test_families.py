@@ -34,7 +34,7 @@ def test_a_family_learns_and_is_adapted(name: str, tmp_path: Path):
         name="tiny",
         digest=spec_digest(resolved),
         family=resolved.family,
-        task=TASK,
+        task=resolved.task,
         replicates=2,
     )
     adapt = AdaptSpec.model_validate(

@@ -12,7 +12,7 @@ from scipy import stats
 from tests.engine.making import SMALL, SMALL_OF_EACH, Remembering
 from torch import Tensor
 
-from adaptlab.adaptation import Adaptation, AdapterFile
+from adaptlab.adaptation import AdapterFile
 from adaptlab.engine.attachments import Attachments
 from adaptlab.engine.run import run
 from adaptlab.errors import BadCheckpoint, InvalidSpec
@@ -27,6 +27,7 @@ from adaptlab.task import TASKS
 from adaptlab.theory.observation import FrozenBase, random_base
 from adaptlab.theory.span import attention_over_prefix
 from adaptlab.theory.subject import tokens_of
+from adaptlab.theory_check import Measured
 from adaptlab.theory_report import Check
 
 TASK = {"name": "sort_descending", "length": 5, "alphabet": 6}
@@ -50,7 +51,7 @@ class Bench:
         self.family = self.family.resolved(8, 9)
         self.bases = [random_base(self.family, seed) for seed in range(self.replicates)]
         self.files = tuple(self.save(f"base-{i}", b.weights) for i, b in enumerate(self.bases))
-        self.adaptations: list[Adaptation] = []
+        self.adaptations: list[Measured] = []
         self.adapters: list[AdapterFile] = []
 
     @property
@@ -59,7 +60,7 @@ class Bench:
             name="base",
             digest="0" * 64,
             family=self.family,
-            task=TASK,
+            task=by_name(TASKS, TASK),
             replicates=self.replicates,
         )
 

@@ -5,6 +5,7 @@ from tests.making import a_pretrain_spec, a_replicate
 
 from adaptlab.generated_words import generated_words
 from adaptlab.resolve import BaseModelFacts, resolve
+from adaptlab.resolved import write_resolved
 from adaptlab.spec import AdaptSpec, PretrainSpec, ResolvedSpec
 from adaptlab_api.pages.job_page import rungs, spec_facts
 
@@ -27,7 +28,7 @@ def resolved(**changes: object) -> ResolvedSpec:
         "method": {"name": "lora", "rank": 1},
         **changes,
     }
-    return resolve(AdaptSpec.model_validate(spec), base)
+    return write_resolved(resolve(AdaptSpec.model_validate(spec), base))
 
 
 def test_what_varies_over_the_trials_is_listed():
@@ -79,7 +80,7 @@ def test_halving_says_who_is_to_go_on_and_who_did():
 def test_a_job_says_which_words_it_asks():
     task = {"name": "word_translation", "words": 50, "longest": 8}
     spec = a_pretrain_spec(task=task, evaluation={"tasks": [task], "samples": 50})
-    said = dict(spec_facts(resolve(spec, None)))["Task"]
+    said = dict(spec_facts(write_resolved(resolve(spec, None))))["Task"]
     digest = generated_words().digest
     assert said.startswith(
         f"word_translation (dataset generated (digest {digest}, source generated"
