@@ -20,7 +20,7 @@ from adaptlab.resolved import (
     spec_digest,
     write_resolved,
 )
-from adaptlab.spec import AdaptSpec, AnySpec, BaseSpec, ImportSpec, ResolvedSpec, TheorySpec
+from adaptlab.spec import AdaptSpec, AnySpec, BaseSpec, ImportSpec, TheorySpec
 from adaptlab_answers.jobs import JobView, Preview
 from adaptlab_db.tables import TERMINAL_STATES, Job
 from adaptlab_services.errors import Conflict, NotFound
