@@ -1,4 +1,4 @@
-"""What the routes say about themselves in the OpenAPI document."""
+"""Descriptions of routes in the OpenAPI document."""
 
 from typing import Any
 
@@ -16,8 +16,9 @@ WITH_BODY = (408, 413, 415)
 BEARER = "HTTPBearer"
 _TOKEN = "The token of a user, as `Bearer al_…`."
 _PROJECT = (
-    "A project of yours, by name: nothing else is seen, and what is made goes there. Without it "
-    "all of yours are seen, and what is made goes into the only one, or into `default`."
+    "The name of one of your projects: the request sees only this project and creates resources in "
+    "it. Without it, the request sees all your projects and creates resources in your only project "
+    "or in `default`."
 )
 
 

@@ -15,7 +15,7 @@ ShortId = Annotated[
     str,
     Path(
         max_length=LONGEST_ID,
-        description="The id of a job, or its first or last characters, at least 4, where they "
+        description="The id of a job, or its first or last characters, at least 4, if they "
         "are unique.",
     ),
 ]

@@ -41,11 +41,11 @@ from adaptlab_services.storage.uploads import NewUpload
 FILE_NAME = "openapi.yaml"
 HEADER = "# Made by `python -m adaptlab_api.openapi`; do not edit.\n"
 DESCRIPTION = (
-    "Jobs train and evaluate adaptation methods; this is how to create and follow them and to "
-    "fetch what they measured. Every error is a problem document (RFC 9457). A request needs the "
-    "header `Authorization: Bearer TOKEN`. Bodies are strict JSON: no NaN, no duplicate keys, no "
-    "text for a number. Lists are keyset pages: repeat the request with `page_token` set to "
-    "`next_page_token` until that is null. Members and values may be added at any time."
+    "Create and follow jobs, which train and evaluate adaptation methods, and fetch their results. "
+    "Every request needs the header `Authorization: Bearer TOKEN`. Every error is a problem "
+    "document (RFC 9457). Bodies are strict JSON: no NaN, no duplicate keys, no text for a number. "
+    "Lists use keyset pagination: repeat the request with `page_token` set to `next_page_token` "
+    "until that is null. New members and values can be added at any time, so ignore unknown ones."
 )
 
 ACCESS_BODIES = (NewToken, NewJobToken, NewUser, UserChanges, NewProject, NewMember)

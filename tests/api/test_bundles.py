@@ -253,7 +253,7 @@ def test_bundles_are_drawn_one_at_a_time(
     assert portal is not None
     portal.call(drawings.acquire)
     answer = api.get(PLACE)
-    assert (answer.status_code, "Other bundles" in answer.json()["detail"]) == (429, True)
+    assert (answer.status_code, "writing other bundles" in answer.json()["detail"]) == (429, True)
     assert int(answer.headers["retry-after"]) >= 1
     portal.call(drawings.release)
     assert api.get(PLACE).status_code == 200

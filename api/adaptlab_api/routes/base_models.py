@@ -33,7 +33,7 @@ def base_models_router() -> APIRouter:
 def list_base_models(
     session: SessionDep, page_size: PageSize = DEFAULT_PAGE_SIZE, page_token: PageToken = None
 ) -> Response:
-    """List base models by name, those that are still being trained included."""
+    """List base models by name, including those still in training."""
     return json_answer(base_models.page(session, page_size, page_token))
 
 

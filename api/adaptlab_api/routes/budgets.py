@@ -30,7 +30,7 @@ def budgets_router() -> APIRouter:
 
 
 def solve_budget(body: BodyDep, session: SessionDep) -> Response:
-    """Solve a budget for every method: the configuration and its exact cost, or why there is none.
+    """Solve a budget for every method: its configuration and exact cost, or why it has none.
 
     Nothing is stored or trained.
     """

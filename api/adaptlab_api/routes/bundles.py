@@ -25,7 +25,7 @@ ZIP = "application/zip"
 CACHE = "private, no-cache"
 PATIENCE_SECONDS = 60.0
 RETRY_SECONDS = 5
-OTHERS = "Other bundles are being made here; ask again in a few seconds."
+OTHERS = "The server is writing other bundles; try again in a few seconds."
 
 
 def bundles_router() -> APIRouter:
@@ -35,7 +35,7 @@ def bundles_router() -> APIRouter:
         200,
         "The bundle.",
         ZIP,
-        ETag="Of the decision and of what writes it.",
+        ETag="Identifies the decision and the writer's version.",
         Content_Digest="The SHA-256 of the file.",
     )
     router.add_api_route(
@@ -55,9 +55,9 @@ async def get_study_bundle(
     level: Level = DEFAULT_LEVEL,
     margin: Margin = DEFAULT_MARGIN,
 ) -> Response:
-    """Get the decision of a study that has ended: claim, evidence, specs, tables, plots, text.
+    """Get the bundle of a study that has ended: claim, evidence, specs, tables, plots, text.
 
-    While the study runs there is none; of one with jobs that failed or were cancelled it is
+    A study that has not ended has no bundle. If jobs failed or were cancelled, the bundle is
     marked as partial.
     """
     turn = turn_of(request)

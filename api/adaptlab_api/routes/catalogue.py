@@ -45,7 +45,7 @@ def get_task(name: Named) -> Response:
 
 
 def list_families() -> Response:
-    """List the families of base models, with the schema of their switches."""
+    """List the families of base models, with the schema of their knobs."""
     return json_answer(catalogue.families())
 
 

@@ -33,7 +33,7 @@ def checkpoints_router() -> APIRouter:
 
 
 def get_checkpoint(checkpoint_id: RowId, session: SessionDep) -> Response:
-    """Get what is known of one checkpoint."""
+    """Get the metadata of one checkpoint."""
     return json_answer(checkpoints.get(session, checkpoint_id))
 
 

@@ -33,12 +33,12 @@ Margin = Annotated[
     Query(
         ge=0,
         le=1,
-        description="The difference, as a share of test items, below which methods count as alike.",
+        description="The difference, a fraction of test items, below which methods count as alike.",
     ),
 ]
 Format = Annotated[
     Literal["json", "csv"] | None,
-    Query(alias="format", description="Else as the header `Accept` says, else JSON."),
+    Query(alias="format", description="Default: the type in the `Accept` header, or JSON."),
 ]
 ShortText = Annotated[str, StringConstraints(max_length=LONGEST_ID)]
 Jobs = Annotated[
@@ -77,11 +77,11 @@ def get_study_comparison(
     margin: Margin = DEFAULT_MARGIN,
     format_: Format = None,
 ) -> Response:
-    """Get the scores, verdicts and diagnoses of a study, and what it lacks so far.
+    """Get the scores, verdicts and diagnoses of a study, and the scores still missing.
 
-    If computing them takes longer than a second, the answer is 202 with the number of tables that
-    are ready. Repeat the request after `Retry-After` seconds. What was computed is kept until a job
-    of the table ends.
+    If the computation takes longer than a second, the answer is 202 with the number of tables that
+    are ready. Repeat the request after `Retry-After` seconds. Computed tables are kept until one of
+    their jobs ends.
     """
     question = StudyQuestion(study, Strictness(level=level, margin=margin))
     return _answer(opened.comparisons.answer(units, question), request, format_)
@@ -96,9 +96,9 @@ def get_comparison(
     margin: Margin = DEFAULT_MARGIN,
     format_: Format = None,
 ) -> Response:
-    """Compare any adaptations, one table a task; settings in which they differ are named.
+    """Compare any adaptations, one table per task, with the settings in which they differ.
 
-    If that takes longer than a second, the answer is 202; repeat the request after `Retry-After`
+    If the computation takes longer than a second, the answer is 202; repeat after `Retry-After`
     seconds.
     """
     with units() as session:
@@ -119,7 +119,7 @@ def _answer(
 
 
 def _answers() -> Described:
-    good = succeeds(200, "The comparison; as a table, one line a row of a cell.", CSV)
+    good = succeeds(200, "The comparison; as CSV, one line per row of a cell.", CSV)
     unchanged = succeeds(304, "The comparison has not changed.")
     progress = succeeds(
         202, "The comparison is being computed.", Retry_After="Seconds until the next request."

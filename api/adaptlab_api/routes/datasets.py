@@ -73,7 +73,7 @@ def datasets_router() -> APIRouter:
 def upload_dataset(
     body: BodyDep, session: SessionDep, who: SubmitterDep, opened: ResourcesDep
 ) -> Response:
-    """Keep words, sent here or as an upload, under a name; the same again change nothing."""
+    """Create a dataset from words in the body or in an upload; safe to repeat."""
     new = valid(_NEW, body)
     if isinstance(new, DatasetFromUpload):
         made = from_upload(session, opened.sessions, who, new)
@@ -88,19 +88,19 @@ def upload_dataset(
 def list_datasets(
     session: SessionDep, page_size: PageSize = DEFAULT_PAGE_SIZE, page_token: PageToken = None
 ) -> Response:
-    """List datasets by name, the generated list among them."""
+    """List datasets by name, including the generated one."""
     return json_answer(datasets.page(session, page_size, page_token))
 
 
 def get_dataset(name: Named, session: SessionDep) -> Response:
-    """Get what is known of one dataset."""
+    """Get the metadata of one dataset."""
     return json_answer(datasets.get(session, name))
 
 
 def get_dataset_content(
     name: Named, request: Request, opened: ResourcesDep, opens: UnitsDep
 ) -> Response:
-    """Get the words of an uploaded dataset, one JSON object a line."""
+    """Get the words of an uploaded dataset, one JSON object per line."""
     with opens() as session:
         file = datasets.content(session, name)
     return file_answer(opened.sessions, file, request.headers, head=request.method == "HEAD")
@@ -112,5 +112,5 @@ def _new_dataset() -> Described:
     }
     return {
         201: {"description": "The new dataset.", "headers": headers},
-        200: {"model": DatasetView, "description": "The same words were there before."},
+        200: {"model": DatasetView, "description": "A dataset with these words existed already."},
     }

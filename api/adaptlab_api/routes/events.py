@@ -24,10 +24,12 @@ HEARTBEAT_SECONDS = 15.0
 STREAM = "text/event-stream"
 LARGEST_SEQUENCE = 2**31 - 1
 
-After = Annotated[int, Query(ge=0, le=LARGEST_SEQUENCE, description="Only events after this one.")]
-Limit = Annotated[int, Query(ge=1, le=LARGEST_EVENT_PAGE, description="How many at most.")]
+After = Annotated[
+    int, Query(ge=0, le=LARGEST_SEQUENCE, description="Only events after this number.")
+]
+Limit = Annotated[int, Query(ge=1, le=LARGEST_EVENT_PAGE, description="The most events to return.")]
 LastEventId = Annotated[
-    int | None, Header(ge=0, le=LARGEST_SEQUENCE, description="Where a broken stream goes on.")
+    int | None, Header(ge=0, le=LARGEST_SEQUENCE, description="Resume a stream after this event.")
 ]
 
 
@@ -40,7 +42,7 @@ def events_router() -> APIRouter:
         response_model=EventPage,
         responses={
             200: {"content": {STREAM: {"schema": {"type": "string"}}}},
-            **succeeds(204, "The job has ended, and no event follows."),
+            **succeeds(204, "The job has ended; no events follow."),
             **failures(404),
         },
     )
@@ -56,7 +58,7 @@ async def list_events(
     limit: Limit = LARGEST_EVENT_PAGE,
     last_event_id: LastEventId = None,
 ) -> Response:
-    """List the events of a job; with `Accept: text/event-stream`, follow it until it ends."""
+    """List the events of a job, or with `Accept: text/event-stream`, stream them until it ends."""
     streaming = STREAM in request.headers.get("accept", "")
     start = last_event_id if streaming and last_event_id is not None else after
     turn = turn_of(request)

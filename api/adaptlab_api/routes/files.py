@@ -11,6 +11,6 @@ HEADERS = {
 }
 FILE = (
     succeeds(200, "The file.", BYTES, **HEADERS)
-    | succeeds(206, "A range of it.", BYTES, **HEADERS, Content_Range="Which bytes, of how many.")
-    | succeeds(304, "The content is the one that If-None-Match names.")
+    | succeeds(206, "A range of the file.", BYTES, **HEADERS, Content_Range="Range and file size.")
+    | succeeds(304, "The content matches `If-None-Match`.")
 )

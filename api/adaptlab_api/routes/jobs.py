@@ -40,14 +40,16 @@ from adaptlab_services.querying.filtering import LONGEST_FILTER
 LONGEST_WAIT = 60
 
 PageSize = Annotated[int, Query(ge=1, le=10**6, description="At most 200 are returned.")]
-PageToken = Annotated[str | None, Query(max_length=2000, description="From the page before.")]
+PageToken = Annotated[
+    str | None, Query(max_length=2000, description="The `next_page_token` of a page.")
+]
 Key = Annotated[
     str | None,
     Header(
         min_length=1,
         max_length=LONGEST_KEY,
         pattern=r"^[\x21-\x7e]+$",
-        description="Any text of one's own; the same request sent again with it makes no new job.",
+        description="A text that you choose; the same request with it creates nothing twice.",
     ),
 ]
 FilterText = Annotated[
@@ -55,17 +57,17 @@ FilterText = Annotated[
     Query(
         alias="filter",
         max_length=LONGEST_FILTER,
-        description='Such as `state IN (queued, running) AND labels.paper = "table-1"`.',
+        description='For example `state IN (queued, running) AND labels.paper = "table-1"`.',
     ),
 ]
-OnlyValidate = Annotated[bool, Query(description="Check and resolve the spec, store nothing.")]
+OnlyValidate = Annotated[bool, Query(description="Validate and resolve the spec; store nothing.")]
 View = Annotated[
     Literal["full", "basic"],
     Query(description="`basic` leaves out `spec`, `resolved_spec`, `budget` and `links`."),
 ]
-Wait = Annotated[float, Query(ge=0, le=LONGEST_WAIT, description="Seconds to wait for news.")]
+Wait = Annotated[float, Query(ge=0, le=LONGEST_WAIT, description="Seconds to wait for a change.")]
 UnlessState = Annotated[
-    JobState | None, Query(description="Wait only while this is the state of the job.")
+    JobState | None, Query(description="Wait only while the job is in this state.")
 ]
 
 JobPage = Page[JobView] | Page[JobSummary]
@@ -85,7 +87,7 @@ def jobs_router() -> APIRouter:
         openapi_extra=json_body("JobSpec"),
         responses={
             201: {"description": "The new job.", "headers": _NEW_JOB_HEADERS},
-            200: {"model": Preview | JobView, "description": "A preview, or an earlier answer."},
+            200: {"model": Preview | JobView, "description": "A preview, or the earlier answer."},
             **failures(409, 429, *WITH_BODY),
         },
     )
@@ -137,7 +139,7 @@ def _add_control(router: APIRouter) -> None:
         response_model=JobView,
         responses={
             201: {"description": "The new job.", "headers": _NEW_JOB_HEADERS},
-            200: {"model": JobView, "description": "The job was retried before, as this one."},
+            200: {"model": JobView, "description": "The job that an earlier retry created."},
             **failures(404, 409, 429),
         },
     )
@@ -149,7 +151,7 @@ def create_job(
     validate_only: OnlyValidate = False,
     idempotency_key: Key = None,
 ) -> Response:
-    """Create a job, or with `validate_only` say what would be created."""
+    """Create a job, or with `validate_only` return a preview and create nothing."""
     spec = valid(_SPEC, body)
     with changes() as change:
         if validate_only:
@@ -197,7 +199,7 @@ async def get_job(
     wait: Wait = 0,
     if_state_not: UnlessState = None,
 ) -> Response:
-    """Look at one job; with `wait`, answer when it has news or the time is over."""
+    """Get one job; with `wait`, answer when the job changes or the wait is over."""
     turn = turn_of(request)  # not held while it waits
     pulse, job = await turn.call(_look, opens, job_id)
     if wait and not job.terminal and if_state_not in (None, job.state):
@@ -210,7 +212,7 @@ async def get_job(
 
 
 def cancel_job(job_id: JobId, changes: ChangesDep) -> Response:
-    """Cancel a job; one that has ended already stays as it is."""
+    """Cancel a job; a job that has already ended is not changed."""
     with changes() as change:
         done = jobs.cancel(change.session, change.who, job_id)
         return change.answered(json_answer(done.job, status=200 if done.decided else 202))
@@ -224,7 +226,7 @@ def pause_job(job_id: JobId, changes: ChangesDep) -> Response:
 
 
 def resume_job(job_id: JobId, changes: ChangesDep) -> Response:
-    """Queue a paused job again; one that was running goes on where its state was saved."""
+    """Queue a paused job again; a job that was running resumes from its saved state."""
     with changes() as change:
         most = change.opened.settings.max_queued_jobs
         resumed = job_control.resume(change.session, change.who, job_id, most_queued=most)
@@ -232,7 +234,7 @@ def resume_job(job_id: JobId, changes: ChangesDep) -> Response:
 
 
 def retry_job(job_id: JobId, changes: ChangesDep) -> Response:
-    """Make a job that failed or was cancelled anew, in its place in the studies that go on."""
+    """Retry a job that failed or was cancelled; active studies use the new job instead."""
     with changes() as change:
         most = change.opened.settings.max_queued_jobs
         anew = job_control.retry(change.session, change.who, job_id, most_queued=most)
@@ -255,5 +257,5 @@ async def _news(watch: Watch, known: Pulse, wait: float, state: JobState | None)
 
 _NEW_JOB_HEADERS = {
     "Location": {"description": "The address of the job.", "schema": {"type": "string"}},
-    "ETag": {"description": "Of this representation.", "schema": {"type": "string"}},
+    "ETag": {"description": "Entity tag of this representation.", "schema": {"type": "string"}},
 }

@@ -42,14 +42,14 @@ from adaptlab_services.people.tokens import Principal
 
 PIECE = 2**20  # bytes
 
-LeaseId = Annotated[UUID, Path(description="The id of a lease, which its worker has made.")]
+LeaseId = Annotated[UUID, Path(description="The id of a lease, chosen by its worker.")]
 WorkerId = Annotated[UUID, Path(description="The id of a worker.")]
 AttemptNumber = Annotated[
     int,
     Query(
         ge=1,
         le=2**31 - 1,
-        description="The number of the attempt, which every request under a lease names.",
+        description="The number of the attempt that the lease belongs to.",
     ),
 ]
 Sha256 = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$", description="The SHA-256 of content.")]
@@ -64,7 +64,7 @@ _DIGEST = {
     "name": "Content-Digest",
     "in": "header",
     "required": False,
-    "description": "The SHA-256 of the body (RFC 9530), as `sha-256=:BASE64:`, to be held against.",
+    "description": "The SHA-256 of the body (RFC 9530), as `sha-256=:BASE64:`; it is checked.",
     "schema": {"type": "string"},
 }
 
@@ -107,7 +107,7 @@ def leases_router() -> APIRouter:
         status_code=201,
         response_model=LeaseView,
         openapi_extra=json_body("NewLease"),
-        responses=succeeds(204, "There is no such job now.") | failures(404, 409, *WITH_BODY),
+        responses=succeeds(204, "There is no eligible job.") | failures(404, 409, *WITH_BODY),
     )
     one = "/leases/{lease_id}"
     router.add_api_route(
@@ -184,14 +184,14 @@ def _add_artifacts(router: APIRouter, path: str) -> None:
 
 
 def register_worker(body: BodyDep, door: DoorDep) -> Response:
-    """Make a worker known, so that it can claim."""
+    """Register a worker, so that it can claim jobs."""
     new = valid(_WORKER, body)
     worker_id = door.ledger.register_worker(new.host, new.process_id, new.queues)
     return json_answer(RegisteredWorker(id=worker_id), status=201)
 
 
 def stand_back(worker_id: WorkerId, body: BodyDep, door: DoorDep) -> Response:
-    """Say that a worker lives but takes no jobs, until it claims again."""
+    """Report that a worker is alive but takes no jobs until it claims again."""
     told = valid(_STANDING_BACK, body)
     with door.opened.worker_sessions.begin() as session:
         token_leases.check_worker(session, door.token, worker_id)
@@ -200,7 +200,7 @@ def stand_back(worker_id: WorkerId, body: BodyDep, door: DoorDep) -> Response:
 
 
 def say_goodbye(worker_id: WorkerId, door: DoorDep) -> Response:
-    """Say that a worker leaves and claims no more."""
+    """Report that a worker has stopped and claims no more jobs."""
     with door.opened.worker_sessions.begin() as session:
         token_leases.check_worker(session, door.token, worker_id)
     door.ledger.say_goodbye(worker_id)
@@ -208,7 +208,7 @@ def say_goodbye(worker_id: WorkerId, door: DoorDep) -> Response:
 
 
 def claim_job(body: BodyDep, door: DoorDep) -> Response:
-    """Take the most urgent job of some queues; 204 where there is none."""
+    """Claim the most urgent job of some queues; 204 if there is none."""
     asked = valid(_LEASE, body)
     with door.opened.worker_sessions.begin() as session:
         token_leases.check_claim(session, door.token, asked)
@@ -219,7 +219,7 @@ def claim_job(body: BodyDep, door: DoorDep) -> Response:
 
 
 def heartbeat(lease_id: LeaseId, attempt: AttemptNumber, body: BodyDep, door: DoorDep) -> Response:
-    """Renew a lease; the answer says whether to go on, to stop, or to save and stop."""
+    """Renew a lease; return whether to continue, to stop, or to save and stop."""
     told = valid(_HEARTBEAT, body)
     command = door.ledger.heartbeat(door.lease(lease_id, attempt), told.step)
     return json_answer(HeartbeatAnswer(command=command))
@@ -228,7 +228,7 @@ def heartbeat(lease_id: LeaseId, attempt: AttemptNumber, body: BodyDep, door: Do
 def record_results(
     lease_id: LeaseId, attempt: AttemptNumber, body: BodyDep, door: DoorDep
 ) -> Response:
-    """Write what a run reports; the same again changes nothing but the job's events."""
+    """Record results of a run; the same request again only adds the job's events."""
     records = valid(_RECORDS, body)
     with token_leases.refusing_what_cannot_be_stored():
         door.ledger.record(door.lease(lease_id, attempt), records.events, records.by_path)
@@ -236,7 +236,7 @@ def record_results(
 
 
 def end_lease(lease_id: LeaseId, attempt: AttemptNumber, body: BodyDep, door: DoorDep) -> Response:
-    """End an attempt: as a success or a failure, or by giving the job back; it may be repeated."""
+    """End an attempt by success, failure or returning the job; safe to repeat."""
     end = valid(_END, body)
     queues = _ended(door.ledger, door.lease(lease_id, attempt), end)
     if queues:
@@ -247,7 +247,7 @@ def end_lease(lease_id: LeaseId, attempt: AttemptNumber, body: BodyDep, door: Do
 async def put_lease_artifact(
     lease_id: LeaseId, attempt: AttemptNumber, request: Request, door: DoorDep
 ) -> Response:
-    """Store content; it belongs to the job once an event that names it is recorded."""
+    """Store content; it belongs to the job once a recorded event names it."""
     turn = turn_of(request)
     lease = await turn.call(_held, door, lease_id, attempt)
     # Nothing is held while it arrives: neither a connection nor one of the threads.
@@ -260,7 +260,7 @@ async def put_lease_artifact(
 def get_lease_artifact(
     lease_id: LeaseId, attempt: AttemptNumber, sha256: Sha256, request: Request, door: DoorDep
 ) -> Response:
-    """Get content that the run needs: weights, a dataset, or the state to go on from."""
+    """Get content that the run needs: weights, a dataset or the state to resume from."""
     lease = door.lease(lease_id, attempt)
     with door.opened.worker_sessions.begin() as session:
         file = token_leases.file_of(session, lease, sha256)

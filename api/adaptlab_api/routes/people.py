@@ -37,9 +37,9 @@ from adaptlab_services.people.users import NewUser, UserChanges
 
 UserName = Annotated[str, Path(max_length=63, description="The name of a user.")]
 ProjectName = Annotated[str, Path(max_length=63, description="The name of a project.")]
-OfUser = Annotated[str | None, Query(max_length=63, description="Only of this user.")]
+OfUser = Annotated[str | None, Query(max_length=63, description="Only tokens of this user.")]
 Text = Annotated[str | None, Query(max_length=200)]
-Instant = Annotated[datetime | None, Query(description="As RFC 3339, such as 2026-01-31T12:00Z.")]
+Instant = Annotated[datetime | None, Query(description="RFC 3339, for example 2026-01-31T12:00Z.")]
 
 _TOKEN = TypeAdapter(NewToken)
 _JOB_TOKEN = TypeAdapter(NewJobToken)
@@ -145,14 +145,14 @@ def _add_projects(router: APIRouter) -> None:
 
 
 def get_me(session: SessionDep, who: PrincipalDep, found: AccessDep) -> Response:
-    """Get who you are, what your token can do, and your projects."""
+    """Get your user, the permissions of your token, and your projects."""
     return json_answer(issued_tokens.me(session, who, found))
 
 
 def create_token(
     body: BodyDep, session: SessionDep, who: PrincipalDep, found: AccessDep
 ) -> Response:
-    """Make a token; its text is in this answer and never again."""
+    """Create a token; only this answer contains its text."""
     made = issued_tokens.create(session, who, found, valid(_TOKEN, body))
     return json_answer(made, status=201, headers={"Location": f"/v1/tokens/{made.id}"})
 
@@ -160,7 +160,7 @@ def create_token(
 def create_job_token(
     job_id: JobId, body: BodyDep, session: SessionDep, who: PrincipalDep
 ) -> Response:
-    """Make a token that opens one job to workers; its text is in this answer and never again."""
+    """Create a token with which workers run one job; only this answer contains its text."""
     made = job_tokens.create(session, who, job_id, valid(_JOB_TOKEN, body))
     return json_answer(made, status=201, headers={"Location": f"/v1/tokens/{made.id}"})
 
@@ -180,12 +180,12 @@ def list_tokens(
 def revoke_token(
     token_id: RowId, session: SessionDep, who: PrincipalDep, found: AccessDep
 ) -> Response:
-    """Revoke a token; what was opened with it ends within a second or two."""
+    """Revoke a token; its sessions and streams end within about two seconds."""
     return json_answer(issued_tokens.revoke(session, who, found, token_id))
 
 
 def create_user(body: BodyDep, session: SessionDep) -> Response:
-    """Make a user; add them to a project, and make them a token."""
+    """Create a user; to give access, add them to a project and create a token."""
     made = users.create(session, valid(_USER, body))
     return json_answer(made, status=201, headers={"Location": f"/v1/users/{made.name}"})
 
@@ -198,23 +198,23 @@ def list_users(
 
 
 def update_user(user: UserName, body: BodyDep, session: SessionDep, who: PrincipalDep) -> Response:
-    """Make a user an admin of the server or not, shut them out or let them in again."""
+    """Grant or revoke a user's admin rights or access."""
     return json_answer(users.change(session, who, user, valid(_USER_CHANGES, body)))
 
 
 def create_project(body: BodyDep, session: SessionDep, found: AccessDep) -> Response:
-    """Make a project."""
+    """Create a project."""
     made = projects.create(session, found, valid(_PROJECT, body))
     return json_answer(made, status=201, headers={"Location": f"/v1/projects/{made.name}"})
 
 
 def list_projects(session: SessionDep, found: AccessDep) -> Response:
-    """List the projects that you see, with your role in each."""
+    """List the projects that you can see, with your role in each."""
     return json_answer(projects.listed(session, found))
 
 
 def list_members(name: ProjectName, session: SessionDep, found: AccessDep) -> Response:
-    """List who is in a project, with their roles."""
+    """List the members of a project, with their roles."""
     return json_answer(projects.members(session, found, name))
 
 
@@ -228,7 +228,7 @@ def put_member(
 def delete_member(
     name: ProjectName, user: UserName, session: SessionDep, found: AccessDep
 ) -> Response:
-    """Take a user out of a project; what they made stays."""
+    """Remove a user from a project; what they created remains."""
     projects.remove_member(session, found, name, user)
     return Response(status_code=204, headers=NO_STORE)
 
@@ -243,7 +243,7 @@ def list_audit_entries(
     page_size: PageSize = DEFAULT_PAGE_SIZE,
     page_token: PageToken = None,
 ) -> Response:
-    """List what was done and what was refused, newest first."""
+    """List audit entries, actions and refusals, newest first."""
     wanted = AuditFilter(actor=actor, action=action, object=of, since=since, until=until)
     return json_answer(audit.page(session, wanted, page_size, page_token))
 

@@ -32,7 +32,7 @@ ResultFilter = Annotated[
     Query(
         alias="filter",
         max_length=LONGEST_FILTER,
-        description='Such as `task = "sort_descending" AND metrics.accuracy.mean > 0.9`.',
+        description='For example `task = "sort_descending" AND metrics.accuracy.mean > 0.9`.',
     ),
 ]
 HeadFilter = Annotated[
@@ -40,24 +40,24 @@ HeadFilter = Annotated[
     Query(
         alias="filter",
         max_length=LONGEST_FILTER,
-        description="Such as `layer = 2 AND divergence > 0.3 AND learned_mass > 0.5`.",
+        description="For example `layer = 2 AND divergence > 0.3 AND learned_mass > 0.5`.",
     ),
 ]
 OrderBy = Annotated[
     str,
-    Query(max_length=200, description="A field of numbers or times; `-` before it turns it round."),
+    Query(max_length=200, description="A numeric or time field; a leading `-` reverses the order."),
 ]
 FieldNames = Annotated[
-    str, Query(alias="fields", max_length=LONGEST_LIST, description="Columns, with commas between.")
+    str, Query(alias="fields", max_length=LONGEST_LIST, description="Columns, separated by commas.")
 ]
 Groupings = Annotated[
-    str, Query(max_length=LONGEST_LIST, description="Fields, with commas between: one row a group.")
+    str, Query(max_length=LONGEST_LIST, description="Fields, separated by commas; a row per group.")
 ]
-MetricName = Annotated[str, Query(max_length=64, description="Over whose seeds groups are taken.")]
+MetricName = Annotated[str, Query(max_length=64, description="The metric to average over seeds.")]
 CurveNames = Annotated[list[str], Query(max_length=64, description="Only these curves.")]
 RowFormat = Annotated[
     Literal["json", "csv", "jsonl", "parquet"],
-    Query(alias="format", description="All but `json` are files of everything that matches."),
+    Query(alias="format", description="Formats other than `json` are files with all matches."),
 ]
 CurveFormat = Annotated[Literal["csv", "jsonl", "parquet"], Query(alias="format")]
 
@@ -103,7 +103,7 @@ def list_results(
     page_size: PageSize = DEFAULT_PAGE_SIZE,
     page_token: PageToken = None,
 ) -> Response:
-    """Query the results of jobs that succeeded, or with `group_by` their means over seeds."""
+    """Query the results of jobs that succeeded; with `group_by`, their means over seeds."""
     question = Question("results", filter_text, order_by, _names(field_names))
     if not group_by:
         return _answer(session, units, question, row_format, page_size, page_token)
@@ -127,18 +127,18 @@ def list_heads(
     page_size: PageSize = DEFAULT_PAGE_SIZE,
     page_token: PageToken = None,
 ) -> Response:
-    """Query what the heads of attention maps do, those that moved furthest first."""
+    """Query the heads of attention maps, largest change first."""
     question = Question("attention", filter_text, order_by, _names(field_names))
     return _answer(session, units, question, row_format, page_size, page_token)
 
 
 def list_result_fields() -> Response:
-    """List the fields that jobs and results can be asked about."""
+    """List the fields for queries of jobs and results."""
     return json_answer(result_queries.fields_of("results"))
 
 
 def list_head_fields() -> Response:
-    """List the fields that heads can be asked about."""
+    """List the fields for queries of attention heads."""
     return json_answer(result_queries.fields_of("attention"))
 
 
@@ -148,7 +148,7 @@ def list_curves(
     names: CurveNames = [],  # noqa: B006 - FastAPI copies it
     row_format: CurveFormat = "csv",
 ) -> Response:
-    """Export every point of the learning curves of the jobs that match."""
+    """Export all points of the learning curves of matching jobs."""
     batches = bulk_rows.all_curves(units, Question("results", filter_text), names)
     return file_of(CURVE_COLUMNS, batches, row_format, "curves")
 

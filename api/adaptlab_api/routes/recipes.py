@@ -14,7 +14,7 @@ from adaptlab_api.routing import api_router
 from adaptlab_services.recipes import recipes
 
 Named = Annotated[
-    str, Path(max_length=120, description="The name of a recipe; its slash may stand as it is.")
+    str, Path(max_length=120, description="The name of a recipe; its slash needs no escape.")
 ]
 
 
@@ -46,13 +46,13 @@ def list_recipes(request: Request) -> Response:
 
 
 def get_recipe(name: Named, request: Request) -> Response:
-    """Get a recipe: the paper's tables and claims, and the study and notes of every preset."""
+    """Get a recipe: the paper's tables and claims, and the study and notes of each preset."""
     return tagged_answer(recipes.get(name), request.headers)
 
 
 def get_study_report(study: Studied, session: SessionDep, request: Request) -> Response:
-    """Get the paper's tables beside what a study has measured so far, and what became of claims.
+    """Get the paper's tables with the results of a study so far, and the findings on claims.
 
-    A study that was not made from a recipe has no report.
+    A study that was not created from a recipe has no report.
     """
     return tagged_answer(recipes.report(session, study), request.headers)

@@ -33,8 +33,8 @@ def recommendations_router() -> APIRouter:
 def recommend(body: BodyDep, session: SessionDep, opened: ResourcesDep) -> Response:
     """Recommend a method for a task and a base model within a budget, from stored results.
 
-    Nothing is stored or trained. The answer says what is thin about the evidence and which jobs
-    would settle it; without comparable results it has no score, but a first study.
+    Nothing is stored or trained. The answer lists weak evidence and the jobs that would strengthen
+    it. Without comparable results, it has no score but proposes a first study.
     """
     question = valid(_QUESTION, body)
     return json_answer(recommendations.recommend(session, question, study_rules(opened)))

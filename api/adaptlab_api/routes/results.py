@@ -32,7 +32,7 @@ OfReplicates = Annotated[
     list[Replicate], Query(max_length=4096, description="Only these replicates.")
 ]
 MaxPoints = Annotated[
-    int, Query(ge=2, le=LARGEST_CURVE, description="Thin a curve with more points than this.")
+    int, Query(ge=2, le=LARGEST_CURVE, description="Thin curves with more points than this.")
 ]
 OfAttached = Annotated[
     bool | None,
@@ -60,7 +60,7 @@ def results_router() -> APIRouter:
         "/evaluations/{evaluation_id}/outcomes",
         get_outcomes,
         response_model=OutcomeList,
-        responses=succeeds(200, "The outcomes; packed, one bit an item.", PACKED) | found,
+        responses=succeeds(200, "The outcomes; if packed, one bit per item.", PACKED) | found,
     )
     router.add_api_route(
         "/checkpoints", get_checkpoints, response_model=Checkpoints, responses=found
@@ -83,24 +83,24 @@ def get_metrics(
 
 
 def get_replicates(job_id: JobId, session: SessionDep) -> Response:
-    """Get how every seed and trial of a job ended."""
+    """Get the outcome of every seed and trial of a job."""
     return json_answer(results.replicates(session, job_id))
 
 
 def get_attempts(job_id: JobId, session: SessionDep) -> Response:
-    """Get every attempt at a job, with where and how it was computed."""
+    """Get the attempts at a job, with host and environment."""
     return json_answer(results.attempts(session, job_id))
 
 
 def get_evaluations(job_id: JobId, session: SessionDep, attached: OfAttached = None) -> Response:
-    """Get the scores of a job, and of its base model on the same items."""
+    """Get the scores of a job and of its base model on the same items."""
     return json_answer(results.evaluations(session, job_id, attached))
 
 
 def get_outcomes(
     job_id: JobId, evaluation_id: RowId, request: Request, session: SessionDep
 ) -> Response:
-    """Get the outcome of every item; with `Accept: application/octet-stream`, as packed bits."""
+    """Get the outcome of every item, or with `Accept: application/octet-stream`, packed bits."""
     found = results.outcomes(session, job_id, evaluation_id)
     if PACKED in request.headers.get("accept", ""):
         return Response(found.bits, media_type=PACKED)
@@ -116,5 +116,5 @@ def get_checkpoints(job_id: JobId, session: SessionDep) -> Response:
 
 
 def get_theory(job_id: JobId, session: SessionDep) -> Response:
-    """Get what the theory checks of a job say."""
+    """Get the results of a job's theory checks."""
     return json_answer(results.theory(session, job_id))

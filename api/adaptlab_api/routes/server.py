@@ -59,7 +59,7 @@ def description_router() -> APIRouter:
 
 
 def list_workers(session: SessionDep) -> Response:
-    """List the workers heard of last."""
+    """List the workers with the latest heartbeats."""
     return json_answer(Workers(data=workers.recent(session)))
 
 
@@ -87,19 +87,19 @@ def get_capabilities(opened: ResourcesDep) -> Response:
 
 
 def get_storage(session: SessionDep) -> Response:
-    """Get how much is stored, where, and how much of it is damaged or was collected."""
+    """Get the sizes of the stores, and how much is damaged or collected."""
     return json_answer(storage_status.status(session))
 
 
 async def healthz() -> Response:
-    """Answer; that is all."""
+    """Answer 200 if the process responds."""
     return json_answer(Health(status="ok"))
 
 
 async def readyz(request: Request) -> Response:
     """Answer within about two seconds: 200 if the database and the artifact folder answer.
 
-    A broker that is away is named in `degraded`: workers then look for jobs by themselves.
+    `degraded` names a broker that does not answer; workers then poll for jobs.
     """
     # No dependency: FastAPI runs those in the threads that a slow reader may have taken.
     silent = await resources_of(request.app).readiness.silent()

@@ -33,13 +33,11 @@ from adaptlab_services.studies import studies
 
 Studied = Annotated[
     str,
-    Path(
-        max_length=63, description="The id or the name of a study; of the id a unique part will do."
-    ),
+    Path(max_length=63, description="The name of a study, or its id or a unique part of it."),
 ]
 OfJob = Annotated[
     str | None,
-    Query(alias="job", max_length=64, description="Only studies that this job belongs to."),
+    Query(alias="job", max_length=64, description="Only studies with this job."),
 ]
 
 _EXTENSION = TypeAdapter(StudyExtension)
@@ -103,7 +101,7 @@ def create_study(
     validate_only: OnlyValidate = False,
     idempotency_key: Key = None,
 ) -> Response:
-    """Create a study with its jobs, or with `validate_only` say what would be created.
+    """Create a study and its jobs, or with `validate_only` return the plan and create nothing.
 
     The body is the spec of a study, or names a recipe and one of its presets.
     """
@@ -131,7 +129,7 @@ def list_studies(
 
 
 def get_study(study: Studied, session: SessionDep, request: Request) -> Response:
-    """Look at one study, cell by cell."""
+    """Get one study, with its cells."""
     return tagged_answer(studies.get(session, study), request.headers)
 
 
@@ -144,14 +142,14 @@ def list_study_jobs(
     page_token: PageToken = None,
     view: View = "full",
 ) -> Response:
-    """List the jobs of a study, those that make its base models included."""
+    """List the jobs of a study, including those that train its base models."""
     found = studies.get(session, study).id
     query = JobQuery(filter_text, found, order_by, page_size, page_token)
     return json_answer(listed(session, query, view))
 
 
 def cancel_study(study: Studied, session: SessionDep, who: SubmitterDep) -> Response:
-    """Cancel a study, and its jobs that no other study wants."""
+    """Cancel a study and its jobs, except jobs that another study needs."""
     return json_answer(studies.cancel(session, who, study).study)
 
 
@@ -164,7 +162,7 @@ def extend_study(
     background: BackgroundTasks,
     validate_only: OnlyValidate = False,
 ) -> Response:
-    """Add seeds, methods, budgets, tasks or base models, and run again what has failed.
+    """Add seeds, methods, budgets, tasks or base models, and re-run failed jobs.
 
     The same request sent again changes nothing.
     """
@@ -187,7 +185,7 @@ def clone_study(
     validate_only: OnlyValidate = False,
     idempotency_key: Key = None,
 ) -> Response:
-    """Create a study like another one but for the members given; what has been run is reused."""
+    """Create a copy of a study with the given members changed; existing jobs are reused."""
     spec = studies.cloned(session, study, valid(_CHANGES, body))
     with studies.inside_project_of(session, study):
         if validate_only:
@@ -210,9 +208,9 @@ def _created(
 def _new_study() -> Described:
     headers = {
         "Location": {"description": "The address of the study.", "schema": {"type": "string"}},
-        "ETag": {"description": "Of this representation.", "schema": {"type": "string"}},
+        "ETag": {"description": "Entity tag of this representation.", "schema": {"type": "string"}},
     }
-    earlier = "A preview, or an earlier answer."
+    earlier = "A preview, or the earlier answer."
     return {
         201: {"description": "The new study.", "headers": headers},
         200: {"model": StudyPreview | StudyView, "description": earlier},

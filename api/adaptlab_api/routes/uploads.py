@@ -27,7 +27,7 @@ from adaptlab_services.storage.upload_chunks import AnnouncedChunk, receiving
 from adaptlab_services.storage.uploads import NewUpload, UploadLimits
 
 UploadId = Annotated[UUID, Path(description="The id of an upload.")]
-ChunkNumber = Annotated[int, Path(ge=0, le=2**31 - 1, description="Which chunk, from 0 on.")]
+ChunkNumber = Annotated[int, Path(ge=0, le=2**31 - 1, description="The chunk's number, from 0.")]
 DIGEST = {
     "name": "Content-Digest",
     "in": "header",
@@ -78,7 +78,7 @@ def uploads_router() -> APIRouter:
 def begin_upload(
     body: BodyDep, session: SessionDep, who: SubmitterDep, opened: ResourcesDep
 ) -> Response:
-    """Announce bytes that will be sent in chunks; the same again brings back the same upload."""
+    """Create an upload, whose chunks follow; the same request again returns it."""
     begun = uploads.begin(session, who, valid(_NEW, body), _limits(opened.settings))
     if not begun.is_new:
         return json_answer(begun.upload)
@@ -86,12 +86,12 @@ def begin_upload(
 
 
 def list_uploads(session: SessionDep, who: SubmitterDep) -> Response:
-    """List your uploads, complete or not, the oldest first."""
+    """List your uploads, complete and incomplete, oldest first."""
     return json_answer(uploads.page(session, who))
 
 
 def get_upload(upload_id: UploadId, session: SessionDep, who: SubmitterDep) -> Response:
-    """Get what is there of an upload of yours, so that the rest can be sent."""
+    """Get one of your uploads, with the chunks received so far."""
     return json_answer(uploads.get(session, who, upload_id))
 
 
@@ -102,19 +102,19 @@ async def put_upload_chunk(
     who: SubmitterDep,
     opened: ResourcesDep,
 ) -> Response:
-    """Send one chunk; it may be sent again, and the chunks in any order and at the same time."""
+    """Store one chunk; chunks can be sent in any order, in parallel and again."""
     chunk = AnnouncedChunk(upload_id, number, announced_digest(request))
     await take_in(request, await run_in_threadpool(receiving, opened.sessions, who, chunk))
     return Response(status_code=204, headers=NO_STORE)
 
 
 def complete_upload(upload_id: UploadId, session: SessionDep, who: SubmitterDep) -> Response:
-    """Say that every chunk was sent; the whole is read again and held against its digest."""
+    """Complete an upload; the server checks the content against its digest."""
     return json_answer(uploads.complete(session, who, upload_id))
 
 
 def delete_upload(upload_id: UploadId, session: SessionDep, who: SubmitterDep) -> Response:
-    """Let go of an upload that was used, or that is not wanted any more."""
+    """Delete an upload that has been used or is no longer needed."""
     uploads.remove(session, who, upload_id)
     return Response(status_code=204, headers=NO_STORE)
 
@@ -129,5 +129,5 @@ def _new_upload() -> Described:
     }
     return {
         201: {"description": "The new upload.", "headers": headers},
-        200: {"model": UploadView, "description": "The same had been announced before."},
+        200: {"model": UploadView, "description": "An earlier request created this upload."},
     }
