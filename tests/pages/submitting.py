@@ -149,6 +149,4 @@ def uses(page: str) -> list[str]:
 def answered(page: str) -> str:
     """What is said of it, as text."""
     (found,) = re.findall(r'id="answer" data-answer>(.*?)<div class="submit-bar"', page, re.DOTALL)
-    return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", " ", found))).replace(
-        "\N{NARROW NO-BREAK SPACE}", " "
-    )
+    return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", " ", found)))

@@ -74,7 +74,7 @@ def test_the_json_follows_and_is_what_is_made(
     page.wait_for_url(lambda url: "/jobs/" in url and not url.endswith("/new"))
     job = api.get(f"/v1/jobs/{page.url.rpartition('/')[2]}").json()
     assert job["spec"]["training"]["steps"] == 7
-    page.get_by_role("link", name="do again with changes").click()
+    page.get_by_role("link", name="copy to a new job").click()
     expect(page.get_by_label("Steps")).to_have_value("7")
 
 
@@ -210,7 +210,7 @@ def test_nothing_overflows_and_every_field_has_its_label(at_form: Visitor) -> No
 
 def test_hostile_text_is_only_text(at_form: Visitor) -> None:
     page = at_form.page
-    page.locator("summary", has_text="More of queue").click()
+    page.locator("summary", has_text="More queue options").click()
     for label in (BUDGET, "Steps", "Sites", "Labels", "Queue"):
         page.get_by_label(label, exact=True).fill(HOSTILE)
     expect(page.locator("#fault-at-training-steps")).to_contain_text("must be a whole number")

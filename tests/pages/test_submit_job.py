@@ -56,7 +56,7 @@ def test_the_solvers_answer_is_shown(admin: TestClient, sessions: Sessions) -> N
     assert "Next larger rank 4 128 parameters" in told
     assert "Stored 384 B" in told
     assert "Replicates 10 5 seeds × 2 trials" in told
-    assert "Time, about" in told
+    assert "Estimated time" in told
     assert "No live worker serves the queue 'cpu'" in told
     assert count_jobs(sessions) == before
 
@@ -388,9 +388,7 @@ def test_an_empty_server_is_offered_a_first_job(browser: TestClient, token: str)
     assert 'href="/jobs/new?kind=pretrain"' in browser.get("/").text
     page = browser.get(NEW).text
     assert forms.shown_json(page)["kind"] == "pretrain"
-    assert "117 888" in forms.answered(page).replace(
-        "\u202f", " "
-    ) or "parameters" in forms.answered(page)
+    assert "Trainable parameters 117,888" in forms.answered(page)
     assert not re.findall(r'class="notice bad"', page)
 
 
@@ -403,7 +401,7 @@ def test_a_base_model_of_a_recipe_is_made_first(browser: TestClient, token: str)
         browser, PREVIEW, forms.changed(fields, {"/base_model": html.unescape(recipe)})
     ).text
     assert forms.shown_json(page)["base_model"]["family"]
-    assert "Before it, the base model, about" in forms.answered(page)
+    assert "Estimated time for the base model, trained first" in forms.answered(page)
     answer = forms.sent(browser, NEW, forms.changed(fields, {"/base_model": html.unescape(recipe)}))
     assert answer.status_code == 303
     assert browser.get("/v1" + answer.headers["location"]).json()["state"] == "waiting"

@@ -53,7 +53,7 @@ def test_what_it_becomes_is_shown(admin: TestClient, sessions: Sessions) -> None
     plan = admin.post(
         "/v1/studies?validate_only=true", json=a_study_document(), headers=forms.HERE
     ).json()
-    assert f"Jobs {len(plan['jobs'])} {plan['new_jobs']} new, 0 there already" in told
+    assert f"Jobs {len(plan['jobs'])} {plan['new_jobs']} new, 0 reused" in told
     assert f"Replicates {sum(job['replicates'] for job in plan['jobs'])}" in told
     assert f"trained in {plan['passes']} passes" in told
     assert "Equal effort" in told
@@ -71,10 +71,10 @@ def test_the_study_that_is_made_is_the_one_that_was_shown(
     made = admin.get("/v1/studies/small").json()
     shown = StudySpec.model_validate(forms.shown_json(page))
     assert made["spec"] == shown.model_dump(mode="json", exclude_unset=True)
-    assert "do again with changes" in admin.get("/studies/small").text
+    assert "copy to a new study" in admin.get("/studies/small").text
     again = forms.answered(pasted(admin, name="other"))
     jobs = {job["id"] for cell in made["cells"] for job in cell["jobs"]}
-    assert f"0 new, {len(jobs)} there already" in again
+    assert f"0 new, {len(jobs)} reused" in again
 
 
 def test_sent_twice_it_is_made_once(admin: TestClient, sessions: Sessions) -> None:
@@ -127,7 +127,7 @@ def test_a_fault_stands_beside_its_field(
 def test_unequal_effort_is_said(admin: TestClient) -> None:
     own = {"name": "ia3", "tuning": {"trials": 8}}
     told = forms.answered(pasted(admin, methods=["lora", "prefix_tuning", own]))
-    assert "The effort is not equal" in told
+    assert "Unequal effort" in told
     assert "not tuned with the same effort" in told
     assert "Equal effort" not in told
 

@@ -109,7 +109,7 @@ def _pasted(
         detail = "; ".join(one.detail for one in refusal.faults) or refusal.detail
         return replace(made, pasted=text, unread=(Problem(f"/{PASTED}", "invalid_json", detail),))
     if not is_document(document):
-        fault = Problem(f"/{PASTED}", "invalid_json", "This is not a JSON object; paste {…}.")
+        fault = Problem(f"/{PASTED}", "invalid_json", "This is not a JSON object. Paste {…}.")
         return replace(made, pasted=text, unread=(fault,))
     found = copy.deepcopy(cast("Document", document))
     return draft_of(spec_of(found), found, sections_of, made.project, made.once)

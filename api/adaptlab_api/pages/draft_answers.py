@@ -128,7 +128,13 @@ def problems_of(refusal: AdaptlabError) -> tuple[Problem, ...]:
         case Conflict():
             return (Problem("/name", "conflict", str(refusal)),)
         case NotFound(kind="project"):
-            return (Problem("/project", "unknown_project", "You are in no project of this name."),)
+            return (
+                Problem(
+                    "/project",
+                    "unknown_project",
+                    "You are not a member of a project with this name.",
+                ),
+            )
         case _:
             return (Problem("", "refused", str(refusal)),)
 

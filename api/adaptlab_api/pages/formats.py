@@ -18,8 +18,8 @@ KIBI = 1024
 
 
 def integer(value: int | None) -> str:
-    """With a thin space between thousands: 117 888."""
-    return NOTHING if value is None else f"{value:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
+    """A comma between thousands: 117,888."""
+    return NOTHING if value is None else f"{value:,}"
 
 
 def percent(value: float | None) -> str:

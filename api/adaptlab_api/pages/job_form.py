@@ -1,4 +1,4 @@
-"""The form of a job: its fields for every kind of job, and what it begins with."""
+"""The form of a job: the fields and initial values for each kind of job."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -37,33 +37,33 @@ MORE_TUNING = (
     *("learning_rate_range", "weight_decays", "initial_scales", "selection", "validation_samples"),
     "halving",
 )
-COMMA = "several with commas between"
+COMMA = "separate several values with commas"
 HINTS = {
-    "/seeds": "how many, or which: 0, 1, 2",
+    "/seeds": "a number of seeds, or a list: 0, 1, 2",
     "/base_replicates": COMMA,
-    "/tuning/trials": "learning rates tried for each seed",
+    "/tuning/trials": "number of learning rates tried per seed",
     "/tuning/learning_rates": COMMA,
     "/tuning/learning_rate_range": "lowest, highest",
     "/tuning/weight_decays": COMMA,
     "/tuning/initial_scales": COMMA,
     "/training/early_stopping": "JSON: {} or {“patience”: 3}",
     "/tuning/halving": "JSON: {“rungs”: 2}",
-    "/evaluation/tasks": "one a line, a name or JSON; without any the job's own",
-    "/budget/trainable_parameters": "the most that are trained, such as 96 or 10 000",
-    "/labels": "one a line: name = value",
-    "/resources/priority": "0 to 9, 9 goes first",
-    "/resources/max_seconds": "seconds, then it is stopped",
-    "/checks": "one a line, a name or JSON",
-    "/adaptation": "the id of a job that adapts",
-    "/folder": "ALIAS/SUB/PATH below a model root of the server",
-    "/budget/fraction_of_base": "of the base model's parameters, such as 0.001",
+    "/evaluation/tasks": "one per line, as a name or JSON; default: the job's own task",
+    "/budget/trainable_parameters": "largest number of trainable parameters, such as 96 or 10,000",
+    "/labels": "one per line: name = value",
+    "/resources/priority": "0 to 9; 9 runs first",
+    "/resources/max_seconds": "in seconds; a longer job is stopped",
+    "/checks": "one per line, as a name or JSON",
+    "/adaptation": "id of an adaptation job",
+    "/folder": "ALIAS/SUB/PATH, below a model root of the server",
+    "/budget/fraction_of_base": "fraction of the base model's parameters, such as 0.001",
 }
 LABELS = {
-    "/capture/attention/samples": "Attention maps, of so many samples",
+    "/capture/attention/samples": "Samples with attention maps",
     "/evaluation/samples": "Test items",
-    "/evaluation/tasks": "Tasks that are scored",
-    "/budget/fraction_of_base": "Or a share of the base model",
-    "/resources/max_seconds": "Longest time",
+    "/evaluation/tasks": "Evaluation tasks",
+    "/budget/fraction_of_base": "Or fraction of the base model",
+    "/resources/max_seconds": "Time limit",
     "/training/early_stopping": "Early stopping",
     "/seeds": "Seeds",
 }
@@ -154,7 +154,7 @@ def training_section(spec: str, *, tuned: bool) -> Section:
         more.append("/base_replicates")
     title = "Training and tuning" if tuned else "Training"
     fields = tuple(field_of(spec, one) for one in ("/seeds", *plain))
-    note = "an empty field is what stands in it in grey"
+    note = "an empty field takes the value shown in grey"
     return Section("training", title, note, fields, tuple(field_of(spec, one) for one in more))
 
 
@@ -164,7 +164,7 @@ def measuring_section(spec: str) -> Section:
     more = field_of(spec, "/evaluation/tasks")
     samples = field_of(spec, "/evaluation/samples")
     fields = (samples,) if spec == "import" else (samples, attention)
-    return Section("measuring", "Evaluation", "on test items after the training", fields, (more,))
+    return Section("measuring", "Evaluation", "on test items, after training", fields, (more,))
 
 
 def names_of_bases(bases: Sequence[BaseModelView]) -> tuple[str, ...]:
@@ -191,7 +191,7 @@ def _adapting(chosen: Callable[[str], str], offered: Around) -> tuple[Section, .
     )
     inline = Field(
         "/base_model/inline",
-        "Or the spec of one that is made first, as JSON",
+        "Or the spec of a new base model, as JSON",
         "open",
         several_lines=5,
         instead_of="/base_model",
@@ -201,21 +201,23 @@ def _adapting(chosen: Callable[[str], str], offered: Around) -> tuple[Section, .
         for name in ("trainable_parameters", "fraction_of_base")
     )
     return (
-        Section("base", "Base model", "what is adapted", (base,), (inline,)),
-        chosen_section("task", "/task", chosen, "what it is to do"),
-        chosen_section("method", "/method", chosen, "how it is adapted"),
-        Section("budget", "Budget", "the method's size is solved from it", budget),
+        Section("base", "Base model", "the model to adapt", (base,), (inline,)),
+        chosen_section("task", "/task", chosen, "what the adapted model learns"),
+        chosen_section("method", "/method", chosen, "how the base model is adapted"),
+        Section("budget", "Budget", "determines the size of the method", budget),
         training_section("adapt", tuned=True),
         measuring_section("adapt"),
     )
 
 
 def _pretraining(chosen: Callable[[str], str]) -> tuple[Section, ...]:
-    name = field_of("pretrain", "/name", hint="it can be used under it; a-z, 0-9, dots and dashes")
+    name = field_of(
+        "pretrain", "/name", hint="name of the new base model: a-z, 0-9, dots and dashes"
+    )
     return (
-        Section("base", "Base model", "what is made", (name,)),
-        chosen_section("family", "/family", chosen, "what it is built like"),
-        chosen_section("task", "/task", chosen, "what it learns"),
+        Section("base", "Base model", "the model to train", (name,)),
+        chosen_section("family", "/family", chosen, "architecture of the model"),
+        chosen_section("task", "/task", chosen, "what the model learns"),
         training_section("pretrain", tuned=False),
         measuring_section("pretrain"),
     )
@@ -224,7 +226,7 @@ def _pretraining(chosen: Callable[[str], str]) -> tuple[Section, ...]:
 def _importing() -> tuple[Section, ...]:
     fields = tuple(field_of("import", one) for one in ("/name", "/folder"))
     return (
-        Section("base", "Base model", "where it is taken from", fields),
+        Section("base", "Base model", "the model to import", fields),
         measuring_section("import"),
     )
 
@@ -239,7 +241,7 @@ def _checking(offered: Around) -> tuple[Section, ...]:
     )
     pointers = ("/checks", "/adaptation", "/replicates", "/seed")
     checks, *rest = (field_of("theory", one) for one in pointers)
-    return (Section("base", "Theory checks", "claims that are measured", (checks, base, *rest)),)
+    return (Section("base", "Theory checks", "claims to measure", (checks, base, *rest)),)
 
 
 def queue_section(kind: str, offered: Around) -> Section:
@@ -248,16 +250,16 @@ def queue_section(kind: str, offered: Around) -> Section:
         field_of(kind, f"/resources/{name}") for name in ("queue", "priority", "max_seconds")
     )
     served = ", ".join(offered.queues) or "none"
-    queue = replace(fields[0], hint=f"served now: {served}")
+    queue = replace(fields[0], hint=f"queues with a live worker: {served}")
     more = (field_of(kind, "/labels"), field_of(kind, "/resources/self_fence"))
-    return Section("queue", "Queue", "where and when it runs", (queue, *fields[1:]), more)
+    return Section("queue", "Queue", "where and when jobs run", (queue, *fields[1:]), more)
 
 
 def _grouped(offered: Around) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
     listed = tuple(
         (key, f"{spec['name']} ({key.split(':')[1]})") for key, spec in offered.made.items()
     )
-    return (("From a recipe, made first where it is not there yet", listed),) if listed else ()
+    return (("From a recipe, created first if missing", listed),) if listed else ()
 
 
 @cache

@@ -99,7 +99,7 @@ def _field(pointer: str, schema: Schema, root: Schema) -> Field:
     default = found.get("default", schema.get("default"))
     return Field(
         pointer=pointer,
-        label=parts_of(pointer)[-1].replace("_", " ").capitalize(),
+        label=_label(parts_of(pointer)[-1]),
         kind=kind,
         default=_default(default),
         choices=choices,
@@ -185,6 +185,10 @@ def _default(value: object) -> str:
             return json.dumps(value)
 
 
+def _label(name: str) -> str:
+    return "DoRA" if name == "dora" else name.replace("_", " ").capitalize()
+
+
 def _limits(schema: Schema) -> str:
     """The least and the most, in words."""
     options = cast("Sequence[Schema]", schema.get("anyOf", ()))
@@ -201,6 +205,4 @@ def _limits(schema: Schema) -> str:
 def _short(value: object) -> str:
     assert isinstance(value, int | float)
     exact = int(value) if value == int(value) else value
-    return (
-        f"{exact:,}".replace(",", "\N{NARROW NO-BREAK SPACE}") if exact < 10**10 else f"{exact:g}"
-    )
+    return f"{exact:,}" if exact < 10**10 else f"{exact:g}"

@@ -253,4 +253,4 @@ def _short_budget(budget: object) -> object:
 
 
 def _no_object() -> Problem:
-    return Problem(f"/{REST}", "invalid_json", "This is not a JSON object; write {…}.")
+    return Problem(f"/{REST}", "invalid_json", "This is not a JSON object. Enter {…}.")

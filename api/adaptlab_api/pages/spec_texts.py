@@ -32,6 +32,7 @@ Json = object
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]{1,4})?", re.IGNORECASE)
 _SPACES = re.compile(r"(?<=[0-9])[ _\u2009\u202f\u00a0](?=[0-9]{3})")
+_COMMAS = re.compile(r"(?<=[0-9]),(?=[0-9]{3}(,|$))")
 _BETWEEN = re.compile(r"[,;\s]+")
 
 
@@ -96,7 +97,7 @@ def _open(text: str) -> Json:
 
 
 def _integer(text: str) -> Json:
-    plain = _SPACES.sub("", text)
+    plain = _COMMAS.sub("", _SPACES.sub("", text))
     return int(plain) if _INTEGER.fullmatch(plain) else text
 
 

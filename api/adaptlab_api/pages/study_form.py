@@ -24,8 +24,8 @@ from adaptlab_services.models import catalogue
 FIRST_METHODS = ("frozen", "full_finetuning", "lora", "prefix_tuning")
 FIRST_BUDGETS = (512, 4096)
 FIRST_TRIALS = 4
-NO_BASE = "there is none yet: train or import one first, or give the spec of one below"
-CONFIGURED = "one a line, as JSON: {“name”: “lora”, “sites”: [“mlp”], “label”: “lora-mlp”}"
+NO_BASE = "no base model yet: train or import one first, or enter a spec below"
+CONFIGURED = "one per line, as JSON: {“name”: “lora”, “sites”: [“mlp”], “label”: “lora-mlp”}"
 
 
 def first_study_document(offered: Around, now: datetime) -> Document:
@@ -45,25 +45,25 @@ def first_study_document(offered: Around, now: datetime) -> Document:
 def study_sections(_: str, chosen: Callable[[str], str], offered: Around) -> tuple[Section, ...]:
     """The fields of a study."""
     name = field_of("study", "/name", hint="a-z, 0-9, dots and dashes")
-    task = chosen_section("task", "/tasks/0", chosen, "what every method is to do")
+    task = chosen_section("task", "/tasks/0", chosen, "what every method learns")
     further = Field(
         "/tasks/-",
-        "Further tasks",
+        "More tasks",
         "lines",
-        hint="one a line, a name or JSON",
+        hint="one per line, as a name or JSON",
         several_lines=3,
         first=1,
     )
-    checks = field_of("study", "/checks", hint="theory checks, one a line, a name or JSON")
+    checks = field_of("study", "/checks", hint="one per line, as a name or JSON")
     return (
-        Section("name", "Study", "its name is its address", (name,)),
+        Section("name", "Study", "the name is part of its address", (name,)),
         _bases(offered),
         replace(task, more=(further,)),
         _methods(),
         _budgets(),
         training_section("study", tuned=True),
         measuring_section("study"),
-        Section("checks", "Theory checks", "claims that are measured with it", (), (checks,)),
+        Section("checks", "Theory checks", "claims to measure with the study", (), (checks,)),
         queue_section("study", offered),
     )
 
@@ -82,12 +82,12 @@ def _bases(offered: Around) -> Section:
     )
     inline = Field(
         "/base_models/-",
-        "Specs of those that are made first",
+        "Specs of new base models",
         "lines",
-        hint="one a line, as JSON",
+        hint="one per line, as JSON",
         several_lines=3,
     )
-    return Section("base", "Base models", "what is adapted", (chosen,), (inline,))
+    return Section("base", "Base models", "the models to adapt", (chosen,), (inline,))
 
 
 def _methods() -> Section:
@@ -95,19 +95,19 @@ def _methods() -> Section:
     chosen = Field("/methods", "Methods", "lines", choices=(*names, ALL))
     configured = Field(
         "/methods/-",
-        "Methods with knobs of their own",
+        "Methods with custom knobs",
         "lines",
         hint=CONFIGURED,
         several_lines=3,
     )
-    return Section("methods", "Methods", "held against each other", (chosen,), (configured,))
+    return Section("methods", "Methods", "the methods to compare", (chosen,), (configured,))
 
 
 def _budgets() -> Section:
     budgets = field_of("study", "/budgets", kind="numbers", several_lines=0, required=True)
-    said = replace(budgets, hint="trainable parameters, with commas between")
+    said = replace(budgets, hint="trainable parameters, separated by commas: 512, 4096")
     tolerance = field_of(
-        "study", "/budget_tolerance", hint="share of a budget that a method may leave unused"
+        "study", "/budget_tolerance", hint="fraction of a budget that a method may leave unused"
     )
-    note = "every method's size is solved from each"
+    note = "each budget determines the size of every method"
     return Section("budget", "Budgets", note, (said,), (tolerance,))

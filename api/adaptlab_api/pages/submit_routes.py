@@ -63,7 +63,7 @@ from adaptlab_services.studies import studies
 
 MOST_FIELDS = 400
 NEW_JOB, NEW_STUDY = "/jobs/new", "/studies/new"
-NO_SUCH = "What this form was to begin with is not here. It may be mistyped, or be elsewhere."
+NO_SUCH = "The job, study or recipe to start from does not exist here. Its name may be mistyped."
 CANNOT_SUBMIT = "You cannot submit here"
 
 

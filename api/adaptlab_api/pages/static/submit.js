@@ -91,7 +91,7 @@
         redirect: "manual",
         signal: mine.signal,
       });
-      if (!response.ok) throw new Error(`the server answered ${response.status}`);
+      if (!response.ok) throw new Error(`the server returned status ${response.status}`);
       const page = new DOMParser().parseFromString(await response.text(), "text/html");
       if (asking !== mine) return;
       if (submitter || typed) takeValues(page);
@@ -104,7 +104,7 @@
       if (error.name === "AbortError") return;
       form.dataset.state = "unanswered";
       const told = document.getElementById("told");
-      if (told) told.textContent = `No answer: ${error.message}. Press Preview to try again.`;
+      if (told) told.textContent = `No preview: ${error.message}. Press Preview to try again.`;
     }
   }
 
