@@ -44,10 +44,10 @@ def words(page: str) -> str:
 def test_the_guide_is_told_in_the_numbers_of_the_job(visitor: TestClient, job: str) -> None:
     page = words(visitor.get(f"{job}/attention").text)
     assert "puts 2 learned positions before the content" in page
-    assert "from 61.0 % to 61.0 % of a head" in page
+    assert "take 61.0 % to 61.0 % of a head" in page
     assert "What Prefix-tuning cannot do" in page
-    assert "relative deviation is 3.1×10⁻⁸ , which is what rounding leaves" in page
-    assert "layer 1, by up to 0.310" in page
+    assert "relative deviation measured in layer 0 is 3.1×10⁻⁸ , which rounding explains" in page
+    assert "in layer 1: 0.310" in page
 
 
 def test_a_method_that_can_change_attention_is_told_so(
@@ -57,8 +57,8 @@ def test_a_method_that_can_change_attention_is_told_so(
     lora = worker.complete(ADAPTATION, 0.6, 0.9, method={"name": "lora", "rank": 1}, budget={})
     page = words(visitor.get(f"/jobs/{lora.id}/attention").text)
     assert "What LoRA can do" in page
-    assert "it could, and did not" in page
-    assert "learned position" not in page.replace("the learned positions take; div", "")
+    assert "which rounding explains: the pattern did not change" in page
+    assert "learned position" not in page.replace("the attention on learned positions. Div", "")
     alone = words(visitor.get(f"/jobs/{base.id}/attention").text)
     assert "This job adapts nothing" in alone
     assert "difference" not in visitor.get(f"/jobs/{base.id}/attention").text
@@ -67,13 +67,13 @@ def test_a_method_that_can_change_attention_is_told_so(
 def test_the_step_says_what_is_answered_there(visitor: TestClient, job: str) -> None:
     # The question is 2 6 0 1 4 6 3 0 1 2, the answer its digits in order: 0 0 1 1 2 2 3 4 6 6.
     first = words(visitor.get(f"{job}/attention?step=0").text)
-    assert "Step 1 of 10, at position 9, which holds the token 2" in first
-    assert "the adapted one 0 ✓" in first
-    assert "Right is 0" in first
+    assert "Step 1 of 10, at position 9 (token 2 )" in first
+    assert "the adapted model 0 ✓" in first
+    assert "The right answer is 0" in first
     assert "take 61.0 % of this row" in first
     last = words(visitor.get(f"{job}/attention?step=999").text)
     assert "Step 10 of 10, at position 18" in last
-    assert "what is right is not stored" in last
+    assert "the right answer to it is not stored" in last
 
 
 def test_heads_are_sorted_by_the_server(visitor: TestClient, job: str) -> None:
@@ -148,7 +148,7 @@ def test_the_bars_of_a_step_are_its_row(visitor: TestClient, job: str) -> None:
     rows: dict[str, list[dict[str, object]]] = {}
     for one in bars["data"]["values"]:
         rows.setdefault(one["pattern"], []).append(one)
-    assert list(rows) == ["before", "after", "after, content alone"]
+    assert list(rows) == ["before", "after", "after, content only"]
     for row in rows.values():
         assert sum(float(str(one["weight"])) for one in row) == pytest.approx(1, abs=5e-3)
     assert [one["key"] for one in rows["after"][:2]] == ["p1", "p2"]
@@ -180,7 +180,7 @@ def test_a_job_without_attention_says_how_to_ask_for_it(
     visitor: TestClient, worker: MadeUpWorker
 ) -> None:
     job = worker.submit(PRETRAINING, capture={})
-    assert "not asked to record any" in visitor.get(f"/jobs/{job.id}/attention").text
+    assert "does not record attention" in visitor.get(f"/jobs/{job.id}/attention").text
     assert visitor.get("/jobs/nope/attention").status_code == 404
 
 

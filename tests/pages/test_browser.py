@@ -106,7 +106,7 @@ def test_attention_is_chosen_by_layer_and_head(visitor: Visitor, worker: MadeUpW
     visitor.sign_in()
     visitor.open_job(job)
     chart = visitor.page.locator("#attention-chart")
-    expect(chart).to_contain_text("after, among the content")
+    expect(chart).to_contain_text("after, content only")
     expect(chart).to_contain_text("p2")
     expect(chart).to_have_attribute("data-drawn", "1")
     before = chart.inner_html()
@@ -124,7 +124,7 @@ def test_a_job_shows_what_was_forgotten(visitor: Visitor, worker: MadeUpWorker):
     own, learned = visitor.page.locator("#forgetting tbody tr").all()
     # Seeds 0, 1 and 2: 991, 989, 987 of 1000 before and 600, 593, 586 after, and the other task
     # 2, 0, 0 before and 950, 943, 936 after.
-    expect(own).to_contain_text("sort ascending the base's own")
+    expect(own).to_contain_text("sort ascending pretraining task")
     for text in (
         "98.9\xa0%",
         "59.3\xa0%",
@@ -242,7 +242,7 @@ def test_the_keyboard_is_enough(visitor: Visitor, worker: MadeUpWorker):
     worker.complete(PRETRAINING, 0.99)
     visitor.sign_in_by_keyboard()
     visitor.page.keyboard.press("Tab")
-    expect(visitor.page.locator(":focus")).to_have_text("Skip to the content")
+    expect(visitor.page.locator(":focus")).to_have_text("Skip to content")
     for _ in range(24):
         visitor.page.keyboard.press("Tab")
         if "Pretraining" in visitor.page.locator(":focus").inner_text():

@@ -37,10 +37,10 @@ def test_a_filter_narrows_the_list_down(visitor: Visitor, worker: MadeUpWorker):
     expect(rows).to_have_count(1)
     expect(rows).to_contain_text("Full fine-tuning")
     expect(bar).to_have_value("metrics.accuracy.mean > 0.9 AND kind = adapt")
-    visitor.page.get_by_text("What a filter can ask about").click()
+    visitor.page.get_by_text("Fields that a filter can use").click()
     expect(visitor.page.get_by_text("metrics.<name>.<statistic>")).to_be_visible()
     visitor.page.get_by_label("State").select_option("failed")
-    expect(visitor.page.get_by_text("No job matches")).to_be_visible()
+    expect(visitor.page.get_by_text("No matching jobs")).to_be_visible()
 
 
 @pytest.mark.browser
@@ -80,7 +80,7 @@ def test_every_mistake_is_a_page(signed_in: TestClient, text: str, at: str):
     answer = signed_in.get("/", params={"filter": text})
     assert answer.status_code == 400
     assert at in answer.text
-    assert "This filter makes no sense" in answer.text
+    assert "This filter is not valid" in answer.text
 
 
 def test_pages_keep_the_filter(signed_in: TestClient, worker: MadeUpWorker):

@@ -103,7 +103,9 @@ def test_attention_is_opened_and_says_what_the_theory_says(
     page = person.page
     page.get_by_role("button", name="All heads, step by step").click()
     page.wait_for_url("**/attention?*")
-    expect(page.locator("#guide")).to_contain_text("which is what rounding leaves: nothing moved")
+    expect(page.locator("#guide")).to_contain_text(
+        "which rounding explains: the pattern did not change"
+    )
     expect(page.locator("#attention-heads canvas")).to_be_visible()
     for name in ("attention", "attention-difference", "attention-step"):
         page.locator(f"#{name}").scroll_into_view_if_needed()
@@ -121,7 +123,7 @@ def test_two_jobs_are_ticked_and_compared(person: Visitor, dashboard: Dashboard)
     page = person.page
     for job in (dashboard.prefix, dashboard.lora):
         page.locator(f'input[value="{job}"]').check()
-    page.get_by_role("button", name="Compare chosen jobs").click()
+    page.get_by_role("button", name="Compare selected jobs").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Compare jobs")
     expect(page.locator(".scores tbody tr")).to_have_count(2)
     expect(page.locator("#table-0-scores .notice").first).to_contain_text("Few seeds")
@@ -183,7 +185,7 @@ def test_a_recommendation_rests_on_what_was_measured_and_submits_what_is_missing
     page = person.page
     page.get_by_label("Task").fill(json.dumps(ADAPTATION["task"]))
     page.get_by_label("Base model").fill("small")
-    page.get_by_label("Trainable parameters").fill("4096")
+    page.get_by_label("Maximum trainable parameters").fill("4096")
     page.get_by_role("button", name="Recommend").click()
     expect(page.locator(".lead")).to_contain_text("within 4,096 parameters")
     expect(page.locator("#thin li").first).to_be_visible()

@@ -98,7 +98,7 @@ def test_a_job_has_the_buttons_that_its_state_allows(signed_in: TestClient, work
         assert then in signed_in.get(path).text
     anew = signed_in.post(f"{path}/retry", headers=HERE).headers["Location"]
     assert anew != path
-    assert f'a retry of <a href="{path}">' in signed_in.get(anew).text
+    assert f'retry of <a href="{path}">' in signed_in.get(anew).text
 
 
 def test_a_button_that_the_limit_refuses_says_so_on_a_page_and_leaves_nothing_behind(

@@ -36,12 +36,12 @@ def test_what_varies_over_the_trials_is_listed():
     found = facts(tuning=tuning)
     assert found["Learning rate"] == "one of 0.01, 0.1"
     assert found["Initial scale"] == "one of 1, 2"
-    assert found["Trial kept"] == "best on average over the seeds"
+    assert found["Trial kept"] == "best on average over seeds"
     assert "one of" not in found["Weight decay"]
 
 
 def test_a_plain_training_says_nothing_of_what_it_does_not_do():
-    assert not {"Initial scale", "Trial kept", "Early stopping", "Batch goes through in"} & set(
+    assert not {"Initial scale", "Trial kept", "Early stopping", "Gradient accumulation"} & set(
         facts()
     )
 
@@ -59,7 +59,7 @@ def test_a_plain_training_says_nothing_of_what_it_does_not_do():
 def test_early_stopping_and_parts_are_in_plain_words(rule: dict[str, object], text: str):
     found = facts(training={"early_stopping": rule, "accumulation": 4})
     assert found["Early stopping"] == text
-    assert found["Batch goes through in"] == "4 parts"
+    assert found["Gradient accumulation"] == "4 parts per batch"
 
 
 def test_halving_says_who_is_to_go_on_and_who_did():
@@ -67,12 +67,12 @@ def test_halving_says_who_is_to_go_on_and_who_did():
         training={"steps": 400}, tuning={"trials": 8, "halving": {"rungs": 2}}, seeds=1
     )
     said = dict(spec_facts(halved))["Successive halving"]
-    assert said == "8 trials, at most 4 after step 100, 2 after step 200"
+    assert said == "8 trials, then at most 4 after step 100, 2 after step 200"
     ends = [("diverged", 7)] + [("eliminated", 100)] * 3 + [("eliminated", 200)] * 2
     ends += [("completed", 400)] * 2
     tried = [a_replicate(n, status=status, steps=steps) for n, (status, steps) in enumerate(ends)]
     assert rungs(halved, tried) == (
-        "Replicates that went on: 4 of 7 after step 100; 2 of 4 after step 200."
+        "Replicates kept: 4 of 7 after step 100; 2 of 4 after step 200."
     )
     assert rungs(resolved(), tried) == ""
 
@@ -83,6 +83,6 @@ def test_a_job_says_which_words_it_asks():
     said = dict(spec_facts(write_resolved(resolve(spec, None))))["Task"]
     digest = generated_words().digest
     assert said.startswith(
-        f"word_translation (dataset generated (digest {digest}, source generated"
+        f"word translation (dataset generated (digest {digest}, source generated"
     )
     assert "words 50" in said

@@ -34,7 +34,7 @@ Shown = Literal["difference", "adapted", "base"]
 Weights: TypeAlias = "NDArray[np.float64]"
 UNREADABLE = (IndexError, ArtifactGone, ValueError)
 """No such place, no such bytes any more, and bytes that a worker sent and that are no array."""
-BEFORE, AFTER, AMONG = "before (base model)", "after adaptation", "after, among the content"
+BEFORE, AFTER, AMONG = "before (base model)", "after adaptation", "after, content only"
 MOST_HEADS, MOST_WEIGHTS = 256, 4_000_000
 """Of a grid at a time: heads, and the numbers that are read for them."""
 
@@ -131,7 +131,7 @@ def difference_chart(
     head = head_weights(session, job_id, place)
     if head is None or head.base is None or head.among is None:
         return None
-    title = "after − before, among the content" if head.learned else "after − before"
+    title = "after − before, content only" if head.learned else "after − before"
     change = _pattern(head, title, head.among - head.base, 0)
     return attention_patterns([change], theme=look.theme, signed=True, query=head.row_of(step))
 
@@ -145,7 +145,7 @@ def step_chart(session: Session, job_id: UUID, place: Place, theme: Theme) -> Ch
     blank: list[float | None] = [None] * head.learned
     shown: list[_Named] = [("before", head.base, blank), ("after", head.adapted, [])]
     if head.learned:
-        shown.append(("after, content alone", head.among, blank))
+        shown.append(("after, content only", head.among, blank))
     rows = {name: [*before, *_row(weights, query)] for name, weights, before in _there(shown)}
     names = [*(f"p{number + 1}" for number in range(head.learned)), *head.tokens]
     count = len(next(iter(rows.values())))

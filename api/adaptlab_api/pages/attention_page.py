@@ -37,12 +37,20 @@ HEADS_PAGE = 48
 ROUNDING = 1e-3
 """Below it a deviation is what half precision and float32 leave; above, something moved."""
 COLUMNS: tuple[tuple[HeadOrder, str, str], ...] = (
-    ("layer", "Layer, head", "as they stand in the model"),
-    ("base_entropy", "Entropy before", "mean over query rows, in nats, over the content"),
-    ("entropy", "Entropy", "the same after the adaptation"),
+    ("layer", "Layer, head", "order in the model"),
+    ("base_entropy", "Entropy before", "mean over query rows, over the content only, in nats"),
+    ("entropy", "Entropy", "the same, after adaptation"),
     ("learned_mass", "Learned mass", "mean attention on learned positions"),
-    ("divergence", "Divergence", "Jensen-Shannon divergence from the base, in nats"),
-    ("relative_deviation", "Relative deviation", "largest difference from the base's attention"),
+    (
+        "divergence",
+        "Divergence",
+        "Jensen-Shannon divergence from the base model's relative attention, in nats",
+    ),
+    (
+        "relative_deviation",
+        "Relative deviation",
+        "largest absolute difference from the base model's relative attention",
+    ),
 )
 
 

@@ -30,7 +30,7 @@ from adaptlab_services.errors import NotFound
 from adaptlab_services.results.attention_heads import HeadOrder, Sorting
 
 MOST_OFFSET = 10**6
-NO_JOB = "No job has this id. It may be mistyped, or the job may be on another server."
+NO_JOB = "No job has this id. The id may be mistyped, or the job may be on another server."
 
 
 @dataclass(frozen=True, slots=True)

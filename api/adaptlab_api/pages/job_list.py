@@ -1,4 +1,4 @@
-"""The jobs page: what is there, filtered, page by page."""
+"""The jobs page: a filtered list with pagination."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
@@ -173,7 +173,7 @@ def _poll_seconds(listed: Iterable[JobSummary], place: Place) -> int | None:
 def _counted(rows: list[JobListRow], *, more: bool) -> str:
     running = sum(row.job.state == "running" for row in rows)
     waiting = sum(row.job.state in ("queued", "waiting") for row in rows)
-    shown = f"{len(rows)} on this page" if more else f"{len(rows)} in all"
+    shown = f"{len(rows)} on this page" if more else f"{len(rows)} in total"
     return f"{shown}, {running} running, {waiting} waiting" if rows else ""
 
 

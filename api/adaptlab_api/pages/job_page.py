@@ -16,7 +16,14 @@ from adaptlab.spec import EarlyStopping, ResolvedSpec, ResolvedTraining
 from adaptlab_answers.jobs import EventView
 from adaptlab_api.pages.attention_view import attention_view
 from adaptlab_api.pages.chart_data import MOST_REPLICATES
-from adaptlab_api.pages.formats import NOTHING, integer, pretty, significant, words
+from adaptlab_api.pages.formats import (
+    NOTHING,
+    integer,
+    method_title,
+    pretty,
+    significant,
+    words,
+)
 from adaptlab_api.pages.job_list import ACTIVE_SECONDS, job_title, running_seconds, unserved_queues
 from adaptlab_api.pages.scores import forgetting_rows, score_table
 from adaptlab_api.pages.study_page import studies_of_job
@@ -154,7 +161,10 @@ def _training_facts(spec: ResolvedSpec) -> list[tuple[str, str]]:
     facts = [
         ("Steps × batch", f"{integer(training.steps)} × {integer(training.batch_size)}"),
         ("Learning rate", _tried(trial.learning_rate for trial in training.trials)),
-        ("Schedule", f"{training.schedule}, {training.warmup_fraction:.0%} warm-up"),
+        (
+            "Schedule",
+            f"{training.schedule}, {100 * training.warmup_fraction:.0f}\N{NO-BREAK SPACE}% warm-up",
+        ),
         ("Weight decay", _tried(trial.weight_decay for trial in training.trials)),
         ("Gradient clip", significant(training.gradient_clip)),
         ("Precision", training.precision),
@@ -166,13 +176,13 @@ def _training_facts(spec: ResolvedSpec) -> list[tuple[str, str]]:
     if training.halving is not None:
         facts.append(("Successive halving", _halving(training)))
     if training.accumulation > 1:
-        facts.append(("Batch goes through in", f"{training.accumulation} parts"))
+        facts.append(("Gradient accumulation", f"{training.accumulation} parts per batch"))
     if (rule := training.early_stopping) is not None:
         facts.append(("Early stopping", _stopping(rule)))
     return facts
 
 
-_CHOICES = {"per_seed": "best of each seed", "pooled": "best on average over the seeds"}
+_CHOICES = {"per_seed": "best for each seed", "pooled": "best on average over seeds"}
 
 
 def _stopping(rule: EarlyStopping) -> str:
@@ -185,7 +195,7 @@ def _halving(training: ResolvedTraining) -> str:
     """How many trials go on after which steps, in plain words."""
     first, *others = stages(training)
     later = ", ".join(f"{one.trials} after step {integer(one.first)}" for one in others)
-    return f"{first.trials} trials, at most {later}"
+    return f"{first.trials} trials, then at most {later}"
 
 
 def rungs(spec: ResolvedSpec, tried: Sequence[ReplicateResult]) -> str:
@@ -196,7 +206,7 @@ def rungs(spec: ResolvedSpec, tried: Sequence[ReplicateResult]) -> str:
         lost = sum(one.status == "eliminated" and one.steps == step for one in tried)
         if lost:
             said.append(f"{on} of {on + lost} after step {integer(step)}")
-    return f"Replicates that went on: {'; '.join(said)}." if said else ""
+    return f"Replicates kept: {'; '.join(said)}." if said else ""
 
 
 def _vary(spec: ResolvedSpec, knob: str) -> bool:
@@ -211,11 +221,12 @@ def _tried(values: Iterable[float]) -> str:
 
 
 def _configuration(plug_in: Mapping[str, object]) -> str:
-    """A plug-in's name and its knobs: `lora (rank 1, alpha 2)`."""
+    """A plug-in's name and its knobs: `LoRA (rank 1, alpha 2)`."""
     knobs = ", ".join(
         f"{words(name)} {_knob(value)}" for name, value in plug_in.items() if name != "name"
     )
-    return f"{plug_in['name']} ({knobs})" if knobs else str(plug_in["name"])
+    name = method_title(str(plug_in["name"]))
+    return f"{name} ({knobs})" if knobs else name
 
 
 def _knob(value: object) -> str:

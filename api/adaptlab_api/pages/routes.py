@@ -38,9 +38,9 @@ from adaptlab_services.errors import Conflict, Forbidden, LimitReached, NotFound
 from adaptlab_services.jobs import job_control, jobs
 from adaptlab_services.people.tokens import Principal
 
-SEVERAL = "Several jobs have such an id"
-NO_JOB = "No job has this id. It may be mistyped, or the job may be on another server."
-NOT_DONE = "This cannot be done now"
+SEVERAL = "Several jobs match this id"
+NO_JOB = "No job has this id. The id may be mistyped, or the job may be on another server."
+NOT_DONE = "This is not possible now"
 
 Control = Literal["pause", "resume", "retry"]
 

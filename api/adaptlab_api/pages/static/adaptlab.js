@@ -263,7 +263,7 @@
     const result = await vegaEmbed(holder, spec, {
       ...chartOptions,
       renderer: chart.dataset.renderer ?? chartOptions.renderer,
-      loader: { load: () => Promise.reject(new Error("charts bring their own data")) },
+      loader: { load: () => Promise.reject(new Error("charts contain their own data")) },
       tooltip: { disableDefaultStyle: true },
     });
     holder.hidden = false;
@@ -300,7 +300,7 @@
   async function ask(address) {
     const response = await fetch(address, { headers: { Accept: "application/json" } });
     if (response.status === 204 || response.status === 404) return "";
-    if (!response.ok) throw new Error(`the server answered ${response.status}`);
+    if (!response.ok) throw new Error(`the server returned status ${response.status}`);
     return response.text();
   }
 
@@ -334,7 +334,7 @@
       if (chart.shown > turn) return; // what was asked for later has come earlier
       chart.shown = turn;
       if (!text) {
-        if (!drawn.has(chart)) say(chart, chart.dataset.empty ?? "Nothing recorded yet.");
+        if (!drawn.has(chart)) say(chart, chart.dataset.empty ?? "No data yet.");
         return;
       }
       if (drawn.get(chart) === text) return;
