@@ -97,8 +97,8 @@ def test_the_best_is_shown_with_its_score_corrected_for_the_choice(
     page = unescape(visitor.get(f"/compare?jobs={','.join(map(str, jobs))}").text)
     assert f"Over all seeds, full_finetuning is the best: {corrected} (95 % interval" in page
     figures = f"{percent(cell.chosen.corrected)}, {percent(score.low)} to {percent(score.high)}"
-    assert f"as the best of 2: {figures}" in page
-    assert page.count("as the best of") == 1
+    assert f"corrected, best of 2: {figures}" in page
+    assert page.count("corrected, best of") == 1
 
 
 def test_a_filter_chooses_what_has_succeeded(visitor: TestClient, study: StudyView) -> None:
@@ -109,7 +109,7 @@ def test_a_filter_chooses_what_has_succeeded(visitor: TestClient, study: StudyVi
     assert "3 jobs</p>" in page.text
     none = visitor.get(f"/compare?filter={quote('method = ia3')}")
     assert none.status_code == 200
-    assert "No adaptation matches" in none.text
+    assert "No matching adaptations" in none.text
 
 
 def test_a_filter_with_a_fault_says_where(visitor: TestClient) -> None:
@@ -125,7 +125,7 @@ def test_the_list_leads_to_a_comparison_of_all_that_match(
     listed = visitor.get("/?method=lora").text
     address = unescape(listed.partition('class="button" href="/compare?')[2].partition('"')[0])
     assert rows_of(visitor.get(f"/compare?{address}").text) == 1
-    assert "Compare all of these" not in visitor.get("/").text
+    assert "Compare all matches" not in visitor.get("/").text
 
 
 def test_more_pairs_than_are_tested_are_refused_with_their_number(

@@ -24,19 +24,25 @@ HERE = {"Sec-Fetch-Site": "same-origin"}
 ASKED = {"task": "sort_descending", "base_model": "sort-asc-1l", "parameters": "400"}
 
 SENSELESS: tuple[tuple[dict[str, str], str], ...] = (
-    ({"parameters": "many"}, "Trainable parameters: “many” is no whole number."),
-    ({"parameters": "1.5"}, "Trainable parameters: “1.5” is no whole number."),
-    ({"parameters": "9" * 100}, "Trainable parameters: 9999"),
-    ({"parameters": ""}, "Trainable parameters: Give a number of trainable parameters or a"),
-    ({"share": "2"}, "Trainable parameters: Give a number of trainable parameters or a"),
-    ({"parameters": "", "share": "200"}, "Per cent of the base: 200 will not do: give more"),
+    ({"parameters": "many"}, "Maximum trainable parameters: “many” is not a whole number."),
+    ({"parameters": "1.5"}, "Maximum trainable parameters: “1.5” is not a whole number."),
+    ({"parameters": "9" * 100}, "Maximum trainable parameters: 9999"),
+    ({"parameters": ""}, "Maximum trainable parameters: Enter either a number of trainable"),
+    ({"share": "2"}, "Maximum trainable parameters: Enter either a number of trainable"),
+    (
+        {"parameters": "", "share": "200"},
+        "% of the base model: 200 is out of range: enter a number",
+    ),
     ({"base_model": "nowhere"}, "Base model: There is no base model named 'nowhere'"),
-    ({"base_model": ""}, "Base model: Choose one, or write its name."),
-    ({"task": '{"name": '}, "Task: The task is no JSON"),
+    ({"base_model": ""}, "Base model: Choose one, or enter its name."),
+    ({"task": '{"name": '}, "Task: The task is not valid JSON"),
     ({"task": "nothing"}, "Task: There is no task named 'nothing'."),
     ({"task": '{"name": "sort_descending", "length": "x"}'}, "Task, length: "),
-    ({"seconds": "-1"}, "Seconds a job: -1 will not do: give more than 0 and at most 604 800."),
-    ({"seconds": "nan"}, "Seconds a job: “nan” is no number."),
+    (
+        {"seconds": "-1"},
+        "Maximum seconds per job: -1 is out of range: enter a number above 0 and at most 604,800.",
+    ),
+    ({"seconds": "nan"}, "Maximum seconds per job: “nan” is not a number."),
 )
 """Changes that make no question of `ASKED`, and what is said of each."""
 
@@ -75,8 +81,8 @@ def test_a_recommendation_says_that_nothing_works_and_what_is_thin(
     assert "Nothing measured works for sort_descending on sort-asc-1l within 400" in said
     assert "the best, prefix_tuning at 400, scores 0.2% (95% interval 0.0% to 14.9%" in said
     assert "which scored" not in said
-    assert "What is thin about it" in said
-    assert "5 jobs, all checked as if they were sent" in said
+    assert "Weak evidence" in said
+    assert "5 jobs, validated but not submitted" in said
 
 
 def test_the_recommended_score_is_the_one_corrected_for_the_choice(
@@ -91,7 +97,7 @@ def test_the_recommended_score_is_the_one_corrected_for_the_choice(
     text = re.search(r"corrected for that, expect ([0-9.]+)%", words(page))
     assert text is not None
     assert f"{text[1]} %" in card
-    assert "corrected for the choice among 2" in card
+    assert "corrected for choosing the best of 2" in card
     assert "measured: " in card
 
 
@@ -155,8 +161,8 @@ def test_a_question_without_sense_is_told_beside_the_form(
     for change, said in SENSELESS:
         page = visitor.get("/recommend", params=ASKED | change)
         assert page.status_code == 400, change
-        told = words(page.text).replace("\N{NARROW NO-BREAK SPACE}", " ")
-        assert "No answer to this" in told
+        told = words(page.text)
+        assert "This question is not valid" in told
         assert said in told
         for member in ("max_seconds", "fraction_of_base", "trainable_parameters", "pattern"):
             assert member not in told
@@ -177,7 +183,7 @@ def test_a_base_model_has_its_lineage(visitor: TestClient, worker: MadeUpWorker)
     page = visitor.get("/base-models/sort-asc-1l")
     assert page.status_code == 200
     said = words(page.text)
-    assert "trained on sort ascending 1 000 steps of 64, seeds 0, 1, 2" in said
+    assert "trained on sort ascending 1,000 steps of 64, seeds 0, 1, 2" in said
     assert "adapted by 6 jobs 4 methods on 1 task" in said
     assert f'href="/jobs/{made["base"].id}"' in page.text
     assert re.search(r"Prefix-tuning 3 1 sort", said)
@@ -209,7 +215,7 @@ def test_every_method_and_task_has_a_page_of_its_declaration(visitor: TestClient
         found = METHODS.get(name)
         assert found.formula in unescape(page.text)
         verb = "can" if found.first_layer_attention == "can_change" else "cannot"
-        assert f"It {verb} change which content the first layer prefers" in words(page.text)
+        assert f"It {verb} change the relative attention of the first layer" in words(page.text)
         assert found.reference in unescape(page.text)
     assert "alpha number above 0 to 10000 1.0" in words(visitor.get("/methods/lora").text)
     listed = visitor.get("/tasks").text

@@ -109,14 +109,14 @@ def test_a_study_stands_beside_the_paper(reader: TestClient, sessions: Sessions)
     # 2,912 of 3,200 items, and 2,720 of them, with every seed.
     assert re.search(r"pretrained on ascending 91 ± 5 91\.0 \S+ to \S+ 0 ± 0 0\.0", table)
     assert re.search(r"full fine-tuning 0 ± 0 0\.0 \S+ to \S+ 85 ± 5 85\.0", table)
-    assert "Controls of other presets: " in table
+    assert "Controls that only other presets run: " in table
     claims = section(page, "claims")
     assert "reproduced Prefix-tuning cannot learn" in claims
     assert "arXiv v1" in claims
     # The comparison of methods comes below.
     assert page.index('id="report"') < page.index('id="table-0"')
     assert f'href="{ADDRESS}"' in page
-    assert "Not as the recipe asks" not in page
+    assert "This study differs from its recipe" not in page
 
 
 def test_what_is_found_has_its_word_and_mark(reader: TestClient, sessions: Sessions) -> None:
@@ -139,7 +139,7 @@ def test_a_study_that_was_changed_says_so(reader: TestClient, sessions: Sessions
     with sessions.begin() as session:
         studies.extend(session, a_principal(session), STUDY, more, Rules())
     page = reader.get(f"/studies/{STUDY}").text
-    assert re.search(r"They differ in: \w*, *methods|They differ in: [\w, ]*methods", page)
+    assert re.search(r"Differences: \w*, *methods|Differences: [\w, ]*methods", page)
 
 
 def test_a_study_of_no_recipe_has_no_such_section(reader: TestClient, sessions: Sessions) -> None:

@@ -62,7 +62,7 @@ def test_a_study_is_watched_without_reloading(
 ) -> None:
     a_study(sessions, admin, name="live")
     visitor.sign_in("/studies/live")
-    expect(visitor.page.get_by_text("No score yet")).to_be_visible()
+    expect(visitor.page.get_by_text("No scores yet")).to_be_visible()
     visitor.page.evaluate("window.sameDocument = true")
     run_all(sessions, ordinary)
     expect(visitor.page.locator(".job-head .state")).to_have_text("succeeded")
@@ -102,7 +102,7 @@ def test_jobs_are_ticked_in_the_list_and_compared(
     expect(boxes).to_have_count(2)
     for box in boxes.all():
         box.check()
-    visitor.page.get_by_role("button", name="Compare chosen jobs").click()
+    visitor.page.get_by_role("button", name="Compare selected jobs").click()
     visitor.page.wait_for_url("**/compare?job=*&job=*")
     expect(visitor.page.get_by_role("heading", level=1)).to_have_text("Compare jobs")
     expect(visitor.page.locator(".scores tbody tr")).to_have_count(2)

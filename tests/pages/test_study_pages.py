@@ -79,7 +79,7 @@ def test_an_empty_server_tells_how_to_make_the_first_study(signed_in: TestClient
     page = signed_in.get("/studies").text
     assert "No studies yet" in page
     assert "/v1/studies" in page
-    assert "No jobs chosen" in signed_in.get("/compare").text
+    assert "No jobs selected" in signed_in.get("/compare").text
 
 
 def test_the_list_says_how_far_each_study_is(
@@ -139,7 +139,7 @@ def test_verdicts_are_grouped_and_name_the_better_one_first(
     assert "lora is better than prefix_tuning" in told
     assert "prefix_tuning is better than" not in told
     assert "frozen and prefix_tuning" in more
-    assert "full_finetuning and lora 64 seeds would not be expected to settle it" in more
+    assert "full_finetuning and lora not expected to be settled by 64 seeds" in more
     assert "is better than" not in more
 
 
@@ -149,14 +149,14 @@ def test_diagnoses_say_that_they_come_from_measurements_and_cite_them(
     a_study(sessions, admin, name="done", seeds=8)  # enough to order successful seeds
     run_all(sessions, ordinary)
     page = signed_in.get("/studies/done").text
-    diagnosis = text_of(page.partition("diagnosed from measurements, not proved")[2])
+    diagnosis = text_of(page.partition("likely causes")[2])
     assert "Why soft_prompt at 32, one function with prefix_tuning at 32, fails is not" in diagnosis
     assert re.search(r"soft_prompt at 32 has \d+\.\d% of the test items right", diagnosis)
     assert "Not measured: " in diagnosis
-    assert 'To decide it, extend the study by {"budgets": ' in diagnosis
+    assert 'To decide, extend the study with {"budgets": ' in diagnosis
     assert '{"name": "pinned_finetuning"}' in diagnosis
     assert "Diagnosis from measurements, not a proof." in diagnosis
-    assert "have learned the task: lora at 32" in diagnosis
+    assert "Learned the task, but score below the best: lora at 32" in diagnosis
     forgotten = text_of(page.partition(">Forgetting<")[2].partition("</table>")[0])
     assert "full_finetuning \N{MINUS SIGN}90.0" in forgotten
 
@@ -173,7 +173,7 @@ def test_warnings_stand_above_the_table(
     assert "Few seeds" in above
     assert "Scores are missing" in above
     assert 'class="notice bad"' in above
-    lacking = text_of(below.partition("Not in the table")[2].partition("</section>")[0])
+    lacking = text_of(below.partition("Missing from the table")[2].partition("</section>")[0])
     assert "lora at 64 failed (diverged): The loss is not finite." in lacking
     left_out = text_of(below.partition(">Left out<")[2].partition("</table>")[0])
     assert re.search(r"adapter tiny-sort 16 .* 25", left_out)
@@ -211,8 +211,8 @@ def test_a_study_without_scores_says_what_is_to_come(
     a_study(sessions, admin, name="live")
     run_some(sessions, 1)
     page = signed_in.get("/studies/live").text
-    assert "No score yet" in page
-    assert "Still to come: frozen (running)" in text_of(page)
+    assert "No scores yet" in page
+    assert "Pending: frozen (running)" in text_of(page)
     assert 'data-poll="4"' in page
     assert signed_in.get("/studies/live/charts").status_code == 204
 
@@ -266,7 +266,7 @@ def test_what_cannot_be_compared_is_a_page(
     assert "name jobs that adapt one" in answer.text
     answer = signed_in.get(compare_address(*(uuid4() for _ in range(201))))
     assert answer.status_code == 400
-    assert "name at most 200" in answer.text
+    assert "the limit is 200" in answer.text
 
 
 def test_another_site_cannot_cancel_a_study(

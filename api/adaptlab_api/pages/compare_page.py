@@ -1,4 +1,4 @@
-"""The page that holds any jobs against each other, without a study."""
+"""The page that compares any jobs, without a study."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from adaptlab_services.comparisons.comparisons import MOST_JOBS, JobsQuestion
 from adaptlab_services.errors import NotFound
 
 COMPARE_POLL, COMPUTING_POLL = 5, 2
-CANNOT, FAULT = "These jobs cannot be compared", "This filter makes no sense"
+CANNOT, FAULT = "These jobs cannot be compared", "This filter is not valid"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Chosen:
         listed = (short_ids.job_id(session, one) for one in self.job_ids)
         chosen = tuple(dict.fromkeys((*listed, *named)))
         if len(chosen) > MOST_JOBS:
-            detail = f"{len(chosen)} jobs are too many to compare; name at most {MOST_JOBS}."
+            detail = f"{len(chosen)} jobs are too many to compare: the limit is {MOST_JOBS}."
             raise InvalidSpec(Problem("/query/job", "too_many_jobs", detail))
         return chosen
 

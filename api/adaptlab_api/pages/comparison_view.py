@@ -24,7 +24,7 @@ WARNING_TITLES = {
     "base_not_learned": "The base model has not learned its own task",
     "unread": "This server lacks a plug-in that the jobs name",
     "unequal_effort": "Unequal effort: some methods were tuned harder than others",
-    "sweep_at_edge": "The best learning rate is at an end of its range",
+    "sweep_at_edge": "The best learning rate is at the edge of its range",
     "missing": "Scores are missing",
     "missing_seeds": "Seeds are missing",
     "few_seeds": "Few seeds",
@@ -177,7 +177,7 @@ def _warnings(warnings: Sequence[TableWarning], table: TableComparison) -> Itera
         if kind == "missing":
             lacking = [one for one in table.missing if one.state != "skipped"]
             names = ", ".join(dict.fromkeys(one.method for one in lacking))
-            texts = (f"This table is not complete. It lacks scores of {names}; see below.",)
+            texts = (f"This table is incomplete: it lacks scores of {names}. See below.",)
         yield WarningView(kind, WARNING_TITLES[kind], texts)
 
 

@@ -20,7 +20,7 @@ from adaptlab_services.recipes import recipe_studies
 
 HERE = "/recipes"
 CANNOT_RUN = "This recipe cannot be run here"
-NO_RECIPE = "No recipe has this name. It may be mistyped, or belong to a plug-in that is not here."
+NO_RECIPE = "No installed recipe has this name. The name may be mistyped."
 
 
 def recipe_routes(renderer: Renderer) -> APIRouter:

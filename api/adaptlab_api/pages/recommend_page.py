@@ -26,17 +26,17 @@ _ONCE = re.compile(r"[0-9a-f]{32}")
 PURPOSES = {
     "more_seeds": "More seeds",
     "equal_effort": "Equal effort",
-    "asked_budget": "At the budget asked for",
-    "missing_method": "A method that was not run",
-    "newer_code": "With today's code",
+    "asked_budget": "At the requested budget",
+    "missing_method": "Method without results",
+    "newer_code": "With the current code",
 }
 PARAMETERS, SHARE = "/budget/trainable_parameters", "/budget/fraction_of_base"
 FIELDS: Mapping[str, tuple[str, str]] = {
     "/task": ("task", "Task"),
     "/base_model": ("base_model", "Base model"),
-    SHARE: ("share", "Per cent of the base"),
-    "/budget": ("parameters", "Trainable parameters"),
-    "/max_seconds": ("seconds", "Seconds a job"),
+    SHARE: ("share", "% of the base model"),
+    "/budget": ("parameters", "Maximum trainable parameters"),
+    "/max_seconds": ("seconds", "Maximum seconds per job"),
 }
 """The field of the form that a place of the question comes from, and its label."""
 LARGEST = 2**53
@@ -100,11 +100,13 @@ class Asked:
     def _faults(self) -> Iterator[Problem]:
         """What can be said in the words of the form."""
         if not self.task:
-            yield Problem("/task", "missing", "Choose one, or write its name.")
+            yield Problem("/task", "missing", "Choose one, or enter its name.")
         if not self.base_model:
-            yield Problem("/base_model", "missing", "Choose one, or write its name.")
+            yield Problem("/base_model", "missing", "Choose one, or enter its name.")
         if bool(self.parameters) == bool(self.share):
-            told = "Give a number of trainable parameters or a share of the base, one of the two."
+            told = (
+                "Enter either a number of trainable parameters or a percentage of the base model."
+            )
             yield Problem("/budget", "one_of_two", told)
         yield from _no_number(PARAMETERS, self.parameters, LARGEST, whole=True)
         yield from _no_number(SHARE, self.share, 100)
@@ -155,7 +157,7 @@ def _task(text: str) -> object:
     try:
         return from_json(text)
     except ValueError as error:
-        detail = f"The task is no JSON: {error}. Give a name, or an object with its knobs."
+        detail = f"The task is not valid JSON: {error}. Enter a name, or an object with knobs."
         raise InvalidSpec(Problem("/task", "not_json", detail)) from None
 
 
@@ -175,9 +177,9 @@ def _no_number(pointer: str, text: str, most: int, *, whole: bool = False) -> It
     number = _number(text)
     if number is None or (whole and not isinstance(number, int)):
         kind = "whole number" if whole else "number"
-        yield Problem(pointer, "no_number", f"“{text[:40]}” is no {kind}.")
+        yield Problem(pointer, "no_number", f"“{text[:40]}” is not a {kind}.")
     elif not 0 < number <= most:
-        told = f"{text[:40]} will not do: give more than 0 and at most {integer(most)}."
+        told = f"{text[:40]} is out of range: enter a number above 0 and at most {integer(most)}."
         yield Problem(pointer, "out_of_range", told)
 
 

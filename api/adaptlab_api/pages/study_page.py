@@ -141,7 +141,7 @@ def study_facts(
         ("Steps × batch", _steps(trained)),
         ("Cells", integer(len(study.cells))),
         *of_checks,
-        ("Passes of the engine", integer(passes)),
+        ("Engine passes", integer(passes)),
         ("Jobs reused", integer(reused)),
     ]
 

@@ -25,7 +25,9 @@ from adaptlab_services.querying.filtering import LONGEST_FILTER
 from adaptlab_services.studies import studies
 
 HERE = "/studies"
-NO_STUDY = "No study has this name or id. It may be mistyped, or the study may be elsewhere."
+NO_STUDY = (
+    "No study has this name or id. The name may be mistyped, or the study may be on another server."
+)
 
 
 def study_routes(renderer: Renderer) -> APIRouter:
