@@ -203,7 +203,7 @@ def test_what_was_used_stands_beside_what_is_allowed(ada: TestClient, sessions: 
     quotas = {"max_queue_hours": {"gpu": 2.5, "cpu": 1e6}, "max_stored_bytes": 3 * 2**20}
     with sessions.begin() as session:
         session.execute(update(User).where(User.name == "ada").values(quotas))
-    assert "Hours in the queue cpu 0 h 1 000 000 h" in used()
+    assert "Hours in the queue cpu 0 h 1,000,000 h" in used()
     assert "Hours in the queue gpu 0 h 2.5 h" in used()
     assert "Files 0 B 3.0 MiB" in used()
 
@@ -229,7 +229,7 @@ def test_in_a_browser_a_token_is_made_copied_and_revoked(
     visitor.sign_in()
     page.get_by_role("link", name="Your tokens").click()
     page.get_by_label("Name").fill(HOSTILE[:64])
-    page.get_by_role("button", name="Make token").click()
+    page.get_by_role("button", name="Create token").click()
     secret = page.get_by_label("The new token")
     expect(secret).to_be_visible()
     assert page.url == visitor.server + "/tokens"

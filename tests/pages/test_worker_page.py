@@ -55,15 +55,15 @@ def shown(client: TestClient) -> str:
 
 def test_an_empty_server_says_how_a_worker_is_started(signed_in: TestClient) -> None:
     page = shown(signed_in)
-    assert "No worker lives" in page
+    assert "No live workers" in page
     assert "adaptlab worker" in page
-    assert "No queue has a worker or a job" in page
+    assert "There are no queues with a worker or a job" in page
 
 
 def test_a_worker_is_shown_with_what_it_runs(signed_in: TestClient, worker: MadeUpWorker) -> None:
     job = worker.submit(PRETRAINING)
     assert "cpu 1 0 1" in shown(signed_in)  # queued, running, workers
-    assert "idle made-up process 1 cpu nothing that you see" in shown(signed_in)
+    assert "idle made-up process 1 cpu no job that you can see" in shown(signed_in)
     worker.claim()
     page = shown(signed_in)
     assert "running made-up process 1 cpu Pretraining sort-asc-1l cpu" in page  # the device
@@ -78,7 +78,7 @@ def test_a_queue_that_nobody_serves_is_warned_of(
     worker.submit(ON_GPU)
     page = shown(signed_in)
     assert "No live worker serves the queue “gpu”" in page
-    assert "gpu 1 0 nobody serves it" in page
+    assert "gpu 1 0 no worker" in page
     assert "No live worker serves the queue “cpu”" not in page
     worker.come("gpu")
     page = shown(signed_in)
@@ -96,7 +96,7 @@ def test_a_worker_that_takes_nothing_says_why_and_serves_no_queue(
     page = shown(signed_in)
     assert "unschedulable made-up process 1 the disk has 1 MiB left" in page
     assert "No live worker serves the queue “cpu”" in page
-    assert "cpu 1 0 nobody serves it" in page
+    assert "cpu 1 0 no worker" in page
 
 
 def test_a_worker_that_was_not_heard_of_is_only_counted(
@@ -108,7 +108,7 @@ def test_a_worker_that_was_not_heard_of_is_only_counted(
         session.execute(update(Worker).values(heartbeat_at=long_ago))
     page = shown(signed_in)
     assert "made-up" not in page
-    assert "1 other worker has ended or not been heard of for a minute" in page
+    assert "1 other worker has stopped, or sent no heartbeat for a minute" in page
     assert "No live worker serves the queue “cpu”" in page
 
 
@@ -131,7 +131,7 @@ def test_jobs_of_other_projects_are_neither_named_nor_counted(
     page = client.get("/workers").text
     assert str(running) not in page
     assert "secret" not in page
-    assert "nothing that you see" in page
+    assert "no job that you can see" in page
     assert "cpu 0 0 1" in shown(client)
 
 

@@ -18,7 +18,7 @@ from adaptlab_services.results import lineage
 HERE = "/base-models"
 PAGE_SIZE = 50
 POLL = 5
-NO_MODEL = "No base model has this name. It may be mistyped, or be in a project that is not yours."
+NO_MODEL = "No base model of your projects has this name. The name may be mistyped."
 
 
 def base_model_routes(renderer: Renderer) -> APIRouter:

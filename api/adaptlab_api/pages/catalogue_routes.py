@@ -22,7 +22,9 @@ LIMITS = {
     "maximum": "to",
     "exclusiveMaximum": "below",
 }
-NOT_HERE = "It may be mistyped, or belong to a plug-in that is not installed on this server."
+NOT_HERE = (
+    "The name may be mistyped, or may belong to a plug-in that is not installed on this server."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,7 @@ def catalogue_routes(renderer: Renderer) -> APIRouter:
 
 TASKS: Mapping[str, object] = {
     "title": "Tasks",
-    "about": "what a base model is trained on, or adapted to; an item is right when every token is",
+    "about": "what models learn; an item is right if every counted token is",
     "place": "/tasks",
     "asked_by": "task",
 }
@@ -102,7 +104,7 @@ def _knobs(schema: Mapping[str, object]) -> Iterator[Knob]:
         described = _mapping(value)
         if name == "name":
             continue
-        default = "must be given" if name in required else _default(described)
+        default = "required" if name in required else _default(described)
         yield Knob(name, _values(described), default, str(described.get("description", "")))
 
 
@@ -121,11 +123,11 @@ def _values(described: Mapping[str, object]) -> str:
         return " or ".join(dict.fromkeys(several))
     if "$ref" in described:
         return str(described["$ref"]).rpartition("/")[2]
-    kind = {"null": "nothing", "boolean": "yes or no"}.get(
+    kind = {"null": "none", "boolean": "true or false"}.get(
         str(described.get("type")), str(described.get("type", "any"))
     )
     limits = [
-        f"{word} {limit:.12g}"
+        f"{word} {limit:,.12g}"
         for name, word in LIMITS.items()
         if isinstance(limit := described.get(name), int | float)
     ]

@@ -21,12 +21,12 @@ PAGE = "text/html"
 DOCUMENTS = ("application/problem+json", "application/json", "application/*", "*/*")
 NEXT_STEPS: Mapping[int, str] = MappingProxyType(
     {
-        403: "An admin of the project can say who may.",
-        404: "It may be mistyped, or what was here may be gone.",
-        405: "It belongs to a button or a form: open the page that has it.",
-        413: "Go back: what you typed is still there.",
+        403: "An admin of the project can give you permission.",
+        404: "The address may be mistyped, or the page may have been removed.",
+        405: "This address belongs to a button or a form. Open the page that has it.",
+        413: "Go back; what you typed is still in the form.",
         415: "Go back and send the form from its page.",
-        422: "Go back, or mend the address.",
+        422: "Go back, or correct the address.",
     }
 )
 """What to do about it, where the problem's own words leave it open."""

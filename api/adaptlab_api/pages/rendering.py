@@ -12,7 +12,7 @@ from adaptlab_api.pages.assets import Assets
 from adaptlab_api.pages.formats import page_filters
 from adaptlab_api.pages.parameters import Reader
 
-NO_LIST = "This address asks for something that the list does not know."
+NO_LIST = "The address has invalid parameters"
 
 # Nothing inline and nothing from elsewhere: text that slips through escaping still cannot run.
 # The charts fit in because Vega's expressions are interpreted instead of compiled.

@@ -23,9 +23,9 @@ HERE = "/tokens"
 PAGE_SIZE = 50
 # Not `worker`: that one is for machines and opens no page.
 SCOPES = {
-    "read": "see what is there",
-    "submit": "create, and change what is there",
-    "admin": "say who is in a project; as an admin of the server, everything",
+    "read": "view",
+    "submit": "create and change",
+    "admin": "manage project members; for an admin of the server, everything",
 }
 USUAL_SCOPES = ("read", "submit")
 FIELDS = {"/name": "Name", "/scopes": "Scopes", "/project": "Project", "/expires_in_days": "Days"}
@@ -106,7 +106,7 @@ def faults_of(refusal: InvalidSpec | Refused | Forbidden | NotFound) -> tuple[st
         case InvalidSpec():
             return tuple(f"{_field(one.pointer)}: {one.detail}" for one in refusal.problems)
         case NotFound():
-            return ("Project: there is none of this name that you see.",)
+            return ("Project: you cannot see a project with this name.",)
         case _:
             return (str(refusal),)
 

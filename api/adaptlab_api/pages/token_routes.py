@@ -24,8 +24,8 @@ from adaptlab_services.people import issued_tokens
 from adaptlab_services.people.access import Access
 from adaptlab_services.people.tokens import Principal
 
-NO_TOKEN = "You have no token of this number. It may be somebody else's."
-CAN_MORE = "This token can do more than yours"
+NO_TOKEN = "You have no token with this number. It may belong to another user."
+CAN_MORE = "This token has more permissions than yours"
 
 FieldsDep = Annotated[Mapping[str, Sequence[str]], Depends(small_form_fields)]
 
