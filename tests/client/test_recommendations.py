@@ -68,7 +68,7 @@ def test_from_the_command_line(invoke: Invoke, measured: None) -> None:
 def test_without_results_there_is_a_first_study(invoke: Invoke) -> None:
     done = invoke("recommend", json.dumps(TASK), *OPTIONS)
     assert done.exit_code == 0, done.stderr
-    assert "Nothing comparable has been measured" in done.stdout
+    assert "There are no comparable results for" in done.stdout
     assert '"budgets": [' in done.stdout
     wrong = invoke("recommend", "add", "--base-model", BASE)
     assert (wrong.exit_code, "--budget" in wrong.stderr) == (2, True)

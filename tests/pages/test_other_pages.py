@@ -117,7 +117,7 @@ def test_what_would_settle_it_is_submitted_by_a_button(
     assert jobs_there(sessions) > before + 1
     gone = visitor.post("/recommend", data={**ASKED, "submit": "0" * 64}, headers=HERE)
     assert gone.status_code == 409
-    assert "not proposed any more" in gone.text
+    assert "no longer proposed" in gone.text
     elsewhere = {"Sec-Fetch-Site": "cross-site"}
     assert visitor.post("/recommend", data=ASKED, headers=elsewhere).status_code == 403
 
@@ -148,7 +148,7 @@ def test_without_results_a_first_study_is_proposed_and_made(
 ) -> None:
     worker.complete(PRETRAINING, 0.99)
     page = visitor.get("/recommend", params=ASKED).text
-    assert "Nothing comparable has been measured" in page
+    assert "There are no comparable results for" in page
     made = visitor.post("/recommend", data={**ASKED, "submit": "study"}, headers=HERE)
     assert made.headers["Location"].startswith("/studies/")
     assert visitor.get(made.headers["Location"]).status_code == 200

@@ -50,8 +50,8 @@ def _chosen_by_score(evidence: Evidence) -> Iterator[ThinEvidence]:
     best = evidence.comparison.cells[0].best
     if len(best) > 1:
         text = (
-            f"{len(best)} configurations could be the best, and the highest mean on the test items "
-            "was taken. Of equals the highest is likely too high, which its interval does not know."
+            f"{len(best)} configurations could be the best; the one with the highest mean on the "
+            "test items was chosen. That mean is biased upwards, and its interval ignores this."
         )
         yield ThinEvidence(kind="chosen_by_score", text=text, methods=best)
 
@@ -63,7 +63,9 @@ def _tuning(row: Row) -> Iterator[ThinEvidence]:
     sweep = compared_method(row).sweep
     rates = sorted({one.learning_rate for one in sweep})
     if len(rates) == 1:
-        text = f"{row.label} was trained with one learning rate, {rates[0]:g}; another may do more."
+        text = (
+            f"{row.label} was trained with one learning rate, {rates[0]:g}; another may be better."
+        )
         yield ThinEvidence(kind="one_learning_rate", text=text, methods=(row.label,))
         return
     chosen: Counter[float] = Counter()
@@ -73,7 +75,7 @@ def _tuning(row: Row) -> Iterator[ThinEvidence]:
     if rate in (rates[0], rates[-1]) and seeds:
         text = (
             f"Most seeds of {row.label} chose the learning rate {rate:g}, at an end of the range "
-            f"{rates[0]:g} to {rates[-1]:g}; beyond it there may be a better one."
+            f"{rates[0]:g} to {rates[-1]:g}; a rate beyond it may score higher."
         )
         yield ThinEvidence(kind="rate_at_the_end", text=text, methods=(row.label,))
 
@@ -83,14 +85,14 @@ def _other_budget(row: Row, asked: Asked, evidence: Evidence) -> Iterator[ThinEv
     if size is not None:
         text = (
             f"{row.label} trains {row.parameters:,} parameters; within {asked.limit:,} the method "
-            f"could train {size:,}, which nobody has run."
+            f"could train {size:,}, which has not been run."
         )
         yield ThinEvidence(kind="other_budget", text=text, methods=(row.label,))
 
 
 def _not_run(asked: Asked, evidence: Evidence) -> Iterator[ThinEvidence]:
     if names := unmeasured(asked, evidence):
-        text = f"No comparable run of {_listed(names)}, which would fit the budget."
+        text = f"No comparable run of {_listed(names)}; the budget allows it."
         yield ThinEvidence(kind="no_run", text=text, methods=names)
 
 
@@ -100,18 +102,18 @@ def _not_compared(asked: Asked, evidence: Evidence) -> Iterator[ThinEvidence]:
     if evidence.other_settings:
         names = {str((job.spec.method or {})["name"]) for job in evidence.other_settings}
         text = (
-            f"{len(evidence.other_settings)} further jobs ({_listed(sorted(names))}) differ in a "
-            "setting that makes their scores answers to another question, and were left aside."
+            f"{len(evidence.other_settings)} more jobs ({_listed(sorted(names))}) were excluded: "
+            "they differ in a setting that makes their scores incomparable."
         )
         yield ThinEvidence(kind="other_settings", text=text, methods=tuple(sorted(names)))
     if evidence.older_code is not None:
         text = (
-            f"The runs are of the code {evidence.older_code}, which is not this server's: new ones "
+            f"The runs used code version {evidence.older_code}, not this server's; new runs "
             "cannot be compared with them."
         )
         yield ThinEvidence(kind="older_code", text=text)
     if evidence.left_out:
-        text = f"{evidence.left_out} smaller configurations were too many, and were left aside."
+        text = f"{evidence.left_out} smaller configurations were excluded, to limit the comparison."
         yield ThinEvidence(kind="left_out", text=text)
 
 
@@ -119,7 +121,7 @@ def too_slow(asked: Asked, rows: Sequence[Row]) -> Iterator[ThinEvidence]:
     """What took longer than was asked for, if anything did."""
     if rows:
         labels = tuple(row.label for row in rows)
-        text = f"Left aside, because a job took longer than {asked.max_seconds:g} s: "
+        text = f"Excluded, because a job took longer than {asked.max_seconds:g} s: "
         yield ThinEvidence(kind="too_slow", text=f"{text}{_listed(labels)}.", methods=labels)
 
 

@@ -134,7 +134,7 @@ def _wanted(asked: Asked, evidence: Evidence) -> Iterator[_Wanted]:
         yield from _more_seeds(asked, evidence, retuned)
     for row in _shown(evidence):
         if size := larger_at_budget(row, asked, evidence):
-            text = f"{name_of(row)} at the budget asked for: {size:,} parameters."
+            text = f"{name_of(row)} at the requested budget: {size:,} parameters."
             spec = _new_spec(asked, evidence, _given(asked, name_of(row)))
             yield _Wanted("asked_budget", text, spec, (name_of(row),))
     for name in unmeasured(asked, evidence):
@@ -161,14 +161,14 @@ def _anew(asked: Asked, evidence: Evidence) -> Iterator[_Wanted]:
     wanted = {*best, *(row.label for row in _shown(evidence))}
     for row in (one for one in evidence.rows if one.label in wanted):
         seeds = sorted(_starts(row))
-        text = f"{row.label} again with this code, so that new runs can be compared with it."
+        text = f"{row.label} with the current code, so that new runs can be compared with it."
         yield _Wanted("newer_code", text, _again(asked, evidence, row, seeds), (row.label,))
 
 
 def _retuned(asked: Asked, evidence: Evidence) -> Iterator[_Wanted]:
     for row in _shown(evidence):
         if trials := fewer_trials(row, evidence):
-            text = f"{row.label} with {trials} trials for {row.trials}, as many as others had."
+            text = f"{row.label} with {trials} trials instead of {row.trials}, for equal effort."
             method = row.jobs[0].spec.method or {}
             spec = _new_spec(asked, evidence, method)
             yield _Wanted("equal_effort", text, spec, (row.label,))

@@ -124,8 +124,8 @@ def _text(asked: Asked, evidence: Evidence | None) -> str:
 def _sentences(asked: Asked, evidence: Evidence | None) -> Iterator[str]:
     where = f"{asked.task.name} on {asked.base.name} within {asked.limit:,} parameters"
     if evidence is None:
-        in_time = "" if asked.max_seconds is None else f" and {asked.max_seconds:g} s a job"
-        yield f"Nothing comparable has been measured of {where}{in_time}: run the first study."
+        in_time = "" if asked.max_seconds is None else f" and {asked.max_seconds:g} s per job"
+        yield f"There are no comparable results for {where}{in_time}: run the first study."
         return
     row = evidence.recommended
     score = evidence.score(row)
@@ -142,14 +142,14 @@ def _sentences(asked: Asked, evidence: Evidence | None) -> Iterator[str]:
             f"{chosen.corrected:.1%} ({chosen.score.low:.1%} to {chosen.score.high:.1%})."
         )
     if score.seeds < LEAST_SEEDS:
-        yield f"No method has {LEAST_SEEDS} seeds yet, so this is a first impression."
+        yield f"No method has {LEAST_SEEDS} seeds yet, so this is preliminary."
     runner_up = evidence.runner_up
     if runner_up is None:
-        yield "No other method has been measured, so it is the best of one."
+        yield "No other method has been measured."
     elif (verdict := evidence.verdict(row, runner_up)) is not None:
         yield verdict.text
     else:
-        yield f"Nothing can be said of it against {runner_up.label}: they cannot be paired."
+        yield f"It cannot be compared with {runner_up.label}: their scores cannot be paired."
 
 
 def _nothing_works(where: str, evidence: Evidence, row: Row) -> str:

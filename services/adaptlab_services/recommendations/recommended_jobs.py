@@ -21,10 +21,7 @@ from adaptlab_services.studies.studies import Rules
 
 Wanted = Literal["all", "study"] | str
 """All jobs, the first study, or the spec digest of one job."""
-GONE = (
-    "What is stored has changed since, and this is not proposed any more; look at the "
-    "recommendation again."
-)
+GONE = "Stored results have changed, and this is no longer proposed; see the recommendation again."
 _STUDY: TypeAdapter[StudySpec] = TypeAdapter(StudySpec)
 _JOB: TypeAdapter[AdaptSpec] = TypeAdapter(AdaptSpec)
 
