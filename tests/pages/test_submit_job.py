@@ -54,7 +54,7 @@ def test_the_solvers_answer_is_shown(admin: TestClient, sessions: Sessions) -> N
     assert "Rank 3" in told
     assert "Trainable parameters 96 of 100, 4 unused" in told
     assert "Next larger rank 4 128 parameters" in told
-    assert "Stored 384 B" in told
+    assert "Stored bytes 384 B" in told
     assert "Replicates 10 5 seeds × 2 trials" in told
     assert "Estimated time" in told
     assert "No live worker serves the queue 'cpu'" in told
@@ -388,7 +388,7 @@ def test_an_empty_server_is_offered_a_first_job(browser: TestClient, token: str)
     assert 'href="/jobs/new?kind=pretrain"' in browser.get("/").text
     page = browser.get(NEW).text
     assert forms.shown_json(page)["kind"] == "pretrain"
-    assert "Trainable parameters 117,888" in forms.answered(page)
+    assert "Trainable parameters 115,776" in forms.answered(page)
     assert not re.findall(r'class="notice bad"', page)
 
 
