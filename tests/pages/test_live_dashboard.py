@@ -184,7 +184,7 @@ def test_a_recommendation_rests_on_what_was_measured_and_submits_what_is_missing
     person.sign_in("/recommend")
     page = person.page
     page.get_by_label("Task").fill(json.dumps(ADAPTATION["task"]))
-    page.get_by_label("Base model").fill("small")
+    page.get_by_role("combobox", name="Base model").fill("small")
     page.get_by_label("Maximum trainable parameters").fill("4096")
     page.get_by_role("button", name="Recommend").click()
     expect(page.locator(".lead")).to_contain_text("within 4,096 parameters")
