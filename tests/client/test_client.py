@@ -286,6 +286,6 @@ def test_a_picture_of_a_tuned_job_is_of_the_first_recorded_seed(
     assert "seed 9" in chart.read_text()
     done = invoke("attention", job, "--png", str(picture), "--seed", "0")
     assert done.exit_code == 2
-    assert "no attention of seed 0; it has that of seeds 7 (replicate 2), 9 (replicate 5)" in (
+    assert "no attention for seed 0. Recorded seeds: 7 (replicate 2), 9 (replicate 5)" in (
         done.stderr
     )

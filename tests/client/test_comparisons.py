@@ -144,7 +144,7 @@ def test_a_comparison_at_the_command_line(invoke: Invoke, study: str) -> None:
     assert row[-2:] == ["5", "3"]
     assert json.loads(invoke("compare", "--study", study, "-o", "json").stdout)["study"]
     assert invoke("compare", study, "-o", "csv").stdout.startswith("base_model,task,budget,")
-    hidden = "further pairs, of which none could be best"
+    hidden = "more pairs, in which neither method could be best"
     worst = "the order of frozen and prefix_tuning at 32 is not known"
     assert (hidden in told.stdout, worst in told.stdout) == (True, False)
     everything = invoke("compare", study, "--all-pairs").stdout
@@ -156,7 +156,7 @@ def test_what_is_missing_stands_above_the_table(
     invoke: Invoke, client: Client, sessions: Sessions, base: None
 ) -> None:
     client.studies.create(a_measured_study(budgets=[16, 64]))
-    assert "Nothing is scored yet." in invoke("compare", "small").stdout
+    assert "No scores yet." in invoke("compare", "small").stdout
     run_all(sessions, lambda s: Run(fails=(s.method or {})["name"] == "prefix_tuning", right=200))
     told = invoke("compare", "small").stdout
     assert told.startswith("Warning (sort_descending(length=3, alphabet=4) on tiny-sort): Scores ")

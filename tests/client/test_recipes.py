@@ -99,8 +99,8 @@ def test_a_recipe_is_run_and_reported_by_one_command(invoke: Invoke, sessions: S
     assert "pretrained on ascending 115,872 1 91 ± 5 | 91 [9" in text
     assert "REPRODUCED: prefix-fails (arXiv v1) Prefix-tuning cannot learn" in text
     assert "REPRODUCED: base-sorts-up (both versions)" in text
-    assert "This preset: The paper's model" in text
-    assert "5 further controls are in other presets" in text
+    assert "About this preset: The paper's model" in text
+    assert "5 more controls are in other presets" in text
 
 
 def test_a_narrow_terminal_gets_three_lines_a_row(invoke: Invoke, sessions: Sessions) -> None:

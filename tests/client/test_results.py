@@ -140,7 +140,7 @@ def test_results_at_80_columns_break_no_word(invoke: Invoke, made: dict[str, str
     shown = {line.split()[0] for line in lines}
     everything = invoke("results", "list", "-o", "id").stdout.split()
     assert shown == {one[-8:] for one in everything}
-    assert "Too narrow for" in done.stderr
+    assert "too narrow for" in done.stderr
 
 
 @pytest.mark.parametrize("state", [(), ("--state", "queued")])

@@ -65,7 +65,7 @@ def test_the_examples_can_be_planned(study: Path, folder: Path):
     plan = f".venv/bin/adaptlab studies create examples/studies/{study.name} --validate-only"
     printed = run(plan, folder)
     assert "left out" not in printed
-    assert re.search(r"1 base models to make, \d+ passes, about \d", printed)
+    assert re.search(r"1 base models to create, \d+ passes, about \d", printed)
 
 
 def test_the_tutorial_shows_the_study_as_it_is():
@@ -79,7 +79,7 @@ def test_the_commands_in_their_order(folder: Path):
     printed = [run(command, folder) for command in commands()]
     assert len(printed) == 7
     plan, made, failed, compared, extension, *_ = printed
-    assert "8 new jobs and 0 that are there, 1 base models to make, 9 passes" in plan
+    assert "8 new jobs and 0 existing ones, 1 base models to create, 9 passes" in plan
     assert "9 succeeded" in made
     assert len(failed.strip().splitlines()) == 1
     assert "sort_then_add on mixture-1l" in compared

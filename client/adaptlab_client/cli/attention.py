@@ -20,25 +20,27 @@ if TYPE_CHECKING:
 def attention(
     context: typer.Context,
     jobs: JobsArgument,
-    png: Annotated[Path | None, typer.Option(help="Draw the patterns into this file.")] = None,
-    svg: Annotated[Path | None, typer.Option(help="The same as SVG.")] = None,
-    vega_lite: Annotated[Path | None, typer.Option(help="The same as Vega-Lite JSON.")] = None,
+    png: Annotated[Path | None, typer.Option(help="Draw the patterns to this PNG file.")] = None,
+    svg: Annotated[Path | None, typer.Option(help="Draw the patterns to this SVG file.")] = None,
+    vega_lite: Annotated[
+        Path | None, typer.Option(help="Write the chart to this file as Vega-Lite JSON.")
+    ] = None,
     npy: Annotated[
-        Path | None, typer.Option(help="Write every map as a .npy file into this folder.")
+        Path | None, typer.Option(help="Write every map to this folder as a .npy file.")
     ] = None,
     replicate: Annotated[
-        int | None, typer.Option(min=0, help="Of a picture; else the first of --seed.")
+        int | None, typer.Option(min=0, help="Replicate to draw. Default: the first of --seed.")
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Of a picture; else the first that was recorded.")
+        int | None, typer.Option(min=0, help="Seed to draw. Default: the first recorded one.")
     ] = None,
     layer: Annotated[int, typer.Option(min=0, help="Of a picture.")] = 0,
     head: Annotated[int, typer.Option(min=0, help="Of a picture.")] = 0,
     sample: Annotated[int, typer.Option(min=0, help="Of a picture.")] = 0,
-    dark: Annotated[bool, typer.Option("--dark", help="Light on dark.")] = False,
+    dark: Annotated[bool, typer.Option("--dark", help="Use a dark background.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Draw attention before and after adaptation side by side, or list what was recorded."""
+    """Draw attention before and after adaptation, or list what was recorded."""
     with open_client(context) as client:
         found = [(client.jobs.get(job), client.jobs.attention(job)) for job in jobs]
         if png or svg or vega_lite:
@@ -89,14 +91,15 @@ def _of_one_replicate(
     recorded = {one.replicate: one.seed for one in sorted(maps, key=lambda one: one.replicate)}
     if not recorded:
         raise UsageFault(
-            f"{job.id} has no attention recorded; submit it with `capture.attention.samples`."
+            f"Job {job.id} recorded no attention. Submit it again with "
+            "`capture.attention.samples` set."
         )
     for number, of_seed in recorded.items():
         if replicate in (None, number) and seed in (None, of_seed):
             return [one for one in maps if one.replicate == number]
     asked = f"seed {seed}" if replicate is None else f"replicate {replicate}"
     seeds = ", ".join(f"{of_seed} (replicate {number})" for number, of_seed in recorded.items())
-    raise UsageFault(f"{job.id} has no attention of {asked}; it has that of seeds {seeds}.")
+    raise UsageFault(f"Job {job.id} has no attention for {asked}. Recorded seeds: {seeds}.")
 
 
 def _pattern(

@@ -17,15 +17,21 @@ AUDIT = ("at", "who", "token", "from", "action", "object", "status")
 
 def list_entries(
     context: typer.Context,
-    actor: Annotated[str | None, typer.Option(help="Only what this user did.")] = None,
-    action: Annotated[str | None, typer.Option(help="Only this, such as cancel_job.")] = None,
-    of: Annotated[str | None, typer.Option("--object", help="Only of this id or name.")] = None,
-    since: Annotated[str | None, typer.Option(help="From then on, as 2026-01-31T12:00Z.")] = None,
-    until: Annotated[str | None, typer.Option(help="Up to then.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 50,
+    actor: Annotated[str | None, typer.Option(help="Only entries by this user.")] = None,
+    action: Annotated[
+        str | None, typer.Option(help="Only this action, such as cancel_job.")
+    ] = None,
+    of: Annotated[
+        str | None, typer.Option("--object", help="Only entries about this id or name.")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(help="From this time on, such as 2026-01-31T12:00Z.")
+    ] = None,
+    until: Annotated[str | None, typer.Option(help="Up to this time.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of entries.")] = 50,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """List what was done and refused, newest first; for admins."""
+    """List the actions that were done or refused, newest first (admins only)."""
     asked = {"actor": actor, "action": action, "object": of, "since": since, "until": until}
     with open_client(context) as client:
         found = islice(client.audit.list({**asked, "page_size": min(limit, 200)}), limit)
@@ -34,7 +40,7 @@ def list_entries(
 
 def application() -> typer.Typer:
     """The commands below `adaptlab audit`."""
-    about = "The audit log: what was done and refused on the server."
+    about = "The audit log: actions that were done or refused on the server."
     return group("audit", about, {"list": list_entries})
 
 

@@ -27,23 +27,29 @@ def list_base_models(context: typer.Context, output: OutputOption = Output.TABLE
 
 
 def show(context: typer.Context, name: NameArgument, output: OutputOption = Output.TABLE) -> None:
-    """Show one base model in full."""
+    """Show one base model."""
     with open_client(context) as client:
         print_in_full(client.base_models.get(name), output, "name")
 
 
 def import_model(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="What it is called from now on.")],
+    name: Annotated[str, typer.Argument(help="Name of the new base model.")],
     folder: Annotated[
-        str, typer.Argument(metavar="ALIAS/PATH", help="A model folder below a root of the server.")
+        str,
+        typer.Argument(
+            metavar="ALIAS/PATH",
+            help="Model folder below one of the server's model roots, as ALIAS/SUB/PATH.",
+        ),
     ],
-    queue: Annotated[str | None, typer.Option(help="The queue whose workers read it.")] = None,
+    queue: Annotated[
+        str | None, typer.Option(help="Queue of the workers that can read the folder.")
+    ] = None,
     wait: WaitOption = False,
     timeout: TimeoutOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Make a published model, in a folder on the server, a base model."""
+    """Import a published model from a folder on the server as a base model."""
     members: dict[str, object] = {} if queue is None else {"resources": {"queue": queue}}
     with open_client(context) as client:
         job = client.base_models.import_folder(name, folder, **members)
@@ -59,7 +65,7 @@ def application() -> typer.Typer:
     """The commands below `adaptlab base-models`."""
     return group(
         "base-models",
-        "The models that jobs adapt: list, show, import.",
+        "List, show and import the base models that jobs adapt.",
         {
             "list": list_base_models,
             "show": show,

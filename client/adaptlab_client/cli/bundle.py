@@ -14,16 +14,20 @@ from adaptlab_client.cli.terminal import Output, complain, one_line, print_value
 if TYPE_CHECKING:
     from adaptlab.bundle.checking import CheckedBundle
 
-BundleArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A bundle.")]
+BundleArgument = Annotated[Path, typer.Argument(metavar="FILE", help="Bundle file.")]
 ToOption = Annotated[
-    Path | None, typer.Option("--to", metavar="FILE", help="Where to; else STUDY.zip here.")
+    Path | None,
+    typer.Option("--to", metavar="FILE", help="File to write. Default: STUDY.zip in this folder."),
 ]
 RenderOption = Annotated[
     Path | None,
-    typer.Option("--render", metavar="DIR", help="Write text and plots anew into a new folder."),
+    typer.Option(
+        "--render", metavar="DIR", help="Write the text and the plots again, to this new folder."
+    ),
 ]
 DigestOption = Annotated[
-    str | None, typer.Option("--sha256", metavar="DIGEST", help="What the whole file must have.")
+    str | None,
+    typer.Option("--sha256", metavar="DIGEST", help="Expected SHA-256 of the whole file."),
 ]
 
 
@@ -31,16 +35,19 @@ def save(
     context: typer.Context,
     study: Annotated[str, typer.Argument(metavar="STUDY", help="Id or name of a study.")],
     to: ToOption = None,
-    level: Annotated[float | None, typer.Option(help="Confidence level; else 0.95.")] = None,
+    level: Annotated[float | None, typer.Option(help="Confidence level. Default: 0.95.")] = None,
     margin: Annotated[
-        float | None, typer.Option(help="Share of items below which methods are alike; else 0.01.")
+        float | None,
+        typer.Option(
+            help="Difference in accuracy below which methods count as alike. Default: 0.01."
+        ),
     ] = None,
 ) -> None:
-    """Save the decision of a study that has ended, with all that it rests on, as one file."""
+    """Save the decision of an ended study, with its evidence, as one file."""
     with open_client(context) as client:
         target = to or Path(f"{client.studies.get(study).name}.zip")
         saved = client.studies.bundle(study, target, level=level, margin=margin)
-    say(f"SHA-256 {_sha256(saved)}; note it where nobody can change it.")
+    say(f"SHA-256 {_sha256(saved)}. Keep it where nobody can change it.")
     print(one_line(saved))
 
 
@@ -49,18 +56,19 @@ def check(
     render: RenderOption = None,
     sha256: DigestOption = None,
     output: Annotated[
-        Output, typer.Option("--output", "-o", help="What stdout gets; json has all of it.")
+        Output, typer.Option("--output", "-o", help="Format on stdout; json has everything.")
     ] = Output.TABLE,
 ) -> None:
-    """Check a bundle without any server: digests, every number from the outcomes, every text.
+    """Check a bundle without a server: its digests, numbers and texts.
 
-    The exit code is 0 when it holds and 65 when it does not.
+    Every number is computed again from the outcomes. Exits with 0 if the bundle is valid, else
+    with 65.
     """
     from adaptlab.bundle.checking import check_bundle
     from adaptlab.errors import BrokenBundle
 
     if sha256 is not None and file.is_file() and _sha256(file) != sha256.lower():
-        detail = f"its SHA-256 is {_sha256(file)}, and {sha256.lower()} was expected."
+        detail = f"the file has the SHA-256 {_sha256(file)}; expected {sha256.lower()}."
         raise BrokenBundle(str(file), detail)
     found = check_bundle(file)
     if output is Output.TABLE:
@@ -77,21 +85,21 @@ def check(
 
 def application() -> typer.Typer:
     """The commands below `adaptlab bundle`."""
-    purpose = "Decisions as files; `adaptlab studies bundle` makes one."
+    purpose = "Check bundles, which `adaptlab studies bundle` saves."
     return group("bundle", purpose, {"check": check})
 
 
 def _print(found: "CheckedBundle") -> None:
     if not found.holds:
-        print(f"{one_line(found.study.name)}: this bundle does not hold.")
+        print(f"{one_line(found.study.name)}: the bundle is invalid.")
         return
-    partial = ", a partial decision" if found.claim.partial else ""
-    print(f"{one_line(found.study.name)}: this bundle holds{partial}.")
-    print(f"- {found.members} members have the digests of the manifest.")
-    print(f"- {found.numbers:,} numbers of the claim follow from its outcomes and specs.")
-    print("- Tables and texts are those that follow from the claim.")
-    print("- Not checked: diagnoses, forgetting and trials, which are as the server states them;")
-    print("  Parquet files and plots beyond their digests.")
+    partial = " (a partial decision)" if found.claim.partial else ""
+    print(f"{one_line(found.study.name)}: the bundle is valid{partial}.")
+    print(f"- {found.members} members match the digests in the manifest.")
+    print(f"- {found.numbers:,} numbers of the claim follow from the outcomes and specs.")
+    print("- Tables and texts match the claim.")
+    print("- Not checked: diagnoses, forgetting and trials, which are as the server reported them;")
+    print("  the contents of Parquet files and plots, beyond their digests.")
     for table in found.claim.tables:
         for cell in table.comparison.cells if table.comparison else ():
             budget = "" if cell.budget is None else f" at {cell.budget:,}"
@@ -104,14 +112,14 @@ def _render(found: "CheckedBundle", folder: Path) -> None:
     from adaptlab.charts import svg
 
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageFault(f"{folder} is not empty; name a new folder.")
+        raise UsageFault(f"{folder} is not empty. Name a new folder.")
     (folder / "plots").mkdir(parents=True, exist_ok=True)
     (folder / "decision.md").write_text(found.decision, encoding="utf-8")
     count = 0
     for name, chart in plots(found.claim):
         (folder / name).write_text(svg(chart), encoding="utf-8")
         count += 1
-    say(f"{folder}: decision.md and {count} plots")
+    say(f"wrote decision.md and {count} plots to {folder}")
 
 
 def _sha256(file: Path) -> str:

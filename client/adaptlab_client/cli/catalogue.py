@@ -25,20 +25,22 @@ if TYPE_CHECKING:
 
 MethodArgument = Annotated[
     str | None,
-    typer.Argument(help="One of them, in full.", autocompletion=suggestions.methods),
+    typer.Argument(help="Show only this one, in full.", autocompletion=suggestions.methods),
 ]
 TaskArgument = Annotated[
-    str | None, typer.Argument(help="One of them, in full.", autocompletion=suggestions.tasks)
+    str | None,
+    typer.Argument(help="Show only this one, in full.", autocompletion=suggestions.tasks),
 ]
 FamilyArgument = Annotated[
-    str | None, typer.Argument(help="One of them, in full.", autocompletion=suggestions.families)
+    str | None,
+    typer.Argument(help="Show only this one, in full.", autocompletion=suggestions.families),
 ]
 
 
 def methods(
     context: typer.Context, name: MethodArgument = None, output: OutputOption = Output.TABLE
 ) -> None:
-    """Show the adaptation methods that the server knows."""
+    """Show the server's adaptation methods."""
     with open_client(context) as client:
         if name is not None:
             print_in_full(client.methods.get(name), output, "name")
@@ -57,7 +59,7 @@ def methods(
 def tasks(
     context: typer.Context, name: TaskArgument = None, output: OutputOption = Output.TABLE
 ) -> None:
-    """Show the tasks that the server knows."""
+    """Show the server's tasks."""
     with open_client(context) as client:
         found = client.tasks.list() if name is None else (client.tasks.get(name),)
     _print_plug_ins(found, name is not None, output)
@@ -66,7 +68,7 @@ def tasks(
 def families(
     context: typer.Context, name: FamilyArgument = None, output: OutputOption = Output.TABLE
 ) -> None:
-    """Show the families of base models that the server knows."""
+    """Show the server's families of base models."""
     with open_client(context) as client:
         found = client.families.list() if name is None else (client.families.get(name),)
     _print_plug_ins(found, name is not None, output)
@@ -76,20 +78,25 @@ def solve(
     context: typer.Context,
     budget: Annotated[int | None, typer.Option(min=1, help="Trainable parameters.")] = None,
     fraction_of_base: Annotated[
-        float | None, typer.Option(help="Instead: a share of the base model's parameters.")
+        float | None, typer.Option(help="Budget as a share of the base model's parameters.")
     ] = None,
     base_model: BaseModelOption = None,
     family: Annotated[
         str | None,
-        typer.Option(help="Instead: a family, as a name or YAML, '{name: minigpt, width: 96}'."),
+        typer.Option(
+            help=(
+                "Family to use instead of a base model: a name or YAML such as '{name: minigpt, "
+                "width: 96}'."
+            )
+        ),
     ] = None,
-    task: Annotated[str | None, typer.Option(help="With --family: the task it is for.")] = None,
+    task: Annotated[str | None, typer.Option(help="Task for --family.")] = None,
     method: Annotated[
-        list[str] | None, typer.Option(help="Only this method, as a name or YAML; repeatable.")
+        list[str] | None, typer.Option(help="Only this method, as a name or YAML. Repeatable.")
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Find every method's configuration that fits a budget; exit 3 when none does."""
+    """Find the configuration of every method that fits a budget; exit with 3 if none does."""
     if (budget is None) == (fraction_of_base is None):
         raise UsageFault("Give either --budget or --fraction-of-base.")
     limit = {"fraction_of_base": fraction_of_base} if budget is None else budget
@@ -114,7 +121,7 @@ def solve(
 
 def budgets_application() -> typer.Typer:
     """The commands below `adaptlab budgets`."""
-    return group("budgets", "What a parameter budget buys.", {"solve": solve})
+    return group("budgets", "Find configurations that fit a parameter budget.", {"solve": solve})
 
 
 def _choice(text: str | None) -> str | dict[str, object] | None:

@@ -27,10 +27,10 @@ def list_checkpoints(
 
 def show(
     context: typer.Context,
-    checkpoint: Annotated[int, typer.Argument(metavar="CHECKPOINT", help="Its identity.")],
+    checkpoint: Annotated[int, typer.Argument(metavar="CHECKPOINT", help="Id of the checkpoint.")],
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show one checkpoint in full, without its bytes."""
+    """Show one checkpoint, without its tensors."""
     with open_client(context) as client:
         print_in_full(client.checkpoints.get(checkpoint), output)
 
@@ -38,12 +38,14 @@ def show(
 def download(
     context: typer.Context,
     checkpoints: Annotated[
-        list[str] | None, typer.Argument(metavar="[CHECKPOINT…]", help="Their identities.")
+        list[str] | None, typer.Argument(metavar="[CHECKPOINT…]", help="Ids of checkpoints.")
     ] = None,
-    job: Annotated[str | None, typer.Option(help="All checkpoints of this job.")] = None,
-    to: Annotated[Path, typer.Option(help="A folder, or for a single one a file.")] = Path(),
+    job: Annotated[str | None, typer.Option(help="Download all checkpoints of this job.")] = None,
+    to: Annotated[
+        Path, typer.Option(help="Folder to write to, or a file name for a single checkpoint.")
+    ] = Path(),
 ) -> None:
-    """Download safetensors files, verified; one that broke off goes on where it stopped."""
+    """Download and verify safetensors files; interrupted downloads resume."""
     from adaptlab_client.cli.progress import byte_bar  # rich, loaded for those who wait
 
     with open_client(context) as client:
@@ -51,7 +53,7 @@ def download(
         if job is not None:
             wanted += client.jobs.checkpoints(job)
         if not wanted:
-            raise UsageFault("Name checkpoints, or a --job that has some.")
+            raise UsageFault("Name checkpoints, or a --job that has checkpoints.")
         if len(wanted) > 1 or (job is not None and not to.suffix):
             to.mkdir(parents=True, exist_ok=True)
         for checkpoint in wanted:
@@ -65,7 +67,7 @@ def application() -> typer.Typer:
     """The commands below `adaptlab checkpoints`."""
     return group(
         "checkpoints",
-        "Trained tensors, as safetensors files.",
+        "List, show and download trained tensors.",
         {
             "list": list_checkpoints,
             "show": show,

@@ -28,22 +28,25 @@ ComparedArgument = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="STUDY|JOB…",
-        help="Id or name of a study, or identities of jobs.",
+        help="Id or name of a study, or ids of jobs.",
         autocompletion=suggestions.studies,
     ),
 ]
 StudyOption = Annotated[
     str | None, typer.Option(help="Id or name of a study.", autocompletion=suggestions.studies)
 ]
-LevelOption = Annotated[float | None, typer.Option(help="Confidence level; else 0.95.")]
+LevelOption = Annotated[float | None, typer.Option(help="Confidence level. Default: 0.95.")]
 MarginOption = Annotated[
-    float | None, typer.Option(help="Share of items below which methods are alike; else 0.01.")
+    float | None,
+    typer.Option(help="Difference in accuracy below which methods count as alike. Default: 0.01."),
 ]
 PairsOption = Annotated[
     bool,
-    typer.Option("--all-pairs", help="Show the verdicts on pairs of which none could be best."),
+    typer.Option(
+        "--all-pairs", help="Also show the verdicts on pairs in which neither method could be best."
+    ),
 ]
-CompareOutput = Annotated[RowOutput, typer.Option("--output", "-o", help="What stdout gets.")]
+CompareOutput = Annotated[RowOutput, typer.Option("--output", "-o", help="Format on stdout.")]
 
 
 def compare(
@@ -55,7 +58,7 @@ def compare(
     all_pairs: PairsOption = False,
     output: CompareOutput = RowOutput.TABLE,
 ) -> None:
-    """Compare the methods of a study, or of two and more jobs, and say what can be said."""
+    """Compare the methods of a study, or of two or more jobs, and print the verdicts."""
     named, jobs = _what(compared or [], study)
     with open_client(context) as client:
         if output is RowOutput.CSV:
@@ -76,7 +79,7 @@ def _what(compared: list[str], study: str | None) -> tuple[str | None, list[str]
     if study is not None and compared:
         raise UsageFault("Give either --study or jobs.")
     if study is None and not compared:
-        raise UsageFault("Name a study, or two and more jobs.")
+        raise UsageFault("Name a study, or two or more jobs.")
     if study is None and len(compared) == 1:
         return compared[0], []
     return study, compared
@@ -128,7 +131,7 @@ def _print(found: "JobComparison", *, all_pairs: bool) -> None:
     for table in found.tables:
         print(one_line(f"\n{table.task} on {table.base_model}".strip()))
         if table.comparison is None:
-            print("Nothing is scored yet.")
+            print("No scores yet.")
         else:
             _print_cells(table.comparison, all_pairs=all_pairs)
             _print_unseen(table.comparison)
@@ -139,7 +142,7 @@ def _print(found: "JobComparison", *, all_pairs: bool) -> None:
         left_out = (one.text for one in table.missing if one.state == "skipped")
         _print_lines("Left out", left_out)
     if not found.tables:
-        say("There is nothing to compare: the study has no cell.")
+        say("There is nothing to compare: the study has no cells.")
 
 
 def _next_runs(table: "TableComparison") -> Iterator[str]:
@@ -168,8 +171,11 @@ def _print_unseen(comparison: "Comparison") -> None:
     rate = comparison.unseen_failure_rate
     if not comparison.voided:
         seeds = f"{comparison.seeds} seed{'' if comparison.seeds == 1 else 's'}"
-        print(f"\nIntervals know of no failure that no seed showed: up to {rate:.0%} of seeds may")
-        print(f"fail where the {seeds} at hand all succeed.")
+        print(
+            f"\nIntervals cannot include failures that no seed showed: up to {rate:.0%} of "
+            "seeds may"
+        )
+        print(f"fail where the {seeds} that were run all succeed.")
 
 
 def _row(row: "ComparisonRow") -> list[object]:
@@ -199,7 +205,9 @@ def verdict_lines(
     for verdict in shown:
         yield verdict.text
     if further := len(cell.verdicts) - len(shown):
-        yield f"{further} further pairs, of which none could be best: --all-pairs shows them."
+        yield (
+            f"{further} more pairs, in which neither method could be best: --all-pairs shows them."
+        )
 
 
 def _curve_lines(comparison: "Comparison") -> Iterator[str]:
@@ -207,7 +215,7 @@ def _curve_lines(comparison: "Comparison") -> Iterator[str]:
         return
     for one in comparison.crossings:
         ends = [f"{end:,.0f}" if end else "no end" for end in (one.low, one.high)]
-        sure = "" if one.told else "; not told from chance"
+        sure = "" if one.told else "; may be due to chance"
         yield (
             f"{one.higher_after} overtakes {one.higher_before} at a budget of about "
             f"{one.budget:,.0f} ({comparison.level:.0%} interval {' to '.join(ends)}{sure})."

@@ -26,12 +26,12 @@ class Shell(StrEnum):
 
 
 def completion(
-    shell: Annotated[Shell, typer.Argument(metavar="SHELL", help="bash, zsh or fish.")],
+    shell: Annotated[Shell, typer.Argument(metavar="SHELL", help="Shell: bash, zsh or fish.")],
 ) -> None:
-    """Print what a shell has to read to complete commands, options, ids and names.
+    """Print a shell script that completes commands, options, ids and names.
 
-    For bash put `eval "$(adaptlab completion bash)"` into ~/.bashrc, for zsh the same with zsh
-    into ~/.zshrc, behind `compinit`; for fish `adaptlab completion fish | source` into
+    For bash, put `eval "$(adaptlab completion bash)"` into ~/.bashrc. For zsh, put the same with
+    zsh into ~/.zshrc, after `compinit`. For fish, put `adaptlab completion fish | source` into
     ~/.config/fish/config.fish.
     """
     script = get_completion_script(prog_name=PROGRAM, complete_var=VARIABLE, shell=shell.value)

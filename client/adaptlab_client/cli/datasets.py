@@ -36,26 +36,28 @@ def list_datasets(context: typer.Context, output: OutputOption = Output.TABLE) -
 
 
 def show(context: typer.Context, name: NameArgument, output: OutputOption = Output.TABLE) -> None:
-    """Show one dataset in full."""
+    """Show one dataset."""
     with open_client(context) as client:
         print_in_full(client.datasets.get(name), output, "name")
 
 
 def upload(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="What the dataset is called.")],
+    name: Annotated[str, typer.Argument(help="Name of the dataset.")],
     file: Annotated[
         Path,
         typer.Argument(
             exists=True,
             dir_okay=False,
-            help="One triple of an English, a German and a Spanish word a line: as JSON, or with "
-            "tabs between if its name ends in .tsv.",
+            help=(
+                "One English, German and Spanish word triple per line: JSON, or tab-separated "
+                "if the name ends in .tsv."
+            ),
         ),
     ],
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Upload words from a file; started again after a break, it sends what is still missing."""
+    """Upload words from a file; after an interruption, run it again to send the rest."""
     from adaptlab_client.cli.progress import byte_bar  # rich, loaded for those who wait
 
     with open_client(context) as client, byte_bar(file.name) as report:
@@ -66,9 +68,9 @@ def upload(
 def download(
     context: typer.Context,
     name: NameArgument,
-    file: Annotated[Path, typer.Argument(metavar="FILE", dir_okay=False, help="Where to write.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", dir_okay=False, help="File to write.")],
 ) -> None:
-    """Download the words of a dataset, verified, one JSON object a line."""
+    """Download and verify the words of a dataset, one JSON object per line."""
     from adaptlab_client.cli.progress import byte_bar  # rich, loaded for those who wait
 
     with open_client(context) as client, byte_bar(name) as report:
@@ -79,26 +81,30 @@ def download(
 
 def import_dictionaries(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="What the dataset is called.")] = "dictionaries",
+    name: Annotated[str, typer.Argument(help="Name of the dataset.")] = "dictionaries",
     german: Annotated[
         Path | None,
-        typer.Option(help="A German-English dictionary in Ding's format; else trans-de-en's."),
+        typer.Option(
+            help="German-English dictionary in Ding's format. Default: that of trans-de-en."
+        ),
     ] = None,
     spanish: Annotated[
         Path | None,
         typer.Option(
-            help="A folder with Apertium's eng-spa transducers, or a file of what `lt-proc -b` "
-            "wrote; else apertium-eng-spa's."
+            help=(
+                "Folder with Apertium's eng-spa transducers, or a file with the output of "
+                "`lt-proc -b`. Default: that of apertium-eng-spa."
+            )
         ),
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Join installed dictionaries into English-German-Spanish words, and upload these."""
+    """Join installed dictionaries into English-German-Spanish words and upload them."""
     found = _imported(german, spanish)
     for origin in found.origins:
         say(f"read {origin.package} {origin.version} ({origin.licence}), SHA-256 {origin.sha256}")
     counts = ", ".join(f"{part}s {count:,}" for part, count in found.joined.items())
-    say(f"joined on word and part of speech: {counts}; {len(found.triples):,} words are kept")
+    say(f"joined on word and part of speech: {counts}; kept {len(found.triples):,} words")
     with open_client(context) as client:
         sources = [asdict(origin) for origin in found.origins]
         entry = client.datasets.upload(name, found.triples, sources)
@@ -109,7 +115,7 @@ def application() -> typer.Typer:
     """The commands below `adaptlab datasets`."""
     return group(
         "datasets",
-        "Words for tasks to ask: list, show, upload, download, import.",
+        "List, show, upload, download and import the words that tasks ask.",
         {
             "list": list_datasets,
             "show": show,

@@ -25,13 +25,13 @@ CODES = {
 def doctor(
     context: typer.Context,
     scratch: Annotated[
-        Path, typer.Option(help="The folder in which a worker would keep its files.")
+        Path, typer.Option(help="Folder in which a worker would keep its files.")
     ] = Path(".adaptlab"),
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Check the server, the token, the clock, versions, the disk and torch of this machine.
+    """Check the server, the token and this machine's clock, versions, disk and torch.
 
-    Each line is ok, warn or fail, with what to do next. Exits with 0 unless something failed.
+    Each line is ok, warn or fail, with the next step. Exits with 0 unless a check failed.
     """
     from adaptlab_client.doctor import examine
 
@@ -41,7 +41,7 @@ def doctor(
     if failed:
         raise typer.Exit(CODES.get(failed[0].check, ExitCode.INTERNAL))
     warned = sum(one.state == "warn" for one in findings)
-    say(f"all is well but for {warned} warnings" if warned else "all is well")
+    say(f"everything works, with {warned} warnings" if warned else "everything works")
 
 
 def _row(one: "Finding") -> list[object]:

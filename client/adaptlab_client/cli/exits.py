@@ -13,27 +13,27 @@ class ExitCode(IntEnum):
     JOB_FAILED = 1
     """A job that was waited for failed or was cancelled."""
     USAGE = 2
-    """The arguments, the spec or what was asked for is not acceptable as it is."""
+    """The arguments, the spec or the request is invalid."""
     INFEASIBLE = 3
     """No configuration meets the budget."""
     AUTHENTICATION = 4
-    """The token is missing, unknown or not allowed to do this."""
+    """The token is missing, unknown or lacks the permission."""
     NOT_FOUND = 5
     """There is no such job, base model, checkpoint or page."""
     UNSOUND = 65
-    """A file is damaged, or does not say what follows from what is in it (EX_DATAERR)."""
+    """A file is damaged or contradicts its own contents (EX_DATAERR)."""
     UNREACHABLE = 69
     """No server was found, or it does not answer (EX_UNAVAILABLE)."""
     INTERNAL = 70
-    """A fault in the server or in this program (EX_SOFTWARE)."""
+    """A bug in the server or in this program (EX_SOFTWARE)."""
     TEMPORARY = 75
-    """The server cannot do it just now; the same command may succeed later (EX_TEMPFAIL)."""
+    """The server cannot do this at present; the same command may succeed later (EX_TEMPFAIL)."""
     TIMED_OUT = 124
-    """The time to wait was over first, as with timeout(1)."""
+    """The time limit of the wait was reached, as with timeout(1)."""
     INTERRUPTED = 130
-    """Ctrl-C; what was waited for goes on."""
+    """Ctrl-C; jobs and studies go on."""
     PIPE_CLOSED = 141
-    """Whoever was reading stdout has closed it, such as `head`."""
+    """The reader of stdout, such as `head`, closed it."""
 
 
 def exit_code(error: Exception) -> ExitCode:

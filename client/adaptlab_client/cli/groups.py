@@ -11,9 +11,7 @@ from adaptlab_client.cli.examples import EXAMPLES
 from adaptlab_client.cli.terminal import be_quiet, is_quiet
 
 Run = Callable[..., None]
-QuietOption = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Say on stderr only what went wrong.")
-]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors on stderr.")]
 
 
 def group(name: str, purpose: str, commands: Mapping[str, Run]) -> typer.Typer:

@@ -40,12 +40,15 @@ def events(
     context: typer.Context,
     job: JobArgument,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on until the job ends, with its progress.")
+        bool,
+        typer.Option(
+            "--follow", "-f", help="Follow the events and the progress until the job ends."
+        ),
     ] = False,
     after: Annotated[int, typer.Option(min=0, help="Only events after this number.")] = 0,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """List what has happened to a job, the oldest first, a line an event."""
+    """List the events of a job, oldest first, one per line."""
     with open_client(context) as client:
         jobs = client.jobs
         found = jobs.events(job, after=after) if follow else jobs.events_so_far(job, after=after)
@@ -59,16 +62,16 @@ def events(
 def metrics(
     context: typer.Context,
     job: JobArgument,
-    name: Annotated[list[str] | None, typer.Option(help="Only this metric; repeatable.")] = None,
+    name: Annotated[list[str] | None, typer.Option(help="Only this metric. Repeatable.")] = None,
     replicate: Annotated[
-        list[int] | None, typer.Option(min=0, help="Only this replicate; repeatable.")
+        list[int] | None, typer.Option(min=0, help="Only this replicate. Repeatable.")
     ] = None,
     max_points: Annotated[
-        int, typer.Option(min=2, help="Thin a curve with more points than this.")
+        int, typer.Option(min=2, help="Thin curves that have more points than this.")
     ] = 1000,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show the learning curves of a job: a row a curve, or with csv a row a point."""
+    """Show the learning curves of a job: one row per curve, or per point with csv."""
     with open_client(context) as client:
         found = client.jobs.metrics(
             job, names=name or (), replicates=replicate or (), max_points=max_points
@@ -92,7 +95,7 @@ def evaluations(
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """List the scores of a job: every seed on every task, and its base model on the same items."""
+    """List the scores of a job per seed and task, with its base model's on the same items."""
     with open_client(context) as client:
         found = client.jobs.evaluations(job, attached=attached)
     if output in (Output.TABLE, Output.CSV):
@@ -128,7 +131,7 @@ def replicates(
 
 
 def attempts(context: typer.Context, job: JobArgument, output: OutputOption = Output.TABLE) -> None:
-    """List every try at a job: where it ran, when, how it ended, and what it took."""
+    """List the attempts of a job: where and when each ran, how it ended, and its usage."""
     with open_client(context) as client:
         found = client.jobs.attempts(job)
     print_list(found, ATTEMPTS, _attempt, output, "attempt")

@@ -106,7 +106,9 @@ def print_preview(preview: "Preview", output: Output) -> None:
     for warning in preview.warnings:
         complain(f"warning: {warning}")
     if output is Output.ID:
-        raise UsageFault("--validate-only makes no job, so there is no id to print.")
+        raise UsageFault(
+            "--validate-only creates no job, so there is no id to print. Use another --output."
+        )
     if output in (Output.JSON, Output.JSONL):
         print_value(preview, output)
         return

@@ -30,19 +30,22 @@ def submit(
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="PATH=VALUE", help="Lay one value over the spec."),
+        typer.Option("--set", metavar="PATH=VALUE", help="Set one value of the spec."),
     ] = None,
     idempotency_key: Annotated[
-        str | None, typer.Option(help="The same key and spec make one job, however often sent.")
+        str | None, typer.Option(help="Requests with the same key and spec create one job only.")
     ] = None,
     validate_only: Annotated[
-        bool, typer.Option("--validate-only", help="Check and show what would run; keep nothing.")
+        bool,
+        typer.Option(
+            "--validate-only", help="Check the spec and show what would run; create nothing."
+        ),
     ] = False,
     wait: WaitOption = False,
     timeout: TimeoutOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Make a job from a spec and print its identity."""
+    """Create a job from a spec and print its id."""
     spec = read_spec(file, settings or ())
     with open_client(context) as client:
         if validate_only:
@@ -62,13 +65,13 @@ def list_jobs(
     state: Annotated[list[str] | None, typer.Option(help="Only jobs in this state.")] = None,
     filter_text: Annotated[
         str | None,
-        typer.Option("--filter", help="Such as: method = lora AND budget.trainable <= 96"),
+        typer.Option("--filter", help="Filter, such as: method = lora AND budget.trainable <= 96"),
     ] = None,
-    order_by: Annotated[str | None, typer.Option(help="Such as -created_at.")] = None,
+    order_by: Annotated[str | None, typer.Option(help="Order, such as -created_at.")] = None,
     limit: Annotated[int, typer.Option(min=0, help="Jobs to show; 0 shows all.")] = 50,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """List jobs, the newest first."""
+    """List jobs, newest first."""
     chosen = f"state IN ({', '.join(state)})" if state else None
     with open_client(context) as client:
         if chosen and filter_text:
@@ -87,7 +90,7 @@ def list_jobs(
 
 
 def show(context: typer.Context, job: JobArgument, output: OutputOption = Output.TABLE) -> None:
-    """Show one job: what it is, how far it is, and its scores."""
+    """Show one job: spec, progress and scores."""
     with open_client(context) as client:
         found = client.jobs.get(job)
         if output is Output.CSV:
@@ -110,31 +113,31 @@ def wait(
     any_of: AnyOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Wait for jobs to end; the exit code is 0 when they succeeded, 1 when one did not."""
+    """Wait for jobs to end; exit with 0 if all succeeded, else with 1."""
     with open_client(context) as client:
         wait_for(client, jobs, timeout, any_of=any_of, output=output, printed=False)
 
 
 def cancel(context: typer.Context, jobs: JobsArgument, output: OutputOption = Output.TABLE) -> None:
-    """Cancel jobs; one that is running stops soon after."""
+    """Cancel jobs; running ones stop soon after."""
     with open_client(context) as client:
         print_jobs([client.jobs.cancel(job) for job in jobs], output)
 
 
 def pause(context: typer.Context, jobs: JobsArgument, output: OutputOption = Output.TABLE) -> None:
-    """Pause jobs; one that is running stops soon after, with its state saved."""
+    """Pause jobs; running ones save their state and stop soon after."""
     with open_client(context) as client:
         print_jobs([client.jobs.pause(job) for job in jobs], output)
 
 
 def resume(context: typer.Context, jobs: JobsArgument, output: OutputOption = Output.TABLE) -> None:
-    """Let paused jobs go on where they were."""
+    """Resume paused jobs where they stopped."""
     with open_client(context) as client:
         print_jobs([client.jobs.resume(job) for job in jobs], output)
 
 
 def retry(context: typer.Context, jobs: JobsArgument, output: OutputOption = Output.TABLE) -> None:
-    """Make jobs that failed or were cancelled anew, and print the new ones."""
+    """Retry failed or cancelled jobs, and print the new jobs."""
     with open_client(context) as client:
         print_jobs([client.jobs.retry(job) for job in jobs], output)
 
@@ -143,7 +146,7 @@ def application() -> typer.Typer:
     """The commands below `adaptlab jobs`."""
     return group(
         "jobs",
-        "Submit jobs, look at them, wait for them, stop them, and read what they measured.",
+        "Submit, list, show, wait for, pause and cancel jobs, and read their results.",
         {
             "submit": submit,
             "list": list_jobs,

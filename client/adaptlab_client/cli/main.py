@@ -64,7 +64,7 @@ def leave(error: Exception) -> NoReturn:
     kind = f"{type(error).__name__}: " if code is ExitCode.INTERNAL else ""
     complain(f"adaptlab: {kind}{error}")
     if code is ExitCode.INTERNAL:
-        complain("This is a fault in adaptlab; ADAPTLAB_TRACEBACK=1 shows where.")
+        complain("This is a bug in adaptlab. Set ADAPTLAB_TRACEBACK=1 to see where.")
     raise typer.Exit(code) from error
 
 
@@ -100,9 +100,10 @@ def application() -> typer.Typer:
         cls=Root,
         help="Which adaptation method works for my task at this parameter budget, and why?",
         epilog=(
-            "Exit codes: 0 done, 1 job failed or cancelled, 2 usage or validation, 3 infeasible "
-            "budget, 4 authentication, 5 not found, 65 unsound file, 69 server unreachable, 70 "
-            "internal fault, 75 temporary, 124 timed out, 130 interrupted, 141 pipe closed."
+            "Exit codes: 0 done, 1 job failed or cancelled, 2 usage or validation, 3 "
+            "infeasible budget, 4 authentication, 5 not found, 65 invalid file, 69 server "
+            "unreachable, 70 internal error, 75 temporary, 124 timed out, 130 interrupted, 141 "
+            "pipe closed."
         ),
         no_args_is_help=True,
         add_completion=False,  # `adaptlab completion` prints, and changes no file
@@ -168,13 +169,18 @@ def _root(
     context: typer.Context,
     url: Annotated[
         str | None,
-        typer.Option(help="Address of the server; else ADAPTLAB_URL, else the one started here."),
+        typer.Option(
+            help="Address of the server. Default: ADAPTLAB_URL, else the server started here."
+        ),
     ] = None,
     project: Annotated[
         str | None,
         typer.Option(
             envvar="ADAPTLAB_PROJECT",
-            help="Only this project; what is made goes there. Else all of yours.",
+            help=(
+                "Show only this project and create things in it. Default: show all of your "
+                "projects."
+            ),
         ),
     ] = None,
     quiet: QuietOption = False,

@@ -24,7 +24,7 @@ ProjectArgument = Annotated[
 
 
 def list_users(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
-    """List the users; for admins."""
+    """List the users (admins only)."""
     with open_client(context) as client:
         print_list(client.users.list(), USERS, _user, output, "name")
 
@@ -32,10 +32,12 @@ def list_users(context: typer.Context, output: OutputOption = Output.TABLE) -> N
 def create_user(
     context: typer.Context,
     name: UserArgument,
-    admin: Annotated[bool, typer.Option("--admin", help="An admin of the whole server.")] = False,
+    admin: Annotated[
+        bool, typer.Option("--admin", help="Make the user an admin of the whole server.")
+    ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Make a user; then `adaptlab projects add` and `adaptlab tokens create --user`."""
+    """Create a user; then run `adaptlab projects add` and `adaptlab tokens create --user`."""
     with open_client(context) as client:
         made = client.users.create(name, is_admin=admin)
     print_one(made, USERS, _user, output, "name")
@@ -45,14 +47,18 @@ def change_user(
     context: typer.Context,
     name: UserArgument,
     admin: Annotated[
-        bool | None, typer.Option("--admin/--no-admin", help="Of the whole server.")
+        bool | None,
+        typer.Option(
+            "--admin/--no-admin", help="Whether the user is an admin of the whole server."
+        ),
     ] = None,
     active: Annotated[
-        bool | None, typer.Option("--active/--inactive", help="Whether they get in at all.")
+        bool | None,
+        typer.Option("--active/--inactive", help="Whether the user can sign in at all."),
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Make somebody an admin or not, shut them out or let them in again."""
+    """Make a user an admin or not, and deactivate or reactivate a user."""
     with open_client(context) as client:
         changed = client.users.change(name, is_admin=admin, is_active=active)
     print_one(changed, USERS, _user, output, "name")
@@ -63,14 +69,16 @@ def set_quotas(
     name: UserArgument,
     hours: Annotated[
         list[str] | None,
-        typer.Option(help="Of a queue in thirty days, as gpu=100; for another queue again."),
+        typer.Option(
+            help="Hours on a queue in thirty days, such as gpu=100. Repeatable, once per queue."
+        ),
     ] = None,
     stored_bytes: Annotated[
-        int | None, typer.Option(min=0, help="Of all that they and their jobs store.")
+        int | None, typer.Option(min=0, help="Bytes that the user and the user's jobs may store.")
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Say what somebody may use; of what is left out, the server's settings hold again."""
+    """Set all quotas of a user; those left out return to the server's defaults."""
     by_queue = dict(_hours(one) for one in hours or ())
     with open_client(context) as client:
         changed = client.users.set_quotas(name, by_queue, stored_bytes)
@@ -78,7 +86,7 @@ def set_quotas(
 
 
 def list_projects(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
-    """List the projects that you see."""
+    """List the projects that you can see."""
     with open_client(context) as client:
         print_list(client.projects.list(), PROJECTS, _project, output, "name")
 
@@ -86,7 +94,7 @@ def list_projects(context: typer.Context, output: OutputOption = Output.TABLE) -
 def create_project(
     context: typer.Context, name: NewProjectArgument, output: OutputOption = Output.TABLE
 ) -> None:
-    """Make a project; for admins."""
+    """Create a project (admins only)."""
     with open_client(context) as client:
         print_one(client.projects.create(name), PROJECTS, _project, output, "name")
 
@@ -94,7 +102,7 @@ def create_project(
 def members(
     context: typer.Context, name: ProjectArgument, output: OutputOption = Output.TABLE
 ) -> None:
-    """List who is in a project."""
+    """List the members of a project."""
     with open_client(context) as client:
         print_list(client.projects.members(name), MEMBERS, _member, output, "user")
 
@@ -103,19 +111,21 @@ def add(
     context: typer.Context,
     name: ProjectArgument,
     user: UserArgument,
-    role: Annotated[str, typer.Option(help="reader, submitter, operator or admin.")] = "submitter",
+    role: Annotated[
+        str, typer.Option(help="Role: reader, submitter, operator or admin.")
+    ] = "submitter",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Put somebody into a project, or give them another role in it."""
+    """Add a user to a project, or change the user's role in it."""
     with open_client(context) as client:
         print_one(client.projects.add(name, user, role), MEMBERS, _member, output, "user")
 
 
 def remove(context: typer.Context, name: ProjectArgument, user: UserArgument) -> None:
-    """Take somebody out of a project; what they made stays."""
+    """Remove a user from a project; what the user created stays."""
     with open_client(context) as client:
         client.projects.remove(name, user)
-    say(f"{user} is not in {name} any more")
+    say(f"removed {user} from {name}")
 
 
 def users_application() -> typer.Typer:
@@ -126,7 +136,7 @@ def users_application() -> typer.Typer:
         "change": change_user,
         "set-quotas": set_quotas,
     }
-    about = "Who can get in, and what they may use: list, create, change, set-quotas; for admins."
+    about = "List, create and change users, and set their quotas (admins only)."
     return group("users", about, commands)
 
 
@@ -134,7 +144,7 @@ def projects_application() -> typer.Typer:
     """The commands below `adaptlab projects`."""
     return group(
         "projects",
-        "What belongs together, and who sees it: list, create, members, add, remove.",
+        "List and create projects, and manage their members.",
         {
             "list": list_projects,
             "create": create_project,
@@ -156,7 +166,7 @@ def _hours(given: str) -> tuple[str, float]:
     try:
         return queue, float(hours)
     except ValueError:
-        raise UsageFault(f"{given!r} is not QUEUE=HOURS, such as gpu=100.") from None
+        raise UsageFault(f"{given!r} is not of the form QUEUE=HOURS, such as gpu=100.") from None
 
 
 def _project(entry: "ProjectView") -> list[object]:

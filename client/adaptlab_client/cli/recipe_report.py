@@ -31,10 +31,10 @@ def print_report(report: StudyReport) -> None:
     say_wrapped(f"{report.recipe}, preset {report.preset}: {study}")
     say_wrapped(report.question)
     if report.note:
-        say_wrapped(f"This preset: {report.note}")
+        say_wrapped(f"About this preset: {report.note}")
     if report.departures:
         changed = ", ".join(report.departures)
-        say_wrapped(f"The study is not as the recipe asks in: {changed}.")
+        say_wrapped(f"The study departs from the recipe in: {changed}.")
     for table in report.tables:
         _print_scores(report, table)
     _print_claims(report)
@@ -68,7 +68,7 @@ def _print_scores(report: StudyReport, table: ReportTable) -> None:
     say_wrapped(f"{table.title} ({table.source})")
     over = "" if table.published_seeds is None else f" over {table.published_seeds} seeds"
     say_wrapped(
-        f"In per cent: the paper's mean ± standard deviation{over}, the measured mean, and its "
+        f"In per cent: the paper's mean ± standard deviation{over}, the measured mean and its "
         f"{report.level:.0%} interval."
     )
     width = console(sys.stdout).width
@@ -78,7 +78,7 @@ def _print_scores(report: StudyReport, table: ReportTable) -> None:
             break
     print_table(titles, lines)
     if left_out := len(table.rows) - len(rows):
-        print(f"{left_out} further controls are in other presets.")
+        print(f"{left_out} more controls are in other presets.")
 
 
 def _side_by_side(table: ReportTable, rows: Sequence[ReportRow]) -> tuple[list[str], Cells]:

@@ -55,17 +55,20 @@ RecipeArgument = Annotated[
 PresetOption = Annotated[
     str,
     typer.Option(
-        help="quick: minutes on two cores; small: hours; faithful: as published; fair: for all."
+        help=(
+            "quick: minutes on two cores; small: hours; faithful: the paper's settings; fair: "
+            "equal effort."
+        )
     ),
 ]
 ReportOutputOption = Annotated[
     ReportOutput,
-    typer.Option("--output", "-o", help="What stdout gets; csv has the scores and no claims."),
+    typer.Option("--output", "-o", help="Format on stdout; csv has the scores without the claims."),
 ]
 
 
 def list_recipes(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
-    """List the recipes, each a study that repeats a table of a paper."""
+    """List the recipes, with the table of a paper that each repeats."""
     with open_client(context) as client:
         found = client.recipes.list()
     print_list(
@@ -80,7 +83,7 @@ def list_recipes(context: typer.Context, output: OutputOption = Output.TABLE) ->
 def show(
     context: typer.Context, recipe: RecipeArgument, output: OutputOption = Output.TABLE
 ) -> None:
-    """Show one recipe: what is published, what is claimed, and its presets."""
+    """Show one recipe: published scores, claims and presets."""
     with open_client(context) as client:
         found = client.recipes.get(recipe)
     if output is Output.TABLE:
@@ -93,18 +96,22 @@ def run(
     context: typer.Context,
     recipe: RecipeArgument,
     preset: PresetOption = "quick",
-    seeds: Annotated[int | None, typer.Option(min=1, help="How many; else the preset's.")] = None,
-    name: Annotated[str | None, typer.Option(help="Of the study; else after the recipe.")] = None,
-    queue: Annotated[str | None, typer.Option(help="The queue whose workers run it.")] = None,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="Number of seeds. Default: that of the preset.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Name of the study. Default: named after the recipe.")
+    ] = None,
+    queue: Annotated[str | None, typer.Option(help="Queue of the workers that run it.")] = None,
     idempotency_key: KeyOption = None,
     detach: Annotated[
-        bool, typer.Option("--detach", help="Do not stay until it has ended.")
+        bool, typer.Option("--detach", help="Return at once instead of waiting for the end.")
     ] = False,
     validate_only: ValidateOption = False,
     timeout: TimeoutOption = None,
     output: ReportOutputOption = ReportOutput.TABLE,
 ) -> None:
-    """Make the study of a recipe, wait for it, and report; exits with 1 if a job failed."""
+    """Create the study of a recipe, wait for it, and report; exit with 1 if a job failed."""
     resources = None if queue is None else {"queue": queue}
     with open_client(context) as client:
         if validate_only:
@@ -123,7 +130,7 @@ def run(
         )
         if detach:
             print(made.name)
-            say(f"`adaptlab recipes report {made.name}` shows what it has measured.")
+            say(f"Run `adaptlab recipes report {made.name}` to see what it has measured.")
             return
         say_made(made)
         ended = followed(client, made.id, timeout)
@@ -134,7 +141,7 @@ def run(
 def report(
     context: typer.Context, study: StudyArgument, output: ReportOutputOption = ReportOutput.TABLE
 ) -> None:
-    """Hold a recipe's study against the paper, however far it has come."""
+    """Compare a recipe's study with the paper, as far as it has run."""
     with open_client(context) as client:
         _print_report(client, study, output)
 
@@ -143,7 +150,7 @@ def application() -> typer.Typer:
     """The commands below `adaptlab recipes`."""
     return group(
         "recipes",
-        "Studies that repeat a paper's tables and decide its claims.",
+        "List, show, run and report recipes: studies that repeat tables of a paper.",
         {"list": list_recipes, "show": show, "run": run, "report": report},
     )
 
@@ -171,7 +178,9 @@ def _print_markdown(client: "Client", found: "StudyReport") -> None:
 
 def _of_a_preview(output: ReportOutput) -> Output:
     if output is ReportOutput.MARKDOWN:
-        raise UsageFault("--validate-only runs nothing, so there is no report in Markdown.")
+        raise UsageFault(
+            "--validate-only runs nothing, so there is no report in Markdown. Use another --output."
+        )
     return Output(output)
 
 
@@ -200,4 +209,7 @@ def _print(recipe: "RecipeView") -> None:
         for version, wording in reversed(texts.items()):
             named = version_words(version, alone=len(texts) == 1, in_paper=claim.in_paper)
             say_wrapped(f"{claim.id} ({named}): {wording.text}", "  ")
-    say(f"`adaptlab recipes run {recipe.name}` runs it; --output json has the tests and specs.")
+    say(
+        f"Run it with `adaptlab recipes run {recipe.name}`. See the tests and specs with "
+        "--output json."
+    )

@@ -51,20 +51,21 @@ def recommend(
     ],
     budget: Annotated[int | None, typer.Option(min=1, help="Trainable parameters.")] = None,
     fraction_of_base: Annotated[
-        float | None, typer.Option(help="Instead: a share of the base model's parameters.")
+        float | None, typer.Option(help="Budget as a share of the base model's parameters.")
     ] = None,
     max_seconds: Annotated[
-        float | None, typer.Option(help="Only what no job took longer than this for.")
+        float | None,
+        typer.Option(help="Only configurations of which no job took longer than this."),
     ] = None,
     method: Annotated[
-        list[str] | None, typer.Option(help="Only this method, as a name or YAML; repeatable.")
+        list[str] | None, typer.Option(help="Only this method, as a name or YAML. Repeatable.")
     ] = None,
     output: Annotated[
         RecommendationOutput,
-        typer.Option("--output", "-o", help="What stdout gets; `jobs` are specs, one a line."),
+        typer.Option("--output", "-o", help="Format on stdout; `jobs` prints specs, one per line."),
     ] = RecommendationOutput.TABLE,
 ) -> None:
-    """Recommend a method for a task within a budget, from what has been measured."""
+    """Recommend a method for a task within a budget, from stored results."""
     if (budget is None) == (fraction_of_base is None):
         raise UsageFault("Give either --budget or --fraction-of-base.")
     limit = {"fraction_of_base": fraction_of_base} if budget is None else budget
@@ -138,7 +139,7 @@ def _facts(one: "MeasuredMethod") -> list[object]:
 
 def _print_proposals(found: "Recommendation") -> None:
     if found.jobs:
-        print("\nWould settle it (--output jobs prints the specs):")
+        print("\nJobs that would settle it (--output jobs prints their specs):")
         rows = [
             [
                 job.purpose,
@@ -151,5 +152,5 @@ def _print_proposals(found: "Recommendation") -> None:
         ]
         print_table(PROPOSED, rows)
     if (study := found.first_study) is not None:
-        print(f"\nA first study of {study.jobs} jobs, about {study.seconds:.0f} s of work:")
+        print(f"\nFirst study, of {study.jobs} jobs and about {study.seconds:.0f} s of work:")
         print(json_text(study.spec, indent=2))

@@ -29,20 +29,21 @@ WANTED = ("id", "task", "method", "metrics.accuracy.mean")
 
 FilterOption = Annotated[
     str,
-    typer.Option("--filter", help="Such as: method = lora AND metrics.accuracy.mean > 0.9"),
+    typer.Option("--filter", help="Filter, such as: method = lora AND metrics.accuracy.mean > 0.9"),
 ]
 OrderOption = Annotated[
-    str | None, typer.Option(help="A field of numbers or times, as -metrics.accuracy.mean.")
+    str | None,
+    typer.Option(help="Numeric or time field to order by, such as -metrics.accuracy.mean."),
 ]
-FieldsOption = Annotated[str, typer.Option(help="Columns, with commas between.")]
+FieldsOption = Annotated[str, typer.Option(help="Columns, separated by commas.")]
 LimitOption = Annotated[int, typer.Option(min=0, help="Rows to show; 0 shows all.")]
 TargetArgument = Annotated[
-    Path, typer.Argument(metavar="FILE", dir_okay=False, help="Where to write it.")
+    Path, typer.Argument(metavar="FILE", dir_okay=False, help="File to write.")
 ]
 FormOption = Annotated[
-    Form | None, typer.Option("--format", help="Else what the ending of FILE says.")
+    Form | None, typer.Option("--format", help="Format of FILE. Default: by its extension.")
 ]
-HeadsOption = Annotated[bool, typer.Option("--heads", help="Of heads instead of results.")]
+HeadsOption = Annotated[bool, typer.Option("--heads", help="Heads instead of results.")]
 
 
 def list_results(
@@ -53,7 +54,7 @@ def list_results(
     limit: LimitOption = 50,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """List results of jobs that succeeded, the newest first."""
+    """List results of jobs that succeeded, newest first."""
     with open_client(context) as client:
         table = client.results.query(
             filter_text, fields=_names(fields), order_by=order_by, limit=limit or None
@@ -64,14 +65,14 @@ def list_results(
 def heads(
     context: typer.Context,
     filter_text: Annotated[
-        str, typer.Option("--filter", help="Such as: layer = 2 AND divergence > 0.3")
+        str, typer.Option("--filter", help="Filter, such as: layer = 2 AND divergence > 0.3")
     ] = "",
-    order_by: Annotated[str | None, typer.Option(help="As -divergence, which is usual.")] = None,
+    order_by: Annotated[str | None, typer.Option(help="Order. Default: -divergence.")] = None,
     fields: FieldsOption = "",
     limit: LimitOption = 50,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """List what heads of attention maps do, those that moved furthest first."""
+    """List the heads of attention maps, those that moved furthest first."""
     with open_client(context) as client:
         table = client.results.heads(
             filter_text, fields=_names(fields), order_by=order_by, limit=limit or None
@@ -81,12 +82,12 @@ def heads(
 
 def groups(
     context: typer.Context,
-    by: Annotated[str, typer.Option(help="Fields, with commas between.")] = "method",
-    metric: Annotated[str, typer.Option(help="Over whose seeds.")] = "accuracy",
+    by: Annotated[str, typer.Option(help="Fields, separated by commas.")] = "method",
+    metric: Annotated[str, typer.Option(help="Metric to aggregate over seeds.")] = "accuracy",
     filter_text: FilterOption = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show a metric over the seeds of groups of results: mean, deviation, 95 % interval."""
+    """Aggregate a metric over the seeds of groups of results: mean, deviation, 95 % interval."""
     with open_client(context) as client:
         table = client.results.groups(_names(by), filter_text, metric=metric)
     _print(table, output)
@@ -95,7 +96,7 @@ def groups(
 def fields(
     context: typer.Context, heads: HeadsOption = False, output: OutputOption = Output.TABLE
 ) -> None:
-    """List the fields that a filter can ask about."""
+    """List the fields that a filter can use."""
     from adaptlab_answers.queries import ColumnView
     from adaptlab_client.result_table import ResultTable, Row
 
@@ -119,7 +120,7 @@ def export(
     heads: HeadsOption = False,
     form: FormOption = None,
 ) -> None:
-    """Write everything that matches into a file: CSV, JSON lines or Parquet."""
+    """Write the matching results to a file: CSV, JSON lines or Parquet."""
     of: Literal["results", "attention"] = "attention" if heads else "results"
     named = _form(target, form)
     with open_client(context) as client:
@@ -133,12 +134,10 @@ def curves(
     context: typer.Context,
     target: TargetArgument,
     filter_text: FilterOption = "",
-    name: Annotated[list[str] | None, typer.Option(help="Only this curve; may be given again.")] = (
-        None
-    ),
+    name: Annotated[list[str] | None, typer.Option(help="Only this curve. Repeatable.")] = (None),
     form: FormOption = None,
 ) -> None:
-    """Write every point of the learning curves of the results that match into a file."""
+    """Write the learning curves of the matching results to a file, point by point."""
     named = _form(target, form)
     with open_client(context) as client:
         client.results.export_curves(target, filter_text, names=name or (), format=named)
@@ -149,7 +148,7 @@ def application() -> typer.Typer:
     """The commands below `adaptlab results`."""
     return group(
         "results",
-        "Results across jobs: query, group, export.",
+        "Query, group and export results across jobs.",
         {
             "list": list_results,
             "groups": groups,
@@ -186,7 +185,7 @@ def _form(target: Path, given: Form | None) -> "FileFormat":
     known: dict[str, FileFormat] = {"csv": "csv", "jsonl": "jsonl", "parquet": "parquet"}
     found = known.get(given.value if given else target.suffix.removeprefix(".").lower())
     if found is None:
-        raise UsageFault(f"{target} ends in none of .csv, .jsonl, .parquet; give --format.")
+        raise UsageFault(f"{target} does not end in .csv, .jsonl or .parquet. Set --format.")
     return found
 
 

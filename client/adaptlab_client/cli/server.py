@@ -19,12 +19,21 @@ from adaptlab_client.cli.terminal import (
 if TYPE_CHECKING:
     from adaptlab_answers.server import WorkerView
 
-WORKERS = ("id", "host", "process", "queues", "live", "since", "heard of", "takes no jobs because")
+WORKERS = (
+    "id",
+    "host",
+    "process",
+    "queues",
+    "live",
+    "since",
+    "heard of",
+    "takes no jobs because",
+)
 SHARES = ("store", "state", "artifacts", "bytes", "least recently checked")
 
 
 def health(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
-    """Ask whether the server and its database answer; exits with 69 or 75 when they do not."""
+    """Check that the server and its database answer; exit with 69 or 75 if they do not."""
     with open_client(context) as client:
         client.server.alive()
         found = client.server.ready()
@@ -36,13 +45,13 @@ def health(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
 
 
 def capabilities(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
-    """Show the server's version, limits and names."""
+    """Show the server's version, limits and plug-ins."""
     with open_client(context) as client:
         print_in_full(client.capabilities(), output, "version")
 
 
 def storage(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
-    """Show how many bytes the server stores where, and what is damaged or was collected."""
+    """Show how many bytes each store holds, and what is damaged or collected."""
     with open_client(context) as client:
         found = client.server.storage()
     if output in (Output.TABLE, Output.CSV):
@@ -60,7 +69,7 @@ def storage(context: typer.Context, output: OutputOption = Output.TABLE) -> None
 
 
 def workers(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
-    """List the workers heard of last, live ones first, with the queues they serve."""
+    """List the workers and the queues they serve, live ones first."""
     with open_client(context) as client:
         found = client.server.workers()
     print_list(found, WORKERS, _row, output)
@@ -70,7 +79,7 @@ def application() -> typer.Typer:
     """The commands below `adaptlab server`."""
     return group(
         "server",
-        "How the server is: health, capabilities, storage.",
+        "Show the server's health, capabilities and storage.",
         {"health": health, "capabilities": capabilities, "storage": storage},
     )
 

@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from adaptlab_client.client import Client
 
 OutputOption = Annotated[
-    Output, typer.Option("--output", "-o", help="What stdout gets; `id` is one identity a line.")
+    Output, typer.Option("--output", "-o", help="Format on stdout; `id` prints one id per line.")
 ]
 JobArgument = Annotated[
     str,
-    typer.Argument(metavar="JOB", help="Identity of a job.", autocompletion=suggestions.jobs),
+    typer.Argument(metavar="JOB", help="Id of a job.", autocompletion=suggestions.jobs),
 ]
 JobsArgument = Annotated[
     list[str],
-    typer.Argument(metavar="JOB…", help="Identities of jobs.", autocompletion=suggestions.jobs),
+    typer.Argument(metavar="JOB…", help="Ids of jobs.", autocompletion=suggestions.jobs),
 ]
 BaseModelOption = Annotated[
     str | None,

@@ -18,32 +18,34 @@ LONGEST = 200
 
 
 def login(context: typer.Context) -> None:
-    """Keep a token for the server: it is asked for without being shown, or read from stdin."""
+    """Store a token for the server; it is prompted for without echo, or read from stdin."""
     from adaptlab_client import credentials
 
     token = _asked()
     with open_client(context) as client, client.as_holder_of(token) as tried:
         me = tried.me()
         path = credentials.keep(os.environ, client.url, token)
-    until = "for good" if me.token.expires_at is None else f"until {me.token.expires_at:%Y-%m-%d}"
-    say(f"signed in to {client.url} as {one_line(me.user)}, {until}; kept in {path}")
+    until = (
+        "with no expiry" if me.token.expires_at is None else f"until {me.token.expires_at:%Y-%m-%d}"
+    )
+    say(f"signed in to {client.url} as {one_line(me.user)}, {until}; token stored in {path}")
     if os.environ.get("ADAPTLAB_TOKEN"):
-        say("ADAPTLAB_TOKEN is set and goes first; unset it to use this token.")
+        say("ADAPTLAB_TOKEN is set and takes precedence; unset it to use this token.")
 
 
 def logout(
     context: typer.Context,
     revoke: Annotated[
-        bool, typer.Option("--revoke", help="Revoke the token too, wherever else it is used.")
+        bool, typer.Option("--revoke", help="Also revoke the token, wherever it is used.")
     ] = False,
 ) -> None:
-    """Forget the token that `adaptlab login` kept for the server."""
+    """Delete the token that `adaptlab login` stored for the server."""
     from adaptlab_client import credentials
 
     with open_client(context) as client:
         token = credentials.forget(os.environ, client.url)
         if token is None:
-            say(f"no token was kept for {client.url}")
+            say(f"no token is stored for {client.url}")
             return
         if revoke:
             with client.as_holder_of(token) as holder:
@@ -52,7 +54,7 @@ def logout(
 
 
 def whoami(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
-    """Show who you are to the server, what your token opens, and your projects."""
+    """Show your user, the rights of your token, your projects and your usage."""
     with open_client(context) as client:
         me = client.me()
     if output is Output.TABLE:
@@ -85,5 +87,8 @@ def _asked() -> str:
         typed = sys.stdin.read(LONGEST)
     token = str(typed).strip()
     if not token.isascii() or not token.isprintable() or not token:
-        raise UsageFault("That is no token; make one with `adaptlab tokens create`, or ask for it.")
+        raise UsageFault(
+            "This is not a token. Create one with `adaptlab tokens create`, or ask an admin "
+            "for one."
+        )
     return token

@@ -24,13 +24,15 @@ def sbatch_script(
     context: typer.Context,
     submit: Annotated[
         str | None,
-        typer.Option(metavar="SPEC", help="Submit this spec and wait, instead of working."),
+        typer.Option(
+            metavar="SPEC", help="Submit this spec and wait, instead of running a worker."
+        ),
     ] = None,
     job: Annotated[
         str | None,
         typer.Option(
             metavar="JOB",
-            help="Work for this job alone, with a token of its own.",
+            help="Run only this job, with a token of its own.",
             autocompletion=suggestions.jobs,
         ),
     ] = None,
@@ -38,8 +40,10 @@ def sbatch_script(
         Path | None,
         typer.Option(
             metavar="FOLDER",
-            help="Where the token of --job is put, which the compute nodes see. "
-            "Default: beside what `adaptlab login` keeps.",
+            help=(
+                "Folder for the token of --job, visible to the compute nodes. Default: where "
+                "`adaptlab login` stores its tokens."
+            ),
         ),
     ] = None,
     token_hours: Annotated[
@@ -47,34 +51,36 @@ def sbatch_script(
         typer.Option(
             min=1,
             max=MOST_HOURS,
-            help="For how long the token of --job is good. Default: --time and two days.",
+            help="Hours for which the token of --job is valid. Default: --time plus two days.",
         ),
     ] = None,
     queue: Annotated[
-        list[str] | None, typer.Option("--queue", help="A queue to work for; repeat it.")
+        list[str] | None, typer.Option("--queue", help="Queue to take jobs from. Repeatable.")
     ] = None,
     once: Annotated[
-        bool, typer.Option("--once", help="One job an element, not all that fit.")
+        bool, typer.Option("--once", help="Run one job per array element, not as many as fit.")
     ] = False,
     server: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="Address of the server, as the compute nodes reach it."),
+        typer.Option(metavar="URL", help="Address at which the compute nodes reach the server."),
     ] = None,
     name: Annotated[str, typer.Option(help="Name of the batch job.")] = "adaptlab",
-    time: Annotated[str, typer.Option(help="How long it may run.")] = "04:00:00",
-    partition: Annotated[str | None, typer.Option(help="Slurm's partition.")] = None,
-    account: Annotated[str | None, typer.Option(help="Slurm's account.")] = None,
+    time: Annotated[str, typer.Option(help="Time limit of the batch job.")] = "04:00:00",
+    partition: Annotated[str | None, typer.Option(help="Slurm partition.")] = None,
+    account: Annotated[str | None, typer.Option(help="Slurm account.")] = None,
     gpus: Annotated[int | None, typer.Option(min=1, help="GPUs.")] = None,
     cpus: Annotated[int | None, typer.Option(min=1, help="Processors.")] = None,
     array: Annotated[
-        str | None, typer.Option(metavar="RANGE", help="Elements of an array, such as 0-9%2.")
+        str | None, typer.Option(metavar="RANGE", help="Array elements, such as 0-9%2.")
     ] = None,
     directive: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="Another option of sbatch, such as mem=16G."),
+        typer.Option(
+            metavar="NAME=VALUE", help="Another sbatch option, such as mem=16G. Repeatable."
+        ),
     ] = None,
 ) -> None:
-    """Print a script for Slurm's sbatch: a worker, or with --submit one that submits and waits.
+    """Print a Slurm batch script for a worker, or with --submit for a job to submit.
 
     It holds no token: sign in with `adaptlab login` on the login node, whose home directory the
     compute nodes see. With --job a token that opens that job alone is put into a file that only
@@ -84,7 +90,10 @@ def sbatch_script(
 
     _check(submit=submit, job=job, works=once or bool(queue), array=array)
     if job is None and (token_folder or token_hours):
-        raise UsageFault("--token-folder and --token-hours are for the token of --job.")
+        raise UsageFault(
+            "--token-folder and --token-hours apply only to the token of --job. Add --job or "
+            "leave them out."
+        )
     allocation = Allocation(
         name, time, partition, account, gpus, cpus, array, tuple(directive or ())
     )
@@ -103,10 +112,10 @@ def sbatch_script(
 def _check(*, submit: str | None, job: str | None, works: bool, array: str | None) -> None:
     """Refuse options that contradict each other."""
     if submit is not None and works:
-        raise UsageFault("--queue and --once are for workers: leave them out with --submit.")
+        raise UsageFault("--queue and --once apply only to workers. Leave them out with --submit.")
     if job is not None and (submit is not None or works or array is not None):
         raise UsageFault(
-            "--job is one job of one queue: leave out --submit, --queue, --once and --array."
+            "--job runs a single job. Leave out --submit, --queue, --once and --array."
         )
 
 
@@ -131,5 +140,5 @@ def _on_job(
         name = allocation.name[:64]
         made = client.tokens.create_for_job(found.id, name, expires_in_hours=hours)
     credentials.keep_of_job(file, made.token)
-    say(f"token {made.id} opens this job until {made.expires_at:%Y-%m-%d %H:%M} UTC: {file}")
+    say(f"token {made.id} is valid for this job until {made.expires_at:%Y-%m-%d %H:%M} UTC: {file}")
     return script

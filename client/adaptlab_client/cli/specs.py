@@ -25,12 +25,14 @@ def read_spec(source: str | None, settings: Sequence[str]) -> Settings:
         name = "stdin" if source == "-" else source
         found = _parsed(_text(source), name)
         if not isinstance(found, dict):
-            raise UsageFault(f"{name} does not hold a job spec, which is a mapping.")
+            raise UsageFault(f"{name} does not contain a job spec: it is not a mapping.")
         spec = cast("Settings", found)
     for setting in settings:
         path, equals, value = setting.partition("=")
         if not equals or not all(path.split(".")):
-            raise UsageFault(f"--set {setting!r} is not PATH=VALUE, such as training.steps=500.")
+            raise UsageFault(
+                f"--set {setting!r} is not of the form PATH=VALUE, such as training.steps=500."
+            )
         _set(spec, path.split("."), _parsed(value, f"--set {path}"), setting)
     if not spec:
         raise UsageFault("Give a FILE with a job spec, `-` for stdin, or --set PATH=VALUE.")
@@ -46,7 +48,9 @@ def _text(source: str) -> str:
     try:
         data = sys.stdin.buffer.read(LARGEST_FILE + 1) if source == "-" else _file(Path(source))
         if len(data) > LARGEST_FILE:
-            raise UsageFault(f"{source} is larger than {LARGEST_FILE} bytes, so it is no job spec.")
+            raise UsageFault(
+                f"{source} is larger than {LARGEST_FILE} bytes, the limit for a job spec."
+            )
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UsageFault(f"{source} is not UTF-8 text: {error.reason}.") from error
@@ -84,7 +88,7 @@ def _parsed(text: str, name: str) -> object:
     try:
         return cast("object", yaml.load(text, _loader()))  # noqa: S506, TID251 - a SafeLoader
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise UsageFault(f"{name} is neither YAML nor JSON: {error}") from error
+        raise UsageFault(f"{name} is not valid YAML or JSON: {error}") from error
 
 
 def _loader() -> "type[yaml.SafeLoader]":

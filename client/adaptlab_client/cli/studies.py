@@ -56,17 +56,19 @@ StudiesArgument = Annotated[
     ),
 ]
 FileArgument = Annotated[
-    str | None, typer.Argument(help="In YAML or JSON; `-` reads stdin.", metavar="[FILE]")
+    str | None,
+    typer.Argument(help="Study spec in YAML or JSON; `-` reads stdin.", metavar="[FILE]"),
 ]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="PATH=VALUE", help="Lay one value over the file."),
+    typer.Option("--set", metavar="PATH=VALUE", help="Set one value of the spec."),
 ]
 ValidateOption = Annotated[
-    bool, typer.Option("--validate-only", help="Check and show what would run; keep nothing.")
+    bool,
+    typer.Option("--validate-only", help="Check the spec and show what would run; create nothing."),
 ]
 KeyOption = Annotated[
-    str | None, typer.Option(help="The same key and spec make one study, however often sent.")
+    str | None, typer.Option(help="Requests with the same key and spec create one study only.")
 ]
 COLUMNS = ("id", "name", "state", "jobs", "owner", "created")
 CELLS = ("base model", "task", "budget", "method", "trainable", "role", "state", "seeds", "why")
@@ -85,7 +87,7 @@ def create(
     timeout: TimeoutOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Make a study from a spec, with all its jobs."""
+    """Create a study and its jobs from a spec."""
     spec = read_spec(file, settings or ())
     with open_client(context) as client:
         if validate_only:
@@ -97,11 +99,11 @@ def create(
 
 def list_studies(
     context: typer.Context,
-    job: Annotated[str | None, typer.Option(help="Only studies that this job is in.")] = None,
+    job: Annotated[str | None, typer.Option(help="Only studies that contain this job.")] = None,
     limit: Annotated[int, typer.Option(min=0, help="Studies to show; 0 shows all.")] = 50,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """List studies, the newest first."""
+    """List studies, newest first."""
     with open_client(context) as client:
         found = islice(
             client.studies.list(job=job, page_size=min(limit or 200, 200)), limit or None
@@ -119,11 +121,12 @@ def list_jobs(
     context: typer.Context,
     study: StudyArgument,
     filter_text: Annotated[
-        str | None, typer.Option("--filter", help="Such as: state = failed OR method = lora")
+        str | None,
+        typer.Option("--filter", help="Filter, such as: state = failed OR method = lora"),
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """List the jobs of a study, those that make its base models included."""
+    """List the jobs of a study, including those that make its base models."""
     with open_client(context) as client:
         print_jobs(client.studies.jobs(study, filter=filter_text), output)
 
@@ -135,7 +138,7 @@ def wait(
     any_of: AnyOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Wait for studies to end; the exit code is 0 when all their jobs succeeded, else 1."""
+    """Wait for studies to end; exit with 0 if all their jobs succeeded, else with 1."""
     with open_client(context) as client:
         _wait_for(client, studies, timeout, output, any_of=any_of)
 
@@ -143,7 +146,7 @@ def wait(
 def cancel(
     context: typer.Context, study: StudyArgument, output: OutputOption = Output.TABLE
 ) -> None:
-    """Cancel a study, with the jobs that no other study wants."""
+    """Cancel a study and those of its jobs that no other study uses."""
     with open_client(context) as client:
         _print(client.studies.cancel(study), output)
 
@@ -153,15 +156,15 @@ def extend(
     study: StudyArgument,
     file: FileArgument = None,
     settings: SetOption = None,
-    seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds in all.")] = None,
-    method: Annotated[list[str] | None, typer.Option(help="A further method; repeatable.")] = None,
-    budget: Annotated[list[int] | None, typer.Option(help="A further budget; repeatable.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Total number of seeds.")] = None,
+    method: Annotated[list[str] | None, typer.Option(help="Method to add. Repeatable.")] = None,
+    budget: Annotated[list[int] | None, typer.Option(help="Budget to add. Repeatable.")] = None,
     validate_only: ValidateOption = False,
     wait: WaitOption = False,
     timeout: TimeoutOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Add seeds, methods, budgets, tasks or base models; with nothing, run again what failed."""
+    """Add seeds, methods, budgets, tasks or base models; without options, re-run what failed."""
     given = read_spec(file, settings or ()) if file is not None or settings else {}
     options = {"seeds": seeds, "methods": method, "budgets": budget}
     extension = given | {name: value for name, value in options.items() if value}
@@ -176,13 +179,13 @@ def extend(
 def clone(
     context: typer.Context,
     study: StudyArgument,
-    name: Annotated[str, typer.Argument(help="The name of the new study.")],
+    name: Annotated[str, typer.Argument(help="Name of the new study.")],
     settings: SetOption = None,
     idempotency_key: KeyOption = None,
     validate_only: ValidateOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Make a study like another one; `--set` changes members, and what has been run is reused."""
+    """Create a study from another one, changed by `--set`; existing jobs are reused."""
     given: Settings = read_spec(None, settings) if settings else {}
     changes = given | {"name": name}
     with open_client(context) as client:
@@ -196,7 +199,7 @@ def application() -> typer.Typer:
     """The commands below `adaptlab studies`."""
     return group(
         "studies",
-        "Many jobs for one question, with matched budgets and effort.",
+        "Create, list, extend, clone and cancel studies: many jobs for one question.",
         {
             "create": create,
             "list": list_studies,
@@ -295,7 +298,9 @@ def print_preview(preview: "StudyPreview", output: Output) -> None:
     for warning in preview.warnings:
         complain(f"warning: {warning}")
     if output is Output.ID:
-        raise UsageFault("--validate-only makes no study, so there is no id to print.")
+        raise UsageFault(
+            "--validate-only creates no study, so there is no id to print. Use another --output."
+        )
     if output in (Output.JSON, Output.JSONL):
         print_value(preview, output)
         return
@@ -315,9 +320,9 @@ def print_preview(preview: "StudyPreview", output: Output) -> None:
     _say_skipped(preview.skipped)
     new = [base.name for base in preview.base_models if base.is_new]
     say(
-        f"{preview.new_jobs} new jobs and {preview.reused_jobs} that are there, "
-        f"{len(new)} base models to make, {preview.passes} passes, "
-        f"about {preview.seconds / 60:.1f} minutes one after the other"
+        f"{preview.new_jobs} new jobs and {preview.reused_jobs} existing ones, {len(new)} base "
+        f"models to create, {preview.passes} passes, about {preview.seconds / 60:.1f} minutes "
+        "one after the other"
     )
 
 

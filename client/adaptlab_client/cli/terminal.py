@@ -196,7 +196,10 @@ def print_table(
         table.add_row(*(Text(row[column]) for column in places.columns))
     screen.print(table)
     if places.left_out:
-        say(f"Too narrow for {', '.join(places.left_out)}: use a wider terminal or `--output csv`.")
+        say(
+            f"The terminal is too narrow for {', '.join(places.left_out)}. Widen it or use "
+            "`--output csv`."
+        )
 
 
 def print_csv(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -19,25 +19,26 @@ COLUMNS = ("check", "claim", "measured", "tolerance", "verdict")
 EXACT_COLUMNS = ("check", "claim", "measured", "bound", "tolerance", "verdict")
 ChecksArgument = Annotated[
     list[str] | None,
-    typer.Argument(metavar="CHECK", help="Which checks; none means all that can be done."),
+    typer.Argument(metavar="CHECK", help="Checks to run. Default: all that are possible."),
 ]
 
 
 def run(
     context: typer.Context,
     checks: ChecksArgument = None,
-    base: Annotated[str | None, typer.Option(help="The base model that is measured.")] = None,
+    base: Annotated[str | None, typer.Option(help="Base model to measure.")] = None,
     adaptation: Annotated[
         list[str] | None,
-        typer.Option(help="The id of an adapt job that is measured; may be given several times."),
+        typer.Option(help="Id of an adapt job to measure. Repeatable."),
     ] = None,
     replicates: Annotated[
-        int | None, typer.Option(help="Of how many seeds of each adaptation; all without it.")
+        int | None,
+        typer.Option(help="Number of seeds to measure of each adaptation. Default: all."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Draws all that is random.")] = 0,
-    queue: Annotated[str | None, typer.Option(help="The queue whose workers measure.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed for everything that is drawn at random.")] = 0,
+    queue: Annotated[str | None, typer.Option(help="Queue of the workers that measure.")] = None,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Stay until it has ended; exit 1 if a claim fails.")
+        bool, typer.Option("--wait", help="Wait until the job ends; exit with 1 if a claim fails.")
     ] = False,
     timeout: TimeoutOption = None,
     output: OutputOption = Output.TABLE,
@@ -61,10 +62,10 @@ def run(
 
 def show(
     context: typer.Context,
-    job: Annotated[str, typer.Argument(help="Id of a job of theory checks.")],
+    job: Annotated[str, typer.Argument(help="Id of a theory-check job.")],
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show what the theory checks of a job say."""
+    """Show the results of a job's theory checks."""
     with open_client(context) as client:
         _print(client, job, output)
 
@@ -73,7 +74,7 @@ def application() -> typer.Typer:
     """The commands below `adaptlab theory`."""
     return group(
         "theory",
-        "Claims of the theory, measured: run, show.",
+        "Run and show theory checks.",
         {
             "run": run,
             "show": show,

@@ -17,22 +17,27 @@ COLUMNS = ("id", "name", "user", "scopes", "project", "job", "state", "expires",
 
 def create(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="What it is for, to know it again in the list.")],
+    name: Annotated[str, typer.Argument(help="Name that identifies the token in lists.")],
     scope: Annotated[
         list[str] | None,
-        typer.Option(help="read, submit, worker or admin; repeatable. Default: read and submit."),
+        typer.Option(
+            help="Scope: read, submit, worker or admin. Repeatable. Default: read and submit."
+        ),
     ] = None,
     only_project: Annotated[
-        str | None, typer.Option(help="The only project that it opens; else all of the user's.")
+        str | None,
+        typer.Option(help="Limit the token to this project. Default: all projects of the user."),
     ] = None,
-    user: Annotated[str | None, typer.Option(help="Whose it is; for admins. Default: you.")] = None,
-    days: Annotated[int, typer.Option(min=1, max=365, help="After how many days it expires.")] = 90,
+    user: Annotated[
+        str | None, typer.Option(help="User of the token (admins only). Default: you.")
+    ] = None,
+    days: Annotated[int, typer.Option(min=1, max=365, help="Days until the token expires.")] = 90,
     never_expires: Annotated[
-        bool, typer.Option("--never-expires", help="For a service; for admins.")
+        bool, typer.Option("--never-expires", help="Never expire, for a service (admins only).")
     ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Make a token and print its text on stdout; it cannot be had again."""
+    """Create a token and print it on stdout; it is shown only once."""
     with open_client(context) as client:
         made = client.tokens.create(
             name,
@@ -44,29 +49,33 @@ def create(
     if output is not Output.TABLE:
         print_value(made, output)
         return
-    until = "for good" if made.expires_at is None else f"until {made.expires_at:%Y-%m-%d}"
-    say(f"token {made.id} of {one_line(made.user)}, {until}; this is the only time it is shown:")
+    until = "with no expiry" if made.expires_at is None else f"until {made.expires_at:%Y-%m-%d}"
+    say(f"token {made.id} of {one_line(made.user)}, {until}. It is shown only once:")
     print(one_line(made.token))
 
 
 def list_tokens(
     context: typer.Context,
-    user: Annotated[str | None, typer.Option(help="Only of this user; for admins.")] = None,
+    user: Annotated[
+        str | None, typer.Option(help="Only tokens of this user (admins only).")
+    ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """List tokens, newest first: yours, or as an admin everybody's."""
+    """List your tokens, or as an admin everybody's, newest first."""
     with open_client(context) as client:
         print_list(client.tokens.list(user), COLUMNS, _row, output)
 
 
 def revoke(
     context: typer.Context,
-    identities: Annotated[list[str], typer.Argument(metavar="ID…", help="From the list.")],
+    identities: Annotated[
+        list[str], typer.Argument(metavar="ID…", help="Ids of tokens, from `adaptlab tokens list`.")
+    ],
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """End tokens for good, and everything that was opened with them."""
+    """Revoke tokens and end the sessions that use them."""
     if wrong := [identity for identity in identities if not identity.isdecimal()]:
-        raise UsageFault(f"{wrong[0]!r} is no id of a token; `adaptlab tokens list` shows them.")
+        raise UsageFault(f"{wrong[0]!r} is not the id of a token. See `adaptlab tokens list`.")
     with open_client(context) as client:
         ended = [client.tokens.revoke(int(identity)) for identity in identities]
     print_list(ended, COLUMNS, _row, output)
@@ -76,7 +85,7 @@ def application() -> typer.Typer:
     """The commands below `adaptlab tokens`."""
     return group(
         "tokens",
-        "What opens the server: create, list, revoke.",
+        "Create, list and revoke access tokens.",
         {"create": create, "list": list_tokens, "revoke": revoke},
     )
 

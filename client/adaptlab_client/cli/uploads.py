@@ -16,18 +16,16 @@ if TYPE_CHECKING:
 COLUMNS = ("id", "state", "bytes", "chunks", "there", "sha256", "expires")
 UploadArgument = Annotated[
     str,
-    typer.Argument(
-        metavar="UPLOAD", help="Identity of an upload.", autocompletion=suggestions.uploads
-    ),
+    typer.Argument(metavar="UPLOAD", help="Id of an upload.", autocompletion=suggestions.uploads),
 ]
 
 
 def send(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="What to send.")],
+    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="File to send.")],
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Send a file in chunks; started again after a break, it sends what is still missing."""
+    """Send a file in chunks; after an interruption, run it again to send the rest."""
     from adaptlab_client.cli.progress import byte_bar  # rich, loaded for those who wait
 
     with open_client(context) as client, byte_bar(file.name) as report:
@@ -36,7 +34,7 @@ def send(
 
 
 def list_uploads(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
-    """List what you are sending, or have sent and not used yet, the oldest first."""
+    """List your uploads that are unfinished or not used yet, oldest first."""
     with open_client(context) as client:
         print_list(client.uploads.list(), COLUMNS, _row, output)
 
@@ -44,23 +42,23 @@ def list_uploads(context: typer.Context, output: OutputOption = Output.TABLE) ->
 def show(
     context: typer.Context, upload: UploadArgument, output: OutputOption = Output.TABLE
 ) -> None:
-    """Show one upload: how much of it is there."""
+    """Show one upload and how much of it has arrived."""
     with open_client(context) as client:
         print_one(client.uploads.get(upload), COLUMNS, _row, output)
 
 
 def delete(context: typer.Context, upload: UploadArgument) -> None:
-    """Let go of an upload; what was made from it stays."""
+    """Delete an upload; what was created from it stays."""
     with open_client(context) as client:
         client.uploads.delete(upload)
-    say(f"{upload} is gone")
+    say(f"deleted upload {upload}")
 
 
 def application() -> typer.Typer:
     """The commands below `adaptlab uploads`."""
     return group(
         "uploads",
-        "Files too large for one request: send, list, show, delete.",
+        "Send, list, show and delete uploads: files sent in chunks.",
         {"send": send, "list": list_uploads, "show": show, "delete": delete},
     )
 

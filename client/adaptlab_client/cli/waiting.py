@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from adaptlab_client.connection import Identity
 
 TimeoutOption = Annotated[
-    float | None, typer.Option(min=0, help="Seconds to wait at most; then the exit code is 124.")
+    float | None, typer.Option(min=0, help="Maximum seconds to wait; after that, exit with 124.")
 ]
 AnyOption = Annotated[
-    bool, typer.Option("--any/--all", help="Until the first has ended, or until all have.")
+    bool, typer.Option("--any/--all", help="Wait for the first to end, or for all.")
 ]
 WaitOption = Annotated[
-    bool, typer.Option("--wait", help="Stay until it has ended; exit as the command `wait` does.")
+    bool, typer.Option("--wait", help="Wait until it ends; exit codes as for `wait`.")
 ]
 
 
@@ -80,7 +80,8 @@ def leave_unless_succeeded(ended: "Sequence[StudyView]") -> None:
     unsuccessful = [study for study in ended if not study.succeeded]
     for study in unsuccessful:
         complain(
-            f"{study.name} is {study.state}; `adaptlab studies extend {study.name}` runs again."
+            f"{study.name} is {study.state}. Re-run what failed with `adaptlab studies extend "
+            f"{study.name}`."
         )
     if unsuccessful:
         raise typer.Exit(ExitCode.JOB_FAILED)
@@ -99,9 +100,8 @@ def _going_on(what: str, names: "Sequence[Identity]") -> Generator[None]:
     except KeyboardInterrupt:
         all_of_them = " ".join(map(str, names))
         complain(
-            f"adaptlab: not waiting any more; the {what} go on. "
-            f"`adaptlab {what} wait {all_of_them}` waits again, "
-            f"`adaptlab {what} cancel {all_of_them}` ends them."
+            f"adaptlab: stopped waiting; the {what} go on. Wait again with `adaptlab {what} "
+            f"wait {all_of_them}`, or cancel with `adaptlab {what} cancel {all_of_them}`."
         )
         raise typer.Exit(ExitCode.INTERRUPTED) from None
 
@@ -128,4 +128,4 @@ def _count_teller() -> "Callable[[StudyView], None]":
 
 
 def _why(job: "JobView") -> str:
-    return ": ".join(part for part in (job.reason, job.error) if part) or "no reason was given"
+    return ": ".join(part for part in (job.reason, job.error) if part) or "no reason given"

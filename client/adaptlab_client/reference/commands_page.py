@@ -20,28 +20,28 @@ HEADER = """\
 
 <!-- Made by `python -m adaptlab_client.reference`; do not edit. -->
 
-Stdout gets results and nothing else, stderr gets words. `--quiet` (`-q`), behind every command or
-before it, leaves on stderr only what went wrong. `--help` shows what stands here.
+Results go to stdout, messages to stderr. With `--quiet` (`-q`), before or after any command, stderr
+gets errors only. `--help` prints the same text as this page.
 
-`--output` (`-o`) says what stdout gets:
+`--output` (`-o`) sets the format on stdout:
 
-| word | what it prints |
+| format | output |
 | --- | --- |
-| `table` | columns for people, rounded; in a pipe without colour. They may change. |
-| `json` | one document: an object for one thing, an array for a list. Members as in the API. |
-| `jsonl` | an object a line, each as soon as it is known |
-| `csv` | the columns of the table with nothing rounded; a first line of names, times in ISO 8601 |
-| `id` | one identity a line, for the next command |
+| `table` | columns for people, rounded, without colour in a pipe; they may change |
+| `json` | one document: an object for one item, an array for a list; members as in the API |
+| `jsonl` | one object per line, each as soon as it arrives |
+| `csv` | the columns of the table, not rounded; names in the first line, times in ISO 8601 |
+| `id` | one id per line, for the next command |
 
-Text from others does nothing to a terminal: control characters are shown, and a cell of a csv file
-that a spreadsheet would take for a formula gets a quote in front.
+Text from other users is safe to print: control characters are made visible, and a csv cell that a
+spreadsheet would read as a formula gets a leading quote.
 
 The server is that of `--url`, else of ADAPTLAB_URL, else the one started in this folder or one
-above it, else the one signed in to last; the token that of ADAPTLAB_TOKEN, else the one that
-`adaptlab login` kept. Ctrl-C while a command waits ends the waiting: jobs and studies go on.
+above it, else the one of the last `adaptlab login`. The token is that of ADAPTLAB_TOKEN, else the
+one that `adaptlab login` stored. Ctrl-C ends only the wait of a command: jobs and studies go on.
 
-`eval "$(adaptlab completion bash)"` (or zsh; for fish `adaptlab completion fish | source`) teaches
-the shell to complete commands and options, and ids and names where a server answers.
+`eval "$(adaptlab completion bash)"` completes commands and options in the shell, and ids and names
+if a server answers. Use the same with zsh, and `adaptlab completion fish | source` for fish.
 
 ## Exit codes
 """
@@ -72,7 +72,7 @@ def _exit_codes() -> str:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             name = node.targets[0].id
             below = found.body[place + 1] if place + 1 < len(found.body) else None
-            about = _text(below) or "Done; what was waited for succeeded."
+            about = _text(below) or "Done; awaited jobs and studies succeeded."
             rows.append(f"| {int(exits.ExitCode[name])} | {name} | {about} |")
     return "\n".join([*rows, ""])
 
