@@ -84,32 +84,32 @@ class Kind:
     status: int
 
 
-BAD_REQUEST = Kind("bad-request", "The request could not be understood", 400)
+BAD_REQUEST = Kind("bad-request", "The request is malformed", 400)
 INVALID_JSON = Kind("invalid-json", "The body is not valid JSON", 400)
-UNAUTHORISED = Kind("unauthorised", "A valid token is needed", 401)
-FORBIDDEN = Kind("forbidden", "The token does not allow this", 403)
-CROSS_SITE = Kind("cross-site", "A browser may only do this from the server's own pages", 403)
-NOT_FOUND = Kind("not-found", "There is no such resource", 404)
-METHOD_NOT_ALLOWED = Kind("method-not-allowed", "The resource does not know this method", 405)
-LEASE_LOST = Kind("lease-lost", "The lease is lost", 409)
-CONFLICT = Kind("conflict", "The present state does not allow this", 409)
-GONE = Kind("gone", "The content is not there any more", 410)
-TIMED_OUT = Kind("request-timeout", "The request did not arrive in time", 408)
+UNAUTHORISED = Kind("unauthorised", "A valid token is required", 401)
+FORBIDDEN = Kind("forbidden", "The token does not permit this", 403)
+CROSS_SITE = Kind("cross-site", "Browsers may only do this from the server's own pages", 403)
+NOT_FOUND = Kind("not-found", "No such resource", 404)
+METHOD_NOT_ALLOWED = Kind("method-not-allowed", "The resource does not support this method", 405)
+LEASE_LOST = Kind("lease-lost", "The lease was lost", 409)
+CONFLICT = Kind("conflict", "The current state does not allow this", 409)
+GONE = Kind("gone", "The content is no longer stored", 410)
+TIMED_OUT = Kind("request-timeout", "The request took too long to arrive", 408)
 TOO_LARGE = Kind("content-too-large", "The body is too large", 413)
 UNSUPPORTED = Kind("unsupported-media-type", "The body must be JSON", 415)
 NO_FORM = Kind("unsupported-media-type", "The body must be a urlencoded form", 415)
 ENCODED = Kind("unsupported-media-type", "The body must not be compressed", 415)
-RANGE = Kind("range-not-satisfiable", "The range lies outside the content", 416)
+RANGE = Kind("range-not-satisfiable", "The range is outside the content", 416)
 INVALID_REQUEST = Kind("invalid-request", "The request has invalid values", 422)
-LIMIT_REACHED = Kind("limit-reached", "You have as many as the server allows", 429)
-TOO_MANY = Kind("too-many-requests", "There are too many requests, or jobs of yours", 429)
-HEADERS_TOO_LARGE = Kind("headers-too-large", "The head of the request is too large", 431)
-KEY_REUSED = Kind("idempotency-key-reused", "The key belongs to another request", 422)
-INTERNAL = Kind("internal-error", "The server failed", 500)
+LIMIT_REACHED = Kind("limit-reached", "You have reached the server's limit", 429)
+TOO_MANY = Kind("too-many-requests", "Too many requests or jobs", 429)
+HEADERS_TOO_LARGE = Kind("headers-too-large", "The request's headers are too large", 431)
+KEY_REUSED = Kind("idempotency-key-reused", "The idempotency key was used for another request", 422)
+INTERNAL = Kind("internal-error", "Internal server error", 500)
 UNAVAILABLE = Kind("unavailable", "The database cannot be reached", 503)
 SLOW = Kind("no-answer-in-time", "The server did not answer in time", 503)
 DAMAGED = Kind("damaged", "The stored content is damaged", 503)
-STORE_UNAVAILABLE = Kind("store-unavailable", "The store of this content cannot be reached", 503)
+STORE_UNAVAILABLE = Kind("store-unavailable", "The store with this content cannot be reached", 503)
 
 OF_STATUS = {
     kind.status: kind
@@ -183,13 +183,16 @@ def answer(error: Exception) -> Response | None:
     if isinstance(error, HTTPException):
         return _http(error)
     if isinstance(error, ClientDisconnect):  # nobody reads this, and nobody is at fault here
-        return problem(BAD_REQUEST, "The connection ended before the body did.")
+        return problem(
+            BAD_REQUEST,
+            "The connection closed before the whole body arrived. Send the request again.",
+        )
     return None
 
 
 def no_database() -> Response:
     """The answer while the database gives none."""
-    detail = f"The database did not answer in time; try again in {RETRY_SECONDS} seconds."
+    detail = f"The database did not answer in time. Try again in {RETRY_SECONDS} seconds."
     return problem(UNAVAILABLE, detail, headers={"Retry-After": str(RETRY_SECONDS)})
 
 
@@ -212,7 +215,8 @@ def handle(request: Request, error: Exception) -> Response:
     # The server ends the connection then, and this answer passes nothing that adds headers.
     surprise = problem(
         INTERNAL,
-        "The server failed; its log says why. Try again.",
+        "The server failed to handle the request. Try again; if it fails again, see the "
+        "server's log.",
         headers=always(request.scope["scheme"]) | {"Connection": "close"},
     )
     path = without_tokens(request.url.path)
@@ -273,7 +277,7 @@ def _no_bytes(error: AdaptlabError) -> Response | None:
             return problem(DAMAGED, str(error))
         case StoreUnreachable() | StoreNotConfigured():
             log.error("%s", error)
-            return problem(STORE_UNAVAILABLE, f"The store {error.store} did not answer; try again.")
+            return problem(STORE_UNAVAILABLE, f"The store {error.store} did not answer. Try again.")
         case _:
             return _to_worker(error)
 
@@ -283,7 +287,7 @@ def _to_worker(error: AdaptlabError) -> Response | None:
         case LeaseLost():
             return problem(LEASE_LOST, str(error))
         case LedgerUnreachable():
-            log.warning("A worker has to come again: %s", error)
+            log.warning("asked a worker to try again: %s", error)
             return no_database()
         case _:
             return None
@@ -304,10 +308,10 @@ def _http(error: HTTPException) -> Response:
     kind = OF_STATUS.get(error.status_code, Kind("http", "The request failed", error.status_code))
     detail = str(error.detail)
     if error.status_code == 404:
-        detail = "Nothing is at this address; GET /openapi.json lists what programs can ask."
+        detail = "There is nothing at this address. GET /openapi.json lists all routes."
     if error.status_code == 405:
         allowed = (error.headers or {}).get("Allow", "other methods")
-        detail = f"This address answers {allowed}."
+        detail = f"This address supports {allowed}."
     return problem(kind, detail, headers=error.headers)
 
 

@@ -58,13 +58,11 @@ def parse_with_care(body: bytes) -> Json:
 
 def _text(body: bytes) -> str:
     if body.startswith(b"\xef\xbb\xbf"):
-        raise _unreadable(
-            "byte_order_mark", "The body starts with a byte order mark; leave it out."
-        )
+        raise _unreadable("byte_order_mark", "The body starts with a byte order mark. Remove it.")
     try:
         return body.decode("utf-8")
     except UnicodeDecodeError as error:
-        detail = f"The body is not UTF-8: byte {error.start + 1} is out of place."
+        detail = f"The body is not valid UTF-8 at byte {error.start + 1}."
         raise _unreadable("invalid_encoding", detail) from error
 
 
@@ -114,11 +112,15 @@ def _decoded(text: str) -> Json:
             text,
             parse_int=_integer,
             parse_float=_float,
-            parse_constant=lambda text: _BadNumber(text, "not_finite", f"{text} is not JSON."),
+            parse_constant=lambda text: _BadNumber(
+                text, "not_finite", f"{text} is not valid JSON."
+            ),
             object_pairs_hook=_object,
         )
     except json.JSONDecodeError as error:
-        detail = f"The body is not JSON: line {error.lineno}, column {error.colno}: {error.msg}."
+        detail = (
+            f"The body is not valid JSON at line {error.lineno}, column {error.colno}: {error.msg}."
+        )
         raise _unreadable("invalid_json", detail) from error
     except RecursionError as error:
         raise _unreadable("too_deep", _TOO_DEEP) from error
@@ -132,7 +134,7 @@ def _integer(text: str) -> int | _BadNumber:
     # Counting the digits first: converting thousands of them takes time quadratic in their number.
     value = int(text) if len(text) <= 20 else LARGEST_INTEGER + 1
     if abs(value) > LARGEST_INTEGER:
-        detail = f"{text[:24]}… is larger than any number here; the limit is {LARGEST_INTEGER}."
+        detail = f"{text[:24]}… is too large. The largest whole number is {LARGEST_INTEGER}."
         return _BadNumber(text, "integer_too_large", detail)
     return value
 
@@ -140,7 +142,7 @@ def _integer(text: str) -> int | _BadNumber:
 def _float(text: str) -> float | _BadNumber:
     value = float(text)
     if not math.isfinite(value):
-        return _BadNumber(text, "not_finite", f"{text[:24]} is larger than any finite number.")
+        return _BadNumber(text, "not_finite", f"{text[:24]} is too large for a finite number.")
     return value
 
 
@@ -186,7 +188,11 @@ def _faults_of(pointer: str, here: Json, depth: int) -> list[Problem]:
     if not isinstance(here, dict):
         return []
     faults = [
-        Problem(f"{pointer}/{_escaped(key)}", "duplicate_key", f"{_shown(key)} is repeated.")
+        Problem(
+            f"{pointer}/{_escaped(key)}",
+            "duplicate_key",
+            f"The member {_shown(key)} occurs more than once.",
+        )
         for key in (here.repeated if isinstance(here, _Repeating) else ())
     ]
     for key in cast("dict[str, Json]", here):
@@ -196,9 +202,11 @@ def _faults_of(pointer: str, here: Json, depth: int) -> list[Problem]:
 
 def _text_faults(pointer: str, text: str) -> list[Problem]:
     if "\x00" in text:
-        return [Problem(pointer, "nul_character", "A text holds the character U+0000.")]
+        return [
+            Problem(pointer, "nul_character", "A string contains the character U+0000. Remove it.")
+        ]
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
-        return [Problem(pointer, "lone_surrogate", "A text holds half of a surrogate pair.")]
+        return [Problem(pointer, "lone_surrogate", "A string contains half of a surrogate pair.")]
     return []
 
 
@@ -215,4 +223,4 @@ def _clean(key: str) -> str:
     return key.encode("utf-8", "replace").decode().replace("\x00", "\N{REPLACEMENT CHARACTER}")
 
 
-_TOO_DEEP = f"The body nests more than {DEEPEST} levels deep."
+_TOO_DEEP = f"The body is nested more than {DEEPEST} levels deep."

@@ -11,9 +11,7 @@ class NotFound(AdaptlabError):
 
     def __init__(self, kind: str, id: str | int | UUID) -> None:  # noqa: A002 - the API's own word
         kinds = f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
-        super().__init__(
-            f"There is no {kind} {str(id)!r}; list the {kinds} to see those there are."
-        )
+        super().__init__(f"There is no {kind} {str(id)!r}. List the {kinds} to see which exist.")
         self.kind = kind
         self.id = str(id)
 
@@ -23,7 +21,7 @@ class NoReport(NotFound):
 
     def __init__(self, study: str) -> None:
         AdaptlabError.__init__(
-            self, f"The study {study!r} was not made from a recipe; see its comparison instead."
+            self, f"The study {study!r} was not created from a recipe. See its comparison instead."
         )
         self.kind = "report"
         self.id = study
@@ -43,8 +41,8 @@ class LimitReached(AdaptlabError):
 
     def __init__(self, wanted: int, most: int) -> None:
         super().__init__(
-            f"Their owner would have {wanted} jobs waiting or queued, and this server allows "
-            f"{most} at a time; wait until some have started, or cancel some."
+            f"The owner would have {wanted} jobs waiting or queued. This server allows {most} "
+            "at a time. Wait until some have started, or cancel some."
         )
         self.wanted = wanted
         self.most = most
@@ -56,8 +54,8 @@ class TooManyUploads(LimitReached):
     def __init__(self, most: int) -> None:
         AdaptlabError.__init__(
             self,
-            f"You have {most} uploads, and this server allows no more at a time; delete those that "
-            "were used.",
+            f"You have {most} uploads, the most that this server allows at a time. Delete "
+            "those that you no longer need.",
         )
         self.wanted = most + 1
         self.most = most
@@ -72,8 +70,8 @@ class QuotaReached(LimitReached):
     ) -> "QuotaReached":
         """In so many days; `frees_at` is when there are fewer, if no more are used."""
         return cls(
-            f"The owner's jobs have used {used:g} hours of the queue {queue!r} in the last {days} "
-            f"days, and {most:g} are allowed; take another queue, wait until "
+            f"The owner's jobs have used {used:g} hours of the queue {queue!r} in the last "
+            f"{days} days. The quota is {most:g} hours. Use another queue, wait until "
             f"{frees_at:%Y-%m-%dT%H:%MZ}, or ask an admin for more.",
         )
 
@@ -81,8 +79,9 @@ class QuotaReached(LimitReached):
     def of_bytes(cls, stored: int, most: int) -> "QuotaReached":
         """What is stored, with what was just asked for."""
         return cls(
-            f"The owner would store {stored} bytes, and {most} are allowed; delete uploads that "
-            "were used, or ask an admin for more or to have old files collected.",
+            f"The owner would store {stored} bytes. The quota is {most} bytes. Delete uploads "
+            "that are no longer needed, or ask an admin for a larger quota or to collect old "
+            "files.",
         )
 
     def __init__(self, told: str) -> None:
@@ -93,7 +92,9 @@ class UploadTooLarge(AdaptlabError):
     """An upload, or a chunk of one, with more bytes than it may have."""
 
     def __init__(self, size: int, most: int) -> None:
-        super().__init__(f"An upload has at most {most} bytes, not {size}; send less.")
+        super().__init__(
+            f"The upload has {size} bytes. The limit is {most} bytes. Send a smaller file."
+        )
         self.most = most
 
 
@@ -102,8 +103,8 @@ class IdempotencyMismatch(AdaptlabError):
 
     def __init__(self, key: str) -> None:
         super().__init__(
-            f"The idempotency key {key!r} was used before with another request; "
-            "send the same request again, or a new key."
+            f"The idempotency key {key!r} was already used for another request. Send that "
+            "request again, or use a new key."
         )
         self.key = key
 
@@ -120,7 +121,7 @@ class Unauthorised(AdaptlabError):
     """No token, or one that is malformed, unknown, expired or revoked; which, is not told."""
 
     def __init__(self) -> None:
-        super().__init__("The token is missing or not valid; send `Authorization: Bearer <token>`.")
+        super().__init__("The token is missing or invalid. Send `Authorization: Bearer <token>`.")
 
 
 class ReportRefused(InvalidSpec):
@@ -140,8 +141,8 @@ class LeaseLost(AdaptlabError):
 
     def __init__(self, job_id: UUID, attempt: int) -> None:
         super().__init__(
-            f"Attempt {attempt} no longer holds job {job_id}; nothing was written. "
-            "Stop working on it and claim another."
+            f"Attempt {attempt} no longer holds job {job_id}, so nothing was written. Stop "
+            "working on it and claim another job."
         )
         self.job_id = job_id
         self.attempt = attempt
@@ -159,5 +160,5 @@ class RangeNotSatisfiable(AdaptlabError):
     """A byte range outside the content."""
 
     def __init__(self, size: int) -> None:
-        super().__init__(f"The range lies outside the content, which has {size} bytes.")
+        super().__init__(f"The range is outside the content, which has {size} bytes.")
         self.size = size

@@ -29,7 +29,7 @@ class Cursor:
     def row(self) -> int:
         """The id of a row that is numbered; raises `InvalidSpec` for what numbers none."""
         if len(self.id) > LONGEST_NUMBER or not self.id.isdecimal():
-            raise bad_token("It was not made for this list.")
+            raise bad_token("It belongs to another list.")
         return int(self.id)
 
 
@@ -51,9 +51,9 @@ def read(token: str, *question: str) -> Cursor:
         content = base64.b64decode(padded, altchars=b"-_", validate=True)
         fingerprint, key, identity = _CONTENT.validate_json(content)
     except (ValueError, ValidationError, binascii.Error) as error:
-        raise bad_token("It was not made by this server.") from error
+        raise bad_token("It was not issued by this server.") from error
     if "\x00" in key + identity:  # a token can be made by anybody, and Postgres has no such text
-        raise bad_token("It was not made by this server.")
+        raise bad_token("It was not issued by this server.")
     if fingerprint != _fingerprint(question):
         raise bad_token("It belongs to another filter or order.")
     return Cursor(key, identity)
@@ -64,7 +64,7 @@ def bad_token(detail: str) -> InvalidSpec:
     problem = Problem(
         pointer="/query/page_token",
         code="invalid_page_token",
-        detail=f"This page token cannot be used. {detail} Start again without one.",
+        detail=f"This page token is invalid. {detail} Start again without one.",
     )
     return InvalidSpec(problem)
 

@@ -186,7 +186,7 @@ def test_a_study_that_runs_has_no_bundle(api: TestClient, sessions: Sessions) ->
     api.post("/v1/studies/small/cancel")
     answer = api.get(PLACE)
     assert answer.status_code == 409
-    assert "Nothing of the study is scored" in answer.json()["detail"]
+    assert "The study has no scores" in answer.json()["detail"]
     assert api.get("/v1/studies/nobody/bundle").status_code == 404
 
 

@@ -22,8 +22,8 @@ REFUSED_AT_COMMIT = (
 )
 
 FORGOTTEN = (
-    "The base model 'tiny-sort' is not what it was when it was last asked for, since the "
-    "database was restored or replaced; nothing was created, send the request again."
+    "The base model 'tiny-sort' has changed because the database was restored or replaced. "
+    "Nothing was created. Send the request again."
 )
 
 
@@ -238,7 +238,7 @@ def test_a_preview_stores_nothing_and_says_what_would_be_stored(
     assert said["estimate"]["seconds"] > 0
     assert said["base_estimate"] is None
     assert said["warnings"] == [
-        "No live worker serves the queue 'cpu'; the job would wait until one does."
+        "No live worker serves the queue 'cpu'. The job would wait until one does."
     ]
     created = api.post("/v1/jobs", json=an_adapt_document()).json()
     assert created["spec_digest"] == said["spec_digest"]

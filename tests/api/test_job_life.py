@@ -132,7 +132,7 @@ def test_a_preview_tells_that_the_same_was_run_before(
     ledger.finish(a_claim(ledger))
     preview = api.post("/v1/jobs?validate_only=true", json=an_adapt_document()).json()
     assert preview["warnings"] == [
-        f"Job {job.rpartition('/')[2]} has run exactly this already; see its results."
+        f"Job {job.rpartition('/')[2]} has already run exactly this spec. See its results."
     ]
 
 

@@ -87,7 +87,7 @@ def test_the_jobs_of_a_study_are_bounded_too(settings: Settings, token: str) -> 
         for path in ("/v1/studies?validate_only=true", "/v1/studies"):
             answer = server.post(path, json=document)
             assert answer.status_code == 422, answer.text
-            assert "tokens, and this server allows 19" in answer.json()["detail"]
+            assert "tokens. This server allows 19" in answer.json()["detail"]
         assert server.get("/v1/studies").json()["data"] == []
     with a_server(settings, token, max_batch_tokens=4 * LENGTH) as server:
         assert server.post("/v1/studies", json=document).status_code == 201

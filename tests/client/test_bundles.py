@@ -126,7 +126,7 @@ def test_a_study_that_runs_has_no_bundle(
     with sessions.begin() as session:
         a_base_model(session, contents=ENOUGH_BASES)
     client.studies.create(a_measured_study())
-    with pytest.raises(Conflict, match="wait until it has ended"):
+    with pytest.raises(Conflict, match="Wait until it has ended"):
         client.studies.bundle("small", tmp_path / "none.zip")
     assert [*tmp_path.iterdir()] == []
 

@@ -58,5 +58,5 @@ def test_python_imports_with_further_members(client: Client) -> None:
     job = client.base_models.import_folder("llama", "models/llama", labels=labels)
     assert job.labels == labels
     assert client.base_models.get("llama").task is None
-    with pytest.raises(InvalidRequest, match="can be read here"):
+    with pytest.raises(InvalidRequest, match="does not exist or cannot be read"):
         client.base_models.import_folder("other", "models/none")

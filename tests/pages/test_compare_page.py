@@ -137,7 +137,7 @@ def test_more_pairs_than_are_tested_are_refused_with_their_number(
     everything = f"/compare?filter={quote('task = sort_descending')}"
     answer = visitor.get(everything)
     assert answer.status_code == 400
-    assert "29 pairs of them" in answer.text
+    assert "29 pairs to test" in answer.text
     asked = {"job": [str(cell.jobs[0].id) for cell in study.cells]}
     of_api = visitor.get("/v1/comparison", params=asked, headers={"Accept": "*/*"})
     assert of_api.status_code == 422

@@ -55,7 +55,7 @@ def test_an_unknown_address_is_a_page_with_the_way_on(signed_in: TestClient) -> 
 @pytest.mark.parametrize(
     ("method", "path", "status", "said"),
     [
-        ("GET", f"/jobs/{NOBODYS}/cancel", 405, "This address answers POST"),
+        ("GET", f"/jobs/{NOBODYS}/cancel", 405, "This address supports POST"),
         ("GET", "/jobs/1/attention?layer=x", 422, "layer must be a whole number."),
         ("GET", f"/v1/jobs/{NOBODYS}", 404, "job"),
         ("POST", "/tokens", 415, "x-www-form-urlencoded"),
@@ -98,7 +98,7 @@ def test_a_failure_of_the_server_is_a_page_that_tells_nothing(
 
     monkeypatch.setattr("adaptlab_api.pages.routes.job_list", fail)
     page = a_page(signed_in.get("/"), 500)
-    assert "its log says why" in page
+    assert "see the server's log" in page
     assert "secret" not in page
 
 

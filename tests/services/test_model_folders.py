@@ -216,7 +216,7 @@ def test_a_pipe_that_takes_the_place_of_a_file_holds_nobody_up(
 ) -> None:
     exchanged(monkeypatch, root / "small" / "llama" / name, os.mkfifo)
     problem = refusal(roots, "models/small/llama")
-    assert (problem.code, "no plain file" in problem.detail) == ("bad_model_folder", True)
+    assert (problem.code, "not a regular file" in problem.detail) == ("bad_model_folder", True)
 
 
 @pytest.mark.parametrize("name", ["config.json", WEIGHTS])

@@ -50,9 +50,9 @@ def _linked_out(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "roots", "told"),
     [
-        (_nothing, "", "no model root named 'models'; there are: (none)"),
-        (_nothing, "others=/srv", "no model root named 'models'; there are: others"),
-        (_gone, None, "no folder 'models/llama' that can be read"),
+        (_nothing, "", "no model root named 'models'. Existing roots: (none)"),
+        (_nothing, "others=/srv", "no model root named 'models'. Existing roots: others"),
+        (_gone, None, "The folder 'models/llama' does not exist or cannot be read"),
         (_linked_out, None, f"'{WEIGHTS}' leads out of its model root"),
     ],
 )

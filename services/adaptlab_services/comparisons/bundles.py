@@ -89,15 +89,17 @@ def frozen(
         view = studies.get(session, study)
         if not view.terminal:
             raise Conflict(
-                "The study is running, and a decision that still changes cannot be frozen; wait "
-                "until it has ended, or cancel it.",
+                "The study is still running, so its decision can still change. Wait until it "
+                "has ended, or cancel it.",
                 view.state,
             )
         read = StudyQuestion(str(view.id), strictness).read(session)
         jobs = _jobs_of(session, view.id)
     tables = runs.tables(read)
     if not any(table.comparison for table in tables):
-        detail = "Nothing of the study is scored, so there is no decision; `extend` runs it again."
+        detail = (
+            "The study has no scores, so there is no decision. Extend it to run its jobs again."
+        )
         raise Conflict(detail, view.state)
     claim = Claim(
         partial=view.state != "succeeded",

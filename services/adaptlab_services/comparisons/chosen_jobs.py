@@ -25,7 +25,7 @@ def chosen_by(session: Session, filter_text: str) -> tuple[UUID, ...]:
     ).all()
     if len(found) > MOST_JOBS:
         detail = (
-            f"More than {MOST_JOBS} adaptations match; narrow the filter down, for example to one "
+            f"More than {MOST_JOBS} adaptations match. Narrow the filter, for example to one "
             "task, base model or budget."
         )
         raise InvalidSpec(Problem("/query/filter", "too_many_jobs", detail))

@@ -49,9 +49,9 @@ def check_pairs(tables: Sequence[ComparedTable]) -> None:
         return
     rows = sum(len(table.rows) for table in tables)
     detail = (
-        f"These jobs make {rows} rows, and {pairs:,} pairs of them would be tested against each "
-        f"other; at most {MOST_PAIRS:,} are, which 45 rows at one budget make. Choose fewer jobs, "
-        "or those of one budget; jobs that differ in seeds alone are one row."
+        f"These jobs make {rows} rows and {pairs:,} pairs to test. The limit is {MOST_PAIRS:,} "
+        "pairs, as many as 45 rows at one budget make. Choose fewer jobs, or jobs of one "
+        "budget. Jobs that differ only in their seeds count as one row."
     )
     raise InvalidSpec(Problem("/query/job", "too_many_pairs", detail))
 
@@ -67,7 +67,7 @@ def _pairs(table: ComparedTable) -> int:
 def _check(jobs: Sequence[ScoredJob]) -> None:
     for job in jobs:
         if job.spec.kind != "adapt":
-            detail = f"Job {job.id} makes a base model; name jobs that adapt one."
+            detail = f"Job {job.id} makes a base model. Name jobs that adapt one."
             raise InvalidSpec(Problem("/query/job", "not_an_adaptation", detail))
 
 

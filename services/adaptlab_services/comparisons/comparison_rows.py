@@ -307,7 +307,7 @@ def _name(label: str, seeds: Sequence[int], *, is_alone: bool) -> str:
 def _why(job: JobProgress) -> str:
     match job.state:
         case "succeeded":
-            return "was not scored on its task: name the task under evaluation.tasks"
+            return "was not scored on its task: add the task to evaluation.tasks"
         case "failed":
             reason = job.reason or "no reason known"
             error = "" if job.error is None else f": {job.error[:LONGEST_ERROR].rstrip('.')}"

@@ -53,7 +53,7 @@ def _picture(process: subprocess.Popen[bytes], chart: Chart) -> bytes:
     except OSError as error:
         raise DrawingFailed(f"The plots could not be drawn: {error}.") from error
     if not line.endswith(b"\n"):
-        raise DrawingFailed("The process that draws plots ended before they were drawn.")
+        raise DrawingFailed("The process that draws the plots ended too early.")
     return json.loads(line).encode()
 
 

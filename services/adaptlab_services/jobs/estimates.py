@@ -150,9 +150,9 @@ def warnings(estimate: Estimate, max_seconds: int) -> tuple[str, ...]:
     if estimate.seconds <= max_seconds:
         return ()
     return (
-        f"The run is estimated at {estimate.seconds:.0f} s, and resources.max_seconds stops it "
-        f"after {max_seconds} s; allow more, or ask for fewer steps, seeds or trials. "
-        f"{estimate.explanation}",
+        f"The run is estimated to take {estimate.seconds:.0f} s, but resources.max_seconds "
+        f"stops it after {max_seconds} s. Raise max_seconds, or use fewer steps, seeds or "
+        f"trials. {estimate.explanation}",
     )
 
 
@@ -301,13 +301,19 @@ def _explanation(basis: Basis, runs: int, spec: Resolved, queue: str) -> str:
     what = family if spec.method is None else spec.method.name
     count = "the latest run" if runs == 1 else f"the latest {runs} runs"
     sentences: dict[Basis, str] = {
-        "kind": f"From {count} of this kind on the queue {queue!r}.",
-        "family": f"From {count} of {family} on the queue {queue!r}, because none of "
-        "this kind has been measured.",
-        "any": f"From {count} of anything on the queue {queue!r}, because none of "
-        f"{family} has been measured.",
-        "default": f"Guessed: no run of {what} or anything else on the queue {queue!r} has been "
-        "measured; it can be several times off.",
+        "kind": f"Estimated from {count} of this kind on the queue {queue!r}.",
+        "family": (
+            f"Estimated from {count} of {family} on the queue {queue!r}, because "
+            "no run of this kind has been measured."
+        ),
+        "any": (
+            f"Estimated from {count} of other jobs on the queue {queue!r}, because no run of "
+            f"{family} has been measured."
+        ),
+        "default": (
+            f"Guessed: no run of {what}, or of any other job, has been measured on the queue "
+            f"{queue!r}. The guess can be wrong by several times."
+        ),
     }
     early = (
         " Early stopping may end it sooner."

@@ -49,7 +49,7 @@ def pause(session: Session, principal: Principal, job_id: UUID) -> Controlled:
     """
     job = _locked(session, job_id)
     if job.state == "waiting" or job.state in TERMINAL_STATES or job.cancel_requested_at:
-        raise Conflict(f"{_told(job)}; only a queued or running job can be paused.", job.state)
+        raise Conflict(f"{_told(job)}. Only a queued or running job can be paused.", job.state)
     if job.state == "queued":
         change = Change("paused", "paused_by_user", data={"by": principal.name})
         move(session, [Job.id == job_id, Job.state == "queued"], change)
@@ -69,7 +69,7 @@ def resume(
     """
     job = _locked(session, job_id)
     if job.state in TERMINAL_STATES:
-        raise Conflict(f"{_told(job)}; retry it to have it done anew.", job.state)
+        raise Conflict(f"{_told(job)}. Retry it to run it again.", job.state)
     queues: tuple[str, ...] = ()
     if job.state == "paused":
         now = {Job.run_at: func.clock_timestamp(), Job.pause_requested_at: None}
@@ -97,7 +97,7 @@ def retry(
     job = _locked(session, job_id)
     if job.state not in ("failed", "cancelled"):
         raise Conflict(
-            f"{_told(job)}; only a job that failed or was cancelled can be retried.", job.state
+            f"{_told(job)}. Only a job that failed or was cancelled can be retried.", job.state
         )
     known = session.scalars(select(Job.id).where(Job.retry_of == job_id)).one_or_none()
     if known is not None:

@@ -152,6 +152,6 @@ def _after(cursor: Cursor, *, descending: bool) -> ColumnElement[bool]:
     try:
         place = tuple_(datetime.fromisoformat(cursor.key), UUID(cursor.id))
     except ValueError as error:
-        raise paging.bad_token("It was not made for this list.") from error
+        raise paging.bad_token("It belongs to another list.") from error
     here = tuple_(Job.created_at, Job.id)
     return here < place if descending else here > place

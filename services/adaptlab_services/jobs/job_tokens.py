@@ -44,8 +44,8 @@ def create(session: Session, principal: Principal, job_id: UUID, new: NewJobToke
     access.check_change(session, job.owner_id, job.project_id)
     if job.state in TERMINAL_STATES:
         raise Conflict(
-            f"Job {job_id} is {job.state}, so a token for it would open nothing; retry the job, "
-            "and make a token for the new one.",
+            f"Job {job_id} is {job.state}, so a token for it would be of no use. Retry the "
+            "job, and create a token for the new one.",
             job.state,
         )
     asked = func.clock_timestamp() + timedelta(hours=new.expires_in_hours)

@@ -205,8 +205,8 @@ def _create(
     if not written.has_base:
         base_models.forget(session, name)
         raise Conflict(
-            f"The base model {name!r} is not what it was when it was last asked for, since the "
-            "database was restored or replaced; nothing was created, send the request again."
+            f"The base model {name!r} has changed because the database was restored or "
+            "replaced. Nothing was created. Send the request again."
         )
     return _Made(written, (*queues, *written.wakes), base.job_id)
 
@@ -367,7 +367,7 @@ def queue_warnings(session: Session, queues: set[str]) -> tuple[str, ...]:
 
 def _queue_warnings(queues: set[str], served: Sequence[str]) -> tuple[str, ...]:
     return tuple(
-        f"No live worker serves the queue {queue!r}; the job would wait until one does."
+        f"No live worker serves the queue {queue!r}. The job would wait until one does."
         for queue in sorted(queues - set(served))
     )
 
@@ -385,4 +385,6 @@ def _done_before(session: Session, digests: Sequence[str]) -> dict[str, UUID]:
 
 
 def _equal_job_warnings(done: UUID | None) -> tuple[str, ...]:
-    return () if done is None else (f"Job {done} has run exactly this already; see its results.",)
+    if done is None:
+        return ()
+    return (f"Job {done} has already run exactly this spec. See its results.",)

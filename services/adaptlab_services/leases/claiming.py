@@ -189,7 +189,7 @@ def _bases() -> ScalarSelect[Any]:
 
 def unreadable(error: ValidationError) -> Change:
     """What becomes of a job that no worker of this version can run."""
-    told = f"The stored spec cannot be read by this version; create the job anew. {error}"
+    told = f"This version cannot read the stored spec. Create the job again. {error}"
     return Change("failed", "system_error", told)
 
 

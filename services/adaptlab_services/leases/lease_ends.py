@@ -41,8 +41,8 @@ def check_checkpoints(session: Session, lease: Lease) -> None:
     if (row := session.execute(query).one_or_none()) is not None:
         stored, seeds = row
         detail = (
-            f"The base model has checkpoints of {stored} of its {seeds} seeds; report those that "
-            "are missing before the job succeeds, or report a failure."
+            f"The base model has checkpoints for {stored} of its {seeds} seeds. Report the "
+            "missing ones before the job succeeds, or report a failure."
         )
         raise ReportRefused(Problem("/outcome", "no_checkpoints", detail))
 

@@ -420,8 +420,8 @@ def _reason_of_two(reason: Reason) -> Reason:
 
 def _alike(error: str) -> str:
     return (
-        "Two attempts in a row failed alike, the second without getting further than the first, "
-        f"so the job is not tried again; mend the cause and retry it. {error}"
+        "Two attempts in a row failed in the same way, and the second got no further than the "
+        f"first, so the job is not tried again. Fix the cause and retry it. {error}"
     )
 
 

@@ -76,7 +76,7 @@ _ANYTHING = select(or_(exists().where(*_EXPIRED), exists().where(Job.state == "w
 
 def _fates() -> Mapping[Fate, Change]:
     """What becomes of jobs whose worker is lost."""
-    error = "The worker was not heard of before its lease ended; see the attempts of this job."
+    error = "The worker sent no heartbeat before its lease ended. See the attempts of this job."
     at_last = {Job.furthest_step: furthest_step()}
     return {
         "again": Change(

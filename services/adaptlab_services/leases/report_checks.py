@@ -69,7 +69,10 @@ def _named(events: Sequence[results.Event]) -> Iterator[tuple[int, results.Event
 def _nameless(events: Sequence[results.Event], artifacts: Files) -> Iterator[Problem]:
     for place, _, path in _named(events):
         if path not in artifacts:
-            detail = f"There is no digest for {str(path)[:200]!r}; send the content, and name it."
+            detail = (
+                f"There is no digest for {str(path)[:200]!r}. Send the content, and give its "
+                "digest."
+            )
             yield Problem(f"/events/{place}/path", "no_artifact", detail)
 
 
@@ -90,8 +93,8 @@ def _not_sent(
     for place, _, path in _named(events):
         if artifacts[path] not in sent:
             detail = (
-                f"No content with the SHA-256 {artifacts[path]} was sent for this job; send it "
-                "under the lease, then name it."
+                f"No content with the SHA-256 {artifacts[path]} was sent for this job. Send it "
+                "under the lease first."
             )
             yield Problem(f"/events/{place}/path", "no_artifact", detail)
 
@@ -108,7 +111,7 @@ def _content(
             start = b"".join(store.read(sha256, 0, min(size, LARGEST_HEADER)))
             if not is_map_file(start, size, event.attention.shape):
                 detail = (
-                    f"{path.name[:200]} is not a .npy file of float16 numbers of the shape "
+                    f"{path.name[:200]} is not a .npy file of float16 numbers with the shape "
                     f"{list(event.attention.shape)}."
                 )
                 yield Problem(at, "other_content", detail)
@@ -127,7 +130,7 @@ def _weights(at: str, name: str, start: bytes, size: int, expected: Expected) ->
         yield Problem(at, "other_content", str(error))
         return
     if {tensor.name: tensor.shape for tensor in stored} != dict(expected.tensors):
-        detail = "The tensors in the file are not those of the job's checkpoints."
+        detail = "The tensors in the file do not match those of the job's checkpoints."
         yield Problem(at, "other_content", detail)
     elif other := sorted({tensor.dtype for tensor in stored} - {expected.dtype}):
         detail = f"The tensors in the file are {', '.join(other)}, not {expected.dtype}."

@@ -51,7 +51,7 @@ def check_claim(session: Session, token: Principal, asked: NewLease) -> None:
         Attempt.claim_id == asked.id, Attempt.worker_id != asked.worker
     )
     if session.scalars(of_others.limit(1)).one_or_none() is not None:
-        raise Conflict(f"The id {asked.id} names another worker's lease; make a new one.")
+        raise Conflict(f"The id {asked.id} belongs to another worker's lease. Create a new id.")
 
 
 def lease_of(
@@ -97,8 +97,8 @@ def refusing_what_cannot_be_stored() -> Generator[None]:
     except (DataError, IntegrityError) as error:
         is_key = isinstance(error.orig, ForeignKeyViolation)
         detail = (
-            "A digest names content that is not stored; send it first."
+            "A digest refers to content that is not stored. Send the content first."
             if is_key
-            else "A value is none that can be stored, such as a number that is too large."
+            else "A value cannot be stored, for example because a number is too large."
         )
         raise InvalidSpec(Problem("/events", "unstorable", detail)) from error

@@ -97,12 +97,14 @@ def weights(session: Session, resolved: ResolvedSpec) -> Iterator[AdapterWeights
 
 def _faults(asked: UUID, job: Job | None, pointer: str) -> Iterator[Problem]:
     if job is None:
-        detail = f"There is no job {asked}; list the jobs of the kind adapt to see those there are."
+        detail = f"There is no job {asked}. List the jobs of the kind adapt to see which exist."
         yield Problem(pointer, "unknown_job", detail)
     elif job.kind != "adapt":
-        detail = f"The job {asked} is of the kind {job.kind}; name one of the kind adapt."
+        detail = f"The job {asked} is of the kind {job.kind}. Name a job of the kind adapt."
         yield Problem(pointer, "not_an_adaptation", detail)
     elif job.state in LOST:
-        how = "has failed" if job.state == "failed" else "was cancelled"
-        detail = f"The job {asked} {how} and left nothing to measure; make it anew."
+        how = "failed" if job.state == "failed" else "was cancelled"
+        detail = (
+            f"The job {asked} {how}, so there is nothing to measure. Retry it and name the new job."
+        )
         yield Problem(pointer, "adaptation_failed", detail)

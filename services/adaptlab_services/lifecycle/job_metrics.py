@@ -21,9 +21,9 @@ CURVES = ("train_loss", "validation_loss", "validation_accuracy")
 METRICS: Mapping[str, str] = MappingProxyType(
     {
         "accuracy": "exact match on the test items of the job's own task",
-        "base_accuracy": "the same of the base model on its own, for adaptations",
-        "accuracy_change": "accuracy less base_accuracy, seed by seed",
-        "final_loss": "the training loss at the end",
+        "base_accuracy": "likewise for the base model alone, for adaptations",
+        "accuracy_change": "accuracy minus base_accuracy, per seed",
+        "final_loss": "the final training loss",
         "train_loss": "the last point of the curve of this name",
         "validation_loss": "the last point of the curve of this name",
         "validation_accuracy": "the last point of the curve of this name",

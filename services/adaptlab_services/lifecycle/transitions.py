@@ -110,12 +110,13 @@ class Change:
 NO_BASE_MODEL = Change(
     "failed",
     "base_model_failed",
-    "The job that makes the base model failed or was cancelled; see that job.",
+    "The job that makes the base model failed or was cancelled. See that job.",
 )
 NO_ADAPTATION = Change(
     "failed",
     "adaptation_failed",
-    "A job whose adaptation is measured failed or was cancelled; see resolved_spec.adaptations.",
+    "A job whose adaptation was to be measured failed or was cancelled. See "
+    "resolved_spec.adaptations.",
 )
 
 

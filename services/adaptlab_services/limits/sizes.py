@@ -116,5 +116,5 @@ def _above(
     pointer: str, code: str, what: str, asked: int, most: int, unit: str
 ) -> Iterator[Problem]:
     if asked > most:
-        detail = f"{what} {asked} {unit}, and this server allows {most}; ask for less."
+        detail = f"{what} {asked} {unit}. This server allows {most}. Reduce it."
         yield Problem(pointer, code, detail, nearest=(most,))

@@ -57,15 +57,15 @@ class ModelRoots:
                 _check_entry(root, entry)
         except (OSError, RuntimeError, ValueError) as error:
             # RuntimeError: links in a circle. The error itself names places, so it is not told.
-            detail = f"There is no folder {folder!r} that can be read here."
+            detail = f"The folder {folder!r} does not exist or cannot be read."
             raise InvalidSpec(Problem(POINTER, "no_such_folder", detail)) from error
         return Located(place, root)
 
     def _unknown(self, alias: str) -> InvalidSpec:
         known = ", ".join(self.aliases) or "(none)"
         detail = (
-            f"There is no model root named {alias!r}; there are: {known}. "
-            "An operator adds roots with ADAPTLAB_MODEL_ROOTS."
+            f"There is no model root named {alias!r}. Existing roots: {known}. An operator can "
+            "add roots with ADAPTLAB_MODEL_ROOTS."
         )
         return InvalidSpec(Problem(POINTER, "unknown_model_root", detail, self.aliases))
 
@@ -93,8 +93,8 @@ def _check_steps(steps: list[str]) -> None:
     for step in steps:
         if step in ("", ".", "..") or not step.isprintable() or "\\" in step:
             detail = (
-                f"{step!r} is no name of a folder. Give ALIAS/SUB/PATH: below the root, without "
-                "a slash at the end, '.', '..' or control characters."
+                f"{step!r} is not a valid folder name. Give ALIAS/SUB/PATH below the root, "
+                "without a trailing slash, '.', '..' or control characters."
             )
             raise InvalidSpec(Problem(POINTER, "not_a_folder_name", detail))
 
@@ -103,11 +103,14 @@ def _check_entry(root: Path, entry: Path) -> None:
     target = entry.resolve()
     _check_inside(root, target, entry.name)
     if not (target.is_file() or target.is_dir()):
-        detail = f"{entry.name!r} is no plain file, or a symbolic link to nothing; remove it."
+        detail = f"{entry.name!r} is not a regular file, or is a broken symbolic link. Remove it."
         raise InvalidSpec(Problem(POINTER, "not_a_file", detail))
 
 
 def _check_inside(root: Path, target: Path, name: str) -> None:
     if not target.is_relative_to(root):
-        detail = f"{name!r} leads out of its model root through a symbolic link; copy it inside."
+        detail = (
+            f"{name!r} leads out of its model root through a symbolic link. Copy the file into "
+            "the root."
+        )
         raise InvalidSpec(Problem(POINTER, "leads_out_of_root", detail))

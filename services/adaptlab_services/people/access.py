@@ -75,7 +75,9 @@ def access_of(session: Session, principal: Principal, asked: str | None = None) 
     if principal.project_id is not None:
         projects = [found for found in projects if found[0] == principal.project_id]
     if asked is not None and asked not in {name for _, name, _ in projects}:
-        detail = f"You are in no project {asked!r}; GET /v1/projects lists yours."
+        detail = (
+            f"You are not a member of a project {asked!r}. GET /v1/projects lists your projects."
+        )
         raise InvalidSpec(Problem("/query/project", "unknown_project", detail))
     lowered: list[tuple[int, Role]] = []
     if ceiling is not None:
@@ -120,10 +122,12 @@ def project_of(session: Session) -> int:
         return found
     if access.project_id is None:
         raise Forbidden(
-            "It is not clear in which project; name one of yours with `project=` in the address, "
-            "--project or ADAPTLAB_PROJECT."
+            (
+                "You have several projects. Name one with `project=` in the address, --project or "
+                "ADAPTLAB_PROJECT."
+            )
             if access.roles
-            else "You are a member of no project; ask an admin to add you to one."
+            else "You are not a member of any project. Ask an admin to add you to one."
         )
     return access.project_id
 
@@ -152,7 +156,9 @@ def to_create(session: Session) -> int:
     project_id = project_of(session)
     access = _access(session)
     if access is not None and not is_at_least(access.role_in(project_id), "submitter"):
-        raise Forbidden("This needs the role `submitter` in the project; ask an admin of it.")
+        raise Forbidden(
+            "This requires the role `submitter` in the project. Ask an admin of the project."
+        )
     return project_id
 
 
@@ -165,9 +171,13 @@ def check_change(session: Session, owner_id: int, project_id: int) -> None:
     if is_at_least(role, "operator"):
         return
     if not is_at_least(role, "submitter"):
-        raise Forbidden("This needs the role `submitter` in the project; ask an admin of it.")
+        raise Forbidden(
+            "This requires the role `submitter` in the project. Ask an admin of the project."
+        )
     if owner_id != access.user_id:
-        raise Forbidden("This is somebody else's, which needs the role `operator` in the project.")
+        raise Forbidden(
+            "This belongs to another user, so it requires the role `operator` in the project."
+        )
 
 
 def nearest(session: Session, found: Sequence[tuple[int, T]]) -> T | None:

@@ -132,9 +132,9 @@ def _check_may_make(principal: Principal, found: Access, new: NewToken) -> None:
     if found.is_admin:
         return
     if new.user not in (None, principal.name):
-        raise Forbidden("Only an admin of the server makes tokens for others.")
+        raise Forbidden("Only an admin of the server can create tokens for other users.")
     if new.expires_in_days is None:
-        raise Forbidden("Only an admin of the server makes a token that never expires.")
+        raise Forbidden("Only an admin of the server can create a token that never expires.")
 
 
 def _told(moment: datetime | None) -> str | None:

@@ -30,7 +30,7 @@ def create(session: Session, found: Access, new: NewProject) -> ProjectView:
     """Make a project; raises `Conflict` for a taken name."""
     made = insert(Project).values(name=new.name).on_conflict_do_nothing().returning(Project.id)
     if session.execute(made).one_or_none() is None:
-        raise Conflict(f"There is a project {new.name!r} already; choose another name.")
+        raise Conflict(f"A project named {new.name!r} already exists. Choose another name.")
     return _view(session.scalars(select(Project).where(Project.name == new.name)).one(), found)
 
 
@@ -87,7 +87,7 @@ def _role(session: Session, user_id: int, project_id: int) -> str | None:
 def _administered(session: Session, found: Access, name: str) -> int:
     row = _row(session, found, name)
     if not is_at_least(found.role_in(row.id), "admin"):
-        raise Forbidden(f"This needs the role `admin` in the project {name!r}.")
+        raise Forbidden(f"This requires the role `admin` in the project {name!r}.")
     return row.id
 
 

@@ -25,7 +25,7 @@ def covered(scopes: tuple[str, ...]) -> frozenset[str]:
 def check_scopes(principal: Principal, scopes: tuple[str, ...]) -> None:
     """Raise `Forbidden` for scopes beyond those of the asker's own token, an admin's too."""
     if more := sorted(set(scopes) - covered(principal.scopes)):
-        raise Forbidden(f"Your own token has not the scopes {', '.join(more)}; ask an admin.")
+        raise Forbidden(f"Your own token lacks the scopes {', '.join(more)}. Ask an admin.")
 
 
 def end_of(
@@ -51,8 +51,8 @@ def end_of(
         return asked
     if asked is None:
         raise Forbidden(
-            f"Your own token ends at {own.expires_at:%Y-%m-%d %H:%M} UTC, so none that it makes "
-            "can be for good; name a number of days."
+            f"Your own token expires at {own.expires_at:%Y-%m-%d %H:%M} UTC, so it cannot "
+            "create a token that never expires. Give a number of days."
         )
     return func.least(asked, own.expires_at)
 
@@ -65,13 +65,13 @@ def check_revocation(principal: Principal, found: Access, token: Token) -> None:
     scopes = set(token.scopes) if token.job_id is None else {"submit"}
     if more := sorted(scopes - covered(principal.scopes)):
         raise Forbidden(
-            f"That token has the scopes {', '.join(more)}, which yours has not; revoke it with "
-            "itself or with one that has them, or ask an admin."
+            f"That token has the scopes {', '.join(more)}, which yours lacks. Revoke it with "
+            "itself or with a token that has them, or ask an admin."
         )
     if principal.project_id not in (None, token.project_id):
         raise Forbidden(
-            "That token opens more than the one project of yours; revoke it with itself or with "
-            "one that opens as much, or ask an admin."
+            "That token is valid for more than the one project of yours. Revoke it with itself "
+            "or with a token that is valid for as much, or ask an admin."
         )
 
 

@@ -40,7 +40,7 @@ def create(session: Session, new: NewUser) -> UserView:
     row = {"name": new.name, "is_admin": new.is_admin}
     made = insert(User).values(row).on_conflict_do_nothing().returning(User.id)
     if session.execute(made).one_or_none() is None:
-        raise Conflict(f"There is a user {new.name!r} already; choose another name.")
+        raise Conflict(f"A user named {new.name!r} already exists. Choose another name.")
     return get(session, new.name)
 
 
@@ -77,7 +77,9 @@ def change(session: Session, principal: Principal, name: str, changes: UserChang
         before, after = quotas.own_of(row).model_dump(), changes.quotas.model_dump()
         audit.note(session, quotas={"before": before, "after": after})
     if row.id == principal.user_id and (changes.is_active is False or changes.is_admin is False):
-        raise Conflict("This is you; let another admin do it, so that one is left.")
+        raise Conflict(
+            "You cannot do this to yourself. Ask another admin, so that at least one admin remains."
+        )
     values: dict[str, object] = {}
     if changes.is_admin is not None:
         values["is_admin"] = changes.is_admin
