@@ -41,6 +41,6 @@ def base_warning(base_model: str, own: Sequence[OwnScore]) -> ComparisonWarning 
     text = (
         f"The base model {base_model} has not learned its own task: it scores {scores}, and at "
         f"least {100 * needed:.1f} %{together} is half way from chance to 1. A method may fail "
-        "because of the base; pretrain it for more steps or at another learning rate."
+        "because of the base model. Pretrain it for more steps or at another learning rate."
     )
     return ComparisonWarning(kind="base_not_learned", text=text)

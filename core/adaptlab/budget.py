@@ -92,7 +92,7 @@ def _missing(method: Method) -> InvalidSpec:
         Problem(
             pointer="/budget",
             code="budget_missing",
-            detail=f"Give a budget, or the {method.size_knob or 'sizes'} of {method.name} itself.",
+            detail=f"Give a budget, or set the {method.size_knob or 'sizes'} of {method.name}.",
         )
     )
 
@@ -103,8 +103,8 @@ def _infeasible(method: Method, budget: int, least: int) -> InfeasibleBudget:
             pointer="/budget/trainable_parameters",
             code="infeasible_budget",
             detail=(
-                f"{method.name} cannot train at most {budget} parameters on this model; "
-                f"the nearest budget that it can meet is {least}."
+                f"Budget {budget} is too small for {method.name} on this model. The nearest "
+                f"feasible budget is {least}."
             ),
             nearest=(least,),
         )

@@ -145,7 +145,9 @@ def compare(
     Raises `ValueError` for no rows and for a method given twice at one budget.
     """
     if not rows:
-        raise ValueError(f"There are no scores on {task}; wait for a job to be evaluated on it.")
+        raise ValueError(
+            f"There are no scores on {task}. Wait until a job has been evaluated on it."
+        )
     _refuse_twins(rows)
     false_better = FALSE_BETTER / max(1, tables)
     counting = Remembered()
@@ -239,7 +241,7 @@ def _refuse_twins(rows: Sequence[Scores]) -> None:
     for (method, budget), count in Counter((row.method, row.budget) for row in rows).items():
         if count > 1:
             raise ValueError(
-                f"{method} at budget {budget} is there {count} times; give each row its own name."
+                f"{method} at budget {budget} occurs {count} times. Give each row its own name."
             )
 
 
@@ -389,7 +391,7 @@ def _unequal_effort(rows: Sequence[Scores]) -> list[ComparisonWarning]:
     if len(set(tried.values())) < 2:
         return []
     told = ", ".join(f"{label} {trials}" for label, trials in tried.items())
-    text = f"The methods were not tuned with the same effort: trials a seed: {told}."
+    text = f"The methods were not tuned with the same effort. Trials per seed: {told}."
     return [ComparisonWarning(kind="unequal_effort", text=text, methods=tuple(tried))]
 
 
@@ -399,7 +401,7 @@ def _missing_seeds(rows: Sequence[Scores]) -> list[ComparisonWarning]:
     return [
         ComparisonWarning(
             kind="missing_seeds",
-            text=f"{label} lacks seeds {seeds}; pairs use the seeds that both have.",
+            text=f"{label} lacks seeds {seeds}. Pairs use only the seeds that both methods have.",
             methods=(label,),
         )
         for label, seeds in missing.items()
@@ -412,10 +414,16 @@ def _few(rows: Sequence[Scores]) -> list[ComparisonWarning]:
     seeds = min(len(row.seeds) for row in rows)
     items = min(row.items for row in rows)
     if seeds < LEAST_SEEDS:
-        text = f"The fewest seeds of a row are {seeds}; intervals are promised from {LEAST_SEEDS}."
+        text = (
+            f"A row has only {seeds} seeds. The intervals are meant for {LEAST_SEEDS} seeds or "
+            "more."
+        )
         found.append(ComparisonWarning(kind="few_seeds", text=text))
     if items < FEW_ITEMS:
-        text = f"There are {items} test items; intervals are promised from {FEW_ITEMS}."
+        text = (
+            f"There are only {items} test items. The intervals are meant for {FEW_ITEMS} items "
+            "or more."
+        )
         found.append(ComparisonWarning(kind="few_items", text=text))
     return found
 
@@ -428,7 +436,8 @@ def _shared_bases(rows: Sequence[Scores]) -> list[ComparisonWarning]:
     bases, seeds = len(set(shared[0].bases)), len(shared[0].seeds)
     text = (
         f"{seeds} seeds start from {bases} replicates of the base model, so they are not "
-        "independent and intervals are too narrow; pretrain the base with as many seeds."
+        "independent and the intervals are too narrow. Pretrain the base model with as many "
+        "seeds."
     )
     return [
         ComparisonWarning(
@@ -441,8 +450,10 @@ def _unpaired(rows: Sequence[Scores]) -> list[ComparisonWarning]:
     return [
         ComparisonWarning(
             kind="unpaired",
-            text=f"{first.label} and {second.label} share no seeds, or were scored on unequal "
-            f"numbers of items ({first.items} and {second.items}); nothing is said of the pair.",
+            text=(
+                f"{first.label} and {second.label} share no seeds, or were scored on different "
+                f"numbers of items ({first.items} and {second.items}). The pair has no verdict."
+            ),
             methods=(first.label, second.label),
         )
         for first, second in itertools.combinations(rows, 2)

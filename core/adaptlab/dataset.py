@@ -35,7 +35,7 @@ def _checked(word: str) -> str:
         raise PydanticCustomError("not_composed", "the word is not in Unicode's form NFC")
     if any(not (sign.isalpha() or sign in BETWEEN_LETTERS) for sign in word):
         raise PydanticCustomError(
-            "not_a_word", "a word is of letters, with spaces, hyphens, apostrophes or dots"
+            "not_a_word", "a word consists of letters, spaces, hyphens, apostrophes or dots"
         )
     if not any(sign.isalpha() for sign in word) or word != " ".join(word.split()):
         raise PydanticCustomError("not_a_word", "a word has letters and no stray spaces")
@@ -158,16 +158,18 @@ def read_words(content: bytes, digest: str) -> WordList:
     """The list with that canonical content; raises `BadDataset` for anything else."""
     found = hashlib.sha256(content).hexdigest()
     if found != digest:
-        raise BadDataset(f"The dataset {digest} came with the SHA-256 {found}; fetch it again.")
+        raise BadDataset(f"The dataset {digest} arrived with the SHA-256 {found}. Fetch it again.")
     try:
         line: TypeAdapter[Triple] = TypeAdapter(Triple)
         lines = content.decode().splitlines()
         triples = [line.validate_json(text, strict=True) for text in lines]
         read = word_list(triples)
     except (ValueError, ValidationError, InvalidSpec) as error:
-        raise BadDataset(f"The dataset {digest} does not hold word triples: {error}") from error
+        raise BadDataset(
+            f"The dataset {digest} does not consist of word triples: {error}"
+        ) from error
     if read.digest != digest:
-        raise BadDataset(f"The dataset {digest} is not in canonical form; upload it again.")
+        raise BadDataset(f"The dataset {digest} is not in canonical form. Upload it again.")
     return read
 
 
@@ -180,7 +182,7 @@ def _faults(ordered: tuple[Triple, ...]) -> Iterable[Problem]:
         yield Problem(pointer, "wrong_number_of_triples", detail, nearest=nearest)
     for before, after in pairwise(ordered):
         if before.english == after.english:
-            detail = f"{after.english!r} is there twice; give every English word one translation."
+            detail = f"{after.english!r} occurs twice. Give every English word one translation."
             yield Problem(pointer, "word_twice", detail)
             break
     signs = {sign for triple in ordered for sign in "".join(triple)}

@@ -53,19 +53,22 @@ def halving_problems(steps: int, trials: int, halving: Halving | None) -> Iterat
     if halving is None:
         return
     if trials == 1:
-        detail = "There is one trial, so nothing can be stopped; try more, or leave halving out."
+        detail = (
+            "There is only one trial, so halving has nothing to stop. Use more trials, or "
+            "leave halving out."
+        )
         yield Problem("/tuning/halving", "nothing_to_halve", detail)
     elif going_on(halving, trials) == trials:
         detail = (
-            f"Of {trials} trials the share {halving.keep:g}, rounded up, is all of them, so none "
-            "would be stopped; keep less, or leave halving out."
+            f"A share of {halving.keep:g} of {trials} trials, rounded up, is all of them, so "
+            "none would be stopped. Lower the share, or leave halving out."
         )
         most = ((trials - 1) / trials,)
         yield Problem("/tuning/halving/keep", "nothing_to_halve", detail, nearest=most)
     if not _are_apart(steps, halving):
         detail = (
-            f"{halving.rungs} rungs, each after {halving.keep:g} of the steps of the next, do not "
-            f"come one after another within {steps} steps; ask for fewer."
+            f"{halving.rungs} rungs, each after {halving.keep:g} of the steps of the next, do "
+            f"not fit in {steps} steps. Use fewer rungs."
         )
         fewer = (halving.model_copy(update={"rungs": n}) for n in range(halving.rungs - 1, 0, -1))
         nearest = next(((one.rungs,) for one in fewer if _are_apart(steps, one)), ())

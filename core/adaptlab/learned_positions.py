@@ -114,8 +114,8 @@ class VirtualTokens(LearnedPositions, ABC):
             pointer="/method/initial_scale",
             code="nothing_to_scale",
             detail=(
-                "Rows that start as embeddings of tokens are copied as they are, so an initial "
-                f"scale of {self.initial_scale:g} would change nothing; leave it out."
+                "Rows that start as embeddings of tokens are copied unchanged, so an initial "
+                f"scale of {self.initial_scale:g} has no effect. Leave it out."
             ),
             nearest=(default,),
         )

@@ -197,7 +197,7 @@ class Recipe(Value):
         given: dict[str, object] = {"labels": {**spec.labels, **own, **(labels or {})}}
         given["name"] = name or self.study_name(preset)
         if seeds is not None and not spec.base_models:
-            detail = f"{self.name} trains nothing, so it has no seeds; leave them out."
+            detail = f"{self.name} trains nothing, so it has no seeds. Leave them out."
             raise InvalidSpec(Problem("/seeds", "nothing_to_seed", detail))
         if resources is not None:
             given["resources"] = resources

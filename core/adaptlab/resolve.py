@@ -252,7 +252,7 @@ def _check_fits(task: Task | None, evaluated: tuple[Task, ...], shape: ModelShap
             ("context", asked.sequence_length(), shape.context),
         ):
             if needed > available:
-                detail = f"{asked.name} needs a {what} of {needed}; the model has {available}."
+                detail = f"{asked.name} needs a {what} of {needed}. The model has {available}."
                 faults.append(Problem(pointer, f"{what}_too_small", detail, nearest=(available,)))
     if faults:
         raise InvalidSpec(*faults)
@@ -291,11 +291,14 @@ def _base_replicates(spec: AdaptSpec, seeds: int, available: int) -> tuple[int, 
     if chosen == AUTO:
         return tuple(index % available for index in range(seeds))
     if len(chosen) != seeds:
-        detail = f"There are {len(chosen)} replicates of the base for {seeds} seeds; give one each."
+        detail = f"There are {len(chosen)} base replicates for {seeds} seeds. Give one per seed."
         raise InvalidSpec(Problem("/base_replicates", "not_one_a_seed", detail, nearest=(seeds,)))
     for index, replicate in enumerate(chosen):
         if replicate >= available:
-            detail = f"The base model has {available} replicates, counted from 0, no {replicate}."
+            detail = (
+                f"There is no replicate {replicate}. The base model has {available} "
+                "replicates, counted from 0."
+            )
             pointer = f"/base_replicates/{index}"
             raise InvalidSpec(
                 Problem(pointer, "no_such_replicate", detail, nearest=(available - 1,))
@@ -310,8 +313,8 @@ def _attention(
     attention = spec.capture.attention
     if attention and not (shape.layers and shape.heads):
         detail = (
-            f"This {shape.family} has no attention, or not as many heads in every layer, as a map "
-            "needs; leave the capture out."
+            "Attention maps need attention with the same number of heads in every layer, which "
+            f"this {shape.family} lacks. Leave the capture out."
         )
         raise InvalidSpec(Problem("/capture/attention", "no_attention_to_capture", detail))
     for index, tokens in enumerate(attention.inputs if attention else ()):
@@ -321,8 +324,8 @@ def _attention(
                     pointer=f"/capture/attention/inputs/{index}",
                     code="not_an_input",
                     detail=(
-                        f"An input of {task.name} has {task.input_length()} tokens "
-                        f"below {task.input_alphabet()}."
+                        f"An input of {task.name} has {task.input_length()} tokens, each below "
+                        f"{task.input_alphabet()}."
                     ),
                 )
             )

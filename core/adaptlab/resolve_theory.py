@@ -47,10 +47,14 @@ def measured_base(spec: TheorySpec, adaptations: Sequence[Measured]) -> str | No
     """
     names = tuple(dict.fromkeys(one.base_model for one in adaptations))
     if len(names) > 1:
-        detail = f"The adaptations are of {', '.join(names)}; name those of one base model."
+        detail = (
+            f"The adaptations belong to {', '.join(names)}. Name adaptations of one base model."
+        )
         raise InvalidSpec(Problem("/adaptation", "several_base_models", detail))
     if names and spec.base_model not in (None, *names):
-        detail = f"The adaptation is of {names[0]!r}, not of {spec.base_model!r}; leave it out."
+        detail = (
+            f"The adaptation belongs to {names[0]!r}, not to {spec.base_model!r}. Leave it out."
+        )
         raise InvalidSpec(Problem("/base_model", "another_base_model", detail, nearest=names))
     return names[0] if names else spec.base_model
 
@@ -78,7 +82,7 @@ def _kept(
     measured_base(spec, adaptations)
     for one in adaptations:
         if base is None or one.base_digest != base.digest:
-            detail = f"The base model {one.base_model!r} of job {one.job} has been made anew since."
+            detail = f"The base model {one.base_model!r} of job {one.job} has been replaced since."
             raise InvalidSpec(Problem("/adaptation", "base_model_replaced", detail))
     if spec.replicates == "all":
         return tuple(adaptations)
@@ -117,12 +121,12 @@ def _faults(
 ) -> tuple[Problem, ...]:
     """Why a check cannot be done."""
     if check.needs_adaptation and not adaptations:
-        detail = f"The check {check.name!r} measures what was trained; name its job in adaptation."
+        detail = f"The check {check.name!r} measures an adaptation. Name its job in adaptation."
         return (Problem("/adaptation", "adaptation_needed", detail),)
     if not check.needs_base:
         return ()
     if base is None:
-        detail = f"The check {check.name!r} measures a base model; name one in base_model."
+        detail = f"The check {check.name!r} measures a base model. Name one in base_model."
         return (Problem("/base_model", "base_model_needed", detail),)
     faults = check.problems(base.family)
     if faults or not check.needs_adaptation:

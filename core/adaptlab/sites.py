@@ -23,8 +23,8 @@ def missing_sites(method: Method, shape: ModelShape) -> tuple[Problem, ...]:
             pointer="/method/name",
             code="no_sites",
             detail=(
-                f"This {shape.family} lacks what {method.name} would train; it has sites of the "
-                f"kinds {', '.join(kinds)} and tensors of the roles {', '.join(roles)}. "
+                f"This {shape.family} has nothing that {method.name} could train. It has sites "
+                f"of the kinds {', '.join(kinds)} and tensors of the roles {', '.join(roles)}. "
                 "Choose a method that trains one of these."
             ),
         ),

@@ -226,7 +226,7 @@ def base_names(spec: StudySpec) -> tuple[str, ...]:
     names = [base if isinstance(base, str) else base.name for base in spec.base_models]
     for index, name in enumerate(names):
         if name in names[:index]:
-            detail = f"Two base models are named {name!r}; leave one out, or name it otherwise."
+            detail = f"Two base models are named {name!r}. Leave one out, or rename it."
             raise InvalidSpec(Problem(f"/base_models/{index}", "base_model_twice", detail))
     return tuple(names)
 
@@ -273,7 +273,7 @@ def checked(spec: StudySpec) -> StudySpec:
 def _listed(spec: StudySpec) -> tuple[StudyMethod, ...]:
     if spec.methods != "all":
         return spec.methods
-    detail = "The study has all methods; clone it with a list to have configurations of your own."
+    detail = "The study has all methods. To choose configurations, clone it with a list of methods."
     raise InvalidSpec(Problem("/methods", "all_methods_already", detail))
 
 
@@ -305,13 +305,13 @@ def _more_seeds(
     if present == AUTO:
         if isinstance(wanted, int):
             return wanted
-        detail = "The study has as many seeds as its base models; say how many there are to be."
+        detail = "The study takes its number of seeds from its base models. Give a number of seeds."
         raise InvalidSpec(Problem("/seeds", "seeds_not_numbered", detail))
     known = tuple(range(present)) if isinstance(present, int) else present
     if isinstance(wanted, tuple):
         return _joined(known, wanted)
     if wanted < len(known):
-        detail = f"The study has {len(known)} seeds already, and {wanted} are fewer."
+        detail = f"The study already has {len(known)} seeds, more than {wanted}."
         raise InvalidSpec(Problem("/seeds", "fewer_seeds", detail, nearest=(len(known),)))
     if isinstance(present, int):
         return wanted

@@ -64,7 +64,7 @@ def planned_checks(
         for check in _planned(spec, entry, bases, cells, jobs):
             same = found.setdefault(spec_digest(check.resolved), check)
             if same is not check:
-                detail = f"{check.label} measures the same as {same.label}; leave one of them out."
+                detail = f"{check.label} measures the same as {same.label}. Leave one of them out."
                 raise InvalidSpec(Problem(entry.pointer, "check_twice", detail))
     return tuple(found.values())
 
@@ -95,7 +95,7 @@ def _entries(spec: StudySpec, methods: Sequence[str], datasets: Datasets) -> Ite
     for index, given in enumerate(spec.checks):
         entry = _entry(spec, f"/checks/{index}", given, methods, datasets)
         if entry.label in labels:
-            detail = f"Two checks are labelled {entry.label!r}; give one another label."
+            detail = f"Two checks have the label {entry.label!r}. Change one of them."
             raise InvalidSpec(Problem(f"{entry.pointer}/label", "label_twice", detail))
         labels.append(entry.label)
         yield entry
@@ -131,19 +131,19 @@ def _faults(
     name = check.name
     if check.needs_adaptation:
         if given.of is None:
-            detail = f"The check {name!r} measures what was trained; give a method's label in `of`."
+            detail = f"The check {name!r} measures an adaptation. Give a method's label in `of`."
             yield Problem(f"{pointer}/of", "adaptation_needed", detail, allowed=tuple(methods))
         elif given.of not in methods:
-            detail = f"No method of the study is labelled {given.of!r}."
+            detail = f"No method of the study has the label {given.of!r}."
             near = tuple(get_close_matches(given.of, methods, n=3, cutoff=0.3))
             yield Problem(f"{pointer}/of", "not_a_method_of_the_study", detail, (*methods,), near)
         return
     for member in ("of", "task", "budget", "together", "replicates"):
         if member in given.model_fields_set:
-            detail = f"The check {name!r} measures no adaptation; leave `{member}` out."
+            detail = f"The check {name!r} measures no adaptation. Leave `{member}` out."
             yield Problem(f"{pointer}/{member}", "measures_no_adaptation", detail)
     if given.base_models is not None and not check.needs_base:
-        detail = f"The check {name!r} builds what it measures; leave `base_models` out."
+        detail = f"The check {name!r} builds its own model. Leave `base_models` out."
         yield Problem(f"{pointer}/base_models", "measures_no_base", detail)
 
 
@@ -166,7 +166,7 @@ def _planned(
             yield _check(spec, entry, base, group, jobs)
     if not found:
         what = "adaptation" if entry.check.needs_adaptation else "base model"
-        detail = f"The study has no {what} that this check could measure."
+        detail = f"The study has no {what} for this check to measure."
         raise InvalidSpec(Problem(entry.pointer, "nothing_to_measure", detail))
 
 

@@ -97,8 +97,8 @@ def _check_size(spec: StudySpec, entries: Sequence[StudyEntry], most_jobs: int) 
         of_checks = f", and {checks:,} theory checks" if checks else ""
         detail = (
             f"The study expands to {count:,} jobs: {len(spec.base_models)} base models × "
-            f"{len(spec.tasks)} tasks × {sum(sizes.values())} methods and budgets{of_checks}. The "
-            f"limit is {most_jobs:,}: take fewer, or make several studies."
+            f"{len(spec.tasks)} tasks × {sum(sizes.values())} methods and budgets{of_checks}. "
+            f"The limit is {most_jobs:,} jobs. Reduce them, or create several studies."
         )
         raise InvalidSpec(Problem("", "too_many_jobs", detail, nearest=(most_jobs,)))
 
@@ -107,12 +107,12 @@ def _check_bases_and_seeds(spec: StudySpec, bases: Sequence[BaseModelFacts]) -> 
     digests = [facts.digest for facts in bases]
     for index, facts in enumerate(bases):
         if facts.digest in digests[:index]:
-            detail = f"{facts.name} is among the base models already; leave one out."
+            detail = f"{facts.name} is already among the base models. Leave one out."
             raise InvalidSpec(Problem(f"/base_models/{index}", "base_model_twice", detail))
     seeds = spec.seeds if isinstance(spec.seeds, tuple) else ()
     for index, seed in enumerate(seeds):
         if seed in seeds[:index]:
-            detail = f"{seed} is among the seeds already, and would count twice."
+            detail = f"Seed {seed} is already among the seeds. Leave one out."
             raise InvalidSpec(Problem(f"/seeds/{index}", "seed_twice", detail))
 
 
@@ -128,7 +128,10 @@ def _base(spec: StudySpec, index: int, facts: BaseModelFacts) -> _Base:
             detail = "Give trainable_parameters or fraction_of_base."
             raise InvalidSpec(Problem(f"/budgets/{place}", "budget_missing", detail))
         if limit in limits:
-            detail = f"On {facts.name} this is {limit:,} parameters, as another budget is."
+            detail = (
+                f"On {facts.name} this is {limit:,} parameters, the same as another budget. "
+                "Leave one out."
+            )
             raise InvalidSpec(Problem(f"/budgets/{place}", "budget_twice", detail))
         limits.append(limit)
     return _Base(index, facts, shape, tuple(limits))
@@ -242,8 +245,8 @@ def _off_budget(
     for_whom = "all methods meet" if shared else f"{method.entry.label} meets"
     detail = (
         f"{method.entry.label} trains {method.trained:,} of {method.limit:,} parameters on "
-        f"{base.facts.name}, {1 - method.trained / method.limit:.1%} less, and the tolerance is "
-        f"{tolerance:.1%}. The nearest budgets that {for_whom} are "
+        f"{base.facts.name}, {1 - method.trained / method.limit:.1%} less than the budget. The "
+        f"tolerance is {tolerance:.1%}. The nearest budgets that {for_whom} are "
         f"{', '.join(f'{size:,}' for size in nearest)}."
     )
     return Problem(f"/budgets/{method.budget}", "budget_not_met", detail, nearest=nearest)

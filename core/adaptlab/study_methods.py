@@ -67,10 +67,10 @@ def study_entries(spec: StudySpec, datasets: Datasets) -> tuple[StudyEntry, ...]
     for index, entry in enumerate(entries):
         for earlier in entries[:index]:
             if entry.same_as(earlier):
-                detail = f"{entry.label} is the same as {earlier.label}; leave one of them out."
+                detail = f"{entry.label} is the same as {earlier.label}. Leave one of them out."
                 faults.append(Problem(entry.pointer, "method_twice", detail))
             elif entry.label == earlier.label:
-                detail = f"Two methods are labelled {entry.label!r}; give one another label."
+                detail = f"Two methods have the label {entry.label!r}. Change one of them."
                 faults.append(Problem(f"{entry.pointer}/label", "label_twice", detail))
     if faults:
         raise InvalidSpec(*faults)
@@ -83,7 +83,7 @@ def study_tasks(spec: StudySpec, datasets: Datasets) -> tuple[Task, ...]:
     tasks = [resolve_task(task, f"/tasks/{index}", datasets) for index, task in named]
     for index, task in enumerate(tasks):
         if task in tasks[:index]:
-            detail = f"{label_of(spec.tasks[index])} is among the tasks already; leave one out."
+            detail = f"{label_of(spec.tasks[index])} is already among the tasks. Leave one out."
             raise InvalidSpec(Problem(f"/tasks/{index}", "task_twice", detail))
     return tuple(tasks)
 
@@ -101,7 +101,9 @@ def place_of_task(spec: StudySpec, wanted: Choice, pointer: str, datasets: Datas
     if task in tasks:
         return tasks.index(task)
     labels = tuple(label_of(choice) for choice in spec.tasks)
-    detail = f"{label_of(wanted)} is none of the study's tasks; give one as it stands there."
+    detail = (
+        f"{label_of(wanted)} is not one of the study's tasks. Give one exactly as in the study."
+    )
     raise _not_there(Problem(pointer, "not_a_task_of_the_study", detail), label_of(wanted), labels)
 
 
@@ -116,8 +118,8 @@ def check_budget(spec: StudySpec, wanted: BudgetSpec, pointer: str) -> None:
     near = sorted(there, key=lambda one: abs(one - asked))[:3]
     of_kind = ", ".join(str(one) for one in there) or "none"
     detail = (
-        f"{asked} is none of the study's budgets; give one as it stands there, "
-        f"of which in {member}: {of_kind}."
+        f"{asked} is not one of the study's budgets. Give one exactly as in the study. Budgets "
+        f"in {member}: {of_kind}."
     )
     raise InvalidSpec(
         Problem(pointer, "not_a_budget_of_the_study", detail, tuple(there), tuple(near))
@@ -128,7 +130,10 @@ def place_of_base(bases: Sequence[str], wanted: str, pointer: str) -> int:
     """Which base model of the study `wanted` is; raises `InvalidSpec` for any other."""
     if wanted in bases:
         return bases.index(wanted)
-    detail = f"{wanted!r} is none of the study's base models; name one of them, or add it there."
+    detail = (
+        f"{wanted!r} is not one of the study's base models. Name one of them, or add it to the "
+        "study."
+    )
     raise _not_there(Problem(pointer, "not_a_base_of_the_study", detail), wanted, bases)
 
 

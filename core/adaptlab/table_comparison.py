@@ -151,9 +151,9 @@ def sweep_at_edge(method: ComparedMethod) -> str | None:
     highest = min(HIGHEST_RATE, high * WIDER) if best == high else high
     return (
         f"{method.label} has its lowest training loss at {best:.3g}, the "
-        f"{'lowest' if best == low else 'highest'} of the learning rates that came to an end, so "
-        "that a better one may be beyond it; try tuning.learning_rate_range "
-        f"[{lowest:.3g}, {highest:.3g}] for it."
+        f"{'lowest' if best == low else 'highest'} of the learning rates whose trials "
+        "finished, so a better one may be beyond it. Try tuning.learning_rate_range "
+        f"[{lowest:.3g}, {highest:.3g}]."
     )
 
 
@@ -169,7 +169,7 @@ def _unequal_steps(table: TableComparison) -> TableWarning | None:
         base_model=table.base_model,
         task=table.task,
         kind="unequal_effort",
-        text=f"Steps are not equal: {named}, the others {usual:,}.",
+        text=f"The numbers of steps differ: {named}, the others {usual:,}.",
         methods=tuple(one.label for one in other),
     )
 

@@ -77,20 +77,22 @@ def _problems(training: TrainingSpec, tuning: TuningSpec) -> Iterator[Problem]:
         ),
     ):
         if given and taken:
-            detail = f"{other} is given as well; leave one of the two out."
+            detail = f"{other} is given too. Leave one of the two out."
             yield Problem(f"/tuning/{name}", "given_twice", detail)
     for name in ("learning_rates", "weight_decays", "initial_scales"):
         yield from _repeated(f"/tuning/{name}", getattr(tuning, name) or ())
     low, high = tuning.learning_rate_range or (0.0, 1.0)
     if low >= high:
-        detail = f"The range is from its lower to its higher end, not from {low:g} to {high:g}."
+        detail = (
+            f"The range must go from its lower to its higher end, not from {low:g} to {high:g}."
+        )
         yield Problem("/tuning/learning_rate_range", "empty_range", detail)
 
 
 def _repeated(pointer: str, values: Sequence[float]) -> Iterator[Problem]:
     for index, value in enumerate(values):
         if value in values[:index]:
-            detail = f"{value:g} is there already; a trial that repeats another tries nothing."
+            detail = f"{value:g} occurs twice. Leave one out: it would repeat a trial."
             yield Problem(f"{pointer}/{index}", "repeated", detail)
 
 
@@ -100,7 +102,10 @@ def _scale_problems(tuning: TuningSpec, method: Method, shape: ModelShape) -> It
         return
     tensors = method.tensors(shape).values()
     if not any(tensor.initialiser.is_random for tensor in tensors):
-        detail = f"No tensor of {method.name} starts at random, so there is nothing to scale."
+        detail = (
+            f"No tensor of {method.name} starts at random, so there is nothing to scale. Leave "
+            "it out."
+        )
         yield Problem("/tuning/initial_scales", "nothing_to_scale", detail)
 
 
@@ -119,14 +124,14 @@ def _no_multiple(trials: int, combinations: int) -> Problem:
     nearest = tuple(n for n in (below, below + combinations) if 0 < n <= MOST_TRIALS)
     detail = (
         f"Every learning rate is tried with {combinations} combinations of weight decay and "
-        f"initial scale, so {trials} trials cannot be made; ask for a multiple of {combinations}."
+        f"initial scale, which {trials} trials do not allow. Use a multiple of {combinations}."
     )
     return Problem("/tuning/trials", "other_number_of_trials", detail, nearest=nearest)
 
 
 def _check_number(made: int) -> None:
     if made > MOST_TRIALS:
-        detail = f"The lists make {made} trials; a seed has at most {MOST_TRIALS}. Shorten them."
+        detail = f"The lists make {made} trials per seed. The limit is {MOST_TRIALS}. Shorten them."
         raise InvalidSpec(Problem("/tuning", "too_many_trials", detail, nearest=(MOST_TRIALS,)))
 
 
@@ -138,14 +143,14 @@ def training_problems(training: TrainingSpec) -> Iterator[Problem]:
     """What of the training cannot be done, with the nearest that can."""
     size, parts = training.batch_size, training.accumulation
     if size % parts:
-        detail = f"A batch of {size} items cannot go through in {parts} equal parts."
+        detail = f"A batch of {size} items cannot be split into {parts} equal parts."
         nearest = _nearest_divisors(size, parts)
         yield Problem("/training/accumulation", "unequal_parts", detail, nearest=nearest)
     stopping = training.early_stopping
     if stopping is not None and training.validations <= stopping.patience:
         detail = (
-            f"With {training.validations} validations no replicate can have {stopping.patience} "
-            "without a better one before its last step; validate more often or wait less."
+            f"With {training.validations} validations, a patience of {stopping.patience} can "
+            "never end the training early. Validate more often, or lower the patience."
         )
         yield Problem(
             "/training/early_stopping/patience",

@@ -205,7 +205,7 @@ class Settings(BaseSettings):
     def _folders_are_absolute(cls, folders: tuple[Path, ...]) -> tuple[Path, ...]:
         for folder in folders:
             if not folder.is_absolute():
-                raise ValueError(f"{folder} is no absolute path; give /path or /path:/path2.")
+                raise ValueError(f"{folder} is not an absolute path. Give /path or /path:/path2.")
         return folders
 
     @field_validator("max_queue_hours", mode="before")
@@ -224,7 +224,7 @@ class Settings(BaseSettings):
         pairs = [pair.strip().partition("=") for pair in roots.split(",") if pair.strip()]
         found = {alias.strip(): path.strip() for alias, _, path in pairs}
         if len(found) < len(pairs):
-            raise ValueError(f"An alias is there twice in the model roots {roots!r}.")
+            raise ValueError(f"An alias occurs twice in the model roots {roots!r}.")
         return found
 
     @field_validator("model_roots")
@@ -232,15 +232,18 @@ class Settings(BaseSettings):
     def _roots_are_absolute(cls, roots: dict[str, Path]) -> dict[str, Path]:
         for alias, path in roots.items():
             if not path.is_absolute():
-                raise ValueError(f"The model root {alias}={path} is not alias=/absolute/path.")
+                raise ValueError(
+                    f"The model root {alias}={path} is not of the form alias=/absolute/path."
+                )
         return roots
 
     @model_validator(mode="after")
     def _heartbeats_fit(self) -> Self:
         if 2 * self.heartbeat_seconds > self.lease_seconds:
             raise ValueError(
-                f"A lease of {self.lease_seconds} s ends before a second heartbeat after "
-                f"{self.heartbeat_seconds} s; set ADAPTLAB_HEARTBEAT_SECONDS to at most half."
+                f"A lease of {self.lease_seconds} s ends before the second heartbeat at "
+                f"intervals of {self.heartbeat_seconds} s. Set ADAPTLAB_HEARTBEAT_SECONDS to "
+                "at most half of the lease."
             )
         return self
 
@@ -261,7 +264,7 @@ def _told(error: ErrorDetails) -> str:
     name = str(error["loc"][0])
     variable = f"{PREFIX}{name.upper()}"
     if error["type"] == "missing":
-        return f"{variable} is not set; docs/reference/settings.md says what it is."
+        return f"{variable} is not set. See docs/reference/settings.md."
     field = Settings.model_fields[name]
     value = f" is {error['input']!r}" if field.repr else ""
     default = "" if field.is_required() else ", or leave it unset for the default"

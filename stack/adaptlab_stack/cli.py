@@ -13,28 +13,31 @@ DEFAULT_DATA_DIR = Path(".adaptlab")
 
 DataDir = Annotated[
     Path,
-    typer.Option("--data-dir", envvar="ADAPTLAB_DATA_DIR", help="Where everything is kept."),
+    typer.Option("--data-dir", envvar="ADAPTLAB_DATA_DIR", help="Folder for all data."),
 ]
 Port = Annotated[
     int | None,
-    typer.Option(min=1, max=65535, help="The API's port. Default: 8420, or a free one."),
+    typer.Option(min=1, max=65535, help="Port of the API. Default: 8420, or a free port."),
 ]
 
 
 def up(
     data_dir: DataDir = DEFAULT_DATA_DIR,
-    host: Annotated[str, typer.Option(help="The address the API binds.")] = "127.0.0.1",
+    host: Annotated[str, typer.Option(help="Address that the API listens on.")] = "127.0.0.1",
     port: Port = None,
-    workers: Annotated[int, typer.Option(min=0, help="How many worker processes.")] = 1,
+    workers: Annotated[int, typer.Option(min=0, help="Number of worker processes.")] = 1,
     servers: Annotated[
-        int, typer.Option(min=1, help="How many API processes share the address.")
+        int, typer.Option(min=1, help="Number of API processes that share the address.")
     ] = 1,
     behind_proxy: Annotated[
         bool,
-        typer.Option("--behind-proxy", help="A proxy in front of a --host that others reach."),
+        typer.Option(
+            "--behind-proxy",
+            help="The API is behind a TLS proxy, so --host may be reachable by others.",
+        ),
     ] = False,
 ) -> None:
-    """Run database, broker, API and workers on this machine until Ctrl-C."""
+    """Run the database, the broker, the API and workers on this machine until Ctrl-C."""
     try:
         options = UpOptions(data_dir, host, port, workers, behind_proxy, servers)
         run_up(options, Programs(), _report)
@@ -49,7 +52,7 @@ def demo(
         bool, typer.Option("--exit/--no-exit", help="Stop the server at the end.")
     ] = False,
 ) -> None:
-    """Run a small real study and show what came out."""
+    """Run a small real study and show its results."""
     # Imported here, so that `adaptlab up` does not pay for what only the demo draws with.
     from adaptlab_stack.demo import run_demo
 
@@ -60,13 +63,13 @@ def demo(
 
 
 def down(data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
-    """Stop what `adaptlab up` or `adaptlab demo` left running here."""
+    """Stop the server that `adaptlab up` or `adaptlab demo` started here."""
     try:
         stopped = stop(data_dir)
     except StackError as error:
         _fail(error)
     else:
-        typer.echo("stopped" if stopped else f"nothing runs in {data_dir}")
+        typer.echo("stopped" if stopped else f"nothing is running in {data_dir}")
 
 
 def application() -> typer.Typer:

@@ -169,9 +169,10 @@ def _say_where(console: Console, stack: Stack, picture: Path, stopping: bool) ->
     for name, place in lines.items():
         console.print(f"  {name:<10} {place}", highlight=False, soft_wrap=True)
     if stopping:
-        console.print("\nStopping the server; its data stay.")
+        console.print("\nStopping the server; its data is kept.")
     else:
         console.print(
-            f'\nThe server runs on. To stop it: adaptlab down --data-dir "{stack.data_dir}"',
+            "\nThe server keeps running. Stop it with: adaptlab down --data-dir "
+            f'"{stack.data_dir}"',
             soft_wrap=True,
         )

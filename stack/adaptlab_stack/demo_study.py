@@ -93,7 +93,7 @@ def begin(client: Client) -> StudyRun:
     try:
         run = client.studies.run(SPEC)
     except Conflict as error:
-        text = f"{error}\nAnother version made this data; choose another --data-dir."
+        text = f"{error}\nAnother version of adaptlab created this data. Choose another --data-dir."
         raise StudyFailed(text) from error
     study = client.studies.get(run.id)  # what was made before is not answered as it is now
     if study.terminal and not study.succeeded:

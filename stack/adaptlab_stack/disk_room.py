@@ -39,11 +39,12 @@ class DiskRoom:
         was_short, self.is_short = self.is_short, free < LEAST_BYTES
         if self.is_short and not was_short:
             self._report(
-                f"only {free // 2**20} MiB are free on the disk of {self._folder}; waiting for "
-                f"{LEAST_BYTES // 2**20} MiB or more: free some, and all goes on by itself"
+                f"only {free // 2**20} MiB are free on the disk of {self._folder}; free up "
+                f"space until {LEAST_BYTES // 2**20} MiB are free, and the server resumes by "
+                "itself"
             )
         elif was_short and not self.is_short:
-            self._report(f"there is room again on the disk of {self._folder}")
+            self._report(f"the disk of {self._folder} has enough free space again")
         return self.is_short
 
 

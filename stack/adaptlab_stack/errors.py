@@ -13,8 +13,8 @@ class DataDirectoryInUse(StackError):
 
     def __init__(self, root: Path, holder: str) -> None:
         super().__init__(
-            f"{root} is in use by another `adaptlab up` (process {holder or 'unknown'}); "
-            "stop that one, or choose another --data-dir"
+            f"{root} is in use by another `adaptlab up` (process {holder or 'unknown'}); stop "
+            "that process, or choose another --data-dir"
         )
 
 
@@ -24,7 +24,7 @@ class DataDirectoryClosed(StackError):
     def __init__(self, root: Path, cause: OSError) -> None:
         super().__init__(
             f"{root} cannot be used as data directory ({cause.strerror}: {cause.filename}); "
-            "choose another --data-dir, or give the directory to the user who runs this"
+            "choose another --data-dir, or give the directory to the user who runs this command"
         )
 
 
@@ -33,8 +33,8 @@ class PortTaken(StackError):
 
     def __init__(self, host: str, port: int, cause: OSError) -> None:
         super().__init__(
-            f"port {port} on {host} cannot be used ({cause.strerror}); "
-            "choose another --port, or leave --port out to get a free one"
+            f"port {port} on {host} cannot be used ({cause.strerror}); choose another --port, "
+            "or leave --port out to get a free port"
         )
 
 
@@ -43,8 +43,8 @@ class OpenToOthers(StackError):
 
     def __init__(self, host: str) -> None:
         super().__init__(
-            f"others can reach {host!r}, and their tokens would travel in the clear; put a proxy "
-            "with TLS in front and say --behind-proxy, or leave --host at 127.0.0.1"
+            f"other machines can reach {host!r}, and tokens would be sent unencrypted; put a "
+            "TLS proxy in front and add --behind-proxy, or leave --host at 127.0.0.1"
         )
 
 
@@ -61,9 +61,9 @@ class DirectoryBarred(StackError):
 
     def __init__(self, directory: Path, user: int) -> None:
         super().__init__(
-            f"Postgres refuses to run as root, and user {user}, which it would run as, "
-            f"may not enter {directory}; run `chmod o+x '{directory}'`, or put the data directory "
-            "and the installation where every user may pass, or run this as an ordinary user"
+            f"Postgres refuses to run as root, and user {user}, as which it would run, cannot "
+            f"enter {directory}; run `chmod o+x '{directory}'`, or move the data directory and "
+            "the installation to where every user has access, or run this as an ordinary user"
         )
 
 
@@ -72,9 +72,9 @@ class UserUnknown(StackError):
 
     def __init__(self, user: int) -> None:
         super().__init__(
-            f"user {user}, which Postgres would run as, has no entry in the password database; "
-            f"add one (`useradd --uid {user} lab`), run this as another user, "
-            "or set ADAPTLAB_DATABASE_URL to a server that runs already"
+            f"user {user}, as which Postgres would run, has no entry in the password database; "
+            f"add one (`useradd --uid {user} lab`), run this as another user, or set "
+            "ADAPTLAB_DATABASE_URL to a running server"
         )
 
 
@@ -100,7 +100,7 @@ class StopTimedOut(StackError):
     """A supervisor was asked to stop and did not in time."""
 
     def __init__(self, root: Path, pid: int) -> None:
-        super().__init__(f"process {pid}, which runs {root}, still stops; look at {root}/logs")
+        super().__init__(f"process {pid}, which runs {root}, has not stopped yet; see {root}/logs")
 
 
 class DemoFailed(StackError):

@@ -75,13 +75,15 @@ def _read(folder: Path) -> Backup:
     try:
         made = Backup.model_validate_json((folder / CONTENTS).read_bytes())
     except FileNotFoundError as error:
-        raise BackupFailed(f"{folder} holds no whole backup: {CONTENTS} is not there.") from error
+        raise BackupFailed(
+            f"{folder} does not contain a complete backup: {CONTENTS} is missing."
+        ) from error
     except ValidationError as error:
         raise BackupFailed(f"{folder / CONTENTS} cannot be read: {error}") from error
     if made.format != FORMAT:
         raise BackupFailed(
-            f"{folder} is of format {made.format}, this version reads {FORMAT}; restore it with "
-            f"adaptlab {made.version}."
+            f"{folder} has the format {made.format}, but this version reads {FORMAT}. Restore "
+            f"it with adaptlab {made.version}."
         )
     return made
 
@@ -92,8 +94,9 @@ def _refuse_unless_empty(sessions: sessionmaker[Session]) -> None:
         count = session.scalars(text(tables)).one()
     if count:
         raise BackupFailed(
-            f"The database has {count} tables; a backup is restored into an empty one. Name a new "
-            "database by ADAPTLAB_DATABASE_URL, or a new folder by --data-dir."
+            f"The database has {count} tables, but a backup is restored into an empty "
+            "database. Set ADAPTLAB_DATABASE_URL to a new database, or --data-dir to a new "
+            "folder."
         )
 
 
@@ -134,8 +137,8 @@ def _restore_one(
             _set(session, sha256, store=place.store, key=place.key, checked_at=func.now())
     except _NotTheBytes:
         reason = (
-            f"The backup of {made.made_at:%Y-%m-%d %H:%M} UTC does not have it whole. "
-            "Run the job again to make it anew."
+            f"The backup of {made.made_at:%Y-%m-%d %H:%M} UTC does not have it complete. Run "
+            "the job again."
         )
         with sessions.begin() as session:
             _set(session, sha256, store=POSTGRES, key=None, state="quarantined", reason=reason)
@@ -178,5 +181,5 @@ def _requeue(session: Session) -> int:
         Job.cancel_requested_at.is_(None),
         Job.pause_requested_at.is_(None),
     )
-    told = "The database was restored from a backup that was made while the job ran."
+    told = "The database was restored from a backup that was taken while the job ran."
     return len(move(session, runs, Change("queued", "worker_lost", told, "lost", uncounted())))

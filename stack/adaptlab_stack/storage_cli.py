@@ -24,7 +24,7 @@ from adaptlab_stack.database import reachable_database, settings_for
 from adaptlab_stack.errors import StackError
 from adaptlab_stack.restore import restore as bring_back
 
-Folder = Annotated[Path, typer.Argument(help="The folder of the backup.")]
+Folder = Annotated[Path, typer.Argument(help="Folder of the backup.")]
 
 
 class Action(StrEnum):
@@ -37,19 +37,20 @@ class Action(StrEnum):
 
 
 def storage(
-    action: Annotated[Action, typer.Argument(help="What to do.")],
+    action: Annotated[Action, typer.Argument(help="Action.")],
     data_dir: DataDir = DEFAULT_DATA_DIR,
     to: Annotated[
-        str | None, typer.Option(help="Of move: the store postgres, directory or s3.")
+        str | None, typer.Option(help="For move: target store (postgres, directory or s3).")
     ] = None,
     at_least: Annotated[
-        int, typer.Option(min=0, help="Of move: only artifacts of so many bytes or more.")
+        int, typer.Option(min=0, help="For move: only artifacts of this many bytes or more.")
     ] = 0,
     everything: Annotated[
-        bool, typer.Option("--all", help="Of scrub: all, not only what is due.")
+        bool,
+        typer.Option("--all", help="For scrub: check all artifacts, not only those that are due."),
     ] = False,
 ) -> None:
-    """Look at, check, collect or move the bytes that the server keeps."""
+    """Show, check, collect or move the bytes that the server stores."""
     if action is Action.move and to is None:
         raise typer.BadParameter("name the store to move to: --to postgres, directory or s3")
     with _settings(data_dir) as settings, _sessions(settings) as sessions:
@@ -67,19 +68,23 @@ def backup(
     data_dir: DataDir = DEFAULT_DATA_DIR,
     allow_missing: Annotated[
         bool,
-        typer.Option("--allow-missing", help="Take it for good although artifacts are not in it."),
+        typer.Option(
+            "--allow-missing", help="Accept the backup even if artifacts are missing from it."
+        ),
     ] = False,
 ) -> None:
-    """Copy the database and all artifacts to a folder; the server may go on working."""
+    """Copy the database and all artifacts to a folder; the server may keep running."""
     with _settings(data_dir) as settings:
         made = back_up(settings, folder)
     typer.echo(f"{made.artifacts} artifacts ({made.bytes} bytes) and the database are in {folder}")
     for sha256 in made.missing:
-        typer.echo(f"not in it: {sha256}, whose bytes are damaged or deleted", err=True)
+        typer.echo(
+            f"missing from the backup: {sha256}, whose bytes are damaged or deleted", err=True
+        )
     if made.missing and not allow_missing:
         typer.echo(
-            f"error: {len(made.missing)} artifacts are not in the backup; `adaptlab storage scrub "
-            "--all` says what is wrong with them, and --allow-missing lets it be.",
+            f"error: {len(made.missing)} artifacts are missing from the backup. Find out why "
+            "with `adaptlab storage scrub --all`, or accept it with --allow-missing.",
             err=True,
         )
         raise typer.Exit(1)
@@ -93,9 +98,9 @@ def restore(folder: Folder, data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
     """
     with _settings(data_dir) as settings:
         done = bring_back(settings, folder)
-    typer.echo(f"restored {done.artifacts} artifacts; {done.requeued} jobs wait to be run again")
+    typer.echo(f"restored {done.artifacts} artifacts; {done.requeued} jobs are queued to run again")
     for sha256 in done.damaged:
-        typer.echo(f"not whole in the backup: {sha256}", err=True)
+        typer.echo(f"incomplete in the backup: {sha256}", err=True)
     if done.damaged:
         raise typer.Exit(1)
 
@@ -115,7 +120,7 @@ def _tell_status(sessions: sessionmaker[Session]) -> None:
 def _scrub(sessions: sessionmaker[Session], settings: Settings, *, everything: bool) -> None:
     every = None if everything else timedelta(days=settings.scrub_days)
     found = scrub(sessions, every, None if everything else SHARE_BYTES)
-    typer.echo(f"checked {found.checked} artifacts ({found.size} bytes), mended {found.mended}")
+    typer.echo(f"checked {found.checked} artifacts ({found.size} bytes), repaired {found.mended}")
     for sha256 in found.quarantined:
         typer.echo(f"quarantined: {sha256}", err=True)
     if found.quarantined:

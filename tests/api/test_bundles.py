@@ -94,7 +94,7 @@ def test_a_bundle_has_everything_and_holds(
     assert len(lines(archive, "pairs")) == 2 * 6
 
     text = archive.read("decision.md").decode()
-    places = [text.index(f"## {title}") for title in ("Read these", "What was asked", "What is th")]
+    places = [text.index(f"## {title}") for title in ("Read these", "Question", "Limits of the")]
     assert places == sorted(places)
     assert "full\\_finetuning (100.0 %" in text, text
     assert "Over items alone, because every seed has the same score: " in text
@@ -141,10 +141,10 @@ def test_a_bundle_of_an_older_format_names_the_version_that_checks_it(
     a_study(api, sessions, methods=["frozen", "full_finetuning"], budgets=[64])
     archive = opened(api.get(PLACE).content)
     manifest = json.loads(archive.read(contents.MANIFEST))
-    assert manifest["format"] == 2
+    assert manifest["format"] == 3
     older = json.dumps(manifest | {"format": 1}).encode()
     (tmp_path / "old.zip").write_bytes(with_member(archive, contents.MANIFEST, older))
-    with pytest.raises(BrokenBundle, match="format 1, and this version checks 2"):
+    with pytest.raises(BrokenBundle, match="format 1, but this version reads 3"):
         check_bundle(tmp_path / "old.zip")
 
 

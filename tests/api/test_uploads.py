@@ -106,7 +106,7 @@ def test_chunks_in_any_order_become_the_content(api: TestClient, sessions: Sessi
          "sha256": hashlib.sha256(PIECES[n]).hexdigest()} for n in (0, 2)
     ]  # fmt: skip
     found = problem(complete(api, upload), 409)
-    assert (found["state"], "1 chunks are missing: 1." in found["detail"]) == ("open", True)
+    assert (found["state"], "lacks 1 chunks: 1." in found["detail"]) == ("open", True)
     assert put(api, upload, 1, PIECES[1]).status_code == 204
     done = complete(api, upload)
     assert (done.status_code, done.json()["state"]) == (200, "complete")
@@ -247,7 +247,7 @@ def test_one_owner_has_only_so_many(
     bodies = [announced(sha256=f"{number:064x}") for number in range(9)]
     made = [api.post("/v1/uploads", json=body) for body in bodies]
     assert [answer.status_code for answer in made] == [201] * 8 + [429]
-    assert "no more at a time" in problem(made[-1], 429)["detail"]
+    assert "the most that this server allows at a time" in problem(made[-1], 429)["detail"]
     assert api.post("/v1/uploads", json=bodies[0]).status_code == 200
     api.delete(made[0].json()["links"]["self"])
     assert api.post("/v1/uploads", json=bodies[-1]).status_code == 201

@@ -207,7 +207,7 @@ def equal_effort(jobs: list[Any]) -> None:
 FORGED: dict[str, tuple[str, Callable[[Members], None]]] = {
     # by what was done: the member that has to be named
     "a score": (
-        "claim.json: at /tables/0/comparison/cells/0/rows/0/score/mean it states 0.5, and 0.0",
+        "claim.json: at /tables/0/comparison/cells/0/rows/0/score/mean it states 0.5, but 0.0",
         in_json("claim.json", lambda c: cell(c)["rows"][0]["score"].update(mean=0.5)),
     ),
     "an interval": (
@@ -243,7 +243,7 @@ FORGED: dict[str, tuple[str, Callable[[Members], None]]] = {
         in_lines(lambda jobs: jobs[-1]["environment"].update(device="gpu")),
     ),
     "what a job was asked": (
-        "decision.md: it is not what",
+        "decision.md: it does not follow from",
         in_lines(lambda jobs: jobs[-1]["spec"].update(seeds=1)),
     ),
     "a digest of a spec": (
@@ -344,7 +344,7 @@ def test_a_name_that_no_bundle_has_is_refused(bundle: Path, name: str, tmp_path:
     write(bundle, members | {name: b"evil"})
     found = check(bundle, "--render", tmp_path / "drawn")
     assert found.exit_code == 65
-    assert "no bundle has a member of this name" in found.stderr
+    assert "bundles have no member with this name" in found.stderr
     assert "evil" not in name or "evil" in found.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["bundle.zip"]
 
@@ -487,7 +487,7 @@ def many_rows_of_the_claim(bundle: Path) -> None:
 
 
 BROKEN: dict[str, tuple[str, Callable[[Path], object]]] = {
-    "a name twice": ("'claim.json': this name is there 2 times", twice),
+    "a name twice": ("'claim.json': this name occurs 2 times", twice),
     "a bomb": ("evidence.json: it unpacks to 136,314,880 bytes", bomb),
     "many bombs": ("the members unpack to", many_bombs),
     "many members": ("a bundle has at most 256", many_members),
@@ -495,7 +495,7 @@ BROKEN: dict[str, tuple[str, Callable[[Path], object]]] = {
     "a bad checksum": ("claim.json: this member cannot be read", bad_checksum),
     "deep nesting": ("claim.json: it cannot be read", deep),
     "another format": ("manifest.json: the bundle has the format 3", other_format),
-    "fewer tables": ("evidence.json: outcomes of 0 tables", fewer_tables),
+    "fewer tables": ("evidence.json: it has outcomes for 0 tables", fewer_tables),
     "a job less": ("specs/jobs.jsonl: the job", a_job_less),
     "a rate that cannot be": ("claim.json: it cannot be written out", no_rate),
     "a row twice": ("evidence.json: it cannot be compared", unknown_method),
@@ -505,9 +505,12 @@ BROKEN: dict[str, tuple[str, Callable[[Path], object]]] = {
     "many items": ("evidence.json: 17,000,000 outcomes of", evidence(many_items)),
     "many counted jobs": ("evidence.json: 100,001 jobs that", evidence(many_counted_jobs)),
     "many rows": ("claim.json: 5,000 rows; a bundle has at most 4,096", many_rows_of_the_claim),
-    "half of it": ("no zip file", lambda b: b.write_bytes(b.read_bytes()[: b.stat().st_size // 2])),
-    "a text": ("no zip file", lambda b: b.write_text("adaptlab")),
-    "nothing": ("no zip file", lambda b: b.write_bytes(b"")),
+    "half of it": (
+        "not a zip file",
+        lambda b: b.write_bytes(b.read_bytes()[: b.stat().st_size // 2]),
+    ),
+    "a text": ("not a zip file", lambda b: b.write_text("adaptlab")),
+    "nothing": ("not a zip file", lambda b: b.write_bytes(b"")),
     "no file": ("there is no such file", lambda b: b.unlink()),
     "a folder": ("there is no such file", lambda b: (b.unlink(), b.mkdir())),
 }

@@ -80,7 +80,7 @@ def test_a_taken_name_is_told_with_what_to_do(
 ) -> None:
     demo_study.begin(client)
     monkeypatch.setattr(demo_study, "SPEC", {**demo_study.SPEC, "seeds": 3})
-    with pytest.raises(demo_study.StudyFailed, match="choose another --data-dir"):
+    with pytest.raises(demo_study.StudyFailed, match="Choose another --data-dir"):
         demo_study.begin(client)
 
 

@@ -77,7 +77,7 @@ def test_what_is_not_there_is_said(client: Client, sessions: Sessions) -> None:
     with sessions.begin() as session:
         a_base_model(session)
     client.studies.create(a_study_document())
-    with pytest.raises(NotFound, match="not made from a recipe"):
+    with pytest.raises(NotFound, match="not created from a recipe"):
         client.studies.report("small")
 
 

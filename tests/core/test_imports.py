@@ -80,7 +80,7 @@ def test_an_imported_model_is_adapted_to_tasks_that_need_less_of_it(folder: Path
     large = adaptation.model_copy(
         update={"task": adaptation.task.model_copy(update={"alphabet": 11})}
     )
-    with pytest.raises(InvalidSpec, match=r"vocabulary of 13; the model has 12"):
+    with pytest.raises(InvalidSpec, match=r"vocabulary of 13. The model has 12"):
         resolve(large, facts)
 
 

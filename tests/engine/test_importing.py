@@ -203,7 +203,7 @@ def test_a_folder_that_changed_after_the_job_was_made_is_refused(
     spec = resolved(folder)
     change(folder)
     check_folder(folder)  # whole in itself
-    with pytest.raises(BadModelFolder, match=f"^{told} changed after the job was made"):
+    with pytest.raises(BadModelFolder, match=f"^{told} changed after the job was created"):
         imported(spec, folder, scratch)
     assert not list(scratch.iterdir())
 

@@ -127,7 +127,7 @@ def test_a_run_in_which_everything_diverges_fails_and_keeps_its_curve(pretrained
         training={"steps": 200, "batch_size": 16, "learning_rate": 10, "weight_decay": 10},
     )
     observer = Remembering()
-    with pytest.raises(TrainingDiverged, match="lower the learning rate"):
+    with pytest.raises(TrainingDiverged, match="Lower the learning rate"):
         run(resolve(spec, facts), bases, tmp_path, observer, "cpu")
     points = [point for metrics in observer.of(Metrics) for point in metrics.points]
     assert points[0].value is not None

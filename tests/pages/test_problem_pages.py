@@ -47,7 +47,7 @@ def a_page(answer: Any, status: int) -> str:  # Any: whose Response the client h
 
 def test_an_unknown_address_is_a_page_with_the_way_on(signed_in: TestClient) -> None:
     page = a_page(signed_in.get(NOWHERE), 404)
-    assert "Nothing is at this address" in page
+    assert "There is nothing at this address" in page
     assert 'aria-label="Pages"' in page
     assert '<a href="/">All jobs</a>' in page
 

@@ -137,7 +137,7 @@ def test_what_does_not_fit_is_left_out_and_the_budget_that_it_needs_is_a_button(
 ) -> None:
     page = pasted(admin, budgets=[16, 64])
     told = forms.answered(page)
-    assert "Left out lora at 16: lora cannot train at most 16 parameters" in told
+    assert "Left out lora at 16: Budget 16 is too small for lora on this model" in told
     use = next(one for one in forms.uses(page) if "/budgets/-" in one)
     assert json.loads(use) == ["/budgets/-", 32]
     page = forms.sent(admin, PREVIEW, forms.changed(forms.fields_of(page), {"use": use})).text

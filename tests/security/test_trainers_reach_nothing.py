@@ -28,7 +28,7 @@ from adaptlab_worker.slot_settings import slot_options
 from adaptlab_worker.trainer_process import TrainerProcess
 
 RUNNER = f"{__package__}.trainer_attacks:attack"
-WITHOUT_FILE_RULES = "this kernel has no Landlock"
+WITHOUT_FILE_RULES = "this kernel lacks Landlock"
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="of Linux's defences"),
     pytest.mark.skipif(os.geteuid() != 0, reason="of a worker that is root"),

@@ -301,7 +301,7 @@ def test_a_sweep_whose_best_rate_is_at_an_end_is_warned_of(
     if expected:
         assert expected in warned[0].text
         range_ = "[0.01, 1]" if expected.startswith("highest") else "[0.001, 0.1]"
-        assert f"try tuning.learning_rate_range {range_}" in warned[0].text
+        assert f"Try tuning.learning_rate_range {range_}" in warned[0].text
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def test_an_error_in_the_settings_tells_no_secret(
             "ADAPTLAB_CHECKPOINT_DAYS is '0': input should be greater than 0. Set it to another "
             "value, or leave it unset for the default.",
         ),
-        ("heartbeat_seconds", "99", "set ADAPTLAB_HEARTBEAT_SECONDS to at most half."),
+        ("heartbeat_seconds", "99", "Set ADAPTLAB_HEARTBEAT_SECONDS to at most half of the lease."),
         ("database_url", "mysql://x:secret@y", "ADAPTLAB_DATABASE_URL: the database URL starts"),
     ],
 )

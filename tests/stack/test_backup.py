@@ -158,7 +158,7 @@ def test_a_damaged_file_is_found_and_the_rest_comes_back(
     done = restore(target, folder)
     assert (done.artifacts, done.damaged) == (1, (bad,))
     assert b"".join(streamed(restored, good)) == CONTENT
-    with pytest.raises(ArtifactGone, match="does not have it whole"):
+    with pytest.raises(ArtifactGone, match="does not have it complete"):
         next(streamed(restored, bad))
 
 
@@ -221,13 +221,13 @@ def test_only_an_empty_database_is_filled(sessions: Sessions, source: Settings, 
 
 
 def test_only_a_whole_backup_is_restored(source: Settings, target: Settings, folder: Path) -> None:
-    with pytest.raises(BackupFailed, match="holds no whole backup"):
+    with pytest.raises(BackupFailed, match="does not contain a complete backup"):
         restore(target, folder)
     back_up(source, folder)
     contents = folder / "backup.json"
     whole = contents.read_text()
     contents.write_text(whole.replace('"format": 1', '"format": 2'))
-    with pytest.raises(BackupFailed, match="is of format 2"):
+    with pytest.raises(BackupFailed, match="has the format 2"):
         restore(target, folder)
     contents.write_text(whole)
     (folder / "database.dump").write_bytes(b"PGDMP")
@@ -289,9 +289,13 @@ def test_the_commands_work_on_the_database_that_is_named(
     with sessions.begin() as session:
         session.execute(update(Artifact).values(store="postgres", key=None))
     code, told = run(storage_cli.backup, str(tmp_path / "not whole"), *data)
-    assert (code, f"not in it: {sha256}" in told, "--allow-missing" in told) == (1, True, True)
+    assert (code, f"missing from the backup: {sha256}" in told, "--allow-missing" in told) == (
+        1,
+        True,
+        True,
+    )
     allowed = run(storage_cli.backup, str(tmp_path / "allowed"), "--allow-missing", *data)
-    assert (allowed[0], f"not in it: {sha256}" in allowed[1]) == (0, True)
+    assert (allowed[0], f"missing from the backup: {sha256}" in allowed[1]) == (0, True)
     code, told = run(storage, "scrub", "--all", *data)
     assert (code, f"quarantined: {sha256}" in told) == (1, True)
 

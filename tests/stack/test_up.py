@@ -326,7 +326,7 @@ def test_a_full_disk_ends_nothing_and_is_waited_for(
         with pytest.raises(psutil.TimeoutExpired):
             supervisor.wait(5)  # as long as it would take to give up
         filler.unlink()
-        eventually(lambda: "there is room again" in stack.log("up"), 120)
+        eventually(lambda: "has enough free space again" in stack.log("up"), 120)
         eventually(lambda: has_come_back(stack), 120)
         eventually(lambda: stack.processes["worker"].pid != before["worker"], 60)
         assert supervisor.is_running()

@@ -109,7 +109,7 @@ def test_a_diverging_job_fails_with_its_reason_and_keeps_its_curve(client: Clien
     }
     job = client.jobs.wait(client.jobs.submit(spec).id, timeout=PATIENCE)
     assert (job.state, job.reason) == ("failed", "diverged")
-    assert "lower the learning rate" in str(job.error)
+    assert "Lower the learning rate" in str(job.error)
     values = client.jobs.metrics(job.id)[0].values
     assert values[0] is not None
     assert values[-1] is None

@@ -173,7 +173,7 @@ def test_what_a_run_holds_is_not_missing_once_it_is_gone(tmp_path: Path, disk: D
 
 def test_a_folder_that_takes_no_files_is_as_good_as_full(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
-    assert "takes no files" in str(Room(gone, least=0).shortage())
+    assert "cannot write to its disk" in str(Room(gone, least=0).shortage())
 
 
 def refused(write: Callable[[], object]) -> Exception:

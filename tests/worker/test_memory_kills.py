@@ -130,6 +130,6 @@ def test_a_job_for_which_memory_was_lacking_twice_is_not_tried_again(
     with serving(ledger, options, tmp_path):
         job = watched.wait_for_state(job_id, "failed")
     assert (job.reason, job.attempt) == (reason, attempts)
-    assert ("no memory left" in str(job.error)) is (reason == "out_of_memory")
+    assert ("ran out of memory" in str(job.error)) is (reason == "out_of_memory")
     with sessions.begin() as session:
         assert set(session.scalars(select(Attempt.reason))) == {reason}

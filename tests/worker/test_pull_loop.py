@@ -138,9 +138,9 @@ def test_a_trainer_that_is_warned_by_the_scheduler_goes_on_to_save_its_state(
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (("--once", "--slots", "2"), "--once is one job"),
-        (("--drain", "--idle-timeout", "5"), "--drain waits for nothing"),
-        (("--drain", "--until", "soon"), "--until soon is no time to come"),
+        (("--once", "--slots", "2"), "--once takes one job"),
+        (("--drain", "--idle-timeout", "5"), "--drain does not wait"),
+        (("--drain", "--until", "soon"), "--until soon is not a future time"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options: tuple[str, ...], told: str) -> None:

@@ -105,7 +105,9 @@ class ApiConnection:
                 answer.read()
                 _content(answer, lease)
             if position and answer.status_code != HTTPStatus.PARTIAL_CONTENT:
-                raise LedgerUnreachable("The server did not go on where the content broke off.")
+                raise LedgerUnreachable(
+                    "The server did not resume the content where it was interrupted."
+                )
             yield from answer.iter_bytes(CHUNK)
 
 
@@ -117,7 +119,7 @@ def _content(answer: httpx.Response, lease: Lease | None) -> bytes | None:
     problem = _problem(answer)
     told = f"{answer.request.method} {answer.request.url.path}: {status} {problem.get('detail')}"
     if status in REFUSALS:
-        raise LedgerRefused(f"{told} A worker needs a token of its own, with the scope `worker`.")
+        raise LedgerRefused(f"{told} A worker needs its own token with the scope `worker`.")
     if status in PASSING or answer.is_server_error:
         _wait_as_asked(answer)
         raise LedgerUnreachable(told)

@@ -213,7 +213,7 @@ class Attempt:
                     digest.update(chunk)
                     target.write(chunk)
             if digest.hexdigest() != sha256:
-                raise DamagedArtifact(f"Artifact {sha256} came with another SHA-256.")
+                raise DamagedArtifact(f"Artifact {sha256} arrived with another SHA-256.")
 
         self._persevere(write)
         return file
@@ -402,9 +402,14 @@ class Attempt:
         if self._cause == "stalled":
             return ledger.fail(claim, "stalled", self._stalled(), retry=True)
         if self._cause == "timeout":
-            error = f"The job ran for more than its max_seconds of {claim.max_seconds}; raise it."
+            error = (
+                f"The job ran for longer than its max_seconds of {claim.max_seconds}. Raise "
+                "max_seconds."
+            )
             return ledger.fail(claim, "timeout", error, retry=False)
-        return ledger.fail(claim, "system_error", "The run stopped unasked.", retry=True)
+        return ledger.fail(
+            claim, "system_error", "The run stopped without being asked to.", retry=True
+        )
 
     def _unbelieved(self, recorder: Recorder) -> str | None:
         """Why what the run came to was not taken, if it was not."""
@@ -428,6 +433,7 @@ class Attempt:
     def _stalled(self) -> str:
         limit = 0.0 if self._stall is None else self._stall.limit
         return (
-            f"The run reported nothing for {limit:.0f} s after step {self._heartbeat.step} and was "
-            "ended; if that is normal for it, raise ADAPTLAB_STALL_SECONDS for its worker."
+            f"The run reported nothing for {limit:.0f} s after step {self._heartbeat.step} and "
+            "was ended. If that is normal for this job, raise ADAPTLAB_STALL_SECONDS of its "
+            "worker."
         )

@@ -5,47 +5,48 @@ from typing import Annotated
 
 import typer
 
-Slots = Annotated[int, typer.Option(min=1, max=64, help="Jobs that run at the same time.")]
-Once = Annotated[
-    bool, typer.Option("--once", help="Take one job; the exit code tells how it ended.")
+Slots = Annotated[
+    int, typer.Option(min=1, max=64, help="Number of jobs that run at the same time.")
 ]
-Drain = Annotated[
-    bool, typer.Option("--drain", help="Leave when nothing is left that could be taken.")
-]
-MaxJobs = Annotated[int | None, typer.Option(min=1, help="Leave after so many jobs.")]
+Once = Annotated[bool, typer.Option("--once", help="Take one job; the exit code is its outcome.")]
+Drain = Annotated[bool, typer.Option("--drain", help="Exit when no job is left to take.")]
+MaxJobs = Annotated[int | None, typer.Option(min=1, help="Exit after this many jobs.")]
 IdleTimeout = Annotated[
     float | None,
-    typer.Option(min=0, metavar="SECONDS", help="Leave after so long without work."),
+    typer.Option(min=0, metavar="SECONDS", help="Exit after this time without work."),
 ]
 Until = Annotated[
     str | None,
     typer.Option(
         metavar="WHEN",
-        help="Take only jobs that should end before then: auto (the end of the batch job), "
-        "seconds from now, 23:30, or 2027-01-31T18:00.",
+        help=(
+            "Take only jobs that should end by this time: auto (the end of the batch job), "
+            "seconds from now, 23:30, or 2027-01-31T18:00."
+        ),
     ),
 ]
 SaveWithin = Annotated[
     float,
-    typer.Option(
-        min=1, metavar="SECONDS", help="What a run gets to save itself when a signal comes."
-    ),
+    typer.Option(min=1, metavar="SECONDS", help="Time for a run to save its state after a signal."),
 ]
 Queue = Annotated[
     list[str] | None,
-    typer.Option("--queue", help="A queue to take jobs from, instead of ADAPTLAB_QUEUES; repeat."),
+    typer.Option(
+        "--queue", help="Queue to take jobs from, instead of ADAPTLAB_QUEUES. Repeatable."
+    ),
 ]
 ScratchFolder = Annotated[
-    Path | None, typer.Option(help="Folder for files, instead of ADAPTLAB_DATA_DIR.")
+    Path | None, typer.Option(help="Folder for the worker's files, instead of ADAPTLAB_DATA_DIR.")
 ]
 Server = Annotated[
     str | None,
     typer.Option(
-        metavar="URL", help="Go through this server alone, without its database and its broker."
+        metavar="URL", help="Work through the API of this server, without its database and broker."
     ),
 ]
 Runner = Annotated[
-    str | None, typer.Option(hidden=True, help="module:function in the engine's place, for tests.")
+    str | None,
+    typer.Option(hidden=True, help="module:function to run instead of the engine, for tests."),
 ]
 
 
@@ -62,7 +63,7 @@ def worker(
     server: Server = None,
     runner: Runner = None,
 ) -> None:
-    """Run a worker: it claims jobs from its queues and trains them.
+    """Run a worker, which claims jobs from its queues and runs them.
 
     Without options it serves until it is ended, woken through the broker. With any of --once,
     --drain, --max-jobs, --idle-timeout, --until, --scratch, --server and --queue it needs no
@@ -111,8 +112,8 @@ def _check(
 ) -> None:
     """Refuse options that contradict each other."""
     if once and (slots > 1 or max_jobs is not None):
-        raise typer.BadParameter("--once is one job: leave out --slots and --max-jobs.")
+        raise typer.BadParameter("--once takes one job. Leave out --slots and --max-jobs.")
     if drain and idle_timeout:
         raise typer.BadParameter(
-            f"--drain waits for nothing; --idle-timeout {idle_timeout:g} without it waits so long."
+            f"--drain does not wait. Leave it out to use --idle-timeout {idle_timeout:g}."
         )

@@ -77,8 +77,9 @@ def _door_of_server(server: str, environment: Mapping[str, str]) -> Generator[Do
         raise LedgerRefused(str(error)) from error
     if found.token is None:
         raise LedgerRefused(
-            f"There is no token for {found.url}. Ask an admin for one with the scope `worker`, and "
-            f"set {TOKEN}, or {TOKEN}_FILE to a file that holds it, or run `adaptlab login`."
+            f"There is no token for {found.url}. Ask an admin for one with the scope `worker`. "
+            f"Then set {TOKEN} to it, or {TOKEN}_FILE to a file that contains it, or run "
+            "`adaptlab login`."
         )
     connection = ApiConnection(open_connections(found.url, found.token))
     logging.getLogger("httpx").setLevel(logging.WARNING)  # else it tells of every request

@@ -27,8 +27,8 @@ class NoEndKnown(AdaptlabError):
 
     def __init__(self, given: str) -> None:
         super().__init__(
-            f"--until {given} is no time to come; give auto, seconds from now such as 3600, a time "
-            "of day such as 23:30, or a date and time such as 2027-01-31T18:00."
+            f"--until {given} is not a future time. Give auto, seconds from now such as 3600, "
+            "a time of day such as 23:30, or a date and time such as 2027-01-31T18:00."
         )
 
 

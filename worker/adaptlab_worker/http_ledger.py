@@ -82,7 +82,7 @@ class HttpLedger:
 
     def stand_back(self, worker_id: UUID, why: str) -> None:
         """See `Ledger`."""
-        told = StandingBack(why=(storable(why) or "It did not say why.")[:LONGEST_WHY])
+        told = StandingBack(why=(storable(why) or "It gave no reason.")[:LONGEST_WHY])
         self._connection.post(f"/v1/workers/{self._name(worker_id)}/stand-back", _json(told))
 
     def say_goodbye(self, worker_id: UUID) -> None:
@@ -102,7 +102,8 @@ class HttpLedger:
         stored = _read(StoredContent, answer)
         if (stored.sha256, stored.size) != (sent.sha256, sent.size):
             raise LedgerUnreachable(
-                f"The server has stored {stored.size} bytes, and others than the {sent.size} sent."
+                f"The server stored {stored.size} bytes that differ from the {sent.size} bytes "
+                "sent."
             )
         return StoredArtifact(stored.sha256, stored.size)
 
@@ -218,6 +219,6 @@ def _read(kind: type[A], content: bytes | None) -> A:
         return kind.model_validate_json(content or b"")
     except ValidationError as error:
         raise UnexpectedAnswer(
-            "The server did not answer as one of this worker's version does; install the version "
-            f"of adaptlab that it has. {error}"
+            "The server's answer does not fit this worker's version. Install the server's "
+            f"version of adaptlab. {error}"
         ) from error

@@ -36,14 +36,14 @@ class Room:
         try:
             tempfile.TemporaryFile(dir=self._folder).close()
         except OSError as error:  # out of inodes, over a quota, read-only …
-            return f"The disk of the worker takes no files: {error.strerror}."
+            return f"The worker cannot write to its disk: {error.strerror}."
         total, _, free = self._measure(self._folder)
         least = min(LEAST_SHARE * total, MOST_ASKED) if self._least is None else self._least
         if free + sum(map(_held_by, without)) >= least:
             return None
         return (
-            f"The disk of the worker has {free / 2**20:.0f} MiB free and needs {least / 2**20:.0f} "
-            "to take a job; make room there, or lower ADAPTLAB_SCRATCH_FREE_BYTES."
+            f"The worker's disk has {free / 2**20:.0f} MiB free and needs {least / 2**20:.0f} "
+            "MiB to take a job. Free some space, or lower ADAPTLAB_SCRATCH_FREE_BYTES."
         )
 
 

@@ -39,8 +39,8 @@ def trainer_gone(gone: TrainerGone, step: int, kills: MemoryKills) -> Ended:
 def _memory_told() -> str:
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024  # from KiB
     return (
-        f"The system had no memory left; a trainer of this worker held {peak:.0f} MiB at its most. "
-        "Make the job smaller, or set ADAPTLAB_MEMORY_BYTES to what a run may hold."
+        f"The system ran out of memory. A trainer of this worker used up to {peak:.0f} MiB. "
+        "Make the job smaller, or set ADAPTLAB_MEMORY_BYTES to the memory that a run may use."
     )
 
 

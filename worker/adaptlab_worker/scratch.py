@@ -146,7 +146,7 @@ class AssetCache:
                 file.flush()
                 if digest.hexdigest() != sha256:
                     raise DamagedArtifact(
-                        f"Artifact {sha256} came with the SHA-256 {digest.hexdigest()}."
+                        f"Artifact {sha256} arrived with the SHA-256 {digest.hexdigest()}."
                     )
                 os.link(partial, destination)
                 partial.replace(self._root / sha256)

@@ -89,13 +89,13 @@ def _say_what_confines(user: TrainerUser | None, limits: Limits) -> None:
     """One line of the log; a warning where less is possible than is asked for."""
     if not can_refuse():
         log.warning(
-            "trainers can reach the network, and may leave processes behind: this kernel takes no "
-            "filter of system calls (seccomp), or its architecture is not known here"
+            "trainers can reach the network and may leave processes behind: this kernel "
+            "supports no system call filter (seccomp), or its architecture is unknown"
         )
     if limits.files is None:
         log.warning(
-            "trainers can read and write what %s can: this kernel has no Landlock, by which they "
-            "are held to their own folders (Linux 5.13 or newer, switched on)",
+            "trainers can read and write whatever %s can: this kernel lacks Landlock (Linux "
+            "5.13 or newer, enabled), which would limit them to their own folders",
             _name_of(user),
         )
     log.info(

@@ -61,9 +61,10 @@ def _own(scratch: Path) -> TrainerUser:
     number = own_user(TRAINER_USERS, scratch)
     if number is None:
         raise TrainerUserBarred(
-            f"None of the user ids {TRAINER_USERS.start} to {TRAINER_USERS.stop - 1}, of which "
-            "trainers get one where the worker is root, exists in this container. Start the worker "
-            "as an ordinary user, or set ADAPTLAB_TRAINER_USER to a user of the container."
+            f"The worker is root, but none of the user ids {TRAINER_USERS.start} to "
+            f"{TRAINER_USERS.stop - 1}, one of which trainers would get, exists in this "
+            "container. Start the worker as an ordinary user, or set ADAPTLAB_TRAINER_USER to "
+            "a user of the container."
         )
     return TrainerUser(f"user {number}", number, number, NO_HOME)
 
@@ -88,9 +89,9 @@ def _able(user: TrainerUser, needed: Sequence[Path], limits: Limits) -> TrainerU
         return passing
     raise TrainerUserBarred(
         f"Trainers cannot run as {user.name} here: {fault}. Install Python and adaptlab where "
-        "every user can read them, as below /opt, or start the worker as an ordinary user. "
-        "ADAPTLAB_TRAINER_USER=same runs trainers as root, without its privileges but with its "
-        "files."
+        "every user can read them, such as below /opt, or start the worker as an ordinary "
+        "user. ADAPTLAB_TRAINER_USER=same runs trainers as root, without its privileges but "
+        "with access to its files."
     )
 
 

@@ -50,7 +50,10 @@ def _members(place: str, stated: Members, again: Members) -> Iterator[str | None
 
 def _elements(place: str, stated: Elements, again: Elements) -> Iterator[str | None]:
     if len(stated) != len(again):
-        yield f"at {place or '/'} there are {len(stated)} entries, and {len(again)} follow."
+        yield (
+            f"at {place or '/'} there are {len(stated)} entries, but {len(again)} follow from "
+            "the outcomes."
+        )
         return
     for number, (one, other) in enumerate(zip(stated, again, strict=True)):
         yield from _walk(f"{place}/{number}", one, other)
@@ -68,7 +71,10 @@ def _is_number(value: object) -> bool:
 
 
 def _difference(place: str, stated: object, again: object) -> str:
-    return f"at {place or '/'} it states {_short(stated)}, and {_short(again)} follows."
+    return (
+        f"at {place or '/'} it states {_short(stated)}, but {_short(again)} follows from the "
+        "outcomes."
+    )
 
 
 def _short(value: object) -> str:

@@ -90,8 +90,8 @@ def check_bundle(path: Path) -> CheckedBundle:
         if manifest.format != contents.FORMAT:
             raise BrokenBundle(
                 contents.MANIFEST,
-                f"the bundle has the format {manifest.format}, and this version checks "
-                f"{contents.FORMAT}; check it with the version of adaptlab that wrote it.",
+                f"the bundle has the format {manifest.format}, but this version reads "
+                f"{contents.FORMAT}. Check it with the version of adaptlab that wrote it.",
             )
         changed = [*_digests(reader, manifest)]
         parts = _parts(reader)
@@ -127,10 +127,10 @@ def _digests(reader: BundleReader, manifest: Manifest) -> Iterator[Finding]:
             raise BrokenBundle(name, "this member is missing.")
     for name in sorted(reader.names - {contents.MANIFEST}):
         if name not in listed:
-            raise BrokenBundle(name, "the manifest does not name this member.")
+            raise BrokenBundle(name, "the manifest does not list this member.")
         sha256, size = reader.digest(name)
         if (sha256, size) != (listed[name].sha256, listed[name].size):
-            text = f"its SHA-256 is {sha256}, and the manifest says {listed[name].sha256}."
+            text = f"its SHA-256 is {sha256}, but the manifest lists {listed[name].sha256}."
             yield Finding(member=name, text=text)
 
 
@@ -188,7 +188,8 @@ def _computed_again(parts: _Parts) -> tuple[Claim, list[Finding]]:
     if len(stated.tables) != len(evidence.tables):
         raise BrokenBundle(
             contents.EVIDENCE,
-            f"outcomes of {len(evidence.tables)} tables, and the claim has {len(stated.tables)}.",
+            f"it has outcomes for {len(evidence.tables)} tables, but the claim has "
+            f"{len(stated.tables)}.",
         )
     jobs = _Jobs(parts.jobs)
     tables: list[TableComparison] = []
@@ -253,7 +254,7 @@ def _effort(table: TableComparison, behind: TableEvidence, jobs: _Jobs) -> Itera
     for scores in behind.scores:
         row = methods.get(scores.label)
         if row is None or not counted.issuperset(_scored(row.jobs, scores, jobs)):
-            text = f"the claim has no jobs that the outcomes of {scores.label} would be of."
+            text = f"the claim has no jobs for the outcomes of {scores.label}."
             yield Finding(member=contents.EVIDENCE, text=text)
             continue
         specs = [jobs.resolved(job) for job in row.jobs]
@@ -261,11 +262,11 @@ def _effort(table: TableComparison, behind: TableEvidence, jobs: _Jobs) -> Itera
         seeds = {seed for spec in specs for seed in spec.seeds}
         if facts != (scores.parameters, scores.trials) or not seeds.issuperset(scores.seeds):
             text = (
-                f"parameters, trials or seeds of {scores.label} are not those of its jobs' specs."
+                f"parameters, trials or seeds of {scores.label} do not match the specs of its jobs."
             )
             yield Finding(member=contents.EVIDENCE, text=text)
         if facts != (row.parameters, row.trials):
-            text = f"parameters or trials of {row.label} are not those of its jobs."
+            text = f"parameters or trials of {row.label} do not match its jobs."
             yield Finding(member=contents.CLAIM, text=text)
 
 
@@ -299,7 +300,7 @@ def _sources(jobs: Sequence[FrozenJob]) -> Sources:
 def _jobs(parts: _Parts) -> Iterator[Finding]:
     """Specs that have not their digest, and a study that is not as it was sent."""
     if resolved_study(parts.study.spec) != parts.study.resolved:
-        text = "`resolved` is not what `spec` comes to."
+        text = "`resolved` does not follow from `spec`."
         yield Finding(member=contents.STUDY, text=text)
     for job in parts.jobs:
         if (digest := spec_digest(_resolved(job))) != job.spec_digest:
@@ -309,7 +310,7 @@ def _jobs(parts: _Parts) -> Iterator[Finding]:
 
 def _manifest(manifest: Manifest, parts: _Parts, sources: Sources) -> Iterator[Finding]:
     if (manifest.study, manifest.sources) != (parts.study.name, sources):
-        text = f"study or sources are not what {contents.STUDY} and {contents.JOBS} say."
+        text = f"study or sources do not match {contents.STUDY} and {contents.JOBS}."
         yield Finding(member=contents.MANIFEST, text=text)
 
 
@@ -324,7 +325,7 @@ def _rendered(
         raise BrokenBundle(contents.CLAIM, f"it cannot be written out: {error!r}.") from error
     for name, content in written.items():
         if reader.read(name) != content:
-            text = f"it is not what {contents.CLAIM} and {contents.EVIDENCE} make."
+            text = f"it does not follow from {contents.CLAIM} and {contents.EVIDENCE}."
             yield Finding(member=name, text=text)
     for name in sorted(drawn - reader.names):
         raise BrokenBundle(name, "this member is missing.")

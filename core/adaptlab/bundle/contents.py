@@ -18,7 +18,7 @@ from adaptlab.study import StudySpec
 from adaptlab.table_comparison import TableComparison, TableWarning
 from adaptlab.values import Value
 
-FORMAT = 2
+FORMAT = 3
 """The version of this layout and of every text in it; one that differs cannot be checked here."""
 
 MANIFEST = "manifest.json"

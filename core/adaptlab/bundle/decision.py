@@ -24,7 +24,7 @@ def decision_text(
     `digests` are those of the members that it rests on, which it names.
     """
     parts: tuple[Lines, ...] = (
-        [f"# What the study {plain(study.name)} says"],
+        [f"# Decision of the study {plain(study.name)}"],
         _state(study, claim),
         _warnings(claim),
         _asked(study, claim),
@@ -44,14 +44,14 @@ def _state(study: FrozenStudy, claim: Claim) -> Iterator[str]:
     if claim.partial:
         yield (
             f"**This decision is partial.** The study is {study.state}: jobs failed or were "
-            "cancelled, and the scores that they would have made are missing below."
+            "cancelled, and their scores are missing below."
         )
 
 
 def _warnings(claim: Claim) -> Iterator[str]:
     yield "## Read these warnings first"
     if not claim.warnings:
-        yield "There are none."
+        yield "None."
         return
     yield _list(
         f"**{one.kind}** ({plain(one.task)} on {plain(one.base_model)}): {plain(one.text)}"
@@ -60,7 +60,7 @@ def _warnings(claim: Claim) -> Iterator[str]:
 
 
 def _asked(study: FrozenStudy, claim: Claim) -> Iterator[str]:
-    yield "## What was asked"
+    yield "## Question"
     yield (
         "Which of these methods works on these tasks at these budgets of trainable parameters, "
         "when each is tuned with the same effort?"
@@ -91,7 +91,7 @@ def _table(table: TableComparison) -> Iterator[str]:
     yield f"## {plain(table.task)} on {plain(table.base_model)}"
     comparison = table.comparison
     if comparison is None:
-        yield "Nothing was scored."
+        yield "No scores."
     else:
         for cell in comparison.cells:
             yield from _cell(cell, table.methods)
@@ -151,19 +151,19 @@ def _forgetting(rows: Sequence[MethodForgetting]) -> Iterator[str]:
     labels = task_labels([change.task for _, change in changes])
     for (label, change), task in zip(changes, labels, strict=True):
         yield (
-            f"{plain(label)} on {plain(task)}, which the base model knew: "
+            f"{plain(label)} on {plain(task)}, a task of the base model: "
             f"{_percent(change.before.mean)} before, {_percent(change.after.mean)} after."
         )
 
 
 def _thin(claim: Claim) -> Iterator[str]:
-    yield "## What is thin"
+    yield "## Limits of the evidence"
     found = [text for table in claim.tables for text in _thin_in(table)]
     if claim.partial:
-        found.append("Scores are missing for good, so a method that would be best may be absent.")
+        found.append("Scores are missing permanently, so the best method may be absent.")
     found.append(
-        "The answer was chosen by scores on the test items. For a number to publish, run the "
-        "configuration once more with new seeds."
+        "The answer was chosen by scores on the test items. Before you publish a number, "
+        "re-run the configuration with new seeds."
     )
     yield _list(found)
 
@@ -172,19 +172,20 @@ def _thin_in(table: TableComparison) -> Iterator[str]:
     comparison = table.comparison
     at = f"{plain(table.task)} on {plain(table.base_model)}"
     if comparison is None:
-        yield f"{at}: nothing was scored."
+        yield f"{at}: no scores."
         return
     verdicts = [one for cell in comparison.cells for one in cell.verdicts]
     undecided = sum(one.finding == "not_known" for one in verdicts)
     alike = sum(one.finding == "cannot_be_told_apart" for one in verdicts)
     if undecided or alike:
         yield (
-            f"{at}: of {len(verdicts)} verdicts over all seeds {undecided} are not known and "
+            f"{at}: of {len(verdicts)} verdicts over all seeds, {undecided} are not known and "
             f"{alike} cannot be told apart."
         )
     yield (
-        f"{at}: {comparison.seeds} seeds know of no failure that none of them showed; up to "
-        f"{comparison.unseen_failure_rate:.0%} of seeds may fail where all of them succeed."
+        f"{at}: intervals cannot include failures that no seed showed. Up to "
+        f"{comparison.unseen_failure_rate:.0%} of seeds may fail where all {comparison.seeds} "
+        "that were run succeed."
     )
     for row in table.methods:
         yield from _rates(at, row)
@@ -196,26 +197,28 @@ def _rates(at: str, row: ComparedMethod) -> Iterator[str]:
     if not row.parameters or not rates:
         return
     if len(rates) == 1:
-        yield f"{at}: {plain(row.label)} was trained with one learning rate, {rates[0]:g}."
+        yield f"{at}: {plain(row.label)} was trained with only one learning rate, {rates[0]:g}."
         return
     ends = [t for t in row.sweep if t.learning_rate in (rates[0], rates[-1])]
     if 2 * sum(trial.chosen for trial in ends) > sum(trial.chosen for trial in row.sweep):
         yield (
-            f"{at}: most seeds of {plain(row.label)} chose a learning rate at an end of the range "
-            f"{rates[0]:g} to {rates[-1]:g}; beyond it there may be a better one."
+            f"{at}: most seeds of {plain(row.label)} chose a learning rate at an end of the "
+            f"range {rates[0]:g} to {rates[-1]:g}. There may be a better one outside it."
         )
 
 
 def _sources(study: FrozenStudy, sources: Sources, digests: Mapping[str, str]) -> Iterator[str]:
-    yield "## Where this comes from"
+    yield "## Provenance"
     bases = [
         f"{plain(name)} (`{digest}`)"
         for name, digests in sources.base_models.items()
         for digest in digests
     ]
     lines = [
-        f"Study `{study.id}` of {plain(study.owner)} in the project {plain(study.project)}, made "
-        f"{study.created_at}; {sources.jobs} jobs, listed in `specs/jobs.jsonl`.",
+        (
+            f"Study `{study.id}` of {plain(study.owner)} in the project {plain(study.project)}, "
+            f"created {study.created_at}; {sources.jobs} jobs, listed in `specs/jobs.jsonl`."
+        ),
         f"Code: {', '.join(f'`{one}`' for one in sources.code_versions) or 'not known'}.",
         f"Weights of the base models: {', '.join(bases) or 'not known'}.",
         *(f"Content of `{name}`: `{digest}`." for name, digest in digests.items()),

@@ -11,30 +11,30 @@ _TEXT = """\
     adaptlab bundle check FILE --render FOLDER
 
 which verifies every digest, computes all intervals, tests, ranks and verdicts again from the
-outcomes in here, says whether they agree, and draws text and plots anew.
+outcomes in here, says whether they agree, and draws text and plots again.
 
 | member | what it is |
 | --- | --- |
-| `decision.md` | the warnings, what was asked, the verdicts with intervals, what is thin |
+| `decision.md` | the warnings, the question, the verdicts with intervals, the limits of the evidence |
 | `claim.json` | the same for programs, as the server's comparison of the study |
 | `evidence.json` | which test items every seed of every row got right |
 | `specs/study.json` | the study as it was sent, and with every default written out (`resolved`) |
-| `specs/jobs.jsonl` | its jobs, one a line: as asked, as run, and where |
-| `tables/scores` | one row a method and budget |
+| `specs/jobs.jsonl` | its jobs, one per line: as submitted, as run, and where |
+| `tables/scores` | one row per method and budget |
 | `tables/pairs` | every pair of methods with its difference, p-values and verdict |
-| `tables/outcomes` | one row a seed; `outcomes` has one bit a test item, see below |
+| `tables/outcomes` | one row per seed; `outcomes` has one bit per test item, see below |
 | `tables/learning_rates` | every trial of every method |
-| `tables/missing` | scores that are not there, and why |
+| `tables/missing` | missing scores, and why |
 | `plots/T-curves.svg` | score against budget in the table T, counted from 0 |
 | `plots/T-C-….svg` | ranks, differences and learning rates in the cell C of the table T |
 | `manifest.json` | the size and the SHA-256 of every other member, digests, versions |
 
-Tables are there as CSV and as Parquet. There are at most {most} plots. Bits of outcomes are packed
+Tables are CSV and Parquet files. There are at most {most} plots. Bits of outcomes are packed
 with the first item first and written as hexadecimal; in Python
 `numpy.unpackbits(numpy.frombuffer(bytes.fromhex(text), "u1"), count=items)`.
 
-Whoever can change a bundle can change all of it consistently. Note the SHA-256 of the whole file,
-as `adaptlab studies bundle` prints it, where nobody can change it.
+Somebody who can change a bundle can change all of it consistently. Keep the SHA-256 of the whole
+file, which `adaptlab studies bundle` prints, where nobody can change it.
 """
 
 

@@ -44,7 +44,7 @@ class BundleReader:
         try:
             self._zip = zipfile.ZipFile(path)
         except (*_BROKEN, ValueError) as error:
-            raise BrokenBundle(str(path), f"this is no zip file: {error}.") from error
+            raise BrokenBundle(str(path), f"this is not a zip file: {error}.") from error
         try:
             self._entries = _checked_entries(self._zip)
         except BrokenBundle:
@@ -98,7 +98,9 @@ def _check_directory(path: Path) -> None:
         file.seek(max(0, path.stat().st_size - _TAIL))
         tail = file.read(_TAIL)
     if _ZIP64 in tail:
-        raise BrokenBundle(str(path), "it is written as zip files of more than 4 GB are.")
+        raise BrokenBundle(
+            str(path), "it uses the zip format for files of more than 4 GB, which bundles do not."
+        )
     for found in re.finditer(re.escape(_END), tail):
         record = tail[found.start() + 10 : found.start() + 16]
         members, size = struct.unpack("<HI", record.ljust(6, b"\0"))
@@ -115,7 +117,7 @@ def _checked_entries(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
         )
     for name, count in Counter(entry.filename for entry in entries).items():
         if count > 1:
-            raise BrokenBundle(repr(name), f"this name is there {count} times.")
+            raise BrokenBundle(repr(name), f"this name occurs {count} times.")
     for entry in entries:
         _check(entry)
     if (total := sum(entry.file_size for entry in entries)) > LARGEST_BUNDLE:
@@ -130,13 +132,13 @@ def _check(entry: zipfile.ZipInfo) -> None:
     """Raise for a member that no bundle has; `zipfile` reads no more than the size it announces."""
     name = entry.orig_filename
     if name != entry.filename or not (name in (*FIXED, MANIFEST) or _PLOT.fullmatch(name)):
-        raise BrokenBundle(repr(name), "no bundle has a member of this name.")
+        raise BrokenBundle(repr(name), "bundles have no member with this name.")
     if entry.file_size > LARGEST_MEMBER:
         raise BrokenBundle(
             name,
             f"it unpacks to {entry.file_size:,} bytes; a member has at most {LARGEST_MEMBER:,}.",
         )
     if entry.flag_bits & _ENCRYPTED:
-        raise BrokenBundle(name, "it is encrypted; no bundle is.")
+        raise BrokenBundle(name, "it is encrypted; bundles are not.")
     if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise BrokenBundle(name, "it is compressed otherwise than bundles are.")
+        raise BrokenBundle(name, "it is compressed in a way that bundles do not use.")

@@ -213,7 +213,7 @@ class Descent:
         training = self._plan.training
         if largest == 1:
             raise OutOfMemory(
-                "Not even one replicate at a time fits in memory; lower training.batch_size "
+                "Not even one replicate at a time fits in memory. Lower training.batch_size "
                 f"({training.batch_size}) or raise training.accumulation "
                 f"({training.accumulation}): {reason}"
             )

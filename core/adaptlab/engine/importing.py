@@ -32,7 +32,9 @@ def imported_model(plan: Plan, folder: Path | None) -> Model:
     any more, the one that the job was made for.
     """
     if folder is None:
-        raise BadModelFolder("The worker did not say where the model folder is; update it.")
+        raise BadModelFolder(
+            "The worker did not report where the model folder is. Update the worker."
+        )
     checked = check_folder(folder)
     _check_unchanged(plan, checked)
     published = load_checked(checked, plan.dtype)
@@ -49,10 +51,10 @@ def _check_unchanged(plan: Plan, checked: CheckedFolder) -> None:
     names = sorted(known.keys() | found.keys())
     if changed := [name for name in names if known.get(name) != found.get(name)]:
         raise BadModelFolder(
-            f"{', '.join(changed[:8])} changed after the job was made; import the model again."
+            f"{', '.join(changed[:8])} changed after the job was created. Import the model again."
         )
     if checked.family != plan.family:
         raise BadModelFolder(
-            "This version of adaptlab reads config.json in another way than the one that made the "
-            "job; import the model again."
+            "This version of adaptlab reads config.json differently from the one that created "
+            "the job. Import the model again."
         )

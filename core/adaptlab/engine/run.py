@@ -158,7 +158,7 @@ def _check_complete(plan: Plan, chosen: tuple[ReplicateResult, ...]) -> None:
     if plan.method is None and len(chosen) < len(plan.spec.seeds):
         lost = set(plan.spec.seeds) - {result.seed for result in chosen}
         raise TrainingDiverged(
-            f"The base model diverged for seeds {sorted(lost)}; lower the learning rate."
+            f"The base model diverged for seeds {sorted(lost)}. Lower the learning rate."
         )
 
 

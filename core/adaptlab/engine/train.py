@@ -132,8 +132,8 @@ class Training:
         if all(others):
             left = "" if len(others) == self._plan.replicates else " that went on"
             raise TrainingDiverged(
-                f"The loss of every replicate{left} stopped being finite by step {self._step}; "
-                "lower the learning rate or the weight decay."
+                f"The loss of every replicate{left} was no longer finite at step {self._step}. "
+                "Lower the learning rate or the weight decay."
             )
 
     def _validate(self) -> None:

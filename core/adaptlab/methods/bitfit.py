@@ -32,8 +32,8 @@ class BitFit(Method):
                 pointer="/method/name",
                 code="no_biases",
                 detail=(
-                    f"This {shape.family} has no bias that bitfit could train; layernorm_tuning "
-                    "trains the scales of its norms."
+                    f"This {shape.family} has no bias for bitfit to train. layernorm_tuning "
+                    "trains the scales of its norms instead."
                 ),
                 nearest=("layernorm_tuning",),
             ),

@@ -127,7 +127,7 @@ class Combine(Method):
         names = [part.name for part in self.parts]
         count = len(names)
         if count < FEWEST:
-            detail = f"A combination has at least {FEWEST} parts, not {count}."
+            detail = f"A combination needs at least {FEWEST} parts, not {count}."
             yield Problem("/method/parts", "too_few_parts", detail, nearest=(FEWEST,))
         if self.shares is not None and len(self.shares) != count:
             detail = f"There are {len(self.shares)} shares for {count} parts."
@@ -135,10 +135,10 @@ class Combine(Method):
         for index, part in enumerate(self.parts):
             pointer = f"/method/parts/{index}/name"
             if isinstance(part, Combine):
-                detail = "A combination has no combinations in it; name the inner parts instead."
+                detail = "A combination cannot contain a combination. Name the inner parts instead."
                 yield Problem(pointer, "nested_combination", detail)
             elif part.name in names[:index]:
-                detail = f"{part.name} is a part already; each method can be one once."
+                detail = f"{part.name} is already a part. Each method can be a part only once."
                 yield Problem(pointer, "part_twice", detail)
 
     def _overlaps(self, shape: ModelShape) -> Iterator[Problem]:
@@ -149,6 +149,6 @@ class Combine(Method):
             copies = [name for name in part.tensors(shape) if name in replaced]
             taken = next((name for name in copies if name in seen), None)
             if taken is not None:
-                detail = f"{seen[taken]} trains {taken} already; leave {part.name} out."
+                detail = f"{seen[taken]} already trains {taken}. Leave {part.name} out."
                 yield Problem(f"/method/parts/{index}/name", "parts_overlap", detail)
             seen |= {name: str(part.name) for name in copies}

@@ -99,8 +99,9 @@ class WordTranslation(DigitTask):
             words = generated_words.generated_words()
         if words is None or words.digest != known.digest:
             raise BadDataset(
-                f"The words of the dataset {known.name!r} with the SHA-256 {known.digest} are not "
-                "at hand; they come from the server, or from the same version of the code."
+                f"The words of the dataset {known.name!r} with the SHA-256 {known.digest} are "
+                "not available here. Get them from the server, or use the same version of the "
+                "code."
             )
         return words
 
@@ -201,7 +202,7 @@ class WordTranslation(DigitTask):
     def _misfits(self, facts: DatasetFacts) -> "list[Problem]":
         """Where the knobs ask for what the dataset has not."""
         if not isinstance(self.dataset, str) and self.dataset != facts.reference():
-            detail = f"The dataset {facts.name!r} is another here, of SHA-256 {facts.digest}."
+            detail = f"The dataset {facts.name!r} differs here: its SHA-256 is {facts.digest}."
             return [Problem("/dataset", "dataset_differs", detail, nearest=(facts.digest,))]
         longest = self.longest or facts.longest
         there = facts.triples_up_to(longest)
@@ -224,6 +225,6 @@ def _unknown(name: str) -> Problem:
     return Problem(
         "/dataset",
         "unknown_dataset",
-        f"There is no dataset named {name!r}; upload one, or take the generated list.",
+        f"There is no dataset named {name!r}. Upload one, or use the generated list.",
         nearest=(generated_words.NAME,),
     )

@@ -132,7 +132,8 @@ def _value(field: Field, operand: Operand) -> Value:
 def _text(field: Field, operand: Operand) -> str:
     if field.allowed and operand.text not in field.allowed:
         raise fault(
-            f"{operand.text[:64]!r} at character {operand.position + 1} is no {field.name}.",
+            f"{operand.text[:64]!r} at character {operand.position + 1} is not a valid "
+            f"{field.name}.",
             operand.position,
             allowed=field.allowed,
             nearest=get_close_matches(operand.text, field.allowed, n=2, cutoff=0.5),

@@ -72,7 +72,7 @@ def _groupings(names: Sequence[str]) -> tuple[Field, ...]:
     fields = tuple(LISTINGS["results"].fields.named(name, "group_by") for name in names)
     for field in fields:
         if field.kind not in GROUPED_BY or field.name.startswith("metrics."):
-            detail = f"{field.name} is of type {field.kind}; group by a text or a whole number."
+            detail = f"{field.name} has the type {field.kind}. Group by a text or a whole number."
             raise _refused("group_by", detail)
     return fields
 
@@ -81,7 +81,10 @@ def _found(session: Session, picked: Select[Any], width: int) -> list[tuple[Key,
     """The groups with the number of their jobs; raises `InvalidSpec` for too many."""
     rows = session.execute(_grouped(picked, width).limit(MOST_GROUPS + 1)).all()
     if len(rows) > MOST_GROUPS:
-        detail = f"There are more than {MOST_GROUPS} groups; narrow the filter or group by less."
+        detail = (
+            f"There are more than {MOST_GROUPS} groups. Narrow the filter, or group by fewer "
+            "fields."
+        )
         raise _refused("group_by", detail)
     found: list[tuple[Key, int, Summary]] = []
     for row in rows:

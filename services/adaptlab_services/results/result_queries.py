@@ -190,7 +190,7 @@ def _order(question: Question, listing: Listing) -> tuple[Field, bool]:
     text = question.order_by or listing.usual_order
     field = listing.fields.named(text.removeprefix("-"), "order_by")
     if field.kind not in SORTED_BY:
-        detail = f"{field.name} is of type {field.kind}; sort by a number or a time."
+        detail = f"{field.name} has the type {field.kind}. Sort by a number or a time."
         raise _refused("order_by", detail)
     return field, text.startswith("-")
 
@@ -204,7 +204,7 @@ def _after(cursor: Cursor, order: Field, listing: Listing) -> Any:  # Any: a row
             raise ValueError(key)
         return tuple_(key, *listing.read_identity(json.loads(cursor.id)))
     except (ValueError, TypeError) as error:
-        raise paging.bad_token("It was not made for this list.") from error
+        raise paging.bad_token("It belongs to another list.") from error
 
 
 def _written(value: object) -> str:

@@ -182,8 +182,8 @@ def _reason(retention: Retention) -> str:
     kept = {"attention maps": retention.attention_days, "checkpoints": retention.checkpoint_days}
     told = " and ".join(f"{what} {days:g}" for what, days in kept.items() if days is not None)
     return (
-        f"This server keeps files for so many days after the end of a job: {told}. Run the job "
-        f"again to make it anew; jobs with the label {KEEP!r} keep their files."
+        f"This server keeps files for a limited number of days after the end of a job: {told}. "
+        f"Run the job again to get them back. Jobs with the label {KEEP!r} keep their files."
     )
 
 

@@ -126,8 +126,8 @@ def _fault(sessions: sessionmaker[Session], located: Located) -> str | None:
 def _note(sessions: sessionmaker[Session], place: Place, fault: str | None) -> bool:
     """Write down what was found, unless the bytes have been moved or deleted since."""
     told = fault and (
-        f"When it was read to be checked, {fault} Bring it back from a backup, "
-        "or run the job again."
+        f"A check of the stored bytes failed: {fault} Restore them from a backup, or run the "
+        "job again."
     )
     with sessions.begin() as session:
         noted = session.execute(

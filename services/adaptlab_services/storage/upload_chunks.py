@@ -84,7 +84,10 @@ class ChunkWriting:
             raise self._wrong_size(f"{self._received}")
         found = self._digest.hexdigest()
         if found != self._chunk.sha256:
-            detail = f"The chunk has the SHA-256 {found}, {self._chunk.sha256} was announced."
+            detail = (
+                f"The chunk has the SHA-256 {found}, but {self._chunk.sha256} was announced. "
+                "Send it again."
+            )
             raise InvalidSpec(Problem("/header/content-digest", "wrong_digest", detail))
         if not self._is_there:
             with self._sessions.begin() as session:
@@ -118,8 +121,7 @@ class ChunkWriting:
 
     def _wrong_size(self, received: str) -> InvalidSpec:
         detail = (
-            f"Chunk {self._chunk.number} has {self._size} bytes in this upload, and {received} "
-            "were sent."
+            f"Chunk {self._chunk.number} must have {self._size} bytes, but {received} were sent."
         )
         return InvalidSpec(Problem("", "wrong_size", detail, nearest=(self._size,)))
 
@@ -146,7 +148,10 @@ def receiving(
 def _size(upload: Upload, number: int) -> int:
     last = uploads.chunk_count(upload.size_bytes) - 1
     if number > last:
-        detail = f"An upload of {upload.size_bytes} bytes has the chunks 0 to {last}, no {number}."
+        detail = (
+            f"There is no chunk {number}: an upload of {upload.size_bytes} bytes has the "
+            f"chunks 0 to {last}."
+        )
         raise InvalidSpec(Problem("/path/number", "no_such_chunk", detail, nearest=(last,)))
     if number < last:
         return uploads.CHUNK_BYTES
@@ -154,4 +159,4 @@ def _size(upload: Upload, number: int) -> int:
 
 
 def _completed(upload_id: UUID) -> Conflict:
-    return Conflict(f"The upload {upload_id} is complete; nothing is to be sent.", "complete")
+    return Conflict(f"The upload {upload_id} is already complete.", "complete")

@@ -104,7 +104,7 @@ def complete(session: Session, principal: Principal, upload_id: UUID) -> UploadV
         announced = StoredArtifact(upload.sha256, upload.size_bytes)
         ArtifactStore(session).settle(staged, announced)
     except BytesMissing as error:
-        detail = f"The upload {upload_id} has lost bytes; delete it and send them again."
+        detail = f"The upload {upload_id} has lost bytes. Delete it and send the file again."
         raise Conflict(detail, "open") from error
     session.execute(
         update(Upload)
@@ -143,7 +143,7 @@ def completed(session: Session, principal: Principal, upload_id: UUID) -> Stored
     """The content of a complete upload of who asks; raises `NotFound`, `Conflict`."""
     upload = found(session, principal, upload_id)
     if not is_complete(upload):
-        raise Conflict(f"The upload {upload_id} is not complete; complete it first.", "open")
+        raise Conflict(f"The upload {upload_id} is not complete. Complete it first.", "open")
     return StoredArtifact(upload.sha256, upload.size_bytes)
 
 
@@ -205,8 +205,8 @@ def _require_all(session: Session, upload: Upload) -> None:
         named = ", ".join(map(str, missing[:NAMED_CHUNKS]))
         more = ", …" if len(missing) > NAMED_CHUNKS else ""
         raise Conflict(
-            f"Of the upload {upload.id} {len(missing)} chunks are missing: {named}{more}. "
-            "Send them, then complete it.",
+            f"The upload {upload.id} lacks {len(missing)} chunks: {named}{more}. Send them, "
+            "then complete it.",
             "open",
         )
 

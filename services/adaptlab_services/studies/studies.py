@@ -369,5 +369,5 @@ def _after(cursor: Cursor) -> ColumnElement[bool]:
     try:
         place = tuple_(datetime.fromisoformat(cursor.key), UUID(cursor.id))
     except ValueError as error:
-        raise paging.bad_token("It was not made for this list.") from error
+        raise paging.bad_token("It belongs to another list.") from error
     return tuple_(Study.created_at, Study.id) < place

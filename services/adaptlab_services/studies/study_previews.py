@@ -67,7 +67,7 @@ def _guesses(estimates: Sequence[Estimate]) -> tuple[str, ...]:
     guessed = [estimate for estimate in estimates if estimate.basis == "default"]
     if not guessed:
         return ()
-    return (f"The time of {len(guessed)} of {len(estimates)} jobs: {guessed[0].explanation}",)
+    return (f"Time of {len(guessed)} of {len(estimates)} jobs: {guessed[0].explanation}",)
 
 
 def _planned(

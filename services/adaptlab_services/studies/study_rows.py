@@ -25,7 +25,7 @@ def locked_row(session: Session, study: str, *, even_cancelled: bool = False) ->
     """
     row = _one(session, study, select(Study).with_for_update())
     if row.cancelled_at is not None and not even_cancelled:
-        detail = f"The study {row.name!r} was cancelled; clone it under another name."
+        detail = f"The study {row.name!r} was cancelled. Clone it under another name."
         raise Conflict(detail, state="cancelled")
     return row
 
@@ -52,7 +52,9 @@ def check_free(session: Session, name: str) -> None:
     here = Study.project_id == access.project_of(session)
     taken = session.scalars(select(Study.id).where(here, Study.name == name)).one_or_none()
     if taken is not None:
-        detail = f"The study {name!r} exists already: {taken}. Extend it, or choose another name."
+        detail = (
+            f"A study named {name!r} already exists: {taken}. Extend it, or choose another name."
+        )
         raise Conflict(detail)
 
 
