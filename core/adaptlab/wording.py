@@ -66,7 +66,7 @@ def sentence(name: str, fault: ErrorDetails) -> str:
         case "missing" | "union_tag_not_found":
             return f"{name} is missing"
         case "extra_forbidden":
-            return f"there is no member {name!r} here"
+            return f"there is no {name!r} here"
         case "value_error" | "assertion_error":
             told = fault["msg"].partition(", ")[2].rstrip(".")
             return told or fault["msg"]

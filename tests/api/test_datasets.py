@@ -226,7 +226,7 @@ BAD_LINES: dict[str, tuple[bytes, str]] = {
     "depth": (b"[" * 4000, "Line 1 "),
     "one line": (b"[" * 5000, "4096 bytes"),
     "one word": (b'["a","b","c"]', "2 to 100,000"),
-    "a word twice": (b'["a","b","c"]\n["a","d","e"]', "is there twice"),
+    "a word twice": (b'["a","b","c"]\n["a","d","e"]', "occurs twice"),
 }
 
 

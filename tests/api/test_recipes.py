@@ -152,7 +152,7 @@ def test_a_study_of_no_recipe_has_no_report(api: TestClient, sessions: Sessions)
     api.post("/v1/studies", json=a_study_document())
     answer = api.get("/v1/studies/small/report")
     assert answer.status_code == 404
-    assert "not made from a recipe" in answer.json()["detail"]
+    assert "not created from a recipe" in answer.json()["detail"]
     assert "There is no study" in api.get("/v1/studies/nobody/report").json()["detail"]
 
 

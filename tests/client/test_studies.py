@@ -91,7 +91,7 @@ def test_a_study_from_the_command_line(
     assert planned.exit_code == 0, planned.output
     assert "full_finetuning" in planned.stdout
     assert "over budget" in planned.stdout
-    assert "5 new jobs and 0 that are there" in planned.stderr
+    assert "5 new jobs and 0 existing ones" in planned.stderr
     assert "lora is left out on tiny-sort at 16" in planned.stderr
     made = invoke("studies", "create", "-", "-o", "id", given=SPEC)
     assert made.exit_code == 0, made.output

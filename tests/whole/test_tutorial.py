@@ -83,7 +83,7 @@ def test_the_commands_in_their_order(folder: Path):
     assert "9 succeeded" in made
     assert len(failed.strip().splitlines()) == 1
     assert "sort_then_add on mixture-1l" in compared
-    assert "8 new jobs and 8 that are there" in extension
+    assert "8 new jobs and 8 existing ones" in extension
     rows = list(csv.DictReader((folder / "mixture.csv").read_text().splitlines()))
     assert len(rows) == 2 * 2 * 3
     page = (folder / "mixture.md").read_text()
