@@ -30,9 +30,9 @@ def measure() -> Section:
     """Start a stack of its own, on a fresh data directory, and send and fetch files."""
     with _stack() as stack, Client(stack.url, stack.token) as client:
         job = client.jobs.wait(client.jobs.submit(BASE).id)
-        warm = _round(stack, client, job.id, 16 * MEBIBYTE)
+        warm = _round(stack, client, str(job.id), 16 * MEBIBYTE)
         assert all(rate > 0 for rate, _ in warm)
-        rounds = [_round(stack, client, job.id, SIZE) for _ in range(ROUNDS)]
+        rounds = [_round(stack, client, str(job.id), SIZE) for _ in range(ROUNDS)]
     up, down = ([one[way][0] for one in rounds] for way in (0, 1))
     grown = [one[way][1] for one in rounds for way in (0, 1)]
     return Section(

@@ -1,6 +1,6 @@
 """Jobs, what they will take, and what happened to them."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 from uuid import UUID
 
 from adaptlab.budget import BudgetVector
@@ -171,6 +171,9 @@ class EventPage(Value):
 
 class ProgressNews(Value):
     """The steps done, told between events and without an id."""
+
+    type: ClassVar[Literal["progress"]] = "progress"
+    """Beside the types of events, so that a loop over both can ask for it."""
 
     step: int
     total: int

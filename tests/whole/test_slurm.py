@@ -43,7 +43,7 @@ def submitted(stack: Stack, client: Client, slurm: Slurm) -> tuple[str, str]:
     """A job that runs until it is stopped, and the number of the batch job that works for it."""
     document = a_pretrain_document(seeds=1, training={"steps": 1_000_000, "batch_size": 4})
     job = client.jobs.submit({**document, "resources": {"queue": "slurm"}})
-    return job.id, batch_job(stack, slurm, "--until auto", "")
+    return str(job.id), batch_job(stack, slurm, "--until auto", "")
 
 
 def batch_job(stack: Stack, slurm: Slurm, word: str = "", instead: str = "") -> str:

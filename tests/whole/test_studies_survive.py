@@ -134,4 +134,4 @@ def test_a_study_survives_two_crashes_of_everything(
         Client(stack.url, stack.token) as client,
     ):
         assert client.studies.wait(study.id, timeout=PATIENCE).state == "succeeded"
-        assert_nothing_lost_or_doubled(client, study.id)
+        assert_nothing_lost_or_doubled(client, str(study.id))

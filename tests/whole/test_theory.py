@@ -32,7 +32,9 @@ PREFIX = {
 def test_a_trained_prefix_is_measured_when_it_is_there(client: Client, stack: Stack) -> None:
     client.jobs.submit(BASE)
     tasks = ("sort_descending", "copy")
-    one, other = (client.jobs.submit({**PREFIX, "task": {**TASK, "name": n}}).id for n in tasks)
+    one, other = (
+        str(client.jobs.submit({**PREFIX, "task": {**TASK, "name": n}}).id) for n in tasks
+    )
     checks = ("relative_attention", "prefix_attention", "span", "clusters")
     options = ("--adaptation", one, "--adaptation", other, "--wait", "-o", "json")
     done = command(stack, "theory", "run", *checks, *options)

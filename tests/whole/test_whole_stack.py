@@ -123,7 +123,7 @@ def test_the_command_line_finds_its_server(stack: Stack, adapted: JobView, tmp_p
     shown = command(stack, "jobs", "show", submitted.stdout.strip(), "--output", "json")
     assert json.loads(shown.stdout)["state"] == "succeeded"
     picture = tmp_path / "maps.png"
-    drawn = command(stack, "attention", adapted.id, "--png", str(picture))
+    drawn = command(stack, "attention", str(adapted.id), "--png", str(picture))
     assert drawn.returncode == 0, drawn.stderr
     assert picture.read_bytes().startswith(b"\x89PNG")
     infeasible = command(stack, "jobs", "submit", "-", stdin=json.dumps({**ADAPT, "budget": 8}))
