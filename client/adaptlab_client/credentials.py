@@ -37,8 +37,9 @@ def read(environment: Mapping[str, str]) -> Credentials:
         return Credentials({}, None)
     if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
         raise UnsafeFile(
-            f"Others can get at {path}, so its tokens are not used; run `chmod 600 '{path}'` if "
-            "you trust what is in it, and make new tokens if somebody may have read it."
+            f"Other users have access to {path}, so its tokens are not used. Run `chmod "
+            f"600 '{path}'` if you trust its content, and create new tokens if somebody may "
+            "have read it."
         )
     try:
         document: object = json.loads(path.read_text(encoding="utf-8"))

@@ -47,13 +47,13 @@ def discover(
     if not address:
         if directory and _is_held(directory):
             raise ServerStarting(
-                f"The server of {directory} is starting, or ending: wait until `adaptlab up` "
+                f"The server of {directory} is starting or stopping. Wait until `adaptlab up` "
                 "prints its address, and try again."
             )
         raise NoServer(
             "No server was named and none was found. Start one here with `adaptlab up`, or set "
-            "ADAPTLAB_DATA_DIR to the folder of one that runs on this machine, or set "
-            "ADAPTLAB_URL and run `adaptlab login`, or set ADAPTLAB_TOKEN."
+            "ADAPTLAB_DATA_DIR to the folder of a server on this machine. For a server "
+            "elsewhere, set ADAPTLAB_URL, and run `adaptlab login` or set ADAPTLAB_TOKEN."
         )
     address = _checked(address)
     given = token or known.get("ADAPTLAB_TOKEN") or kept.token(address)

@@ -64,10 +64,10 @@ def _log_in_file(environment: Mapping[str, str]) -> Finding:
     try:
         kept = len(credentials.read(environment).tokens)
     except UnsafeFile as error:
-        return _fail("log-in file", f"others can get at {path}", str(error))
+        return _fail("log-in file", f"other users have access to {path}", str(error))
     if not path.exists():
         return _ok("log-in file", f"none at {path}")
-    return _ok("log-in file", f"{path}, tokens of {kept} servers, for you alone")
+    return _ok("log-in file", f"{path}: tokens for {kept} servers, readable only by you")
 
 
 def _of_server(connect: Callable[[], Client]) -> Iterator[Finding]:
@@ -82,7 +82,10 @@ def _of_server(connect: Callable[[], Client]) -> Iterator[Finding]:
         try:
             told = client.server.time()
         except KINDS as error:
-            step = "Start it, or mend ADAPTLAB_URL; from a compute node, ask whether it may go out."
+            step = (
+                "Start the server, or correct ADAPTLAB_URL. On a compute node, ask whether it "
+                "has network access."
+            )
             yield _fail("server", f"{client.url}: {_first_line(error)}", step)
             return
         yield _ok("server", f"{client.url} answers")
@@ -94,7 +97,7 @@ def _of_server(connect: Callable[[], Client]) -> Iterator[Finding]:
 def of_clock(told: datetime | None, now: datetime) -> Finding:
     """How far this machine's clock is from what the server told."""
     if told is None:
-        return _ok("clock", "the server does not tell its time")
+        return _ok("clock", "the server does not send its time")
     skew = (now - told).total_seconds()
     if abs(skew) <= MOST_SKEW:
         return _ok("clock", f"within {MOST_SKEW:.0f} s of the server's")
@@ -102,7 +105,7 @@ def of_clock(told: datetime | None, now: datetime) -> Finding:
     return _warn(
         "clock",
         f"{abs(skew):.0f} s {ahead} the server's",
-        "Set this machine's clock: times in its logs do not fit those of the server.",
+        "Set this machine's clock: times in its logs do not match the server's.",
     )
 
 
@@ -110,9 +113,9 @@ def _database(client: Client) -> Finding:
     try:
         client.server.ready()
     except ServerUnavailable as error:
-        return _fail("database", _first_line(error), "Look at the server's log; try again later.")
+        return _fail("database", _first_line(error), "See the server's log, or try again later.")
     except KINDS as error:
-        return _fail("database", _first_line(error), "Ask whoever runs the server.")
+        return _fail("database", _first_line(error), "Ask the operator of the server.")
     return _ok("database", "answers the server")
 
 
@@ -120,7 +123,7 @@ def _token(client: Client) -> Iterator[Finding]:
     try:
         me = client.me()
     except Unauthorised as error:
-        step = "Run `adaptlab login` with a token of an admin's, or set ADAPTLAB_TOKEN."
+        step = "Run `adaptlab login` with a token from an admin, or set ADAPTLAB_TOKEN."
         yield _fail("token", _first_line(error), step)
         return
     except KINDS as error:
@@ -140,15 +143,17 @@ def of_rights(me: Me, now: datetime) -> Finding:
         step = "Make another with `adaptlab tokens create` and sign in with it."
         return _warn("token", f"{found}; expires at {token.expires_at:%Y-%m-%d %H:%M}", step)
     if token.scopes == ("read",):
-        return _warn("token", found, "It can look and not submit; ask for one with `submit`.")
+        return _warn(
+            "token", found, "It can read but not submit. Ask for a token with the scope `submit`."
+        )
     return _ok("token", found)
 
 
 def _versions(client: Client) -> Finding:
     ours, theirs = version("adaptlab"), client.capabilities().version
     if ours == theirs:
-        return _ok("versions", f"{ours} here and there")
-    step = f"Install adaptlab {theirs} here, so that both know the same methods and fields."
+        return _ok("versions", f"{ours} on both sides")
+    step = f"Install adaptlab {theirs} here, so that both have the same methods and fields."
     return _warn("versions", f"{ours} here, {theirs} on the server", step)
 
 
@@ -159,7 +164,7 @@ def _workers(client: Client) -> Finding:
         return _warn("workers", "none is live", "Jobs wait until an `adaptlab worker` is started.")
     if not able:
         why = live[0].unschedulable or ""
-        return _warn("workers", f"{len(live)} live, none takes jobs: {why}", "Mend that.")
+        return _warn("workers", f"{len(live)} live, none takes jobs: {why}", "Fix the cause.")
     queues = sorted({queue for one in able for queue in one.queues})
     return _ok("workers", f"{len(able)} take jobs, from {', '.join(queues)}")
 
@@ -169,17 +174,25 @@ def _disk(scratch: Path) -> Finding:
     free = shutil.disk_usage(there).free
     found = f"{free / 2**30:.1f} GiB free at {there}"
     if not os.access(there, os.W_OK):
-        return _warn("disk", f"{there} takes no files of yours", "Name another with --scratch.")
+        return _warn(
+            "disk", f"{there} is not writable for you", "Name another folder with --scratch."
+        )
     if free < LEAST_FREE:
-        return _warn("disk", found, "A worker needs more; make room, or name another --scratch.")
+        return _warn(
+            "disk",
+            found,
+            "A worker needs more. Free some space, or name another folder with --scratch.",
+        )
     return _ok("disk", found)
 
 
 def _trainers() -> Finding:
     version = landlock_version()
     if version:
-        return _ok("trainers", f"the kernel (Landlock {version}) can hold them to their own files")
-    found = "this kernel has no Landlock: a worker's trainers have all files that their user has"
+        return _ok(
+            "trainers", f"the kernel (Landlock {version}) can limit trainers to their own files"
+        )
+    found = "this kernel lacks Landlock: a worker's trainers can access all files of their user"
     step = "Use Linux 5.13 or newer with Landlock on, or run the worker in a container of its own."
     return _warn("trainers", found, step)
 
@@ -187,17 +200,17 @@ def _trainers() -> Finding:
 def _torch() -> Finding:
     torch, of_driver = torch_here(), gpus_of_the_driver()
     if torch is None:
-        return _ok("torch", "not installed: this machine can ask a server, and not work for it")
+        return _ok("torch", "not installed: this machine can use a server but not work for it")
     if torch.fault is not None:
-        return _fail("torch", torch.fault, "Install it anew: pip install 'adaptlab[worker]'.")
+        return _fail("torch", torch.fault, "Reinstall it: pip install 'adaptlab[worker]'.")
     if torch.gpus:
         drivers = f" (driver: {'; '.join(of_driver)})" if of_driver else ""
         return _ok("torch", f"{torch.version}; {'; '.join(torch.gpus)}{drivers}")
     if of_driver:
-        step = "Install a torch that is built for this driver, or look at CUDA_VISIBLE_DEVICES."
-        found = f"{torch.version} sees no GPU, and the driver tells of {'; '.join(of_driver)}"
+        step = "Install a torch that is built for this driver, or check CUDA_VISIBLE_DEVICES."
+        found = f"{torch.version} sees no GPU, but the driver reports {'; '.join(of_driver)}"
         return _warn("torch", found, step)
-    return _ok("torch", f"{torch.version}; no GPU, so a worker here trains on its processors")
+    return _ok("torch", f"{torch.version}; no GPU, so a worker here trains on the CPU")
 
 
 def _first_line(error: Exception) -> str:

@@ -158,7 +158,7 @@ class WaitTimedOut(AdaptlabError):
 
     def __init__(self, jobs: Sequence[str], seconds: float) -> None:
         self.jobs = tuple(jobs)
-        super().__init__(f"Not finished after {seconds:g} s, and still going: {', '.join(jobs)}")
+        super().__init__(f"Not finished after {seconds:g} s: {', '.join(jobs)}")
 
 
 def api_error(problem: ProblemDocument) -> ApiError:
