@@ -182,7 +182,7 @@ def test_a_study_that_runs_has_no_bundle(api: TestClient, sessions: Sessions) ->
     api.post("/v1/studies", json=a_measured_study())
     answer = api.get(PLACE)
     assert (answer.status_code, answer.json()["state"]) == (409, "running")
-    assert "wait until" in answer.json()["detail"]
+    assert "Wait until" in answer.json()["detail"]
     api.post("/v1/studies/small/cancel")
     answer = api.get(PLACE)
     assert answer.status_code == 409

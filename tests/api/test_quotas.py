@@ -57,7 +57,10 @@ def test_hours_of_a_queue_are_refused_when_they_are_used_up(
         for path, document in (("jobs", an_adapt_document()), ("studies", a_study_document())):
             answer = api.post(f"/v1/{path}", json=document)
             assert answer.status_code == 429, answer.text
-            assert "5 hours of the queue 'cpu' in the last 30 days, and 4 are" in answer.text
+            assert (
+                "5 hours of the queue 'cpu' in the last 30 days. The quota is 4 hours"
+                in answer.text
+            )
         # With nothing more, the oldest day is then out of the count, and 3 are less than 4.
         free = oldest + timedelta(days=DAYS)
         assert f"wait until {free}T00:00Z" in answer.json()["detail"]
@@ -128,7 +131,9 @@ def test_stored_bytes_are_refused_where_they_would_be_too_many(
     with a_server(settings, token, max_stored_bytes=before + 999) as api:
         refused = api.post("/v1/uploads", json=new)
         assert refused.status_code == 429
-        assert f"would store {before + 1000} bytes, and {before + 999} are" in refused.text
+        assert (
+            f"would store {before + 1000} bytes. The quota is {before + 999} bytes" in refused.text
+        )
         assert api.get("/v1/uploads").json()["data"] == []
         assert api.post("/v1/jobs", json=an_adapt_document()).status_code == 201
     with a_server(settings, token, max_stored_bytes=before + 1000) as api:

@@ -108,7 +108,7 @@ def test_a_bundle_is_saved_checked_and_drawn_again(
     assert again.exit_code == 2
     assert "is not empty" in again.output
     wrong = check(target, "--sha256", "0" * 64)
-    assert (wrong.exit_code, "was expected" in wrong.output) == (65, True)
+    assert (wrong.exit_code, f"expected {'0' * 64}" in wrong.output) == (65, True)
 
 
 def test_a_check_for_programs(bundle: Path) -> None:

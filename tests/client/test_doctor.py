@@ -127,5 +127,5 @@ def test_a_kernel_that_cannot_confine_trainers_is_warned_of(
 ) -> None:
     monkeypatch.setattr("adaptlab_client.doctor.landlock_version", lambda: 0)
     found = without_torch(NoServer("Set ADAPTLAB_URL."), tmp_path)["trainers"]
-    assert (found.state, "no Landlock" in found.found) == ("warn", True)
+    assert (found.state, "lacks Landlock" in found.found) == ("warn", True)
     assert found.next_step

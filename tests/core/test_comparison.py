@@ -78,7 +78,7 @@ def test_a_row_alone_and_a_table_without_budgets_are_comparisons_too():
 
 
 def test_rows_that_cannot_be_told_from_each_other_by_name_are_refused():
-    with pytest.raises(ValueError, match="lora at budget 512 is there 2 times"):
+    with pytest.raises(ValueError, match="lora at budget 512 occurs 2 times"):
         compare("add", [around(0.5, "lora", key, budget=512) for key in (1, 2)])
     with pytest.raises(ValueError, match="no scores on add"):
         compare("add", [])

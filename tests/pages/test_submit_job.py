@@ -411,7 +411,7 @@ def test_a_taken_name_is_said_beside_the_name(admin: TestClient) -> None:
     fields = forms.opened(admin, f"{NEW}?kind=pretrain", {"/name": BASE})
     refused = forms.sent(admin, NEW, fields)
     assert refused.status_code == 409
-    assert "exists already" in forms.fault_at(refused.text, "/name")
+    assert "already exists" in forms.fault_at(refused.text, "/name")
 
 
 def test_a_body_that_is_no_such_form_is_refused(admin: TestClient) -> None:

@@ -234,7 +234,7 @@ def test_a_kernel_without_rules_for_files_is_logged(
     with caplog.at_level("INFO"):
         slot_options(attacked.settings("same"), 1, RUNNER)
     assert "trainers can read and write what root" in caplog.text
-    assert "no Landlock" in caplog.text
+    assert "lacks Landlock" in caplog.text
 
 
 @needs_file_rules

@@ -110,7 +110,7 @@ def test_another_model_at_the_same_place_is_another_base_model(
     create(sessions, roots, {**ADAPT, "base_model": IMPORT})
     folder.rename(folder.with_name("old"))
     a_model_folder(folder, seed=5)
-    with pytest.raises(Conflict, match="'llama' exists already"):
+    with pytest.raises(Conflict, match="'llama' already exists"):
         create(sessions, roots, {**ADAPT, "base_model": IMPORT})
     other = {**IMPORT, "name": "other"}
     assert create(sessions, roots, {**ADAPT, "base_model": other}).base_model == "other"

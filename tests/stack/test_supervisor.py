@@ -176,7 +176,9 @@ def test_a_full_disk_is_waited_for_and_said_and_then_all_goes_on(tmp_path: Path)
     def empty_once_it_was_said() -> bool:
         disk.free = TOTAL
         enough[0] = lambda: (
-            len(published) > 1 and published[-1] == {"one"} and "room again" in " ".join(said)
+            len(published) > 1
+            and published[-1] == {"one"}
+            and "enough free space again" in " ".join(said)
         )
         return False
 
@@ -194,7 +196,7 @@ def test_a_full_disk_is_waited_for_and_said_and_then_all_goes_on(tmp_path: Path)
             step()
             supervisor.watch()
         assert supervisor.processes["one"] != first
-        assert len([line for line in said if "waiting for 32 MiB" in line]) == 1, "said once"
+        assert len([line for line in said if "until 32 MiB are free" in line]) == 1, "said once"
     finally:
         disk.free = TOTAL
         supervisor.stop()

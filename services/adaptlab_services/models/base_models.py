@@ -213,7 +213,7 @@ def check_free(session: Session, name: str) -> None:
     ).one_or_none()
     if row is not None and row.state not in GIVEN_UP:
         raise Conflict(
-            f"The base model {name!r} exists already: job {row.id} has {row.state}. "
+            f"The base model {name!r} already exists: job {row.id} has {row.state}. "
             "Use it, or choose another name.",
             state=row.state,
         )

@@ -99,7 +99,7 @@ def upload(session: Session, principal: Principal, new: NewDataset) -> Uploaded:
         found = get(session, new.name)
     if found.digest != words.digest:
         raise Conflict(
-            f"The dataset {new.name!r} exists already, with other words: its SHA-256 is "
+            f"The dataset {new.name!r} already exists, with other words: its SHA-256 is "
             f"{found.digest}, that of these {words.digest}. Choose another name."
         )
     return Uploaded(found, is_new)
