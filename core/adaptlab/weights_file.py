@@ -100,7 +100,7 @@ def opened(path: Path, within: Path | None = None) -> BinaryIO:
     descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "it is no plain file")
+            raise OSError(errno.EINVAL, "it is not a regular file")
         if within is not None and not _place_of(descriptor, place).is_relative_to(within):
             raise OSError(errno.EPERM, "it leads out of its model root")
     except OSError:

@@ -217,7 +217,7 @@ class Recorder:
         file = os.fdopen(descriptor, "rb")
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             file.close()
-            raise ValueError(f"{path.name} is no plain file.")
+            raise ValueError(f"{path.name} is not a regular file.")
         return file
 
     def _check_place(self, path: Path) -> None:
