@@ -98,7 +98,7 @@ def test_a_failure_of_the_server_is_a_page_that_tells_nothing(
 
     monkeypatch.setattr("adaptlab_api.pages.routes.job_list", fail)
     page = a_page(signed_in.get("/"), 500)
-    assert "see the server's log" in page
+    assert "if it fails again, see the server" in page
     assert "secret" not in page
 
 

@@ -221,7 +221,7 @@ def test_a_training_that_is_only_longer_voids_no_table(sessions: Sessions, ada: 
     assert comparison is not None
     assert not comparison.voided
     (unequal,) = [one for one in found.warnings if one.kind == "unequal_effort"]
-    assert unequal.text == "Steps are not equal: longer at 64 has 40, the others 20."
+    assert unequal.text == "The numbers of steps differ: longer at 64 has 40, the others 20."
 
 
 def test_a_study_of_references_alone_leaves_reach_open(sessions: Sessions, ada: Principal) -> None:
