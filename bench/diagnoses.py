@@ -17,9 +17,9 @@ from adaptlab.diagnosis_evidence import BaseEvidence, Schedule, TrialEvidence
 from adaptlab.diagnosis_measures import SUCCEEDS_FROM
 from adaptlab.diagnosis_rows import MeasuredRow, evidence
 from adaptlab.families.minigpt import MiniGPT
-from adaptlab.method import METHODS
-from adaptlab.registry import by_name
-from adaptlab.task import TASKS
+from adaptlab.plugins.method import METHODS
+from adaptlab.plugins.registry import by_name
+from adaptlab.plugins.task import TASKS
 from bench.diagnosis_runs import BASES, DIGITS, Stored, read
 
 PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "diagnosis.md"

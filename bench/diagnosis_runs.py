@@ -15,7 +15,7 @@ from pathlib import Path
 from adaptlab.diagnosis_evidence import Schedule, TrialEvidence, trial_evidence
 from adaptlab.engine.observer import Command
 from adaptlab.engine.run import run
-from adaptlab.registry import as_json
+from adaptlab.plugins.registry import as_json
 from adaptlab.resolve import BaseModelFacts, resolve
 from adaptlab.resolved import ResolvedAdapt, spec_digest
 from adaptlab.results import (

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from adaptlab.engine.digits import make_items, target_rows
-from adaptlab.task import DigitTask
+from adaptlab.plugins.task import DigitTask
 
 
 class Block(nn.Module):

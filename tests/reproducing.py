@@ -16,7 +16,7 @@ from tests.making import (
 )
 
 from adaptlab import results
-from adaptlab.registry import as_json
+from adaptlab.plugins.registry import as_json
 from adaptlab.resolved import readable, scored_tasks
 from adaptlab.spec import ResolvedSpec
 from adaptlab.theory_report import Check

@@ -6,10 +6,10 @@ from uuid import UUID
 from pydantic import Field
 
 from adaptlab.budget import BudgetVector
-from adaptlab.dataset import (
+from adaptlab.plugins.dataset import (
     Source,
 )
-from adaptlab.method import AttentionClaim
+from adaptlab.plugins.method import AttentionClaim
 from adaptlab.values import Value
 from adaptlab_answers.documents import JsonObject
 from adaptlab_answers.moments import Moment

@@ -18,7 +18,7 @@ from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from adaptlab.dataset import MOST_TRIPLES, Triple
+from adaptlab.plugins.dataset import MOST_TRIPLES, Triple
 
 PartOfSpeech = Literal["noun", "verb", "adjective", "adverb"]
 Key = tuple[str, PartOfSpeech]

@@ -4,9 +4,9 @@ import math
 from collections.abc import Sequence
 
 from adaptlab.comparison import ComparisonWarning
-from adaptlab.registry import as_json
+from adaptlab.plugins.registry import as_json
+from adaptlab.plugins.task import AnyTask
 from adaptlab.scores import task_labels
-from adaptlab.task import AnyTask
 from adaptlab.values import Value
 
 LEARNED_FROM = 0.5

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from adaptlab.errors import InfeasibleBudget, InvalidSpec, Problem
-from adaptlab.method import Method
-from adaptlab.shapes import ModelShape
-from adaptlab.sites import missing_sites
+from adaptlab.plugins.method import Method
+from adaptlab.plugins.shapes import ModelShape
+from adaptlab.plugins.sites import missing_sites
 from adaptlab.values import Value
 
 BYTES_PER_SCALAR = 4

@@ -10,9 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
-from adaptlab.family import Family
 from adaptlab.halving import Stage, stages
-from adaptlab.method import Method
+from adaptlab.plugins.family import Family
+from adaptlab.plugins.method import Method
+from adaptlab.plugins.shapes import ModelShape, Site, TensorShape
+from adaptlab.plugins.task import Task
 from adaptlab.resolve import family_shape
 from adaptlab.resolved import (
     Resolved,
@@ -22,8 +24,6 @@ from adaptlab.resolved import (
     Trained,
     scored_tasks,
 )
-from adaptlab.shapes import ModelShape, Site, TensorShape
-from adaptlab.task import Task
 from adaptlab.values import Value
 
 KERNELS_A_LAYER = 30

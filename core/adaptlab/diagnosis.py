@@ -47,7 +47,7 @@ from adaptlab.diagnosis_words import (
     reference_in_words,
     successes_in_words,
 )
-from adaptlab.method import METHODS
+from adaptlab.plugins.method import METHODS
 from adaptlab.values import Value
 
 Cause = Literal["none", "reach", "optimisation", "generalisation", "undecided"]

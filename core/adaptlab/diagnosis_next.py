@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from adaptlab.method import METHODS
+from adaptlab.plugins.method import METHODS
 from adaptlab.spec import MOST_TRIALS
 
 HIGHEST_RATE = 10.0

@@ -11,9 +11,9 @@ from adaptlab.diagnosis_evidence import (
     Schedule,
     TrialEvidence,
 )
-from adaptlab.method import Method
-from adaptlab.shapes import ModelShape
-from adaptlab.task import Task
+from adaptlab.plugins.method import Method
+from adaptlab.plugins.shapes import ModelShape
+from adaptlab.plugins.task import Task
 
 
 @dataclass(frozen=True, slots=True)

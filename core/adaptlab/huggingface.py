@@ -14,7 +14,7 @@ from typing import ClassVar, Self, cast
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from adaptlab.errors import BadModelFolder, InvalidSpec
-from adaptlab.family import FAMILIES, Family
+from adaptlab.plugins.family import FAMILIES, Family
 from adaptlab.weights_file import opened
 from adaptlab.wording import in_short
 

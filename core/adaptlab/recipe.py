@@ -22,7 +22,7 @@ from adaptlab.claim import (
 )
 from adaptlab.claim_rules import DeclaredRow, missing_controls, trained_columns
 from adaptlab.errors import InvalidSpec, Problem
-from adaptlab.registry import Registry
+from adaptlab.plugins.registry import Registry
 from adaptlab.spec import (
     BaseSpec,
     Choice,

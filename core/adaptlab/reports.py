@@ -13,8 +13,8 @@ from typing import Self
 from adaptlab import results
 from adaptlab.curve_steps import CurveSteps
 from adaptlab.errors import Problem
-from adaptlab.method import Method
-from adaptlab.registry import as_json
+from adaptlab.plugins.method import Method
+from adaptlab.plugins.registry import as_json
 from adaptlab.report_bounds import brief, count, equal, number, one_of, text, texts
 from adaptlab.reported_attention import ExpectedMaps
 from adaptlab.resolve import family_shape

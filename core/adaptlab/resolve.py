@@ -7,13 +7,15 @@ from typing import TypeVar, overload
 from pydantic import ValidationError
 
 from adaptlab.budget import BudgetVector, Solution, budget_vector, solve
-from adaptlab.dataset import NO_DATASETS, Datasets
 from adaptlab.errors import InvalidSpec, Problem
-from adaptlab.family import FAMILIES, AnyFamily, Family
 from adaptlab.halving import halving_problems
-from adaptlab.method import METHODS, Method
+from adaptlab.plugins.dataset import NO_DATASETS, Datasets
+from adaptlab.plugins.family import FAMILIES, AnyFamily, Family
+from adaptlab.plugins.method import METHODS, Method
+from adaptlab.plugins.shapes import ModelShape
+from adaptlab.plugins.splits import EVERY_SPLIT, Split
+from adaptlab.plugins.task import TASKS, AnyTask, Task
 from adaptlab.resolved import ResolvedAdapt, ResolvedImport, ResolvedPretrain
-from adaptlab.shapes import ModelShape
 from adaptlab.spec import (
     AdaptSpec,
     AttentionSpec,
@@ -27,8 +29,6 @@ from adaptlab.spec import (
     TrainingSpec,
     Trial,
 )
-from adaptlab.splits import EVERY_SPLIT, Split
-from adaptlab.task import TASKS, AnyTask, Task
 from adaptlab.trials import resolve_trials, training_problems
 from adaptlab.validation import validation_problems
 from adaptlab.values import AUTO, Value

@@ -11,13 +11,15 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AliasChoices, AliasPath, Field, TypeAdapter, ValidationError
 
-from adaptlab.adaptation import Adaptation
 from adaptlab.budget import BudgetVector
-from adaptlab.dataset import DatasetReference
 from adaptlab.errors import InvalidSpec, Problem
-from adaptlab.family import AnyFamily
-from adaptlab.method import AnyMethod
-from adaptlab.registry import as_json
+from adaptlab.plugins.adaptation import Adaptation
+from adaptlab.plugins.dataset import DatasetReference
+from adaptlab.plugins.family import AnyFamily
+from adaptlab.plugins.method import AnyMethod
+from adaptlab.plugins.registry import as_json
+from adaptlab.plugins.task import AnyTask
+from adaptlab.plugins.theory_check import AnyTheoryCheck, Measured
 from adaptlab.spec import (
     AttentionSpec,
     ModelFolder,
@@ -27,8 +29,6 @@ from adaptlab.spec import (
     Selection,
     Trial,
 )
-from adaptlab.task import AnyTask
-from adaptlab.theory_check import AnyTheoryCheck, Measured
 from adaptlab.validation import validation_problems
 from adaptlab.values import Value
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from adaptlab.splits import Split
+from adaptlab.plugins.splits import Split
 from adaptlab.theory_report import Check
 from adaptlab.values import Value
 

@@ -7,8 +7,8 @@ from uuid import UUID
 from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from adaptlab.adaptation import Adaptation
 from adaptlab.budget import BudgetVector
+from adaptlab.plugins.adaptation import Adaptation
 from adaptlab.values import AUTO, Auto, Name, Value
 from adaptlab.wording import in_short
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from uuid import UUID
 
-from adaptlab.dataset import Datasets
 from adaptlab.errors import InvalidSpec, Problem
+from adaptlab.plugins.dataset import Datasets
+from adaptlab.plugins.theory_check import THEORY_CHECKS, Measured, TheoryCheck
 from adaptlab.resolve import BaseModelFacts, budget_limit, configured, family_shape
 from adaptlab.resolve_theory import adaptation_of, resolve_theory
 from adaptlab.resolved import spec_digest
@@ -20,7 +21,6 @@ from adaptlab.study_methods import (
     place_of_task,
 )
 from adaptlab.study_plan import Cell, PlannedCheck, PlannedJob
-from adaptlab.theory_check import THEORY_CHECKS, Measured, TheoryCheck
 
 SHARED = ("resources", "labels")
 """What the job of a check takes from the study."""

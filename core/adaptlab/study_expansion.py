@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from adaptlab.budget import Solution, budget_vector, check_method, fit, solve
-from adaptlab.dataset import NO_DATASETS, Datasets
 from adaptlab.errors import InfeasibleBudget, InvalidSpec, Problem
+from adaptlab.plugins.dataset import NO_DATASETS, Datasets
+from adaptlab.plugins.shapes import ModelShape
 from adaptlab.resolve import BaseModelFacts, budget_limit, family_shape, resolve
 from adaptlab.resolved import spec_digest
-from adaptlab.shapes import ModelShape
 from adaptlab.spec import AdaptSpec, TuningSpec
 from adaptlab.study import StudySpec
 from adaptlab.study_checks import check_jobs, planned_checks

@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TypeVar
 
-from adaptlab.dataset import Datasets
 from adaptlab.errors import InvalidSpec, Problem
-from adaptlab.method import METHODS, Method
+from adaptlab.plugins.dataset import Datasets
+from adaptlab.plugins.method import METHODS, Method
+from adaptlab.plugins.task import Task
 from adaptlab.resolve import resolve_method, resolve_task
 from adaptlab.spec import BudgetSpec, Choice, TrainingSpec, TuningSpec
 from adaptlab.study import StudyMethod, StudySpec, base_names
 from adaptlab.study_plan import Role
-from adaptlab.task import Task
 from adaptlab.values import Value
 
 T = TypeVar("T", bound=Value)

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 
 from adaptlab.errors import InvalidSpec, Problem
-from adaptlab.method import Method, log_spaced
-from adaptlab.shapes import ModelShape
+from adaptlab.plugins.method import Method, log_spaced
+from adaptlab.plugins.shapes import ModelShape
 from adaptlab.spec import MOST_TRIALS, TrainingSpec, Trial, TuningSpec
 from adaptlab.values import AUTO
 

@@ -7,9 +7,9 @@ from fastapi.testclient import TestClient
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_base_model, a_pretrain_document, an_adapt_document
 
-from adaptlab.family import FAMILIES
-from adaptlab.method import METHODS
-from adaptlab.task import TASKS
+from adaptlab.plugins.family import FAMILIES
+from adaptlab.plugins.method import METHODS
+from adaptlab.plugins.task import TASKS
 
 FAMILY = {"name": "minigpt", "width": 96, "layers": 1, "heads": 1}
 

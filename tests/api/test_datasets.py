@@ -14,7 +14,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_pretrain_document, a_token
 
-from adaptlab.generated_words import generated_words
+from adaptlab.plugins.generated_words import generated_words
 from adaptlab_db.artifacts import ArtifactStore
 from adaptlab_db.tables import Artifact, Dataset, Job
 

@@ -12,7 +12,7 @@ import pytest
 from tests.client.conftest import Invoke
 from tests.client.dictionary_texts import GERMAN, SPANISH
 
-from adaptlab.dataset import Triple, word_list
+from adaptlab.plugins.dataset import Triple, word_list
 from adaptlab_client import Client
 from adaptlab_client.dictionaries import (
     NoDictionary,

@@ -34,11 +34,11 @@ from adaptlab.claim import (
 )
 from adaptlab.claim_rules import is_failure
 from adaptlab.claims import ClaimVerdict, claim_verdicts
+from adaptlab.plugins.task import TASKS
 from adaptlab.recipe import PRESETS, RECIPES, Preset, PublishedTable, Recipe, TableRow
 from adaptlab.recipe_results import Measured, MeasuredCheck, MeasuredRow, SeedLoss, TrialScore
 from adaptlab.recipe_study import recipe_named
 from adaptlab.spec import Choice
-from adaptlab.task import TASKS
 from adaptlab.theory_report import Check
 
 ITEMS = 400

@@ -10,10 +10,10 @@ from tests.core.scoring import drawn, scores
 from adaptlab.base_learned import OwnScore, base_warning
 from adaptlab.comparability import SettingDifference
 from adaptlab.comparison import Comparison, ComparisonWarning, compare
-from adaptlab.registry import by_name
+from adaptlab.plugins.registry import by_name
+from adaptlab.plugins.task import TASKS
 from adaptlab.statistics import Scores, paired_difference
 from adaptlab.statistics.curves import Crossing, cheapest_within, crossings
-from adaptlab.task import TASKS
 
 SEEDS = [0.0, 0.004, -0.004, 0.002, -0.002, 0.0]
 

@@ -6,7 +6,8 @@ from statistics import mean
 
 import pytest
 
-from adaptlab.dataset import (
+from adaptlab.errors import BadDataset, InvalidSpec, Problem
+from adaptlab.plugins.dataset import (
     MOST_TRIPLES,
     Triple,
     WordList,
@@ -14,13 +15,12 @@ from adaptlab.dataset import (
     read_words,
     word_list,
 )
-from adaptlab.errors import BadDataset, InvalidSpec, Problem
-from adaptlab.generated_words import COUNT, generated_words
-from adaptlab.registry import as_json
+from adaptlab.plugins.generated_words import COUNT, generated_words
+from adaptlab.plugins.registry import as_json
+from adaptlab.plugins.task import Task
 from adaptlab.resolve import resolve, resolve_task
 from adaptlab.resolved import datasets_of
 from adaptlab.spec import Choice, PretrainSpec
-from adaptlab.task import Task
 from adaptlab.tasks.word_translation import WordTranslation
 
 ANIMALS = word_list(

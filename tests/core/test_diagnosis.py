@@ -17,7 +17,7 @@ from adaptlab.diagnosis_evidence import (
     chance_loss,
     trial_evidence,
 )
-from adaptlab.method import log_spaced
+from adaptlab.plugins.method import log_spaced
 from adaptlab.study import StudyExtension
 from adaptlab.tasks.filter_less_than_first import FilterLessThanFirst
 from adaptlab.tasks.sort_descending import SortDescending

@@ -8,9 +8,9 @@ from adaptlab.diagnosis import diagnose
 from adaptlab.diagnosis_evidence import BaseEvidence, Evidence, Schedule, TrialEvidence
 from adaptlab.diagnosis_rows import MeasuredRow, base_evidence, evidence, longer_trainings
 from adaptlab.families.minigpt import MiniGPT
-from adaptlab.method import METHODS
-from adaptlab.registry import by_name
-from adaptlab.task import Task
+from adaptlab.plugins.method import METHODS
+from adaptlab.plugins.registry import by_name
+from adaptlab.plugins.task import Task
 from adaptlab.tasks.add import Add
 from adaptlab.tasks.sort_descending import SortDescending
 

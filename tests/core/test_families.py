@@ -5,9 +5,9 @@ import pytest
 from adaptlab.errors import InvalidSpec
 from adaptlab.families.gpt2 import GPT2
 from adaptlab.families.llama import Llama
-from adaptlab.registry import as_json
+from adaptlab.plugins.registry import as_json
+from adaptlab.plugins.shapes import ModelShape
 from adaptlab.resolve import resolve
-from adaptlab.shapes import ModelShape
 from adaptlab.spec import PretrainSpec
 
 

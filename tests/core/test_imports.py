@@ -12,7 +12,7 @@ from tests.folders import PARAMETERS, QUERY, WEIGHTS, a_model_folder, with_weigh
 
 from adaptlab.errors import InvalidSpec
 from adaptlab.model_folder import check_folder, fingerprint
-from adaptlab.registry import as_json
+from adaptlab.plugins.registry import as_json
 from adaptlab.resolve import BaseModelFacts, resolve, resolve_import
 from adaptlab.resolved import ResolvedImport, read_resolved, spec_digest, write_resolved
 from adaptlab.spec import (

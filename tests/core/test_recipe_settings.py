@@ -9,9 +9,9 @@ import pytest
 from tests.core.planning import planned, pretrained
 
 from adaptlab.claim import CheckHolds, EveryTrialAtMost, ScoreAbove
+from adaptlab.plugins.registry import as_json
 from adaptlab.recipe import PRESETS, RECIPES, Preset, Recipe
 from adaptlab.recipe_study import recipe_named
-from adaptlab.registry import as_json
 from adaptlab.resolve import resolve
 from adaptlab.resolved import ResolvedAdapt, ResolvedPretrain
 from adaptlab.study_plan import StudyPlan

@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from adaptlab.registry import Registry
+from adaptlab.plugins.registry import Registry
 
 SOON = 0.2
 LATE = 60

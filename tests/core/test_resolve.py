@@ -7,7 +7,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from adaptlab.errors import InvalidSpec, UnknownName
-from adaptlab.registry import as_json
+from adaptlab.plugins.registry import as_json
 from adaptlab.resolve import BaseModelFacts, family_shape, resolve
 from adaptlab.resolved import read_resolved, spec_digest, write_resolved
 from adaptlab.spec import AdaptSpec, AnySpec, JobSpec, PretrainSpec, ResolvedSpec

@@ -9,9 +9,11 @@ from tests.making import a_pretrain_spec, a_resolved_job, a_resolved_spec, an_ad
 
 from adaptlab.errors import InvalidSpec
 from adaptlab.families.gpt2 import GPT2
-from adaptlab.family import FAMILIES, Family
-from adaptlab.method import METHODS, Method
-from adaptlab.registry import as_json, by_name
+from adaptlab.plugins.family import FAMILIES, Family
+from adaptlab.plugins.method import METHODS, Method
+from adaptlab.plugins.registry import as_json, by_name
+from adaptlab.plugins.task import TASKS, Task
+from adaptlab.plugins.theory_check import THEORY_CHECKS, TheoryCheck
 from adaptlab.resolve import resolve, resolve_import
 from adaptlab.resolve_theory import adaptation_of, resolve_theory
 from adaptlab.resolved import (
@@ -28,8 +30,6 @@ from adaptlab.resolved import (
     write_resolved,
 )
 from adaptlab.spec import ImportSpec, ModelFolder, ResolvedSpec, TheorySpec
-from adaptlab.task import TASKS, Task
-from adaptlab.theory_check import THEORY_CHECKS, TheoryCheck
 
 JOB = UUID(int=1)
 

@@ -5,7 +5,7 @@ from itertools import accumulate
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from adaptlab.sizing import largest_within
+from adaptlab.plugins.sizing import largest_within
 
 
 def tried(budget: int, costs: list[int]) -> int:

@@ -3,9 +3,9 @@
 import pytest
 
 from adaptlab.errors import InvalidSpec, Problem
+from adaptlab.plugins.splits import Split, scarce_splits
 from adaptlab.resolve import resolve, resolve_task
 from adaptlab.spec import Choice, PretrainSpec
-from adaptlab.splits import Split, scarce_splits
 
 TINY: dict[str, object] = {"name": "copy", "length": 1, "alphabet": 2}
 

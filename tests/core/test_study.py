@@ -10,10 +10,10 @@ from pydantic import ValidationError
 from tests.making import a_pretrain_spec, a_study_spec, base_facts
 
 from adaptlab.errors import InfeasibleBudget, InvalidSpec
-from adaptlab.method import METHODS, Method
+from adaptlab.plugins.method import METHODS, Method
+from adaptlab.plugins.shapes import ModelShape
 from adaptlab.resolve import BaseModelFacts, resolve
 from adaptlab.resolved import spec_digest
-from adaptlab.shapes import ModelShape
 from adaptlab.spec import AdaptSpec
 from adaptlab.study import (
     StudyChanges,

@@ -3,10 +3,10 @@
 import pytest
 
 from adaptlab.errors import InvalidSpec, Problem
-from adaptlab.registry import as_json
+from adaptlab.plugins.registry import as_json
+from adaptlab.plugins.task import DigitTask
 from adaptlab.resolve import resolve, resolve_task
 from adaptlab.spec import Choice, PretrainSpec
-from adaptlab.task import DigitTask
 
 
 def problems(**knobs: object) -> list[Problem]:

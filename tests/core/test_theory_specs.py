@@ -9,12 +9,12 @@ from pydantic import TypeAdapter, ValidationError
 from tests.making import a_pretrain_spec, a_resolved_spec, an_adapt_spec, base_facts
 
 from adaptlab.errors import InvalidSpec
-from adaptlab.registry import as_json
+from adaptlab.plugins.registry import as_json
+from adaptlab.plugins.theory_check import Measured
 from adaptlab.resolve import BaseModelFacts, resolve
 from adaptlab.resolve_theory import adaptation_of, measured_base, resolve_theory
 from adaptlab.resolved import ResolvedTheory, spec_digest
 from adaptlab.spec import AnySpec, JobSpec, ResolvedSpec, TheorySpec
-from adaptlab.theory_check import Measured
 
 SPECS: TypeAdapter[AnySpec] = TypeAdapter(JobSpec)
 GPT2 = base_facts(a_pretrain_spec(family={"name": "gpt2", "layers": 1, "heads": 2, "width": 8}))

@@ -18,16 +18,16 @@ from adaptlab.families.formal import AttentionLayer, Formal, Head, LinearLayer, 
 from adaptlab.families.gpt2 import GPT2
 from adaptlab.families.llama import Llama
 from adaptlab.families.minigpt import MiniGPT
-from adaptlab.family import Family
-from adaptlab.method import METHODS, Method
 from adaptlab.methods.combine import Combine
-from adaptlab.registry import by_name
+from adaptlab.plugins.family import Family
+from adaptlab.plugins.method import METHODS, Method
+from adaptlab.plugins.registry import by_name
+from adaptlab.plugins.shapes import ModelShape
+from adaptlab.plugins.task import TASKS
 from adaptlab.resolve import BaseModelFacts, resolve
 from adaptlab.resolved import spec_digest
 from adaptlab.results import CheckpointWritten, Event, TrainingSaved
-from adaptlab.shapes import ModelShape
 from adaptlab.spec import AdaptSpec, PretrainSpec
-from adaptlab.task import TASKS
 
 E = TypeVar("E")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from adaptlab.dataset import WordList, content_of
+from adaptlab.plugins.dataset import WordList, content_of
 
 WORD = 2**64
 Solution = Callable[[Any, list[int], int], list[int]]

@@ -29,7 +29,7 @@ from adaptlab.engine.attachments import NOTHING_ATTACHED, Attachments
 from adaptlab.engine.capture import Recorder
 from adaptlab.engine.huggingface import PublishedModel, load_folder
 from adaptlab.engine.plugins import ENGINE_FAMILIES, ENGINE_METHODS
-from adaptlab.method import Method
+from adaptlab.plugins.method import Method
 
 LLAMA_3 = {
     "rope_type": "llama3",

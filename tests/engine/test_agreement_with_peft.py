@@ -23,11 +23,11 @@ from peft import (
 from tests.engine.published import Pair, gpt2, llama, pair, qwen2, their_output
 from torch import Tensor
 
-from adaptlab.method import Method
 from adaptlab.methods.ia3 import IA3
 from adaptlab.methods.lora import Lora
 from adaptlab.methods.prefix_tuning import PrefixTuning, Reparameterisation
 from adaptlab.methods.soft_prompt import SoftPrompt
+from adaptlab.plugins.method import Method
 
 # peft 0.21 asks for a property that transformers 5.23 has renamed; neither is ours to mend.
 # It also warns that an adapter at a tied head cannot be merged, which nobody does here.

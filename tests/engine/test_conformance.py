@@ -40,10 +40,10 @@ from adaptlab.engine.plugins import ENGINE_FAMILIES, ENGINE_FOLDS, ENGINE_METHOD
 from adaptlab.engine.train import Training
 from adaptlab.errors import InfeasibleBudget, InvalidSpec
 from adaptlab.families.llama import Llama
-from adaptlab.family import FAMILIES
-from adaptlab.method import METHODS
-from adaptlab.registry import by_name
-from adaptlab.task import TASKS
+from adaptlab.plugins.family import FAMILIES
+from adaptlab.plugins.method import METHODS
+from adaptlab.plugins.registry import by_name
+from adaptlab.plugins.task import TASKS
 
 NAMES = (*METHODS.names(), *VARIANTS)
 every_family = pytest.mark.parametrize("family", FAMILIES.names())

@@ -7,7 +7,7 @@ import torch
 
 from adaptlab.engine.digits import items_of, make_items, split_of
 from adaptlab.errors import InvalidSpec
-from adaptlab.splits import (
+from adaptlab.plugins.splits import (
     EVERY_SPLIT,
     LEAST_SHARE,
     MANY,

@@ -12,7 +12,7 @@ from tests.engine.making import (
 )
 
 from adaptlab.engine.model import Model
-from adaptlab.family import Family
+from adaptlab.plugins.family import Family
 
 SOFT_PROMPT: dict[str, object] = {"name": "soft_prompt", "length": 3, "initial_scale": 0.5}
 LATE_PROMPT: dict[str, object] = {"name": "suffix_tuning", "length": 3, "scope": "input_only"}

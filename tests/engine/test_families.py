@@ -6,7 +6,7 @@ import pytest
 from tests.engine.making import SMALL_OF_EACH, Remembering
 
 from adaptlab.engine.run import run
-from adaptlab.family import FAMILIES
+from adaptlab.plugins.family import FAMILIES
 from adaptlab.resolve import BaseModelFacts, resolve
 from adaptlab.resolved import spec_digest
 from adaptlab.results import AttentionCaptured, CheckpointWritten, Evaluated, Metrics

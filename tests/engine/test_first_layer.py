@@ -21,7 +21,7 @@ from adaptlab.engine.digits import target_rows
 from adaptlab.engine.dropout import training_step
 from adaptlab.engine.grouped import lifted
 from adaptlab.engine.model import Model
-from adaptlab.method import METHODS
+from adaptlab.plugins.method import METHODS
 
 NEVER = 10**9
 FAMILIES = [name for name in SMALL_OF_EACH if name != "formal"]  # it has a forward pass of its own

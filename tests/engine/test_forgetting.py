@@ -10,12 +10,12 @@ from tests.engine.making import Remembering, made_base
 
 from adaptlab.engine.model import Model
 from adaptlab.engine.run import run
-from adaptlab.registry import by_name
+from adaptlab.plugins.registry import by_name
+from adaptlab.plugins.task import TASKS, Task
 from adaptlab.resolve import BaseModelFacts, resolve
 from adaptlab.resolved import ResolvedAdapt, readable, scored_tasks, write_resolved
 from adaptlab.results import Evaluated, Evaluation
 from adaptlab.spec import AdaptSpec, PretrainSpec, ResolvedSpec
-from adaptlab.task import TASKS, Task
 
 ASCENDING = {"name": "sort_ascending", "length": 3, "alphabet": 4}
 DESCENDING = {**ASCENDING, "name": "sort_descending"}

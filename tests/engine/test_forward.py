@@ -17,7 +17,7 @@ from tests.engine.plain import plain_logits
 from adaptlab.engine.digits import target_rows
 from adaptlab.engine.model import Model
 from adaptlab.families.minigpt import MiniGPT
-from adaptlab.shapes import ModelShape
+from adaptlab.plugins.shapes import ModelShape
 
 FAMILIES = (
     SMALL,

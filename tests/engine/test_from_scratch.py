@@ -8,8 +8,8 @@ from adaptlab.engine.allocate import allocate
 from adaptlab.engine.model import Model
 from adaptlab.engine.plan import Plan
 from adaptlab.errors import InvalidSpec
-from adaptlab.family import FAMILIES
-from adaptlab.method import METHODS, starting_anew
+from adaptlab.plugins.family import FAMILIES
+from adaptlab.plugins.method import METHODS, starting_anew
 
 every_family = pytest.mark.parametrize("family", FAMILIES.names())
 

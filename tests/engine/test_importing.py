@@ -20,7 +20,8 @@ from adaptlab.engine.plan import as_digit_task
 from adaptlab.engine.run import run
 from adaptlab.errors import BadModelFolder, TrainingStopped
 from adaptlab.model_folder import check_folder, fingerprint
-from adaptlab.registry import by_name
+from adaptlab.plugins.registry import by_name
+from adaptlab.plugins.task import TASKS
 from adaptlab.resolve import BaseModelFacts, resolve, resolve_import
 from adaptlab.resolved import ResolvedImport, spec_digest
 from adaptlab.results import (
@@ -33,7 +34,6 @@ from adaptlab.results import (
     Started,
 )
 from adaptlab.spec import AdaptSpec, ImportSpec, ModelFolder
-from adaptlab.task import TASKS
 
 EASY = {"name": "sort_ascending", "length": 1, "alphabet": 6}
 SMALL = {"name": "sort_descending", "length": 4, "alphabet": 5}

@@ -14,7 +14,7 @@ from adaptlab.engine import grouped
 from adaptlab.engine.methods.lora import attach
 from adaptlab.engine.model import Model
 from adaptlab.methods.lora import Lora
-from adaptlab.shapes import ModelShape, Site
+from adaptlab.plugins.shapes import ModelShape, Site
 
 
 @pytest.mark.parametrize("family", ["minigpt", "gpt2", "llama"])

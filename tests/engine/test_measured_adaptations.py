@@ -12,22 +12,22 @@ from scipy import stats
 from tests.engine.making import SMALL, SMALL_OF_EACH, Remembering
 from torch import Tensor
 
-from adaptlab.adaptation import AdapterFile
 from adaptlab.engine.attachments import Attachments
 from adaptlab.engine.run import run
 from adaptlab.errors import BadCheckpoint, InvalidSpec
 from adaptlab.families.formal import AttentionLayer, Formal, Head
-from adaptlab.family import Family
-from adaptlab.registry import by_name
+from adaptlab.plugins.adaptation import AdapterFile
+from adaptlab.plugins.family import Family
+from adaptlab.plugins.registry import by_name
+from adaptlab.plugins.task import TASKS
+from adaptlab.plugins.theory_check import Measured
 from adaptlab.resolve import BaseModelFacts, resolve
 from adaptlab.resolve_theory import adaptation_of, resolve_theory
 from adaptlab.results import TheoryChecked
 from adaptlab.spec import AdaptSpec, TheorySpec
-from adaptlab.task import TASKS
 from adaptlab.theory.observation import FrozenBase, random_base
 from adaptlab.theory.span import attention_over_prefix
 from adaptlab.theory.subject import tokens_of
-from adaptlab.theory_check import Measured
 from adaptlab.theory_report import Check
 
 TASK = {"name": "sort_descending", "length": 5, "alphabet": 6}

@@ -9,7 +9,7 @@ from tests.engine.making import SMALL_OF_EACH, Remembering, made_base
 from tests.making import a_pretrain_document, an_adapt_document
 
 from adaptlab.engine.run import run
-from adaptlab.method import METHODS
+from adaptlab.plugins.method import METHODS
 from adaptlab.reported_attention import LARGEST_HEADER, is_map_file
 from adaptlab.reports import Expected
 from adaptlab.resolve import resolve

@@ -19,7 +19,7 @@ from tests.engine.published import llama, pair, qwen2, their_output
 from adaptlab.engine.attachments import Attachments
 from adaptlab.engine.capture import Recorder
 from adaptlab.engine.model import Model
-from adaptlab.family import FAMILIES
+from adaptlab.plugins.family import FAMILIES
 
 every_scope = pytest.mark.parametrize("scope", ["per_layer", "input_only"])
 every_family = pytest.mark.parametrize("family", FAMILIES.names())

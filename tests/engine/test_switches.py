@@ -14,8 +14,8 @@ from adaptlab.engine.model import Model
 from adaptlab.engine.plan import Plan
 from adaptlab.errors import InvalidSpec
 from adaptlab.families.minigpt import MiniGPT
-from adaptlab.family import Family
-from adaptlab.method import METHODS
+from adaptlab.plugins.family import Family
+from adaptlab.plugins.method import METHODS
 from adaptlab.resolve import resolve
 from adaptlab.spec import PretrainSpec
 from adaptlab.tasks.lookup import Lookup

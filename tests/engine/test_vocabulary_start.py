@@ -6,8 +6,8 @@ from tests.engine.making import SMALL_OF_EACH, adaptation, base_tensors, single,
 
 from adaptlab.engine.plan import Plan
 from adaptlab.errors import InvalidSpec
-from adaptlab.family import FAMILIES
-from adaptlab.registry import as_json
+from adaptlab.plugins.family import FAMILIES
+from adaptlab.plugins.registry import as_json
 from adaptlab.resolved import spec_digest
 
 SOFT_PROMPT: dict[str, object] = {"name": "soft_prompt", "length": 5}

@@ -6,14 +6,14 @@ import pytest
 import torch
 from tests.engine.making import Remembering
 
-from adaptlab.dataset import Triple, content_of, word_list
 from adaptlab.engine.digits import items_of, make_items
 from adaptlab.engine.run import run
 from adaptlab.errors import BadDataset, InvalidSpec
+from adaptlab.plugins.dataset import Triple, content_of, word_list
+from adaptlab.plugins.task import DigitTask
 from adaptlab.resolve import resolve, resolve_task
 from adaptlab.results import Evaluated, Split
 from adaptlab.spec import Choice, PretrainSpec
-from adaptlab.task import DigitTask
 
 FEW = {"name": "word_translation", "words": 12, "longest": 6}
 ANIMALS = word_list(

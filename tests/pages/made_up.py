@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import MadeUpLedger, an_environment
 
-from adaptlab.registry import as_json
+from adaptlab.plugins.registry import as_json
 from adaptlab.resolved import readable, scored_tasks
 from adaptlab.results import (
     AttentionCaptured,

@@ -13,8 +13,8 @@ from tests.making import a_member, a_user
 from tests.pages.made_up import ADAPTATION, PRETRAINING, MadeUpWorker, some_jobs
 from tests.watching import of_jobs, statements
 
-from adaptlab.method import METHODS
-from adaptlab.task import TASKS
+from adaptlab.plugins.method import METHODS
+from adaptlab.plugins.task import TASKS
 from adaptlab_api.app import create_app
 from adaptlab_db.tables import Job
 from adaptlab_services.people import tokens

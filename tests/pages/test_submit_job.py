@@ -24,9 +24,9 @@ from tests.pages.submitting import admin as admin
 from tests.pages.submitting import browser as browser
 from tests.pages.visitors import HOSTILE
 
-from adaptlab.family import FAMILIES
-from adaptlab.method import METHODS
-from adaptlab.task import TASKS
+from adaptlab.plugins.family import FAMILIES
+from adaptlab.plugins.method import METHODS
+from adaptlab.plugins.task import TASKS
 from adaptlab_db.tables import AuditEntry, Job
 
 Sessions = sessionmaker[Session]

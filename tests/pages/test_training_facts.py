@@ -3,7 +3,7 @@
 import pytest
 from tests.making import a_pretrain_spec, a_replicate
 
-from adaptlab.generated_words import generated_words
+from adaptlab.plugins.generated_words import generated_words
 from adaptlab.resolve import BaseModelFacts, resolve
 from adaptlab.resolved import write_resolved
 from adaptlab.spec import AdaptSpec, PretrainSpec, ResolvedSpec

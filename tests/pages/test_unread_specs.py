@@ -14,10 +14,10 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.comparing import run_all
 from tests.pages.made_up_studies import a_base, a_study, ordinary
 
-from adaptlab.family import FAMILIES
-from adaptlab.method import METHODS
-from adaptlab.registry import Registry
-from adaptlab.task import TASKS
+from adaptlab.plugins.family import FAMILIES
+from adaptlab.plugins.method import METHODS
+from adaptlab.plugins.registry import Registry
+from adaptlab.plugins.task import TASKS
 from adaptlab_api.app import create_app
 from adaptlab_services.people import tokens
 from adaptlab_services.settings import Settings

@@ -17,7 +17,7 @@ from typing import Any
 from tests.stand_ins import Observer, checkpoint_of
 from tests.worker.runners import Given, complete, runner
 
-from adaptlab.adaptation import AdapterFile
+from adaptlab.plugins.adaptation import AdapterFile
 from adaptlab.resolved import Resolved
 from adaptlab.results import CheckpointWritten, TrainingSaved
 

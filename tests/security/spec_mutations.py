@@ -8,9 +8,9 @@ from typing import Any
 
 from tests.making import a_pretrain_document, a_study_document, an_adapt_document
 
-from adaptlab.family import FAMILIES
-from adaptlab.method import METHODS
-from adaptlab.task import TASKS
+from adaptlab.plugins.family import FAMILIES
+from adaptlab.plugins.method import METHODS
+from adaptlab.plugins.task import TASKS
 
 Json = Any  # what a mutated document holds is anything
 Document = dict[str, Json]

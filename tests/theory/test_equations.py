@@ -10,10 +10,10 @@ from torch import Tensor
 from adaptlab.engine.attachments import Attachments, merged
 from adaptlab.errors import AdaptlabError
 from adaptlab.families.minigpt import MiniGPT
-from adaptlab.family import Family
 from adaptlab.methods.lora import Lora
 from adaptlab.methods.prefix_tuning import PrefixTuning
 from adaptlab.methods.soft_prompt import SoftPrompt
+from adaptlab.plugins.family import Family
 from adaptlab.theory.check import Check
 from adaptlab.theory.equations import equations_6_and_7, queries_break_equation_6
 from adaptlab.theory.observation import FrozenBase, observe, random_attachments, random_base

@@ -5,7 +5,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_pretrain_document, a_principal
 from tests.worker.conftest import Processes, wait_until
 
-from adaptlab.dataset import Triple
+from adaptlab.plugins.dataset import Triple
 from adaptlab.spec import PretrainSpec
 from adaptlab_db.tables import Evaluation, Job
 from adaptlab_services.jobs import jobs

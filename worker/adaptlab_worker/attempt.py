@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from adaptlab.adaptation import AdapterFile
 from adaptlab.errors import InvalidSpec
+from adaptlab.plugins.adaptation import AdapterFile
 from adaptlab.resolved import datasets_of, readable
 from adaptlab.results import Allocation, Event, Progress, Started
 from adaptlab_services.errors import LeaseLost, LedgerUnreachable, ReportRefused

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
-from adaptlab.adaptation import AdapterFile
+from adaptlab.plugins.adaptation import AdapterFile
 from adaptlab.results import Event
 from adaptlab.spec import ResolvedSpec
 from adaptlab.values import Value

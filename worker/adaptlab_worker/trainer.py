@@ -23,7 +23,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Literal, Protocol, TypeAlias, cast
 
-from adaptlab.adaptation import AdapterFile
 from adaptlab.engine.allocator import keep_freed_memory, return_freed_memory
 from adaptlab.errors import (
     BadCheckpoint,
@@ -36,6 +35,7 @@ from adaptlab.errors import (
     is_out_of_memory,
 )
 from adaptlab.loading import uncollected
+from adaptlab.plugins.adaptation import AdapterFile
 from adaptlab.resolved import Resolved, readable
 from adaptlab.results import Event, MetricPoint, Metrics, Progress
 from adaptlab_worker.alarm import Alarm

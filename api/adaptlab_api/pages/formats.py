@@ -9,7 +9,7 @@ from uuid import UUID
 from pydantic import BaseModel
 
 from adaptlab.errors import UnknownName
-from adaptlab.method import METHODS
+from adaptlab.plugins.method import METHODS
 from adaptlab_answers.jobs import Progress
 
 NOTHING = "–"

@@ -7,8 +7,8 @@ from urllib.parse import urlencode
 
 from sqlalchemy.orm import Session
 
-from adaptlab.method import METHODS
-from adaptlab.task import TASKS
+from adaptlab.plugins.method import METHODS
+from adaptlab.plugins.task import TASKS
 from adaptlab_answers.jobs import JobSummary
 from adaptlab_answers.paging import Page
 from adaptlab_api.pages.filter_bar import fault_of, fields_to_ask

@@ -8,8 +8,8 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from adaptlab.adaptation import Adaptation
 from adaptlab.halving import rung_steps, stages
+from adaptlab.plugins.adaptation import Adaptation
 from adaptlab.resolved import UnreadSpec, read_resolved
 from adaptlab.results import ReplicateResult
 from adaptlab.spec import EarlyStopping, ResolvedSpec, ResolvedTraining

@@ -11,7 +11,7 @@ from pydantic_core import from_json, to_json
 from sqlalchemy.orm import Session
 
 from adaptlab.errors import AdaptlabError, InvalidSpec, Problem
-from adaptlab.task import TASKS
+from adaptlab.plugins.task import TASKS
 from adaptlab.validation import validation_problems
 from adaptlab_answers.recommendations import Recommendation
 from adaptlab_api.pages.formats import integer, pretty

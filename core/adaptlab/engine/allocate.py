@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from adaptlab.engine.counter import normal, random_bits, stream, uniform
-from adaptlab.shapes import TensorShape
+from adaptlab.plugins.shapes import TensorShape
 
 
 @dataclass(frozen=True)

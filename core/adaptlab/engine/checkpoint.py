@@ -12,10 +12,10 @@ from torch import Tensor
 
 from adaptlab.engine.plan import Plan
 from adaptlab.errors import BadCheckpoint, BadWeightsFile
-from adaptlab.registry import as_json
+from adaptlab.plugins.registry import as_json
+from adaptlab.plugins.shapes import ModelShape
 from adaptlab.resolved import spec_digest
 from adaptlab.results import Checkpoint, CheckpointWritten
-from adaptlab.shapes import ModelShape
 from adaptlab.weights_file import WEIGHT_DTYPES, StoredTensor, WeightsFile, read_header
 
 

@@ -31,7 +31,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from adaptlab.decoder import Attention
 from adaptlab.engine import grouped, sites
 from adaptlab.engine.activations import gelu
 from adaptlab.engine.attachments import Attachments
@@ -48,7 +47,8 @@ from adaptlab.engine.attention import (
 from adaptlab.engine.dropout import TrainingStep, dropped
 from adaptlab.engine.plugins import Forward, PatternRecorder
 from adaptlab.engine.rotary import Rotary
-from adaptlab.family import Family
+from adaptlab.plugins.decoder import Attention
+from adaptlab.plugins.family import Family
 
 F = TypeVar("F", bound=Family)
 

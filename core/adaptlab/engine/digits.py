@@ -7,8 +7,8 @@ from adaptlab.engine.counter import mixed, random_bits, stream
 from adaptlab.engine.items import Items, counted_targets
 from adaptlab.engine.plugins import ENGINE_QUESTIONS, ENGINE_TASKS
 from adaptlab.errors import InvalidSpec, Problem
-from adaptlab.splits import SIXTEENTHS, Split
-from adaptlab.task import DigitTask, QuestionLaw
+from adaptlab.plugins.splits import SIXTEENTHS, Split
+from adaptlab.plugins.task import DigitTask, QuestionLaw
 
 FEW = 5  # distinct digits that the sampling rule of the paper never rejects
 ATTEMPTS_AT_ONCE = 4

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from adaptlab.engine.plugins import ENGINE_MASKS
-from adaptlab.task import Task
+from adaptlab.plugins.task import Task
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from adaptlab.engine.attachments import NOTHING_ATTACHED, Attachments
 from adaptlab.engine.dropout import TrainingStep
 from adaptlab.engine.plan import Plan
 from adaptlab.engine.plugins import ENGINE_FAMILIES, ENGINE_FOLDS, ENGINE_METHODS, PatternRecorder
-from adaptlab.family import Family
-from adaptlab.task import Task
+from adaptlab.plugins.family import Family
+from adaptlab.plugins.task import Task
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,14 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
-from adaptlab.dataset import WordList
 from adaptlab.errors import AdaptlabError
-from adaptlab.family import Family
-from adaptlab.method import Method
+from adaptlab.plugins.dataset import WordList
+from adaptlab.plugins.family import Family
+from adaptlab.plugins.method import Method
+from adaptlab.plugins.shapes import ModelShape, TensorShape
+from adaptlab.plugins.task import DigitTask, Task
 from adaptlab.resolved import Resolved, ResolvedTheory, Trained, scored_tasks
-from adaptlab.shapes import ModelShape, TensorShape
 from adaptlab.spec import ResolvedTraining
-from adaptlab.task import DigitTask, Task
 
 
 @dataclass(frozen=True)

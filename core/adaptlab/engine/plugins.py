@@ -8,8 +8,8 @@ from torch import Tensor
 
 from adaptlab.engine.attachments import Attachments
 from adaptlab.engine.dropout import TrainingStep
-from adaptlab.registry import Registry
-from adaptlab.shapes import ModelShape
+from adaptlab.plugins.registry import Registry
+from adaptlab.plugins.shapes import ModelShape
 
 # The declaration's own class is narrower than Method or Task; each file names the one it serves.
 Attach = Callable[[Any, ModelShape, Mapping[str, Tensor]], Attachments]

@@ -8,7 +8,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from adaptlab.adaptation import AdapterFile
 from adaptlab.code_version import code_version
 from adaptlab.engine.allocate import Trainables, allocate
 from adaptlab.engine.capture import capture_attention
@@ -25,6 +24,7 @@ from adaptlab.engine.scoring import score
 from adaptlab.engine.train import Training
 from adaptlab.engine.word_lists import read_lists
 from adaptlab.errors import TrainingDiverged, TrainingStopped
+from adaptlab.plugins.adaptation import AdapterFile
 from adaptlab.resolved import Resolved, ResolvedImport, ResolvedTheory
 from adaptlab.results import (
     Environment,

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from adaptlab.dataset import WordList, read_words
+from adaptlab.plugins.dataset import WordList, read_words
 
 
 def read_lists(files: Iterable[Path]) -> dict[str, WordList]:

@@ -6,8 +6,8 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field
 
 from adaptlab.errors import Problem
-from adaptlab.family import FAMILIES, Family
-from adaptlab.shapes import Initialiser, ModelShape, Site, TensorShape
+from adaptlab.plugins.family import FAMILIES, Family
+from adaptlab.plugins.shapes import Initialiser, ModelShape, Site, TensorShape
 from adaptlab.values import AUTO, Auto, Value
 
 Size = Annotated[int, Field(ge=1, le=4096)]

@@ -5,11 +5,11 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveInt
 
-from adaptlab.decoder import DecoderLayout, heads_problems
 from adaptlab.errors import Problem
-from adaptlab.family import FAMILIES
 from adaptlab.huggingface import PublishedConfig, PublishedFamily, PublishedTensor
-from adaptlab.shapes import ModelShape
+from adaptlab.plugins.decoder import DecoderLayout, heads_problems
+from adaptlab.plugins.family import FAMILIES
+from adaptlab.plugins.shapes import ModelShape
 from adaptlab.values import AUTO, Auto
 
 

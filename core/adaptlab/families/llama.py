@@ -5,11 +5,11 @@ from typing import Annotated, ClassVar, Literal, Self, cast
 
 from pydantic import Field, PositiveInt, model_validator
 
-from adaptlab.decoder import BLOCK_PARTS, DecoderLayout, divisor_problems, heads_problems
 from adaptlab.errors import Problem
-from adaptlab.family import FAMILIES
 from adaptlab.huggingface import PublishedConfig, PublishedFamily, PublishedTensor
-from adaptlab.shapes import ModelShape
+from adaptlab.plugins.decoder import BLOCK_PARTS, DecoderLayout, divisor_problems, heads_problems
+from adaptlab.plugins.family import FAMILIES
+from adaptlab.plugins.shapes import ModelShape
 from adaptlab.values import AUTO, Auto, Value
 
 AttentionBiases = Literal["none", "qkv", "qkvo"]

@@ -4,10 +4,10 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field
 
-from adaptlab.decoder import Attention, DecoderLayout, heads_problems
 from adaptlab.errors import Problem
-from adaptlab.family import FAMILIES, Family
-from adaptlab.shapes import ModelShape
+from adaptlab.plugins.decoder import Attention, DecoderLayout, heads_problems
+from adaptlab.plugins.family import FAMILIES, Family
+from adaptlab.plugins.shapes import ModelShape
 from adaptlab.values import AUTO, Auto
 
 

@@ -6,8 +6,8 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from adaptlab.errors import Problem
-from adaptlab.method import METHODS, AttentionClaim, Method
-from adaptlab.shapes import Initialiser, ModelShape, Site, TensorShape
+from adaptlab.plugins.method import METHODS, AttentionClaim, Method
+from adaptlab.plugins.shapes import Initialiser, ModelShape, Site, TensorShape
 from adaptlab.values import AUTO, Auto
 
 

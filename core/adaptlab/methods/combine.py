@@ -8,10 +8,10 @@ from typing import Annotated, ClassVar, Literal, Self, cast
 from pydantic import Field, SerializeAsAny, WrapValidator
 
 from adaptlab.errors import Problem
-from adaptlab.method import METHODS, AttentionClaim, Method
-from adaptlab.nested import nested
-from adaptlab.shapes import ModelShape, TensorShape
-from adaptlab.sites import missing_sites
+from adaptlab.plugins.method import METHODS, AttentionClaim, Method
+from adaptlab.plugins.nested import nested
+from adaptlab.plugins.shapes import ModelShape, TensorShape
+from adaptlab.plugins.sites import missing_sites
 
 
 def _part(value: object, _: object) -> Method:

@@ -2,8 +2,8 @@
 
 from typing import ClassVar, Literal
 
-from adaptlab.method import METHODS, AttentionClaim, Method
-from adaptlab.shapes import ModelShape, TensorShape
+from adaptlab.plugins.method import METHODS, AttentionClaim, Method
+from adaptlab.plugins.shapes import ModelShape, TensorShape
 
 
 @METHODS.register("from_scratch")

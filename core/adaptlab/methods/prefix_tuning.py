@@ -4,9 +4,9 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from adaptlab.learned_positions import LearnedPositions
-from adaptlab.method import METHODS, Method
-from adaptlab.shapes import Initialiser, ModelShape, TensorShape
+from adaptlab.plugins.learned_positions import LearnedPositions
+from adaptlab.plugins.method import METHODS, Method
+from adaptlab.plugins.shapes import Initialiser, ModelShape, TensorShape
 from adaptlab.values import Value
 
 MLP = "reparameterisation"

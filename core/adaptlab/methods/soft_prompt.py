@@ -2,10 +2,10 @@
 
 from typing import ClassVar, Literal
 
-from adaptlab.learned_positions import VirtualTokens
-from adaptlab.method import METHODS, Method
 from adaptlab.methods.prefix_tuning import PrefixTuning
-from adaptlab.shapes import ModelShape, TensorShape
+from adaptlab.plugins.learned_positions import VirtualTokens
+from adaptlab.plugins.method import METHODS, Method
+from adaptlab.plugins.shapes import ModelShape, TensorShape
 
 
 @METHODS.register("soft_prompt")

@@ -3,9 +3,9 @@
 from typing import ClassVar, Literal
 
 from adaptlab.errors import Problem
-from adaptlab.learned_positions import VirtualTokens
-from adaptlab.method import METHODS, Method
-from adaptlab.shapes import Initialiser, ModelShape, TensorShape
+from adaptlab.plugins.learned_positions import VirtualTokens
+from adaptlab.plugins.method import METHODS, Method
+from adaptlab.plugins.shapes import Initialiser, ModelShape, TensorShape
 
 VIRTUAL_TOKENS = "embed.suffix"
 

@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from adaptlab.task import TASKS, PlainTask
+from adaptlab.plugins.task import TASKS, PlainTask
 
 
 @TASKS.register("add")

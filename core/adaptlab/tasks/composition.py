@@ -6,11 +6,11 @@ from typing import ClassVar, Literal, cast
 
 from pydantic import Field
 
-from adaptlab.dataset import DatasetReference, Datasets, WordList
 from adaptlab.errors import Problem
-from adaptlab.inner_tasks import InnerTask, inner_problems
-from adaptlab.splits import Split
-from adaptlab.task import TASKS, DigitTask, QuestionLaw, Task
+from adaptlab.plugins.dataset import DatasetReference, Datasets, WordList
+from adaptlab.plugins.inner_tasks import InnerTask, inner_problems
+from adaptlab.plugins.splits import Split
+from adaptlab.plugins.task import TASKS, DigitTask, QuestionLaw, Task
 
 
 @TASKS.register("composition")

@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal
 
-from adaptlab.task import TASKS, PlainTask
+from adaptlab.plugins.task import TASKS, PlainTask
 
 
 @TASKS.register("copy")

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from adaptlab.task import TASKS, PlainTask, chance_of
+from adaptlab.plugins.task import TASKS, PlainTask, chance_of
 
 
 @TASKS.register("double_histogram")

@@ -3,7 +3,7 @@
 import math
 from typing import ClassVar, Literal
 
-from adaptlab.task import TASKS, PlainTask
+from adaptlab.plugins.task import TASKS, PlainTask
 
 
 @TASKS.register("filter_less_than_first")

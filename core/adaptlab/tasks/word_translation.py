@@ -7,8 +7,9 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, PrivateAttr
 
-from adaptlab import generated_words
-from adaptlab.dataset import (
+from adaptlab.errors import BadDataset, Problem
+from adaptlab.plugins import generated_words
+from adaptlab.plugins.dataset import (
     FEWEST_TRIPLES,
     LONGEST_WORD,
     MOST_TRIPLES,
@@ -17,9 +18,8 @@ from adaptlab.dataset import (
     Datasets,
     WordList,
 )
-from adaptlab.errors import BadDataset, Problem
-from adaptlab.splits import Split, first_of_splits
-from adaptlab.task import TASKS, DigitTask, QuestionLaw
+from adaptlab.plugins.splits import Split, first_of_splits
+from adaptlab.plugins.task import TASKS, DigitTask, QuestionLaw
 from adaptlab.values import Name
 
 Target = Literal["german", "spanish", "german_reversed"]

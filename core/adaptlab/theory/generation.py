@@ -11,7 +11,7 @@ from adaptlab.engine import grouped
 from adaptlab.engine.attachments import NOTHING_ATTACHED, Attachments
 from adaptlab.engine.model import Model
 from adaptlab.engine.plugins import ENGINE_FAMILIES
-from adaptlab.family import Family
+from adaptlab.plugins.family import Family
 
 ONE_ROW = slice(-1, None)
 

@@ -21,9 +21,9 @@ from adaptlab.engine.counter import normal, stream
 from adaptlab.engine.model import Model
 from adaptlab.engine.plugins import ENGINE_FAMILIES, ENGINE_METHODS
 from adaptlab.errors import AdaptlabError
-from adaptlab.family import Family
-from adaptlab.method import Method
-from adaptlab.shapes import TensorShape
+from adaptlab.plugins.family import Family
+from adaptlab.plugins.method import Method
+from adaptlab.plugins.shapes import TensorShape
 
 
 @dataclass(frozen=True)

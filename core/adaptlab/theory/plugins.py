@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from adaptlab.registry import Registry
+from adaptlab.plugins.registry import Registry
 from adaptlab.theory.subject import Subject
 from adaptlab.theory_report import Check
 

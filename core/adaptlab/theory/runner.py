@@ -5,11 +5,11 @@ from pathlib import Path
 
 import torch
 
-from adaptlab.adaptation import AdapterFile
 from adaptlab.engine.checkpoint import read_bases
 from adaptlab.engine.observer import Observer
 from adaptlab.engine.plan import Plan
 from adaptlab.errors import TrainingStopped
+from adaptlab.plugins.adaptation import AdapterFile
 from adaptlab.results import TheoryChecked
 from adaptlab.theory.observation import FrozenBase
 from adaptlab.theory.plugins import MEASURES

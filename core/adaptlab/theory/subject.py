@@ -7,7 +7,6 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from adaptlab.adaptation import AdapterFile
 from adaptlab.engine.attachments import Attachments
 from adaptlab.engine.checkpoint import read_tensors
 from adaptlab.engine.counter import normal, stream
@@ -17,10 +16,11 @@ from adaptlab.engine.model import shown
 from adaptlab.engine.plan import as_digit_task
 from adaptlab.engine.plugins import ENGINE_METHODS
 from adaptlab.errors import InvalidSpec, Problem
-from adaptlab.family import Family
-from adaptlab.task import Task
+from adaptlab.plugins.adaptation import AdapterFile
+from adaptlab.plugins.family import Family
+from adaptlab.plugins.task import Task
+from adaptlab.plugins.theory_check import Measured
 from adaptlab.theory.observation import FrozenBase
-from adaptlab.theory_check import Measured
 
 MOST_ELEMENTS = 2**24
 """Of attention patterns that are held at once: 128 MiB in float64."""

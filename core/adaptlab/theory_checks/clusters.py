@@ -6,8 +6,8 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from adaptlab.errors import Problem
-from adaptlab.family import Family
-from adaptlab.theory_check import THEORY_CHECKS, Measured, TheoryCheck, no_attention
+from adaptlab.plugins.family import Family
+from adaptlab.plugins.theory_check import THEORY_CHECKS, Measured, TheoryCheck, no_attention
 
 FEWEST = 2
 Place = tuple[int, int]

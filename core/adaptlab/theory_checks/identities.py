@@ -5,8 +5,8 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from adaptlab.errors import Problem
-from adaptlab.family import Family
-from adaptlab.theory_check import THEORY_CHECKS, TheoryCheck
+from adaptlab.plugins.family import Family
+from adaptlab.plugins.theory_check import THEORY_CHECKS, TheoryCheck
 
 Length = Annotated[int, Field(ge=1, le=64)]
 

@@ -5,8 +5,8 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from adaptlab.errors import Problem
-from adaptlab.family import Family
-from adaptlab.theory_check import THEORY_CHECKS, TheoryCheck, no_attention
+from adaptlab.plugins.family import Family
+from adaptlab.plugins.theory_check import THEORY_CHECKS, TheoryCheck, no_attention
 
 
 @THEORY_CHECKS.register("relative_attention")

@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from adaptlab.theory_check import THEORY_CHECKS, TheoryCheck
+from adaptlab.plugins.theory_check import THEORY_CHECKS, TheoryCheck
 
 
 @THEORY_CHECKS.register("rotation")

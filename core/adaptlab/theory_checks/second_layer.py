@@ -6,8 +6,8 @@ from pydantic import Field
 
 from adaptlab.errors import Problem
 from adaptlab.families.formal import Formal
-from adaptlab.family import Family
-from adaptlab.theory_check import THEORY_CHECKS, Measured, TheoryCheck, no_prefixes
+from adaptlab.plugins.family import Family
+from adaptlab.plugins.theory_check import THEORY_CHECKS, Measured, TheoryCheck, no_prefixes
 
 
 @THEORY_CHECKS.register("second_layer")

@@ -6,8 +6,14 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from adaptlab.errors import Problem
-from adaptlab.family import Family
-from adaptlab.theory_check import THEORY_CHECKS, Measured, TheoryCheck, no_attention, no_prefixes
+from adaptlab.plugins.family import Family
+from adaptlab.plugins.theory_check import (
+    THEORY_CHECKS,
+    Measured,
+    TheoryCheck,
+    no_attention,
+    no_prefixes,
+)
 
 
 @THEORY_CHECKS.register("span")

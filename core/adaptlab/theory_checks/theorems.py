@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal
 
-from adaptlab.theory_check import THEORY_CHECKS, TheoryCheck
+from adaptlab.plugins.theory_check import THEORY_CHECKS, TheoryCheck
 
 
 @THEORY_CHECKS.register("theorems")

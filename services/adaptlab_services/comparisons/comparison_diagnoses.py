@@ -9,9 +9,9 @@ from adaptlab.comparison import Comparison
 from adaptlab.diagnosis import diagnose
 from adaptlab.diagnosis_evidence import BaseEvidence
 from adaptlab.diagnosis_rows import base_evidence, evidence
+from adaptlab.plugins.task import Task
 from adaptlab.resolved import ResolvedAdapt
 from adaptlab.table_comparison import MethodDiagnosis
-from adaptlab.task import Task
 from adaptlab_services.comparisons.comparison_rows import Row, measured_row
 
 

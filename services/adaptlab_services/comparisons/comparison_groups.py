@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from adaptlab.errors import InvalidSpec, Problem
-from adaptlab.method import METHODS
+from adaptlab.plugins.method import METHODS
 from adaptlab.resolved import seedless_digest
 from adaptlab.scores import task_labels
 from adaptlab.table_comparison import MissingScores

@@ -13,7 +13,7 @@ from adaptlab.comparability import ComparedJob
 from adaptlab.comparison import ComparisonWarning
 from adaptlab.diagnosis_evidence import trial_evidence
 from adaptlab.diagnosis_rows import MeasuredRow, longer_trainings
-from adaptlab.method import starting_anew
+from adaptlab.plugins.method import starting_anew
 from adaptlab.resolve import family_shape
 from adaptlab.resolved import ResolvedAdapt, UnreadSpec
 from adaptlab.results import Evaluation

@@ -32,7 +32,7 @@ from sqlalchemy.sql.base import ReadOnlyColumnCollection
 
 from adaptlab.cost import Load, Work, work
 from adaptlab.errors import AdaptlabError
-from adaptlab.registry import as_json
+from adaptlab.plugins.registry import as_json
 from adaptlab.resolved import Resolved, readable
 from adaptlab.results import Environment, Usage
 from adaptlab.spec import ResolvedSpec

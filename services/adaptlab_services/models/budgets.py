@@ -7,8 +7,9 @@ from sqlalchemy.orm import Session
 
 from adaptlab.budget import budget_vector, solve
 from adaptlab.errors import InvalidSpec, Problem
-from adaptlab.family import FAMILIES
-from adaptlab.method import METHODS, Method
+from adaptlab.plugins.family import FAMILIES
+from adaptlab.plugins.method import METHODS, Method
+from adaptlab.plugins.shapes import ModelShape
 from adaptlab.resolve import (
     budget_limit,
     configured,
@@ -16,7 +17,6 @@ from adaptlab.resolve import (
     resolve_method,
     resolve_task,
 )
-from adaptlab.shapes import ModelShape
 from adaptlab.spec import Budget, BudgetSpec, Choice, NamedChoice
 from adaptlab.values import Name, Value
 from adaptlab_answers.models import BudgetAnswer, MethodAnswer, ProblemView

@@ -2,10 +2,10 @@
 
 from typing import TypedDict, TypeVar
 
-from adaptlab.family import FAMILIES, Family
-from adaptlab.method import METHODS, Method
-from adaptlab.registry import Registry
-from adaptlab.task import TASKS, Task
+from adaptlab.plugins.family import FAMILIES, Family
+from adaptlab.plugins.method import METHODS, Method
+from adaptlab.plugins.registry import Registry
+from adaptlab.plugins.task import TASKS, Task
 from adaptlab_answers.models import Families, FamilyEntry, MethodEntry, Methods, PlugIn, Tasks
 from adaptlab_services.errors import NotFound
 

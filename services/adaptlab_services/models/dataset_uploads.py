@@ -7,8 +7,8 @@ from uuid import UUID
 from pydantic import Field, TypeAdapter, ValidationError
 from sqlalchemy.orm import Session, sessionmaker
 
-from adaptlab.dataset import MOST_TRIPLES, Triple
 from adaptlab.errors import InvalidSpec, Problem
+from adaptlab.plugins.dataset import MOST_TRIPLES, Triple
 from adaptlab.values import Name, Value
 from adaptlab_answers.models import DatasetOrigin
 from adaptlab_db.artifacts import streamed

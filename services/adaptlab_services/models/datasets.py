@@ -9,7 +9,8 @@ from sqlalchemy import Select, select, tuple_
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
-from adaptlab.dataset import (
+from adaptlab.errors import InvalidSpec, Problem
+from adaptlab.plugins.dataset import (
     FEWEST_TRIPLES,
     MOST_TRIPLES,
     DatasetFacts,
@@ -19,9 +20,8 @@ from adaptlab.dataset import (
     content_of,
     word_list,
 )
-from adaptlab.errors import InvalidSpec, Problem
-from adaptlab.generated_words import NAME as GENERATED
-from adaptlab.generated_words import generated_words
+from adaptlab.plugins.generated_words import NAME as GENERATED
+from adaptlab.plugins.generated_words import generated_words
 from adaptlab.values import Name, Value
 from adaptlab_answers.models import DatasetLinks, DatasetOrigin, DatasetView
 from adaptlab_answers.paging import Page

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from adaptlab.dataset import NO_DATASETS, Datasets
 from adaptlab.errors import BadModelFolder, InvalidSpec, Problem
 from adaptlab.model_folder import check_folder, fingerprint
+from adaptlab.plugins.dataset import NO_DATASETS, Datasets
 from adaptlab.resolve import resolve_import
 from adaptlab.resolved import ResolvedImport
 from adaptlab.spec import ImportSpec, ModelFolder

@@ -1,9 +1,9 @@
 """The sizes beside the one that a budget came to: what one step less and one more would train."""
 
-from adaptlab.method import Method
+from adaptlab.plugins.method import Method
+from adaptlab.plugins.shapes import ModelShape
 from adaptlab.resolve import family_shape
 from adaptlab.resolved import ResolvedAdapt, read_resolved
-from adaptlab.shapes import ModelShape
 from adaptlab.spec import ResolvedSpec
 from adaptlab.values import Value
 

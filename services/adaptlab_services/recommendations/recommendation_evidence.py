@@ -14,11 +14,11 @@ from sqlalchemy.orm import Session
 from adaptlab.code_version import code_version
 from adaptlab.comparability import ComparedJob, comparability, comparable_groups
 from adaptlab.comparison import Comparison, compare, corrected_choice
-from adaptlab.registry import as_json
+from adaptlab.plugins.registry import as_json
+from adaptlab.plugins.task import Task
 from adaptlab.resolve import BaseModelFacts
 from adaptlab.spec import Choice
 from adaptlab.statistics import ChosenBest, Interval, Scores
-from adaptlab.task import Task
 from adaptlab.values import AUTO
 from adaptlab.verdict import LEAST_SEEDS, Verdict
 from adaptlab_answers.models import MethodAnswer

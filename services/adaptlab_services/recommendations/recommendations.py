@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from sqlalchemy.orm import Session
 
 from adaptlab.errors import InvalidSpec, Problem
-from adaptlab.registry import as_json
+from adaptlab.plugins.registry import as_json
 from adaptlab.resolve import resolve_task
 from adaptlab.verdict import LEAST_SEEDS
 from adaptlab_answers.recommendations import (

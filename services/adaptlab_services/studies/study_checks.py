@@ -7,12 +7,12 @@ from uuid import UUID
 from sqlalchemy import delete, insert, select
 from sqlalchemy.orm import Session
 
+from adaptlab.plugins.theory_check import Measured
 from adaptlab.resolve_theory import resolve_theory
 from adaptlab.resolved import ResolvedTheory, spec_digest, write_resolved
 from adaptlab.spec import TheorySpec
 from adaptlab.study_checks import as_if_made, measuring
 from adaptlab.study_plan import Cell, PlannedCheck, StudyPlan
-from adaptlab.theory_check import Measured
 from adaptlab_db.tables import Job, StudyJob
 from adaptlab_services.jobs.job_rows import NewJob, insert_jobs
 from adaptlab_services.lifecycle import adaptations

@@ -9,7 +9,7 @@ from adaptlab.engine import grouped
 from adaptlab.engine.attachments import Attachments, OutputHook
 from adaptlab.engine.plugins import ENGINE_METHODS
 from adaptlab.methods.adapter import Adapter
-from adaptlab.shapes import ModelShape
+from adaptlab.plugins.shapes import ModelShape
 
 
 @ENGINE_METHODS.register("adapter")

@@ -7,7 +7,7 @@ from torch import Tensor
 from adaptlab.engine.attachments import Attachments, MixHook
 from adaptlab.engine.plugins import ENGINE_METHODS
 from adaptlab.methods.attention_bias import AttentionBias
-from adaptlab.shapes import ModelShape
+from adaptlab.plugins.shapes import ModelShape
 
 
 @ENGINE_METHODS.register("attention_bias")

@@ -6,9 +6,9 @@ from torch import Tensor
 
 from adaptlab.engine.attachments import Attachments, merged
 from adaptlab.engine.plugins import ENGINE_FOLDS, ENGINE_METHODS
-from adaptlab.method import Method
 from adaptlab.methods.combine import Combine
-from adaptlab.shapes import ModelShape
+from adaptlab.plugins.method import Method
+from adaptlab.plugins.shapes import ModelShape
 
 
 @ENGINE_METHODS.register("combine")

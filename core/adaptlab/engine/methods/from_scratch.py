@@ -7,7 +7,7 @@ from torch import Tensor
 from adaptlab.engine.attachments import Attachments
 from adaptlab.engine.plugins import ENGINE_METHODS
 from adaptlab.methods.from_scratch import FromScratch
-from adaptlab.shapes import ModelShape
+from adaptlab.plugins.shapes import ModelShape
 
 
 @ENGINE_METHODS.register("from_scratch")

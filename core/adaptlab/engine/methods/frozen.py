@@ -7,7 +7,7 @@ from torch import Tensor
 from adaptlab.engine.attachments import NOTHING_ATTACHED, Attachments
 from adaptlab.engine.plugins import ENGINE_METHODS
 from adaptlab.methods.frozen import Frozen
-from adaptlab.shapes import ModelShape
+from adaptlab.plugins.shapes import ModelShape
 
 
 @ENGINE_METHODS.register("frozen")

@@ -7,7 +7,7 @@ from torch import Tensor
 from adaptlab.engine.attachments import Attachments, InputHook, OutputHook
 from adaptlab.engine.plugins import ENGINE_METHODS
 from adaptlab.methods.ia3 import IA3
-from adaptlab.shapes import ModelShape
+from adaptlab.plugins.shapes import ModelShape
 
 
 @ENGINE_METHODS.register("ia3")

@@ -9,7 +9,7 @@ from adaptlab.engine import grouped
 from adaptlab.engine.attachments import Attachments, OutputHook, ProductHook
 from adaptlab.engine.plugins import ENGINE_METHODS
 from adaptlab.methods.lora import Lora
-from adaptlab.shapes import ModelShape, Site
+from adaptlab.plugins.shapes import ModelShape, Site
 
 
 @ENGINE_METHODS.register("lora")

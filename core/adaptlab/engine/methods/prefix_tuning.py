@@ -8,7 +8,7 @@ from adaptlab.engine import grouped
 from adaptlab.engine.attachments import Attachments
 from adaptlab.engine.plugins import ENGINE_FOLDS, ENGINE_METHODS
 from adaptlab.methods.prefix_tuning import MLP, PrefixTuning
-from adaptlab.shapes import ModelShape
+from adaptlab.plugins.shapes import ModelShape
 
 
 @ENGINE_METHODS.register("prefix_tuning")

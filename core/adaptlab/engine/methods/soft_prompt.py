@@ -7,7 +7,7 @@ from torch import Tensor
 from adaptlab.engine.attachments import Attachments
 from adaptlab.engine.plugins import ENGINE_METHODS
 from adaptlab.methods.soft_prompt import SoftPrompt
-from adaptlab.shapes import ModelShape
+from adaptlab.plugins.shapes import ModelShape
 
 
 @ENGINE_METHODS.register("soft_prompt")

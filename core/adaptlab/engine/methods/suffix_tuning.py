@@ -7,7 +7,7 @@ from torch import Tensor
 from adaptlab.engine.attachments import Attachments
 from adaptlab.engine.plugins import ENGINE_METHODS
 from adaptlab.methods.suffix_tuning import VIRTUAL_TOKENS, SuffixTuning
-from adaptlab.shapes import ModelShape
+from adaptlab.plugins.shapes import ModelShape
 
 
 @ENGINE_METHODS.register("suffix_tuning")

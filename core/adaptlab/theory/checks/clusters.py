@@ -5,8 +5,8 @@ from statistics import fmean
 
 import torch
 
-from adaptlab.adaptation import AdapterFile
 from adaptlab.errors import InvalidSpec, Problem
+from adaptlab.plugins.adaptation import AdapterFile
 from adaptlab.theory.clusters import prefix_clusters, random_clusters
 from adaptlab.theory.plugins import MEASURES
 from adaptlab.theory.subject import Adapted, Subject, tokens_of

@@ -4,8 +4,8 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean, stdev
 
-from adaptlab.adaptation import AdapterFile
 from adaptlab.distributions import student_quantile
+from adaptlab.plugins.adaptation import AdapterFile
 from adaptlab.theory.learned_attention import LearnedAttention, learned_attention
 from adaptlab.theory.plugins import MEASURES
 from adaptlab.theory.span import CONCENTRATED

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from adaptlab.method import Method
+from adaptlab.plugins.method import Method
 from adaptlab.theory.equations import BROKEN, ROUNDING, Deviation, equations_from
 from adaptlab.theory.plugins import MEASURES
 from adaptlab.theory.subject import Subject

@@ -5,10 +5,10 @@ from typing import Annotated, ClassVar
 from uuid import UUID
 
 from adaptlab.errors import Problem
-from adaptlab.family import Family
-from adaptlab.method import AnyMethod
-from adaptlab.registry import ByName, Registry
-from adaptlab.task import AnyTask
+from adaptlab.plugins.family import Family
+from adaptlab.plugins.method import AnyMethod
+from adaptlab.plugins.registry import ByName, Registry
+from adaptlab.plugins.task import AnyTask
 from adaptlab.values import PluginName, Value
 
 

@@ -8,8 +8,8 @@ from pydantic import SerializeAsAny, WrapValidator
 from pydantic_core import PydanticCustomError
 
 from adaptlab.errors import Problem
-from adaptlab.nested import nested
-from adaptlab.task import TASKS, DigitTask
+from adaptlab.plugins.nested import nested
+from adaptlab.plugins.task import TASKS, DigitTask
 
 
 def _inner(value: object, _: object) -> DigitTask:

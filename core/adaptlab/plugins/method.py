@@ -4,9 +4,9 @@ from abc import ABC, abstractmethod
 from typing import Annotated, ClassVar, Literal, Self
 
 from adaptlab.errors import Problem
-from adaptlab.registry import ByName, Registry
-from adaptlab.shapes import ModelShape, TensorShape
-from adaptlab.sizing import largest_within
+from adaptlab.plugins.registry import ByName, Registry
+from adaptlab.plugins.shapes import ModelShape, TensorShape
+from adaptlab.plugins.sizing import largest_within
 from adaptlab.values import AUTO, PluginName, Value
 
 AttentionClaim = Literal["can_change", "cannot_change"]

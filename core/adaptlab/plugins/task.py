@@ -9,10 +9,10 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from adaptlab.dataset import DatasetReference, Datasets, WordList
 from adaptlab.errors import Problem
-from adaptlab.registry import ByName, Registry
-from adaptlab.splits import Split, enough_length, scarce_splits
+from adaptlab.plugins.dataset import DatasetReference, Datasets, WordList
+from adaptlab.plugins.registry import ByName, Registry
+from adaptlab.plugins.splits import Split, enough_length, scarce_splits
 from adaptlab.values import PluginName, Value
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from adaptlab.errors import Problem
-from adaptlab.shapes import Initialiser, ModelShape, Site, TensorShape
+from adaptlab.plugins.shapes import Initialiser, ModelShape, Site, TensorShape
 
 BLOCK_PARTS = ("attn.q", "attn.k", "attn.v", "attn.o", "mlp.up", "mlp.gate", "mlp.down")
 Attention = Literal["causal", "bidirectional", "none"]

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from adaptlab.errors import Problem, UnknownName
-from adaptlab.registry import Registry
+from adaptlab.plugins.registry import Registry
 from adaptlab.values import Value
 
 P = TypeVar("P", bound=Value)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from adaptlab.dataset import Triple, WordList, word_list
+from adaptlab.plugins.dataset import Triple, WordList, word_list
 
 NAME = "generated"
 COUNT = 4921

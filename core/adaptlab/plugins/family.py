@@ -4,8 +4,8 @@ from abc import ABC, abstractmethod
 from typing import Annotated, ClassVar, Self
 
 from adaptlab.errors import Problem
-from adaptlab.registry import ByName, Registry
-from adaptlab.shapes import ModelShape
+from adaptlab.plugins.registry import ByName, Registry
+from adaptlab.plugins.shapes import ModelShape
 from adaptlab.values import PluginName, Value
 
 

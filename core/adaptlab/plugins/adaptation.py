@@ -13,7 +13,7 @@ class Adaptation(Value):
     says for each of `seeds` which replicate of the base it starts from.
     """
 
-    # As JSON; `adaptlab.theory_check.Measured` is the same with its plug-ins.
+    # As JSON; `adaptlab.plugins.theory_check.Measured` is the same with its plug-ins.
 
     job: UUID
     digest: str

@@ -1,9 +1,9 @@
 """Whether a model has the sites that a method needs."""
 
-from adaptlab.decoder import DecoderLayout
 from adaptlab.errors import Problem
-from adaptlab.method import Method
-from adaptlab.shapes import ModelShape
+from adaptlab.plugins.decoder import DecoderLayout
+from adaptlab.plugins.method import Method
+from adaptlab.plugins.shapes import ModelShape
 
 
 def missing_sites(method: Method, shape: ModelShape) -> tuple[Problem, ...]:
