@@ -340,7 +340,7 @@ class ModelFile(Value):
     """A file of a model folder, as it was when the job was made.
 
     `digest` is a SHA-256: of a small file, or of the header and samples of a file of weights; see
-    `adaptlab.model_folder.fingerprint`.
+    `adaptlab.weights.model_folder.fingerprint`.
     """
 
     name: str

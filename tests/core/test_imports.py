@@ -11,7 +11,6 @@ from safetensors.numpy import load_file
 from tests.folders import PARAMETERS, QUERY, WEIGHTS, a_model_folder, with_weights
 
 from adaptlab.errors import InvalidSpec
-from adaptlab.model_folder import check_folder, fingerprint
 from adaptlab.plugins.registry import as_json
 from adaptlab.resolve import BaseModelFacts, resolve, resolve_import
 from adaptlab.resolved import ResolvedImport, read_resolved, spec_digest, write_resolved
@@ -24,6 +23,7 @@ from adaptlab.spec import (
     PretrainSpec,
     ResolvedSpec,
 )
+from adaptlab.weights.model_folder import check_folder, fingerprint
 
 JOBS: TypeAdapter[AnySpec] = TypeAdapter(JobSpec)
 SMALL = {"name": "sort_ascending", "length": 3, "alphabet": 4}
@@ -120,7 +120,7 @@ def test_one_number_of_a_small_tensor_changes_the_fingerprint(folder: Path, name
 
 
 def test_of_a_large_tensor_a_sample_from_its_middle_counts(tmp_path: Path) -> None:
-    from adaptlab.model_folder import SAMPLE_BYTES
+    from adaptlab.weights.model_folder import SAMPLE_BYTES
 
     folder = a_model_folder(tmp_path / "wide")
     config = json.loads((folder / "config.json").read_text())

@@ -13,7 +13,7 @@ from safetensors.numpy import save_file
 from tests.security.safetensors_mutations import bomb, file_of
 
 from adaptlab.errors import BadWeightsFile
-from adaptlab.weights_file import LARGEST_HEADER, MOST_TENSORS, StoredTensor, read_header
+from adaptlab.weights.weights_file import LARGEST_HEADER, MOST_TENSORS, StoredTensor, read_header
 
 
 def tensor(shape: Any, start: Any, stop: Any, dtype: Any = "F32", **more: object) -> dict[str, Any]:

@@ -19,7 +19,6 @@ from adaptlab.engine.evaluate import ITEM_SEED
 from adaptlab.engine.plan import as_digit_task
 from adaptlab.engine.run import run
 from adaptlab.errors import BadModelFolder, TrainingStopped
-from adaptlab.model_folder import check_folder, fingerprint
 from adaptlab.plugins.registry import by_name
 from adaptlab.plugins.task import TASKS
 from adaptlab.resolve import BaseModelFacts, resolve, resolve_import
@@ -34,6 +33,7 @@ from adaptlab.results import (
     Started,
 )
 from adaptlab.spec import AdaptSpec, ImportSpec, ModelFolder
+from adaptlab.weights.model_folder import check_folder, fingerprint
 
 EASY = {"name": "sort_ascending", "length": 1, "alphabet": 6}
 SMALL = {"name": "sort_descending", "length": 4, "alphabet": 5}

@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 from adaptlab.engine.huggingface import load_folder
 from adaptlab.errors import BadModelFolder
 from adaptlab.families.llama import Llama, Llama3Scaling
-from adaptlab.huggingface import CONFIG, INDEX, SINGLE, read_family
+from adaptlab.weights.huggingface import CONFIG, INDEX, SINGLE, read_family
 
 Tensors = dict[str, Tensor]
 QUERY = "model.layers.0.self_attn.q_proj.weight"

@@ -16,7 +16,7 @@ from adaptlab.resolve import resolve
 from adaptlab.resolve_theory import resolve_theory
 from adaptlab.results import AttentionCaptured, CheckpointWritten
 from adaptlab.spec import AdaptSpec, PretrainSpec, TheorySpec
-from adaptlab.weights_file import read_header
+from adaptlab.weights.weights_file import read_header
 
 CAPTURE = {"attention": {"samples": 2}}
 FAMILIES: dict[str, dict[str, Any]] = {

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from tests.folders import QUERY, WEIGHTS, a_model_folder, with_weights
 
-from adaptlab import model_folder
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.spec import ImportSpec
+from adaptlab.weights import model_folder
 from adaptlab_services.models import model_folders
 from adaptlab_services.models.model_folders import ModelRoots, resolved_import
 

@@ -16,7 +16,7 @@ from adaptlab.plugins.registry import as_json
 from adaptlab.plugins.shapes import ModelShape
 from adaptlab.resolved import spec_digest
 from adaptlab.results import Checkpoint, CheckpointWritten
-from adaptlab.weights_file import WEIGHT_DTYPES, StoredTensor, WeightsFile, read_header
+from adaptlab.weights.weights_file import WEIGHT_DTYPES, StoredTensor, WeightsFile, read_header
 
 
 def write_checkpoint(

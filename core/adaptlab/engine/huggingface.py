@@ -11,8 +11,8 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from adaptlab.errors import BadModelFolder
-from adaptlab.huggingface import PublishedFamily, PublishedTensor
-from adaptlab.model_folder import CheckedFolder, StoredTensor, check_folder
+from adaptlab.weights.huggingface import PublishedFamily, PublishedTensor
+from adaptlab.weights.model_folder import CheckedFolder, StoredTensor, check_folder
 
 
 @dataclass(frozen=True)

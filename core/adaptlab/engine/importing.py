@@ -6,8 +6,8 @@ from adaptlab.engine.huggingface import load_checked
 from adaptlab.engine.model import Model
 from adaptlab.engine.plan import Plan
 from adaptlab.errors import BadModelFolder
-from adaptlab.model_folder import CheckedFolder, check_folder, fingerprint
 from adaptlab.results import ReplicateResult
+from adaptlab.weights.model_folder import CheckedFolder, check_folder, fingerprint
 
 AS_FOUND = ReplicateResult(
     replicate=0,

@@ -18,7 +18,7 @@ from adaptlab.engine.outcome import TrainingOutcome
 from adaptlab.engine.plan import Plan
 from adaptlab.errors import BadCheckpoint
 from adaptlab.resolved import spec_digest
-from adaptlab.weights_file import WeightsFile
+from adaptlab.weights.weights_file import WeightsFile
 
 TENSORS = ("flat", "mean", "square", "window")
 LISTS = ("live", "lowest", "waited")

@@ -6,11 +6,11 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, PositiveInt
 
 from adaptlab.errors import Problem
-from adaptlab.huggingface import PublishedConfig, PublishedFamily, PublishedTensor
 from adaptlab.plugins.decoder import DecoderLayout, heads_problems
 from adaptlab.plugins.family import FAMILIES
 from adaptlab.plugins.shapes import ModelShape
 from adaptlab.values import AUTO, Auto
+from adaptlab.weights.huggingface import PublishedConfig, PublishedFamily, PublishedTensor
 
 
 class _Config(PublishedConfig):

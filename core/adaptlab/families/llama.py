@@ -6,11 +6,11 @@ from typing import Annotated, ClassVar, Literal, Self, cast
 from pydantic import Field, PositiveInt, model_validator
 
 from adaptlab.errors import Problem
-from adaptlab.huggingface import PublishedConfig, PublishedFamily, PublishedTensor
 from adaptlab.plugins.decoder import BLOCK_PARTS, DecoderLayout, divisor_problems, heads_problems
 from adaptlab.plugins.family import FAMILIES
 from adaptlab.plugins.shapes import ModelShape
 from adaptlab.values import AUTO, Auto, Value
+from adaptlab.weights.huggingface import PublishedConfig, PublishedFamily, PublishedTensor
 
 AttentionBiases = Literal["none", "qkv", "qkvo"]
 

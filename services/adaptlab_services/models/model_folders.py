@@ -6,11 +6,11 @@ from pathlib import Path
 from types import MappingProxyType
 
 from adaptlab.errors import BadModelFolder, InvalidSpec, Problem
-from adaptlab.model_folder import check_folder, fingerprint
 from adaptlab.plugins.dataset import NO_DATASETS, Datasets
 from adaptlab.resolve import resolve_import
 from adaptlab.resolved import ResolvedImport
 from adaptlab.spec import ImportSpec, ModelFolder
+from adaptlab.weights.model_folder import check_folder, fingerprint
 
 POINTER = "/folder"
 SEPARATOR = "/"

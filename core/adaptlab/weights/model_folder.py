@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from adaptlab.errors import BadModelFolder, BadWeightsFile
-from adaptlab.huggingface import (
+from adaptlab.spec import ModelFile
+from adaptlab.weights.huggingface import (
     CONFIG,
     LARGEST_JSON,
     PublishedFamily,
@@ -17,8 +18,7 @@ from adaptlab.huggingface import (
     read_family,
     weight_files,
 )
-from adaptlab.spec import ModelFile
-from adaptlab.weights_file import (
+from adaptlab.weights.weights_file import (
     LENGTH_BYTES,
     MOST_TENSORS,
     WEIGHT_DTYPES,

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from adaptlab.errors import BadModelFolder, InvalidSpec
 from adaptlab.plugins.family import FAMILIES, Family
-from adaptlab.weights_file import opened
+from adaptlab.weights.weights_file import opened
 from adaptlab.wording import in_short
 
 CONFIG = "config.json"
@@ -78,7 +78,7 @@ class PublishedFamily(Family):
 def read_family(folder: Path, within: Path | None = None) -> PublishedFamily:
     """The family and dimensions of the model in a folder; raises `BadModelFolder`.
 
-    See `adaptlab.weights_file.opened` for `within`.
+    See `adaptlab.weights.weights_file.opened` for `within`.
     """
     config = _json_object(folder / CONFIG, within)
     architecture, family = _known_architecture(config)

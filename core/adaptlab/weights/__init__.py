@@ -1,0 +1,1 @@
+"""Weights in files, and folders of models in Hugging Face's layout."""
