@@ -16,8 +16,6 @@ from adaptlab.diagnosis_evidence import Schedule, TrialEvidence, trial_evidence
 from adaptlab.engine.observer import Command
 from adaptlab.engine.run import run
 from adaptlab.plugins.registry import as_json
-from adaptlab.resolve import BaseModelFacts, resolve
-from adaptlab.resolved import ResolvedAdapt, spec_digest
 from adaptlab.results import (
     AttentionCaptured,
     CheckpointWritten,
@@ -27,7 +25,9 @@ from adaptlab.results import (
     Metrics,
     ReplicatesDecided,
 )
-from adaptlab.spec import AdaptSpec, PretrainSpec
+from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.resolved import ResolvedAdapt, spec_digest
+from adaptlab.specs.spec import AdaptSpec, PretrainSpec
 from adaptlab.values import Value
 
 STORED = Path(__file__).parent / "diagnosis_runs.json"

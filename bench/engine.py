@@ -16,8 +16,8 @@ from adaptlab.engine.evaluate import ITEM_SEED, outcomes
 from adaptlab.engine.model import Model
 from adaptlab.engine.plan import Plan, make_plan
 from adaptlab.families.minigpt import MiniGPT
-from adaptlab.resolve import BaseModelFacts, resolve
-from adaptlab.spec import AdaptSpec, Precision, PretrainSpec
+from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.spec import AdaptSpec, Precision, PretrainSpec
 from adaptlab.tasks.sort_ascending import SortAscending
 from bench.figures import Figure, Section, alternating, spread
 from bench.peak import SIZE, operations, peak

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from adaptlab.resolved import Resolved
+from adaptlab.specs.resolved import Resolved
 
 
 def run(

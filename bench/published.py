@@ -14,8 +14,8 @@ from adaptlab.engine.compiled import compile_kernels
 from adaptlab.engine.digits import make_items, target_rows
 from adaptlab.engine.plan import Plan, make_plan
 from adaptlab.families.gpt2 import GPT2
-from adaptlab.resolve import BaseModelFacts, resolve
-from adaptlab.spec import AdaptSpec, Precision
+from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.spec import AdaptSpec, Precision
 from adaptlab.tasks.sort_ascending import SortAscending
 from bench.figures import Figure, Section, alternating, spread
 from bench.stepping import stepper

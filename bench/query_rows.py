@@ -7,9 +7,9 @@ from typing import Any
 import psycopg
 from pydantic import TypeAdapter
 
-from adaptlab.resolve import BaseModelFacts, resolve
-from adaptlab.resolved import spec_digest, write_resolved
-from adaptlab.spec import AdaptSpec, AnySpec, JobSpec, PretrainSpec
+from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.resolved import spec_digest, write_resolved
+from adaptlab.specs.spec import AdaptSpec, AnySpec, JobSpec, PretrainSpec
 from bench.own_stack import BASE, TINY
 
 JOBS = 100_000

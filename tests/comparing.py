@@ -19,8 +19,8 @@ from tests.making import (
 
 from adaptlab import results
 from adaptlab.code_version import code_version
-from adaptlab.halving import rung_steps
-from adaptlab.spec import ResolvedSpec
+from adaptlab.specs.halving import rung_steps
+from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.study import StudySpec
 from adaptlab_services.leases.leases import DatabaseLedger
 from adaptlab_services.lifecycle.claims import Claim

@@ -21,15 +21,15 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab import results
 from adaptlab.code_version import code_version
-from adaptlab.resolve import BaseModelFacts, family_shape, resolve
-from adaptlab.resolved import (
+from adaptlab.specs.resolve import BaseModelFacts, family_shape, resolve
+from adaptlab.specs.resolved import (
     ResolvedAdapt,
     ResolvedPretrain,
     readable,
     spec_digest,
     write_resolved,
 )
-from adaptlab.spec import AdaptSpec, AnySpec, JobSpec, PretrainSpec, ResolvedSpec
+from adaptlab.specs.spec import AdaptSpec, AnySpec, JobSpec, PretrainSpec, ResolvedSpec
 from adaptlab.study import StudySpec
 from adaptlab_db.artifacts import ArtifactStore
 from adaptlab_db.tables import (

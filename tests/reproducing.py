@@ -17,8 +17,8 @@ from tests.making import (
 
 from adaptlab import results
 from adaptlab.plugins.registry import as_json
-from adaptlab.resolved import readable, scored_tasks
-from adaptlab.spec import ResolvedSpec
+from adaptlab.specs.resolved import readable, scored_tasks
+from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.theory_report import Check
 from adaptlab_services.leases.leases import DatabaseLedger
 from adaptlab_services.lifecycle.claims import Claim

@@ -9,7 +9,6 @@ from typing import Protocol
 
 from adaptlab.reported_attention import NPY
 from adaptlab.reports import Expected
-from adaptlab.resolved import readable
 from adaptlab.results import (
     AttentionMap,
     AttentionSummary,
@@ -21,7 +20,8 @@ from adaptlab.results import (
     Metrics,
     ReplicateResult,
 )
-from adaptlab.spec import ResolvedSpec
+from adaptlab.specs.resolved import readable
+from adaptlab.specs.spec import ResolvedSpec
 
 LOSS = "train_loss"
 ENVIRONMENT = Environment(

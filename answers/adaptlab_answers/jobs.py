@@ -3,8 +3,8 @@
 from typing import ClassVar, Literal
 from uuid import UUID
 
-from adaptlab.budget import BudgetVector
-from adaptlab.spec import ResolvedSpec
+from adaptlab.specs.budget import BudgetVector
+from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.values import Value
 from adaptlab_answers.documents import JsonObject
 from adaptlab_answers.moments import Moment

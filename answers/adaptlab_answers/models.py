@@ -5,11 +5,11 @@ from uuid import UUID
 
 from pydantic import Field
 
-from adaptlab.budget import BudgetVector
 from adaptlab.plugins.dataset import (
     Source,
 )
 from adaptlab.plugins.method import AttentionClaim
+from adaptlab.specs.budget import BudgetVector
 from adaptlab.values import Value
 from adaptlab_answers.documents import JsonObject
 from adaptlab_answers.moments import Moment

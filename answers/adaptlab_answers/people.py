@@ -5,7 +5,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from adaptlab.spec import Queue
+from adaptlab.specs.spec import Queue
 from adaptlab.values import Value
 from adaptlab_answers.documents import JsonObject
 from adaptlab_answers.moments import Moment

@@ -3,8 +3,8 @@
 from typing import Literal
 from uuid import UUID
 
-from adaptlab.budget import BudgetVector
 from adaptlab.comparison import WarningKind
+from adaptlab.specs.budget import BudgetVector
 from adaptlab.statistics import ChosenBest, Interval
 from adaptlab.statistics.ranks import RankInterval
 from adaptlab.values import Value

@@ -3,9 +3,9 @@
 from typing import Literal
 from uuid import UUID
 
-from adaptlab.budget import BudgetVector
 from adaptlab.recipe import RecipeRef
-from adaptlab.spec import ResolvedSpec
+from adaptlab.specs.budget import BudgetVector
+from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.study_plan import PlacedMethod, SkippedCell
 from adaptlab.theory_report import Check, Finding
 from adaptlab.values import Value

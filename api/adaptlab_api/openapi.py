@@ -14,7 +14,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import TypeAdapter
 
 from adaptlab.recipe_study import RecipeRequest
-from adaptlab.spec import JobSpec
+from adaptlab.specs.spec import JobSpec
 from adaptlab.study import StudyChanges, StudyExtension, StudySpec
 from adaptlab_api.describing import behind_the_gate, security_schemes
 from adaptlab_api.problems import ProblemDocument

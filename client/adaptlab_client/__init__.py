@@ -7,7 +7,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from adaptlab.budget import BudgetVector as BudgetVector
     from adaptlab.claims import ClaimVerdict as ClaimVerdict
     from adaptlab.comparison import Comparison as Comparison
     from adaptlab.diagnosis import Diagnosis as Diagnosis
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from adaptlab.results import AttentionSummary as AttentionSummary
     from adaptlab.results import ReplicateResult as ReplicateResult
     from adaptlab.results import Usage as Usage
+    from adaptlab.specs.budget import BudgetVector as BudgetVector
     from adaptlab.study_plan import SkippedCell as SkippedCell
     from adaptlab.table_comparison import TableComparison as TableComparison
     from adaptlab.theory_report import Check as Check
@@ -108,7 +108,7 @@ _HOMES = {
     "AuditView": "adaptlab_answers.people",
     "BaseModelView": "adaptlab_answers.models",
     "BudgetAnswer": "adaptlab_answers.models",
-    "BudgetVector": "adaptlab.budget",
+    "BudgetVector": "adaptlab.specs.budget",
     "Capabilities": "adaptlab_answers.server",
     "Check": "adaptlab.theory_report",
     "CheckpointView": "adaptlab_answers.results",

@@ -9,7 +9,7 @@ import httpx
 from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 
 from adaptlab.errors import InvalidSpec, Problem
-from adaptlab.spec import AnySpec
+from adaptlab.specs.spec import AnySpec
 from adaptlab_answers.jobs import EventPage, EventView, JobSummary, JobView, Preview, ProgressNews
 from adaptlab_answers.reading import read
 from adaptlab_client import event_stream

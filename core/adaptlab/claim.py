@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from adaptlab.spec import NamedChoice
+from adaptlab.specs.spec import NamedChoice
 from adaptlab.values import Name, Value
 
 Share = Annotated[float, Field(ge=0, le=1)]

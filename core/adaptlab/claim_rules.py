@@ -13,7 +13,7 @@ from adaptlab.claim import (
     ScoreAtMost,
     plain_tests,
 )
-from adaptlab.spec import Choice
+from adaptlab.specs.spec import Choice
 from adaptlab.task_matching import agrees
 
 LEARNED = 0.5

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, cast
 
 from adaptlab.results import Environment
-from adaptlab.spec import ResolvedSpec
+from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.values import Value
 
 Weight = Literal["voids", "effort", "note"]

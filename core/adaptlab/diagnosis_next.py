@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from adaptlab.plugins.method import METHODS
-from adaptlab.spec import MOST_TRIALS
+from adaptlab.specs.spec import MOST_TRIALS
 
 HIGHEST_RATE = 10.0
 """The highest learning rate that a spec may ask for."""

@@ -23,7 +23,7 @@ from adaptlab.claim import (
 from adaptlab.claim_rules import DeclaredRow, missing_controls, trained_columns
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.plugins.registry import Registry
-from adaptlab.spec import (
+from adaptlab.specs.spec import (
     BaseSpec,
     Choice,
     Label,

@@ -6,7 +6,7 @@ from typing import Annotated, TypeVar
 from pydantic import Field
 
 from adaptlab.recipe import RECIPES, Preset, Recipe, RecipeRef
-from adaptlab.spec import Label, LabelName, Labels, PretrainSpec, ResourcesSpec, Seeds
+from adaptlab.specs.spec import Label, LabelName, Labels, PretrainSpec, ResourcesSpec, Seeds
 from adaptlab.study import StudyCheck, StudyMethod, StudySpec
 from adaptlab.values import Name, Value
 

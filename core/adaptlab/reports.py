@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from typing import Self
 
 from adaptlab import results
-from adaptlab.curve_steps import CurveSteps
 from adaptlab.errors import Problem
 from adaptlab.plugins.method import Method
 from adaptlab.plugins.registry import as_json
 from adaptlab.report_bounds import brief, count, equal, number, one_of, text, texts
 from adaptlab.reported_attention import ExpectedMaps
-from adaptlab.resolve import family_shape
-from adaptlab.resolved import Resolved, ResolvedAdapt, ResolvedTheory, scored_tasks
 from adaptlab.results import LARGEST_LOSS, METRICS
+from adaptlab.specs.curve_steps import CurveSteps
+from adaptlab.specs.resolve import family_shape
+from adaptlab.specs.resolved import Resolved, ResolvedAdapt, ResolvedTheory, scored_tasks
 from adaptlab.theory_report import Detail
 
 LEAST_LOSS = -1.0

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, ValidationError
 from pydantic_core import InitErrorDetails
 
 from adaptlab.errors import InvalidSpec, Problem
-from adaptlab.spec import (
+from adaptlab.specs.spec import (
     LARGEST_SEED,
     AnyBase,
     Budget,

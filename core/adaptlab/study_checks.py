@@ -8,10 +8,10 @@ from uuid import UUID
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.plugins.dataset import Datasets
 from adaptlab.plugins.theory_check import THEORY_CHECKS, Measured, TheoryCheck
-from adaptlab.resolve import BaseModelFacts, budget_limit, configured, family_shape
-from adaptlab.resolve_theory import adaptation_of, resolve_theory
-from adaptlab.resolved import spec_digest
-from adaptlab.spec import TheorySpec
+from adaptlab.specs.resolve import BaseModelFacts, budget_limit, configured, family_shape
+from adaptlab.specs.resolve_theory import adaptation_of, resolve_theory
+from adaptlab.specs.resolved import spec_digest
+from adaptlab.specs.spec import TheorySpec
 from adaptlab.study import StudyCheck, StudySpec, base_names
 from adaptlab.study_methods import (
     StudyEntry,

@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from adaptlab.budget import Solution, budget_vector, check_method, fit, solve
 from adaptlab.errors import InfeasibleBudget, InvalidSpec, Problem
 from adaptlab.plugins.dataset import NO_DATASETS, Datasets
 from adaptlab.plugins.shapes import ModelShape
-from adaptlab.resolve import BaseModelFacts, budget_limit, family_shape, resolve
-from adaptlab.resolved import spec_digest
-from adaptlab.spec import AdaptSpec, TuningSpec
+from adaptlab.specs.budget import Solution, budget_vector, check_method, fit, solve
+from adaptlab.specs.resolve import BaseModelFacts, budget_limit, family_shape, resolve
+from adaptlab.specs.resolved import spec_digest
+from adaptlab.specs.spec import AdaptSpec, TuningSpec
 from adaptlab.study import StudySpec
 from adaptlab.study_checks import check_jobs, planned_checks
 from adaptlab.study_methods import StudyEntry, label_of, study_entries, study_tasks

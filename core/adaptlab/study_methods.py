@@ -10,8 +10,8 @@ from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.plugins.dataset import Datasets
 from adaptlab.plugins.method import METHODS, Method
 from adaptlab.plugins.task import Task
-from adaptlab.resolve import resolve_method, resolve_task
-from adaptlab.spec import BudgetSpec, Choice, TrainingSpec, TuningSpec
+from adaptlab.specs.resolve import resolve_method, resolve_task
+from adaptlab.specs.spec import BudgetSpec, Choice, TrainingSpec, TuningSpec
 from adaptlab.study import StudyMethod, StudySpec, base_names
 from adaptlab.study_plan import Role
 from adaptlab.values import Value

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Literal
 
 from adaptlab.errors import Problem
-from adaptlab.resolve import BaseModelFacts
-from adaptlab.resolved import ResolvedAdapt, ResolvedTheory, seedless_digest, spec_digest
-from adaptlab.spec import AdaptSpec, TheorySpec
+from adaptlab.specs.resolve import BaseModelFacts
+from adaptlab.specs.resolved import ResolvedAdapt, ResolvedTheory, seedless_digest, spec_digest
+from adaptlab.specs.spec import AdaptSpec, TheorySpec
 from adaptlab.values import Value
 
 Role = Literal["method", "reference"]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from adaptlab.spec import Choice
+from adaptlab.specs.spec import Choice
 
 TaskConfiguration = Mapping[str, object]
 """A task by name, with all of its knobs."""

@@ -14,7 +14,7 @@ from pydantic_settings import (
 )
 
 from adaptlab.errors import BadSettings
-from adaptlab.spec import Queue
+from adaptlab.specs.spec import Queue
 from adaptlab_db.session import normalised_url
 from adaptlab_db.stores.store import POSTGRES, StoreName
 from adaptlab_services.secret_settings import SecretFiles

@@ -9,10 +9,10 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.api.limited import a_server
 from tests.making import a_base_model, a_pretrain_document, a_study_document, an_adapt_document
 
-from adaptlab import spec
 from adaptlab.bundle import bounds
 from adaptlab.bundle.contents import MOST_PLOTS
 from adaptlab.bundle.reading import LARGEST_BUNDLE, LARGEST_MEMBER, MOST_MEMBERS
+from adaptlab.specs import spec
 from adaptlab_answers.people import MOST_QUEUES
 from adaptlab_api import body_limit, http_protocol, open_requests, request_rate, strict_json
 from adaptlab_api.pages.submit_routes import MOST_FIELDS

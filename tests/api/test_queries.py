@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.comparing import ITEMS, Run, run_all
 from tests.making import a_base_model, a_job, a_member, a_token, a_user, an_adapt_spec
 
-from adaptlab.spec import ResolvedSpec
+from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.statistics import seed_interval
 from adaptlab_db.tables import Membership
 

@@ -12,7 +12,7 @@ from tests.comparing import ENOUGH_BASES, ITEMS, Run, a_measured_job, run_all
 from tests.making import BASE, a_base_model, a_member, a_token, a_user
 from tests.watching import of_jobs, statements
 
-from adaptlab.spec import ResolvedSpec
+from adaptlab.specs.spec import ResolvedSpec
 from adaptlab_services.limits.sizes import Sizes, bounded
 from adaptlab_services.recommendations.recommendation_views import RecommendationQuestion
 from adaptlab_services.recommendations.recommendations import recommend

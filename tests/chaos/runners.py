@@ -22,7 +22,6 @@ from tests.stand_ins import (
 )
 
 from adaptlab.errors import TrainingStopped
-from adaptlab.resolved import Resolved, write_resolved
 from adaptlab.results import (
     CheckpointWritten,
     Evaluated,
@@ -31,6 +30,7 @@ from adaptlab.results import (
     Started,
     TrainingSaved,
 )
+from adaptlab.specs.resolved import Resolved, write_resolved
 
 STEP_SECONDS = 0.02
 # Steps by which a run knows that it is to go wrong.

@@ -10,7 +10,7 @@ from tests.comparing import Run, run_all, write_run
 from tests.making import a_checkpoint, a_claim, a_made_up_ledger
 
 from adaptlab import results
-from adaptlab.spec import ResolvedSpec
+from adaptlab.specs.spec import ResolvedSpec
 from adaptlab_client import Client
 from adaptlab_stack import demo_study
 from adaptlab_stack.demo import SECONDS_BETWEEN_LINES, Lines

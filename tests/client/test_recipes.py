@@ -13,7 +13,7 @@ from tests.reproducing import Run, as_published, run_all
 
 from adaptlab.recipe import PublishedScore
 from adaptlab.recipe_report import ReportCell
-from adaptlab.spec import ResolvedSpec, ResourcesSpec
+from adaptlab.specs.spec import ResolvedSpec, ResourcesSpec
 from adaptlab.statistics.intervals import Interval
 from adaptlab_client import Client, InvalidRequest, NotFound
 from adaptlab_client.recipe_text import beside, percent

@@ -6,10 +6,10 @@ from pydantic import TypeAdapter
 from tests.making import a_pretrain_document, an_adapt_document, an_environment
 
 from adaptlab.comparability import ComparedJob, comparability
-from adaptlab.resolve import BaseModelFacts, resolve
-from adaptlab.resolved import write_resolved
 from adaptlab.results import Environment
-from adaptlab.spec import AdaptSpec, JobSpec
+from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.resolved import write_resolved
+from adaptlab.specs.spec import AdaptSpec, JobSpec
 
 MACHINE = an_environment(threads=2, code_version="abc")
 

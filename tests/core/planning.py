@@ -1,8 +1,8 @@
 """What a study of pretrained bases comes to."""
 
-from adaptlab.resolve import BaseModelFacts, resolve
-from adaptlab.resolved import spec_digest
-from adaptlab.spec import PretrainSpec
+from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.resolved import spec_digest
+from adaptlab.specs.spec import PretrainSpec
 from adaptlab.study import StudySpec
 from adaptlab.study_expansion import expand
 from adaptlab.study_plan import StudyPlan

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adaptlab.budget import budget_vector, solve, trainable_parameters
 from adaptlab.errors import InfeasibleBudget, InvalidSpec
 from adaptlab.families.minigpt import MiniGPT
 from adaptlab.methods.combine import Combine
 from adaptlab.plugins.method import METHODS
 from adaptlab.plugins.shapes import ModelShape
+from adaptlab.specs.budget import budget_vector, solve, trainable_parameters
 
 PAPER = MiniGPT(layers=4, heads=4, width=256, vocabulary=10, context=29).shape()
 SMALL = MiniGPT(layers=1, heads=1, width=96, vocabulary=10, context=19).shape()

@@ -38,7 +38,7 @@ from adaptlab.plugins.task import TASKS
 from adaptlab.recipe import PRESETS, RECIPES, Preset, PublishedTable, Recipe, TableRow
 from adaptlab.recipe_results import Measured, MeasuredCheck, MeasuredRow, SeedLoss, TrialScore
 from adaptlab.recipe_study import recipe_named
-from adaptlab.spec import Choice
+from adaptlab.specs.spec import Choice
 from adaptlab.theory_report import Check
 
 ITEMS = 400

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.making import a_pretrain_spec, a_resolved_job, an_adapt_spec
 
-from adaptlab.cost import Work, _model_pass, work  # pyright: ignore[reportPrivateUsage]
+from adaptlab.specs.cost import Work, _model_pass, work  # pyright: ignore[reportPrivateUsage]
 
 # Width 8, one layer, one head, MLP of 32; 6 tokens in the vocabulary; items of 3 digits, so that
 # 5 positions are fed and 3 answer. Multiply-adds of one item:

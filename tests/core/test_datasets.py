@@ -18,9 +18,9 @@ from adaptlab.plugins.dataset import (
 from adaptlab.plugins.generated_words import COUNT, generated_words
 from adaptlab.plugins.registry import as_json
 from adaptlab.plugins.task import Task
-from adaptlab.resolve import resolve, resolve_task
-from adaptlab.resolved import datasets_of
-from adaptlab.spec import Choice, PretrainSpec
+from adaptlab.specs.resolve import resolve, resolve_task
+from adaptlab.specs.resolved import datasets_of
+from adaptlab.specs.spec import Choice, PretrainSpec
 from adaptlab.tasks.word_translation import WordTranslation
 
 ANIMALS = word_list(

@@ -7,8 +7,8 @@ from adaptlab.families.gpt2 import GPT2
 from adaptlab.families.llama import Llama
 from adaptlab.plugins.registry import as_json
 from adaptlab.plugins.shapes import ModelShape
-from adaptlab.resolve import resolve
-from adaptlab.spec import PretrainSpec
+from adaptlab.specs.resolve import resolve
+from adaptlab.specs.spec import PretrainSpec
 
 
 def pretraining(**family: object) -> PretrainSpec:

@@ -4,11 +4,11 @@ import pytest
 from tests.core.comparable import a_job, pointers
 from tests.making import a_resolved_job, an_adapt_spec
 
-from adaptlab.cost import Work, work
 from adaptlab.errors import InvalidSpec
-from adaptlab.halving import Stage, going_on, rung_steps, stages
-from adaptlab.resolved import ResolvedAdapt, ResolvedPretrain
-from adaptlab.spec import Halving
+from adaptlab.specs.cost import Work, work
+from adaptlab.specs.halving import Stage, going_on, rung_steps, stages
+from adaptlab.specs.resolved import ResolvedAdapt, ResolvedPretrain
+from adaptlab.specs.spec import Halving
 
 
 def halved(

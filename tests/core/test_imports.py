@@ -12,9 +12,9 @@ from tests.folders import PARAMETERS, QUERY, WEIGHTS, a_model_folder, with_weigh
 
 from adaptlab.errors import InvalidSpec
 from adaptlab.plugins.registry import as_json
-from adaptlab.resolve import BaseModelFacts, resolve, resolve_import
-from adaptlab.resolved import ResolvedImport, read_resolved, spec_digest, write_resolved
-from adaptlab.spec import (
+from adaptlab.specs.resolve import BaseModelFacts, resolve, resolve_import
+from adaptlab.specs.resolved import ResolvedImport, read_resolved, spec_digest, write_resolved
+from adaptlab.specs.spec import (
     AdaptSpec,
     AnySpec,
     ImportSpec,

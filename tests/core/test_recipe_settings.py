@@ -12,8 +12,8 @@ from adaptlab.claim import CheckHolds, EveryTrialAtMost, ScoreAbove
 from adaptlab.plugins.registry import as_json
 from adaptlab.recipe import PRESETS, RECIPES, Preset, Recipe
 from adaptlab.recipe_study import recipe_named
-from adaptlab.resolve import resolve
-from adaptlab.resolved import ResolvedAdapt, ResolvedPretrain
+from adaptlab.specs.resolve import resolve
+from adaptlab.specs.resolved import ResolvedAdapt, ResolvedPretrain
 from adaptlab.study_plan import StudyPlan
 
 PAPER = "petrov2024"

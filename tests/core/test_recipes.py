@@ -40,7 +40,7 @@ from adaptlab.recipe_study import (
     study_of,
     with_base_names,
 )
-from adaptlab.spec import ResourcesSpec
+from adaptlab.specs.spec import ResourcesSpec
 from adaptlab.study import StudyMethod, StudySpec
 from adaptlab.task_matching import agrees
 

@@ -8,9 +8,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from adaptlab.errors import InvalidSpec, UnknownName
 from adaptlab.plugins.registry import as_json
-from adaptlab.resolve import BaseModelFacts, family_shape, resolve
-from adaptlab.resolved import read_resolved, spec_digest, write_resolved
-from adaptlab.spec import AdaptSpec, AnySpec, JobSpec, PretrainSpec, ResolvedSpec
+from adaptlab.specs.resolve import BaseModelFacts, family_shape, resolve
+from adaptlab.specs.resolved import read_resolved, spec_digest, write_resolved
+from adaptlab.specs.spec import AdaptSpec, AnySpec, JobSpec, PretrainSpec, ResolvedSpec
 from adaptlab.validation import validation_problems
 
 JOBS: TypeAdapter[AnySpec] = TypeAdapter(JobSpec)

@@ -14,9 +14,9 @@ from adaptlab.plugins.method import METHODS, Method
 from adaptlab.plugins.registry import as_json, by_name
 from adaptlab.plugins.task import TASKS, Task
 from adaptlab.plugins.theory_check import THEORY_CHECKS, TheoryCheck
-from adaptlab.resolve import resolve, resolve_import
-from adaptlab.resolve_theory import adaptation_of, resolve_theory
-from adaptlab.resolved import (
+from adaptlab.specs.resolve import resolve, resolve_import
+from adaptlab.specs.resolve_theory import adaptation_of, resolve_theory
+from adaptlab.specs.resolved import (
     Resolved,
     ResolvedAdapt,
     ResolvedImport,
@@ -29,7 +29,7 @@ from adaptlab.resolved import (
     spec_digest,
     write_resolved,
 )
-from adaptlab.spec import ImportSpec, ModelFolder, ResolvedSpec, TheorySpec
+from adaptlab.specs.spec import ImportSpec, ModelFolder, ResolvedSpec, TheorySpec
 
 JOB = UUID(int=1)
 

@@ -12,9 +12,9 @@ from tests.making import a_pretrain_spec, a_study_spec, base_facts
 from adaptlab.errors import InfeasibleBudget, InvalidSpec
 from adaptlab.plugins.method import METHODS, Method
 from adaptlab.plugins.shapes import ModelShape
-from adaptlab.resolve import BaseModelFacts, resolve
-from adaptlab.resolved import spec_digest
-from adaptlab.spec import AdaptSpec
+from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.resolved import spec_digest
+from adaptlab.specs.spec import AdaptSpec
 from adaptlab.study import (
     StudyChanges,
     StudyExtension,

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from tests.making import a_pretrain_spec, a_study_spec, base_facts
 
 from adaptlab.errors import InvalidSpec
-from adaptlab.resolve import BaseModelFacts
+from adaptlab.specs.resolve import BaseModelFacts
 from adaptlab.study import StudyChanges, StudyExtension, StudySpec, changed, extended
 from adaptlab.study_expansion import expand
 from adaptlab.study_plan import PlannedCheck, StudyPlan

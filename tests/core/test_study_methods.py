@@ -7,9 +7,9 @@ import pytest
 from tests.making import a_pretrain_spec, a_study_spec, base_facts
 
 from adaptlab.errors import InfeasibleBudget, InvalidSpec
-from adaptlab.resolve import BaseModelFacts, resolve
-from adaptlab.resolved import spec_digest
-from adaptlab.spec import AdaptSpec
+from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.resolved import spec_digest
+from adaptlab.specs.spec import AdaptSpec
 from adaptlab.study import StudyChanges, changed
 from adaptlab.study_expansion import expand
 from adaptlab.study_plan import PlannedJob, StudyPlan

@@ -5,8 +5,8 @@ import pytest
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.plugins.registry import as_json
 from adaptlab.plugins.task import DigitTask
-from adaptlab.resolve import resolve, resolve_task
-from adaptlab.spec import Choice, PretrainSpec
+from adaptlab.specs.resolve import resolve, resolve_task
+from adaptlab.specs.spec import Choice, PretrainSpec
 
 
 def problems(**knobs: object) -> list[Problem]:

@@ -11,10 +11,10 @@ from tests.making import a_pretrain_spec, a_resolved_spec, an_adapt_spec, base_f
 from adaptlab.errors import InvalidSpec
 from adaptlab.plugins.registry import as_json
 from adaptlab.plugins.theory_check import Measured
-from adaptlab.resolve import BaseModelFacts, resolve
-from adaptlab.resolve_theory import adaptation_of, measured_base, resolve_theory
-from adaptlab.resolved import ResolvedTheory, spec_digest
-from adaptlab.spec import AnySpec, JobSpec, ResolvedSpec, TheorySpec
+from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.resolve_theory import adaptation_of, measured_base, resolve_theory
+from adaptlab.specs.resolved import ResolvedTheory, spec_digest
+from adaptlab.specs.spec import AnySpec, JobSpec, ResolvedSpec, TheorySpec
 
 SPECS: TypeAdapter[AnySpec] = TypeAdapter(JobSpec)
 GPT2 = base_facts(a_pretrain_spec(family={"name": "gpt2", "layers": 1, "heads": 2, "width": 8}))

@@ -6,9 +6,9 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from adaptlab.errors import InvalidSpec, Problem
-from adaptlab.resolve import BaseModelFacts, resolve
-from adaptlab.resolved import ResolvedAdapt
-from adaptlab.spec import AdaptSpec, JobSpec, PretrainSpec
+from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.resolved import ResolvedAdapt
+from adaptlab.specs.spec import AdaptSpec, JobSpec, PretrainSpec
 from adaptlab.validation import validation_problems
 
 BASE = {"kind": "pretrain", "name": "base", "family": "minigpt", "task": "sort_ascending"}

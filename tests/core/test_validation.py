@@ -6,7 +6,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from adaptlab.errors import Problem
-from adaptlab.spec import JobSpec
+from adaptlab.specs.spec import JobSpec
 from adaptlab.study import StudySpec
 from adaptlab.validation import validation_problems
 

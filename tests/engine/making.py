@@ -24,10 +24,10 @@ from adaptlab.plugins.method import METHODS, Method
 from adaptlab.plugins.registry import by_name
 from adaptlab.plugins.shapes import ModelShape
 from adaptlab.plugins.task import TASKS
-from adaptlab.resolve import BaseModelFacts, resolve
-from adaptlab.resolved import spec_digest
 from adaptlab.results import CheckpointWritten, Event, TrainingSaved
-from adaptlab.spec import AdaptSpec, PretrainSpec
+from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.resolved import spec_digest
+from adaptlab.specs.spec import AdaptSpec, PretrainSpec
 
 E = TypeVar("E")
 

@@ -1,8 +1,8 @@
 """The pretraining that is broken off and resumed."""
 
-from adaptlab.resolve import resolve
-from adaptlab.resolved import ResolvedPretrain
-from adaptlab.spec import PretrainSpec
+from adaptlab.specs.resolve import resolve
+from adaptlab.specs.resolved import ResolvedPretrain
+from adaptlab.specs.spec import PretrainSpec
 
 STEPS = 400  # curve points stand two steps apart, so that a break can fall between them
 

@@ -8,7 +8,6 @@ from tests.engine.making import Remembering
 from torch import Tensor
 
 from adaptlab.engine.allocate import Trainables
-from adaptlab.resolved import ResolvedAdapt
 from adaptlab.results import (
     MetricPoint,
     Metrics,
@@ -16,6 +15,7 @@ from adaptlab.results import (
     ReplicateResult,
     ReplicatesDecided,
 )
+from adaptlab.specs.resolved import ResolvedAdapt
 
 
 def changed(spec: ResolvedAdapt, **training: object) -> ResolvedAdapt:

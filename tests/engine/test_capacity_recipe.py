@@ -8,10 +8,10 @@ from tests.engine.making import Remembering, made_base
 from adaptlab.engine.run import run
 from adaptlab.recipe import PRESETS
 from adaptlab.recipe_study import recipe_named
-from adaptlab.resolve import family_shape, resolve
-from adaptlab.resolve_theory import resolve_theory
 from adaptlab.results import Evaluated, TheoryChecked
-from adaptlab.spec import PretrainSpec, TheorySpec
+from adaptlab.specs.resolve import family_shape, resolve
+from adaptlab.specs.resolve_theory import resolve_theory
+from adaptlab.specs.spec import PretrainSpec, TheorySpec
 
 NAME = "petrov2024/capacity"
 LENGTH = 10

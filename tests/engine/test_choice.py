@@ -13,7 +13,7 @@ from adaptlab.engine.model import Model
 from adaptlab.engine.outcome import TrainingOutcome
 from adaptlab.engine.plan import make_plan
 from adaptlab.results import ReplicateResult
-from adaptlab.spec import Trial
+from adaptlab.specs.spec import Trial
 
 SAMPLES = 10
 

@@ -30,7 +30,6 @@ from tests.engine.making import (
 )
 from torch.nn import functional
 
-from adaptlab.budget import budget_vector, solve, trainable_parameters
 from adaptlab.engine.capture import Recorder
 from adaptlab.engine.checkpoint import read_tensors, write_checkpoint
 from adaptlab.engine.digits import make_items, target_rows
@@ -44,6 +43,7 @@ from adaptlab.plugins.family import FAMILIES
 from adaptlab.plugins.method import METHODS
 from adaptlab.plugins.registry import by_name
 from adaptlab.plugins.task import TASKS
+from adaptlab.specs.budget import budget_vector, solve, trainable_parameters
 
 NAMES = (*METHODS.names(), *VARIANTS)
 every_family = pytest.mark.parametrize("family", FAMILIES.names())

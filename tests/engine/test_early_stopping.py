@@ -20,8 +20,6 @@ from adaptlab.engine.plan import make_plan
 from adaptlab.engine.run import run
 from adaptlab.engine.train import Training
 from adaptlab.errors import TrainingStopped
-from adaptlab.resolve import resolve
-from adaptlab.resolved import ResolvedAdapt, scored_tasks
 from adaptlab.results import (
     CheckpointWritten,
     Evaluated,
@@ -29,7 +27,9 @@ from adaptlab.results import (
     ReplicatesDecided,
     TrainingSaved,
 )
-from adaptlab.spec import EarlyStopping, Trial
+from adaptlab.specs.resolve import resolve
+from adaptlab.specs.resolved import ResolvedAdapt, scored_tasks
+from adaptlab.specs.spec import EarlyStopping, Trial
 
 STEPS, VALIDATIONS = 60, 20
 EVERY = STEPS // VALIDATIONS

@@ -7,10 +7,10 @@ from tests.engine.making import SMALL_OF_EACH, Remembering
 
 from adaptlab.engine.run import run
 from adaptlab.plugins.family import FAMILIES
-from adaptlab.resolve import BaseModelFacts, resolve
-from adaptlab.resolved import spec_digest
 from adaptlab.results import AttentionCaptured, CheckpointWritten, Evaluated, Metrics
-from adaptlab.spec import AdaptSpec, PretrainSpec
+from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.resolved import spec_digest
+from adaptlab.specs.spec import AdaptSpec, PretrainSpec
 
 TASK = {"name": "sort_ascending", "length": 4, "alphabet": 5}
 

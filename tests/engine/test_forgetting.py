@@ -12,10 +12,10 @@ from adaptlab.engine.model import Model
 from adaptlab.engine.run import run
 from adaptlab.plugins.registry import by_name
 from adaptlab.plugins.task import TASKS, Task
-from adaptlab.resolve import BaseModelFacts, resolve
-from adaptlab.resolved import ResolvedAdapt, readable, scored_tasks, write_resolved
 from adaptlab.results import Evaluated, Evaluation
-from adaptlab.spec import AdaptSpec, PretrainSpec, ResolvedSpec
+from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.resolved import ResolvedAdapt, readable, scored_tasks, write_resolved
+from adaptlab.specs.spec import AdaptSpec, PretrainSpec, ResolvedSpec
 
 ASCENDING = {"name": "sort_ascending", "length": 3, "alphabet": 4}
 DESCENDING = {**ASCENDING, "name": "sort_descending"}

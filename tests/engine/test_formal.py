@@ -23,8 +23,8 @@ from adaptlab.engine.model import Model
 from adaptlab.engine.plugins import ENGINE_FAMILIES
 from adaptlab.errors import InvalidSpec
 from adaptlab.families.formal import AttentionLayer, Formal, Head, ReluLayer
-from adaptlab.resolve import resolve
-from adaptlab.spec import PretrainSpec
+from adaptlab.specs.resolve import resolve
+from adaptlab.specs.spec import PretrainSpec
 
 _SMALL = SMALL_OF_EACH["formal"]
 assert isinstance(_SMALL, Formal)

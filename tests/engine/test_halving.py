@@ -19,14 +19,14 @@ from adaptlab.engine.halving import losers
 from adaptlab.engine.outcome import TrainingOutcome
 from adaptlab.engine.run import run
 from adaptlab.errors import TrainingDiverged, TrainingStopped
-from adaptlab.resolve import resolve
-from adaptlab.resolved import ResolvedAdapt
 from adaptlab.results import (
     CheckpointWritten,
     Progress,
     TrainingSaved,
 )
-from adaptlab.spec import EarlyStopping, Halving, Trial
+from adaptlab.specs.resolve import resolve
+from adaptlab.specs.resolved import ResolvedAdapt
+from adaptlab.specs.spec import EarlyStopping, Halving, Trial
 
 STEPS, EVERY = 40, 5
 RUNGS = (10, 20)

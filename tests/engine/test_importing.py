@@ -21,8 +21,6 @@ from adaptlab.engine.run import run
 from adaptlab.errors import BadModelFolder, TrainingStopped
 from adaptlab.plugins.registry import by_name
 from adaptlab.plugins.task import TASKS
-from adaptlab.resolve import BaseModelFacts, resolve, resolve_import
-from adaptlab.resolved import ResolvedImport, spec_digest
 from adaptlab.results import (
     AttentionCaptured,
     CheckpointWritten,
@@ -32,7 +30,9 @@ from adaptlab.results import (
     ReplicatesDecided,
     Started,
 )
-from adaptlab.spec import AdaptSpec, ImportSpec, ModelFolder
+from adaptlab.specs.resolve import BaseModelFacts, resolve, resolve_import
+from adaptlab.specs.resolved import ResolvedImport, spec_digest
+from adaptlab.specs.spec import AdaptSpec, ImportSpec, ModelFolder
 from adaptlab.weights.model_folder import check_folder, fingerprint
 
 EASY = {"name": "sort_ascending", "length": 1, "alphabet": 6}

@@ -21,10 +21,10 @@ from adaptlab.plugins.family import Family
 from adaptlab.plugins.registry import by_name
 from adaptlab.plugins.task import TASKS
 from adaptlab.plugins.theory_check import Measured
-from adaptlab.resolve import BaseModelFacts, resolve
-from adaptlab.resolve_theory import adaptation_of, resolve_theory
 from adaptlab.results import TheoryChecked
-from adaptlab.spec import AdaptSpec, TheorySpec
+from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.resolve_theory import adaptation_of, resolve_theory
+from adaptlab.specs.spec import AdaptSpec, TheorySpec
 from adaptlab.theory.observation import FrozenBase, random_base
 from adaptlab.theory.span import attention_over_prefix
 from adaptlab.theory.subject import tokens_of

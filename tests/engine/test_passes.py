@@ -25,8 +25,8 @@ from adaptlab.engine.plan import Plan
 from adaptlab.engine.run import run
 from adaptlab.engine.train import Training
 from adaptlab.errors import OutOfMemory, is_out_of_memory
-from adaptlab.resolve import resolve
 from adaptlab.results import CheckpointWritten, Finished, Metrics, ReplicatesDecided
+from adaptlab.specs.resolve import resolve
 
 FAMILY = SMALL.model_copy(update={"dropout": 0.2})
 LORA = {"name": "lora", "rank": 2}

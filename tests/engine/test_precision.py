@@ -23,8 +23,8 @@ from adaptlab.engine.model import Model
 from adaptlab.engine.optim import AdamW
 from adaptlab.engine.passes import passes
 from adaptlab.engine.run import run
-from adaptlab.resolve import resolve
 from adaptlab.results import ReplicatesDecided, Started
+from adaptlab.specs.resolve import resolve
 
 HALF_STEP = 2.0**-9
 """The largest relative error of rounding to eight binary digits."""

@@ -12,10 +12,10 @@ from adaptlab.engine.run import run
 from adaptlab.plugins.method import METHODS
 from adaptlab.reported_attention import LARGEST_HEADER, is_map_file
 from adaptlab.reports import Expected
-from adaptlab.resolve import resolve
-from adaptlab.resolve_theory import resolve_theory
 from adaptlab.results import AttentionCaptured, CheckpointWritten
-from adaptlab.spec import AdaptSpec, PretrainSpec, TheorySpec
+from adaptlab.specs.resolve import resolve
+from adaptlab.specs.resolve_theory import resolve_theory
+from adaptlab.specs.spec import AdaptSpec, PretrainSpec, TheorySpec
 from adaptlab.weights.weights_file import read_header
 
 CAPTURE = {"attention": {"samples": 2}}

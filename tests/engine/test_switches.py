@@ -5,7 +5,6 @@ import torch
 from tests.engine.making import adaptation, base_tensors, items, perturbed, sized, trainables
 from tests.engine.plain import plain_logits
 
-from adaptlab.budget import solve, trainable_parameters
 from adaptlab.engine.capture import Recorder
 from adaptlab.engine.digits import make_items, target_rows
 from adaptlab.engine.dropout import TrainingStep, dropped, training_step
@@ -16,8 +15,9 @@ from adaptlab.errors import InvalidSpec
 from adaptlab.families.minigpt import MiniGPT
 from adaptlab.plugins.family import Family
 from adaptlab.plugins.method import METHODS
-from adaptlab.resolve import resolve
-from adaptlab.spec import PretrainSpec
+from adaptlab.specs.budget import solve, trainable_parameters
+from adaptlab.specs.resolve import resolve
+from adaptlab.specs.spec import PretrainSpec
 from adaptlab.tasks.lookup import Lookup
 
 BOTH = MiniGPT(layers=2, heads=2, width=12, attention="bidirectional")

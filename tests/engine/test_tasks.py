@@ -14,9 +14,9 @@ from adaptlab.engine.digits import items_of, make_items, split_of, target_rows
 from adaptlab.engine.run import run
 from adaptlab.engine.tasks.mixture import drawn_tasks
 from adaptlab.plugins.task import TASKS, DigitTask
-from adaptlab.resolve import resolve, resolve_task
 from adaptlab.results import AttentionCaptured, Evaluated, Split
-from adaptlab.spec import Choice, PretrainSpec
+from adaptlab.specs.resolve import resolve, resolve_task
+from adaptlab.specs.spec import Choice, PretrainSpec
 from adaptlab.tasks.composition import Composition
 from adaptlab.tasks.double_histogram import DoubleHistogram
 from adaptlab.tasks.filter_less_than_first import FilterLessThanFirst

@@ -9,10 +9,10 @@ from tests.making import a_pretrain_document
 from adaptlab.engine.run import run
 from adaptlab.errors import TrainingStopped
 from adaptlab.plugins.theory_check import THEORY_CHECKS
-from adaptlab.resolve import BaseModelFacts, resolve
-from adaptlab.resolve_theory import resolve_theory
 from adaptlab.results import CheckpointWritten, Finished, TheoryChecked
-from adaptlab.spec import PretrainSpec, TheorySpec
+from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.resolve_theory import resolve_theory
+from adaptlab.specs.spec import PretrainSpec, TheorySpec
 from adaptlab.theory.plugins import MEASURES
 from adaptlab.theory.theorems import theorems
 

@@ -28,7 +28,6 @@ from adaptlab.engine.optim import AdamW, schedule_factor
 from adaptlab.engine.plan import make_plan
 from adaptlab.engine.run import run
 from adaptlab.errors import InvalidSpec, TrainingDiverged, TrainingStopped
-from adaptlab.resolve import BaseModelFacts, resolve
 from adaptlab.results import (
     AttentionCaptured,
     CheckpointWritten,
@@ -37,7 +36,8 @@ from adaptlab.results import (
     ReplicatesDecided,
     Started,
 )
-from adaptlab.spec import Trial
+from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.spec import Trial
 
 LORA = ("q.a", "q.b", "v.a", "v.b")
 CAPTURE = {"attention": {"samples": 1}}

@@ -8,7 +8,7 @@ from adaptlab.engine.plan import Plan
 from adaptlab.errors import InvalidSpec
 from adaptlab.plugins.family import FAMILIES
 from adaptlab.plugins.registry import as_json
-from adaptlab.resolved import spec_digest
+from adaptlab.specs.resolved import spec_digest
 
 SOFT_PROMPT: dict[str, object] = {"name": "soft_prompt", "length": 5}
 LATE_PROMPT: dict[str, object] = {"name": "suffix_tuning", "length": 5, "scope": "input_only"}

@@ -11,9 +11,9 @@ from adaptlab.engine.run import run
 from adaptlab.errors import BadDataset, InvalidSpec
 from adaptlab.plugins.dataset import Triple, content_of, word_list
 from adaptlab.plugins.task import DigitTask
-from adaptlab.resolve import resolve, resolve_task
 from adaptlab.results import Evaluated, Split
-from adaptlab.spec import Choice, PretrainSpec
+from adaptlab.specs.resolve import resolve, resolve_task
+from adaptlab.specs.spec import Choice, PretrainSpec
 
 FEW = {"name": "word_translation", "words": 12, "longest": 6}
 ANIMALS = word_list(

@@ -1,6 +1,6 @@
 """Specs of jobs that train a tiny model in no time."""
 
-from adaptlab.spec import AdaptSpec, PretrainSpec
+from adaptlab.specs.spec import AdaptSpec, PretrainSpec
 
 TASK = {"name": "sort_ascending", "length": 4, "alphabet": 5}
 

@@ -11,7 +11,6 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.making import MadeUpLedger, an_environment
 
 from adaptlab.plugins.registry import as_json
-from adaptlab.resolved import readable, scored_tasks
 from adaptlab.results import (
     AttentionCaptured,
     AttentionMap,
@@ -30,7 +29,8 @@ from adaptlab.results import (
     Started,
     Usage,
 )
-from adaptlab.spec import AnySpec, JobSpec
+from adaptlab.specs.resolved import readable, scored_tasks
+from adaptlab.specs.spec import AnySpec, JobSpec
 from adaptlab_answers.jobs import JobView
 from adaptlab_services.jobs import jobs
 from adaptlab_services.lifecycle.claims import Claim

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.comparing import ENOUGH_BASES, Run, a_measured_study_spec, run_all
 from tests.making import a_base_model, a_ledger
 
-from adaptlab.spec import ResolvedSpec
+from adaptlab.specs.spec import ResolvedSpec
 from adaptlab_answers.studies import StudyView
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.studies import studies

@@ -14,7 +14,7 @@ from tests.pages.visitors import Visitor, in_every_window
 from tests.reproducing import Run, as_published, run_all
 
 from adaptlab.recipe_study import RecipeRequest
-from adaptlab.spec import ResolvedSpec
+from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.study import StudyExtension
 from adaptlab_api.app import create_app
 from adaptlab_services.recipes import recipe_studies

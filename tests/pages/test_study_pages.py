@@ -16,7 +16,7 @@ from tests.pages.reading import HERE, PAGE, text_of
 from tests.pages.visitors import HOSTILE, HOSTILE_LABEL
 from tests.watching import of_jobs, statements
 
-from adaptlab.spec import ResolvedSpec
+from adaptlab.specs.spec import ResolvedSpec
 from adaptlab_answers.studies import StudyView
 from adaptlab_api.app import create_app
 from adaptlab_services.jobs import jobs

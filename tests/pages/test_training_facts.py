@@ -4,9 +4,9 @@ import pytest
 from tests.making import a_pretrain_spec, a_replicate
 
 from adaptlab.plugins.generated_words import generated_words
-from adaptlab.resolve import BaseModelFacts, resolve
-from adaptlab.resolved import write_resolved
-from adaptlab.spec import AdaptSpec, PretrainSpec, ResolvedSpec
+from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.resolved import write_resolved
+from adaptlab.specs.spec import AdaptSpec, PretrainSpec, ResolvedSpec
 from adaptlab_api.pages.job_page import rungs, spec_facts
 
 BASE = PretrainSpec.model_validate(

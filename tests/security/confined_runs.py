@@ -18,8 +18,8 @@ from tests.stand_ins import Observer, checkpoint_of
 from tests.worker.runners import Given, complete, runner
 
 from adaptlab.plugins.adaptation import AdapterFile
-from adaptlab.resolved import Resolved
 from adaptlab.results import CheckpointWritten, TrainingSaved
+from adaptlab.specs.resolved import Resolved
 
 MIB = 2**20
 NO_PORT = 1

@@ -28,7 +28,7 @@ from tests.making import (
 from tests.watching import statements
 
 from adaptlab.errors import InvalidSpec
-from adaptlab.spec import ResolvedSpec
+from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.study import StudyExtension
 from adaptlab.table_comparison import TableComparison
 from adaptlab_answers.comparisons import JobComparison, StudyComparison

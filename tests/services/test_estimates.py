@@ -19,11 +19,11 @@ from tests.making import (
 )
 from tests.watching import statements
 
-from adaptlab.cost import work
-from adaptlab.resolve import resolve
-from adaptlab.resolved import ResolvedAdapt
 from adaptlab.results import Usage
-from adaptlab.spec import AdaptSpec
+from adaptlab.specs.cost import work
+from adaptlab.specs.resolve import resolve
+from adaptlab.specs.resolved import ResolvedAdapt
+from adaptlab.specs.spec import AdaptSpec
 from adaptlab_answers.jobs import Estimate
 from adaptlab_db.tables import Attempt
 from adaptlab_services.jobs import jobs

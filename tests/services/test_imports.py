@@ -11,7 +11,7 @@ from tests.folders import PARAMETERS, QUERY, a_model_folder, with_weights
 from tests.making import a_claim, a_made_up_ledger, a_principal, an_adapt_document
 
 from adaptlab.errors import InvalidSpec
-from adaptlab.spec import AnySpec, JobSpec
+from adaptlab.specs.spec import AnySpec, JobSpec
 from adaptlab_answers.jobs import JobView
 from adaptlab_db.tables import BaseModel, Job
 from adaptlab_services.errors import Conflict

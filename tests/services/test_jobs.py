@@ -18,7 +18,7 @@ from tests.making import (
 )
 from tests.watching import somebody_waits, until
 
-from adaptlab.resolved import spec_digest
+from adaptlab.specs.resolved import spec_digest
 from adaptlab_db.tables import TERMINAL_STATES, Job, JobEvent
 from adaptlab_services.errors import LeaseLost
 from adaptlab_services.jobs import jobs

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_base_model, a_job, a_principal
 from tests.watching import somebody_waits, until
 
-from adaptlab.spec import AnySpec, JobSpec
+from adaptlab.specs.spec import AnySpec, JobSpec
 from adaptlab_db.tables import Job
 from adaptlab_services.jobs import jobs
 from adaptlab_services.lifecycle import adaptations

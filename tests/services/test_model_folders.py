@@ -10,7 +10,7 @@ import pytest
 from tests.folders import QUERY, WEIGHTS, a_model_folder, with_weights
 
 from adaptlab.errors import InvalidSpec, Problem
-from adaptlab.spec import ImportSpec
+from adaptlab.specs.spec import ImportSpec
 from adaptlab.weights import model_folder
 from adaptlab_services.models import model_folders
 from adaptlab_services.models.model_folders import ModelRoots, resolved_import

@@ -12,7 +12,7 @@ from tests.watching import statements
 from adaptlab.errors import InvalidSpec, UnknownName
 from adaptlab.recipe_report import ReportCell
 from adaptlab.recipe_study import RecipeRequest
-from adaptlab.spec import PretrainSpec, ResolvedSpec
+from adaptlab.specs.spec import PretrainSpec, ResolvedSpec
 from adaptlab.theory_report import Check
 from adaptlab_answers.recipes import StudyReport
 from adaptlab_services.errors import Conflict, NoReport, NotFound

@@ -23,7 +23,7 @@ from tests.watching import somebody_waits, statements, until
 
 from adaptlab.errors import InvalidSpec
 from adaptlab.results import Started
-from adaptlab.spec import ResolvedSpec
+from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.study import StudyChanges, StudyExtension, StudySpec
 from adaptlab.study_expansion import expand
 from adaptlab.study_plan import StudyPlan

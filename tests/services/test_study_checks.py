@@ -17,7 +17,7 @@ from tests.watching import somebody_waits, until
 
 from adaptlab.recipe import RecipeRef
 from adaptlab.results import Started, TheoryChecked
-from adaptlab.spec import TheorySpec
+from adaptlab.specs.spec import TheorySpec
 from adaptlab.study import StudyChanges, StudyExtension, StudySpec
 from adaptlab.theory_report import Check
 from adaptlab_answers.studies import StudyPreview, StudyView

@@ -20,7 +20,7 @@ from tests.making import (
 
 from adaptlab.errors import InvalidSpec
 from adaptlab.results import CheckpointWritten, TheoryChecked
-from adaptlab.spec import AnySpec, JobSpec
+from adaptlab.specs.spec import AnySpec, JobSpec
 from adaptlab.theory_report import Check
 from adaptlab_answers.jobs import JobView
 from adaptlab_services.errors import LeaseLost

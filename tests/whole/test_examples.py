@@ -3,7 +3,7 @@
 import pytest
 from tests.whole.conftest import PATIENCE
 
-from adaptlab.spec import ResolvedSpec
+from adaptlab.specs.spec import ResolvedSpec
 from adaptlab_client import Client, JobView
 
 pytest.importorskip("optuna", reason="Optuna is not installed; `make setup` does, as the extra dev")

@@ -27,7 +27,6 @@ from tests.stand_ins import (
 )
 
 from adaptlab.errors import InvalidSpec, Problem, TrainingDiverged, TrainingStopped
-from adaptlab.resolved import Resolved, write_resolved
 from adaptlab.results import (
     AttentionCaptured,
     CheckpointWritten,
@@ -36,7 +35,8 @@ from adaptlab.results import (
     ReplicatesDecided,
     Started,
 )
-from adaptlab.spec import ResolvedSpec
+from adaptlab.specs.resolved import Resolved, write_resolved
+from adaptlab.specs.spec import ResolvedSpec
 
 DEADLINE = 60.0
 

@@ -6,7 +6,7 @@ from tests.making import a_pretrain_document, a_principal
 from tests.worker.conftest import Processes, wait_until
 
 from adaptlab.plugins.dataset import Triple
-from adaptlab.spec import PretrainSpec
+from adaptlab.specs.spec import PretrainSpec
 from adaptlab_db.tables import Evaluation, Job
 from adaptlab_services.jobs import jobs
 from adaptlab_services.models import datasets

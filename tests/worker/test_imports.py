@@ -11,7 +11,7 @@ from tests.folders import WEIGHTS, a_model_folder
 from tests.making import a_principal
 from tests.worker.conftest import Control, Processes, Watched
 
-from adaptlab.spec import AnySpec, JobSpec
+from adaptlab.specs.spec import AnySpec, JobSpec
 from adaptlab_services.jobs import jobs
 from adaptlab_services.models.model_folders import ModelRoots
 

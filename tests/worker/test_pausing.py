@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_job, a_pretrain_spec, a_principal
 from tests.worker.conftest import Control, Processes, Watched
 
-from adaptlab.spec import PretrainSpec
+from adaptlab.specs.spec import PretrainSpec
 from adaptlab_db.tables import Attempt, Checkpoint, MetricPoint
 from adaptlab_services.errors import Conflict
 from adaptlab_services.jobs import job_control

@@ -9,8 +9,8 @@ from typing import Literal
 
 from adaptlab.errors import InvalidSpec
 from adaptlab.plugins.adaptation import AdapterFile
-from adaptlab.resolved import datasets_of, readable
 from adaptlab.results import Allocation, Event, Progress, Started
+from adaptlab.specs.resolved import datasets_of, readable
 from adaptlab_services.errors import LeaseLost, LedgerUnreachable, ReportRefused
 from adaptlab_services.leases.leases import Ledger
 from adaptlab_services.lifecycle.claims import Claim

@@ -9,10 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import adaptlab.spec
+import adaptlab.specs.spec
 import adaptlab_worker.protocol
 
-NEEDED_TOO = (adaptlab.spec, adaptlab_worker.protocol)
+NEEDED_TOO = (adaptlab.specs.spec, adaptlab_worker.protocol)
 
 
 def main(scratch: str, *paths: str) -> None:

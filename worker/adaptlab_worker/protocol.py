@@ -10,7 +10,7 @@ from pydantic import Field, TypeAdapter
 
 from adaptlab.plugins.adaptation import AdapterFile
 from adaptlab.results import Event
-from adaptlab.spec import ResolvedSpec
+from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.values import Value
 
 ENGINE = "adaptlab.engine.run:run"

@@ -36,8 +36,8 @@ from adaptlab.errors import (
 )
 from adaptlab.loading import uncollected
 from adaptlab.plugins.adaptation import AdapterFile
-from adaptlab.resolved import Resolved, readable
 from adaptlab.results import Event, MetricPoint, Metrics, Progress
+from adaptlab.specs.resolved import Resolved, readable
 from adaptlab_worker.alarm import Alarm
 from adaptlab_worker.protocol import (
     ENGINE,

@@ -1,8 +1,8 @@
 """The tiny job that a fresh trainer runs before it takes a real one."""
 
-from adaptlab.resolve import resolve
-from adaptlab.resolved import ResolvedPretrain
-from adaptlab.spec import (
+from adaptlab.specs.resolve import resolve
+from adaptlab.specs.resolved import ResolvedPretrain
+from adaptlab.specs.spec import (
     AttentionSpec,
     CaptureSpec,
     Choice,

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from adaptlab.comparability import ComparedJob, comparability
 from adaptlab.errors import AdaptlabError, InvalidSpec, Problem
-from adaptlab.spec import AnySpec, JobSpec
+from adaptlab.specs.spec import AnySpec, JobSpec
 from adaptlab.study import StudySpec
 from adaptlab_answers.jobs import Preview
 from adaptlab_answers.studies import PlannedCell, StudyPreview

@@ -8,11 +8,11 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from adaptlab.halving import rung_steps, stages
 from adaptlab.plugins.adaptation import Adaptation
-from adaptlab.resolved import UnreadSpec, read_resolved
 from adaptlab.results import ReplicateResult
-from adaptlab.spec import EarlyStopping, ResolvedSpec, ResolvedTraining
+from adaptlab.specs.halving import rung_steps, stages
+from adaptlab.specs.resolved import UnreadSpec, read_resolved
+from adaptlab.specs.spec import EarlyStopping, ResolvedSpec, ResolvedTraining
 from adaptlab_answers.jobs import EventView
 from adaptlab_api.pages.attention_view import attention_view
 from adaptlab_api.pages.chart_data import MOST_REPLICATES

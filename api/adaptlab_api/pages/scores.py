@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from adaptlab.results import ReplicateResult
 from adaptlab.scores import SHOWN_SPLIT, ScoreChange, mean_accuracy, score_changes, task_labels
-from adaptlab.spec import ResolvedSpec
+from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.statistics import Interval
 from adaptlab_answers.results import EvaluationView
 

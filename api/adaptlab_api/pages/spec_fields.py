@@ -8,7 +8,7 @@ from typing import cast
 
 from pydantic import TypeAdapter
 
-from adaptlab.spec import AdaptSpec, ImportSpec, PretrainSpec, TheorySpec
+from adaptlab.specs.spec import AdaptSpec, ImportSpec, PretrainSpec, TheorySpec
 from adaptlab.study import StudySpec
 from adaptlab.values import Value
 from adaptlab_answers.models import PlugIn

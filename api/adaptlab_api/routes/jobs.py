@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 from starlette.responses import Response
 
-from adaptlab.spec import JobSpec
+from adaptlab.specs.spec import JobSpec
 from adaptlab_answers.jobs import JobSummary, JobView, Preview
 from adaptlab_answers.paging import Page
 from adaptlab_api.answers import json_answer, tagged_answer

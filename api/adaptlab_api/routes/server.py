@@ -6,7 +6,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
-from adaptlab.spec import SPEC_VERSION
+from adaptlab.specs.spec import SPEC_VERSION
 from adaptlab_answers.server import Capabilities, Health, Limits, Workers
 from adaptlab_answers.storage import StorageStatus
 from adaptlab_api.answers import json_answer

@@ -29,8 +29,8 @@ from adaptlab.bundle.tables import bundle_tables, csv_bytes
 from adaptlab.comparability import ComparedJob, comparability
 from adaptlab.comparison import Comparison, ComparisonWarning, compare
 from adaptlab.errors import BrokenBundle
-from adaptlab.resolved import UnreadSpec, read_resolved, spec_digest
-from adaptlab.spec import ResolvedSpec
+from adaptlab.specs.resolved import UnreadSpec, read_resolved, spec_digest
+from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.statistics import Scores
 from adaptlab.table_comparison import TableComparison, table_warnings
 from adaptlab.values import Value

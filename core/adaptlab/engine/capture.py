@@ -14,7 +14,7 @@ from adaptlab.engine.items import Items
 from adaptlab.engine.model import Model
 from adaptlab.engine.plan import Plan
 from adaptlab.results import AttentionCaptured, AttentionMap, AttentionSource, AttentionSummary
-from adaptlab.spec import AttentionSpec
+from adaptlab.specs.spec import AttentionSpec
 from adaptlab.theory.attention import entropy, jensen_shannon, largest_deviation, learned_mass
 
 Patterns = list[Tensor]  # one tensor [R, B, H, T, keys] a layer

@@ -8,7 +8,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from adaptlab.spec import EarlyStopping
+from adaptlab.specs.spec import EarlyStopping
 
 
 @dataclass

@@ -11,7 +11,7 @@ from adaptlab.engine.choice import best_first, contests
 from adaptlab.engine.outcome import TrainingOutcome
 from adaptlab.engine.passes import arranged
 from adaptlab.engine.plan import Plan
-from adaptlab.halving import going_on
+from adaptlab.specs.halving import going_on
 
 
 def compared_replicates(plan: Plan, live: Collection[int], outcome: TrainingOutcome) -> list[int]:

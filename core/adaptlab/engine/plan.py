@@ -13,8 +13,8 @@ from adaptlab.plugins.family import Family
 from adaptlab.plugins.method import Method
 from adaptlab.plugins.shapes import ModelShape, TensorShape
 from adaptlab.plugins.task import DigitTask, Task
-from adaptlab.resolved import Resolved, ResolvedTheory, Trained, scored_tasks
-from adaptlab.spec import ResolvedTraining
+from adaptlab.specs.resolved import Resolved, ResolvedTheory, Trained, scored_tasks
+from adaptlab.specs.spec import ResolvedTraining
 
 
 @dataclass(frozen=True)

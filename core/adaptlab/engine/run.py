@@ -25,7 +25,6 @@ from adaptlab.engine.train import Training
 from adaptlab.engine.word_lists import read_lists
 from adaptlab.errors import TrainingDiverged, TrainingStopped
 from adaptlab.plugins.adaptation import AdapterFile
-from adaptlab.resolved import Resolved, ResolvedImport, ResolvedTheory
 from adaptlab.results import (
     Environment,
     Evaluated,
@@ -34,6 +33,7 @@ from adaptlab.results import (
     ReplicatesDecided,
     Started,
 )
+from adaptlab.specs.resolved import Resolved, ResolvedImport, ResolvedTheory
 from adaptlab.theory.runner import run_checks
 
 

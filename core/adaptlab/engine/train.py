@@ -6,7 +6,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from adaptlab.curve_steps import CurveSteps
 from adaptlab.engine.allocate import Trainables
 from adaptlab.engine.choice import right_answers
 from adaptlab.engine.descent import Descent
@@ -22,6 +21,7 @@ from adaptlab.engine.plan import Plan
 from adaptlab.engine.training_state import TrainingState, read_state, write_state
 from adaptlab.errors import TrainingDiverged, TrainingStopped
 from adaptlab.results import MetricPoint, Metrics, Progress, TrainingSaved, is_loss
+from adaptlab.specs.curve_steps import CurveSteps
 
 STEPS_OF_DATA = 16
 VALIDATION_SAMPLES = 256

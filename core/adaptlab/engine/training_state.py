@@ -17,7 +17,7 @@ from adaptlab.engine.checkpoint import check_stored, checked_file
 from adaptlab.engine.outcome import TrainingOutcome
 from adaptlab.engine.plan import Plan
 from adaptlab.errors import BadCheckpoint
-from adaptlab.resolved import spec_digest
+from adaptlab.specs.resolved import spec_digest
 from adaptlab.weights.weights_file import WeightsFile
 
 TENSORS = ("flat", "mean", "square", "window")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from adaptlab.errors import BadModelFolder, BadWeightsFile
-from adaptlab.spec import ModelFile
+from adaptlab.specs.spec import ModelFile
 from adaptlab.weights.huggingface import (
     CONFIG,
     LARGEST_JSON,

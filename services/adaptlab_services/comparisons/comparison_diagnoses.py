@@ -10,7 +10,7 @@ from adaptlab.diagnosis import diagnose
 from adaptlab.diagnosis_evidence import BaseEvidence
 from adaptlab.diagnosis_rows import base_evidence, evidence
 from adaptlab.plugins.task import Task
-from adaptlab.resolved import ResolvedAdapt
+from adaptlab.specs.resolved import ResolvedAdapt
 from adaptlab.table_comparison import MethodDiagnosis
 from adaptlab_services.comparisons.comparison_rows import Row, measured_row
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.plugins.method import METHODS
-from adaptlab.resolved import seedless_digest
 from adaptlab.scores import task_labels
+from adaptlab.specs.resolved import seedless_digest
 from adaptlab.table_comparison import MissingScores
 from adaptlab_services.comparisons.comparison_rows import Row
 from adaptlab_services.results.scored_jobs import ScoredJob

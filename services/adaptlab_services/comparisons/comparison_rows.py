@@ -14,10 +14,10 @@ from adaptlab.comparison import ComparisonWarning
 from adaptlab.diagnosis_evidence import trial_evidence
 from adaptlab.diagnosis_rows import MeasuredRow, longer_trainings
 from adaptlab.plugins.method import starting_anew
-from adaptlab.resolve import family_shape
-from adaptlab.resolved import ResolvedAdapt, UnreadSpec
 from adaptlab.results import Evaluation
 from adaptlab.scores import score_changes
+from adaptlab.specs.resolve import family_shape
+from adaptlab.specs.resolved import ResolvedAdapt, UnreadSpec
 from adaptlab.statistics import Scores, scores_of
 from adaptlab.study_plan import Role
 from adaptlab.table_comparison import (

@@ -1,6 +1,6 @@
 """How long a job will run and how much memory it will take, from runs that were measured.
 
-`adaptlab.cost` counts what a job computes; a device's rates make seconds of it, and the median
+`adaptlab.specs.cost` counts what a job computes; a device's rates make seconds of it, and the median
 ratio of measured to counted in the latest similar runs makes those right for this installation.
 """
 
@@ -30,12 +30,12 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.base import ReadOnlyColumnCollection
 
-from adaptlab.cost import Load, Work, work
 from adaptlab.errors import AdaptlabError
 from adaptlab.plugins.registry import as_json
-from adaptlab.resolved import Resolved, readable
 from adaptlab.results import Environment, Usage
-from adaptlab.spec import ResolvedSpec
+from adaptlab.specs.cost import Load, Work, work
+from adaptlab.specs.resolved import Resolved, readable
+from adaptlab.specs.spec import ResolvedSpec
 from adaptlab_answers.jobs import Basis, Estimate
 from adaptlab_db.tables import Attempt, Job
 

@@ -11,7 +11,7 @@ from uuid import UUID
 from sqlalchemy import exists, func, insert, select, update
 from sqlalchemy.orm import Session
 
-from adaptlab.spec import ResolvedSpec
+from adaptlab.specs.spec import ResolvedSpec
 from adaptlab_answers.jobs import JobView
 from adaptlab_db.tables import TERMINAL_STATES, Job, JobEvent, Study, StudyJob
 from adaptlab_services.errors import Conflict, NotFound

@@ -11,7 +11,7 @@ from sqlalchemy import Select, Uuid, bindparam, insert, or_, select
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
 
-from adaptlab.spec import AnySpec, ResolvedSpec
+from adaptlab.specs.spec import AnySpec, ResolvedSpec
 from adaptlab_answers.jobs import JobView
 from adaptlab_db.tables import Job, JobEvent
 from adaptlab_db.visibility import ACROSS_PROJECTS

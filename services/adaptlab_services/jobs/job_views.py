@@ -25,7 +25,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB, JSONPATH
 from sqlalchemy.orm import Session
 
-from adaptlab.spec import ResolvedSpec
+from adaptlab.specs.spec import ResolvedSpec
 from adaptlab_answers.jobs import JobSummary, JobView
 from adaptlab_db.tables import TERMINAL_STATES, Attempt, BaseModel, Job, Project, User, Worker
 from adaptlab_db.visibility import ACROSS_PROJECTS

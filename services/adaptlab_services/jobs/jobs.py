@@ -9,9 +9,9 @@ from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session
 
 from adaptlab.errors import AdaptlabError, InvalidSpec, Problem
-from adaptlab.resolve import BaseModelFacts, resolve
-from adaptlab.resolve_theory import measured_base, resolve_theory
-from adaptlab.resolved import (
+from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.resolve_theory import measured_base, resolve_theory
+from adaptlab.specs.resolved import (
     Resolved,
     ResolvedAdapt,
     ResolvedImport,
@@ -20,7 +20,7 @@ from adaptlab.resolved import (
     spec_digest,
     write_resolved,
 )
-from adaptlab.spec import AdaptSpec, AnySpec, BaseSpec, ImportSpec, TheorySpec
+from adaptlab.specs.spec import AdaptSpec, AnySpec, BaseSpec, ImportSpec, TheorySpec
 from adaptlab_answers.jobs import JobView, Preview
 from adaptlab_db.tables import TERMINAL_STATES, Job
 from adaptlab_services.errors import Conflict, NotFound

@@ -23,8 +23,8 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.orm import Session, aliased
 
-from adaptlab.resolved import datasets_of, readable
-from adaptlab.spec import ResolvedSpec
+from adaptlab.specs.resolved import datasets_of, readable
+from adaptlab.specs.spec import ResolvedSpec
 from adaptlab_db.tables import BaseModel, Checkpoint, Job, TrainingState
 from adaptlab_services.leases.foreseen import ends_within
 from adaptlab_services.leases.next_job import next_job

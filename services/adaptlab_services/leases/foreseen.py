@@ -7,8 +7,8 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from adaptlab.errors import AdaptlabError
-from adaptlab.resolved import readable
-from adaptlab.spec import ResolvedSpec
+from adaptlab.specs.resolved import readable
+from adaptlab.specs.spec import ResolvedSpec
 from adaptlab_db.tables import Job, TrainingState
 from adaptlab_services.jobs import estimates
 

@@ -8,7 +8,7 @@ from uuid import UUID
 from pydantic import Field
 
 from adaptlab.results import AttentionCaptured, CheckpointWritten, Event, TrainingSaved
-from adaptlab.spec import Queue, ResolvedSpec
+from adaptlab.specs.spec import Queue, ResolvedSpec
 from adaptlab.values import Value
 from adaptlab_services.lifecycle.claims import AdapterWeights, BaseWeights, Claim, SavedTraining
 from adaptlab_services.lifecycle.transitions import LONGEST_ERROR, Reason

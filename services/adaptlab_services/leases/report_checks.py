@@ -12,8 +12,8 @@ from adaptlab import results
 from adaptlab.errors import BadWeightsFile, Problem
 from adaptlab.reported_attention import LARGEST_HEADER, is_map_file
 from adaptlab.reports import Expected
-from adaptlab.resolved import readable
-from adaptlab.spec import ResolvedSpec
+from adaptlab.specs.resolved import readable
+from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.weights.weights_file import LARGEST_HEADER as LARGEST_WEIGHTS_HEADER
 from adaptlab.weights.weights_file import LENGTH_BYTES, read_header_in
 from adaptlab_db.artifacts import ArtifactStore

@@ -8,9 +8,9 @@ from sqlalchemy.orm import Session
 
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.plugins.theory_check import Measured
-from adaptlab.resolve_theory import adaptation_of
-from adaptlab.resolved import ResolvedAdapt, readable
-from adaptlab.spec import ResolvedSpec
+from adaptlab.specs.resolve_theory import adaptation_of
+from adaptlab.specs.resolved import ResolvedAdapt, readable
+from adaptlab.specs.spec import ResolvedSpec
 from adaptlab_db.tables import BaseModel, Checkpoint, Job
 from adaptlab_services.lifecycle.claims import AdapterWeights
 from adaptlab_services.people import access

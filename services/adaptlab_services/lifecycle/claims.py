@@ -5,7 +5,7 @@ from uuid import UUID
 
 from sqlalchemy import BindParameter, ColumnElement, Integer, Uuid, bindparam
 
-from adaptlab.spec import ResolvedSpec
+from adaptlab.specs.spec import ResolvedSpec
 from adaptlab_db.tables import Job
 
 

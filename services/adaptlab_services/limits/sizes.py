@@ -11,8 +11,14 @@ from typing import Self, TypeVar
 from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab.errors import InvalidSpec, Problem
-from adaptlab.resolve import family_shape
-from adaptlab.resolved import Resolved, ResolvedImport, ResolvedPretrain, ResolvedTheory, Trained
+from adaptlab.specs.resolve import family_shape
+from adaptlab.specs.resolved import (
+    Resolved,
+    ResolvedImport,
+    ResolvedPretrain,
+    ResolvedTheory,
+    Trained,
+)
 from adaptlab_db.session import informed
 from adaptlab_services.settings import Settings
 

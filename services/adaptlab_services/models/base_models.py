@@ -20,8 +20,8 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab.errors import InvalidSpec, Problem, UnknownName
-from adaptlab.resolve import BaseModelFacts
-from adaptlab.resolved import ResolvedImport, ResolvedPretrain
+from adaptlab.specs.resolve import BaseModelFacts
+from adaptlab.specs.resolved import ResolvedImport, ResolvedPretrain
 from adaptlab_answers.models import BaseModelLinks, BaseModelView
 from adaptlab_answers.paging import Page
 from adaptlab_db.session import informed

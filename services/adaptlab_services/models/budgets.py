@@ -5,19 +5,19 @@ from typing import Annotated
 from pydantic import Field
 from sqlalchemy.orm import Session
 
-from adaptlab.budget import budget_vector, solve
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.plugins.family import FAMILIES
 from adaptlab.plugins.method import METHODS, Method
 from adaptlab.plugins.shapes import ModelShape
-from adaptlab.resolve import (
+from adaptlab.specs.budget import budget_vector, solve
+from adaptlab.specs.resolve import (
     budget_limit,
     configured,
     family_shape,
     resolve_method,
     resolve_task,
 )
-from adaptlab.spec import Budget, BudgetSpec, Choice, NamedChoice
+from adaptlab.specs.spec import Budget, BudgetSpec, Choice, NamedChoice
 from adaptlab.values import Name, Value
 from adaptlab_answers.models import BudgetAnswer, MethodAnswer, ProblemView
 from adaptlab_services.models import base_models, datasets

@@ -7,9 +7,9 @@ from types import MappingProxyType
 
 from adaptlab.errors import BadModelFolder, InvalidSpec, Problem
 from adaptlab.plugins.dataset import NO_DATASETS, Datasets
-from adaptlab.resolve import resolve_import
-from adaptlab.resolved import ResolvedImport
-from adaptlab.spec import ImportSpec, ModelFolder
+from adaptlab.specs.resolve import resolve_import
+from adaptlab.specs.resolved import ResolvedImport
+from adaptlab.specs.spec import ImportSpec, ModelFolder
 from adaptlab.weights.model_folder import check_folder, fingerprint
 
 POINTER = "/folder"

@@ -2,9 +2,9 @@
 
 from adaptlab.plugins.method import Method
 from adaptlab.plugins.shapes import ModelShape
-from adaptlab.resolve import family_shape
-from adaptlab.resolved import ResolvedAdapt, read_resolved
-from adaptlab.spec import ResolvedSpec
+from adaptlab.specs.resolve import family_shape
+from adaptlab.specs.resolved import ResolvedAdapt, read_resolved
+from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.values import Value
 
 

@@ -16,8 +16,8 @@ from adaptlab.recipe_study import (
     study_of,
     with_base_names,
 )
-from adaptlab.resolved import spec_digest
-from adaptlab.spec import PretrainSpec
+from adaptlab.specs.resolved import spec_digest
+from adaptlab.specs.spec import PretrainSpec
 from adaptlab.study import StudySpec
 from adaptlab_answers.comparisons import StudyName
 from adaptlab_answers.recipes import (

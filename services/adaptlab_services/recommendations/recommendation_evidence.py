@@ -16,8 +16,8 @@ from adaptlab.comparability import ComparedJob, comparability, comparable_groups
 from adaptlab.comparison import Comparison, compare, corrected_choice
 from adaptlab.plugins.registry import as_json
 from adaptlab.plugins.task import Task
-from adaptlab.resolve import BaseModelFacts
-from adaptlab.spec import Choice
+from adaptlab.specs.resolve import BaseModelFacts
+from adaptlab.specs.spec import Choice
 from adaptlab.statistics import ChosenBest, Interval, Scores
 from adaptlab.values import AUTO
 from adaptlab.verdict import LEAST_SEEDS, Verdict

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from adaptlab.errors import AdaptlabError
-from adaptlab.spec import AdaptSpec, ResolvedSpec
+from adaptlab.specs.spec import AdaptSpec, ResolvedSpec
 from adaptlab.study import StudySpec
 from adaptlab.verdict import LEAST_SEEDS
 from adaptlab_answers.recommendations import ProposedJob, ProposedStudy, Purpose, ThinEvidence

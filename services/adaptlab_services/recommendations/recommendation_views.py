@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from adaptlab.spec import Budget, NamedChoice
+from adaptlab.specs.spec import Budget, NamedChoice
 from adaptlab.values import Name, Value
 
 JsonObject = dict[str, object]

@@ -6,7 +6,7 @@ from sqlalchemy.orm import Session
 
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.plugins.registry import as_json
-from adaptlab.resolve import resolve_task
+from adaptlab.specs.resolve import resolve_task
 from adaptlab.verdict import LEAST_SEEDS
 from adaptlab_answers.recommendations import (
     MeasuredMethod,

@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 from pydantic_core import to_json
 from sqlalchemy.orm import Session
 
-from adaptlab.spec import AdaptSpec
+from adaptlab.specs.spec import AdaptSpec
 from adaptlab.study import StudySpec
 from adaptlab_answers.recommendations import ProposedJob
 from adaptlab_services.errors import Conflict, IdempotencyMismatch

@@ -11,9 +11,9 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Float, Row, ScalarSelect, cast, func, select
 from sqlalchemy.orm import Session
 
-from adaptlab.resolved import Resolved, UnreadSpec, read_resolved
 from adaptlab.results import Environment, Evaluation, ReplicateResult
-from adaptlab.spec import ResolvedSpec
+from adaptlab.specs.resolved import Resolved, UnreadSpec, read_resolved
+from adaptlab.specs.spec import ResolvedSpec
 from adaptlab_db import tables
 from adaptlab_db.tables import Attempt, AttentionMap, AttentionSummary, ItemOutcome, Job, Replicate
 

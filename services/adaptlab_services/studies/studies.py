@@ -14,8 +14,8 @@ from sqlalchemy.orm import Session
 
 from adaptlab.errors import InvalidSpec
 from adaptlab.recipe import RecipeRef
-from adaptlab.resolve import BaseModelFacts
-from adaptlab.spec import BaseSpec
+from adaptlab.specs.resolve import BaseModelFacts
+from adaptlab.specs.spec import BaseSpec
 from adaptlab.study import (
     StudyChanges,
     StudyExtension,

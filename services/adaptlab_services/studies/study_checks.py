@@ -8,9 +8,9 @@ from sqlalchemy import delete, insert, select
 from sqlalchemy.orm import Session
 
 from adaptlab.plugins.theory_check import Measured
-from adaptlab.resolve_theory import resolve_theory
-from adaptlab.resolved import ResolvedTheory, spec_digest, write_resolved
-from adaptlab.spec import TheorySpec
+from adaptlab.specs.resolve_theory import resolve_theory
+from adaptlab.specs.resolved import ResolvedTheory, spec_digest, write_resolved
+from adaptlab.specs.spec import TheorySpec
 from adaptlab.study_checks import as_if_made, measuring
 from adaptlab.study_plan import Cell, PlannedCheck, StudyPlan
 from adaptlab_db.tables import Job, StudyJob

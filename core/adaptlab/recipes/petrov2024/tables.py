@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from adaptlab.claim import RowSelector
 from adaptlab.recipe import PublishedScore, TableColumn, TableRow, score
 from adaptlab.recipes.petrov2024.settings import NEW, NEW_LABELS, Members
-from adaptlab.spec import Choice
+from adaptlab.specs.spec import Choice
 
 
 def columns(labels: Iterable[str], tasks: Iterable[Members]) -> tuple[TableColumn, ...]:

@@ -10,7 +10,7 @@ from itertools import product
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.plugins.method import Method, log_spaced
 from adaptlab.plugins.shapes import ModelShape
-from adaptlab.spec import MOST_TRIALS, TrainingSpec, Trial, TuningSpec
+from adaptlab.specs.spec import MOST_TRIALS, TrainingSpec, Trial, TuningSpec
 from adaptlab.values import AUTO
 
 

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
-from adaptlab.halving import Stage, stages
 from adaptlab.plugins.family import Family
 from adaptlab.plugins.method import Method
 from adaptlab.plugins.shapes import ModelShape, Site, TensorShape
 from adaptlab.plugins.task import Task
-from adaptlab.resolve import family_shape
-from adaptlab.resolved import (
+from adaptlab.specs.halving import Stage, stages
+from adaptlab.specs.resolve import family_shape
+from adaptlab.specs.resolved import (
     Resolved,
     ResolvedImport,
     ResolvedPretrain,

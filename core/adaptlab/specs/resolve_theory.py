@@ -8,9 +8,9 @@ from uuid import UUID
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.families.formal import Formal
 from adaptlab.plugins.theory_check import THEORY_CHECKS, Measured, TheoryCheck
-from adaptlab.resolve import BaseModelFacts, configured, family_shape, whole_model
-from adaptlab.resolved import ResolvedAdapt, ResolvedTheory
-from adaptlab.spec import TheorySpec
+from adaptlab.specs.resolve import BaseModelFacts, configured, family_shape, whole_model
+from adaptlab.specs.resolved import ResolvedAdapt, ResolvedTheory
+from adaptlab.specs.spec import TheorySpec
 
 BUILT = Formal(vocabulary=4, context=4)
 """Stands for the models that checks build by formula, where there is no base model."""

@@ -10,7 +10,7 @@ from fractions import Fraction
 from itertools import pairwise
 
 from adaptlab.errors import Problem
-from adaptlab.spec import Halving, ResolvedTraining
+from adaptlab.specs.spec import Halving, ResolvedTraining
 from adaptlab.values import Value
 
 

@@ -6,17 +6,17 @@ from typing import TypeVar, overload
 
 from pydantic import ValidationError
 
-from adaptlab.budget import BudgetVector, Solution, budget_vector, solve
 from adaptlab.errors import InvalidSpec, Problem
-from adaptlab.halving import halving_problems
 from adaptlab.plugins.dataset import NO_DATASETS, Datasets
 from adaptlab.plugins.family import FAMILIES, AnyFamily, Family
 from adaptlab.plugins.method import METHODS, Method
 from adaptlab.plugins.shapes import ModelShape
 from adaptlab.plugins.splits import EVERY_SPLIT, Split
 from adaptlab.plugins.task import TASKS, AnyTask, Task
-from adaptlab.resolved import ResolvedAdapt, ResolvedImport, ResolvedPretrain
-from adaptlab.spec import (
+from adaptlab.specs.budget import BudgetVector, Solution, budget_vector, solve
+from adaptlab.specs.halving import halving_problems
+from adaptlab.specs.resolved import ResolvedAdapt, ResolvedImport, ResolvedPretrain
+from adaptlab.specs.spec import (
     AdaptSpec,
     AttentionSpec,
     BudgetSpec,
@@ -29,7 +29,7 @@ from adaptlab.spec import (
     TrainingSpec,
     Trial,
 )
-from adaptlab.trials import resolve_trials, training_problems
+from adaptlab.specs.trials import resolve_trials, training_problems
 from adaptlab.validation import validation_problems
 from adaptlab.values import AUTO, Value
 

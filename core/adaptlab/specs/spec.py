@@ -7,8 +7,8 @@ from uuid import UUID
 from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from adaptlab.budget import BudgetVector
 from adaptlab.plugins.adaptation import Adaptation
+from adaptlab.specs.budget import BudgetVector
 from adaptlab.values import AUTO, Auto, Name, Value
 from adaptlab.wording import in_short
 
@@ -374,7 +374,7 @@ class ResolvedSpec(Value):
     """
 
     # As JSON, one form for every kind: what is stored, answered and sent to workers, also where
-    # this version lacks a plug-in. `adaptlab.resolved` reads it into values and writes it.
+    # this version lacks a plug-in. `adaptlab.specs.resolved` reads it into values and writes it.
     spec_version: int = SPEC_VERSION
     kind: StoredKind
     base_model: str | None

@@ -11,7 +11,6 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AliasChoices, AliasPath, Field, TypeAdapter, ValidationError
 
-from adaptlab.budget import BudgetVector
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.plugins.adaptation import Adaptation
 from adaptlab.plugins.dataset import DatasetReference
@@ -20,7 +19,8 @@ from adaptlab.plugins.method import AnyMethod
 from adaptlab.plugins.registry import as_json
 from adaptlab.plugins.task import AnyTask
 from adaptlab.plugins.theory_check import AnyTheoryCheck, Measured
-from adaptlab.spec import (
+from adaptlab.specs.budget import BudgetVector
+from adaptlab.specs.spec import (
     AttentionSpec,
     ModelFolder,
     Precision,

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Self
 
-from adaptlab.halving import rung_steps
-from adaptlab.spec import ResolvedTraining
+from adaptlab.specs.halving import rung_steps
+from adaptlab.specs.spec import ResolvedTraining
 
 CURVE_POINTS = 200
 """Points of a loss curve, apart from those at its ends and where replicates are compared."""

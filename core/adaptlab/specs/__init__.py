@@ -1,0 +1,1 @@
+"""Job specs: what can be asked for, what it becomes when resolved, and what it costs."""
