@@ -15,8 +15,7 @@ from pathlib import Path
 from adaptlab.diagnosis_evidence import Schedule, TrialEvidence, trial_evidence
 from adaptlab.engine.observer import Command
 from adaptlab.engine.run import run
-from adaptlab.plugins.registry import as_json
-from adaptlab.results import (
+from adaptlab.measurements.results import (
     AttentionCaptured,
     CheckpointWritten,
     Evaluated,
@@ -25,6 +24,7 @@ from adaptlab.results import (
     Metrics,
     ReplicatesDecided,
 )
+from adaptlab.plugins.registry import as_json
 from adaptlab.specs.resolve import BaseModelFacts, resolve
 from adaptlab.specs.resolved import ResolvedAdapt, spec_digest
 from adaptlab.specs.spec import AdaptSpec, PretrainSpec

@@ -6,7 +6,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from adaptlab.results import MetricPoint, Metrics
+from adaptlab.measurements.results import MetricPoint, Metrics
 from adaptlab_client import Client
 from adaptlab_db.session import close, session_factory
 from adaptlab_services.leases.leases import Claim, DatabaseLedger

@@ -10,7 +10,7 @@ from typing import Any
 from adaptlab.engine.compiled import compile_kernels
 from adaptlab.engine.observer import Command, Observer
 from adaptlab.engine.run import run as train
-from adaptlab.results import Event, Progress, TrainingSaved
+from adaptlab.measurements.results import Event, Progress, TrainingSaved
 from adaptlab.specs.resolved import Resolved
 from adaptlab_worker.trainer import warm_up
 

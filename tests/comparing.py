@@ -17,8 +17,8 @@ from tests.making import (
     an_environment,
 )
 
-from adaptlab import results
 from adaptlab.code_version import code_version
+from adaptlab.measurements import results
 from adaptlab.specs.halving import rung_steps
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.study import StudySpec

@@ -19,8 +19,8 @@ from sqlalchemy import func, select, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.orm import Session, sessionmaker
 
-from adaptlab import results
 from adaptlab.code_version import code_version
+from adaptlab.measurements import results
 from adaptlab.specs.resolve import BaseModelFacts, family_shape, resolve
 from adaptlab.specs.resolved import (
     ResolvedAdapt,

@@ -15,11 +15,11 @@ from tests.making import (
     an_environment,
 )
 
-from adaptlab import results
+from adaptlab.measurements import results
+from adaptlab.measurements.theory_report import Check
 from adaptlab.plugins.registry import as_json
 from adaptlab.specs.resolved import readable, scored_tasks
 from adaptlab.specs.spec import ResolvedSpec
-from adaptlab.theory_report import Check
 from adaptlab_services.leases.leases import DatabaseLedger
 from adaptlab_services.lifecycle.claims import Claim
 

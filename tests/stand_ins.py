@@ -7,9 +7,9 @@ import json
 import math
 from typing import Protocol
 
-from adaptlab.reported_attention import NPY
-from adaptlab.reports import Expected
-from adaptlab.results import (
+from adaptlab.measurements.reported_attention import NPY
+from adaptlab.measurements.reports import Expected
+from adaptlab.measurements.results import (
     AttentionMap,
     AttentionSummary,
     Checkpoint,

@@ -1,6 +1,6 @@
 """Attention maps, and their summaries by layer and head."""
 
-from adaptlab.results import AttentionSummary as Summary
+from adaptlab.measurements.results import AttentionSummary as Summary
 from adaptlab.values import Value
 from adaptlab_answers.drawable_maps import has_samples, is_drawable
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from math import prod
 
-from adaptlab.reported_attention import NUMBER_BYTES
+from adaptlab.measurements.reported_attention import NUMBER_BYTES
 
 AXES = 5
 MOST_CHOICES = 1024

@@ -2,8 +2,8 @@
 
 from uuid import UUID
 
-from adaptlab.results import MetricPoint, ReplicateResult, Usage
-from adaptlab.theory_report import Check
+from adaptlab.measurements.results import MetricPoint, ReplicateResult, Usage
+from adaptlab.measurements.theory_report import Check
 from adaptlab.values import Value
 from adaptlab_answers.moments import Moment
 

@@ -3,11 +3,11 @@
 from typing import Literal
 from uuid import UUID
 
+from adaptlab.measurements.theory_report import Check, Finding
 from adaptlab.recipe import RecipeRef
 from adaptlab.specs.budget import BudgetVector
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.study_plan import PlacedMethod, SkippedCell
-from adaptlab.theory_report import Check, Finding
 from adaptlab.values import Value
 from adaptlab_answers.documents import JsonObject
 from adaptlab_answers.jobs import Estimate

@@ -10,17 +10,17 @@ if TYPE_CHECKING:
     from adaptlab.claims import ClaimVerdict as ClaimVerdict
     from adaptlab.comparison import Comparison as Comparison
     from adaptlab.diagnosis import Diagnosis as Diagnosis
+    from adaptlab.measurements.results import AttentionSummary as AttentionSummary
+    from adaptlab.measurements.results import ReplicateResult as ReplicateResult
+    from adaptlab.measurements.results import Usage as Usage
+    from adaptlab.measurements.theory_report import Check as Check
     from adaptlab.recipe import RecipeRef as RecipeRef
     from adaptlab.recipe_report import ReportCell as ReportCell
     from adaptlab.recipe_report import ReportRow as ReportRow
     from adaptlab.recipe_report import ReportTable as ReportTable
-    from adaptlab.results import AttentionSummary as AttentionSummary
-    from adaptlab.results import ReplicateResult as ReplicateResult
-    from adaptlab.results import Usage as Usage
     from adaptlab.specs.budget import BudgetVector as BudgetVector
     from adaptlab.study_plan import SkippedCell as SkippedCell
     from adaptlab.table_comparison import TableComparison as TableComparison
-    from adaptlab.theory_report import Check as Check
     from adaptlab.verdict import Verdict as Verdict
     from adaptlab_answers.jobs import Estimate as Estimate
     from adaptlab_answers.jobs import EventView as EventView
@@ -104,13 +104,13 @@ _HOMES = {
     "AttemptView": "adaptlab_answers.results",
     "AttentionMap": "adaptlab_client.attention_maps",
     "AttentionMaps": "adaptlab_client.attention_maps",
-    "AttentionSummary": "adaptlab.results",
+    "AttentionSummary": "adaptlab.measurements.results",
     "AuditView": "adaptlab_answers.people",
     "BaseModelView": "adaptlab_answers.models",
     "BudgetAnswer": "adaptlab_answers.models",
     "BudgetVector": "adaptlab.specs.budget",
     "Capabilities": "adaptlab_answers.server",
-    "Check": "adaptlab.theory_report",
+    "Check": "adaptlab.measurements.theory_report",
     "CheckpointView": "adaptlab_answers.results",
     "ClaimVerdict": "adaptlab.claims",
     "Client": "adaptlab_client.client",
@@ -155,7 +155,7 @@ _HOMES = {
     "RecipeSummary": "adaptlab_answers.recipes",
     "RecipeView": "adaptlab_answers.recipes",
     "Recommendation": "adaptlab_answers.recommendations",
-    "ReplicateResult": "adaptlab.results",
+    "ReplicateResult": "adaptlab.measurements.results",
     "ReportCell": "adaptlab.recipe_report",
     "ReportRow": "adaptlab.recipe_report",
     "ReportTable": "adaptlab.recipe_report",
@@ -185,7 +185,7 @@ _HOMES = {
     "UnexpectedAnswer": "adaptlab_client.errors",
     "UnsafeFile": "adaptlab_client.errors",
     "UploadView": "adaptlab_answers.storage",
-    "Usage": "adaptlab.results",
+    "Usage": "adaptlab.measurements.results",
     "UserUsage": "adaptlab_answers.people",
     "UserView": "adaptlab_answers.people",
     "Verdict": "adaptlab.verdict",

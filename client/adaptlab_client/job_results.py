@@ -4,8 +4,8 @@ import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from adaptlab.results import ReplicateResult
-from adaptlab.theory_report import Check
+from adaptlab.measurements.results import ReplicateResult
+from adaptlab.measurements.theory_report import Check
 from adaptlab_answers import results
 from adaptlab_answers.attention import Maps, MapView
 from adaptlab_answers.results import AttemptView, CheckpointView, EvaluationView, OutcomeList

@@ -16,6 +16,7 @@ from adaptlab.claim import (
     ScoreAtLeast,
     ScoreAtMost,
 )
+from adaptlab.measurements.theory_report import Check
 from adaptlab.recipe import Recipe
 from adaptlab.recipe_results import (
     Measured,
@@ -38,7 +39,6 @@ from adaptlab.statistics import (
     unseen_failure_rate,
 )
 from adaptlab.task_matching import agrees
-from adaptlab.theory_report import Check
 from adaptlab.values import Value
 from adaptlab.verdict import LEAST_SEEDS
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, cast
 
-from adaptlab.results import Environment
+from adaptlab.measurements.results import Environment
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.values import Value
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from adaptlab.measurements.results import ReplicateResult
 from adaptlab.plugins.task import Task
-from adaptlab.results import ReplicateResult
 from adaptlab.values import Value
 
 Schedule = Literal["cosine", "constant"]

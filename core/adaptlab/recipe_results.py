@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from adaptlab.claim import RowSelector
+from adaptlab.measurements.results import ReplicateStatus
+from adaptlab.measurements.theory_report import Check
 from adaptlab.recipe import Recipe
-from adaptlab.results import ReplicateStatus
 from adaptlab.statistics import Scores
 from adaptlab.task_matching import TaskConfiguration, agrees
-from adaptlab.theory_report import Check
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from tests.api.serving import Running, a_server
 from tests.making import a_base_model, a_claim, a_made_up_ledger, an_adapt_document
 from tests.standstills import Watch
 
-from adaptlab import results
+from adaptlab.measurements import results
 from adaptlab_services.leases.leases import DatabaseLedger
 from adaptlab_services.settings import Settings
 

@@ -22,7 +22,7 @@ from tests.making import (
     metric_points,
 )
 
-from adaptlab import results
+from adaptlab.measurements import results
 from adaptlab_services.leases.leases import DatabaseLedger
 from adaptlab_services.lifecycle.claims import Claim
 

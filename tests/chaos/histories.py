@@ -14,7 +14,7 @@ from tests.making import (
 )
 from tests.stand_ins import LOSS
 
-from adaptlab.results import (
+from adaptlab.measurements.results import (
     CheckpointWritten,
     Evaluated,
     Event,

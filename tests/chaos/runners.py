@@ -22,7 +22,7 @@ from tests.stand_ins import (
 )
 
 from adaptlab.errors import TrainingStopped
-from adaptlab.results import (
+from adaptlab.measurements.results import (
     CheckpointWritten,
     Evaluated,
     Progress,

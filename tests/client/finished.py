@@ -17,7 +17,7 @@ from tests.making import (
     metric_points,
 )
 
-from adaptlab import results
+from adaptlab.measurements import results
 from adaptlab_client import Client
 from adaptlab_services.leases.leases import DatabaseLedger
 from adaptlab_services.lifecycle.claims import Claim

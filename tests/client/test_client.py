@@ -23,8 +23,8 @@ from tests.making import (
 )
 
 import adaptlab_client
-from adaptlab import results
 from adaptlab.errors import InvalidSpec
+from adaptlab.measurements import results
 from adaptlab_client import Client, EventView, errors
 from adaptlab_client.connection import Retries
 

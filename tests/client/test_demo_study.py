@@ -9,7 +9,7 @@ from tests.answering import a_study_answer
 from tests.comparing import Run, run_all, write_run
 from tests.making import a_checkpoint, a_claim, a_made_up_ledger
 
-from adaptlab import results
+from adaptlab.measurements import results
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab_client import Client
 from adaptlab_stack import demo_study

@@ -16,7 +16,7 @@ from tests.making import (
     an_environment,
 )
 
-from adaptlab.results import Started
+from adaptlab.measurements.results import Started
 from adaptlab.study import StudyExtension
 from adaptlab_client import Client, Conflict, InvalidRequest, NotFound, WaitTimedOut
 

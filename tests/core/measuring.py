@@ -14,9 +14,9 @@ from adaptlab.claim import (
     ScoreAtMost,
     Wording,
 )
+from adaptlab.measurements.results import ReplicateStatus
 from adaptlab.recipe import PublishedTable, Recipe, TableColumn, TableRow, chosen, score
 from adaptlab.recipe_results import Measured, MeasuredRow, SeedLoss, TrialScore
-from adaptlab.results import ReplicateStatus
 from adaptlab.statistics import Scores
 from adaptlab.study import StudySpec
 

@@ -15,7 +15,7 @@ from adaptlab.charts import (
     png,
     svg,
 )
-from adaptlab.results import MetricPoint
+from adaptlab.measurements.results import MetricPoint
 
 HOSTILE = "<script>alert(1)</script>\"\\ '; datum.x //"
 

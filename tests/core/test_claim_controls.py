@@ -34,12 +34,12 @@ from adaptlab.claim import (
 )
 from adaptlab.claim_rules import is_failure
 from adaptlab.claims import ClaimVerdict, claim_verdicts
+from adaptlab.measurements.theory_report import Check
 from adaptlab.plugins.task import TASKS
 from adaptlab.recipe import PRESETS, RECIPES, Preset, PublishedTable, Recipe, TableRow
 from adaptlab.recipe_results import Measured, MeasuredCheck, MeasuredRow, SeedLoss, TrialScore
 from adaptlab.recipe_study import recipe_named
 from adaptlab.specs.spec import Choice
-from adaptlab.theory_report import Check
 
 ITEMS = 400
 SEEDS = (0, 1, 2)

@@ -35,8 +35,8 @@ from adaptlab.claim import (
 )
 from adaptlab.claim_tests import ClaimFinding, Decision
 from adaptlab.claims import claim_verdicts, decide
+from adaptlab.measurements.theory_report import Check
 from adaptlab.recipe_results import Measured, MeasuredCheck, MeasuredRow, TrialScore
-from adaptlab.theory_report import Check
 
 LEARNS = ScoreAtLeast(row="prefix", column="descending", value=0.5)
 AHEAD = ScoreAbove(row="full", column="descending", other="prefix", by=0.1)

@@ -15,7 +15,7 @@ from tests.ledgers import BY_THE_API, ledger_by
 from tests.making import a_base_model, a_job, a_token, an_adapt_spec, keep_checkpoints
 from tests.services.recorded import record_a_whole_run
 
-from adaptlab.results import TrainingSaved
+from adaptlab.measurements.results import TrainingSaved
 from adaptlab_api.app import create_app
 from adaptlab_db.migrate import downgrade, upgrade
 from adaptlab_db.rights import PARTS, RIGHTS, Part

@@ -18,13 +18,13 @@ from adaptlab.families.formal import AttentionLayer, Formal, Head, LinearLayer, 
 from adaptlab.families.gpt2 import GPT2
 from adaptlab.families.llama import Llama
 from adaptlab.families.minigpt import MiniGPT
+from adaptlab.measurements.results import CheckpointWritten, Event, TrainingSaved
 from adaptlab.methods.combine import Combine
 from adaptlab.plugins.family import Family
 from adaptlab.plugins.method import METHODS, Method
 from adaptlab.plugins.registry import by_name
 from adaptlab.plugins.shapes import ModelShape
 from adaptlab.plugins.task import TASKS
-from adaptlab.results import CheckpointWritten, Event, TrainingSaved
 from adaptlab.specs.resolve import BaseModelFacts, resolve
 from adaptlab.specs.resolved import spec_digest
 from adaptlab.specs.spec import AdaptSpec, PretrainSpec

@@ -8,7 +8,7 @@ from tests.engine.making import Remembering
 from torch import Tensor
 
 from adaptlab.engine.allocate import Trainables
-from adaptlab.results import (
+from adaptlab.measurements.results import (
     MetricPoint,
     Metrics,
     Progress,

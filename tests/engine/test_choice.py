@@ -12,7 +12,7 @@ from adaptlab.engine.allocate import allocate
 from adaptlab.engine.model import Model
 from adaptlab.engine.outcome import TrainingOutcome
 from adaptlab.engine.plan import make_plan
-from adaptlab.results import ReplicateResult
+from adaptlab.measurements.results import ReplicateResult
 from adaptlab.specs.spec import Trial
 
 SAMPLES = 10

@@ -25,7 +25,7 @@ from adaptlab.engine.compiled import compile_kernels, forget_kernels, kernels_fo
 from adaptlab.engine.loss import mean_losses
 from adaptlab.engine.model import Model
 from adaptlab.engine.run import run
-from adaptlab.results import CheckpointWritten, Started
+from adaptlab.measurements.results import CheckpointWritten, Started
 
 DIGITS = {torch.float32: 2.0**-21, torch.bfloat16: 2.0**-8}
 """The relative error that one result may have: a few roundings of it, or half a step."""

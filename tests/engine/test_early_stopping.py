@@ -20,7 +20,7 @@ from adaptlab.engine.plan import make_plan
 from adaptlab.engine.run import run
 from adaptlab.engine.train import Training
 from adaptlab.errors import TrainingStopped
-from adaptlab.results import (
+from adaptlab.measurements.results import (
     CheckpointWritten,
     Evaluated,
     Progress,

@@ -6,8 +6,8 @@ import pytest
 from tests.engine.making import SMALL_OF_EACH, Remembering
 
 from adaptlab.engine.run import run
+from adaptlab.measurements.results import AttentionCaptured, CheckpointWritten, Evaluated, Metrics
 from adaptlab.plugins.family import FAMILIES
-from adaptlab.results import AttentionCaptured, CheckpointWritten, Evaluated, Metrics
 from adaptlab.specs.resolve import BaseModelFacts, resolve
 from adaptlab.specs.resolved import spec_digest
 from adaptlab.specs.spec import AdaptSpec, PretrainSpec

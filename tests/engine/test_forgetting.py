@@ -10,9 +10,9 @@ from tests.engine.making import Remembering, made_base
 
 from adaptlab.engine.model import Model
 from adaptlab.engine.run import run
+from adaptlab.measurements.results import Evaluated, Evaluation
 from adaptlab.plugins.registry import by_name
 from adaptlab.plugins.task import TASKS, Task
-from adaptlab.results import Evaluated, Evaluation
 from adaptlab.specs.resolve import BaseModelFacts, resolve
 from adaptlab.specs.resolved import ResolvedAdapt, readable, scored_tasks, write_resolved
 from adaptlab.specs.spec import AdaptSpec, PretrainSpec, ResolvedSpec

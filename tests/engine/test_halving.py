@@ -19,7 +19,7 @@ from adaptlab.engine.halving import losers
 from adaptlab.engine.outcome import TrainingOutcome
 from adaptlab.engine.run import run
 from adaptlab.errors import TrainingDiverged, TrainingStopped
-from adaptlab.results import (
+from adaptlab.measurements.results import (
     CheckpointWritten,
     Progress,
     TrainingSaved,

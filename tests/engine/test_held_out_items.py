@@ -9,7 +9,7 @@ import torch
 from adaptlab.engine import evaluate
 from adaptlab.engine.digits import make_items
 from adaptlab.engine.evaluate import ITEM_SEED, outcomes
-from adaptlab.results import Split
+from adaptlab.measurements.results import Split
 from adaptlab.tasks.add import Add
 
 ITEMS = 7

@@ -19,9 +19,7 @@ from adaptlab.engine.evaluate import ITEM_SEED
 from adaptlab.engine.plan import as_digit_task
 from adaptlab.engine.run import run
 from adaptlab.errors import BadModelFolder, TrainingStopped
-from adaptlab.plugins.registry import by_name
-from adaptlab.plugins.task import TASKS
-from adaptlab.results import (
+from adaptlab.measurements.results import (
     AttentionCaptured,
     CheckpointWritten,
     Evaluated,
@@ -30,6 +28,8 @@ from adaptlab.results import (
     ReplicatesDecided,
     Started,
 )
+from adaptlab.plugins.registry import by_name
+from adaptlab.plugins.task import TASKS
 from adaptlab.specs.resolve import BaseModelFacts, resolve, resolve_import
 from adaptlab.specs.resolved import ResolvedImport, spec_digest
 from adaptlab.specs.spec import AdaptSpec, ImportSpec, ModelFolder

@@ -16,19 +16,19 @@ from adaptlab.engine.attachments import Attachments
 from adaptlab.engine.run import run
 from adaptlab.errors import BadCheckpoint, InvalidSpec
 from adaptlab.families.formal import AttentionLayer, Formal, Head
+from adaptlab.measurements.results import TheoryChecked
+from adaptlab.measurements.theory_report import Check
 from adaptlab.plugins.adaptation import AdapterFile
 from adaptlab.plugins.family import Family
 from adaptlab.plugins.registry import by_name
 from adaptlab.plugins.task import TASKS
 from adaptlab.plugins.theory_check import Measured
-from adaptlab.results import TheoryChecked
 from adaptlab.specs.resolve import BaseModelFacts, resolve
 from adaptlab.specs.resolve_theory import adaptation_of, resolve_theory
 from adaptlab.specs.spec import AdaptSpec, TheorySpec
 from adaptlab.theory.observation import FrozenBase, random_base
 from adaptlab.theory.span import attention_over_prefix
 from adaptlab.theory.subject import tokens_of
-from adaptlab.theory_report import Check
 
 TASK = {"name": "sort_descending", "length": 5, "alphabet": 6}
 OTHER = {"name": "copy", "length": 5, "alphabet": 6}

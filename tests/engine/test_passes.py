@@ -25,7 +25,7 @@ from adaptlab.engine.plan import Plan
 from adaptlab.engine.run import run
 from adaptlab.engine.train import Training
 from adaptlab.errors import OutOfMemory, is_out_of_memory
-from adaptlab.results import CheckpointWritten, Finished, Metrics, ReplicatesDecided
+from adaptlab.measurements.results import CheckpointWritten, Finished, Metrics, ReplicatesDecided
 from adaptlab.specs.resolve import resolve
 
 FAMILY = SMALL.model_copy(update={"dropout": 0.2})

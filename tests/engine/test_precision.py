@@ -23,7 +23,7 @@ from adaptlab.engine.model import Model
 from adaptlab.engine.optim import AdamW
 from adaptlab.engine.passes import passes
 from adaptlab.engine.run import run
-from adaptlab.results import ReplicatesDecided, Started
+from adaptlab.measurements.results import ReplicatesDecided, Started
 from adaptlab.specs.resolve import resolve
 
 HALF_STEP = 2.0**-9

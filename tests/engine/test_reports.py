@@ -9,10 +9,10 @@ from tests.engine.making import SMALL_OF_EACH, Remembering, made_base
 from tests.making import a_pretrain_document, an_adapt_document
 
 from adaptlab.engine.run import run
+from adaptlab.measurements.reported_attention import LARGEST_HEADER, is_map_file
+from adaptlab.measurements.reports import Expected
+from adaptlab.measurements.results import AttentionCaptured, CheckpointWritten
 from adaptlab.plugins.method import METHODS
-from adaptlab.reported_attention import LARGEST_HEADER, is_map_file
-from adaptlab.reports import Expected
-from adaptlab.results import AttentionCaptured, CheckpointWritten
 from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolve_theory import resolve_theory
 from adaptlab.specs.spec import AdaptSpec, PretrainSpec, TheorySpec

@@ -9,7 +9,7 @@ from tests.engine.resumed import STEPS, spec
 from adaptlab.engine.run import run
 from adaptlab.engine.training_state import read_state
 from adaptlab.errors import BadCheckpoint, TrainingStopped
-from adaptlab.results import (
+from adaptlab.measurements.results import (
     CheckpointWritten,
     Evaluated,
     MetricPoint,

@@ -13,8 +13,8 @@ from tests.engine.plain_tasks import plain_answer, plain_counted, plain_draw, pl
 from adaptlab.engine.digits import items_of, make_items, split_of, target_rows
 from adaptlab.engine.run import run
 from adaptlab.engine.tasks.mixture import drawn_tasks
+from adaptlab.measurements.results import AttentionCaptured, Evaluated, Split
 from adaptlab.plugins.task import TASKS, DigitTask
-from adaptlab.results import AttentionCaptured, Evaluated, Split
 from adaptlab.specs.resolve import resolve, resolve_task
 from adaptlab.specs.spec import Choice, PretrainSpec
 from adaptlab.tasks.composition import Composition

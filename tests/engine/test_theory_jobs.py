@@ -8,8 +8,8 @@ from tests.making import a_pretrain_document
 
 from adaptlab.engine.run import run
 from adaptlab.errors import TrainingStopped
+from adaptlab.measurements.results import CheckpointWritten, Finished, TheoryChecked
 from adaptlab.plugins.theory_check import THEORY_CHECKS
-from adaptlab.results import CheckpointWritten, Finished, TheoryChecked
 from adaptlab.specs.resolve import BaseModelFacts, resolve
 from adaptlab.specs.resolve_theory import resolve_theory
 from adaptlab.specs.spec import PretrainSpec, TheorySpec

@@ -28,7 +28,7 @@ from adaptlab.engine.optim import AdamW, schedule_factor
 from adaptlab.engine.plan import make_plan
 from adaptlab.engine.run import run
 from adaptlab.errors import InvalidSpec, TrainingDiverged, TrainingStopped
-from adaptlab.results import (
+from adaptlab.measurements.results import (
     AttentionCaptured,
     CheckpointWritten,
     Evaluated,

@@ -13,7 +13,7 @@ from tests.engine.tiny import pretraining
 from adaptlab.engine.memory import forget_peak, held_bytes, peak_bytes
 from adaptlab.engine.run import run
 from adaptlab.errors import TrainingStopped
-from adaptlab.results import Finished, TrainingSaved
+from adaptlab.measurements.results import Finished, TrainingSaved
 from adaptlab.specs.resolve import resolve
 
 CPU = torch.device("cpu")

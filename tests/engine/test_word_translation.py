@@ -9,9 +9,9 @@ from tests.engine.making import Remembering
 from adaptlab.engine.digits import items_of, make_items
 from adaptlab.engine.run import run
 from adaptlab.errors import BadDataset, InvalidSpec
+from adaptlab.measurements.results import Evaluated, Split
 from adaptlab.plugins.dataset import Triple, content_of, word_list
 from adaptlab.plugins.task import DigitTask
-from adaptlab.results import Evaluated, Split
 from adaptlab.specs.resolve import resolve, resolve_task
 from adaptlab.specs.spec import Choice, PretrainSpec
 

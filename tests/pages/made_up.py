@@ -10,8 +10,7 @@ from pydantic import TypeAdapter
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import MadeUpLedger, an_environment
 
-from adaptlab.plugins.registry import as_json
-from adaptlab.results import (
+from adaptlab.measurements.results import (
     AttentionCaptured,
     AttentionMap,
     AttentionSource,
@@ -29,6 +28,7 @@ from adaptlab.results import (
     Started,
     Usage,
 )
+from adaptlab.plugins.registry import as_json
 from adaptlab.specs.resolved import readable, scored_tasks
 from adaptlab.specs.spec import AnySpec, JobSpec
 from adaptlab_answers.jobs import JobView

@@ -6,9 +6,9 @@ from tests.making import a_claim, a_made_up_ledger, a_principal, an_environment
 from tests.pages.made_up_studies import a_base, a_study
 from tests.pages.reading import section
 
-from adaptlab.results import Started, TheoryChecked
+from adaptlab.measurements.results import Started, TheoryChecked
+from adaptlab.measurements.theory_report import Check
 from adaptlab.study import StudySpec
-from adaptlab.theory_report import Check
 from adaptlab_services.studies import studies
 from adaptlab_services.studies.studies import Rules
 

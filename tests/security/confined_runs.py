@@ -17,8 +17,8 @@ from typing import Any
 from tests.stand_ins import Observer, checkpoint_of
 from tests.worker.runners import Given, complete, runner
 
+from adaptlab.measurements.results import CheckpointWritten, TrainingSaved
 from adaptlab.plugins.adaptation import AdapterFile
-from adaptlab.results import CheckpointWritten, TrainingSaved
 from adaptlab.specs.resolved import Resolved
 
 MIB = 2**20

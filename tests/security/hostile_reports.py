@@ -22,8 +22,8 @@ from tests.making import (
     weights_content,
 )
 
-from adaptlab import results
 from adaptlab.errors import InvalidSpec
+from adaptlab.measurements import results
 from adaptlab_services.leases.leases import Ledger
 from adaptlab_services.lifecycle.claims import Claim
 

@@ -19,7 +19,7 @@ from tests.making import (
 )
 from tests.security.hostile_reports import an_attacked_spec, false_reports, send
 
-from adaptlab import results
+from adaptlab.measurements import results
 from adaptlab_db.artifacts import ArtifactStore
 from adaptlab_db.tables import (
     AttentionMap,

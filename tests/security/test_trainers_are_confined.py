@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_base_model, a_job, a_resolved_spec
 from tests.worker.conftest import ROOT, Control, Processes, Watched
 
-from adaptlab.results import CheckpointWritten
+from adaptlab.measurements.results import CheckpointWritten
 from adaptlab_db.tables import Checkpoint
 from adaptlab_services.settings import Settings
 from adaptlab_worker import own_users

@@ -19,7 +19,7 @@ from tests.making import (
 )
 from tests.watching import statements
 
-from adaptlab.results import Usage
+from adaptlab.measurements.results import Usage
 from adaptlab.specs.cost import work
 from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolved import ResolvedAdapt

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.job_rows import event_types, job
 from tests.making import a_job, a_made_up_ledger, a_pretrain_spec, a_worker
 
-from adaptlab.results import TrainingSaved
+from adaptlab.measurements.results import TrainingSaved
 from adaptlab_db.tables import Attempt, Job
 from adaptlab_services.leases.leases import DatabaseLedger
 from adaptlab_services.lifecycle.claims import Claim

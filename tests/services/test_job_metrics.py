@@ -18,7 +18,7 @@ from tests.making import (
     an_evaluation,
 )
 
-from adaptlab import results
+from adaptlab.measurements import results
 from adaptlab.statistics import seed_interval
 from adaptlab_db.migrate import downgrade, upgrade
 from adaptlab_db.tables import JobMetric

@@ -29,7 +29,7 @@ from tests.making import (
 )
 from tests.watching import somebody_waits, until
 
-from adaptlab.results import Progress
+from adaptlab.measurements.results import Progress
 from adaptlab_db.session import close, session_factory
 from adaptlab_db.tables import Attempt, Job, Worker
 from adaptlab_services.errors import LeaseLost, LedgerUnreachable

@@ -11,7 +11,7 @@ from sqlalchemy import delete, func, select, text, update
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_claim, a_job, a_worker, an_adapt_spec
 
-from adaptlab.results import MetricPoint, Metrics, Progress, TrainingSaved
+from adaptlab.measurements.results import MetricPoint, Metrics, Progress, TrainingSaved
 from adaptlab_db.tables import Attempt, Job, JobEvent, TrainingState, Worker
 from adaptlab_db.tables import MetricPoint as Point
 from adaptlab_services.errors import LeaseLost

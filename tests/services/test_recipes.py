@@ -10,10 +10,10 @@ from tests.reproducing import Run, as_published, run_all
 from tests.watching import statements
 
 from adaptlab.errors import InvalidSpec, UnknownName
+from adaptlab.measurements.theory_report import Check
 from adaptlab.recipe_report import ReportCell
 from adaptlab.recipe_study import RecipeRequest
 from adaptlab.specs.spec import PretrainSpec, ResolvedSpec
-from adaptlab.theory_report import Check
 from adaptlab_answers.recipes import StudyReport
 from adaptlab_services.errors import Conflict, NoReport, NotFound
 from adaptlab_services.recipes import recipes

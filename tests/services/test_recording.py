@@ -24,7 +24,7 @@ from tests.making import (
 from tests.services.recorded import MAP, WEIGHTS, a_whole_run, record_a_whole_run
 from tests.watching import statements
 
-from adaptlab import reports, results
+from adaptlab.measurements import reports, results
 from adaptlab_db.artifacts import streamed
 from adaptlab_db.tables import (
     Attempt,

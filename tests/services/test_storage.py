@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_base_model, a_claim, a_job, a_made_up_ledger
 from tests.watching import nobody_works, until
 
-from adaptlab.results import TrainingSaved
+from adaptlab.measurements.results import TrainingSaved
 from adaptlab_db.artifacts import CHUNK_BYTES, ArtifactStore, streamed
 from adaptlab_db.errors import ArtifactGone, ArtifactNotFound, StoreUnreachable
 from adaptlab_db.migrate import scratch_database, upgrade

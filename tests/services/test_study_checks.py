@@ -15,11 +15,11 @@ from tests.making import (
 )
 from tests.watching import somebody_waits, until
 
+from adaptlab.measurements.results import Started, TheoryChecked
+from adaptlab.measurements.theory_report import Check
 from adaptlab.recipe import RecipeRef
-from adaptlab.results import Started, TheoryChecked
 from adaptlab.specs.spec import TheorySpec
 from adaptlab.study import StudyChanges, StudyExtension, StudySpec
-from adaptlab.theory_report import Check
 from adaptlab_answers.studies import StudyPreview, StudyView
 from adaptlab_db.tables import Job, Study
 from adaptlab_services.jobs import jobs

@@ -19,9 +19,9 @@ from tests.making import (
 )
 
 from adaptlab.errors import InvalidSpec
-from adaptlab.results import CheckpointWritten, TheoryChecked
+from adaptlab.measurements.results import CheckpointWritten, TheoryChecked
+from adaptlab.measurements.theory_report import Check
 from adaptlab.specs.spec import AnySpec, JobSpec
-from adaptlab.theory_report import Check
 from adaptlab_answers.jobs import JobView
 from adaptlab_services.errors import LeaseLost
 from adaptlab_services.jobs import job_lists, jobs

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.ledgers import WAYS, ledger_by
 from tests.making import a_claim, a_job, an_adapt_spec, metric_points
 
-from adaptlab.results import Metrics, TrainingSaved
+from adaptlab.measurements.results import Metrics, TrainingSaved
 from adaptlab_db.tables import Artifact, Job, JobEvent, MetricPoint, TrainingState
 from adaptlab_services.errors import LeaseLost
 from adaptlab_services.leases.leases import DatabaseLedger, Ledger

@@ -14,7 +14,7 @@ from tests.making import a_base_model, a_claim, a_job, a_made_up_ledger, a_princ
 from typer import Typer
 from typer.testing import CliRunner
 
-from adaptlab.results import TrainingSaved
+from adaptlab.measurements.results import TrainingSaved
 from adaptlab_db.artifacts import CHUNK_BYTES, ArtifactStore, streamed
 from adaptlab_db.errors import ArtifactGone
 from adaptlab_db.migrate import drift

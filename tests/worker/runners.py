@@ -27,7 +27,7 @@ from tests.stand_ins import (
 )
 
 from adaptlab.errors import InvalidSpec, Problem, TrainingDiverged, TrainingStopped
-from adaptlab.results import (
+from adaptlab.measurements.results import (
     AttentionCaptured,
     CheckpointWritten,
     Evaluated,

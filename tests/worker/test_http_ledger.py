@@ -13,7 +13,7 @@ from tests.job_rows import job, new_job
 from tests.ledgers import a_worker_token
 from tests.making import a_base_model, a_job, an_adapt_spec, metric_points
 
-from adaptlab.results import Metrics, Progress, TrainingSaved
+from adaptlab.measurements.results import Metrics, Progress, TrainingSaved
 from adaptlab_api.app import create_app
 from adaptlab_db.artifacts import ArtifactStore
 from adaptlab_db.tables import Checkpoint, MetricPoint, Token, TrainingState, Worker

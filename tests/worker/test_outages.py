@@ -30,7 +30,7 @@ from tests.worker.conftest import (
     wait_until,
 )
 
-from adaptlab.results import Event, MetricPoint, Metrics, Progress, TrainingSaved
+from adaptlab.measurements.results import Event, MetricPoint, Metrics, Progress, TrainingSaved
 from adaptlab_db import tables
 from adaptlab_services.errors import LeaseLost, LedgerUnreachable
 from adaptlab_services.jobs import jobs

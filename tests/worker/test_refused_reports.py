@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.job_rows import job
 from tests.making import a_claim, a_job, a_pretrain_spec, metric_points
 
-from adaptlab.results import Event, Metrics
+from adaptlab.measurements.results import Event, Metrics
 from adaptlab_services.leases.leases import NO_ARTIFACTS, DatabaseLedger
 from adaptlab_services.lifecycle.claims import Lease
 from adaptlab_worker.attempt import Attempt

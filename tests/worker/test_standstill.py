@@ -29,7 +29,7 @@ from tests.worker.conftest import (
     wait_until,
 )
 
-from adaptlab.results import Metrics, Progress
+from adaptlab.measurements.results import Metrics, Progress
 from adaptlab_db.tables import Attempt, Job
 from adaptlab_stack.servers import Servers
 from adaptlab_worker.patience import Patience, StallTimer

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Literal
 
 from adaptlab.errors import InvalidSpec
+from adaptlab.measurements.results import Allocation, Event, Progress, Started
 from adaptlab.plugins.adaptation import AdapterFile
-from adaptlab.results import Allocation, Event, Progress, Started
 from adaptlab.specs.resolved import datasets_of, readable
 from adaptlab_services.errors import LeaseLost, LedgerUnreachable, ReportRefused
 from adaptlab_services.leases.leases import Ledger

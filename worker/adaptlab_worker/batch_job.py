@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-from adaptlab.results import Allocation
+from adaptlab.measurements.results import Allocation
 from adaptlab_worker.errors import NoEndKnown
 
 SQUEUE_SECONDS = 30.0

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from pydantic import ValidationError
 
-from adaptlab.results import Event
+from adaptlab.measurements.results import Event
 from adaptlab.values import Value
 from adaptlab_db.artifacts import StoredArtifact
 from adaptlab_services.errors import LedgerUnreachable, ReportRefused

@@ -4,7 +4,7 @@ import statistics
 from collections import deque
 from dataclasses import dataclass
 
-from adaptlab.results import Event, Progress
+from adaptlab.measurements.results import Event, Progress
 
 REMEMBERED = 101  # durations of steps; their median is not moved by a few that waited for a disk
 

@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
+from adaptlab.measurements.results import Event
 from adaptlab.plugins.adaptation import AdapterFile
-from adaptlab.results import Event
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.values import Value
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
-from adaptlab.results import (
+from adaptlab.measurements.results import (
     AttentionCaptured,
     CheckpointWritten,
     Event,

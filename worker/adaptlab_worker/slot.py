@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from adaptlab.results import Allocation
+from adaptlab.measurements.results import Allocation
 from adaptlab_services.errors import LedgerRefused, LedgerUnreachable
 from adaptlab_services.leases.leases import Ledger
 from adaptlab_services.lifecycle.claims import Claim

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from adaptlab.results import Event
+from adaptlab.measurements.results import Event
 from adaptlab_worker.protocol import frame_of
 
 LARGEST = 2**30  # bytes; beyond them the run has to wait

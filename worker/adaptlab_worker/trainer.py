@@ -35,8 +35,8 @@ from adaptlab.errors import (
     is_out_of_memory,
 )
 from adaptlab.loading import uncollected
+from adaptlab.measurements.results import Event, MetricPoint, Metrics, Progress
 from adaptlab.plugins.adaptation import AdapterFile
-from adaptlab.results import Event, MetricPoint, Metrics, Progress
 from adaptlab.specs.resolved import Resolved, readable
 from adaptlab_worker.alarm import Alarm
 from adaptlab_worker.protocol import (

@@ -8,8 +8,8 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
+from adaptlab.measurements.results import ReplicateResult
 from adaptlab.plugins.adaptation import Adaptation
-from adaptlab.results import ReplicateResult
 from adaptlab.specs.halving import rung_steps, stages
 from adaptlab.specs.resolved import UnreadSpec, read_resolved
 from adaptlab.specs.spec import EarlyStopping, ResolvedSpec, ResolvedTraining

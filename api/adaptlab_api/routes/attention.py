@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from adaptlab.results import AttentionSource
+from adaptlab.measurements.results import AttentionSource
 from adaptlab_answers.attention import Maps
 from adaptlab_api.answers import json_answer
 from adaptlab_api.dependencies import ResourcesDep, SessionDep, UnitsDep

@@ -19,7 +19,7 @@ from adaptlab_client.cli.terminal import (
 )
 
 if TYPE_CHECKING:
-    from adaptlab.results import ReplicateResult
+    from adaptlab.measurements.results import ReplicateResult
     from adaptlab_answers.jobs import EventView, ProgressNews
     from adaptlab_answers.results import AttemptView, Curve, EvaluationView
 

@@ -11,8 +11,8 @@ from uuid import UUID
 
 from pydantic import Field, ValidationError
 
+from adaptlab.measurements.results import Environment
 from adaptlab.recipe import RecipeRef
-from adaptlab.results import Environment
 from adaptlab.statistics import Scores
 from adaptlab.study import StudySpec
 from adaptlab.table_comparison import TableComparison, TableWarning

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from adaptlab.charts.frame import PALETTES, Chart, Json, Palette, Theme, frame
-from adaptlab.results import MetricPoint
+from adaptlab.measurements.results import MetricPoint
 
 AxisScale = Literal["linear", "log"]
 

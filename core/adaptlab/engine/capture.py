@@ -13,7 +13,12 @@ from adaptlab.engine.evaluate import ITEM_SEED
 from adaptlab.engine.items import Items
 from adaptlab.engine.model import Model
 from adaptlab.engine.plan import Plan
-from adaptlab.results import AttentionCaptured, AttentionMap, AttentionSource, AttentionSummary
+from adaptlab.measurements.results import (
+    AttentionCaptured,
+    AttentionMap,
+    AttentionSource,
+    AttentionSummary,
+)
 from adaptlab.specs.spec import AttentionSpec
 from adaptlab.theory.attention import entropy, jensen_shannon, largest_deviation, learned_mass
 

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from adaptlab.engine.plan import Plan
 from adaptlab.errors import BadCheckpoint, BadWeightsFile
+from adaptlab.measurements.results import Checkpoint, CheckpointWritten
 from adaptlab.plugins.registry import as_json
 from adaptlab.plugins.shapes import ModelShape
-from adaptlab.results import Checkpoint, CheckpointWritten
 from adaptlab.specs.resolved import spec_digest
 from adaptlab.weights.weights_file import WEIGHT_DTYPES, StoredTensor, WeightsFile, read_header
 

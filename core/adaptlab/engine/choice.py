@@ -18,7 +18,7 @@ from adaptlab.engine.evaluate import outcomes
 from adaptlab.engine.outcome import TrainingOutcome
 from adaptlab.engine.passes import Pass, arranged, in_passes, passes
 from adaptlab.engine.plan import Plan
-from adaptlab.results import ReplicateResult
+from adaptlab.measurements.results import ReplicateResult
 
 
 def decide(

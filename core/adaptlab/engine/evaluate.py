@@ -16,8 +16,8 @@ from adaptlab.engine.digits import make_items, target_rows
 from adaptlab.engine.grouped import lifted
 from adaptlab.engine.items import Items
 from adaptlab.engine.model import Model
+from adaptlab.measurements.results import Split
 from adaptlab.plugins.task import DigitTask
-from adaptlab.results import Split
 
 TOKENS_AT_ONCE = 2**16
 ITEM_SEED = 0

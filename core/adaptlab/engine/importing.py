@@ -6,7 +6,7 @@ from adaptlab.engine.huggingface import load_checked
 from adaptlab.engine.model import Model
 from adaptlab.engine.plan import Plan
 from adaptlab.errors import BadModelFolder
-from adaptlab.results import ReplicateResult
+from adaptlab.measurements.results import ReplicateResult
 from adaptlab.weights.model_folder import CheckedFolder, check_folder, fingerprint
 
 AS_FOUND = ReplicateResult(

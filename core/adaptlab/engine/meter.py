@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 
 from adaptlab.engine.memory import forget_peak, held_bytes, peak_bytes
-from adaptlab.results import Usage
+from adaptlab.measurements.results import Usage
 
 Clock = Callable[[], float]
 """Seconds since some moment, as of `time.perf_counter`."""

@@ -2,7 +2,7 @@
 
 from typing import Literal, Protocol
 
-from adaptlab.results import Event
+from adaptlab.measurements.results import Event
 
 Command = Literal["continue", "save", "stop"]
 

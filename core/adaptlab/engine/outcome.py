@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Self
 
-from adaptlab.results import ReplicateStatus
+from adaptlab.measurements.results import ReplicateStatus
 
 
 @dataclass

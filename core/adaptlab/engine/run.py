@@ -24,8 +24,7 @@ from adaptlab.engine.scoring import score
 from adaptlab.engine.train import Training
 from adaptlab.engine.word_lists import read_lists
 from adaptlab.errors import TrainingDiverged, TrainingStopped
-from adaptlab.plugins.adaptation import AdapterFile
-from adaptlab.results import (
+from adaptlab.measurements.results import (
     Environment,
     Evaluated,
     Finished,
@@ -33,6 +32,7 @@ from adaptlab.results import (
     ReplicatesDecided,
     Started,
 )
+from adaptlab.plugins.adaptation import AdapterFile
 from adaptlab.specs.resolved import Resolved, ResolvedImport, ResolvedTheory
 from adaptlab.theory.runner import run_checks
 

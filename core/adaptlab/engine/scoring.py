@@ -9,8 +9,8 @@ from torch import Tensor
 
 from adaptlab.engine.evaluate import outcomes
 from adaptlab.engine.model import Model
+from adaptlab.measurements.results import Evaluation, ReplicateResult
 from adaptlab.plugins.task import DigitTask
-from adaptlab.results import Evaluation, ReplicateResult
 
 
 def score(model: Model, chosen: Sequence[ReplicateResult]) -> Iterator[Evaluation]:

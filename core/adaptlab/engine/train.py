@@ -20,7 +20,7 @@ from adaptlab.engine.passes import Pass
 from adaptlab.engine.plan import Plan
 from adaptlab.engine.training_state import TrainingState, read_state, write_state
 from adaptlab.errors import TrainingDiverged, TrainingStopped
-from adaptlab.results import MetricPoint, Metrics, Progress, TrainingSaved, is_loss
+from adaptlab.measurements.results import MetricPoint, Metrics, Progress, TrainingSaved, is_loss
 from adaptlab.specs.curve_steps import CurveSteps
 
 STEPS_OF_DATA = 16

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
-from adaptlab.results import Evaluation
+from adaptlab.measurements.results import Evaluation
 from adaptlab.values import Value
 
 if TYPE_CHECKING:  # numpy is loaded by who computes: a server that lists jobs saves 20 MB

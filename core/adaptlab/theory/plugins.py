@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from adaptlab.measurements.theory_report import Check
 from adaptlab.plugins.registry import Registry
 from adaptlab.theory.subject import Subject
-from adaptlab.theory_report import Check
 
 # The declaration's own class is narrower than TheoryCheck; each file names the one it serves.
 Measure = Callable[[Any, Subject], Iterable[Check]]

@@ -9,12 +9,12 @@ from adaptlab.engine.checkpoint import read_bases
 from adaptlab.engine.observer import Observer
 from adaptlab.engine.plan import Plan
 from adaptlab.errors import TrainingStopped
+from adaptlab.measurements.results import TheoryChecked
+from adaptlab.measurements.theory_report import Check
 from adaptlab.plugins.adaptation import AdapterFile
-from adaptlab.results import TheoryChecked
 from adaptlab.theory.observation import FrozenBase
 from adaptlab.theory.plugins import MEASURES
 from adaptlab.theory.subject import Subject
-from adaptlab.theory_report import Check
 
 
 def run_checks(

@@ -13,8 +13,8 @@ from adaptlab.comparability import ComparedJob
 from adaptlab.comparison import ComparisonWarning
 from adaptlab.diagnosis_evidence import trial_evidence
 from adaptlab.diagnosis_rows import MeasuredRow, longer_trainings
+from adaptlab.measurements.results import Evaluation
 from adaptlab.plugins.method import starting_anew
-from adaptlab.results import Evaluation
 from adaptlab.scores import score_changes
 from adaptlab.specs.resolve import family_shape
 from adaptlab.specs.resolved import ResolvedAdapt, UnreadSpec

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from adaptlab.results import AttentionCaptured, CheckpointWritten, Event, TrainingSaved
+from adaptlab.measurements.results import AttentionCaptured, CheckpointWritten, Event, TrainingSaved
 from adaptlab.specs.spec import Queue, ResolvedSpec
 from adaptlab.values import Value
 from adaptlab_services.lifecycle.claims import AdapterWeights, BaseWeights, Claim, SavedTraining

@@ -31,7 +31,7 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session, sessionmaker
 
-from adaptlab.results import Event
+from adaptlab.measurements.results import Event
 from adaptlab_db.artifacts import ArtifactStore, StoredArtifact, streamed
 from adaptlab_db.errors import StoreUnreachable
 from adaptlab_db.session import one_by_one

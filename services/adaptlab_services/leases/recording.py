@@ -28,7 +28,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.dml import ReturningUpdate
 
-from adaptlab import results
+from adaptlab.measurements import results
 from adaptlab_db.tables import (
     Attempt,
     AttentionMap,

@@ -8,10 +8,10 @@ from uuid import UUID
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from adaptlab import results
 from adaptlab.errors import BadWeightsFile, Problem
-from adaptlab.reported_attention import LARGEST_HEADER, is_map_file
-from adaptlab.reports import Expected
+from adaptlab.measurements import results
+from adaptlab.measurements.reported_attention import LARGEST_HEADER, is_map_file
+from adaptlab.measurements.reports import Expected
 from adaptlab.specs.resolved import readable
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.weights.weights_file import LARGEST_HEADER as LARGEST_WEIGHTS_HEADER

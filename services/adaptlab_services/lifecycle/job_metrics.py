@@ -13,7 +13,7 @@ from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session
 
 from adaptlab.distributions import student_quantile
-from adaptlab.results import is_loss
+from adaptlab.measurements.results import is_loss
 from adaptlab.statistics import seed_limits
 from adaptlab_db.tables import Evaluation, Job, JobMetric, MetricPoint, Replicate
 

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
+from adaptlab.measurements.results import Evaluation, ReplicateResult
 from adaptlab.recipe import Recipe
 from adaptlab.recipe_results import (
     Measured,
@@ -16,7 +17,6 @@ from adaptlab.recipe_results import (
     SeedLoss,
     TrialScore,
 )
-from adaptlab.results import Evaluation, ReplicateResult
 from adaptlab.statistics import Scores, scores_of
 from adaptlab.study import StudySpec, base_names
 from adaptlab.task_matching import TaskConfiguration

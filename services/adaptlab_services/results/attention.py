@@ -7,8 +7,8 @@ from uuid import UUID
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from adaptlab.results import AttentionSource
-from adaptlab.results import AttentionSummary as Summary
+from adaptlab.measurements.results import AttentionSource
+from adaptlab.measurements.results import AttentionSummary as Summary
 from adaptlab_answers.attention import MapLinks, Maps, MapView
 from adaptlab_db.tables import Artifact, AttentionMap, AttentionSummary
 from adaptlab_services.errors import NotFound

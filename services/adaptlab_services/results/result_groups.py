@@ -7,7 +7,7 @@ from sqlalchemy import Select, case, func, select
 from sqlalchemy.orm import Session
 
 from adaptlab.errors import InvalidSpec, Problem
-from adaptlab.results import LARGEST_LOSS
+from adaptlab.measurements.results import LARGEST_LOSS
 from adaptlab_answers.queries import Cell, ColumnView, ResultRows
 from adaptlab_services.lifecycle.job_metrics import METRICS, Measured, Summary, summary
 from adaptlab_services.querying.conditions import condition

@@ -7,8 +7,8 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Select, func, select
 from sqlalchemy.orm import Session
 
-from adaptlab.results import ReplicateResult, Usage
-from adaptlab.theory_report import Check
+from adaptlab.measurements.results import ReplicateResult, Usage
+from adaptlab.measurements.theory_report import Check
 from adaptlab_answers.results import (
     Attempts,
     AttemptView,

@@ -11,7 +11,7 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Float, Row, ScalarSelect, cast, func, select
 from sqlalchemy.orm import Session
 
-from adaptlab.results import Environment, Evaluation, ReplicateResult
+from adaptlab.measurements.results import Environment, Evaluation, ReplicateResult
 from adaptlab.specs.resolved import Resolved, UnreadSpec, read_resolved
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab_db import tables

@@ -7,7 +7,7 @@ from uuid import UUID
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from adaptlab.theory_report import Check
+from adaptlab.measurements.theory_report import Check
 from adaptlab_db.tables import Job, TheoryReport
 
 

@@ -8,9 +8,9 @@ from uuid import UUID
 from sqlalchemy import Row, func, select
 from sqlalchemy.orm import Session
 
+from adaptlab.measurements.theory_report import Check, Finding
 from adaptlab.recipe import RecipeRef
 from adaptlab.study_plan import SkippedCell
-from adaptlab.theory_report import Check, Finding
 from adaptlab_answers.studies import (
     StudyBase,
     StudyCell,

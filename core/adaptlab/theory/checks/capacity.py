@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable
 
+from adaptlab.measurements.theory_report import Check
 from adaptlab.theory.capacity import capacity
 from adaptlab.theory.generation import Base
 from adaptlab.theory.plugins import MEASURES
 from adaptlab.theory.subject import Subject
 from adaptlab.theory_checks.capacity import CapacityCheck
-from adaptlab.theory_report import Check
 
 
 @MEASURES.register("capacity")

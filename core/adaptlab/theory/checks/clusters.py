@@ -6,12 +6,12 @@ from statistics import fmean
 import torch
 
 from adaptlab.errors import InvalidSpec, Problem
+from adaptlab.measurements.theory_report import Check
 from adaptlab.plugins.adaptation import AdapterFile
 from adaptlab.theory.clusters import prefix_clusters, random_clusters
 from adaptlab.theory.plugins import MEASURES
 from adaptlab.theory.subject import Adapted, Subject, tokens_of
 from adaptlab.theory_checks.clusters import FEWEST, Clusters
-from adaptlab.theory_report import Check
 
 Group = tuple[Adapted, ...]
 

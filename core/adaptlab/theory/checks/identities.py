@@ -5,11 +5,11 @@ from collections.abc import Iterable
 import torch
 
 from adaptlab.engine.counter import random_bits, stream
+from adaptlab.measurements.theory_report import Check
 from adaptlab.theory.identities import identities
 from adaptlab.theory.plugins import MEASURES
 from adaptlab.theory.subject import Subject
 from adaptlab.theory_checks.identities import Identities
-from adaptlab.theory_report import Check
 
 MOST_TOKENS = 64
 

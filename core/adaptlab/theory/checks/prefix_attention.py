@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean, stdev
 
 from adaptlab.distributions import student_quantile
+from adaptlab.measurements.theory_report import Check
 from adaptlab.plugins.adaptation import AdapterFile
 from adaptlab.theory.learned_attention import LearnedAttention, learned_attention
 from adaptlab.theory.plugins import MEASURES
 from adaptlab.theory.span import CONCENTRATED
 from adaptlab.theory.subject import Subject
 from adaptlab.theory_checks.prefix_attention import PrefixAttention
-from adaptlab.theory_report import Check
 
 Layers = tuple[LearnedAttention, ...]
 LEVEL = 0.95

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from adaptlab.measurements.theory_report import Check, Detail
 from adaptlab.plugins.method import Method
 from adaptlab.theory.equations import BROKEN, ROUNDING, Deviation, equations_from
 from adaptlab.theory.plugins import MEASURES
 from adaptlab.theory.subject import Subject
 from adaptlab.theory.trained_attention import moved
 from adaptlab.theory_checks.relative_attention import RelativeAttention
-from adaptlab.theory_report import Check, Detail
 
 
 @MEASURES.register("relative_attention")

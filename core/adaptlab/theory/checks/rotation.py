@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable
 
+from adaptlab.measurements.theory_report import Check
 from adaptlab.theory.identities import ANGLES, FRAMES
 from adaptlab.theory.plugins import MEASURES
 from adaptlab.theory.rotation import plane_rotation, rotation_on_a_sphere, sphere_points
 from adaptlab.theory.subject import Subject
 from adaptlab.theory_checks.rotation import Rotation
-from adaptlab.theory_report import Check
 
 
 @MEASURES.register("rotation")

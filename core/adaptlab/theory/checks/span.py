@@ -5,12 +5,12 @@ from statistics import fmean
 
 import torch
 
+from adaptlab.measurements.theory_report import Check
 from adaptlab.theory.plugins import MEASURES
 from adaptlab.theory.prefix_effect import prefix_effects
 from adaptlab.theory.span import SpanUse, most_beyond, spans_at_most, uses_of
 from adaptlab.theory.subject import Subject
 from adaptlab.theory_checks.span import Span
-from adaptlab.theory_report import Check
 
 
 @MEASURES.register("span")

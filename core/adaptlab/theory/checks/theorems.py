@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 
+from adaptlab.measurements.theory_report import Check
 from adaptlab.theory.plugins import MEASURES
 from adaptlab.theory.subject import Subject
 from adaptlab.theory.theorems import theorem_checks
 from adaptlab.theory_checks.theorems import Theorems
-from adaptlab.theory_report import Check
 
 
 @MEASURES.register("theorems")

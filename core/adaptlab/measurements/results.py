@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from adaptlab.measurements.theory_report import Check
 from adaptlab.plugins.splits import Split
-from adaptlab.theory_report import Check
 from adaptlab.values import Value
 
 ReplicateStatus = Literal["completed", "stopped", "diverged", "eliminated"]

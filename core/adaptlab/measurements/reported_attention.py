@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from adaptlab.errors import Problem
-from adaptlab.report_bounds import ROUNDING, brief, count, equal, number
-from adaptlab.results import AttentionMap, AttentionSummary
+from adaptlab.measurements.report_bounds import ROUNDING, brief, count, equal, number
+from adaptlab.measurements.results import AttentionMap, AttentionSummary
 
 AXES = ("sample", "layer", "head", "query", "key")
 NPY = b"\x93NUMPY\x01\x00"

@@ -10,17 +10,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from adaptlab import results
 from adaptlab.errors import Problem
+from adaptlab.measurements import results
+from adaptlab.measurements.report_bounds import brief, count, equal, number, one_of, text, texts
+from adaptlab.measurements.reported_attention import ExpectedMaps
+from adaptlab.measurements.results import LARGEST_LOSS, METRICS
+from adaptlab.measurements.theory_report import Detail
 from adaptlab.plugins.method import Method
 from adaptlab.plugins.registry import as_json
-from adaptlab.report_bounds import brief, count, equal, number, one_of, text, texts
-from adaptlab.reported_attention import ExpectedMaps
-from adaptlab.results import LARGEST_LOSS, METRICS
 from adaptlab.specs.curve_steps import CurveSteps
 from adaptlab.specs.resolve import family_shape
 from adaptlab.specs.resolved import Resolved, ResolvedAdapt, ResolvedTheory, scored_tasks
-from adaptlab.theory_report import Detail
 
 LEAST_LOSS = -1.0
 """A loss is not negative but for rounding."""

@@ -1,0 +1,1 @@
+"""What a run reports and what is kept of it, with the bounds on both."""
