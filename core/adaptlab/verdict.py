@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from adaptlab.more_seeds import MOST_SEEDS, MoreSeeds, more_seeds
 from adaptlab.statistics.failing import FailingSeeds, exact_p_value
 from adaptlab.statistics.intervals import Fraction, unseen_failure_rate
+from adaptlab.statistics.more_seeds import MOST_SEEDS, MoreSeeds, more_seeds
 from adaptlab.statistics.pairs import PairedDifference, Probability, holm
 from adaptlab.statistics.unseen import least_p_value
 from adaptlab.values import Value

@@ -3,7 +3,12 @@
 import pytest
 from scipy import special
 
-from adaptlab.distributions import beta_quantile, incomplete_beta, student_quantile, student_tail
+from adaptlab.statistics.distributions import (
+    beta_quantile,
+    incomplete_beta,
+    student_quantile,
+    student_tail,
+)
 
 
 @pytest.mark.parametrize("a", [0.5, 1, 3, 40, 3200, 96_000])

@@ -7,8 +7,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from adaptlab.distributions import beta_quantile
 from adaptlab.statistics.counts import Counting, counts
+from adaptlab.statistics.distributions import beta_quantile
 from adaptlab.statistics.intervals import Fraction
 from adaptlab.statistics.scores import Scores
 from adaptlab.values import Value

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from adaptlab.distributions import student_quantile
 from adaptlab.statistics.counts import Counting, counts
+from adaptlab.statistics.distributions import student_quantile
 from adaptlab.statistics.limits import around, clopper_pearson
 from adaptlab.statistics.scores import Scores
 from adaptlab.statistics.spread import normal_quantile

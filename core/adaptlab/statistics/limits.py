@@ -2,7 +2,7 @@
 
 import math
 
-from adaptlab.distributions import beta_quantile, student_quantile
+from adaptlab.statistics.distributions import beta_quantile, student_quantile
 from adaptlab.statistics.spread import LEAST_ITEM_SHARE, Spread, normal_quantile
 
 

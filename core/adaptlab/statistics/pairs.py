@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from adaptlab.distributions import student_quantile, student_tail, where_rising
 from adaptlab.statistics.counts import Counting, Gap, Seeds, counts
+from adaptlab.statistics.distributions import student_quantile, student_tail, where_rising
 from adaptlab.statistics.scores import Scores
 from adaptlab.statistics.spread import LEAST_ITEM_SHARE, Spread, normal_quantile
 from adaptlab.statistics.unseen import (

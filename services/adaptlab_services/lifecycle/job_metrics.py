@@ -12,9 +12,9 @@ from sqlalchemy import Row, insert, select
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session
 
-from adaptlab.distributions import student_quantile
 from adaptlab.measurements.results import is_loss
 from adaptlab.statistics import seed_limits
+from adaptlab.statistics.distributions import student_quantile
 from adaptlab_db.tables import Evaluation, Job, JobMetric, MetricPoint, Replicate
 
 CURVES = ("train_loss", "validation_loss", "validation_accuracy")

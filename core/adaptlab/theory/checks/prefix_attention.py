@@ -4,9 +4,9 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean, stdev
 
-from adaptlab.distributions import student_quantile
 from adaptlab.measurements.theory_report import Check
 from adaptlab.plugins.adaptation import AdapterFile
+from adaptlab.statistics.distributions import student_quantile
 from adaptlab.theory.learned_attention import LearnedAttention, learned_attention
 from adaptlab.theory.plugins import MEASURES
 from adaptlab.theory.span import CONCENTRATED

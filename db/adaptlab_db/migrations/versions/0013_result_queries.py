@@ -6,8 +6,8 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import postgresql
 
-from adaptlab.distributions import student_quantile
 from adaptlab.statistics import seed_interval
+from adaptlab.statistics.distributions import student_quantile
 
 revision = "0013"
 down_revision = "0012"
