@@ -21,7 +21,7 @@ from adaptlab.code_version import code_version
 from adaptlab.measurements import results
 from adaptlab.specs.halving import rung_steps
 from adaptlab.specs.spec import ResolvedSpec
-from adaptlab.study import StudySpec
+from adaptlab.studies.study import StudySpec
 from adaptlab_services.leases.leases import DatabaseLedger
 from adaptlab_services.lifecycle.claims import Claim
 

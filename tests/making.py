@@ -30,7 +30,7 @@ from adaptlab.specs.resolved import (
     write_resolved,
 )
 from adaptlab.specs.spec import AdaptSpec, AnySpec, JobSpec, PretrainSpec, ResolvedSpec
-from adaptlab.study import StudySpec
+from adaptlab.studies.study import StudySpec
 from adaptlab_db.artifacts import ArtifactStore
 from adaptlab_db.tables import (
     Attempt,

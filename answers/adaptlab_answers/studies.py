@@ -7,7 +7,7 @@ from adaptlab.measurements.theory_report import Check, Finding
 from adaptlab.recipe import RecipeRef
 from adaptlab.specs.budget import BudgetVector
 from adaptlab.specs.spec import ResolvedSpec
-from adaptlab.study_plan import PlacedMethod, SkippedCell
+from adaptlab.studies.study_plan import PlacedMethod, SkippedCell
 from adaptlab.values import Value
 from adaptlab_answers.documents import JsonObject
 from adaptlab_answers.jobs import Estimate

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 
 from adaptlab.recipe_study import RecipeRequest
 from adaptlab.specs.spec import JobSpec
-from adaptlab.study import StudyChanges, StudyExtension, StudySpec
+from adaptlab.studies.study import StudyChanges, StudyExtension, StudySpec
 from adaptlab_api.describing import behind_the_gate, security_schemes
 from adaptlab_api.problems import ProblemDocument
 from adaptlab_api.routing import API_PREFIX

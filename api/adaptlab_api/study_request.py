@@ -7,7 +7,7 @@ from pydantic import TypeAdapter
 
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.recipe_study import RecipeRequest
-from adaptlab.study import StudySpec
+from adaptlab.studies.study import StudySpec
 from adaptlab_api import strict_json
 from adaptlab_api.dependencies import valid
 from adaptlab_api.state import Resources

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from adaptlab.recipe_report import ReportRow as ReportRow
     from adaptlab.recipe_report import ReportTable as ReportTable
     from adaptlab.specs.budget import BudgetVector as BudgetVector
-    from adaptlab.study_plan import SkippedCell as SkippedCell
+    from adaptlab.studies.study_plan import SkippedCell as SkippedCell
     from adaptlab.table_comparison import TableComparison as TableComparison
     from adaptlab.verdict import Verdict as Verdict
     from adaptlab_answers.jobs import Estimate as Estimate
@@ -164,7 +164,7 @@ _HOMES = {
     "ServerUnavailable": "adaptlab_client.errors",
     "ServerUnreachable": "adaptlab_client.errors",
     "SeveralMaps": "adaptlab_client.errors",
-    "SkippedCell": "adaptlab.study_plan",
+    "SkippedCell": "adaptlab.studies.study_plan",
     "StorageStatus": "adaptlab_answers.storage",
     "StoredShare": "adaptlab_answers.storage",
     "StudyBase": "adaptlab_answers.studies",

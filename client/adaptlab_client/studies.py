@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from adaptlab.study import StudyChanges, StudyExtension, StudySpec
+from adaptlab.studies.study import StudyChanges, StudyExtension, StudySpec
 from adaptlab_answers.jobs import JobView
 from adaptlab_answers.recipes import StudyReport
 from adaptlab_answers.studies import StudyPreview, StudySummary, StudyView

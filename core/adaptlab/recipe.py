@@ -34,7 +34,7 @@ from adaptlab.specs.spec import (
     ResourcesSpec,
     Seeds,
 )
-from adaptlab.study import StudySpec
+from adaptlab.studies.study import StudySpec
 from adaptlab.values import AUTO, Name, Value
 
 Preset = Literal["quick", "small", "faithful", "fair"]

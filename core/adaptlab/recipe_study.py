@@ -7,7 +7,7 @@ from pydantic import Field
 
 from adaptlab.recipe import RECIPES, Preset, Recipe, RecipeRef
 from adaptlab.specs.spec import Label, LabelName, Labels, PretrainSpec, ResourcesSpec, Seeds
-from adaptlab.study import StudyCheck, StudyMethod, StudySpec
+from adaptlab.studies.study import StudyCheck, StudyMethod, StudySpec
 from adaptlab.values import Name, Value
 
 T = TypeVar("T", StudyMethod, StudyCheck)

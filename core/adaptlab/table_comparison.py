@@ -10,7 +10,7 @@ from adaptlab.comparison import Comparison, WarningKind
 from adaptlab.diagnosis import Diagnosis
 from adaptlab.diagnosis_next import HIGHEST_RATE
 from adaptlab.scores import ScoreChange
-from adaptlab.study_plan import Role
+from adaptlab.studies.study_plan import Role
 from adaptlab.values import Value
 
 FEWEST_RATES = 3

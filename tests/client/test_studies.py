@@ -17,7 +17,7 @@ from tests.making import (
 )
 
 from adaptlab.measurements.results import Started
-from adaptlab.study import StudyExtension
+from adaptlab.studies.study import StudyExtension
 from adaptlab_client import Client, Conflict, InvalidRequest, NotFound, WaitTimedOut
 
 Sessions = sessionmaker[Session]

@@ -18,7 +18,7 @@ from adaptlab.measurements.results import ReplicateStatus
 from adaptlab.recipe import PublishedTable, Recipe, TableColumn, TableRow, chosen, score
 from adaptlab.recipe_results import Measured, MeasuredRow, SeedLoss, TrialScore
 from adaptlab.statistics import Scores
-from adaptlab.study import StudySpec
+from adaptlab.studies.study import StudySpec
 
 ITEMS = 400
 UP = {"name": "sort_ascending", "length": 3, "alphabet": 4, "few_distinct": True}

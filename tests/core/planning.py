@@ -3,9 +3,9 @@
 from adaptlab.specs.resolve import BaseModelFacts, resolve
 from adaptlab.specs.resolved import spec_digest
 from adaptlab.specs.spec import PretrainSpec
-from adaptlab.study import StudySpec
-from adaptlab.study_expansion import expand
-from adaptlab.study_plan import StudyPlan
+from adaptlab.studies.study import StudySpec
+from adaptlab.studies.study_expansion import expand
+from adaptlab.studies.study_plan import StudyPlan
 
 MOST_JOBS = 500
 

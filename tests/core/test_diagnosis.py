@@ -18,7 +18,7 @@ from adaptlab.diagnosis_evidence import (
     trial_evidence,
 )
 from adaptlab.plugins.method import log_spaced
-from adaptlab.study import StudyExtension
+from adaptlab.studies.study import StudyExtension
 from adaptlab.tasks.filter_less_than_first import FilterLessThanFirst
 from adaptlab.tasks.sort_descending import SortDescending
 

@@ -14,7 +14,7 @@ from adaptlab.recipe import PRESETS, RECIPES, Preset, Recipe
 from adaptlab.recipe_study import recipe_named
 from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolved import ResolvedAdapt, ResolvedPretrain
-from adaptlab.study_plan import StudyPlan
+from adaptlab.studies.study_plan import StudyPlan
 
 PAPER = "petrov2024"
 WIDTH, LAYERS = 256, 4

@@ -41,7 +41,7 @@ from adaptlab.recipe_study import (
     with_base_names,
 )
 from adaptlab.specs.spec import ResourcesSpec
-from adaptlab.study import StudyMethod, StudySpec
+from adaptlab.studies.study import StudyMethod, StudySpec
 from adaptlab.task_matching import agrees
 
 

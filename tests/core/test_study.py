@@ -15,7 +15,7 @@ from adaptlab.plugins.shapes import ModelShape
 from adaptlab.specs.resolve import BaseModelFacts, resolve
 from adaptlab.specs.resolved import spec_digest
 from adaptlab.specs.spec import AdaptSpec
-from adaptlab.study import (
+from adaptlab.studies.study import (
     StudyChanges,
     StudyExtension,
     StudyMethod,
@@ -24,8 +24,8 @@ from adaptlab.study import (
     changed,
     extended,
 )
-from adaptlab.study_expansion import expand
-from adaptlab.study_plan import Cell, PlannedJob, StudyPlan
+from adaptlab.studies.study_expansion import expand
+from adaptlab.studies.study_plan import Cell, PlannedJob, StudyPlan
 from adaptlab.validation import validation_problems
 
 TASK = {"name": "sort_descending", "length": 3, "alphabet": 4}

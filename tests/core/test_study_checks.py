@@ -9,9 +9,9 @@ from tests.making import a_pretrain_spec, a_study_spec, base_facts
 
 from adaptlab.errors import InvalidSpec
 from adaptlab.specs.resolve import BaseModelFacts
-from adaptlab.study import StudyChanges, StudyExtension, StudySpec, changed, extended
-from adaptlab.study_expansion import expand
-from adaptlab.study_plan import PlannedCheck, StudyPlan
+from adaptlab.studies.study import StudyChanges, StudyExtension, StudySpec, changed, extended
+from adaptlab.studies.study_expansion import expand
+from adaptlab.studies.study_plan import PlannedCheck, StudyPlan
 from adaptlab.validation import validation_problems
 
 EQUATION_6 = {"name": "relative_attention", "of": "prefix_tuning"}

@@ -10,9 +10,9 @@ from adaptlab.errors import InfeasibleBudget, InvalidSpec
 from adaptlab.specs.resolve import BaseModelFacts, resolve
 from adaptlab.specs.resolved import spec_digest
 from adaptlab.specs.spec import AdaptSpec
-from adaptlab.study import StudyChanges, changed
-from adaptlab.study_expansion import expand
-from adaptlab.study_plan import PlannedJob, StudyPlan
+from adaptlab.studies.study import StudyChanges, changed
+from adaptlab.studies.study_expansion import expand
+from adaptlab.studies.study_plan import PlannedJob, StudyPlan
 
 DOWN = {"name": "sort_descending", "length": 3, "alphabet": 4}
 UP = DOWN | {"name": "sort_ascending"}

@@ -7,7 +7,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from adaptlab.errors import Problem
 from adaptlab.specs.spec import JobSpec
-from adaptlab.study import StudySpec
+from adaptlab.studies.study import StudySpec
 from adaptlab.validation import validation_problems
 
 JOBS: TypeAdapter[object] = TypeAdapter(JobSpec)

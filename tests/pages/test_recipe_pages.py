@@ -15,7 +15,7 @@ from tests.reproducing import Run, as_published, run_all
 
 from adaptlab.recipe_study import RecipeRequest
 from adaptlab.specs.spec import ResolvedSpec
-from adaptlab.study import StudyExtension
+from adaptlab.studies.study import StudyExtension
 from adaptlab_api.app import create_app
 from adaptlab_services.recipes import recipe_studies
 from adaptlab_services.settings import Settings

@@ -7,7 +7,7 @@ from tests.comparing import run_all
 from tests.pages.made_up_studies import METHODS, a_base, a_study, failing, ordinary
 from tests.pages.visitors import HOSTILE_LABEL, ONCE_OR_MORE, OPPOSITES, Visitor, look_like
 
-from adaptlab.study import StudyExtension
+from adaptlab.studies.study import StudyExtension
 from adaptlab_services.people import tokens
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.studies import studies

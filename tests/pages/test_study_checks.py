@@ -8,7 +8,7 @@ from tests.pages.reading import section
 
 from adaptlab.measurements.results import Started, TheoryChecked
 from adaptlab.measurements.theory_report import Check
-from adaptlab.study import StudySpec
+from adaptlab.studies.study import StudySpec
 from adaptlab_services.studies import studies
 from adaptlab_services.studies.studies import Rules
 

@@ -14,7 +14,7 @@ from tests.pages.submitting import admin as admin
 from tests.pages.submitting import browser as browser
 from tests.pages.visitors import HOSTILE
 
-from adaptlab.study import StudySpec
+from adaptlab.studies.study import StudySpec
 from adaptlab_db.tables import AuditEntry, Job, Study
 
 Sessions = sessionmaker[Session]

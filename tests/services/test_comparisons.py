@@ -29,7 +29,7 @@ from tests.watching import statements
 
 from adaptlab.errors import InvalidSpec
 from adaptlab.specs.spec import ResolvedSpec
-from adaptlab.study import StudyExtension
+from adaptlab.studies.study import StudyExtension
 from adaptlab.table_comparison import TableComparison
 from adaptlab_answers.comparisons import JobComparison, StudyComparison
 from adaptlab_services.comparisons import comparisons

@@ -15,7 +15,7 @@ from tests.making import (
 )
 
 from adaptlab.measurements.results import Started
-from adaptlab.study import StudyExtension
+from adaptlab.studies.study import StudyExtension
 from adaptlab_answers.studies import StudyView
 from adaptlab_db.artifacts import ArtifactStore
 from adaptlab_db.tables import Artifact, Checkpoint

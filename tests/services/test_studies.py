@@ -24,9 +24,9 @@ from tests.watching import somebody_waits, statements, until
 from adaptlab.errors import InvalidSpec
 from adaptlab.measurements.results import Started
 from adaptlab.specs.spec import ResolvedSpec
-from adaptlab.study import StudyChanges, StudyExtension, StudySpec
-from adaptlab.study_expansion import expand
-from adaptlab.study_plan import StudyPlan
+from adaptlab.studies.study import StudyChanges, StudyExtension, StudySpec
+from adaptlab.studies.study_expansion import expand
+from adaptlab.studies.study_plan import StudyPlan
 from adaptlab_answers.studies import StudyCell, StudyView
 from adaptlab_db.tables import Job, JobEvent
 from adaptlab_services.errors import Conflict, NotFound

@@ -19,7 +19,7 @@ from adaptlab.measurements.results import Started, TheoryChecked
 from adaptlab.measurements.theory_report import Check
 from adaptlab.recipe import RecipeRef
 from adaptlab.specs.spec import TheorySpec
-from adaptlab.study import StudyChanges, StudyExtension, StudySpec
+from adaptlab.studies.study import StudyChanges, StudyExtension, StudySpec
 from adaptlab_answers.studies import StudyPreview, StudyView
 from adaptlab_db.tables import Job, Study
 from adaptlab_services.jobs import jobs

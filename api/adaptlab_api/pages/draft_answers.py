@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from adaptlab.comparability import ComparedJob, comparability
 from adaptlab.errors import AdaptlabError, InvalidSpec, Problem
 from adaptlab.specs.spec import AnySpec, JobSpec
-from adaptlab.study import StudySpec
+from adaptlab.studies.study import StudySpec
 from adaptlab_answers.jobs import Preview
 from adaptlab_answers.studies import PlannedCell, StudyPreview
 from adaptlab_api.dependencies import valid

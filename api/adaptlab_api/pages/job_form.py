@@ -6,7 +6,7 @@ from functools import cache
 
 from sqlalchemy.orm import Session
 
-from adaptlab.study import StudySpec
+from adaptlab.studies.study import StudySpec
 from adaptlab_answers.models import BaseModelView, PlugIn
 from adaptlab_api.pages.examples import FIRST_JOB
 from adaptlab_api.pages.formats import integer, words

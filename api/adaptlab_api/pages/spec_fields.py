@@ -9,7 +9,7 @@ from typing import cast
 from pydantic import TypeAdapter
 
 from adaptlab.specs.spec import AdaptSpec, ImportSpec, PretrainSpec, TheorySpec
-from adaptlab.study import StudySpec
+from adaptlab.studies.study import StudySpec
 from adaptlab.values import Value
 from adaptlab_answers.models import PlugIn
 from adaptlab_api.pages.spec_document import parts_of

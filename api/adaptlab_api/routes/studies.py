@@ -6,7 +6,7 @@ from fastapi import APIRouter, BackgroundTasks, Path, Query, Request
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from adaptlab.study import StudyChanges, StudyExtension, StudySpec
+from adaptlab.studies.study import StudyChanges, StudyExtension, StudySpec
 from adaptlab_answers.paging import Page
 from adaptlab_answers.studies import StudyPreview, StudySummary, StudyView
 from adaptlab_api.answers import changed_answer, json_answer, tagged_answer

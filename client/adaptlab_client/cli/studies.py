@@ -32,7 +32,7 @@ from adaptlab_client.cli.waiting import (
 )
 
 if TYPE_CHECKING:
-    from adaptlab.study_plan import SkippedCell
+    from adaptlab.studies.study_plan import SkippedCell
     from adaptlab_answers.studies import (
         PlannedCheckView,
         StudyCheckView,

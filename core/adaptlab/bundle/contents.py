@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError
 from adaptlab.measurements.results import Environment
 from adaptlab.recipe import RecipeRef
 from adaptlab.statistics import Scores
-from adaptlab.study import StudySpec
+from adaptlab.studies.study import StudySpec
 from adaptlab.table_comparison import TableComparison, TableWarning
 from adaptlab.values import Value
 

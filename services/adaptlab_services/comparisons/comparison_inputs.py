@@ -9,7 +9,7 @@ from pathlib import Path
 from uuid import UUID
 
 from adaptlab.code_version import code_version
-from adaptlab.study_plan import Role
+from adaptlab.studies.study_plan import Role
 from adaptlab.table_comparison import MissingScores, TableComparison, table_warnings
 from adaptlab_answers.comparisons import JobComparison, StudyComparison, StudyName
 from adaptlab_answers.studies import StudyJobView

@@ -19,7 +19,7 @@ from adaptlab.scores import score_changes
 from adaptlab.specs.resolve import family_shape
 from adaptlab.specs.resolved import ResolvedAdapt, UnreadSpec
 from adaptlab.statistics import Scores, scores_of
-from adaptlab.study_plan import Role
+from adaptlab.studies.study_plan import Role
 from adaptlab.table_comparison import (
     ComparedMethod,
     MethodForgetting,

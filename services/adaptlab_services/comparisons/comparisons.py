@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from adaptlab.comparability import comparability
 from adaptlab.comparison import Comparison, compare
-from adaptlab.study_plan import SkippedCell
+from adaptlab.studies.study_plan import SkippedCell
 from adaptlab.table_comparison import MissingScores, TableComparison
 from adaptlab_answers.comparisons import JobComparison, StudyComparison, StudyName
 from adaptlab_answers.studies import StudyCell, StudyView

@@ -18,7 +18,7 @@ from adaptlab.recipe_results import (
     TrialScore,
 )
 from adaptlab.statistics import Scores, scores_of
-from adaptlab.study import StudySpec, base_names
+from adaptlab.studies.study import StudySpec, base_names
 from adaptlab.task_matching import TaskConfiguration
 from adaptlab_answers.studies import StudyCell, StudyCheckView, StudyView
 from adaptlab_services.results.scored_jobs import ScoredJob, adapted_scores, scored_jobs

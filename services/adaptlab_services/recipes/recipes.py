@@ -18,7 +18,7 @@ from adaptlab.recipe_study import (
 )
 from adaptlab.specs.resolved import spec_digest
 from adaptlab.specs.spec import PretrainSpec
-from adaptlab.study import StudySpec
+from adaptlab.studies.study import StudySpec
 from adaptlab_answers.comparisons import StudyName
 from adaptlab_answers.recipes import (
     RecipeLinks,

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from adaptlab.errors import AdaptlabError
 from adaptlab.specs.spec import AdaptSpec, ResolvedSpec
-from adaptlab.study import StudySpec
+from adaptlab.studies.study import StudySpec
 from adaptlab.verdict import LEAST_SEEDS
 from adaptlab_answers.recommendations import ProposedJob, ProposedStudy, Purpose, ThinEvidence
 from adaptlab_answers.studies import StudyPreview

@@ -9,7 +9,7 @@ from pydantic_core import to_json
 from sqlalchemy.orm import Session
 
 from adaptlab.specs.spec import AdaptSpec
-from adaptlab.study import StudySpec
+from adaptlab.studies.study import StudySpec
 from adaptlab_answers.recommendations import ProposedJob
 from adaptlab_services.errors import Conflict, IdempotencyMismatch
 from adaptlab_services.jobs import jobs

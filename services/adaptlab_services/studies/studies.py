@@ -16,7 +16,7 @@ from adaptlab.errors import InvalidSpec
 from adaptlab.recipe import RecipeRef
 from adaptlab.specs.resolve import BaseModelFacts
 from adaptlab.specs.spec import BaseSpec
-from adaptlab.study import (
+from adaptlab.studies.study import (
     StudyChanges,
     StudyExtension,
     StudySpec,
@@ -25,8 +25,8 @@ from adaptlab.study import (
     changed,
     extended,
 )
-from adaptlab.study_expansion import expand
-from adaptlab.study_plan import StudyPlan
+from adaptlab.studies.study_expansion import expand
+from adaptlab.studies.study_plan import StudyPlan
 from adaptlab.values import Value
 from adaptlab_answers.jobs import Estimate
 from adaptlab_answers.paging import Page

@@ -11,8 +11,8 @@ from adaptlab.plugins.theory_check import Measured
 from adaptlab.specs.resolve_theory import resolve_theory
 from adaptlab.specs.resolved import ResolvedTheory, spec_digest, write_resolved
 from adaptlab.specs.spec import TheorySpec
-from adaptlab.study_checks import as_if_made, measuring
-from adaptlab.study_plan import Cell, PlannedCheck, StudyPlan
+from adaptlab.studies.study_checks import as_if_made, measuring
+from adaptlab.studies.study_plan import Cell, PlannedCheck, StudyPlan
 from adaptlab_db.tables import Job, StudyJob
 from adaptlab_services.jobs.job_rows import NewJob, insert_jobs
 from adaptlab_services.lifecycle import adaptations

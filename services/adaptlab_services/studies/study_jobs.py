@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from adaptlab.code_version import code_version
 from adaptlab.specs.resolved import seedless_digest, write_resolved
 from adaptlab.specs.spec import ResolvedSpec
-from adaptlab.study_plan import Cell, PlannedJob, StudyPlan
+from adaptlab.studies.study_plan import Cell, PlannedJob, StudyPlan
 from adaptlab_db.tables import Artifact, Attempt, BaseModel, Checkpoint, Job, StudyJob
 from adaptlab_services.jobs.job_rows import NewJob, insert_jobs
 from adaptlab_services.models.base_models import GIVEN_UP

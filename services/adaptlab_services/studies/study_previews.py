@@ -7,7 +7,7 @@ from uuid import UUID
 from sqlalchemy.orm import Session
 
 from adaptlab.specs.resolved import Resolved, write_resolved
-from adaptlab.study_plan import PlannedJob, StudyPlan
+from adaptlab.studies.study_plan import PlannedJob, StudyPlan
 from adaptlab_answers.jobs import Estimate
 from adaptlab_answers.studies import (
     PlannedBase,

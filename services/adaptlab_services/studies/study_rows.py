@@ -5,7 +5,7 @@ import json
 from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
-from adaptlab.study import StudySpec
+from adaptlab.studies.study import StudySpec
 from adaptlab_db.tables import Project, Study, User
 from adaptlab_services import short_ids
 from adaptlab_services.errors import Conflict, NotFound

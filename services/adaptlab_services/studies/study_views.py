@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from adaptlab.measurements.theory_report import Check, Finding
 from adaptlab.recipe import RecipeRef
-from adaptlab.study_plan import SkippedCell
+from adaptlab.studies.study_plan import SkippedCell
 from adaptlab_answers.studies import (
     StudyBase,
     StudyCell,

@@ -7,7 +7,7 @@ from adaptlab.recipes.petrov2024.claims import above, at_least, at_most, claim
 from adaptlab.recipes.petrov2024.one_layer import quick_sorting_base, sorting_base
 from adaptlab.recipes.petrov2024.settings import Members
 from adaptlab.recipes.petrov2024.tables import columns, row
-from adaptlab.study import StudySpec
+from adaptlab.studies.study import StudySpec
 
 STUDY = "petrov2024-attention-free"
 CAUSAL, BLIND = "with attention", "without attention"

@@ -16,7 +16,7 @@ from adaptlab.recipes.petrov2024.one_layer import (
 )
 from adaptlab.recipes.petrov2024.settings import Members
 from adaptlab.recipes.petrov2024.tables import columns, row
-from adaptlab.study import StudySpec
+from adaptlab.studies.study import StudySpec
 
 STUDY = "petrov2024-bidirectional"
 NEW, KNOWN = "ascending", "skills"

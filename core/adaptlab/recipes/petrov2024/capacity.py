@@ -5,7 +5,7 @@ from adaptlab.recipe import RECIPES, Recipe
 from adaptlab.recipes.petrov2024 import settings as paper
 from adaptlab.recipes.petrov2024.claims import claim, holds
 from adaptlab.recipes.petrov2024.words import QUICK_WORDS, german, quick_translator, translator
-from adaptlab.study import StudySpec
+from adaptlab.studies.study import StudySpec
 
 TOKENS, WORDS = "tokens", "words"
 CHECK = "capacity"

@@ -5,7 +5,7 @@ from adaptlab.recipe import RECIPES, PublishedTable, Recipe
 from adaptlab.recipes.petrov2024 import settings as paper
 from adaptlab.recipes.petrov2024.claims import above, at_least, at_most, claim
 from adaptlab.recipes.petrov2024.tables import columns, row
-from adaptlab.study import StudySpec
+from adaptlab.studies.study import StudySpec
 
 STUDY = "petrov2024-forgetting"
 BASE, NEW = "pretrained on four skills", "ascending, +1"

@@ -13,7 +13,7 @@ from adaptlab.recipes.petrov2024.claims import (
     never,
 )
 from adaptlab.recipes.petrov2024.tables import columns, row
-from adaptlab.study import StudySpec
+from adaptlab.studies.study import StudySpec
 
 STUDY = "petrov2024-lora-vs-prefix"
 BASE = "pretrained on four skills"

@@ -15,7 +15,7 @@ from adaptlab.recipes.petrov2024.claims import (
 from adaptlab.recipes.petrov2024.settings import Members
 from adaptlab.recipes.petrov2024.table_3 import ROWS, as_published, prefix_for, small_study
 from adaptlab.recipes.petrov2024.tables import columns, row, rows_on_new_tasks
-from adaptlab.study import StudySpec
+from adaptlab.studies.study import StudySpec
 
 NORMED, PLAIN = "with the norm", "without it"
 STUDY = "petrov2024-one-layer-table-3"

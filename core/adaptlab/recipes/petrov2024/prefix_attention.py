@@ -6,7 +6,7 @@ from adaptlab.recipes.petrov2024 import settings as paper
 from adaptlab.recipes.petrov2024.claims import at_least, at_most, claim, holds
 from adaptlab.recipes.petrov2024.settings import Members
 from adaptlab.recipes.petrov2024.tables import columns, row
-from adaptlab.study import StudySpec
+from adaptlab.studies.study import StudySpec
 
 STUDY = "petrov2024-prefix-attention"
 BASE = "pretrained on four skills"

@@ -6,7 +6,7 @@ from adaptlab.recipes.petrov2024 import settings as paper
 from adaptlab.recipes.petrov2024.claims import above, at_least, at_most, claim
 from adaptlab.recipes.petrov2024.settings import Members
 from adaptlab.recipes.petrov2024.tables import columns, row, rows_on_new_tasks
-from adaptlab.study import StudySpec
+from adaptlab.studies.study import StudySpec
 
 STUDY = "petrov2024-prefix-plus-lora"
 BASE, BOTH = "pretrained on four skills", "prefix and LoRA"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from adaptlab.study import StudySpec
+from adaptlab.studies.study import StudySpec
 
 Members = dict[str, object]
 

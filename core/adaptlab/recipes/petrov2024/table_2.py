@@ -7,7 +7,7 @@ from adaptlab.recipes.petrov2024.claims import at_least, at_most, claim, holds
 from adaptlab.recipes.petrov2024.one_layer import quick_skilled_base, skilled_base
 from adaptlab.recipes.petrov2024.settings import Members
 from adaptlab.recipes.petrov2024.tables import columns, row
-from adaptlab.study import StudySpec
+from adaptlab.studies.study import StudySpec
 
 STUDY = "petrov2024-table-2"
 MIXED = "pretrained on four skills"

@@ -15,7 +15,7 @@ from adaptlab.recipes.petrov2024.claims import (
 )
 from adaptlab.recipes.petrov2024.settings import Members
 from adaptlab.recipes.petrov2024.tables import columns, row, rows_on_new_tasks
-from adaptlab.study import StudySpec
+from adaptlab.studies.study import StudySpec
 
 STUDY = "petrov2024-table-3"
 BASE = "pretrained on four skills"

@@ -4,7 +4,7 @@ from typing import Literal
 
 from adaptlab.claim import CheckHolds, Claim, Wording
 from adaptlab.recipe import RECIPES, Recipe
-from adaptlab.study import StudySpec
+from adaptlab.studies.study import StudySpec
 
 CHECK = "theorems"
 EXHAUSTIVE = "Every case where cases are few, random ones where they are many."

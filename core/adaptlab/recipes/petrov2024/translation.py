@@ -27,7 +27,7 @@ from adaptlab.recipes.petrov2024.words import (
     spanish,
     translator,
 )
-from adaptlab.study import StudySpec
+from adaptlab.studies.study import StudySpec
 
 STUDY = "petrov2024-translation"
 GERMAN, BOTH = "German", "German and Spanish"

@@ -10,10 +10,10 @@ from adaptlab.specs.budget import Solution, budget_vector, check_method, fit, so
 from adaptlab.specs.resolve import BaseModelFacts, budget_limit, family_shape, resolve
 from adaptlab.specs.resolved import spec_digest
 from adaptlab.specs.spec import AdaptSpec, TuningSpec
-from adaptlab.study import StudySpec
-from adaptlab.study_checks import check_jobs, planned_checks
-from adaptlab.study_methods import StudyEntry, label_of, study_entries, study_tasks
-from adaptlab.study_plan import Cell, PlannedJob, Role, SkippedCell, StudyPlan
+from adaptlab.studies.study import StudySpec
+from adaptlab.studies.study_checks import check_jobs, planned_checks
+from adaptlab.studies.study_methods import StudyEntry, label_of, study_entries, study_tasks
+from adaptlab.studies.study_plan import Cell, PlannedJob, Role, SkippedCell, StudyPlan
 
 SHARED = ("seeds", "evaluation", "capture", "resources", "labels")
 """What every job takes from the study as it stands."""

@@ -12,8 +12,8 @@ from adaptlab.plugins.method import METHODS, Method
 from adaptlab.plugins.task import Task
 from adaptlab.specs.resolve import resolve_method, resolve_task
 from adaptlab.specs.spec import BudgetSpec, Choice, TrainingSpec, TuningSpec
-from adaptlab.study import StudyMethod, StudySpec, base_names
-from adaptlab.study_plan import Role
+from adaptlab.studies.study import StudyMethod, StudySpec, base_names
+from adaptlab.studies.study_plan import Role
 from adaptlab.values import Value
 
 T = TypeVar("T", bound=Value)

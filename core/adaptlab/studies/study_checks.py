@@ -12,15 +12,15 @@ from adaptlab.specs.resolve import BaseModelFacts, budget_limit, configured, fam
 from adaptlab.specs.resolve_theory import adaptation_of, resolve_theory
 from adaptlab.specs.resolved import spec_digest
 from adaptlab.specs.spec import TheorySpec
-from adaptlab.study import StudyCheck, StudySpec, base_names
-from adaptlab.study_methods import (
+from adaptlab.studies.study import StudyCheck, StudySpec, base_names
+from adaptlab.studies.study_methods import (
     StudyEntry,
     check_budget,
     label_of,
     place_of_base,
     place_of_task,
 )
-from adaptlab.study_plan import Cell, PlannedCheck, PlannedJob
+from adaptlab.studies.study_plan import Cell, PlannedCheck, PlannedJob
 
 SHARED = ("resources", "labels")
 """What the job of a check takes from the study."""

@@ -1,0 +1,1 @@
+"""Studies: their spec, the checks on it and the jobs that it expands to."""
