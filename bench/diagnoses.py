@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from adaptlab.diagnosis import Cause, Diagnosis, diagnose
-from adaptlab.diagnosis_evidence import BaseEvidence, Schedule, TrialEvidence
-from adaptlab.diagnosis_measures import SUCCEEDS_FROM
-from adaptlab.diagnosis_rows import MeasuredRow, evidence
+from adaptlab.comparisons.diagnosis import Cause, Diagnosis, diagnose
+from adaptlab.comparisons.diagnosis_evidence import BaseEvidence, Schedule, TrialEvidence
+from adaptlab.comparisons.diagnosis_measures import SUCCEEDS_FROM
+from adaptlab.comparisons.diagnosis_rows import MeasuredRow, evidence
 from adaptlab.families.minigpt import MiniGPT
 from adaptlab.plugins.method import METHODS
 from adaptlab.plugins.registry import by_name

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from adaptlab.diagnosis_evidence import Schedule, TrialEvidence, trial_evidence
+from adaptlab.comparisons.diagnosis_evidence import Schedule, TrialEvidence, trial_evidence
 from adaptlab.engine.observer import Command
 from adaptlab.engine.run import run
 from adaptlab.measurements.results import (

@@ -11,9 +11,9 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 
+from adaptlab.comparisons.verdict import verdicts
 from adaptlab.statistics import holm, mean_interval, paired_difference, seed_interval
 from adaptlab.statistics.counts import Remembered
-from adaptlab.verdict import verdicts
 from bench.simulated import (
     World,
     alike,

@@ -13,8 +13,8 @@ from pathlib import Path
 from uuid import UUID
 
 from adaptlab import charts
-from adaptlab.comparison import Comparison, ComparisonCell
-from adaptlab.table_comparison import ComparedMethod, TableComparison
+from adaptlab.comparisons.comparison import Comparison, ComparisonCell
+from adaptlab.comparisons.table_comparison import ComparedMethod, TableComparison
 from adaptlab_client import (
     AttemptView,
     AttentionSummary,

@@ -3,7 +3,7 @@
 from typing import Literal
 from uuid import UUID
 
-from adaptlab.table_comparison import (
+from adaptlab.comparisons.table_comparison import (
     TableComparison,
     TableWarning,
 )

@@ -3,12 +3,12 @@
 from typing import Literal
 from uuid import UUID
 
-from adaptlab.comparison import WarningKind
+from adaptlab.comparisons.comparison import WarningKind
+from adaptlab.comparisons.verdict import Verdict
 from adaptlab.specs.budget import BudgetVector
 from adaptlab.statistics import ChosenBest, Interval
 from adaptlab.statistics.ranks import RankInterval
 from adaptlab.values import Value
-from adaptlab.verdict import Verdict
 from adaptlab_answers.documents import JsonObject
 from adaptlab_answers.jobs import Estimate
 

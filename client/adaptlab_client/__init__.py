@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from adaptlab.claims import ClaimVerdict as ClaimVerdict
-    from adaptlab.comparison import Comparison as Comparison
-    from adaptlab.diagnosis import Diagnosis as Diagnosis
+    from adaptlab.comparisons.comparison import Comparison as Comparison
+    from adaptlab.comparisons.diagnosis import Diagnosis as Diagnosis
+    from adaptlab.comparisons.table_comparison import TableComparison as TableComparison
+    from adaptlab.comparisons.verdict import Verdict as Verdict
     from adaptlab.measurements.results import AttentionSummary as AttentionSummary
     from adaptlab.measurements.results import ReplicateResult as ReplicateResult
     from adaptlab.measurements.results import Usage as Usage
@@ -20,8 +22,6 @@ if TYPE_CHECKING:
     from adaptlab.recipe_report import ReportTable as ReportTable
     from adaptlab.specs.budget import BudgetVector as BudgetVector
     from adaptlab.studies.study_plan import SkippedCell as SkippedCell
-    from adaptlab.table_comparison import TableComparison as TableComparison
-    from adaptlab.verdict import Verdict as Verdict
     from adaptlab_answers.jobs import Estimate as Estimate
     from adaptlab_answers.jobs import EventView as EventView
     from adaptlab_answers.jobs import JobSummary as JobSummary
@@ -114,13 +114,13 @@ _HOMES = {
     "CheckpointView": "adaptlab_answers.results",
     "ClaimVerdict": "adaptlab.claims",
     "Client": "adaptlab_client.client",
-    "Comparison": "adaptlab.comparison",
+    "Comparison": "adaptlab.comparisons.comparison",
     "Conflict": "adaptlab_client.errors",
     "CreatedToken": "adaptlab_answers.people",
     "Curve": "adaptlab_answers.results",
     "Curves": "adaptlab_client.curves",
     "DatasetView": "adaptlab_answers.models",
-    "Diagnosis": "adaptlab.diagnosis",
+    "Diagnosis": "adaptlab.comparisons.diagnosis",
     "DigestMismatch": "adaptlab_client.errors",
     "Estimate": "adaptlab_answers.jobs",
     "EvaluationView": "adaptlab_answers.results",
@@ -177,7 +177,7 @@ _HOMES = {
     "StudyRun": "adaptlab_client.study_run",
     "StudySummary": "adaptlab_answers.studies",
     "StudyView": "adaptlab_answers.studies",
-    "TableComparison": "adaptlab.table_comparison",
+    "TableComparison": "adaptlab.comparisons.table_comparison",
     "TokenView": "adaptlab_answers.people",
     "TooLarge": "adaptlab_client.errors",
     "TooManyRequests": "adaptlab_client.errors",
@@ -188,7 +188,7 @@ _HOMES = {
     "Usage": "adaptlab.measurements.results",
     "UserUsage": "adaptlab_answers.people",
     "UserView": "adaptlab_answers.people",
-    "Verdict": "adaptlab.verdict",
+    "Verdict": "adaptlab.comparisons.verdict",
     "WaitTimedOut": "adaptlab_client.errors",
     "WorkerView": "adaptlab_answers.server",
 }

@@ -30,7 +30,7 @@ def plot(
 ) -> Picture:
     """One chart of one table; see `JobComparison.plot`."""
     from adaptlab.charts.table_charts import compared_methods, table_charts
-    from adaptlab.table_comparison import TableComparison
+    from adaptlab.comparisons.table_comparison import TableComparison
 
     if kind not in _KINDS:
         raise ValueError(f"There is no chart {kind!r}; there are {', '.join(_KINDS)}.")

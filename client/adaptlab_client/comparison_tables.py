@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from adaptlab.comparison import Comparison, ComparisonCell, ComparisonRow
-from adaptlab.table_comparison import TableComparison
+from adaptlab.comparisons.comparison import Comparison, ComparisonCell, ComparisonRow
+from adaptlab.comparisons.table_comparison import TableComparison
 from adaptlab_answers import comparisons
 from adaptlab_client.comparison_pictures import PlotKind, plot
 from adaptlab_client.frames import frame

@@ -16,6 +16,7 @@ from adaptlab.claim import (
     ScoreAtLeast,
     ScoreAtMost,
 )
+from adaptlab.comparisons.verdict import LEAST_SEEDS
 from adaptlab.measurements.theory_report import Check
 from adaptlab.recipe import Recipe
 from adaptlab.recipe_results import (
@@ -40,7 +41,6 @@ from adaptlab.statistics import (
 )
 from adaptlab.task_matching import agrees
 from adaptlab.values import Value
-from adaptlab.verdict import LEAST_SEEDS
 
 LEVEL = 0.95
 ClaimFinding = Literal["reproduced", "not_reproduced", "undecided", "not_measured"]

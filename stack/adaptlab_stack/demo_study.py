@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from adaptlab.charts import AttentionPattern
-from adaptlab.scores import mean_accuracy
+from adaptlab.comparisons.scores import mean_accuracy
 from adaptlab.statistics import Interval
 from adaptlab_client import Client, Conflict, JobView, StudyView
 from adaptlab_client.cli.compare import verdict_lines

@@ -13,7 +13,7 @@ from tests.comparing import ENOUGH_BASES, a_measured_study, as_known, run_all
 from tests.making import a_base_model
 from tests.patience import patient_comparisons
 
-from adaptlab.comparison import Comparison
+from adaptlab.comparisons.comparison import Comparison
 from adaptlab.values import Value
 from adaptlab_answers import (
     attention,

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.comparing import ENOUGH_BASES, Run, a_measured_job, a_measured_study, as_known, run_all
 from tests.making import a_base_model, a_token
 
-from adaptlab.table_comparison import TableComparison
+from adaptlab.comparisons.table_comparison import TableComparison
 from adaptlab_services.comparisons import comparison_runs
 from adaptlab_services.comparisons.comparison_groups import ComparedTable
 from adaptlab_services.comparisons.comparison_inputs import Strictness

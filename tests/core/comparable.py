@@ -5,7 +5,7 @@ from typing import Any
 from pydantic import TypeAdapter
 from tests.making import a_pretrain_document, an_adapt_document, an_environment
 
-from adaptlab.comparability import ComparedJob, comparability
+from adaptlab.comparisons.comparability import ComparedJob, comparability
 from adaptlab.measurements.results import Environment
 from adaptlab.specs.resolve import BaseModelFacts, resolve
 from adaptlab.specs.resolved import write_resolved

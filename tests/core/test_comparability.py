@@ -7,8 +7,8 @@ from tests.core.comparable import MACHINE, a_job, pointers
 from tests.core.scoring import drawn
 from tests.making import an_environment
 
-from adaptlab.comparability import comparability, comparable_groups
-from adaptlab.comparison import compare
+from adaptlab.comparisons.comparability import comparability, comparable_groups
+from adaptlab.comparisons.comparison import compare
 
 
 def test_methods_and_budgets_are_what_is_compared():

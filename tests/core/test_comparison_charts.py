@@ -19,7 +19,7 @@ from adaptlab.charts import (
     score_against_budget,
     svg,
 )
-from adaptlab.comparison import Comparison, compare
+from adaptlab.comparisons.comparison import Comparison, compare
 from adaptlab.statistics import Scores
 
 HOSTILE = "<script>alert(1)</script>\"\\ '; datum.x //"

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tests.making import a_replicate
 
-from adaptlab.diagnosis import LABEL, Diagnosis, diagnose
-from adaptlab.diagnosis_evidence import (
+from adaptlab.comparisons.diagnosis import LABEL, Diagnosis, diagnose
+from adaptlab.comparisons.diagnosis_evidence import (
     BaseEvidence,
     Evidence,
     MethodEvidence,

@@ -5,7 +5,7 @@ The real ones are read from what `python -m bench.diagnosis_runs` trained.
 
 import pytest
 
-from adaptlab.diagnosis import Cause
+from adaptlab.comparisons.diagnosis import Cause
 from bench.diagnoses import MARKER, PAGE, Case, cases, table
 
 CASES = cases()

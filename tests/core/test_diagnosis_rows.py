@@ -4,9 +4,14 @@ from collections.abc import Mapping
 
 import pytest
 
-from adaptlab.diagnosis import diagnose
-from adaptlab.diagnosis_evidence import BaseEvidence, Evidence, Schedule, TrialEvidence
-from adaptlab.diagnosis_rows import MeasuredRow, base_evidence, evidence, longer_trainings
+from adaptlab.comparisons.diagnosis import diagnose
+from adaptlab.comparisons.diagnosis_evidence import BaseEvidence, Evidence, Schedule, TrialEvidence
+from adaptlab.comparisons.diagnosis_rows import (
+    MeasuredRow,
+    base_evidence,
+    evidence,
+    longer_trainings,
+)
 from adaptlab.families.minigpt import MiniGPT
 from adaptlab.plugins.method import METHODS
 from adaptlab.plugins.registry import by_name

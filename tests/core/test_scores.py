@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from adaptlab.scores import score_changes, task_labels
+from adaptlab.comparisons.scores import score_changes, task_labels
 
 SORT: dict[str, object] = {"name": "sort_ascending", "length": 3}
 LONGER: dict[str, object] = {"name": "sort_ascending", "length": 4}

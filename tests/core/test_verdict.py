@@ -8,10 +8,10 @@ import pytest
 from scipy import stats
 from tests.core.scoring import drawn, scores
 
+from adaptlab.comparisons.verdict import SeedOutcomes, verdicts
 from adaptlab.statistics import PairedDifference, Scores, failing_seeds, paired_difference
 from adaptlab.statistics.failing import failing_below, successful
 from adaptlab.statistics.ranks import could_be_best, rank_intervals
-from adaptlab.verdict import SeedOutcomes, verdicts
 
 
 def a_pair(

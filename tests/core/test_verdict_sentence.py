@@ -4,8 +4,8 @@ import re
 
 from tests.core.scoring import drawn
 
-from adaptlab.comparability import SettingDifference
-from adaptlab.comparison import compare, corrected_choice
+from adaptlab.comparisons.comparability import SettingDifference
+from adaptlab.comparisons.comparison import compare, corrected_choice
 from adaptlab.statistics import Scores, chosen_best, mean_interval
 
 

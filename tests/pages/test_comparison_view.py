@@ -2,9 +2,9 @@
 
 from typing import get_args
 
-from adaptlab.comparison import WarningKind
-from adaptlab.table_comparison import TableWarningKind
-from adaptlab.verdict import Finding
+from adaptlab.comparisons.comparison import WarningKind
+from adaptlab.comparisons.table_comparison import TableWarningKind
+from adaptlab.comparisons.verdict import Finding
 from adaptlab_api.pages.comparison_view import FINDING_TITLES, WARNING_TITLES
 
 

@@ -11,7 +11,7 @@ from tests.comparing import ENOUGH_BASES, a_measured_study_spec, as_known, run_a
 from tests.job_rows import change
 from tests.making import a_base_model, a_claim, a_ledger, a_principal
 
-from adaptlab.table_comparison import TableComparison
+from adaptlab.comparisons.table_comparison import TableComparison
 from adaptlab_answers.comparisons import ComparisonProgress, JobComparison, StudyComparison
 from adaptlab_db.tables import ComparisonResult, Job
 from adaptlab_services.comparisons import (

@@ -27,10 +27,10 @@ from tests.making import (
 )
 from tests.watching import statements
 
+from adaptlab.comparisons.table_comparison import TableComparison
 from adaptlab.errors import InvalidSpec
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.studies.study import StudyExtension
-from adaptlab.table_comparison import TableComparison
 from adaptlab_answers.comparisons import JobComparison, StudyComparison
 from adaptlab_services.comparisons import comparisons
 from adaptlab_services.comparisons.comparisons import Strictness

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 
 from adaptlab.charts import better_first
 from adaptlab.charts.table_charts import compared_methods, ordered_rows
-from adaptlab.comparison import Comparison, ComparisonCell, ComparisonRow
-from adaptlab.scores import ScoreChange, task_labels
-from adaptlab.statistics import ChosenBest, PairedDifference
-from adaptlab.table_comparison import (
+from adaptlab.comparisons.comparison import Comparison, ComparisonCell, ComparisonRow
+from adaptlab.comparisons.scores import ScoreChange, task_labels
+from adaptlab.comparisons.table_comparison import (
     ComparedMethod,
     MethodDiagnosis,
     MissingScores,
     TableComparison,
     TableWarning,
 )
-from adaptlab.verdict import Verdict
+from adaptlab.comparisons.verdict import Verdict
+from adaptlab.statistics import ChosenBest, PairedDifference
 from adaptlab_answers.comparisons import JobComparison
 
 WARNING_TITLES = {

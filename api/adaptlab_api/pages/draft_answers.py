@@ -8,7 +8,7 @@ from typing import cast
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
-from adaptlab.comparability import ComparedJob, comparability
+from adaptlab.comparisons.comparability import ComparedJob, comparability
 from adaptlab.errors import AdaptlabError, InvalidSpec, Problem
 from adaptlab.specs.spec import AnySpec, JobSpec
 from adaptlab.studies.study import StudySpec

@@ -3,8 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from adaptlab.comparisons.scores import (
+    SHOWN_SPLIT,
+    ScoreChange,
+    mean_accuracy,
+    score_changes,
+    task_labels,
+)
 from adaptlab.measurements.results import ReplicateResult
-from adaptlab.scores import SHOWN_SPLIT, ScoreChange, mean_accuracy, score_changes, task_labels
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.statistics import Interval
 from adaptlab_answers.results import EvaluationView

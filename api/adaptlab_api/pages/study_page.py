@@ -7,7 +7,7 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from adaptlab.table_comparison import ComparedMethod
+from adaptlab.comparisons.table_comparison import ComparedMethod
 from adaptlab_answers.comparisons import ComparisonProgress, JobComparison
 from adaptlab_answers.studies import StudyCell, StudyJobView, StudyView
 from adaptlab_api.dependencies import Units

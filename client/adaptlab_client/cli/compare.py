@@ -12,10 +12,10 @@ from adaptlab_client.cli.session import open_client
 from adaptlab_client.cli.terminal import Output, RowOutput, one_line, print_table, print_value, say
 
 if TYPE_CHECKING:
-    from adaptlab.comparison import Comparison, ComparisonCell, ComparisonRow
+    from adaptlab.comparisons.comparison import Comparison, ComparisonCell, ComparisonRow
+    from adaptlab.comparisons.table_comparison import TableComparison
     from adaptlab.statistics.curves import Candidate
     from adaptlab.statistics.intervals import Interval
-    from adaptlab.table_comparison import TableComparison
     from adaptlab_answers.comparisons import ComparisonProgress
     from adaptlab_client.client import Client
     from adaptlab_client.comparison_tables import JobComparison
@@ -153,7 +153,9 @@ def _next_runs(table: "TableComparison") -> Iterator[str]:
 
 
 def _print_cells(comparison: "Comparison", *, all_pairs: bool) -> None:
-    from adaptlab.verdict_sentence import ITEMS_ONLY  # loads pydantic, which `--help` does without
+    from adaptlab.comparisons.verdict_sentence import (
+        ITEMS_ONLY,  # loads pydantic, which `--help` does without
+    )
 
     for cell in comparison.cells:
         print()
@@ -237,7 +239,7 @@ def _candidate(one: "Candidate | None") -> str:
 
 
 def _print_forgetting(table: "TableComparison") -> None:
-    from adaptlab.scores import task_labels
+    from adaptlab.comparisons.scores import task_labels
 
     changes = [(one.label, change) for one in table.forgetting for change in one.changes]
     labels = task_labels([change.task for _, change in changes])

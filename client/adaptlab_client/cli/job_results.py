@@ -180,7 +180,7 @@ def _curve(curve: "Curve") -> list[object]:
 
 
 def _evaluation_rows(evaluations: Sequence["EvaluationView"]) -> list[list[object]]:
-    from adaptlab.scores import task_labels
+    from adaptlab.comparisons.scores import task_labels
 
     return [
         [

@@ -16,7 +16,7 @@ from adaptlab_client.cli.terminal import (
 )
 
 if TYPE_CHECKING:
-    from adaptlab.scores import ScoreChange
+    from adaptlab.comparisons.scores import ScoreChange
     from adaptlab.statistics import Interval
     from adaptlab_answers.jobs import Estimate, JobSummary, JobView, Preview
     from adaptlab_answers.results import EvaluationView
@@ -67,7 +67,7 @@ def facts_of(job: "JobView") -> list[tuple[str, object]]:
 
 def score_rows(evaluations: Sequence["EvaluationView"]) -> list[list[object]]:
     """One row a task and split; beside test scores, those of the base model alone."""
-    from adaptlab.scores import mean_accuracy, score_changes, task_labels
+    from adaptlab.comparisons.scores import mean_accuracy, score_changes, task_labels
 
     labels = task_labels([e.task for e in evaluations])
     changes = {json.dumps(change.task): change for change in score_changes(evaluations)}

@@ -26,13 +26,13 @@ from adaptlab.bundle.plots import plots
 from adaptlab.bundle.read_me import read_me_text
 from adaptlab.bundle.reading import BundleReader
 from adaptlab.bundle.tables import bundle_tables, csv_bytes
-from adaptlab.comparability import ComparedJob, comparability
-from adaptlab.comparison import Comparison, ComparisonWarning, compare
+from adaptlab.comparisons.comparability import ComparedJob, comparability
+from adaptlab.comparisons.comparison import Comparison, ComparisonWarning, compare
+from adaptlab.comparisons.table_comparison import TableComparison, table_warnings
 from adaptlab.errors import BrokenBundle
 from adaptlab.specs.resolved import UnreadSpec, read_resolved, spec_digest
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.statistics import Scores
-from adaptlab.table_comparison import TableComparison, table_warnings
 from adaptlab.values import Value
 
 V = TypeVar("V", bound=BaseModel)

@@ -11,11 +11,11 @@ from uuid import UUID
 
 from pydantic import Field, ValidationError
 
+from adaptlab.comparisons.table_comparison import TableComparison, TableWarning
 from adaptlab.measurements.results import Environment
 from adaptlab.recipe import RecipeRef
 from adaptlab.statistics import Scores
 from adaptlab.studies.study import StudySpec
-from adaptlab.table_comparison import TableComparison, TableWarning
 from adaptlab.values import Value
 
 FORMAT = 3

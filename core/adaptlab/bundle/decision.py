@@ -4,12 +4,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from adaptlab.bundle.contents import JOBS, Claim, FrozenStudy, Sources
-from adaptlab.comparison import Comparison, ComparisonCell, ComparisonRow
-from adaptlab.scores import task_labels
+from adaptlab.comparisons.comparison import Comparison, ComparisonCell, ComparisonRow
+from adaptlab.comparisons.scores import task_labels
+from adaptlab.comparisons.table_comparison import ComparedMethod, MethodForgetting, TableComparison
+from adaptlab.comparisons.verdict_sentence import ITEMS_ONLY
 from adaptlab.statistics import Interval
 from adaptlab.statistics.curves import Candidate
-from adaptlab.table_comparison import ComparedMethod, MethodForgetting, TableComparison
-from adaptlab.verdict_sentence import ITEMS_ONLY
 
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|!~&$])")
 _BREAKS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200b-\u200f\u202a-\u202e\u2060-\u2069]+")

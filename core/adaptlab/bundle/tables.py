@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from adaptlab.bundle.contents import Claim, Evidence, TableEvidence
-from adaptlab.comparison import ComparisonCell
+from adaptlab.comparisons.comparison import ComparisonCell
+from adaptlab.comparisons.table_comparison import ComparedMethod, TableComparison
+from adaptlab.comparisons.verdict import SuccessfulSeeds
 from adaptlab.spreadsheet import harmless
 from adaptlab.statistics import Scores
-from adaptlab.table_comparison import ComparedMethod, TableComparison
-from adaptlab.verdict import SuccessfulSeeds
 
 Cell = str | int | float | None
 Row = tuple[Cell, ...]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from adaptlab.charts.frame import PALETTES, Chart, Json, Palette, Theme, frame
 from adaptlab.charts.method_marks import method_colour, method_shape
-from adaptlab.comparison import ComparisonRow
+from adaptlab.comparisons.comparison import ComparisonRow
 from adaptlab.statistics import Interval
 from adaptlab.statistics.curves import BudgetCurve, Crossing
 

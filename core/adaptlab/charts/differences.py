@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 
 from adaptlab.charts.frame import PALETTES, Chart, Json, Palette, Theme, frame
-from adaptlab.comparison import ComparisonCell
+from adaptlab.comparisons.comparison import ComparisonCell
+from adaptlab.comparisons.verdict import Verdict
 from adaptlab.statistics import PairedDifference
-from adaptlab.verdict import Verdict
 from adaptlab.wording import shortened
 
 ROW = 36  # pixels a pair: its names, and the interval below them

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from adaptlab.charts.frame import PALETTES, Chart, Json, Theme, frame
 from adaptlab.charts.method_marks import method_colour
-from adaptlab.comparison import ComparisonRow
+from adaptlab.comparisons.comparison import ComparisonRow
 
 ROW = 26  # pixels a method
 LONGEST_NAME = 130  # pixels

@@ -7,8 +7,8 @@ from adaptlab.charts.differences import pairwise_differences
 from adaptlab.charts.frame import Chart, Theme
 from adaptlab.charts.ranks import possible_ranks
 from adaptlab.charts.sweeps import SweepPoint, rate_sweeps
-from adaptlab.comparison import Comparison, ComparisonCell, ComparisonRow
-from adaptlab.table_comparison import ComparedMethod, TableComparison, TriedTrial
+from adaptlab.comparisons.comparison import Comparison, ComparisonCell, ComparisonRow
+from adaptlab.comparisons.table_comparison import ComparedMethod, TableComparison, TriedTrial
 
 
 def table_charts(

@@ -30,7 +30,7 @@ from adaptlab.bundle.read_me import read_me_text
 from adaptlab.bundle.tables import BundleTable, bundle_tables, csv_bytes
 from adaptlab.bundle.writing import BundleWriter
 from adaptlab.code_version import code_version
-from adaptlab.table_comparison import table_warnings
+from adaptlab.comparisons.table_comparison import table_warnings
 from adaptlab.values import Value
 from adaptlab_answers.queries import ColumnView
 from adaptlab_answers.studies import StudyView

@@ -5,13 +5,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from uuid import UUID
 
-from adaptlab.comparison import Comparison
-from adaptlab.diagnosis import diagnose
-from adaptlab.diagnosis_evidence import BaseEvidence
-from adaptlab.diagnosis_rows import base_evidence, evidence
+from adaptlab.comparisons.comparison import Comparison
+from adaptlab.comparisons.diagnosis import diagnose
+from adaptlab.comparisons.diagnosis_evidence import BaseEvidence
+from adaptlab.comparisons.diagnosis_rows import base_evidence, evidence
+from adaptlab.comparisons.table_comparison import MethodDiagnosis
 from adaptlab.plugins.task import Task
 from adaptlab.specs.resolved import ResolvedAdapt
-from adaptlab.table_comparison import MethodDiagnosis
 from adaptlab_services.comparisons.comparison_rows import Row, measured_row
 
 

@@ -6,11 +6,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from adaptlab.comparisons.scores import task_labels
+from adaptlab.comparisons.table_comparison import MissingScores
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.plugins.method import METHODS
-from adaptlab.scores import task_labels
 from adaptlab.specs.resolved import seedless_digest
-from adaptlab.table_comparison import MissingScores
 from adaptlab_services.comparisons.comparison_rows import Row
 from adaptlab_services.results.scored_jobs import ScoredJob
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from uuid import UUID
 
 from adaptlab.code_version import code_version
+from adaptlab.comparisons.table_comparison import MissingScores, TableComparison, table_warnings
 from adaptlab.studies.study_plan import Role
-from adaptlab.table_comparison import MissingScores, TableComparison, table_warnings
 from adaptlab_answers.comparisons import JobComparison, StudyComparison, StudyName
 from adaptlab_answers.studies import StudyJobView
 from adaptlab_services.comparisons.comparison_groups import ComparedTable

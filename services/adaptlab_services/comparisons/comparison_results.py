@@ -8,7 +8,7 @@ from sqlalchemy import delete, func, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session, sessionmaker
 
-from adaptlab.table_comparison import TableComparison
+from adaptlab.comparisons.table_comparison import TableComparison
 from adaptlab_db.session import one_by_one
 from adaptlab_db.tables import ComparisonResult
 

@@ -8,24 +8,24 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 from uuid import UUID
 
-from adaptlab.base_learned import OwnScore, base_warning
-from adaptlab.comparability import ComparedJob
-from adaptlab.comparison import ComparisonWarning
-from adaptlab.diagnosis_evidence import trial_evidence
-from adaptlab.diagnosis_rows import MeasuredRow, longer_trainings
-from adaptlab.measurements.results import Evaluation
-from adaptlab.plugins.method import starting_anew
-from adaptlab.scores import score_changes
-from adaptlab.specs.resolve import family_shape
-from adaptlab.specs.resolved import ResolvedAdapt, UnreadSpec
-from adaptlab.statistics import Scores, scores_of
-from adaptlab.studies.study_plan import Role
-from adaptlab.table_comparison import (
+from adaptlab.comparisons.base_learned import OwnScore, base_warning
+from adaptlab.comparisons.comparability import ComparedJob
+from adaptlab.comparisons.comparison import ComparisonWarning
+from adaptlab.comparisons.diagnosis_evidence import trial_evidence
+from adaptlab.comparisons.diagnosis_rows import MeasuredRow, longer_trainings
+from adaptlab.comparisons.scores import score_changes
+from adaptlab.comparisons.table_comparison import (
     ComparedMethod,
     MethodForgetting,
     MissingScores,
     TriedTrial,
 )
+from adaptlab.measurements.results import Evaluation
+from adaptlab.plugins.method import starting_anew
+from adaptlab.specs.resolve import family_shape
+from adaptlab.specs.resolved import ResolvedAdapt, UnreadSpec
+from adaptlab.statistics import Scores, scores_of
+from adaptlab.studies.study_plan import Role
 from adaptlab_services.results.scored_jobs import ScoredJob
 
 LONGEST_ERROR = 200

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session, sessionmaker
 
-from adaptlab.table_comparison import TableComparison
+from adaptlab.comparisons.table_comparison import TableComparison
 from adaptlab_answers.comparisons import ComparisonProgress, JobComparison
 from adaptlab_db.visibility import VISIBLE
 from adaptlab_services.comparisons import comparison_results

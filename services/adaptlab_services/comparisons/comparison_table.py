@@ -4,8 +4,8 @@ import csv
 import io
 from collections.abc import Iterator
 
-from adaptlab.comparison import Comparison, ComparisonCell, ComparisonRow
-from adaptlab.table_comparison import (
+from adaptlab.comparisons.comparison import Comparison, ComparisonCell, ComparisonRow
+from adaptlab.comparisons.table_comparison import (
     ComparedMethod,
     MissingScores,
     TableComparison,

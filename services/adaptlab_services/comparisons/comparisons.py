@@ -7,10 +7,10 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from adaptlab.comparability import comparability
-from adaptlab.comparison import Comparison, compare
+from adaptlab.comparisons.comparability import comparability
+from adaptlab.comparisons.comparison import Comparison, compare
+from adaptlab.comparisons.table_comparison import MissingScores, TableComparison
 from adaptlab.studies.study_plan import SkippedCell
-from adaptlab.table_comparison import MissingScores, TableComparison
 from adaptlab_answers.comparisons import JobComparison, StudyComparison, StudyName
 from adaptlab_answers.studies import StudyCell, StudyView
 from adaptlab_services.comparisons.comparison_diagnoses import diagnoses

@@ -12,15 +12,15 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
 
 from adaptlab.code_version import code_version
-from adaptlab.comparability import ComparedJob, comparability, comparable_groups
-from adaptlab.comparison import Comparison, compare, corrected_choice
+from adaptlab.comparisons.comparability import ComparedJob, comparability, comparable_groups
+from adaptlab.comparisons.comparison import Comparison, compare, corrected_choice
+from adaptlab.comparisons.verdict import LEAST_SEEDS, Verdict
 from adaptlab.plugins.registry import as_json
 from adaptlab.plugins.task import Task
 from adaptlab.specs.resolve import BaseModelFacts
 from adaptlab.specs.spec import Choice
 from adaptlab.statistics import ChosenBest, Interval, Scores
 from adaptlab.values import AUTO
-from adaptlab.verdict import LEAST_SEEDS, Verdict
 from adaptlab_answers.models import MethodAnswer
 from adaptlab_db.tables import Attempt, BaseModel, Job
 from adaptlab_services.comparisons.comparison_groups import tables_of_jobs

@@ -7,10 +7,10 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from adaptlab.comparisons.verdict import LEAST_SEEDS
 from adaptlab.errors import AdaptlabError
 from adaptlab.specs.spec import AdaptSpec, ResolvedSpec
 from adaptlab.studies.study import StudySpec
-from adaptlab.verdict import LEAST_SEEDS
 from adaptlab_answers.recommendations import ProposedJob, ProposedStudy, Purpose, ThinEvidence
 from adaptlab_answers.studies import StudyPreview
 from adaptlab_services.comparisons.comparison_rows import Row

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from sqlalchemy.orm import Session
 
+from adaptlab.comparisons.verdict import LEAST_SEEDS
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.plugins.registry import as_json
 from adaptlab.specs.resolve import resolve_task
-from adaptlab.verdict import LEAST_SEEDS
 from adaptlab_answers.recommendations import (
     MeasuredMethod,
     ProposedJob,

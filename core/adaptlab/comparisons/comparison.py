@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from adaptlab.comparability import SettingDifference
+from adaptlab.comparisons.comparability import SettingDifference
+from adaptlab.comparisons.verdict import FALSE_BETTER, LEAST_SEEDS, SeedOutcomes, Verdict, verdicts
+from adaptlab.comparisons.verdict_sentence import cell_sentence, comparison_sentence, named_best
 from adaptlab.statistics.choice import ChosenBest, chosen_best
 from adaptlab.statistics.counts import Counting, Remembered, counts
 from adaptlab.statistics.curves import (
@@ -28,8 +30,6 @@ from adaptlab.statistics.pairs import PairedDifference, paired_difference, share
 from adaptlab.statistics.ranks import RankInterval, could_be_best, rank_intervals
 from adaptlab.statistics.scores import Scores
 from adaptlab.values import Value
-from adaptlab.verdict import FALSE_BETTER, LEAST_SEEDS, SeedOutcomes, Verdict, verdicts
-from adaptlab.verdict_sentence import cell_sentence, comparison_sentence, named_best
 
 FEW_ITEMS = 100
 """Below so many test items the normal quantile that stands for them is too near."""

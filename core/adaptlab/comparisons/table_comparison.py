@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 from uuid import UUID
 
-from adaptlab.comparison import Comparison, WarningKind
-from adaptlab.diagnosis import Diagnosis
-from adaptlab.diagnosis_next import HIGHEST_RATE
-from adaptlab.scores import ScoreChange
+from adaptlab.comparisons.comparison import Comparison, WarningKind
+from adaptlab.comparisons.diagnosis import Diagnosis
+from adaptlab.comparisons.diagnosis_next import HIGHEST_RATE
+from adaptlab.comparisons.scores import ScoreChange
 from adaptlab.studies.study_plan import Role
 from adaptlab.values import Value
 

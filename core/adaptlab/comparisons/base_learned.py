@@ -3,10 +3,10 @@
 import math
 from collections.abc import Sequence
 
-from adaptlab.comparison import ComparisonWarning
+from adaptlab.comparisons.comparison import ComparisonWarning
+from adaptlab.comparisons.scores import task_labels
 from adaptlab.plugins.registry import as_json
 from adaptlab.plugins.task import AnyTask
-from adaptlab.scores import task_labels
 from adaptlab.values import Value
 
 LEARNED_FROM = 0.5

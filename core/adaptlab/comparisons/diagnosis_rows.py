@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from adaptlab.diagnosis_evidence import (
+from adaptlab.comparisons.diagnosis_evidence import (
     BaseEvidence,
     Evidence,
     MethodEvidence,

@@ -4,9 +4,14 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
-from adaptlab.base_learned import LEARNED_FROM
-from adaptlab.diagnosis_evidence import BaseEvidence, Evidence, MethodEvidence, TrialEvidence
-from adaptlab.diagnosis_next import HIGHEST_RATE
+from adaptlab.comparisons.base_learned import LEARNED_FROM
+from adaptlab.comparisons.diagnosis_evidence import (
+    BaseEvidence,
+    Evidence,
+    MethodEvidence,
+    TrialEvidence,
+)
+from adaptlab.comparisons.diagnosis_next import HIGHEST_RATE
 
 SUCCEEDS_FROM = 0.5
 """A method has learned the task when it keeps this share of what the reference gained on chance."""

@@ -7,8 +7,8 @@ cited in the text, whatever was not measured is named, and so is the run that wo
 from collections.abc import Sequence
 from typing import Literal
 
-from adaptlab.diagnosis_evidence import Evidence
-from adaptlab.diagnosis_measures import (
+from adaptlab.comparisons.diagnosis_evidence import Evidence
+from adaptlab.comparisons.diagnosis_measures import (
     LEAST_SEEDS,
     SUCCEEDS_FROM,
     TWICE,
@@ -36,8 +36,8 @@ from adaptlab.diagnosis_measures import (
     succeeds,
     task_is_learnable,
 )
-from adaptlab.diagnosis_next import extension
-from adaptlab.diagnosis_words import (
+from adaptlab.comparisons.diagnosis_next import extension
+from adaptlab.comparisons.diagnosis_words import (
     accuracy_in_words,
     control_in_words,
     grounds_in_words,

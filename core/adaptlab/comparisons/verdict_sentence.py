@@ -6,10 +6,10 @@ The page, the command line, the frozen decision and the recommendation all quote
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+from adaptlab.comparisons.verdict import MOST_SEEDS, Verdict
 from adaptlab.statistics.choice import ChosenBest
 from adaptlab.statistics.failing import FailingSeeds
 from adaptlab.statistics.intervals import Interval
-from adaptlab.verdict import MOST_SEEDS, Verdict
 
 MOST_NAMED = 3
 """Pairs named in one sentence; further ones are counted."""

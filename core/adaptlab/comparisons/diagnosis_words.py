@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from adaptlab.diagnosis_evidence import Evidence, MethodEvidence, TrialEvidence
-from adaptlab.diagnosis_measures import (
+from adaptlab.comparisons.diagnosis_evidence import Evidence, MethodEvidence, TrialEvidence
+from adaptlab.comparisons.diagnosis_measures import (
     has_learned,
     high_loss,
     larger_sizes_trained_as_well,

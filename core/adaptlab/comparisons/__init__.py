@@ -1,0 +1,1 @@
+"""Comparisons: scores side by side, what may be compared, verdicts and diagnoses."""
