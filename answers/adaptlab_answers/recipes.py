@@ -1,8 +1,8 @@
 """Recipes, and the reports of their studies."""
 
-from adaptlab.claim import Claim
-from adaptlab.recipe import Preset, PublishedTable
-from adaptlab.recipe_report import RecipeReport
+from adaptlab.reproductions.claim import Claim
+from adaptlab.reproductions.recipe import Preset, PublishedTable
+from adaptlab.reproductions.recipe_report import RecipeReport
 from adaptlab.values import Value
 from adaptlab_answers.comparisons import StudyName
 from adaptlab_answers.documents import JsonObject

@@ -4,7 +4,7 @@ from typing import Literal
 from uuid import UUID
 
 from adaptlab.measurements.theory_report import Check, Finding
-from adaptlab.recipe import RecipeRef
+from adaptlab.reproductions.recipe import RecipeRef
 from adaptlab.specs.budget import BudgetVector
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.studies.study_plan import PlacedMethod, SkippedCell

@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import TypeAdapter
 
-from adaptlab.recipe_study import RecipeRequest
+from adaptlab.reproductions.recipe_study import RecipeRequest
 from adaptlab.specs.spec import JobSpec
 from adaptlab.studies.study import StudyChanges, StudyExtension, StudySpec
 from adaptlab_api.describing import behind_the_gate, security_schemes

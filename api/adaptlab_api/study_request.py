@@ -6,7 +6,7 @@ from typing import cast
 from pydantic import TypeAdapter
 
 from adaptlab.errors import InvalidSpec, Problem
-from adaptlab.recipe_study import RecipeRequest
+from adaptlab.reproductions.recipe_study import RecipeRequest
 from adaptlab.studies.study import StudySpec
 from adaptlab_api import strict_json
 from adaptlab_api.dependencies import valid

@@ -7,7 +7,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from adaptlab.claims import ClaimVerdict as ClaimVerdict
     from adaptlab.comparisons.comparison import Comparison as Comparison
     from adaptlab.comparisons.diagnosis import Diagnosis as Diagnosis
     from adaptlab.comparisons.table_comparison import TableComparison as TableComparison
@@ -16,10 +15,11 @@ if TYPE_CHECKING:
     from adaptlab.measurements.results import ReplicateResult as ReplicateResult
     from adaptlab.measurements.results import Usage as Usage
     from adaptlab.measurements.theory_report import Check as Check
-    from adaptlab.recipe import RecipeRef as RecipeRef
-    from adaptlab.recipe_report import ReportCell as ReportCell
-    from adaptlab.recipe_report import ReportRow as ReportRow
-    from adaptlab.recipe_report import ReportTable as ReportTable
+    from adaptlab.reproductions.claims import ClaimVerdict as ClaimVerdict
+    from adaptlab.reproductions.recipe import RecipeRef as RecipeRef
+    from adaptlab.reproductions.recipe_report import ReportCell as ReportCell
+    from adaptlab.reproductions.recipe_report import ReportRow as ReportRow
+    from adaptlab.reproductions.recipe_report import ReportTable as ReportTable
     from adaptlab.specs.budget import BudgetVector as BudgetVector
     from adaptlab.studies.study_plan import SkippedCell as SkippedCell
     from adaptlab_answers.jobs import Estimate as Estimate
@@ -112,7 +112,7 @@ _HOMES = {
     "Capabilities": "adaptlab_answers.server",
     "Check": "adaptlab.measurements.theory_report",
     "CheckpointView": "adaptlab_answers.results",
-    "ClaimVerdict": "adaptlab.claims",
+    "ClaimVerdict": "adaptlab.reproductions.claims",
     "Client": "adaptlab_client.client",
     "Comparison": "adaptlab.comparisons.comparison",
     "Conflict": "adaptlab_client.errors",
@@ -151,14 +151,14 @@ _HOMES = {
     "ProjectView": "adaptlab_answers.people",
     "QueueUse": "adaptlab_answers.people",
     "Quotas": "adaptlab_answers.people",
-    "RecipeRef": "adaptlab.recipe",
+    "RecipeRef": "adaptlab.reproductions.recipe",
     "RecipeSummary": "adaptlab_answers.recipes",
     "RecipeView": "adaptlab_answers.recipes",
     "Recommendation": "adaptlab_answers.recommendations",
     "ReplicateResult": "adaptlab.measurements.results",
-    "ReportCell": "adaptlab.recipe_report",
-    "ReportRow": "adaptlab.recipe_report",
-    "ReportTable": "adaptlab.recipe_report",
+    "ReportCell": "adaptlab.reproductions.recipe_report",
+    "ReportRow": "adaptlab.reproductions.recipe_report",
+    "ReportTable": "adaptlab.reproductions.recipe_report",
     "ResultTable": "adaptlab_client.result_table",
     "Retries": "adaptlab_client.connection",
     "ServerUnavailable": "adaptlab_client.errors",

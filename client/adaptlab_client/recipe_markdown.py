@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from adaptlab.claims import ClaimVerdict
-from adaptlab.recipe_report import ReportCell, ReportRow, ReportTable
+from adaptlab.reproductions.claims import ClaimVerdict
+from adaptlab.reproductions.recipe_report import ReportCell, ReportRow, ReportTable
 from adaptlab_answers.jobs import JobView
 from adaptlab_answers.recipes import StudyReport
 from adaptlab_answers.results import AttemptView

@@ -1,9 +1,9 @@
 """How the scores and the claims of a report are written, on a terminal and in Markdown."""
 
-from adaptlab.claim import version_words
-from adaptlab.claims import ClaimVerdict, Decision
-from adaptlab.recipe import PublishedScore
-from adaptlab.recipe_report import ReportCell
+from adaptlab.reproductions.claim import version_words
+from adaptlab.reproductions.claims import ClaimVerdict, Decision
+from adaptlab.reproductions.recipe import PublishedScore
+from adaptlab.reproductions.recipe_report import ReportCell
 from adaptlab.statistics.intervals import Interval
 from adaptlab_answers.recipes import StudyReport
 

@@ -107,7 +107,7 @@ def newer(answer: type[BaseModel], content: bytes) -> dict[str, Any]:
     for value, place in [*objects(read(answer, content), document)]:
         for name, field in type(value).model_fields.items():
             # A test of an unknown kind is no test to this version: see below.
-            is_kind = name == "kind" and type(value).__module__ == "adaptlab.claim"
+            is_kind = name == "kind" and type(value).__module__ == "adaptlab.reproductions.claim"
             if (
                 place[name] in [*words(field.annotation)]
                 and place[name] is not None

@@ -11,8 +11,8 @@ from tests.client.conftest import Invoke
 from tests.making import a_base_model, a_study_document
 from tests.reproducing import Run, as_published, run_all
 
-from adaptlab.recipe import PublishedScore
-from adaptlab.recipe_report import ReportCell
+from adaptlab.reproductions.recipe import PublishedScore
+from adaptlab.reproductions.recipe_report import ReportCell
 from adaptlab.specs.spec import ResolvedSpec, ResourcesSpec
 from adaptlab.statistics.intervals import Interval
 from adaptlab_client import Client, InvalidRequest, NotFound

@@ -6,7 +6,8 @@ from typing import Any
 
 from tests.core.scoring import scores
 
-from adaptlab.claim import (
+from adaptlab.measurements.results import ReplicateStatus
+from adaptlab.reproductions.claim import (
     Claim,
     ClaimTest,
     RowSelector,
@@ -14,9 +15,15 @@ from adaptlab.claim import (
     ScoreAtMost,
     Wording,
 )
-from adaptlab.measurements.results import ReplicateStatus
-from adaptlab.recipe import PublishedTable, Recipe, TableColumn, TableRow, chosen, score
-from adaptlab.recipe_results import Measured, MeasuredRow, SeedLoss, TrialScore
+from adaptlab.reproductions.recipe import (
+    PublishedTable,
+    Recipe,
+    TableColumn,
+    TableRow,
+    chosen,
+    score,
+)
+from adaptlab.reproductions.recipe_results import Measured, MeasuredRow, SeedLoss, TrialScore
 from adaptlab.statistics import Scores
 from adaptlab.studies.study import StudySpec
 

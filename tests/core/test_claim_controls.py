@@ -19,7 +19,9 @@ from tests.core.measuring import (
     right,
 )
 
-from adaptlab.claim import (
+from adaptlab.measurements.theory_report import Check
+from adaptlab.plugins.task import TASKS
+from adaptlab.reproductions.claim import (
     CheckHolds,
     Claim,
     DeviationAtLeast,
@@ -32,13 +34,17 @@ from adaptlab.claim import (
     Wording,
     plain_tests,
 )
-from adaptlab.claim_rules import is_failure
-from adaptlab.claims import ClaimVerdict, claim_verdicts
-from adaptlab.measurements.theory_report import Check
-from adaptlab.plugins.task import TASKS
-from adaptlab.recipe import PRESETS, RECIPES, Preset, PublishedTable, Recipe, TableRow
-from adaptlab.recipe_results import Measured, MeasuredCheck, MeasuredRow, SeedLoss, TrialScore
-from adaptlab.recipe_study import recipe_named
+from adaptlab.reproductions.claim_rules import is_failure
+from adaptlab.reproductions.claims import ClaimVerdict, claim_verdicts
+from adaptlab.reproductions.recipe import PRESETS, RECIPES, Preset, PublishedTable, Recipe, TableRow
+from adaptlab.reproductions.recipe_results import (
+    Measured,
+    MeasuredCheck,
+    MeasuredRow,
+    SeedLoss,
+    TrialScore,
+)
+from adaptlab.reproductions.recipe_study import recipe_named
 from adaptlab.specs.spec import Choice
 
 ITEMS = 400

@@ -19,7 +19,8 @@ from tests.core.measuring import (
     trials,
 )
 
-from adaptlab.claim import (
+from adaptlab.measurements.theory_report import Check
+from adaptlab.reproductions.claim import (
     AllOf,
     CheckHolds,
     Claim,
@@ -33,10 +34,9 @@ from adaptlab.claim import (
     ScoreAtMost,
     Wording,
 )
-from adaptlab.claim_tests import ClaimFinding, Decision
-from adaptlab.claims import claim_verdicts, decide
-from adaptlab.measurements.theory_report import Check
-from adaptlab.recipe_results import Measured, MeasuredCheck, MeasuredRow, TrialScore
+from adaptlab.reproductions.claim_tests import ClaimFinding, Decision
+from adaptlab.reproductions.claims import claim_verdicts, decide
+from adaptlab.reproductions.recipe_results import Measured, MeasuredCheck, MeasuredRow, TrialScore
 
 LEARNS = ScoreAtLeast(row="prefix", column="descending", value=0.5)
 AHEAD = ScoreAbove(row="full", column="descending", other="prefix", by=0.1)

@@ -8,10 +8,10 @@ from itertools import chain
 import pytest
 from tests.core.planning import planned, pretrained
 
-from adaptlab.claim import CheckHolds, EveryTrialAtMost, ScoreAbove
 from adaptlab.plugins.registry import as_json
-from adaptlab.recipe import PRESETS, RECIPES, Preset, Recipe
-from adaptlab.recipe_study import recipe_named
+from adaptlab.reproductions.claim import CheckHolds, EveryTrialAtMost, ScoreAbove
+from adaptlab.reproductions.recipe import PRESETS, RECIPES, Preset, Recipe
+from adaptlab.reproductions.recipe_study import recipe_named
 from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolved import ResolvedAdapt, ResolvedPretrain
 from adaptlab.studies.study_plan import StudyPlan

@@ -21,7 +21,8 @@ from tests.core.measuring import (
 )
 from tests.core.planning import planned, pretrained
 
-from adaptlab.claim import (
+from adaptlab.errors import InvalidSpec, UnknownName
+from adaptlab.reproductions.claim import (
     DeviationAtMost,
     RowSelector,
     ScoreAbove,
@@ -29,20 +30,27 @@ from adaptlab.claim import (
     ScoreAtMost,
     plain_tests,
 )
-from adaptlab.errors import InvalidSpec, UnknownName
-from adaptlab.recipe import PRESETS, RECIPES, PublishedTable, Recipe, TableColumn, TableRow, chosen
-from adaptlab.recipe_report import RecipeReport, recipe_report
-from adaptlab.recipe_results import Measured
-from adaptlab.recipe_study import (
+from adaptlab.reproductions.recipe import (
+    PRESETS,
+    RECIPES,
+    PublishedTable,
+    Recipe,
+    TableColumn,
+    TableRow,
+    chosen,
+)
+from adaptlab.reproductions.recipe_report import RecipeReport, recipe_report
+from adaptlab.reproductions.recipe_results import Measured
+from adaptlab.reproductions.recipe_study import (
     RecipeRequest,
     departures,
     recipe_named,
     study_of,
     with_base_names,
 )
+from adaptlab.reproductions.task_matching import agrees
 from adaptlab.specs.spec import ResourcesSpec
 from adaptlab.studies.study import StudyMethod, StudySpec
-from adaptlab.task_matching import agrees
 
 
 @pytest.fixture(params=RECIPES.names())

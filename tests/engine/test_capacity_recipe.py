@@ -7,8 +7,8 @@ from tests.engine.making import Remembering, made_base
 
 from adaptlab.engine.run import run
 from adaptlab.measurements.results import Evaluated, TheoryChecked
-from adaptlab.recipe import PRESETS
-from adaptlab.recipe_study import recipe_named
+from adaptlab.reproductions.recipe import PRESETS
+from adaptlab.reproductions.recipe_study import recipe_named
 from adaptlab.specs.resolve import family_shape, resolve
 from adaptlab.specs.resolve_theory import resolve_theory
 from adaptlab.specs.spec import PretrainSpec, TheorySpec

@@ -13,7 +13,7 @@ from tests.pages.reading import HERE, PAGE, section
 from tests.pages.visitors import Visitor, in_every_window
 from tests.reproducing import Run, as_published, run_all
 
-from adaptlab.recipe_study import RecipeRequest
+from adaptlab.reproductions.recipe_study import RecipeRequest
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.studies.study import StudyExtension
 from adaptlab_api.app import create_app

@@ -11,8 +11,8 @@ from tests.watching import statements
 
 from adaptlab.errors import InvalidSpec, UnknownName
 from adaptlab.measurements.theory_report import Check
-from adaptlab.recipe_report import ReportCell
-from adaptlab.recipe_study import RecipeRequest
+from adaptlab.reproductions.recipe_report import ReportCell
+from adaptlab.reproductions.recipe_study import RecipeRequest
 from adaptlab.specs.spec import PretrainSpec, ResolvedSpec
 from adaptlab_answers.recipes import StudyReport
 from adaptlab_services.errors import Conflict, NoReport, NotFound

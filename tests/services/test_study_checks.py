@@ -17,7 +17,7 @@ from tests.watching import somebody_waits, until
 
 from adaptlab.measurements.results import Started, TheoryChecked
 from adaptlab.measurements.theory_report import Check
-from adaptlab.recipe import RecipeRef
+from adaptlab.reproductions.recipe import RecipeRef
 from adaptlab.specs.spec import TheorySpec
 from adaptlab.studies.study import StudyChanges, StudyExtension, StudySpec
 from adaptlab_answers.studies import StudyPreview, StudyView

@@ -2,8 +2,8 @@
 
 import pytest
 
-from adaptlab.claim import CheckHolds
-from adaptlab.recipe_study import recipe_named
+from adaptlab.reproductions.claim import CheckHolds
+from adaptlab.reproductions.recipe_study import recipe_named
 from adaptlab.theory.check import TheoryReport
 from adaptlab.theory.theorems import theorems
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from adaptlab.claim import version_words
-from adaptlab.claims import ClaimVerdict
-from adaptlab.recipe_report import ReportRow, ReportTable
+from adaptlab.reproductions.claim import version_words
+from adaptlab.reproductions.claims import ClaimVerdict
+from adaptlab.reproductions.recipe_report import ReportRow, ReportTable
 from adaptlab_answers.recipes import RecipeView, StudyReport
 from adaptlab_answers.studies import StudyView
 from adaptlab_api.pages.examples import recipe_by_command, recipe_by_request

@@ -6,8 +6,8 @@ from fastapi import APIRouter, BackgroundTasks, Request
 from fastapi.responses import RedirectResponse, Response
 
 from adaptlab.errors import InvalidSpec
-from adaptlab.recipe import Preset
-from adaptlab.recipe_study import RecipeRequest
+from adaptlab.reproductions.recipe import Preset
+from adaptlab.reproductions.recipe_study import RecipeRequest
 from adaptlab_api.auditing import noted
 from adaptlab_api.dependencies import ResourcesDep, SessionDep, SubmitterDep
 from adaptlab_api.pages.parameters import ReaderDep, server_address

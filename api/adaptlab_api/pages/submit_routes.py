@@ -16,8 +16,8 @@ from fastapi.responses import RedirectResponse, Response
 from sqlalchemy.orm import Session
 
 from adaptlab.errors import AdaptlabError, InvalidSpec
-from adaptlab.recipe import Preset
-from adaptlab.recipe_study import RecipeRequest
+from adaptlab.reproductions.recipe import Preset
+from adaptlab.reproductions.recipe_study import RecipeRequest
 from adaptlab_api.auditing import noted
 from adaptlab_api.dependencies import (
     AccessDep,

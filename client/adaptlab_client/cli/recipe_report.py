@@ -7,7 +7,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Sequence
 
-from adaptlab.recipe_report import ReportRow, ReportTable
+from adaptlab.reproductions.recipe_report import ReportRow, ReportTable
 from adaptlab_answers.recipes import StudyReport
 from adaptlab_client.cli.terminal import console, one_line, print_table
 from adaptlab_client.recipe_text import beside, finding, interval, mean, met, paper, wording

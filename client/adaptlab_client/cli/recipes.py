@@ -185,7 +185,7 @@ def _of_a_preview(output: ReportOutput) -> Output:
 
 
 def _print(recipe: "RecipeView") -> None:
-    from adaptlab.claim import version_words
+    from adaptlab.reproductions.claim import version_words
     from adaptlab_client.cli.recipe_report import say_wrapped
     from adaptlab_client.recipe_text import paper
 

@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError
 
 from adaptlab.comparisons.table_comparison import TableComparison, TableWarning
 from adaptlab.measurements.results import Environment
-from adaptlab.recipe import RecipeRef
+from adaptlab.reproductions.recipe import RecipeRef
 from adaptlab.statistics import Scores
 from adaptlab.studies.study import StudySpec
 from adaptlab.values import Value

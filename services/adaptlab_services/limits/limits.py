@@ -9,7 +9,9 @@ from adaptlab_services.errors import LimitReached
 
 HELD = ("waiting", "queued")
 _ONE_AT_A_TIME = text("SELECT pg_advisory_xact_lock(hashtextextended('adaptlab.queued', :owner))")
-_CLAIMS_IN_TURN = text("SELECT pg_advisory_xact_lock(hashtextextended('adaptlab.claims', 0))")
+_CLAIMS_IN_TURN = text(
+    "SELECT pg_advisory_xact_lock(hashtextextended('adaptlab.reproductions.claims', 0))"
+)
 _JOBS = Job.metadata.tables[Job.__tablename__]
 # Built once, and of the table: as a statement of the ORM, made anew each time, it took a
 # twentieth of the time in which a job is created.

@@ -9,17 +9,17 @@ from uuid import UUID
 from sqlalchemy.orm import Session
 
 from adaptlab.measurements.results import Evaluation, ReplicateResult
-from adaptlab.recipe import Recipe
-from adaptlab.recipe_results import (
+from adaptlab.reproductions.recipe import Recipe
+from adaptlab.reproductions.recipe_results import (
     Measured,
     MeasuredCheck,
     MeasuredRow,
     SeedLoss,
     TrialScore,
 )
+from adaptlab.reproductions.task_matching import TaskConfiguration
 from adaptlab.statistics import Scores, scores_of
 from adaptlab.studies.study import StudySpec, base_names
-from adaptlab.task_matching import TaskConfiguration
 from adaptlab_answers.studies import StudyCell, StudyCheckView, StudyView
 from adaptlab_services.results.scored_jobs import ScoredJob, adapted_scores, scored_jobs
 

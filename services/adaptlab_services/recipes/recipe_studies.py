@@ -2,7 +2,7 @@
 
 from sqlalchemy.orm import Session
 
-from adaptlab.recipe_study import RecipeRequest
+from adaptlab.reproductions.recipe_study import RecipeRequest
 from adaptlab_answers.studies import StudyPreview
 from adaptlab_services.people import idempotency
 from adaptlab_services.people.tokens import Principal

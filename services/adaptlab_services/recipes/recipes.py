@@ -7,9 +7,9 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from adaptlab.errors import UnknownName
-from adaptlab.recipe import PRESETS, RECIPES, Preset, Recipe, RecipeRef
-from adaptlab.recipe_report import recipe_report
-from adaptlab.recipe_study import (
+from adaptlab.reproductions.recipe import PRESETS, RECIPES, Preset, Recipe, RecipeRef
+from adaptlab.reproductions.recipe_report import recipe_report
+from adaptlab.reproductions.recipe_study import (
     RecipeRequest,
     departures,
     recipe_named,

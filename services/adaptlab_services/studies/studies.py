@@ -13,7 +13,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from adaptlab.errors import InvalidSpec
-from adaptlab.recipe import RecipeRef
+from adaptlab.reproductions.recipe import RecipeRef
 from adaptlab.specs.resolve import BaseModelFacts
 from adaptlab.specs.spec import BaseSpec
 from adaptlab.studies.study import (

@@ -9,7 +9,7 @@ from sqlalchemy import Row, func, select
 from sqlalchemy.orm import Session
 
 from adaptlab.measurements.theory_report import Check, Finding
-from adaptlab.recipe import RecipeRef
+from adaptlab.reproductions.recipe import RecipeRef
 from adaptlab.studies.study_plan import SkippedCell
 from adaptlab_answers.studies import (
     StudyBase,

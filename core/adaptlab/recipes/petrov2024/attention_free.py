@@ -1,12 +1,12 @@
 """A model without attention: what is left where nothing can look anywhere."""
 
-from adaptlab.claim import Claim
-from adaptlab.recipe import RECIPES, PublishedTable, Recipe, TableRow
 from adaptlab.recipes.petrov2024 import settings as paper
 from adaptlab.recipes.petrov2024.claims import above, at_least, at_most, claim
 from adaptlab.recipes.petrov2024.one_layer import quick_sorting_base, sorting_base
 from adaptlab.recipes.petrov2024.settings import Members
 from adaptlab.recipes.petrov2024.tables import columns, row
+from adaptlab.reproductions.claim import Claim
+from adaptlab.reproductions.recipe import RECIPES, PublishedTable, Recipe, TableRow
 from adaptlab.studies.study import StudySpec
 
 STUDY = "petrov2024-attention-free"

@@ -4,8 +4,6 @@ Called "masked-lm" before, which it is not: no part of a text is masked and pred
 answer is hidden at the input and filled in at all places at once.
 """
 
-from adaptlab.claim import Claim, DeviationAtLeast, DeviationAtMost
-from adaptlab.recipe import RECIPES, PublishedTable, Recipe
 from adaptlab.recipes.petrov2024 import settings as paper
 from adaptlab.recipes.petrov2024.claims import above, at_least, at_most, claim, holds, never
 from adaptlab.recipes.petrov2024.one_layer import (
@@ -16,6 +14,8 @@ from adaptlab.recipes.petrov2024.one_layer import (
 )
 from adaptlab.recipes.petrov2024.settings import Members
 from adaptlab.recipes.petrov2024.tables import columns, row
+from adaptlab.reproductions.claim import Claim, DeviationAtLeast, DeviationAtMost
+from adaptlab.reproductions.recipe import RECIPES, PublishedTable, Recipe
 from adaptlab.studies.study import StudySpec
 
 STUDY = "petrov2024-bidirectional"

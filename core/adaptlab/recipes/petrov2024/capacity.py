@@ -1,10 +1,10 @@
 """Section 3: how many completions a hard and a soft first token can start."""
 
-from adaptlab.claim import Claim
-from adaptlab.recipe import RECIPES, Recipe
 from adaptlab.recipes.petrov2024 import settings as paper
 from adaptlab.recipes.petrov2024.claims import claim, holds
 from adaptlab.recipes.petrov2024.words import QUICK_WORDS, german, quick_translator, translator
+from adaptlab.reproductions.claim import Claim
+from adaptlab.reproductions.recipe import RECIPES, Recipe
 from adaptlab.studies.study import StudySpec
 
 TOKENS, WORDS = "tokens", "words"

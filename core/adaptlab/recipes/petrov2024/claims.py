@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from adaptlab.claim import (
+from adaptlab.reproductions.claim import (
     AllOf,
     CheckHolds,
     Claim,

@@ -1,7 +1,5 @@
 """Rank-1 LoRA against a prefix of the same size, on a task that is new to the base model."""
 
-from adaptlab.claim import Claim, NoLarger
-from adaptlab.recipe import RECIPES, PublishedTable, Recipe
 from adaptlab.recipes.petrov2024 import settings as paper
 from adaptlab.recipes.petrov2024 import small
 from adaptlab.recipes.petrov2024.claims import (
@@ -13,6 +11,8 @@ from adaptlab.recipes.petrov2024.claims import (
     never,
 )
 from adaptlab.recipes.petrov2024.tables import columns, row
+from adaptlab.reproductions.claim import Claim, NoLarger
+from adaptlab.reproductions.recipe import RECIPES, PublishedTable, Recipe
 from adaptlab.studies.study import StudySpec
 
 STUDY = "petrov2024-lora-vs-prefix"

@@ -1,7 +1,5 @@
 """Table 3 with a single layer: the run that a reviewer asked for and that was not reported."""
 
-from adaptlab.claim import Claim
-from adaptlab.recipe import RECIPES, PublishedTable, Recipe, TableRow
 from adaptlab.recipes.petrov2024 import settings as paper
 from adaptlab.recipes.petrov2024 import small
 from adaptlab.recipes.petrov2024.claims import (
@@ -15,6 +13,8 @@ from adaptlab.recipes.petrov2024.claims import (
 from adaptlab.recipes.petrov2024.settings import Members
 from adaptlab.recipes.petrov2024.table_3 import ROWS, as_published, prefix_for, small_study
 from adaptlab.recipes.petrov2024.tables import columns, row, rows_on_new_tasks
+from adaptlab.reproductions.claim import Claim
+from adaptlab.reproductions.recipe import RECIPES, PublishedTable, Recipe, TableRow
 from adaptlab.studies.study import StudySpec
 
 NORMED, PLAIN = "with the norm", "without it"

@@ -1,11 +1,11 @@
 """Appendix B: how attention over a prefix varies over inputs, and how much of its span is used."""
 
-from adaptlab.claim import Claim
-from adaptlab.recipe import RECIPES, PublishedTable, Recipe
 from adaptlab.recipes.petrov2024 import settings as paper
 from adaptlab.recipes.petrov2024.claims import at_least, at_most, claim, holds
 from adaptlab.recipes.petrov2024.settings import Members
 from adaptlab.recipes.petrov2024.tables import columns, row
+from adaptlab.reproductions.claim import Claim
+from adaptlab.reproductions.recipe import RECIPES, PublishedTable, Recipe
 from adaptlab.studies.study import StudySpec
 
 STUDY = "petrov2024-prefix-attention"

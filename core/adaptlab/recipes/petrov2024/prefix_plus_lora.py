@@ -1,11 +1,11 @@
 """A prefix together with LoRA, against either alone at the same size."""
 
-from adaptlab.claim import Claim, PlainTest
-from adaptlab.recipe import RECIPES, PublishedTable, Recipe
 from adaptlab.recipes.petrov2024 import settings as paper
 from adaptlab.recipes.petrov2024.claims import above, at_least, at_most, claim
 from adaptlab.recipes.petrov2024.settings import Members
 from adaptlab.recipes.petrov2024.tables import columns, row, rows_on_new_tasks
+from adaptlab.reproductions.claim import Claim, PlainTest
+from adaptlab.reproductions.recipe import RECIPES, PublishedTable, Recipe
 from adaptlab.studies.study import StudySpec
 
 STUDY = "petrov2024-prefix-plus-lora"

@@ -4,8 +4,6 @@ On two layers: with one, a suffix at the input alone is the same function as one
 a soft prompt the same as a prefix, so that four rows would be two.
 """
 
-from adaptlab.claim import Claim, DeviationAtMost
-from adaptlab.recipe import RECIPES, PublishedTable, Recipe, TableRow
 from adaptlab.recipes.petrov2024 import settings as paper
 from adaptlab.recipes.petrov2024.claims import at_least, at_most, claim, never
 from adaptlab.recipes.petrov2024.one_layer import (
@@ -16,6 +14,8 @@ from adaptlab.recipes.petrov2024.one_layer import (
 )
 from adaptlab.recipes.petrov2024.settings import Members
 from adaptlab.recipes.petrov2024.tables import columns, row
+from adaptlab.reproductions.claim import Claim, DeviationAtMost
+from adaptlab.reproductions.recipe import RECIPES, PublishedTable, Recipe, TableRow
 from adaptlab.studies.study import StudySpec
 
 STUDY = "petrov2024-suffix"

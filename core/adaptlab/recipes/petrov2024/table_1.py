@@ -1,11 +1,11 @@
 """Table 1: a new task, with a control that cannot change the first layer's attention."""
 
-from adaptlab.claim import Claim, DeviationAtLeast, DeviationAtMost
-from adaptlab.recipe import RECIPES, PublishedTable, Recipe, score
 from adaptlab.recipes.petrov2024 import settings as paper
 from adaptlab.recipes.petrov2024.claims import above, at_least, at_most, claim, never
 from adaptlab.recipes.petrov2024.settings import Members
 from adaptlab.recipes.petrov2024.tables import columns, row
+from adaptlab.reproductions.claim import Claim, DeviationAtLeast, DeviationAtMost
+from adaptlab.reproductions.recipe import RECIPES, PublishedTable, Recipe, score
 from adaptlab.studies.study import StudySpec
 
 STUDY = "petrov2024-table-1"

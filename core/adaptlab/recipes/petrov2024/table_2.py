@@ -1,12 +1,12 @@
 """Table 2: a prefix calls up one of the skills that a base model has already."""
 
-from adaptlab.claim import Claim, DeviationAtMost
-from adaptlab.recipe import RECIPES, PublishedTable, Recipe, score
 from adaptlab.recipes.petrov2024 import settings as paper
 from adaptlab.recipes.petrov2024.claims import at_least, at_most, claim, holds
 from adaptlab.recipes.petrov2024.one_layer import quick_skilled_base, skilled_base
 from adaptlab.recipes.petrov2024.settings import Members
 from adaptlab.recipes.petrov2024.tables import columns, row
+from adaptlab.reproductions.claim import Claim, DeviationAtMost
+from adaptlab.reproductions.recipe import RECIPES, PublishedTable, Recipe, score
 from adaptlab.studies.study import StudySpec
 
 STUDY = "petrov2024-table-2"

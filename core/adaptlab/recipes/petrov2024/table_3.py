@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-from adaptlab.claim import Claim
-from adaptlab.recipe import RECIPES, PublishedTable, Recipe
 from adaptlab.recipes.petrov2024 import settings as paper
 from adaptlab.recipes.petrov2024 import small
 from adaptlab.recipes.petrov2024.claims import (
@@ -15,6 +13,8 @@ from adaptlab.recipes.petrov2024.claims import (
 )
 from adaptlab.recipes.petrov2024.settings import Members
 from adaptlab.recipes.petrov2024.tables import columns, row, rows_on_new_tasks
+from adaptlab.reproductions.claim import Claim
+from adaptlab.reproductions.recipe import RECIPES, PublishedTable, Recipe
 from adaptlab.studies.study import StudySpec
 
 STUDY = "petrov2024-table-3"

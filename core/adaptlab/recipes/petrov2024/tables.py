@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from adaptlab.claim import RowSelector
-from adaptlab.recipe import PublishedScore, TableColumn, TableRow, score
 from adaptlab.recipes.petrov2024.settings import NEW, NEW_LABELS, Members
+from adaptlab.reproductions.claim import RowSelector
+from adaptlab.reproductions.recipe import PublishedScore, TableColumn, TableRow, score
 from adaptlab.specs.spec import Choice
 
 

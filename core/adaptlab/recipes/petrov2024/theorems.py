@@ -2,8 +2,8 @@
 
 from typing import Literal
 
-from adaptlab.claim import CheckHolds, Claim, Wording
-from adaptlab.recipe import RECIPES, Recipe
+from adaptlab.reproductions.claim import CheckHolds, Claim, Wording
+from adaptlab.reproductions.recipe import RECIPES, Recipe
 from adaptlab.studies.study import StudySpec
 
 CHECK = "theorems"

@@ -2,8 +2,6 @@
 
 from collections.abc import Iterable
 
-from adaptlab.claim import Claim, NoLarger
-from adaptlab.recipe import RECIPES, PublishedTable, Recipe
 from adaptlab.recipes.petrov2024 import settings as paper
 from adaptlab.recipes.petrov2024.claims import (
     above,
@@ -27,6 +25,8 @@ from adaptlab.recipes.petrov2024.words import (
     spanish,
     translator,
 )
+from adaptlab.reproductions.claim import Claim, NoLarger
+from adaptlab.reproductions.recipe import RECIPES, PublishedTable, Recipe
 from adaptlab.studies.study import StudySpec
 
 STUDY = "petrov2024-translation"

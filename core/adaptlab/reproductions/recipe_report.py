@@ -4,10 +4,17 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-from adaptlab.claim_tests import LEVEL
-from adaptlab.claims import ClaimVerdict, claim_verdicts
-from adaptlab.recipe import Preset, PublishedScore, PublishedTable, Recipe, TableColumn, TableRow
-from adaptlab.recipe_results import (
+from adaptlab.reproductions.claim_tests import LEVEL
+from adaptlab.reproductions.claims import ClaimVerdict, claim_verdicts
+from adaptlab.reproductions.recipe import (
+    Preset,
+    PublishedScore,
+    PublishedTable,
+    Recipe,
+    TableColumn,
+    TableRow,
+)
+from adaptlab.reproductions.recipe_results import (
     Measured,
     MeasuredRow,
     Missing,

@@ -6,7 +6,9 @@ from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
-from adaptlab.claim import (
+from adaptlab.errors import InvalidSpec, Problem
+from adaptlab.plugins.registry import Registry
+from adaptlab.reproductions.claim import (
     CheckHolds,
     Claim,
     ColumnLabel,
@@ -20,9 +22,7 @@ from adaptlab.claim import (
     Share,
     plain_tests,
 )
-from adaptlab.claim_rules import DeclaredRow, missing_controls, trained_columns
-from adaptlab.errors import InvalidSpec, Problem
-from adaptlab.plugins.registry import Registry
+from adaptlab.reproductions.claim_rules import DeclaredRow, missing_controls, trained_columns
 from adaptlab.specs.spec import (
     BaseSpec,
     Choice,

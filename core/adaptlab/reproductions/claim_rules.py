@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from adaptlab.claim import (
+from adaptlab.reproductions.claim import (
     Claim,
     EveryTrialAtMost,
     PlainTest,
@@ -13,8 +13,8 @@ from adaptlab.claim import (
     ScoreAtMost,
     plain_tests,
 )
+from adaptlab.reproductions.task_matching import agrees
 from adaptlab.specs.spec import Choice
-from adaptlab.task_matching import agrees
 
 LEARNED = 0.5
 """The least score that shows that a task was learned; a lead of as much shows it too."""

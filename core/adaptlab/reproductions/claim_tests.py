@@ -4,7 +4,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, TypeVar
 
-from adaptlab.claim import (
+from adaptlab.comparisons.verdict import LEAST_SEEDS
+from adaptlab.measurements.theory_report import Check
+from adaptlab.reproductions.claim import (
     CheckHolds,
     ClaimTest,
     DeviationAtLeast,
@@ -16,10 +18,8 @@ from adaptlab.claim import (
     ScoreAtLeast,
     ScoreAtMost,
 )
-from adaptlab.comparisons.verdict import LEAST_SEEDS
-from adaptlab.measurements.theory_report import Check
-from adaptlab.recipe import Recipe
-from adaptlab.recipe_results import (
+from adaptlab.reproductions.recipe import Recipe
+from adaptlab.reproductions.recipe_results import (
     Measured,
     MeasuredCheck,
     MeasuredRow,
@@ -30,7 +30,8 @@ from adaptlab.recipe_results import (
     scores_of_cell,
     stands_for,
 )
-from adaptlab.rest import unrest
+from adaptlab.reproductions.rest import unrest
+from adaptlab.reproductions.task_matching import agrees
 from adaptlab.statistics import (
     Interval,
     Scores,
@@ -39,7 +40,6 @@ from adaptlab.statistics import (
     seed_interval,
     unseen_failure_rate,
 )
-from adaptlab.task_matching import agrees
 from adaptlab.values import Value
 
 LEVEL = 0.95

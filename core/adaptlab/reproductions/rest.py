@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from adaptlab.recipe_results import MeasuredRow, SeedLoss
+from adaptlab.reproductions.recipe_results import MeasuredRow, SeedLoss
 
 STILL_FALLING = 0.05
 """A training is not at rest if its second half lowered the loss at half by this share."""

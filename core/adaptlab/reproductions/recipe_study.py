@@ -5,7 +5,7 @@ from typing import Annotated, TypeVar
 
 from pydantic import Field
 
-from adaptlab.recipe import RECIPES, Preset, Recipe, RecipeRef
+from adaptlab.reproductions.recipe import RECIPES, Preset, Recipe, RecipeRef
 from adaptlab.specs.spec import Label, LabelName, Labels, PretrainSpec, ResourcesSpec, Seeds
 from adaptlab.studies.study import StudyCheck, StudyMethod, StudySpec
 from adaptlab.values import Name, Value

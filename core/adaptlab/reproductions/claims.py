@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from adaptlab.claim import (
+from adaptlab.reproductions.claim import (
     AllOf,
     Claim,
     ClaimTest,
@@ -15,9 +15,15 @@ from adaptlab.claim import (
     WordingName,
     plain_tests,
 )
-from adaptlab.claim_tests import ClaimFinding, Decision, decide_test, sentence, undecided
-from adaptlab.recipe import Recipe
-from adaptlab.recipe_results import (
+from adaptlab.reproductions.claim_tests import (
+    ClaimFinding,
+    Decision,
+    decide_test,
+    sentence,
+    undecided,
+)
+from adaptlab.reproductions.recipe import Recipe
+from adaptlab.reproductions.recipe_results import (
     Measured,
     MeasuredRow,
     Missing,

@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from adaptlab.claim import RowSelector
 from adaptlab.measurements.results import ReplicateStatus
 from adaptlab.measurements.theory_report import Check
-from adaptlab.recipe import Recipe
+from adaptlab.reproductions.claim import RowSelector
+from adaptlab.reproductions.recipe import Recipe
+from adaptlab.reproductions.task_matching import TaskConfiguration, agrees
 from adaptlab.statistics import Scores
-from adaptlab.task_matching import TaskConfiguration, agrees
 
 
 @dataclass(frozen=True, slots=True)
