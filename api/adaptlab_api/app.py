@@ -14,11 +14,12 @@ from starlette.routing import BaseRoute
 
 from adaptlab_api import problems
 from adaptlab_api.answer_headers import AnswerHeaders
-from adaptlab_api.auditing import AuditLog
 from adaptlab_api.body_limit import BodyLimit, limits_of_bodies
-from adaptlab_api.buckets import Buckets
 from adaptlab_api.feed import Feed
 from adaptlab_api.gate import Gate
+from adaptlab_api.limits.auditing import AuditLog
+from adaptlab_api.limits.buckets import Buckets
+from adaptlab_api.limits.turns import Turns
 from adaptlab_api.open_requests import OpenRequests
 from adaptlab_api.openapi import describe
 from adaptlab_api.pages import problem_pages
@@ -46,7 +47,6 @@ from adaptlab_api.routes.studies import studies_router
 from adaptlab_api.routes.uploads import uploads_router
 from adaptlab_api.state import Resources
 from adaptlab_api.time_limit import TimeLimit
-from adaptlab_api.turns import Turns
 from adaptlab_db.session import close
 from adaptlab_db.visibility import guarded
 from adaptlab_services.comparisons.comparison_runs import ComparisonRuns

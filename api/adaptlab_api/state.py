@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from fastapi import FastAPI
 from sqlalchemy.orm import Session, sessionmaker
 
-from adaptlab_api.auditing import AuditLog
-from adaptlab_api.buckets import Buckets
 from adaptlab_api.feed import Feed
-from adaptlab_api.turns import Turns
+from adaptlab_api.limits.auditing import AuditLog
+from adaptlab_api.limits.buckets import Buckets
+from adaptlab_api.limits.turns import Turns
 from adaptlab_services.comparisons.comparison_runs import ComparisonRuns
 from adaptlab_services.lifecycle.doorbell import Bell
 from adaptlab_services.models.model_folders import ModelRoots

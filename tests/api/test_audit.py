@@ -11,7 +11,7 @@ from tests.api.people import bearer, entries, somebody
 from tests.making import a_user
 
 from adaptlab_api.app import create_app
-from adaptlab_api.refusals import MINUTE, REFUSALS_A_MINUTE, UNKNOWN_A_MINUTE, Refusals
+from adaptlab_api.limits.refusals import MINUTE, REFUSALS_A_MINUTE, UNKNOWN_A_MINUTE, Refusals
 from adaptlab_services.people.audit import FAILED_AUTHENTICATION, REFUSALS_LEFT_OUT, Entry
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.settings import Settings
@@ -87,7 +87,9 @@ def test_who_is_refused_ten_thousand_times_is_a_few_entries_and_a_number(
     settings: Settings, sessions: Sessions, token: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Counted when the minute is over, at the latest when the server stops."""
-    monkeypatch.setattr("adaptlab_api.refusals.MINUTE", 3600.0)  # a slow machine may need several
+    monkeypatch.setattr(
+        "adaptlab_api.limits.refusals.MINUTE", 3600.0
+    )  # a slow machine may need several
     reading = somebody(sessions, "eve", "reader")
     with TestClient(create_app(settings), headers=bearer(token)) as api:
         path = f"/v1/jobs/{NOWHERE}/cancel"

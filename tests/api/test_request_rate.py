@@ -22,8 +22,8 @@ from tests.making import a_job, a_token
 from tests.patience import LONG, nobody_listens
 from tests.watching import until
 
-from adaptlab_api import buckets
 from adaptlab_api.app import THREADS, create_app
+from adaptlab_api.limits import buckets
 from adaptlab_services.settings import Settings
 
 Sessions = sessionmaker[Session]
@@ -46,8 +46,8 @@ def no_time_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     an answer that takes a fifth of it the application counts for itself for a while.
     """
     now = round(time.time() * 1000)
-    monkeypatch.setattr("adaptlab_api.buckets._now", lambda: now)
-    monkeypatch.setattr("adaptlab_api.buckets.ANSWER_SECONDS", LONG)
+    monkeypatch.setattr("adaptlab_api.limits.buckets._now", lambda: now)
+    monkeypatch.setattr("adaptlab_api.limits.buckets.ANSWER_SECONDS", LONG)
 
 
 @contextmanager
@@ -162,10 +162,10 @@ def test_what_was_taken_ahead_is_given_up(
     with a_client(settings, token, write_rate=1, write_burst=20) as client:
         assert until_refused(client, WRITE) == 20
         later = buckets._now() + 2000  # two of which the first takes both
-        monkeypatch.setattr("adaptlab_api.buckets._now", lambda: later)
+        monkeypatch.setattr("adaptlab_api.limits.buckets._now", lambda: later)
         assert client.request(*WRITE).status_code == 404
         much_later = later + 20_000
-        monkeypatch.setattr("adaptlab_api.buckets._now", lambda: much_later)
+        monkeypatch.setattr("adaptlab_api.limits.buckets._now", lambda: much_later)
         assert until_refused(client, WRITE) == 20
 
 
@@ -229,7 +229,7 @@ def test_a_request_without_a_token_is_no_wrong_one(settings: Settings) -> None:
 
 def test_whoever_goes_on_waits_longer(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1_700_000_000_000
-    monkeypatch.setattr("adaptlab_api.buckets._now", lambda: now)
+    monkeypatch.setattr("adaptlab_api.limits.buckets._now", lambda: now)
     began, waits, taken = now, list[int](), 0
     with a_client(settings, wrong_tokens_per_minute=1) as client:
         for _ in range(15):

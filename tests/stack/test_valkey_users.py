@@ -18,8 +18,8 @@ from pyrate_limiter import Rate
 from redis.exceptions import NoPermissionError
 from sqlalchemy import make_url
 
-from adaptlab_api import buckets
-from adaptlab_api.buckets import Buckets
+from adaptlab_api.limits import buckets
+from adaptlab_api.limits.buckets import Buckets
 from adaptlab_db.rights import PARTS
 from adaptlab_services.lifecycle import doorbell
 from adaptlab_services.lifecycle.doorbell import ring

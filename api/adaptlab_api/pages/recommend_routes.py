@@ -8,8 +8,8 @@ from fastapi import APIRouter, BackgroundTasks, Depends, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
 from adaptlab.errors import InvalidSpec
-from adaptlab_api.auditing import noted
 from adaptlab_api.dependencies import ResourcesDep, SessionDep, SubmitterDep
+from adaptlab_api.limits.auditing import noted
 from adaptlab_api.pages.forms import small_form_fields
 from adaptlab_api.pages.parameters import ReaderDep
 from adaptlab_api.pages.recommend_page import HERE, Asked, once, recommend_page

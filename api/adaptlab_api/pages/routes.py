@@ -10,8 +10,8 @@ from sqlalchemy.orm import Session
 
 from adaptlab.charts import Theme
 from adaptlab.errors import InvalidSpec
-from adaptlab_api.auditing import noted
 from adaptlab_api.dependencies import ResourcesDep, SessionDep, SubmitterDep
+from adaptlab_api.limits.auditing import noted
 from adaptlab_api.pages.assets import load_assets
 from adaptlab_api.pages.attention_routes import attention_chart_routes, attention_routes
 from adaptlab_api.pages.base_model_routes import base_model_routes

@@ -8,8 +8,8 @@ from fastapi.responses import RedirectResponse, Response
 from adaptlab.charts import Theme
 from adaptlab.errors import InvalidSpec
 from adaptlab_answers.comparisons import ComparisonProgress, JobComparison
-from adaptlab_api.auditing import noted
 from adaptlab_api.dependencies import ResourcesDep, SessionDep, SubmitterDep, UnitsDep
+from adaptlab_api.limits.auditing import noted
 from adaptlab_api.pages.compare_page import Chosen, compare_page, compared, refused
 from adaptlab_api.pages.comparison_charts import table_charts
 from adaptlab_api.pages.drawing import drawn

@@ -18,7 +18,6 @@ from sqlalchemy.orm import Session
 from adaptlab.errors import AdaptlabError, InvalidSpec
 from adaptlab.reproductions.recipe import Preset
 from adaptlab.reproductions.recipe_study import RecipeRequest
-from adaptlab_api.auditing import noted
 from adaptlab_api.dependencies import (
     AccessDep,
     PrincipalDep,
@@ -26,6 +25,7 @@ from adaptlab_api.dependencies import (
     SessionDep,
     SubmitterDep,
 )
+from adaptlab_api.limits.auditing import noted
 from adaptlab_api.pages.draft import Draft, draft_of, draft_typed
 from adaptlab_api.pages.draft_answers import (
     REFUSALS,

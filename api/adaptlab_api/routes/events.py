@@ -15,8 +15,8 @@ from adaptlab_api.dependencies import ResourcesDep, Units, UnitsDep
 from adaptlab_api.describing import failures, succeeds
 from adaptlab_api.feed import Watch
 from adaptlab_api.identities import JobId
+from adaptlab_api.limits.turns import Turn, turn_of
 from adaptlab_api.routing import api_router
-from adaptlab_api.turns import Turn, turn_of
 from adaptlab_services.lifecycle import events
 from adaptlab_services.lifecycle.events import LARGEST_EVENT_PAGE, Pulse
 

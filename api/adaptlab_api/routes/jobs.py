@@ -24,8 +24,8 @@ from adaptlab_api.dependencies import (
 from adaptlab_api.describing import WITH_BODY, failures, json_body, succeeds
 from adaptlab_api.feed import Watch
 from adaptlab_api.identities import JobId
+from adaptlab_api.limits.turns import turn_of
 from adaptlab_api.routing import api_router
-from adaptlab_api.turns import turn_of
 from adaptlab_services.errors import Unauthorised
 from adaptlab_services.jobs import job_control, job_lists, jobs
 from adaptlab_services.jobs.job_lists import JobQuery, Order

@@ -14,7 +14,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import Message, Send
 
-from adaptlab_api.refusals import Refusals
+from adaptlab_api.limits.refusals import Refusals
 from adaptlab_services.people import audit
 from adaptlab_services.people.audit import FAILED_AUTHENTICATION, Entry
 from adaptlab_services.people.tokens import Principal

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from threading import Lock
 from uuid import uuid4
 
-from adaptlab_api.addresses import subscriber
+from adaptlab_api.limits.addresses import subscriber
 from adaptlab_services.people.audit import REFUSALS_LEFT_OUT, Entry
 
 REFUSALS_A_MINUTE = 20

@@ -1,0 +1,1 @@
+"""How often and how much somebody may ask, and what is noted of refusals."""
