@@ -12,10 +12,11 @@ from sqlalchemy.orm import Session, sessionmaker
 from starlette.middleware import Middleware
 from starlette.routing import BaseRoute
 
-from adaptlab_api import problems
-from adaptlab_api.answer_headers import AnswerHeaders
+from adaptlab_api.answers import problems
+from adaptlab_api.answers.answer_headers import AnswerHeaders
+from adaptlab_api.answers.feed import Feed
+from adaptlab_api.answers.state import Resources
 from adaptlab_api.body_limit import BodyLimit, limits_of_bodies
-from adaptlab_api.feed import Feed
 from adaptlab_api.gate import Gate
 from adaptlab_api.limits.auditing import AuditLog
 from adaptlab_api.limits.buckets import Buckets
@@ -45,7 +46,6 @@ from adaptlab_api.routes.results import results_router
 from adaptlab_api.routes.server import description_router, health_router, server_router
 from adaptlab_api.routes.studies import studies_router
 from adaptlab_api.routes.uploads import uploads_router
-from adaptlab_api.state import Resources
 from adaptlab_api.time_limit import TimeLimit
 from adaptlab_db.session import close
 from adaptlab_db.visibility import guarded

@@ -11,8 +11,7 @@ from collections.abc import Callable
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from adaptlab_api.http_protocol import MOST_HEADER_BYTES, TOO_LONG
-from adaptlab_api.problems import (
+from adaptlab_api.answers.problems import (
     BAD_REQUEST,
     ENCODED,
     HEADERS_TOO_LARGE,
@@ -21,6 +20,7 @@ from adaptlab_api.problems import (
     Refused,
     answer,
 )
+from adaptlab_api.http_protocol import MOST_HEADER_BYTES, TOO_LONG
 
 DRAIN_FACTOR = 16
 DRAIN_SECONDS = 2.0

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from adaptlab_api.answers.problems import MEDIA_TYPE, OF_STATUS
 from adaptlab_api.parameters import PROJECT
-from adaptlab_api.problems import MEDIA_TYPE, OF_STATUS
 
 # Any: an OpenAPI fragment, in FastAPI's own types.
 Described = dict[int | str, dict[str, Any]]

@@ -13,9 +13,9 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from adaptlab.errors import Problem
+from adaptlab_api.answers.problems import BAD_REQUEST, CROSS_SITE, Refused, answer
+from adaptlab_api.answers.state import Resources, resources_of
 from adaptlab_api.limits.auditing import SAFE_METHODS, audited
-from adaptlab_api.problems import BAD_REQUEST, CROSS_SITE, Refused, answer
-from adaptlab_api.state import Resources, resources_of
 from adaptlab_services.errors import Unauthorised
 from adaptlab_services.people.admission import Grant
 

@@ -15,8 +15,8 @@ from typing import ClassVar
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
+from adaptlab_api.answers.problems import BAD_REQUEST, HEADERS_TOO_LARGE, TIMED_OUT, Kind, problem
 from adaptlab_api.limits.addresses import subscriber
-from adaptlab_api.problems import BAD_REQUEST, HEADERS_TOO_LARGE, TIMED_OUT, Kind, problem
 
 MOST_HEADER_BYTES = 16 * 1024
 MOST_CONNECTIONS = 1000

@@ -16,8 +16,8 @@ from pydantic import TypeAdapter
 from adaptlab.reproductions.recipe_study import RecipeRequest
 from adaptlab.specs.spec import JobSpec
 from adaptlab.studies.study import StudyChanges, StudyExtension, StudySpec
+from adaptlab_api.answers.problems import ProblemDocument
 from adaptlab_api.describing import behind_the_gate, security_schemes
-from adaptlab_api.problems import ProblemDocument
 from adaptlab_api.routing import API_PREFIX
 from adaptlab_services.jobs.job_tokens import NewJobToken
 from adaptlab_services.leases.lease_views import (

@@ -15,7 +15,7 @@ from fastapi import Request
 from starlette.concurrency import run_in_threadpool
 
 from adaptlab.errors import InvalidSpec, Problem
-from adaptlab_api.problems import UNSUPPORTED, Refused
+from adaptlab_api.answers.problems import UNSUPPORTED, Refused
 from adaptlab_services.storage.upload_chunks import ROW_BYTES, ChunkWriting
 
 BYTES = "application/octet-stream"

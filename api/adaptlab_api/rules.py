@@ -10,7 +10,7 @@ from typing import Literal
 
 from fastapi import Request
 
-from adaptlab_api.problems import FORBIDDEN, Refused
+from adaptlab_api.answers.problems import FORBIDDEN, Refused
 from adaptlab_services.errors import Unauthorised
 from adaptlab_services.people.access import CEILINGS, Access, Role, is_at_least
 from adaptlab_services.people.tokens import WORKER, Principal

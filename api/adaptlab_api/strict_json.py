@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from adaptlab.errors import Problem
-from adaptlab_api.problems import INVALID_JSON, INVALID_REQUEST, Refused
+from adaptlab_api.answers.problems import INVALID_JSON, INVALID_REQUEST, Refused
 
 DEEPEST = 32
 LARGEST_INTEGER = 2**63 - 1

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from adaptlab_api.problems import RETRY_SECONDS, SLOW, problem
+from adaptlab_api.answers.problems import RETRY_SECONDS, SLOW, problem
 from adaptlab_services.people.tokens import without_tokens
 
 SLOW_FACTOR = 10

@@ -21,7 +21,7 @@ from tests.making import a_base_model
 from adaptlab.bundle import contents
 from adaptlab.bundle.checking import check_bundle
 from adaptlab.errors import BrokenBundle
-from adaptlab_api.state import resources_of
+from adaptlab_api.answers.state import resources_of
 
 Sessions = sessionmaker[Session]
 

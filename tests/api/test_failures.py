@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from fastapi.testclient import TestClient
 
-from adaptlab_api.answer_headers import EVERYWHERE
+from adaptlab_api.answers.answer_headers import EVERYWHERE
 from adaptlab_api.app import create_app
 from adaptlab_services.models import base_models
 from adaptlab_services.settings import Settings

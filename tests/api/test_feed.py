@@ -14,8 +14,8 @@ from tests.watching import until
 
 from adaptlab.measurements import results
 from adaptlab_answers.jobs import EventPage
-from adaptlab_api import feed
-from adaptlab_api.feed import Feed, Watch
+from adaptlab_api.answers import feed
+from adaptlab_api.answers.feed import Feed, Watch
 from adaptlab_db.tables import Job
 from adaptlab_services.leases.leases import DatabaseLedger
 from adaptlab_services.lifecycle import events

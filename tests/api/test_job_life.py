@@ -10,7 +10,7 @@ from tests.making import a_claim, a_job, a_worker, an_adapt_document
 from tests.watching import until
 
 from adaptlab.measurements import results
-from adaptlab_api.feed import Watch
+from adaptlab_api.answers.feed import Watch
 from adaptlab_services.leases.leases import DatabaseLedger
 from adaptlab_services.lifecycle.events import Pulse
 

@@ -9,7 +9,7 @@ from sqlalchemy import event, func
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import BASE, a_base_model, a_job, an_adapt_spec
 
-from adaptlab_api.state import resources_of
+from adaptlab_api.answers.state import resources_of
 from adaptlab_db.visibility import VISIBLE, guarded
 from adaptlab_services.jobs import job_lists
 from adaptlab_services.jobs.job_lists import JobQuery

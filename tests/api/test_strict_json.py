@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.making import a_pretrain_document, an_adapt_document
 
 from adaptlab_api import strict_json
-from adaptlab_api.problems import Refused
+from adaptlab_api.answers.problems import Refused
 from adaptlab_api.strict_json import DEEPEST, LARGEST_INTEGER, Json, parse, parse_with_care
 
 PIECES = (

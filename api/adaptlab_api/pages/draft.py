@@ -11,6 +11,7 @@ from typing import cast
 
 from adaptlab.errors import Problem
 from adaptlab_api import strict_json
+from adaptlab_api.answers.problems import Refused
 from adaptlab_api.pages.spec_document import Document, is_document, look
 from adaptlab_api.pages.spec_form import (
     Filled,
@@ -23,7 +24,6 @@ from adaptlab_api.pages.spec_form import (
     taken_over,
     typed,
 )
-from adaptlab_api.problems import Refused
 
 PASTED, USED, PROJECT, ONCE = "pasted", "use", "project", "once"
 """Fields of the form that are no members of the spec; `once` tells two openings of it apart."""

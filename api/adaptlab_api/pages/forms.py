@@ -5,7 +5,7 @@ from urllib.parse import parse_qs
 
 from fastapi import Request
 
-from adaptlab_api.problems import BAD_REQUEST, NO_FORM, Refused
+from adaptlab_api.answers.problems import BAD_REQUEST, NO_FORM, Refused
 
 FORM = "application/x-www-form-urlencoded"
 MOST_FIELDS = 8

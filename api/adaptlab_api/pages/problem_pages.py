@@ -12,10 +12,10 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from adaptlab_api import problems
+from adaptlab_api.answers import problems
+from adaptlab_api.answers.problems import MEDIA_TYPE, ProblemDocument
 from adaptlab_api.pages.assets import load_assets
 from adaptlab_api.pages.rendering import Renderer
-from adaptlab_api.problems import MEDIA_TYPE, ProblemDocument
 
 PAGE = "text/html"
 DOCUMENTS = ("application/problem+json", "application/json", "application/*", "*/*")

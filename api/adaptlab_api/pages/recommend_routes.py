@@ -8,13 +8,13 @@ from fastapi import APIRouter, BackgroundTasks, Depends, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
 from adaptlab.errors import InvalidSpec
+from adaptlab_api.answers.problems import answer
 from adaptlab_api.dependencies import ResourcesDep, SessionDep, SubmitterDep
 from adaptlab_api.limits.auditing import noted
 from adaptlab_api.pages.forms import small_form_fields
 from adaptlab_api.pages.parameters import ReaderDep
 from adaptlab_api.pages.recommend_page import HERE, Asked, once, recommend_page
 from adaptlab_api.pages.rendering import Renderer
-from adaptlab_api.problems import answer
 from adaptlab_api.routing import closed_router
 from adaptlab_api.study_request import study_rules
 from adaptlab_services.errors import Conflict, Forbidden, LimitReached

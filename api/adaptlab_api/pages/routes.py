@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from adaptlab.charts import Theme
 from adaptlab.errors import InvalidSpec
+from adaptlab_api.answers.problems import answer
 from adaptlab_api.dependencies import ResourcesDep, SessionDep, SubmitterDep
 from adaptlab_api.limits.auditing import noted
 from adaptlab_api.pages.assets import load_assets
@@ -31,7 +32,6 @@ from adaptlab_api.pages.study_routes import compare_routes, study_routes
 from adaptlab_api.pages.submit_routes import new_job_routes, new_study_routes
 from adaptlab_api.pages.token_routes import token_routes
 from adaptlab_api.pages.worker_routes import worker_routes
-from adaptlab_api.problems import answer
 from adaptlab_api.routing import closed_router
 from adaptlab_services import short_ids
 from adaptlab_services.errors import Conflict, Forbidden, LimitReached, NotFound

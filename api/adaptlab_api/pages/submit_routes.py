@@ -18,6 +18,8 @@ from sqlalchemy.orm import Session
 from adaptlab.errors import AdaptlabError, InvalidSpec
 from adaptlab.reproductions.recipe import Preset
 from adaptlab.reproductions.recipe_study import RecipeRequest
+from adaptlab_api.answers.problems import answer
+from adaptlab_api.answers.state import Resources
 from adaptlab_api.dependencies import (
     AccessDep,
     PrincipalDep,
@@ -47,10 +49,8 @@ from adaptlab_api.pages.rendering import Renderer
 from adaptlab_api.pages.spec_document import Document
 from adaptlab_api.pages.spec_form import typed
 from adaptlab_api.pages.study_form import first_study_document, study_sections
-from adaptlab_api.problems import answer
 from adaptlab_api.routing import closed_router
 from adaptlab_api.rules import lacks_to_submit
-from adaptlab_api.state import Resources
 from adaptlab_api.study_request import study_rules
 from adaptlab_services import short_ids
 from adaptlab_services.errors import NotFound

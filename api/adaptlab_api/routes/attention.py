@@ -7,10 +7,10 @@ from starlette.responses import Response
 
 from adaptlab.measurements.results import AttentionSource
 from adaptlab_answers.attention import Maps
-from adaptlab_api.answers import json_answer
+from adaptlab_api.answers.answers import json_answer
+from adaptlab_api.answers.files import file_answer
 from adaptlab_api.dependencies import ResourcesDep, SessionDep, UnitsDep
 from adaptlab_api.describing import failures
-from adaptlab_api.files import file_answer
 from adaptlab_api.identities import JobId
 from adaptlab_api.routes.files import FILE
 from adaptlab_api.routes.results import RowId

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from adaptlab_answers.models import BaseModelView
 from adaptlab_answers.paging import Page
-from adaptlab_api.answers import json_answer
+from adaptlab_api.answers.answers import json_answer
 from adaptlab_api.dependencies import SessionDep
 from adaptlab_api.describing import failures
 from adaptlab_api.routes.jobs import PageSize, PageToken

@@ -5,7 +5,7 @@ from pydantic import TypeAdapter
 from starlette.responses import Response
 
 from adaptlab_answers.models import BudgetAnswer
-from adaptlab_api.answers import json_answer
+from adaptlab_api.answers.answers import json_answer
 from adaptlab_api.dependencies import BodyDep, SessionDep, valid
 from adaptlab_api.describing import WITH_BODY, failures, json_body
 from adaptlab_api.routing import api_router

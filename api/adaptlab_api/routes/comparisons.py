@@ -7,7 +7,7 @@ from pydantic import StringConstraints
 from starlette.responses import Response
 
 from adaptlab_answers.comparisons import ComparisonProgress, JobComparison, StudyComparison
-from adaptlab_api.answers import NO_STORE, json_answer, tagged_answer
+from adaptlab_api.answers.answers import NO_STORE, json_answer, tagged_answer
 from adaptlab_api.dependencies import ResourcesDep, UnitsDep
 from adaptlab_api.describing import Described, failures, succeeds
 from adaptlab_api.identities import LONGEST_ID

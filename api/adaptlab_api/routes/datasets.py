@@ -8,7 +8,8 @@ from starlette.responses import Response
 
 from adaptlab_answers.models import DatasetView
 from adaptlab_answers.paging import Page
-from adaptlab_api.answers import json_answer
+from adaptlab_api.answers.answers import json_answer
+from adaptlab_api.answers.files import file_answer
 from adaptlab_api.dependencies import (
     BodyDep,
     ResourcesDep,
@@ -18,7 +19,6 @@ from adaptlab_api.dependencies import (
     valid,
 )
 from adaptlab_api.describing import WITH_BODY, Described, failures, json_body
-from adaptlab_api.files import file_answer
 from adaptlab_api.routes.files import FILE
 from adaptlab_api.routes.jobs import PageSize, PageToken
 from adaptlab_api.routing import api_router

@@ -12,7 +12,8 @@ from starlette.responses import Response
 from adaptlab.specs.spec import JobSpec
 from adaptlab_answers.jobs import JobSummary, JobView, Preview
 from adaptlab_answers.paging import Page
-from adaptlab_api.answers import json_answer, tagged_answer
+from adaptlab_api.answers.answers import json_answer, tagged_answer
+from adaptlab_api.answers.feed import Watch
 from adaptlab_api.changes import ChangesDep
 from adaptlab_api.dependencies import (
     BodyDep,
@@ -22,7 +23,6 @@ from adaptlab_api.dependencies import (
     valid,
 )
 from adaptlab_api.describing import WITH_BODY, failures, json_body, succeeds
-from adaptlab_api.feed import Watch
 from adaptlab_api.identities import JobId
 from adaptlab_api.limits.turns import turn_of
 from adaptlab_api.routing import api_router

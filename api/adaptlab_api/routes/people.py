@@ -19,7 +19,7 @@ from adaptlab_answers.people import (
     TokenView,
     UserView,
 )
-from adaptlab_api.answers import NO_STORE, json_answer
+from adaptlab_api.answers.answers import NO_STORE, json_answer
 from adaptlab_api.dependencies import AccessDep, BodyDep, PrincipalDep, SessionDep, valid
 from adaptlab_api.describing import WITH_BODY, Described, failures, json_body
 from adaptlab_api.identities import JobId

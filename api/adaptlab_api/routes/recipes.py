@@ -6,7 +6,7 @@ from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
 from adaptlab_answers.recipes import Recipes, RecipeView, StudyReport
-from adaptlab_api.answers import tagged_answer
+from adaptlab_api.answers.answers import tagged_answer
 from adaptlab_api.dependencies import SessionDep
 from adaptlab_api.describing import failures, succeeds
 from adaptlab_api.routes.studies import Studied

@@ -14,7 +14,7 @@ from adaptlab_answers.results import (
     Replicates,
     TheoryChecks,
 )
-from adaptlab_api.answers import json_answer, tagged_answer
+from adaptlab_api.answers.answers import json_answer, tagged_answer
 from adaptlab_api.dependencies import SessionDep
 from adaptlab_api.describing import failures, succeeds
 from adaptlab_api.identities import JobId

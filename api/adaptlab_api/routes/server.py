@@ -9,13 +9,13 @@ from starlette.responses import JSONResponse, Response
 from adaptlab.specs.spec import SPEC_VERSION
 from adaptlab_answers.server import Capabilities, Health, Limits, Workers
 from adaptlab_answers.storage import StorageStatus
-from adaptlab_api.answers import json_answer
+from adaptlab_api.answers.answers import json_answer
+from adaptlab_api.answers.problems import RETRY_SECONDS, STORE_UNAVAILABLE, no_database, problem
+from adaptlab_api.answers.state import resources_of
 from adaptlab_api.dependencies import ResourcesDep, SessionDep
 from adaptlab_api.describing import failures, only_failures
-from adaptlab_api.problems import RETRY_SECONDS, STORE_UNAVAILABLE, no_database, problem
 from adaptlab_api.routes.jobs import LONGEST_WAIT
 from adaptlab_api.routing import api_router, closed_router, operation_id
-from adaptlab_api.state import resources_of
 from adaptlab_api.strict_json import DEEPEST
 from adaptlab_db.tables import JOB_STATES
 from adaptlab_services.lifecycle import workers

@@ -9,7 +9,8 @@ from starlette.responses import Response
 from adaptlab.studies.study import StudyChanges, StudyExtension, StudySpec
 from adaptlab_answers.paging import Page
 from adaptlab_answers.studies import StudyPreview, StudySummary, StudyView
-from adaptlab_api.answers import changed_answer, json_answer, tagged_answer
+from adaptlab_api.answers.answers import changed_answer, json_answer, tagged_answer
+from adaptlab_api.answers.state import Resources
 from adaptlab_api.dependencies import BodyDep, ResourcesDep, SessionDep, SubmitterDep, valid
 from adaptlab_api.describing import WITH_BODY, Described, failures, json_body, succeeds
 from adaptlab_api.routes.jobs import (
@@ -23,7 +24,6 @@ from adaptlab_api.routes.jobs import (
     listed,
 )
 from adaptlab_api.routing import api_router
-from adaptlab_api.state import Resources
 from adaptlab_api.study_request import asked_study, study_rules
 from adaptlab_services import short_ids
 from adaptlab_services.jobs.job_lists import JobQuery, Order

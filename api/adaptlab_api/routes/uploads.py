@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from adaptlab_answers.paging import Page
 from adaptlab_answers.storage import UploadView
-from adaptlab_api.answers import NO_STORE, json_answer
+from adaptlab_api.answers.answers import NO_STORE, json_answer
 from adaptlab_api.dependencies import (
     BodyDep,
     ResourcesDep,

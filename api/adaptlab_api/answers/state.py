@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fastapi import FastAPI
 from sqlalchemy.orm import Session, sessionmaker
 
-from adaptlab_api.feed import Feed
+from adaptlab_api.answers.feed import Feed
 from adaptlab_api.limits.auditing import AuditLog
 from adaptlab_api.limits.buckets import Buckets
 from adaptlab_api.limits.turns import Turns

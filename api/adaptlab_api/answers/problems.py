@@ -17,7 +17,7 @@ from starlette.routing import Match
 from adaptlab.errors import AdaptlabError, InvalidSpec, Problem
 from adaptlab.validation import told
 from adaptlab.values import Value
-from adaptlab_api.answer_headers import always
+from adaptlab_api.answers.answer_headers import always
 from adaptlab_db.errors import (
     ArtifactGone,
     BytesMissing,

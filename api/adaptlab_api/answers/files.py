@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
-from adaptlab_api.streaming import Pieces
+from adaptlab_api.answers.streaming import Pieces
 from adaptlab_services.errors import RangeNotSatisfiable
 from adaptlab_services.storage.stored_files import StoredFile, require, stream
 

@@ -8,8 +8,8 @@ from fastapi import Request
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from adaptlab_api.answers.state import Resources, resources_of
 from adaptlab_api.limits.turns import turn_of
-from adaptlab_api.state import Resources, resources_of
 from adaptlab_services.people import admission
 from adaptlab_services.people.admission import Admitted
 

@@ -9,7 +9,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from adaptlab.values import Value
-from adaptlab_api.state import Resources
+from adaptlab_api.answers.state import Resources
 
 NO_STORE = {"Cache-Control": "no-store"}
 

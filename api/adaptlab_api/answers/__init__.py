@@ -1,0 +1,1 @@
+"""What goes out: JSON, files, streams, news of jobs, and problems."""
