@@ -17,8 +17,8 @@ from adaptlab.reproductions.recipe_study import RecipeRequest
 from adaptlab.specs.spec import JobSpec
 from adaptlab.studies.study import StudyChanges, StudyExtension, StudySpec
 from adaptlab_api.answers.problems import ProblemDocument
-from adaptlab_api.describing import behind_the_gate, security_schemes
-from adaptlab_api.routing import API_PREFIX
+from adaptlab_api.requests.describing import behind_the_gate, security_schemes
+from adaptlab_api.requests.routing import API_PREFIX
 from adaptlab_services.jobs.job_tokens import NewJobToken
 from adaptlab_services.leases.lease_views import (
     HeartbeatReport,

@@ -11,8 +11,8 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_job, a_member, a_project, a_token, a_user
 
 from adaptlab_api.gate import PUBLIC_FOLDER, PUBLIC_PATHS
-from adaptlab_api.routing import ApiRoute, ClosedRoute
-from adaptlab_api.rules import RULES
+from adaptlab_api.requests.routing import ApiRoute, ClosedRoute
+from adaptlab_api.requests.rules import RULES
 from adaptlab_db import visibility
 from adaptlab_db.tables import Job, Membership, Project, Study, Table, Token
 from adaptlab_services.people import tokens
@@ -49,14 +49,16 @@ def closed(client: TestClient) -> list[tuple[str, str, str]]:
 
 def test_every_route_has_a_rule_and_every_rule_a_route(anonymous: TestClient) -> None:
     names = {name for _, _, name in closed(anonymous)}
-    assert names - set(RULES) == set(), "add the operation to adaptlab_api.rules"
+    assert names - set(RULES) == set(), "add the operation to adaptlab_api.requests.rules"
     assert set(RULES) - names == set(), "a rule for nothing"
 
 
 def test_every_route_asks_for_its_rule(anonymous: TestClient) -> None:
     for route in anonymous.app.routes:  # type: ignore[attr-defined]
         is_open = route.path in (*PUBLIC_PATHS, "/logout") or route.path.startswith(PUBLIC_FOLDER)
-        assert isinstance(route, ClosedRoute) != is_open, f"see adaptlab_api.routing: {route}"
+        assert isinstance(route, ClosedRoute) != is_open, (
+            f"see adaptlab_api.requests.routing: {route}"
+        )
         assert isinstance(route, ApiRoute) == route.path.startswith("/v1"), route
 
 
@@ -65,7 +67,7 @@ def test_a_route_without_a_rule_is_closed_to_everybody(
 ) -> None:
     assert api.get("/v1/workers").status_code == 200
     fewer = {name: rule for name, rule in RULES.items() if name != "list_workers"}
-    monkeypatch.setattr("adaptlab_api.rules.RULES", fewer)
+    monkeypatch.setattr("adaptlab_api.requests.rules.RULES", fewer)
     assert api.get("/v1/workers").status_code == 403
 
 

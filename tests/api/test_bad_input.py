@@ -10,7 +10,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_base_model, a_pretrain_document, an_adapt_document
 
-from adaptlab_api.strict_json import DEEPEST
+from adaptlab_api.requests.strict_json import DEEPEST
 from adaptlab_db.tables import Job
 
 Sessions = sessionmaker[Session]

@@ -8,9 +8,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.making import a_pretrain_document, an_adapt_document
 
-from adaptlab_api import strict_json
 from adaptlab_api.answers.problems import Refused
-from adaptlab_api.strict_json import DEEPEST, LARGEST_INTEGER, Json, parse, parse_with_care
+from adaptlab_api.requests import strict_json
+from adaptlab_api.requests.strict_json import DEEPEST, LARGEST_INTEGER, Json, parse, parse_with_care
 
 PIECES = (
     *("", "a", "é", "\U0001f600", "NaN", "Infinity", "1e999", "{[", "]}", ":", ","),

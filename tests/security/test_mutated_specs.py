@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.security import mutate_specs
 from tests.security.serving import asking
 
-from adaptlab_api import strict_json
+from adaptlab_api.requests import strict_json
 from adaptlab_services.settings import Settings
 
 

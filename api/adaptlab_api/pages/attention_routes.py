@@ -10,7 +10,6 @@ from fastapi.responses import Response
 from sqlalchemy.orm import Session
 
 from adaptlab.charts import Chart, Theme
-from adaptlab_api.dependencies import SessionDep
 from adaptlab_api.pages.attention_charts import (
     Look,
     Shown,
@@ -24,7 +23,8 @@ from adaptlab_api.pages.attention_view import Place
 from adaptlab_api.pages.drawing import drawn
 from adaptlab_api.pages.parameters import Number, ReaderDep
 from adaptlab_api.pages.rendering import Renderer
-from adaptlab_api.routing import closed_router
+from adaptlab_api.requests.dependencies import SessionDep
+from adaptlab_api.requests.routing import closed_router
 from adaptlab_services import short_ids
 from adaptlab_services.errors import NotFound
 from adaptlab_services.results.attention_heads import HeadOrder, Sorting
@@ -60,7 +60,7 @@ CHARTS: Mapping[str, AttentionChart] = {
 """The charts of a job's attention, by the names of their routes."""
 
 
-# Coroutines, though they wait for nothing: see `adaptlab_api.dependencies.at_once`.
+# Coroutines, though they wait for nothing: see `adaptlab_api.requests.dependencies.at_once`.
 
 
 async def _place(

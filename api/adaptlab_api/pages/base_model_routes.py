@@ -4,13 +4,13 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from sqlalchemy.orm import Session
 
-from adaptlab_api.dependencies import SessionDep
 from adaptlab_api.pages.examples import first_job
 from adaptlab_api.pages.formats import pretty
 from adaptlab_api.pages.job_list import job_title
 from adaptlab_api.pages.parameters import ReaderDep, server_address
 from adaptlab_api.pages.rendering import Renderer
-from adaptlab_api.routing import closed_router
+from adaptlab_api.requests.dependencies import SessionDep
+from adaptlab_api.requests.routing import closed_router
 from adaptlab_services.errors import NotFound
 from adaptlab_services.models import base_models
 from adaptlab_services.results import lineage

@@ -11,7 +11,7 @@ from adaptlab_answers.models import PlugIn
 from adaptlab_api.pages.formats import pretty
 from adaptlab_api.pages.parameters import ReaderDep
 from adaptlab_api.pages.rendering import Renderer
-from adaptlab_api.routing import closed_router
+from adaptlab_api.requests.routing import closed_router
 from adaptlab_services.errors import NotFound
 from adaptlab_services.models import catalogue
 

@@ -9,9 +9,9 @@ from sqlalchemy.orm import Session
 
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab_answers.comparisons import ComparisonProgress, JobComparison
-from adaptlab_api.dependencies import Units
 from adaptlab_api.pages.comparison_view import table_views
 from adaptlab_api.pages.filter_bar import FilterFault, fault_of, fields_to_ask
+from adaptlab_api.requests.dependencies import Units
 from adaptlab_services import short_ids
 from adaptlab_services.comparisons import chosen_jobs
 from adaptlab_services.comparisons.comparison_inputs import DEFAULT_LEVEL, DEFAULT_MARGIN

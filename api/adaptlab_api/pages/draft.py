@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from adaptlab.errors import Problem
-from adaptlab_api import strict_json
 from adaptlab_api.answers.problems import Refused
 from adaptlab_api.pages.spec_document import Document, is_document, look
 from adaptlab_api.pages.spec_form import (
@@ -24,6 +23,7 @@ from adaptlab_api.pages.spec_form import (
     taken_over,
     typed,
 )
+from adaptlab_api.requests import strict_json
 
 PASTED, USED, PROJECT, ONCE = "pasted", "use", "project", "once"
 """Fields of the form that are no members of the spec; `once` tells two openings of it apart."""

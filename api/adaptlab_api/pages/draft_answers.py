@@ -15,8 +15,8 @@ from adaptlab.studies.study import StudySpec
 from adaptlab_answers.jobs import Preview
 from adaptlab_answers.studies import PlannedCell, StudyPreview
 from adaptlab_api.answers.problems import Refused
-from adaptlab_api.dependencies import valid
 from adaptlab_api.pages.draft import Draft
+from adaptlab_api.requests.dependencies import valid
 from adaptlab_services.errors import (
     Conflict,
     Forbidden,

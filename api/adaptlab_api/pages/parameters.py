@@ -5,8 +5,8 @@ from typing import Annotated
 
 from fastapi import Depends, Query, Request
 
-from adaptlab_api.dependencies import at_once, principal_of
-from adaptlab_api.rules import lacks_to_submit
+from adaptlab_api.requests.dependencies import at_once, principal_of
+from adaptlab_api.requests.rules import lacks_to_submit
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,13 @@ from fastapi.responses import RedirectResponse, Response
 from adaptlab.errors import InvalidSpec
 from adaptlab.reproductions.recipe import Preset
 from adaptlab.reproductions.recipe_study import RecipeRequest
-from adaptlab_api.dependencies import ResourcesDep, SessionDep, SubmitterDep
 from adaptlab_api.limits.auditing import noted
 from adaptlab_api.pages.parameters import ReaderDep, server_address
 from adaptlab_api.pages.recipe_pages import recipe_list, recipe_page
 from adaptlab_api.pages.rendering import Renderer
-from adaptlab_api.routing import closed_router
-from adaptlab_api.study_request import study_rules
+from adaptlab_api.requests.dependencies import ResourcesDep, SessionDep, SubmitterDep
+from adaptlab_api.requests.routing import closed_router
+from adaptlab_api.requests.study_request import study_rules
 from adaptlab_services.errors import LimitReached, NotFound
 from adaptlab_services.recipes import recipe_studies
 

@@ -9,14 +9,14 @@ from fastapi.responses import RedirectResponse, Response
 
 from adaptlab.errors import InvalidSpec
 from adaptlab_api.answers.problems import answer
-from adaptlab_api.dependencies import ResourcesDep, SessionDep, SubmitterDep
 from adaptlab_api.limits.auditing import noted
 from adaptlab_api.pages.forms import small_form_fields
 from adaptlab_api.pages.parameters import ReaderDep
 from adaptlab_api.pages.recommend_page import HERE, Asked, once, recommend_page
 from adaptlab_api.pages.rendering import Renderer
-from adaptlab_api.routing import closed_router
-from adaptlab_api.study_request import study_rules
+from adaptlab_api.requests.dependencies import ResourcesDep, SessionDep, SubmitterDep
+from adaptlab_api.requests.routing import closed_router
+from adaptlab_api.requests.study_request import study_rules
 from adaptlab_services.errors import Conflict, Forbidden, LimitReached
 from adaptlab_services.recommendations import recommended_jobs
 from adaptlab_services.recommendations.recommended_jobs import Submitted
@@ -25,7 +25,7 @@ Typed = Annotated[str, Query(max_length=120)]
 FieldsDep = Annotated[Mapping[str, Sequence[str]], Depends(small_form_fields)]
 
 
-# A coroutine, though it waits for nothing: see `adaptlab_api.dependencies.at_once`.
+# A coroutine, though it waits for nothing: see `adaptlab_api.requests.dependencies.at_once`.
 async def _asked(
     task: Annotated[str, Query(max_length=600)] = "",
     base_model: Typed = "",

@@ -11,7 +11,6 @@ from sqlalchemy.orm import Session
 from adaptlab.charts import Theme
 from adaptlab.errors import InvalidSpec
 from adaptlab_api.answers.problems import answer
-from adaptlab_api.dependencies import ResourcesDep, SessionDep, SubmitterDep
 from adaptlab_api.limits.auditing import noted
 from adaptlab_api.pages.assets import load_assets
 from adaptlab_api.pages.attention_routes import attention_chart_routes, attention_routes
@@ -32,7 +31,8 @@ from adaptlab_api.pages.study_routes import compare_routes, study_routes
 from adaptlab_api.pages.submit_routes import new_job_routes, new_study_routes
 from adaptlab_api.pages.token_routes import token_routes
 from adaptlab_api.pages.worker_routes import worker_routes
-from adaptlab_api.routing import closed_router
+from adaptlab_api.requests.dependencies import ResourcesDep, SessionDep, SubmitterDep
+from adaptlab_api.requests.routing import closed_router
 from adaptlab_services import short_ids
 from adaptlab_services.errors import Conflict, Forbidden, LimitReached, NotFound
 from adaptlab_services.jobs import job_control, jobs
@@ -73,7 +73,7 @@ def mount_static(app: FastAPI) -> None:
     add_static_routes(app, load_assets())
 
 
-# Coroutines, though they wait for nothing: see `adaptlab_api.dependencies.at_once`.
+# Coroutines, though they wait for nothing: see `adaptlab_api.requests.dependencies.at_once`.
 
 
 async def _filters(

@@ -7,11 +7,11 @@ from urllib.parse import urlsplit
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
-from adaptlab_api.dependencies import SessionDep
 from adaptlab_api.gate import is_from, session_cookie
 from adaptlab_api.limits.auditing import noted
 from adaptlab_api.pages.forms import small_form_fields
 from adaptlab_api.pages.rendering import Renderer
+from adaptlab_api.requests.dependencies import SessionDep
 from adaptlab_services.errors import Unauthorised
 from adaptlab_services.people import tokens
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from adaptlab.errors import Problem
-from adaptlab_api import strict_json
 from adaptlab_api.answers.problems import Refused
 from adaptlab_api.pages.spec_document import END, Document, is_document, look, put, take
 from adaptlab_api.pages.spec_fields import SPECS, Field
 from adaptlab_api.pages.spec_texts import pretty, read, write
+from adaptlab_api.requests import strict_json
 
 ALL = "all"
 REST = "rest"

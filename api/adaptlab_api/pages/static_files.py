@@ -3,8 +3,8 @@
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.responses import Response
 
-from adaptlab_api.dependencies import ResourcesDep
 from adaptlab_api.pages.assets import Assets, charts_name, charts_script, plain
+from adaptlab_api.requests.dependencies import ResourcesDep
 
 FOR_EVER = "public, max-age=31536000, immutable"  # another content has another address
 SAFE = {"X-Content-Type-Options": "nosniff", "Cross-Origin-Resource-Policy": "same-origin"}

@@ -10,10 +10,10 @@ from sqlalchemy.orm import Session
 from adaptlab.comparisons.table_comparison import ComparedMethod
 from adaptlab_answers.comparisons import ComparisonProgress, JobComparison
 from adaptlab_answers.studies import StudyCell, StudyJobView, StudyView
-from adaptlab_api.dependencies import Units
 from adaptlab_api.pages.comparison_view import table_views
 from adaptlab_api.pages.formats import integer, pretty
 from adaptlab_api.pages.recipe_pages import report_of
+from adaptlab_api.requests.dependencies import Units
 from adaptlab_services.comparisons.comparison_inputs import DEFAULT_LEVEL, DEFAULT_MARGIN
 from adaptlab_services.comparisons.comparison_runs import ComparisonRuns
 from adaptlab_services.comparisons.comparisons import StudyQuestion

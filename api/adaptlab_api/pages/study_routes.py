@@ -8,7 +8,6 @@ from fastapi.responses import RedirectResponse, Response
 from adaptlab.charts import Theme
 from adaptlab.errors import InvalidSpec
 from adaptlab_answers.comparisons import ComparisonProgress, JobComparison
-from adaptlab_api.dependencies import ResourcesDep, SessionDep, SubmitterDep, UnitsDep
 from adaptlab_api.limits.auditing import noted
 from adaptlab_api.pages.compare_page import Chosen, compare_page, compared, refused
 from adaptlab_api.pages.comparison_charts import table_charts
@@ -17,7 +16,8 @@ from adaptlab_api.pages.examples import first_study
 from adaptlab_api.pages.parameters import Number, Reader, ReaderDep, server_address
 from adaptlab_api.pages.rendering import Renderer
 from adaptlab_api.pages.study_page import study_list, study_page
-from adaptlab_api.routing import closed_router
+from adaptlab_api.requests.dependencies import ResourcesDep, SessionDep, SubmitterDep, UnitsDep
+from adaptlab_api.requests.routing import closed_router
 from adaptlab_services.comparisons.comparisons import StudyQuestion
 from adaptlab_services.errors import NotFound
 from adaptlab_services.people.tokens import Principal

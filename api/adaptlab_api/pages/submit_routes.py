@@ -20,13 +20,6 @@ from adaptlab.reproductions.recipe import Preset
 from adaptlab.reproductions.recipe_study import RecipeRequest
 from adaptlab_api.answers.problems import answer
 from adaptlab_api.answers.state import Resources
-from adaptlab_api.dependencies import (
-    AccessDep,
-    PrincipalDep,
-    ResourcesDep,
-    SessionDep,
-    SubmitterDep,
-)
 from adaptlab_api.limits.auditing import noted
 from adaptlab_api.pages.draft import Draft, draft_of, draft_typed
 from adaptlab_api.pages.draft_answers import (
@@ -49,9 +42,16 @@ from adaptlab_api.pages.rendering import Renderer
 from adaptlab_api.pages.spec_document import Document
 from adaptlab_api.pages.spec_form import typed
 from adaptlab_api.pages.study_form import first_study_document, study_sections
-from adaptlab_api.routing import closed_router
-from adaptlab_api.rules import lacks_to_submit
-from adaptlab_api.study_request import study_rules
+from adaptlab_api.requests.dependencies import (
+    AccessDep,
+    PrincipalDep,
+    ResourcesDep,
+    SessionDep,
+    SubmitterDep,
+)
+from adaptlab_api.requests.routing import closed_router
+from adaptlab_api.requests.rules import lacks_to_submit
+from adaptlab_api.requests.study_request import study_rules
 from adaptlab_services import short_ids
 from adaptlab_services.errors import NotFound
 from adaptlab_services.jobs import jobs

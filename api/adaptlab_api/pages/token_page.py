@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from adaptlab.errors import InvalidSpec
 from adaptlab_api.answers.problems import Refused
-from adaptlab_api.dependencies import valid
+from adaptlab_api.requests.dependencies import valid
 from adaptlab_services.errors import Forbidden, NotFound
 from adaptlab_services.limits import quotas
 from adaptlab_services.people import issued_tokens, projects

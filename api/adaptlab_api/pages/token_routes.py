@@ -12,13 +12,13 @@ from sqlalchemy.orm import Session
 
 from adaptlab.errors import InvalidSpec
 from adaptlab_api.answers.problems import Refused, answer
-from adaptlab_api.dependencies import AccessDep, PrincipalDep, SessionDep
 from adaptlab_api.limits.auditing import noted
 from adaptlab_api.pages.forms import small_form_fields
 from adaptlab_api.pages.rendering import Renderer
 from adaptlab_api.pages.token_page import HERE, TokenForm, faults_of, token_page
+from adaptlab_api.requests.dependencies import AccessDep, PrincipalDep, SessionDep
+from adaptlab_api.requests.routing import closed_router
 from adaptlab_api.routes.results import RowId
-from adaptlab_api.routing import closed_router
 from adaptlab_services.errors import Forbidden, NotFound
 from adaptlab_services.people import issued_tokens
 from adaptlab_services.people.access import Access

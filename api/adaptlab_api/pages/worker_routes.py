@@ -3,11 +3,11 @@
 from fastapi import APIRouter
 from fastapi.responses import Response
 
-from adaptlab_api.dependencies import SessionDep
 from adaptlab_api.pages.parameters import ReaderDep
 from adaptlab_api.pages.rendering import Renderer
 from adaptlab_api.pages.worker_page import worker_page
-from adaptlab_api.routing import closed_router
+from adaptlab_api.requests.dependencies import SessionDep
+from adaptlab_api.requests.routing import closed_router
 
 HERE = "/workers"
 

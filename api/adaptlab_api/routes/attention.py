@@ -9,12 +9,12 @@ from adaptlab.measurements.results import AttentionSource
 from adaptlab_answers.attention import Maps
 from adaptlab_api.answers.answers import json_answer
 from adaptlab_api.answers.files import file_answer
-from adaptlab_api.dependencies import ResourcesDep, SessionDep, UnitsDep
-from adaptlab_api.describing import failures
-from adaptlab_api.identities import JobId
+from adaptlab_api.requests.dependencies import ResourcesDep, SessionDep, UnitsDep
+from adaptlab_api.requests.describing import failures
+from adaptlab_api.requests.identities import JobId
+from adaptlab_api.requests.routing import api_router
 from adaptlab_api.routes.files import FILE
 from adaptlab_api.routes.results import RowId
-from adaptlab_api.routing import api_router
 from adaptlab_services.results import attention
 from adaptlab_services.results.attention import MapFilter
 

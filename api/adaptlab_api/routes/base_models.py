@@ -8,10 +8,10 @@ from starlette.responses import Response
 from adaptlab_answers.models import BaseModelView
 from adaptlab_answers.paging import Page
 from adaptlab_api.answers.answers import json_answer
-from adaptlab_api.dependencies import SessionDep
-from adaptlab_api.describing import failures
+from adaptlab_api.requests.dependencies import SessionDep
+from adaptlab_api.requests.describing import failures
+from adaptlab_api.requests.routing import api_router
 from adaptlab_api.routes.jobs import PageSize, PageToken
-from adaptlab_api.routing import api_router
 from adaptlab_services.models import base_models
 from adaptlab_services.paging import DEFAULT_PAGE_SIZE
 

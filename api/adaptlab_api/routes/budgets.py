@@ -6,9 +6,9 @@ from starlette.responses import Response
 
 from adaptlab_answers.models import BudgetAnswer
 from adaptlab_api.answers.answers import json_answer
-from adaptlab_api.dependencies import BodyDep, SessionDep, valid
-from adaptlab_api.describing import WITH_BODY, failures, json_body
-from adaptlab_api.routing import api_router
+from adaptlab_api.requests.dependencies import BodyDep, SessionDep, valid
+from adaptlab_api.requests.describing import WITH_BODY, failures, json_body
+from adaptlab_api.requests.routing import api_router
 from adaptlab_services.models import budgets
 from adaptlab_services.models.budgets import BudgetQuestion
 

@@ -7,12 +7,12 @@ from starlette.responses import Response
 
 from adaptlab_api.answers.problems import TOO_MANY, problem
 from adaptlab_api.answers.streaming import Pieces
-from adaptlab_api.dependencies import ResourcesDep, UnitsDep
-from adaptlab_api.describing import failures, succeeds
 from adaptlab_api.limits.turns import Turn, turn_of
+from adaptlab_api.requests.dependencies import ResourcesDep, UnitsDep
+from adaptlab_api.requests.describing import failures, succeeds
+from adaptlab_api.requests.routing import api_router
 from adaptlab_api.routes.comparisons import Level, Margin
 from adaptlab_api.routes.studies import Studied
-from adaptlab_api.routing import api_router
 from adaptlab_services.comparisons import bundles
 from adaptlab_services.comparisons.bundles import FrozenDecision, WrittenBundle
 from adaptlab_services.comparisons.comparison_inputs import (

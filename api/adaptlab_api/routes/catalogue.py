@@ -5,9 +5,9 @@ from starlette.responses import Response
 
 from adaptlab_answers.models import Families, FamilyEntry, MethodEntry, Methods, PlugIn, Tasks
 from adaptlab_api.answers.answers import json_answer
-from adaptlab_api.describing import failures
+from adaptlab_api.requests.describing import failures
+from adaptlab_api.requests.routing import api_router
 from adaptlab_api.routes.base_models import Named
-from adaptlab_api.routing import api_router
 from adaptlab_services.models import catalogue
 
 

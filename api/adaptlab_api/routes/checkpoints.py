@@ -6,11 +6,11 @@ from starlette.responses import Response
 from adaptlab_answers.results import CheckpointView
 from adaptlab_api.answers.answers import json_answer
 from adaptlab_api.answers.files import file_answer
-from adaptlab_api.dependencies import ResourcesDep, SessionDep, UnitsDep
-from adaptlab_api.describing import failures
+from adaptlab_api.requests.dependencies import ResourcesDep, SessionDep, UnitsDep
+from adaptlab_api.requests.describing import failures
+from adaptlab_api.requests.routing import api_router
 from adaptlab_api.routes.files import FILE
 from adaptlab_api.routes.results import RowId
-from adaptlab_api.routing import api_router
 from adaptlab_services.results import checkpoints
 
 

@@ -8,11 +8,11 @@ from starlette.responses import Response
 
 from adaptlab_answers.comparisons import ComparisonProgress, JobComparison, StudyComparison
 from adaptlab_api.answers.answers import NO_STORE, json_answer, tagged_answer
-from adaptlab_api.dependencies import ResourcesDep, UnitsDep
-from adaptlab_api.describing import Described, failures, succeeds
-from adaptlab_api.identities import LONGEST_ID
+from adaptlab_api.requests.dependencies import ResourcesDep, UnitsDep
+from adaptlab_api.requests.describing import Described, failures, succeeds
+from adaptlab_api.requests.identities import LONGEST_ID
+from adaptlab_api.requests.routing import api_router
 from adaptlab_api.routes.studies import Studied
-from adaptlab_api.routing import api_router
 from adaptlab_services import short_ids
 from adaptlab_services.comparisons.comparison_inputs import (
     DEFAULT_LEVEL,

@@ -10,7 +10,7 @@ from adaptlab_answers.models import DatasetView
 from adaptlab_answers.paging import Page
 from adaptlab_api.answers.answers import json_answer
 from adaptlab_api.answers.files import file_answer
-from adaptlab_api.dependencies import (
+from adaptlab_api.requests.dependencies import (
     BodyDep,
     ResourcesDep,
     SessionDep,
@@ -18,10 +18,10 @@ from adaptlab_api.dependencies import (
     UnitsDep,
     valid,
 )
-from adaptlab_api.describing import WITH_BODY, Described, failures, json_body
+from adaptlab_api.requests.describing import WITH_BODY, Described, failures, json_body
+from adaptlab_api.requests.routing import api_router
 from adaptlab_api.routes.files import FILE
 from adaptlab_api.routes.jobs import PageSize, PageToken
-from adaptlab_api.routing import api_router
 from adaptlab_services.models import datasets
 from adaptlab_services.models.dataset_uploads import DatasetFromUpload, from_upload
 from adaptlab_services.models.datasets import NewDataset

@@ -12,11 +12,11 @@ from starlette.responses import Response, StreamingResponse
 from adaptlab_answers.jobs import EventPage, EventView, ProgressNews
 from adaptlab_api.answers.answers import json_answer
 from adaptlab_api.answers.feed import Watch
-from adaptlab_api.dependencies import ResourcesDep, Units, UnitsDep
-from adaptlab_api.describing import failures, succeeds
-from adaptlab_api.identities import JobId
 from adaptlab_api.limits.turns import Turn, turn_of
-from adaptlab_api.routing import api_router
+from adaptlab_api.requests.dependencies import ResourcesDep, Units, UnitsDep
+from adaptlab_api.requests.describing import failures, succeeds
+from adaptlab_api.requests.identities import JobId
+from adaptlab_api.requests.routing import api_router
 from adaptlab_services.lifecycle import events
 from adaptlab_services.lifecycle.events import LARGEST_EVENT_PAGE, Pulse
 

@@ -1,6 +1,6 @@
 """How routes that answer with files describe themselves."""
 
-from adaptlab_api.describing import succeeds
+from adaptlab_api.requests.describing import succeeds
 
 BYTES = "application/octet-stream"
 HEADERS = {

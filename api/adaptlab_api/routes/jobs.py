@@ -14,18 +14,18 @@ from adaptlab_answers.jobs import JobSummary, JobView, Preview
 from adaptlab_answers.paging import Page
 from adaptlab_api.answers.answers import json_answer, tagged_answer
 from adaptlab_api.answers.feed import Watch
-from adaptlab_api.changes import ChangesDep
-from adaptlab_api.dependencies import (
+from adaptlab_api.limits.turns import turn_of
+from adaptlab_api.requests.changes import ChangesDep
+from adaptlab_api.requests.dependencies import (
     BodyDep,
     LooksDep,
     ResourcesDep,
     Units,
     valid,
 )
-from adaptlab_api.describing import WITH_BODY, failures, json_body, succeeds
-from adaptlab_api.identities import JobId
-from adaptlab_api.limits.turns import turn_of
-from adaptlab_api.routing import api_router
+from adaptlab_api.requests.describing import WITH_BODY, failures, json_body, succeeds
+from adaptlab_api.requests.identities import JobId
+from adaptlab_api.requests.routing import api_router
 from adaptlab_services.errors import Unauthorised
 from adaptlab_services.jobs import job_control, job_lists, jobs
 from adaptlab_services.jobs.job_lists import JobQuery, Order

@@ -16,12 +16,12 @@ from starlette.responses import Response
 from adaptlab_api.answers.answers import NO_STORE, json_answer
 from adaptlab_api.answers.files import file_answer
 from adaptlab_api.answers.state import Resources, resources_of
-from adaptlab_api.dependencies import BodyDep, at_once, principal_of, valid
-from adaptlab_api.describing import WITH_BODY, bytes_body, failures, json_body, succeeds
 from adaptlab_api.limits.turns import turn_of
-from adaptlab_api.receiving import BYTES, check_digest, receive
+from adaptlab_api.requests.dependencies import BodyDep, at_once, principal_of, valid
+from adaptlab_api.requests.describing import WITH_BODY, bytes_body, failures, json_body, succeeds
+from adaptlab_api.requests.receiving import BYTES, check_digest, receive
+from adaptlab_api.requests.routing import api_router
 from adaptlab_api.routes.files import FILE
-from adaptlab_api.routing import api_router
 from adaptlab_services.leases import token_leases
 from adaptlab_services.leases.lease_views import (
     HeartbeatAnswer,

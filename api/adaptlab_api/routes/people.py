@@ -20,12 +20,12 @@ from adaptlab_answers.people import (
     UserView,
 )
 from adaptlab_api.answers.answers import NO_STORE, json_answer
-from adaptlab_api.dependencies import AccessDep, BodyDep, PrincipalDep, SessionDep, valid
-from adaptlab_api.describing import WITH_BODY, Described, failures, json_body
-from adaptlab_api.identities import JobId
+from adaptlab_api.requests.dependencies import AccessDep, BodyDep, PrincipalDep, SessionDep, valid
+from adaptlab_api.requests.describing import WITH_BODY, Described, failures, json_body
+from adaptlab_api.requests.identities import JobId
+from adaptlab_api.requests.routing import api_router
 from adaptlab_api.routes.jobs import PageSize, PageToken
 from adaptlab_api.routes.results import RowId
-from adaptlab_api.routing import api_router
 from adaptlab_services.jobs import job_tokens
 from adaptlab_services.jobs.job_tokens import NewJobToken
 from adaptlab_services.paging import DEFAULT_PAGE_SIZE

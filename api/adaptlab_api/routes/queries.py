@@ -13,10 +13,10 @@ from adaptlab.errors import InvalidSpec, Problem
 from adaptlab_answers.queries import ColumnView, FieldList, ResultRows
 from adaptlab_api.answers.answers import json_answer
 from adaptlab_api.answers.streaming import Pieces
-from adaptlab_api.dependencies import SessionDep, UnitsDep
-from adaptlab_api.describing import failures
+from adaptlab_api.requests.dependencies import SessionDep, UnitsDep
+from adaptlab_api.requests.describing import failures
+from adaptlab_api.requests.routing import api_router
 from adaptlab_api.routes.jobs import PageSize, PageToken
-from adaptlab_api.routing import api_router
 from adaptlab_services.paging import DEFAULT_PAGE_SIZE
 from adaptlab_services.querying.filtering import LONGEST_FILTER
 from adaptlab_services.results import bulk_rows, result_groups, result_queries, row_formats

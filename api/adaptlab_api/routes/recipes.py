@@ -7,10 +7,10 @@ from starlette.responses import Response
 
 from adaptlab_answers.recipes import Recipes, RecipeView, StudyReport
 from adaptlab_api.answers.answers import tagged_answer
-from adaptlab_api.dependencies import SessionDep
-from adaptlab_api.describing import failures, succeeds
+from adaptlab_api.requests.dependencies import SessionDep
+from adaptlab_api.requests.describing import failures, succeeds
+from adaptlab_api.requests.routing import api_router
 from adaptlab_api.routes.studies import Studied
-from adaptlab_api.routing import api_router
 from adaptlab_services.recipes import recipes
 
 Named = Annotated[

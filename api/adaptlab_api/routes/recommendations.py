@@ -6,10 +6,10 @@ from starlette.responses import Response
 
 from adaptlab_answers.recommendations import Recommendation
 from adaptlab_api.answers.answers import json_answer
-from adaptlab_api.dependencies import BodyDep, ResourcesDep, SessionDep, valid
-from adaptlab_api.describing import WITH_BODY, failures, json_body
-from adaptlab_api.routing import api_router
-from adaptlab_api.study_request import study_rules
+from adaptlab_api.requests.dependencies import BodyDep, ResourcesDep, SessionDep, valid
+from adaptlab_api.requests.describing import WITH_BODY, failures, json_body
+from adaptlab_api.requests.routing import api_router
+from adaptlab_api.requests.study_request import study_rules
 from adaptlab_services.recommendations import recommendations
 from adaptlab_services.recommendations.recommendation_views import RecommendationQuestion
 

@@ -15,10 +15,10 @@ from adaptlab_answers.results import (
     TheoryChecks,
 )
 from adaptlab_api.answers.answers import json_answer, tagged_answer
-from adaptlab_api.dependencies import SessionDep
-from adaptlab_api.describing import failures, succeeds
-from adaptlab_api.identities import JobId
-from adaptlab_api.routing import api_router
+from adaptlab_api.requests.dependencies import SessionDep
+from adaptlab_api.requests.describing import failures, succeeds
+from adaptlab_api.requests.identities import JobId
+from adaptlab_api.requests.routing import api_router
 from adaptlab_services.results import checkpoints, results
 from adaptlab_services.results.results import LARGEST_CURVE
 

@@ -12,11 +12,11 @@ from adaptlab_answers.storage import StorageStatus
 from adaptlab_api.answers.answers import json_answer
 from adaptlab_api.answers.problems import RETRY_SECONDS, STORE_UNAVAILABLE, no_database, problem
 from adaptlab_api.answers.state import resources_of
-from adaptlab_api.dependencies import ResourcesDep, SessionDep
-from adaptlab_api.describing import failures, only_failures
+from adaptlab_api.requests.dependencies import ResourcesDep, SessionDep
+from adaptlab_api.requests.describing import failures, only_failures
+from adaptlab_api.requests.routing import api_router, closed_router, operation_id
+from adaptlab_api.requests.strict_json import DEEPEST
 from adaptlab_api.routes.jobs import LONGEST_WAIT
-from adaptlab_api.routing import api_router, closed_router, operation_id
-from adaptlab_api.strict_json import DEEPEST
 from adaptlab_db.tables import JOB_STATES
 from adaptlab_services.lifecycle import workers
 from adaptlab_services.models import catalogue

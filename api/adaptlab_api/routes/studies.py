@@ -11,8 +11,16 @@ from adaptlab_answers.paging import Page
 from adaptlab_answers.studies import StudyPreview, StudySummary, StudyView
 from adaptlab_api.answers.answers import changed_answer, json_answer, tagged_answer
 from adaptlab_api.answers.state import Resources
-from adaptlab_api.dependencies import BodyDep, ResourcesDep, SessionDep, SubmitterDep, valid
-from adaptlab_api.describing import WITH_BODY, Described, failures, json_body, succeeds
+from adaptlab_api.requests.dependencies import (
+    BodyDep,
+    ResourcesDep,
+    SessionDep,
+    SubmitterDep,
+    valid,
+)
+from adaptlab_api.requests.describing import WITH_BODY, Described, failures, json_body, succeeds
+from adaptlab_api.requests.routing import api_router
+from adaptlab_api.requests.study_request import asked_study, study_rules
 from adaptlab_api.routes.jobs import (
     FilterText,
     JobPage,
@@ -23,8 +31,6 @@ from adaptlab_api.routes.jobs import (
     View,
     listed,
 )
-from adaptlab_api.routing import api_router
-from adaptlab_api.study_request import asked_study, study_rules
 from adaptlab_services import short_ids
 from adaptlab_services.jobs.job_lists import JobQuery, Order
 from adaptlab_services.paging import DEFAULT_PAGE_SIZE

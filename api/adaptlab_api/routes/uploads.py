@@ -11,16 +11,16 @@ from starlette.responses import Response
 from adaptlab_answers.paging import Page
 from adaptlab_answers.storage import UploadView
 from adaptlab_api.answers.answers import NO_STORE, json_answer
-from adaptlab_api.dependencies import (
+from adaptlab_api.requests.dependencies import (
     BodyDep,
     ResourcesDep,
     SessionDep,
     SubmitterDep,
     valid,
 )
-from adaptlab_api.describing import WITH_BODY, Described, bytes_body, failures, json_body
-from adaptlab_api.receiving import BYTES, announced_digest, take_in
-from adaptlab_api.routing import api_router
+from adaptlab_api.requests.describing import WITH_BODY, Described, bytes_body, failures, json_body
+from adaptlab_api.requests.receiving import BYTES, announced_digest, take_in
+from adaptlab_api.requests.routing import api_router
 from adaptlab_services.settings import Settings
 from adaptlab_services.storage import uploads
 from adaptlab_services.storage.upload_chunks import AnnouncedChunk, receiving

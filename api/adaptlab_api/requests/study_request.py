@@ -8,9 +8,9 @@ from pydantic import TypeAdapter
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.reproductions.recipe_study import RecipeRequest
 from adaptlab.studies.study import StudySpec
-from adaptlab_api import strict_json
 from adaptlab_api.answers.state import Resources
-from adaptlab_api.dependencies import valid
+from adaptlab_api.requests import strict_json
+from adaptlab_api.requests.dependencies import valid
 from adaptlab_services.studies.studies import Rules
 
 ONLY_OF_RECIPES = RecipeRequest.model_fields.keys() - StudySpec.model_fields.keys()

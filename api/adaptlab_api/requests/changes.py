@@ -12,8 +12,8 @@ from starlette.responses import Response
 from adaptlab.values import Value
 from adaptlab_api.answers.answers import Done, changed_headers, tagged_answer
 from adaptlab_api.answers.state import Resources, resources_of
-from adaptlab_api.dependencies import at_once, principal_of, units_of
 from adaptlab_api.limits.auditing import entry_of, noted, was_noted
+from adaptlab_api.requests.dependencies import at_once, principal_of, units_of
 from adaptlab_services.people.audit import Entry
 from adaptlab_services.people.tokens import Principal
 

@@ -6,7 +6,7 @@ from uuid import UUID
 from fastapi import Depends, Path
 from starlette.concurrency import run_in_threadpool
 
-from adaptlab_api.dependencies import LooksDep, Units
+from adaptlab_api.requests.dependencies import LooksDep, Units
 from adaptlab_services import short_ids
 
 LONGEST_ID = 64

@@ -10,10 +10,10 @@ from sqlalchemy.orm import Session
 
 from adaptlab.errors import InvalidSpec
 from adaptlab.validation import validation_problems
-from adaptlab_api import strict_json
 from adaptlab_api.answers.problems import UNSUPPORTED, Refused
 from adaptlab_api.answers.state import Resources, resources_of
-from adaptlab_api.rules import access_of
+from adaptlab_api.requests import strict_json
+from adaptlab_api.requests.rules import access_of
 from adaptlab_services.errors import Unauthorised
 from adaptlab_services.people import audit
 from adaptlab_services.people.access import Access, look, unit

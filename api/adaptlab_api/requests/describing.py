@@ -3,7 +3,7 @@
 from typing import Any
 
 from adaptlab_api.answers.problems import MEDIA_TYPE, OF_STATUS
-from adaptlab_api.parameters import PROJECT
+from adaptlab_api.requests.parameters import PROJECT
 
 # Any: an OpenAPI fragment, in FastAPI's own types.
 Described = dict[int | str, dict[str, Any]]

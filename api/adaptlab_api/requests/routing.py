@@ -15,8 +15,8 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import Scope
 
-from adaptlab_api.parameters import QueryParameters
-from adaptlab_api.rules import may_call
+from adaptlab_api.requests.parameters import QueryParameters
+from adaptlab_api.requests.rules import may_call
 
 API_PREFIX = "/v1"
 

@@ -1,0 +1,1 @@
+"""What comes in: bodies, parameters, ids, and what a route checks before it runs."""
