@@ -16,17 +16,18 @@ from adaptlab_api.answers import problems
 from adaptlab_api.answers.answer_headers import AnswerHeaders
 from adaptlab_api.answers.feed import Feed
 from adaptlab_api.answers.state import Resources
-from adaptlab_api.body_limit import BodyLimit, limits_of_bodies
-from adaptlab_api.gate import Gate
+from adaptlab_api.doors.body_limit import BodyLimit, limits_of_bodies
+from adaptlab_api.doors.gate import Gate
+from adaptlab_api.doors.open_requests import OpenRequests
+from adaptlab_api.doors.request_rate import RequestRate, WrongTokens
+from adaptlab_api.doors.time_limit import TimeLimit
 from adaptlab_api.limits.auditing import AuditLog
 from adaptlab_api.limits.buckets import Buckets
 from adaptlab_api.limits.turns import Turns
-from adaptlab_api.open_requests import OpenRequests
 from adaptlab_api.openapi import describe
 from adaptlab_api.pages import problem_pages
 from adaptlab_api.pages.problem_pages import ProblemPages, page_renderer
 from adaptlab_api.pages.routes import mount_static, page_routers
-from adaptlab_api.request_rate import RequestRate, WrongTokens
 from adaptlab_api.routes.attention import attention_router
 from adaptlab_api.routes.base_models import base_models_router
 from adaptlab_api.routes.budgets import budgets_router
@@ -46,7 +47,6 @@ from adaptlab_api.routes.results import results_router
 from adaptlab_api.routes.server import description_router, health_router, server_router
 from adaptlab_api.routes.studies import studies_router
 from adaptlab_api.routes.uploads import uploads_router
-from adaptlab_api.time_limit import TimeLimit
 from adaptlab_db.session import close
 from adaptlab_db.visibility import guarded
 from adaptlab_services.comparisons.comparison_runs import ComparisonRuns

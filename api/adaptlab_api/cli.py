@@ -35,7 +35,7 @@ def serve(
 
     Beyond this machine only with --certificate and --key, or --behind-proxy.
     """
-    from adaptlab_api.listening import Listening, UnsafeAddress
+    from adaptlab_api.doors.listening import Listening, UnsafeAddress
 
     listening = Listening(host, port, certificate, key, behind_proxy)
     try:

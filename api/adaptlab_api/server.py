@@ -17,9 +17,9 @@ from uvicorn.server import ServerState
 from adaptlab.loading import uncollected
 from adaptlab_api.answers.state import Resources
 from adaptlab_api.app import create_app
-from adaptlab_api.http_protocol import MOST_HEADER_BYTES, PatientProtocol, ProxiedProtocol
-from adaptlab_api.listening import Listening
-from adaptlab_api.nearest_proxy import NearestProxy
+from adaptlab_api.doors.http_protocol import MOST_HEADER_BYTES, PatientProtocol, ProxiedProtocol
+from adaptlab_api.doors.listening import Listening
+from adaptlab_api.doors.nearest_proxy import NearestProxy
 
 Headers = list[tuple[bytes, bytes]]
 

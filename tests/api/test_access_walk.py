@@ -10,7 +10,7 @@ from sqlalchemy import delete, exists, func, insert, select, text, update
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_job, a_member, a_project, a_token, a_user
 
-from adaptlab_api.gate import PUBLIC_FOLDER, PUBLIC_PATHS
+from adaptlab_api.doors.gate import PUBLIC_FOLDER, PUBLIC_PATHS
 from adaptlab_api.requests.routing import ApiRoute, ClosedRoute
 from adaptlab_api.requests.rules import RULES
 from adaptlab_db import visibility

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_token
 
 from adaptlab_api.app import create_app
-from adaptlab_api.gate import SESSION_COOKIE
+from adaptlab_api.doors.gate import SESSION_COOKIE
 from adaptlab_api.pages.assets import charts_name
 from adaptlab_services.settings import Settings
 

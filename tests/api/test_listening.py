@@ -5,7 +5,7 @@ from typer.testing import CliRunner
 
 from adaptlab_api import server
 from adaptlab_api.cli import serve as command
-from adaptlab_api.listening import Listening, UnsafeAddress
+from adaptlab_api.doors.listening import Listening, UnsafeAddress
 from adaptlab_stack.errors import OpenToOthers
 from adaptlab_stack.up import Programs, UpOptions, run_up
 

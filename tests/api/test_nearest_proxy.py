@@ -7,7 +7,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from adaptlab_api.nearest_proxy import NearestProxy
+from adaptlab_api.doors.nearest_proxy import NearestProxy
 
 
 async def tell(request: Request) -> PlainTextResponse:

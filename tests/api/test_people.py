@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.api.people import bearer, entries, somebody
 from tests.making import a_pretrain_document, a_project, a_user
 
-from adaptlab_api.gate import SESSION_COOKIE
+from adaptlab_api.doors.gate import SESSION_COOKIE
 from adaptlab_db.tables import AuditEntry
 
 Sessions = sessionmaker[Session]

@@ -19,7 +19,9 @@ pytestmark = pytest.mark.may_stand_still(
     "the server waits seconds for clients, which stand still too"
 )
 CROWDED = """
-from adaptlab_api import body_limit, http_protocol, open_requests
+from adaptlab_api.doors import body_limit
+from adaptlab_api.doors import http_protocol
+from adaptlab_api.doors import open_requests
 body_limit.DRAIN_SECONDS = 1.0
 http_protocol.MOST_CONNECTIONS = 200
 open_requests.PATIENCE_SECONDS = 60.0  # what is read meanwhile is not refused on a slow machine
@@ -30,7 +32,7 @@ http_protocol.HEADER_SECONDS = body_limit.GRACE_SECONDS = 1.0
 """What takes ten seconds in production takes one here."""
 SMALL_BUFFERS = """
 import socket
-from adaptlab_api import http_protocol
+from adaptlab_api.doors import http_protocol
 made = http_protocol.PatientProtocol.connection_made
 def made_small(self, transport):
     own = transport.get_extra_info("socket")

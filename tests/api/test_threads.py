@@ -20,10 +20,10 @@ from tests.making import a_token
 from tests.patience import LONG
 from tests.worker.conftest import wait_until
 
-from adaptlab_api import open_requests
 from adaptlab_api.answers.state import resources_of
 from adaptlab_api.app import THREADS, create_app
-from adaptlab_api.open_requests import READS_AT_ONCE
+from adaptlab_api.doors import open_requests
+from adaptlab_api.doors.open_requests import READS_AT_ONCE
 from adaptlab_services.comparisons import bundles
 from adaptlab_services.comparisons.bundles import WrittenBundle
 from adaptlab_services.server import readiness

@@ -15,8 +15,8 @@ from tests.freezing import Passage, passage_to
 from tests.worker.conftest import wait_until
 
 from adaptlab_api.app import create_app
-from adaptlab_api.open_requests import READS_AT_ONCE
-from adaptlab_api.time_limit import TimeLimit
+from adaptlab_api.doors.open_requests import READS_AT_ONCE
+from adaptlab_api.doors.time_limit import TimeLimit
 from adaptlab_services.settings import Settings
 
 pytestmark = pytest.mark.may_stand_still(

@@ -9,7 +9,7 @@ from starlette.websockets import WebSocketDisconnect
 from tests.making import a_principal
 
 from adaptlab_api.app import create_app
-from adaptlab_api.gate import PUBLIC_FOLDER, PUBLIC_PATHS, SESSION_COOKIE
+from adaptlab_api.doors.gate import PUBLIC_FOLDER, PUBLIC_PATHS, SESSION_COOKIE
 from adaptlab_services.people import tokens
 from adaptlab_services.settings import Settings
 

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
-from adaptlab_api.gate import is_from, session_cookie
+from adaptlab_api.doors.gate import is_from, session_cookie
 from adaptlab_api.limits.auditing import noted
 from adaptlab_api.pages.forms import small_form_fields
 from adaptlab_api.pages.rendering import Renderer

@@ -20,7 +20,7 @@ from adaptlab_api.answers.problems import (
     Refused,
     answer,
 )
-from adaptlab_api.http_protocol import MOST_HEADER_BYTES, TOO_LONG
+from adaptlab_api.doors.http_protocol import MOST_HEADER_BYTES, TOO_LONG
 
 DRAIN_FACTOR = 16
 DRAIN_SECONDS = 2.0

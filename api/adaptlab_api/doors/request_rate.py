@@ -18,10 +18,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from adaptlab_api.answers.problems import TOO_MANY, problem
 from adaptlab_api.answers.state import Resources, resources_of
+from adaptlab_api.doors.open_requests import is_of_leases
 from adaptlab_api.limits.addresses import subscriber
 from adaptlab_api.limits.auditing import SAFE_METHODS
 from adaptlab_api.limits.buckets import SECOND
-from adaptlab_api.open_requests import is_of_leases
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.settings import Settings
 
