@@ -29,7 +29,7 @@ MEGABYTE = 2**20
 # Only transformers, which no server has, brings this along; lark loads it where it finds it.
 AS_INSTALLED = "import sys; sys.modules['regex'] = None"
 # A slow machine looks for longer than that after the many who come at once.
-PATIENT = "from adaptlab_api import open_requests; open_requests.PATIENCE_SECONDS = 60.0"
+PATIENT = "from adaptlab_api.doors import open_requests; open_requests.PATIENCE_SECONDS = 60.0"
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 from adaptlab.plugins.adaptation import Adaptation
 from adaptlab.specs.budget import BudgetVector
 from adaptlab.values import AUTO, Auto, Name, Value
+from adaptlab.weights.model_folder import ModelFile
 from adaptlab.wording import in_short
 
 SPEC_VERSION = 2
@@ -334,18 +335,6 @@ class ResolvedTraining(Value):
     def learning_rates(self) -> tuple[float, ...]:
         """The peak learning rate of every trial."""
         return tuple(trial.learning_rate for trial in self.trials)
-
-
-class ModelFile(Value):
-    """A file of a model folder, as it was when the job was made.
-
-    `digest` is a SHA-256: of a small file, or of the header and samples of a file of weights; see
-    `adaptlab.weights.model_folder.fingerprint`.
-    """
-
-    name: str
-    size: int
-    digest: str
 
 
 class ModelFolder(Value):

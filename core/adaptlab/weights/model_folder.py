@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from adaptlab.errors import BadModelFolder, BadWeightsFile
-from adaptlab.specs.spec import ModelFile
+from adaptlab.values import Value
 from adaptlab.weights.huggingface import (
     CONFIG,
     LARGEST_JSON,
@@ -27,6 +27,19 @@ from adaptlab.weights.weights_file import (
     opened,
     read_header,
 )
+
+
+class ModelFile(Value):
+    """A file of a model folder, as it was when the job was made.
+
+    `digest` is a SHA-256: of a small file, or of the header and samples of a file of weights; see
+    `fingerprint`.
+    """
+
+    name: str
+    size: int
+    digest: str
+
 
 SAMPLE_BYTES = 4096
 

@@ -1,7 +1,7 @@
 """How long a job will run and how much memory it will take, from runs that were measured.
 
-`adaptlab.specs.cost` counts what a job computes; a device's rates make seconds of it, and the median
-ratio of measured to counted in the latest similar runs makes those right for this installation.
+`adaptlab.specs.cost` counts what a job computes. A device's rates turn that into seconds, and the
+median ratio of measured to counted in the latest similar runs fits it to this installation.
 """
 
 import json
