@@ -31,7 +31,7 @@ def test_every_claim_is_shown_with_what_was_measured(
         spec = SPEC.validate_python({"kind": "theory", "checks": ["theorems"]})
         job = jobs.create(session, a_principal(session), spec).job
     page = f"/jobs/{job.id}"
-    assert "as soon as it is measured" in client.get(page).text
+    assert "Each check appears once it is measured" in client.get(page).text
     good = Check.at_most("equation-6", "Equation 6 <holds>.", 0.5, 1.0)
     bad = Check.at_least("capacity", "Section 3.", 1, 2)
     ledger = a_made_up_ledger(sessions)

@@ -87,4 +87,4 @@ def test_the_command_line_imports(stack: Stack, imported: JobView, model_root: P
     assert {"by-hand", "tiny-llama"} <= set(listed.stdout.split())
     refused = command(stack, "base-models", "import", "other", "elsewhere/llama")
     assert refused.returncode == 2
-    assert "there are: models" in refused.stderr
+    assert "Existing roots: models" in refused.stderr
