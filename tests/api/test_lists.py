@@ -224,7 +224,7 @@ WRONG = {
     "state IN queued": "'(' is expected",
     "= queued": "a field is expected",
     'state = "queued': "begins nothing known",
-    "state = asleep": "is no state",
+    "state = asleep": "is not a valid state",
     "colour = red": "no field 'colour'",
     "priority = high": "whole number",
     "trainable_parameters > 1e3": "whole number",

@@ -63,7 +63,6 @@ class WrittenJob:
 
     id: UUID
     columns: Mapping[str, Any]  # of any type
-    resolved: ResolvedSpec
     position: int | None
     has_base: bool
     allowance: quotas.Allowance
@@ -75,12 +74,11 @@ class WrittenJob:
 
     def view(self, owner: str, project: str, base_job_id: UUID | None) -> JobView:
         """As everybody sees it, without reading back what is known."""
-        checks = tuple(str(check["name"]) for check in self.resolved.checks)
+        checks = tuple(check["name"] for check in self.columns["resolved_spec"]["checks"])
         said = {"name": self.columns["spec"].get("name"), "checks": checks}
         beside = {"owner": owner, "project": project, "base_job_id": base_job_id} | said
         of_runs = {"host": None, "first_step_at": None, "now": self.columns["created_at"]}
-        columns = {**self.columns, **beside, **of_runs}
-        return job_view(columns, self.position, resolved=self.resolved)
+        return job_view({**self.columns, **beside, **of_runs}, self.position)
 
 
 def insert_job(
@@ -106,7 +104,7 @@ def insert_job(
     columns = {**_UNSAID, **row, **told}
     position = position_after(found.ahead) if new.state == "queued" else None
     allowance = quotas.allowance(session, found)
-    return WrittenJob(job_id, columns, new.resolved, position, found.has_base, allowance)
+    return WrittenJob(job_id, columns, position, found.has_base, allowance)
 
 
 _JOBS = Job.metadata.tables[Job.__tablename__]
@@ -116,7 +114,7 @@ _GIVEN = (
     *("budget_requested", "trainable_parameters", "spec", "resolved_spec", "spec_digest"),
     *("labels", "queue", "priority", "max_seconds", "total_steps", "event_sequence"),
 )
-_TOLD = ("spec", "labels", "attempts_max", "run_at", "created_at")
+_TOLD = ("spec", "resolved_spec", "labels", "attempts_max", "run_at", "created_at")
 """What the database alone knows of a new job: its own defaults, and its order of what is in JSON.
 
 The rest is as given or as is `_UNSAID`, and is not sent there and back."""

@@ -100,12 +100,9 @@ def job_summaries(rows: Sequence[Columns]) -> tuple[JobSummary, ...]:
 _SUMMARIES = TypeAdapter(tuple[JobSummary, ...])
 
 
-def job_view(
-    columns: Columns, position: int | None = None, resolved: ResolvedSpec | None = None
-) -> JobView:
-    """The view of one row of `job_rows`; a resolved spec that is at hand is not read again."""
-    if resolved is None:
-        resolved = ResolvedSpec.model_validate(columns["resolved_spec"])
+def job_view(columns: Columns, position: int | None = None) -> JobView:
+    """The view of one row of `job_rows`."""
+    resolved = ResolvedSpec.model_validate(columns["resolved_spec"])
     told = _told(columns, position)
     told["spec"] = columns["spec"]
     told["resolved_spec"] = resolved
