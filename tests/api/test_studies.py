@@ -239,7 +239,7 @@ def test_an_extension_that_makes_no_sense_is_refused(api: TestClient, base: None
     assert (unknown["pointer"], unknown["nearest"]) == ("/methods/1/name", ["lora"])
     assert api.get("/v1/studies/small").json()["spec"]["seeds"] == 2
     nowhere = api.post("/v1/studies/nobody/extend", json={})
-    assert (nowhere.status_code, "list the studies" in nowhere.text) == (404, True)
+    assert (nowhere.status_code, "List the studies" in nowhere.text) == (404, True)
     assert fault(api.post("/v1/studies/small/clone", json={}))["pointer"] == "/name"
     taken = api.post("/v1/studies/small/clone", json={"name": "small"})
     assert taken.status_code == 409

@@ -49,7 +49,7 @@ def test_waiting_for_an_import_can_time_out(invoke: Invoke) -> None:
 def test_a_refusal_says_what_there_is(invoke: Invoke, tmp_path: Path) -> None:
     done = invoke("base-models", "import", "llama", "mine/llama")
     assert done.exit_code == 2
-    assert "there are: models" in done.stderr
+    assert "Existing roots: models" in done.stderr
     assert str(tmp_path) not in done.output
 
 
