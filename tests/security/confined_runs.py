@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.stand_ins import Observer, checkpoint_of
-from tests.worker.runners import Given, complete, runner
+from tests.worker.runners import Given, complete, finish, runner
 
 from adaptlab.measurements.results import CheckpointWritten, TrainingSaved
 from adaptlab.plugins.adaptation import AdapterFile
@@ -39,7 +39,7 @@ LIMITS = ("RLIMIT_CORE", "RLIMIT_FSIZE", "RLIMIT_NOFILE", "RLIMIT_DATA", "RLIMIT
 def look_about(given: Given) -> None:
     """Tells what the trainer is, has and may, and then does the job."""
     _tell("report", _report(given))
-    complete(given.spec, given.bases, given.scratch, given.observer)
+    finish(given)
 
 
 @runner

@@ -233,7 +233,7 @@ def test_a_kernel_without_rules_for_files_is_logged(
     monkeypatch.setattr(slot_settings, "version", lambda: 0)
     with caplog.at_level("INFO"):
         slot_options(attacked.settings("same"), 1, RUNNER)
-    assert "trainers can read and write what root" in caplog.text
+    assert "trainers can read and write whatever root" in caplog.text
     assert "lacks Landlock" in caplog.text
 
 

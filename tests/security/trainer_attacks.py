@@ -12,7 +12,7 @@ import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tests.worker.runners import Given, complete, runner
+from tests.worker.runners import Given, finish, runner
 
 DONE = "done"
 
@@ -32,7 +32,7 @@ def attack(given: Given) -> None:
     }
     (control / "report.partial").write_text(json.dumps(report))
     (control / "report.partial").rename(control / "report")
-    complete(given.spec, given.bases, given.scratch, given.observer)
+    finish(given)
 
 
 def attempts_on(target: Path) -> Mapping[str, str]:

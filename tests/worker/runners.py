@@ -73,7 +73,7 @@ def runner(carry_out: Callable[[Given], None]) -> Callable[..., None]:
 @runner
 def complete(given: Given) -> None:
     """A run that reports everything that the engine reports."""
-    _complete(given)
+    finish(given)
 
 
 @runner
@@ -82,7 +82,7 @@ def held(given: Given) -> None:
     _start(given)
     _step(given, 1)
     _wait_for("go", lambda: given.observer.command() == "stop")
-    _complete(given)
+    finish(given)
     _note("done", "yes")
 
 
@@ -119,7 +119,7 @@ def killed_once(given: Given) -> None:
     _step(given, 1)
     if _note("killed", "yes"):
         os.kill(os.getpid(), signal.SIGKILL)
-    _complete(given)
+    finish(given)
 
 
 @runner
@@ -185,7 +185,7 @@ def outside(given: Given) -> None:
 def environment(given: Given) -> None:
     """Tells the names of its environment variables."""
     _note("environment", "\n".join(os.environ))
-    _complete(given)
+    finish(given)
 
 
 @runner
@@ -196,7 +196,8 @@ def folder(given: Given) -> None:
     _write_checkpoints(given)
 
 
-def _complete(given: Given) -> None:
+def finish(given: Given) -> None:
+    """The whole of a run, for a stand-in that does something else as well."""
     _start(given)
     for step in range(1, given.spec.training.steps + 1):
         _step(given, step)

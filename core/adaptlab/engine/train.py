@@ -132,7 +132,7 @@ class Training:
         if all(others):
             left = "" if len(others) == self._plan.replicates else " that went on"
             raise TrainingDiverged(
-                f"The loss of every replicate{left} was no longer finite at step {self._step}. "
+                f"By step {self._step} the loss of every replicate{left} was no longer finite. "
                 "Lower the learning rate or the weight decay."
             )
 
