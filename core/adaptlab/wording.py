@@ -76,6 +76,11 @@ def sentence(name: str, fault: ErrorDetails) -> str:
             return f"{name}: {fault['msg'].rstrip('.')}"
 
 
+def counted(count: int, noun: str) -> str:
+    """A number of things: "1 seed", "5 seeds"."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def in_short(value: object) -> str:
     """A value that stands where another was wanted: as JSON, on one line."""
     is_single = value is None or isinstance(value, str | float | bool)

@@ -14,7 +14,6 @@ from adaptlab.comparisons.diagnosis_evidence import (
     Evidence,
     MethodEvidence,
     TrialEvidence,
-    chance_loss,
     trial_evidence,
 )
 from adaptlab.plugins.method import log_spaced
@@ -370,4 +369,4 @@ def test_replicates_become_evidence():
 
 
 def test_the_loss_of_guessing_is_the_log_of_the_alphabet():
-    assert chance_loss(SortDescending(alphabet=8, length=10)) == pytest.approx(math.log(8))
+    assert SortDescending(alphabet=8, length=10).chance_loss() == pytest.approx(math.log(8))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+SERVICES = "services/adaptlab_services"
 FOLDERS = ("answers", "api", "client", "core", "db", "services", "stack", "worker")
 
 
@@ -60,7 +61,7 @@ def test_every_import_contract_is_kept(repository: Path) -> None:
         ("api/adaptlab_api", "import adaptlab_worker", "Imports go one way"),
         ("api/adaptlab_api", "import torch", "Only the engine, the theory and the trainer"),
         ("core/adaptlab", "import torch", "Only the engine, the theory and the trainer"),
-        ("services/adaptlab_services", "import adaptlab.engine", "Only the trainer process"),
+        (SERVICES, "import adaptlab.engine", "Only the trainer process"),
         ("worker/adaptlab_worker", "import adaptlab_worker.trainer", "The trainer is started"),
         ("client/adaptlab_client", "import adaptlab_services", "The client knows only"),
         ("api/adaptlab_api", "import adaptlab_client", "Only the stack, which acts as a user"),
@@ -69,6 +70,9 @@ def test_every_import_contract_is_kept(repository: Path) -> None:
         ("db/adaptlab_db", "import adaptlab_answers", "Imports go one way"),
         ("answers/adaptlab_answers", "import adaptlab_services", "Imports go one way"),
         ("answers/adaptlab_answers", "import fastapi", "Answers know only core"),
+        (f"{SERVICES}/limits", "import adaptlab_services.jobs", "wings of services"),
+        ("core/adaptlab/plugins", "import adaptlab.studies", "wings of core"),
+        ("api/adaptlab_api/limits", "import adaptlab_api.routes", "wings of the API"),
     ],
 )
 def test_an_import_in_the_wrong_direction_is_found(
@@ -80,6 +84,15 @@ def test_an_import_in_the_wrong_direction_is_found(
     assert run.returncode == 1, run.stdout + run.stderr
     broken = [line for line in run.stdout.splitlines() if " BROKEN" in line]
     assert any(contract in line for line in broken), run.stdout
+
+
+@pytest.mark.parametrize("package", ["api/adaptlab_api", "core/adaptlab", SERVICES])
+def test_a_module_of_no_wing_is_found(copy_of_the_house: Path, package: str) -> None:
+    (copy_of_the_house / package / "stray.py").touch()
+    python_path = os.pathsep.join(str(copy_of_the_house / folder) for folder in FOLDERS)
+    run = lint_imports(copy_of_the_house, python_path=python_path)
+    assert run.returncode == 1, run.stdout + run.stderr
+    assert "stray" in run.stdout, run.stdout
 
 
 @pytest.mark.parametrize("folder", FOLDERS)

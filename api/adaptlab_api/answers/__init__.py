@@ -1,1 +1,4 @@
-"""What goes out: JSON, files, streams, news of jobs, and problems."""
+"""What goes out: JSON, files, streams, news of jobs, and problems.
+
+Imports `limits`.
+"""

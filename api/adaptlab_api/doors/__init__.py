@@ -1,1 +1,4 @@
-"""What every request passes before a route sees it: sockets, tokens, rates, sizes and time."""
+"""What every request passes before a route sees it: sockets, tokens, rates, sizes and time.
+
+Imports `requests` and the wings below it.
+"""

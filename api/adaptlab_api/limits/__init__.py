@@ -1,1 +1,4 @@
-"""How often and how much somebody may ask, and what is noted of refusals."""
+"""How often and how much one client may ask, and what the audit log notes of refusals.
+
+Imports no other wing.
+"""

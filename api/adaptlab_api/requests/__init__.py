@@ -1,1 +1,4 @@
-"""What comes in: bodies, parameters, ids, and what a route checks before it runs."""
+"""What comes in: bodies, parameters, ids, and what a route checks before it runs.
+
+Imports `answers` and `limits`.
+"""

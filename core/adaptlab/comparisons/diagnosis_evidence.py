@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from adaptlab.measurements.results import ReplicateResult
-from adaptlab.plugins.task import Task
 from adaptlab.values import Value
 
 Schedule = Literal["cosine", "constant"]
@@ -80,11 +79,6 @@ class Evidence(Value):
     chance_loss: float
     chance_accuracy: float
     counted_length: float
-
-
-def chance_loss(task: Task) -> float:
-    """The loss of uniform guessing, in nats a counted token of the answer."""
-    return task.chance_loss()
 
 
 def trial_evidence(

@@ -12,6 +12,7 @@ from adaptlab.statistics.more_seeds import MOST_SEEDS, MoreSeeds, more_seeds
 from adaptlab.statistics.pairs import PairedDifference, Probability, holm
 from adaptlab.statistics.unseen import least_p_value
 from adaptlab.values import Value
+from adaptlab.wording import counted
 
 FALSE_BETTER = 0.05
 LEAST_SEEDS = 3
@@ -223,8 +224,8 @@ def _numbers(pair: PairedDifference, corrected: float | None, comparisons: int) 
     limits = _limits(pair.level, pair.low, pair.high)
     said = f"difference {_points(pair.difference)} points, {limits}"
     if corrected is not None:
-        said += f"; p = {corrected:.2g}, corrected for {_many(comparisons, 'comparison')}"
-    return f"{said}; {_many(pair.seeds, 'seed')}, {pair.items:,} items"
+        said += f"; p = {corrected:.2g}, corrected for {counted(comparisons, 'comparison')}"
+    return f"{said}; {counted(pair.seeds, 'seed')}, {pair.items:,} items"
 
 
 def _successful(
@@ -280,7 +281,7 @@ def _successful_sentence(
     numbers = f"difference {_points(pair.difference)} points, {limits}"
     if corrected is not None:
         numbers += f"; p = {corrected:.2g}"
-    numbers += f"; {_many(pair.seeds, 'seed')}"
+    numbers += f"; {counted(pair.seeds, 'seed')}"
     if finding in ("better", "worse"):
         size = f"{100 * abs(pair.difference):.1f} points"
         return f"{among} is {finding} than {pair.second} by {size} ({numbers})."
@@ -305,7 +306,3 @@ def _points(share: float) -> str:
 
 def _limits(level: float, low: float, high: float) -> str:
     return f"{100 * level:g} % interval {_points(low)} to {_points(high)}"
-
-
-def _many(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"

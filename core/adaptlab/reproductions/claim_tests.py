@@ -41,6 +41,7 @@ from adaptlab.statistics import (
     unseen_failure_rate,
 )
 from adaptlab.values import Value
+from adaptlab.wording import counted
 
 LEVEL = 0.95
 ClaimFinding = Literal["reproduced", "not_reproduced", "undecided", "not_measured"]
@@ -146,7 +147,7 @@ def _above(test: ScoreAbove, recipe: Recipe, measured: Measured) -> Decision:
         f"{test.row} is ahead of {test.other} by {_points(pair.difference)} "
         f"({LEVEL:.0%} interval over seeds like those run {_points(pair.seen_low)} to "
         f"{_points(pair.seen_high)}) on {where} "
-        f"({_seeds(pair.seeds)}, {pair.items:,} items each; up to "
+        f"({counted(pair.seeds, 'seed')}, {pair.items:,} items each; up to "
         f"{unseen_failure_rate(pair.seeds, LEVEL):.0%} of other seeds may do otherwise); "
         f"claimed: more than {_points(test.by)}"
     )
@@ -173,7 +174,7 @@ def _every_trial(test: EveryTrialAtMost, row: MeasuredRow) -> Decision:
     diverged = sum(trial.status == "diverged" for trial in row.trials)
     seeds = {trial.seed for trial in scored}
     text = (
-        f"the best of {len(scored)} trials of {test.row} over {_seeds(len(seeds))} has "
+        f"the best of {len(scored)} trials of {test.row} over {counted(len(seeds), 'seed')} has "
         f"{_percent(_share(best))} of {best.total:,} held-out items right (learning rate "
         f"{best.learning_rate:g}, seed {best.seed}), and each is shown to be at most "
         f"{_percent(highest)}{f'; {diverged} more diverged' if diverged else ''}; up to "
@@ -215,7 +216,7 @@ def _deviation(test: DeviationAtMost | DeviationAtLeast, row: MeasuredRow) -> De
     least, most = min(row.deviations.values()), max(row.deviations.values())
     doubts = [*_few(len(row.deviations)), *_unmeasured(row, tuple(row.deviations))]
     told = f"relative attention of {test.row} in the first layer moved by"
-    over = f"over {_seeds(len(row.deviations))}"
+    over = f"over {counted(len(row.deviations), 'seed')}"
     if isinstance(test, DeviationAtMost):
         text = f"{told} at most {most:.1e} {over}; claimed: at most {test.value:.1e}"
         if most > test.value:
@@ -240,7 +241,7 @@ def _check(test: CheckHolds, recipe: Recipe, measured: Measured) -> Decision:
     failed = [one for one in reports if one.verdict == "fails" and one not in unclear]
     shown = (*failed, *unclear, *reports)[0]
     seeds = [one.seeds for one in checks if one.seeds is not None]
-    over = f", on {_seeds(min(seeds))} of trained weights" if seeds else ""
+    over = f", on {counted(min(seeds), 'seed')} of trained weights" if seeds else ""
     text = (
         f"check {test.check}: {_held(len(reports), len(failed), len(unclear))}{over}; "
         f"{shown.name} measured {shown.measured:.3g}{_interval_of(shown)}, {shown.bound} "
@@ -291,7 +292,7 @@ def _found(text: str, *, holds: bool, fails: bool, doubts: Sequence[str]) -> Dec
 
 def _few(seeds: int) -> Iterator[str]:
     if seeds < LEAST_SEEDS:
-        yield f"{_seeds(seeds)} cannot stand for others ({LEAST_SEEDS} are the least)"
+        yield f"{counted(seeds, 'seed')} cannot stand for others ({LEAST_SEEDS} are the least)"
 
 
 def _unmeasured(row: MeasuredRow, seeds: Sequence[int]) -> Iterator[str]:
@@ -326,15 +327,11 @@ def _interval(found: Interval) -> str:
 
 def _over(scores: Scores) -> str:
     """The seeds and items, and whether seeds share the weights that they start from."""
-    told = f"{_seeds(len(scores.seeds))}, {scores.items:,} items each"
+    told = f"{counted(len(scores.seeds), 'seed')}, {scores.items:,} items each"
     bases = len(set(scores.bases))
     if bases and bases < len(scores.seeds):
         told += f", from {bases} trained base{'s' if bases > 1 else ''} only"
     return told
-
-
-def _seeds(count: int) -> str:
-    return f"{count} seed{'' if count == 1 else 's'}"
 
 
 def _percent(share: float) -> str:

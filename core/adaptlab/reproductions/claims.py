@@ -29,6 +29,7 @@ from adaptlab.reproductions.recipe_results import (
     Missing,
     row_of,
 )
+from adaptlab.wording import counted
 
 
 class ClaimVerdict(Decision):
@@ -118,8 +119,8 @@ def _at_equal_effort(
 def _effort(row: MeasuredRow) -> str:
     trials = _trials(row)
     return (
-        f"{row.parameters or 0:,} parameters for {row.steps or 0:,} steps in {trials} "
-        f"trial{'' if trials == 1 else 's'} per seed"
+        f"{row.parameters or 0:,} parameters for {row.steps or 0:,} steps in "
+        f"{counted(trials, 'trial')} per seed"
     )
 
 

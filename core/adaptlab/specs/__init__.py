@@ -1,1 +1,4 @@
-"""Job specs: what can be asked for, what it becomes when resolved, and what it costs."""
+"""Job specs: what can be asked for, what it becomes when resolved, and what it costs.
+
+Imports the plug-ins, `weights` and `plugins`.
+"""

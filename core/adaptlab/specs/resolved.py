@@ -1,7 +1,7 @@
-"""Resolved specs as values, one class for each kind of job, and how JSON becomes one and back.
+"""Resolved specs as values: one class for each kind of job, and the conversion from and to JSON.
 
 `ResolvedSpec` is their JSON, which is stored, answered and sent to workers. Only the functions here
-turn one into the other.
+convert between the two.
 """
 
 import hashlib
@@ -70,12 +70,12 @@ class _Trained(_Scored):
 
     @property
     def trials(self) -> tuple[Trial, ...]:
-        """What every seed is trained with."""
+        """The trials that every seed is trained with."""
         return self.training.trials
 
     @property
     def precision(self) -> Precision:
-        """Of the arithmetic."""
+        """The precision of the arithmetic."""
         return self.training.precision
 
 
@@ -154,7 +154,7 @@ class ResolvedTheory(_Untrained, _Job):
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """The seed, as other kinds have several."""
+        """The seed, in a tuple as for the other kinds."""
         return (self.seed,)
 
     @property
@@ -205,7 +205,7 @@ def readable(document: ResolvedSpec) -> Resolved:
 
 
 def write_resolved(resolved: Resolved) -> ResolvedSpec:
-    """The JSON of a job; of what a kind does not have it says 0, null or an empty list."""
+    """The JSON of a job. What its kind lacks is 0, null or an empty list."""
     trained = None if resolved.training is None else resolved
     scored = None if isinstance(resolved, ResolvedTheory) else resolved
     return ResolvedSpec(

@@ -12,6 +12,7 @@ from adaptlab.plugins.method import Method, log_spaced
 from adaptlab.plugins.shapes import ModelShape
 from adaptlab.specs.spec import MOST_TRIALS, TrainingSpec, Trial, TuningSpec
 from adaptlab.values import AUTO
+from adaptlab.wording import counted
 
 
 def resolve_trials(
@@ -112,8 +113,8 @@ def _scale_problems(tuning: TuningSpec, method: Method, shape: ModelShape) -> It
 def _other_number(trials: int, rates: int, combinations: int) -> Problem:
     made = rates * combinations
     detail = (
-        f"{_counted(rates, 'learning rate')} and {_counted(combinations, 'combination')} of weight "
-        f"decay and initial scale make {_counted(made, 'trial')}, not {trials}; ask for {made}, "
+        f"{counted(rates, 'learning rate')} and {counted(combinations, 'combination')} of weight "
+        f"decay and initial scale make {counted(made, 'trial')}, not {trials}; ask for {made}, "
         "give other lists, or leave the learning rate open."
     )
     return Problem("/tuning/trials", "other_number_of_trials", detail, nearest=(made,))
@@ -133,10 +134,6 @@ def _check_number(made: int) -> None:
     if made > MOST_TRIALS:
         detail = f"The lists make {made} trials per seed. The limit is {MOST_TRIALS}. Shorten them."
         raise InvalidSpec(Problem("/tuning", "too_many_trials", detail, nearest=(MOST_TRIALS,)))
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def training_problems(training: TrainingSpec) -> Iterator[Problem]:

@@ -1,4 +1,7 @@
-"""What seeds and test items say about methods; torch-free, pure functions of scores."""
+"""What seeds and test items say about methods; torch-free, pure functions of scores.
+
+Imports `measurements` and the wings below it.
+"""
 
 from adaptlab.statistics.choice import ChosenBest, chosen_best
 from adaptlab.statistics.failing import FailingSeeds, failing_seeds

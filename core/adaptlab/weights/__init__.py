@@ -1,1 +1,4 @@
-"""Weights in files, and folders of models in Hugging Face's layout."""
+"""Weights in files, and folders of models in Hugging Face's layout.
+
+Imports `plugins`.
+"""
