@@ -78,7 +78,6 @@ if TYPE_CHECKING:
     from adaptlab_client.client import Client as Client
     from adaptlab_client.comparison_tables import JobComparison as JobComparison
     from adaptlab_client.comparison_tables import StudyComparison as StudyComparison
-    from adaptlab_client.connection import Retries as Retries
     from adaptlab_client.curves import Curves as Curves
     from adaptlab_client.errors import ApiError as ApiError
     from adaptlab_client.errors import Conflict as Conflict
@@ -98,6 +97,7 @@ if TYPE_CHECKING:
     from adaptlab_client.pictures import Picture as Picture
     from adaptlab_client.result_table import ResultTable as ResultTable
     from adaptlab_client.study_run import StudyRun as StudyRun
+    from adaptlab_client.transport.connection import Retries as Retries
 
 _HOMES = {
     "ApiError": "adaptlab_client.errors",
@@ -160,7 +160,7 @@ _HOMES = {
     "ReportRow": "adaptlab.reproductions.recipe_report",
     "ReportTable": "adaptlab.reproductions.recipe_report",
     "ResultTable": "adaptlab_client.result_table",
-    "Retries": "adaptlab_client.connection",
+    "Retries": "adaptlab_client.transport.connection",
     "ServerUnavailable": "adaptlab_client.errors",
     "ServerUnreachable": "adaptlab_client.errors",
     "SeveralMaps": "adaptlab_client.errors",

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from adaptlab_answers.people import AuditView
-from adaptlab_client.connection import Connection, Query, path_of
-from adaptlab_client.paging import entries
+from adaptlab_client.transport.connection import Connection, Query, path_of
+from adaptlab_client.transport.paging import entries
 
 
 class AuditLog:

@@ -4,8 +4,8 @@ import base64
 import hashlib
 from pathlib import Path
 
-from adaptlab_client.connection import Connection, Identity, Query, Request, path_of
 from adaptlab_client.errors import DigestMismatch, UnexpectedAnswer
+from adaptlab_client.transport.connection import Connection, Identity, Query, Request, path_of
 
 SECONDS = 400.0
 """To wait for the first byte: plots are drawn before it comes."""

@@ -11,9 +11,7 @@ from adaptlab_answers.server import Capabilities
 from adaptlab_client.audit_log import AuditLog
 from adaptlab_client.catalogue import BaseModels, Budgets, Catalogue, Checkpoints
 from adaptlab_client.comparisons import Comparisons
-from adaptlab_client.connection import Connection, Request, Retries, path_of
 from adaptlab_client.datasets import Datasets
-from adaptlab_client.discovery import discover
 from adaptlab_client.jobs import Jobs
 from adaptlab_client.people import ProjectList, Tokens, Users
 from adaptlab_client.recipes import Recipes
@@ -21,6 +19,8 @@ from adaptlab_client.recommendations import Recommendations
 from adaptlab_client.results import ResultQueries
 from adaptlab_client.server import ServerStatus
 from adaptlab_client.studies import Studies
+from adaptlab_client.transport.connection import Connection, Request, Retries, path_of
+from adaptlab_client.transport.discovery import discover
 from adaptlab_client.uploads import Uploads
 
 
@@ -32,7 +32,7 @@ class Client:
             job = client.jobs.wait(job.id)
 
     Without arguments the server of ADAPTLAB_URL is used, or the one that `adaptlab up` started
-    here (see `adaptlab_client.discovery.discover`). `timeout` is in seconds a request.
+    here (see `adaptlab_client.transport.discovery.discover`). `timeout` is in seconds a request.
     With `project`, or ADAPTLAB_PROJECT, only that one is seen, and what is made goes there.
 
     Every call raises a subclass of `ApiError` for what the server refuses, and

@@ -8,8 +8,8 @@ import httpx
 
 from adaptlab_answers.comparisons import ComparisonProgress
 from adaptlab_client.comparison_tables import JobComparison, StudyComparison
-from adaptlab_client.connection import Connection, Identity, Query, Request, path_of
 from adaptlab_client.errors import WaitTimedOut
+from adaptlab_client.transport.connection import Connection, Identity, Query, Request, path_of
 
 OnProgress = Callable[[ComparisonProgress], None]
 COMPUTING = 202

@@ -10,7 +10,6 @@ from typing import Literal
 
 from adaptlab.values import Value
 from adaptlab_answers.people import Me
-from adaptlab_client import credentials
 from adaptlab_client.client import Client
 from adaptlab_client.errors import (
     ApiError,
@@ -22,6 +21,7 @@ from adaptlab_client.errors import (
     UnsafeFile,
 )
 from adaptlab_client.machine import gpus_of_the_driver, landlock_version, torch_here
+from adaptlab_client.transport import credentials
 
 State = Literal["ok", "warn", "fail"]
 

@@ -12,12 +12,12 @@ from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.specs.spec import AnySpec
 from adaptlab_answers.jobs import EventPage, EventView, JobSummary, JobView, Preview, ProgressNews
 from adaptlab_answers.reading import read
-from adaptlab_client import event_stream
-from adaptlab_client.connection import Identity, Query, Request, path_of
 from adaptlab_client.documents import Document
 from adaptlab_client.errors import PASSING, UnexpectedAnswer, WaitTimedOut
 from adaptlab_client.job_results import JobResults
-from adaptlab_client.paging import entries
+from adaptlab_client.transport import event_stream
+from adaptlab_client.transport.connection import Identity, Query, Request, path_of
+from adaptlab_client.transport.paging import entries
 
 Spec = Mapping[str, object] | AnySpec
 LONG_POLL = 25.0

@@ -14,8 +14,8 @@ from adaptlab_answers.people import (
     TokenView,
     UserView,
 )
-from adaptlab_client.connection import Connection, Identity, Request, path_of
-from adaptlab_client.paging import entries
+from adaptlab_client.transport.connection import Connection, Identity, Request, path_of
+from adaptlab_client.transport.paging import entries
 
 DEFAULT_SCOPES = ("read", "submit")
 

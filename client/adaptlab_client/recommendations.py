@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pydantic import JsonValue, TypeAdapter
 
 from adaptlab_answers.recommendations import Recommendation
-from adaptlab_client.connection import Connection, Request, path_of
+from adaptlab_client.transport.connection import Connection, Request, path_of
 
 Choice = str | Mapping[str, object]
 

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Literal
 
 from adaptlab_answers.queries import ColumnView, FieldList, FieldView, ResultRows
-from adaptlab_client.connection import Connection, Query, Request, path_of
 from adaptlab_client.result_table import ResultTable, Row
+from adaptlab_client.transport.connection import Connection, Query, Request, path_of
 
 FileFormat = Literal["csv", "jsonl", "parquet"]
 PAGE = 200

@@ -5,7 +5,7 @@ from email.utils import parsedate_to_datetime
 
 from adaptlab_answers.server import Capabilities, Health, Workers, WorkerView
 from adaptlab_answers.storage import StorageStatus
-from adaptlab_client.connection import Connection, Request, path_of
+from adaptlab_client.transport.connection import Connection, Request, path_of
 
 
 class ServerStatus:

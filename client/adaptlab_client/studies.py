@@ -18,12 +18,12 @@ from adaptlab_answers.studies import StudyPreview, StudySummary, StudyView
 from adaptlab_client.bundles import save_bundle
 from adaptlab_client.comparison_tables import StudyComparison
 from adaptlab_client.comparisons import Comparisons
-from adaptlab_client.connection import Connection, Identity, Query, Request, path_of
 from adaptlab_client.documents import Document
 from adaptlab_client.errors import PASSING, Conflict, NotFound, WaitTimedOut
 from adaptlab_client.jobs import PATIENCE, document_of
-from adaptlab_client.paging import entries
 from adaptlab_client.study_run import StudyRun
+from adaptlab_client.transport.connection import Connection, Identity, Query, Request, path_of
+from adaptlab_client.transport.paging import entries
 
 A = TypeVar("A", bound=BaseModel)
 StudyBody = Mapping[str, object] | StudySpec | StudyExtension | StudyChanges

@@ -15,8 +15,8 @@ from pydantic import JsonValue
 
 from adaptlab_answers.paging import Page
 from adaptlab_answers.storage import UploadView
-from adaptlab_client.connection import Connection, Identity, Request, path_of
 from adaptlab_client.errors import ApiError, DigestMismatch, InvalidRequest
+from adaptlab_client.transport.connection import Connection, Identity, Request, path_of
 
 COMPLETE_SECONDS = 300.0
 """Completing reads everything again on the server."""

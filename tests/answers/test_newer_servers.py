@@ -28,7 +28,7 @@ from adaptlab_answers import (
 )
 from adaptlab_answers.reading import read
 from adaptlab_client import Client
-from adaptlab_client.connection import Request, path_of
+from adaptlab_client.transport.connection import Request, path_of
 
 __all__ = ["address", "client", "invoke", "patient_comparisons"]  # found here by pytest
 

@@ -10,8 +10,8 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.api.serving import a_server
 
 from adaptlab_client import Client
-from adaptlab_client.connection import Retries
 from adaptlab_client.errors import ServerUnreachable
+from adaptlab_client.transport.connection import Retries
 from adaptlab_db.artifacts import streamed
 from adaptlab_db.tables import Artifact, ArtifactChunk, UploadChunk
 from adaptlab_services.settings import Settings

@@ -11,7 +11,7 @@ import pytest
 from tests.answering import a_job_answer, identity
 
 from adaptlab_client import Client, EventView, ProgressNews, errors
-from adaptlab_client.connection import Retries
+from adaptlab_client.transport.connection import Retries
 
 Handler = Callable[[httpx.Request], httpx.Response]
 JOB = a_job_answer()

@@ -24,8 +24,8 @@ from adaptlab.statistics import Scores
 from adaptlab_client import Client, Conflict, DigestMismatch
 from adaptlab_client.bundles import save_bundle
 from adaptlab_client.cli.main import application
-from adaptlab_client.connection import Connection, Retries
-from adaptlab_client.discovery import Server
+from adaptlab_client.transport.connection import Connection, Retries
+from adaptlab_client.transport.discovery import Server
 
 Change = Callable[[bytes], bytes] | None
 Members = dict[str, bytes]

@@ -26,7 +26,7 @@ import adaptlab_client
 from adaptlab.errors import InvalidSpec
 from adaptlab.measurements import results
 from adaptlab_client import Client, EventView, errors
-from adaptlab_client.connection import Retries
+from adaptlab_client.transport.connection import Retries
 
 
 @pytest.fixture

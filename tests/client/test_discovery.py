@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from adaptlab_client.discovery import discover
 from adaptlab_client.errors import NoServer, ServerStarting
+from adaptlab_client.transport.discovery import discover
 
 
 def a_data_directory(folder: Path, url: str | None = "http://127.0.0.1:8123") -> Path:

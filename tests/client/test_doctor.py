@@ -10,11 +10,12 @@ import pytest
 from tests.client.conftest import Address, Invoke
 
 from adaptlab_answers.people import Me
-from adaptlab_client import Client, credentials
-from adaptlab_client.connection import Retries
+from adaptlab_client import Client
 from adaptlab_client.doctor import Finding, examine, of_clock, of_rights
 from adaptlab_client.errors import NoServer
 from adaptlab_client.machine import torch_here
+from adaptlab_client.transport import credentials
+from adaptlab_client.transport.connection import Retries
 
 NOW = datetime(2027, 3, 1, tzinfo=UTC)
 

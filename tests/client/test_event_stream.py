@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adaptlab_client.event_stream import Message, messages
+from adaptlab_client.transport.event_stream import Message, messages
 
 STREAM = (
     ': hello\n\nid: 1\nevent: queued\ndata: {"a": "\u2028 \x85 é"}\n\n'

@@ -29,7 +29,7 @@ from adaptlab_api.app import create_app
 from adaptlab_client import Client
 from adaptlab_client.cli.examples import EXAMPLES
 from adaptlab_client.cli.main import application
-from adaptlab_client.connection import Connection, Request
+from adaptlab_client.transport.connection import Connection, Request
 from adaptlab_services.settings import Settings
 
 Sessions = sessionmaker[Session]

@@ -8,10 +8,10 @@ import pytest
 from tests.client.conftest import Address, Invoke
 from tests.making import a_pretrain_document
 
-from adaptlab_client import credentials
 from adaptlab_client.client import Client
-from adaptlab_client.discovery import discover
 from adaptlab_client.errors import UnsafeFile
+from adaptlab_client.transport import credentials
+from adaptlab_client.transport.discovery import discover
 
 
 @pytest.fixture

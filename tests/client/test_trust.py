@@ -4,7 +4,7 @@ import ssl
 
 import pytest
 
-from adaptlab_client.connection import trust
+from adaptlab_client.transport.connection import trust
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,7 @@ from tests.ledgers import a_worker_token
 from tests.making import a_job, a_pretrain_spec, a_token
 from tests.worker.conftest import PATIENCE, Watched, wait_until
 
-from adaptlab_client.credentials import file_of_job, keep_of_job
+from adaptlab_client.transport.credentials import file_of_job, keep_of_job
 from adaptlab_db.tables import AttentionMap, Checkpoint, Evaluation, MetricPoint, TrainingState
 from adaptlab_services.errors import LedgerRefused
 from adaptlab_services.leases.reaping import reap

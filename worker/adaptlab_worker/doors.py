@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from adaptlab_client.discovery import discover
+from adaptlab_client.transport.discovery import discover
 from adaptlab_db.secret_files import SecretUnreadable, secret
 from adaptlab_db.session import close
 from adaptlab_services.errors import LedgerRefused

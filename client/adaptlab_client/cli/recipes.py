@@ -29,7 +29,7 @@ from adaptlab_client.cli.waiting import TimeoutOption, followed, leave_unless_su
 if TYPE_CHECKING:
     from adaptlab_answers.recipes import RecipeView, StudyReport
     from adaptlab_client.client import Client
-    from adaptlab_client.connection import Identity
+    from adaptlab_client.transport.connection import Identity
 
 COLUMNS = ("recipe", "presets", "question")
 

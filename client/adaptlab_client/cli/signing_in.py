@@ -19,7 +19,7 @@ LONGEST = 200
 
 def login(context: typer.Context) -> None:
     """Store a token for the server; it is prompted for without echo, or read from stdin."""
-    from adaptlab_client import credentials
+    from adaptlab_client.transport import credentials
 
     token = _asked()
     with open_client(context) as client, client.as_holder_of(token) as tried:
@@ -40,7 +40,7 @@ def logout(
     ] = False,
 ) -> None:
     """Delete the token that `adaptlab login` stored for the server."""
-    from adaptlab_client import credentials
+    from adaptlab_client.transport import credentials
 
     with open_client(context) as client:
         token = credentials.forget(os.environ, client.url)

@@ -128,8 +128,8 @@ def _on_job(
     hours: int | None,
 ) -> str:
     """The script for one job, whose token it puts into a file."""
-    from adaptlab_client import credentials
     from adaptlab_client.slurm_scripts import working_on
+    from adaptlab_client.transport import credentials
 
     hours = hours or min(ceil(allocation.seconds / HOUR) + QUEUEING_HOURS, MOST_HOURS)
     with open_client(context) as client:

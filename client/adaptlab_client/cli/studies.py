@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         StudyView,
     )
     from adaptlab_client.client import Client
-    from adaptlab_client.connection import Identity
+    from adaptlab_client.transport.connection import Identity
 
 StudyArgument = Annotated[
     str,

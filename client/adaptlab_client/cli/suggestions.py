@@ -37,7 +37,7 @@ def suggest(found: "Callable[[Client], Iterable[Suggestion]]") -> Suggest:
 
 def _client(context: typer.Context) -> "Client":
     from adaptlab_client.client import Client  # httpx, for those who press Tab
-    from adaptlab_client.connection import Retries
+    from adaptlab_client.transport.connection import Retries
 
     given = context.find_root().params
     retries = Retries(attempts=1)

@@ -13,7 +13,7 @@ from adaptlab_client.cli.waiting import TimeoutOption, wait_for
 
 if TYPE_CHECKING:
     from adaptlab_client import Client
-    from adaptlab_client.connection import Identity
+    from adaptlab_client.transport.connection import Identity
 
 COLUMNS = ("check", "claim", "measured", "tolerance", "verdict")
 EXACT_COLUMNS = ("check", "claim", "measured", "bound", "tolerance", "verdict")

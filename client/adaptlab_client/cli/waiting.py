@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from adaptlab_answers.jobs import JobView
     from adaptlab_answers.studies import StudySummary, StudyView
     from adaptlab_client.client import Client
-    from adaptlab_client.connection import Identity
+    from adaptlab_client.transport.connection import Identity
 
 TimeoutOption = Annotated[
     float | None, typer.Option(min=0, help="Maximum seconds to wait; after that, exit with 124.")

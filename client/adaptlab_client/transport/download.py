@@ -4,13 +4,13 @@ import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
-from adaptlab_client.connection import Connection, Request
 from adaptlab_client.errors import (
     PASSING,
     ApiError,
     DigestMismatch,
     UnexpectedAnswer,
 )
+from adaptlab_client.transport.connection import Connection, Request
 
 Report = Callable[[int, int | None], None]
 

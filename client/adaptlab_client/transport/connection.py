@@ -19,7 +19,6 @@ import httpx
 from pydantic import BaseModel, JsonValue, ValidationError
 
 from adaptlab_answers.reading import read
-from adaptlab_client.discovery import Server
 from adaptlab_client.errors import (
     PASSING,
     ProblemDocument,
@@ -29,6 +28,7 @@ from adaptlab_client.errors import (
     UnexpectedAnswer,
     api_error,
 )
+from adaptlab_client.transport.discovery import Server
 
 A = TypeVar("A", bound=BaseModel)
 Passing = ServerUnreachable | ServerUnavailable | TooManyRequests

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import NamedTuple, cast
 from urllib.parse import urlsplit
 
-from adaptlab_client.credentials import read
 from adaptlab_client.errors import NoServer, ServerStarting
+from adaptlab_client.transport.credentials import read
 
 DATA_DIRECTORY = ".adaptlab"
 

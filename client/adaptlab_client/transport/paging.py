@@ -6,7 +6,7 @@ from typing import TypeVar
 from pydantic import BaseModel
 
 from adaptlab_answers.paging import Page
-from adaptlab_client.connection import Connection, Query, Request
+from adaptlab_client.transport.connection import Connection, Query, Request
 
 E = TypeVar("E", bound=BaseModel)
 
