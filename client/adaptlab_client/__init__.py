@@ -73,12 +73,14 @@ if TYPE_CHECKING:
     from adaptlab_answers.studies import StudyPreview as StudyPreview
     from adaptlab_answers.studies import StudySummary as StudySummary
     from adaptlab_answers.studies import StudyView as StudyView
-    from adaptlab_client.attention_maps import AttentionMap as AttentionMap
-    from adaptlab_client.attention_maps import AttentionMaps as AttentionMaps
     from adaptlab_client.client import Client as Client
-    from adaptlab_client.comparison_tables import JobComparison as JobComparison
-    from adaptlab_client.comparison_tables import StudyComparison as StudyComparison
-    from adaptlab_client.curves import Curves as Curves
+    from adaptlab_client.display.attention_maps import AttentionMap as AttentionMap
+    from adaptlab_client.display.attention_maps import AttentionMaps as AttentionMaps
+    from adaptlab_client.display.comparison_tables import JobComparison as JobComparison
+    from adaptlab_client.display.comparison_tables import StudyComparison as StudyComparison
+    from adaptlab_client.display.curves import Curves as Curves
+    from adaptlab_client.display.pictures import Picture as Picture
+    from adaptlab_client.display.result_table import ResultTable as ResultTable
     from adaptlab_client.errors import ApiError as ApiError
     from adaptlab_client.errors import Conflict as Conflict
     from adaptlab_client.errors import DigestMismatch as DigestMismatch
@@ -94,16 +96,14 @@ if TYPE_CHECKING:
     from adaptlab_client.errors import UnexpectedAnswer as UnexpectedAnswer
     from adaptlab_client.errors import UnsafeFile as UnsafeFile
     from adaptlab_client.errors import WaitTimedOut as WaitTimedOut
-    from adaptlab_client.pictures import Picture as Picture
-    from adaptlab_client.result_table import ResultTable as ResultTable
     from adaptlab_client.study_run import StudyRun as StudyRun
     from adaptlab_client.transport.connection import Retries as Retries
 
 _HOMES = {
     "ApiError": "adaptlab_client.errors",
     "AttemptView": "adaptlab_answers.results",
-    "AttentionMap": "adaptlab_client.attention_maps",
-    "AttentionMaps": "adaptlab_client.attention_maps",
+    "AttentionMap": "adaptlab_client.display.attention_maps",
+    "AttentionMaps": "adaptlab_client.display.attention_maps",
     "AttentionSummary": "adaptlab.measurements.results",
     "AuditView": "adaptlab_answers.people",
     "BaseModelView": "adaptlab_answers.models",
@@ -118,7 +118,7 @@ _HOMES = {
     "Conflict": "adaptlab_client.errors",
     "CreatedToken": "adaptlab_answers.people",
     "Curve": "adaptlab_answers.results",
-    "Curves": "adaptlab_client.curves",
+    "Curves": "adaptlab_client.display.curves",
     "DatasetView": "adaptlab_answers.models",
     "Diagnosis": "adaptlab.comparisons.diagnosis",
     "DigestMismatch": "adaptlab_client.errors",
@@ -128,7 +128,7 @@ _HOMES = {
     "FieldView": "adaptlab_answers.queries",
     "Health": "adaptlab_answers.server",
     "InvalidRequest": "adaptlab_client.errors",
-    "JobComparison": "adaptlab_client.comparison_tables",
+    "JobComparison": "adaptlab_client.display.comparison_tables",
     "JobSummary": "adaptlab_answers.jobs",
     "JobView": "adaptlab_answers.jobs",
     "Limits": "adaptlab_answers.server",
@@ -139,7 +139,7 @@ _HOMES = {
     "NoServer": "adaptlab_client.errors",
     "NotFound": "adaptlab_client.errors",
     "OutcomeList": "adaptlab_answers.results",
-    "Picture": "adaptlab_client.pictures",
+    "Picture": "adaptlab_client.display.pictures",
     "PlannedBase": "adaptlab_answers.studies",
     "PlannedCell": "adaptlab_answers.studies",
     "PlannedCheckView": "adaptlab_answers.studies",
@@ -159,7 +159,7 @@ _HOMES = {
     "ReportCell": "adaptlab.reproductions.recipe_report",
     "ReportRow": "adaptlab.reproductions.recipe_report",
     "ReportTable": "adaptlab.reproductions.recipe_report",
-    "ResultTable": "adaptlab_client.result_table",
+    "ResultTable": "adaptlab_client.display.result_table",
     "Retries": "adaptlab_client.transport.connection",
     "ServerUnavailable": "adaptlab_client.errors",
     "ServerUnreachable": "adaptlab_client.errors",
@@ -170,7 +170,7 @@ _HOMES = {
     "StudyBase": "adaptlab_answers.studies",
     "StudyCell": "adaptlab_answers.studies",
     "StudyCheckView": "adaptlab_answers.studies",
-    "StudyComparison": "adaptlab_client.comparison_tables",
+    "StudyComparison": "adaptlab_client.display.comparison_tables",
     "StudyJobView": "adaptlab_answers.studies",
     "StudyPreview": "adaptlab_answers.studies",
     "StudyReport": "adaptlab_answers.recipes",

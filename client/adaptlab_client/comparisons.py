@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import httpx
 
 from adaptlab_answers.comparisons import ComparisonProgress
-from adaptlab_client.comparison_tables import JobComparison, StudyComparison
+from adaptlab_client.display.comparison_tables import JobComparison, StudyComparison
 from adaptlab_client.errors import WaitTimedOut
 from adaptlab_client.transport.connection import Connection, Identity, Query, Request, path_of
 

@@ -9,8 +9,8 @@ from adaptlab.measurements.theory_report import Check
 from adaptlab_answers import results
 from adaptlab_answers.attention import Maps, MapView
 from adaptlab_answers.results import AttemptView, CheckpointView, EvaluationView, OutcomeList
-from adaptlab_client.attention_maps import AttentionMap, AttentionMaps
-from adaptlab_client.curves import Curves
+from adaptlab_client.display.attention_maps import AttentionMap, AttentionMaps
+from adaptlab_client.display.curves import Curves
 from adaptlab_client.errors import UnexpectedAnswer
 from adaptlab_client.transport import download
 from adaptlab_client.transport.connection import Connection, Identity, Request, path_of

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 from adaptlab_answers.queries import ColumnView, FieldList, FieldView, ResultRows
-from adaptlab_client.result_table import ResultTable, Row
+from adaptlab_client.display.result_table import ResultTable, Row
 from adaptlab_client.transport.connection import Connection, Query, Request, path_of
 
 FileFormat = Literal["csv", "jsonl", "parquet"]

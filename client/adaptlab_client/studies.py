@@ -16,8 +16,8 @@ from adaptlab_answers.jobs import JobView
 from adaptlab_answers.recipes import StudyReport
 from adaptlab_answers.studies import StudyPreview, StudySummary, StudyView
 from adaptlab_client.bundles import save_bundle
-from adaptlab_client.comparison_tables import StudyComparison
 from adaptlab_client.comparisons import Comparisons
+from adaptlab_client.display.comparison_tables import StudyComparison
 from adaptlab_client.documents import Document
 from adaptlab_client.errors import PASSING, Conflict, NotFound, WaitTimedOut
 from adaptlab_client.jobs import PATIENCE, document_of

@@ -7,10 +7,10 @@ from uuid import UUID
 
 from adaptlab_answers.jobs import JobView
 from adaptlab_answers.studies import StudyView
-from adaptlab_client.comparison_pictures import PlotKind
-from adaptlab_client.comparison_tables import StudyComparison
-from adaptlab_client.pictures import Picture
-from adaptlab_client.progress_bars import Bars, bars
+from adaptlab_client.display.comparison_pictures import PlotKind
+from adaptlab_client.display.comparison_tables import StudyComparison
+from adaptlab_client.display.pictures import Picture
+from adaptlab_client.display.progress_bars import Bars, bars
 
 if TYPE_CHECKING:
     from adaptlab_client.studies import Studies

@@ -15,8 +15,8 @@ from rich.table import Table
 from adaptlab.charts import attention_patterns, png
 from adaptlab.statistics import Interval
 from adaptlab_client import Client, StudyView
-from adaptlab_client.comparison_tables import StudyComparison
-from adaptlab_client.progress_bars import Tell, bars, steps
+from adaptlab_client.display.comparison_tables import StudyComparison
+from adaptlab_client.display.progress_bars import Tell, bars, steps
 from adaptlab_stack import demo_study as study
 from adaptlab_stack.data_directory import DataDirectory
 from adaptlab_stack.errors import DemoFailed

@@ -14,7 +14,7 @@ from adaptlab.comparisons.scores import mean_accuracy
 from adaptlab.statistics import Interval
 from adaptlab_client import Client, Conflict, JobView, StudyView
 from adaptlab_client.cli.compare import verdict_lines
-from adaptlab_client.comparison_tables import StudyComparison
+from adaptlab_client.display.comparison_tables import StudyComparison
 from adaptlab_client.study_run import StudyRun
 
 NAME = "demo"

@@ -22,7 +22,7 @@ from tests.making import (
 
 from adaptlab.measurements import results
 from adaptlab_client import Client, Conflict, Curve, Curves, Picture, SeveralMaps, StudyView
-from adaptlab_client.progress_bars import bars, steps
+from adaptlab_client.display.progress_bars import bars, steps
 
 Sessions = sessionmaker[Session]
 

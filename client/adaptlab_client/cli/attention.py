@@ -14,7 +14,7 @@ from adaptlab_client.cli.terminal import Output, inert, one_line, print_rows, pr
 if TYPE_CHECKING:
     from adaptlab.charts import AttentionPattern, Chart, Theme
     from adaptlab_answers.jobs import JobView
-    from adaptlab_client.attention_maps import AttentionMap, AttentionMaps
+    from adaptlab_client.display.attention_maps import AttentionMap, AttentionMaps
 
 
 def attention(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from adaptlab.statistics.intervals import Interval
     from adaptlab_answers.comparisons import ComparisonProgress
     from adaptlab_client.client import Client
-    from adaptlab_client.comparison_tables import JobComparison
+    from adaptlab_client.display.comparison_tables import JobComparison
 
 COLUMNS = ("method", "parameters", "score", "interval", "ranks", "best", "seeds", "trials")
 FORGOTTEN = ("method", "task of the base", "before", "after", "change", "over seeds")

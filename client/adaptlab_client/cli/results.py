@@ -12,7 +12,7 @@ from adaptlab_client.cli.session import OutputOption, open_client
 from adaptlab_client.cli.terminal import Output, inert, json_text, one_line, print_rows, say
 
 if TYPE_CHECKING:
-    from adaptlab_client.result_table import ResultTable
+    from adaptlab_client.display.result_table import ResultTable
     from adaptlab_client.results import FileFormat
 
 
@@ -98,7 +98,7 @@ def fields(
 ) -> None:
     """List the fields that a filter can use."""
     from adaptlab_answers.queries import ColumnView
-    from adaptlab_client.result_table import ResultTable, Row
+    from adaptlab_client.display.result_table import ResultTable, Row
 
     with open_client(context) as client:
         found = client.results.fields("attention" if heads else "results")

@@ -6,9 +6,9 @@ from typing import Any, Literal
 from adaptlab.comparisons.comparison import Comparison, ComparisonCell, ComparisonRow
 from adaptlab.comparisons.table_comparison import TableComparison
 from adaptlab_answers import comparisons
-from adaptlab_client.comparison_pictures import PlotKind, plot
-from adaptlab_client.frames import frame
-from adaptlab_client.pictures import Picture
+from adaptlab_client.display.comparison_pictures import PlotKind, plot
+from adaptlab_client.display.frames import frame
+from adaptlab_client.display.pictures import Picture
 
 Cell = str | int | float | bool | None
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from adaptlab.values import Value
 from adaptlab_answers.queries import Cell, ColumnView
-from adaptlab_client.frames import frame, pandas
+from adaptlab_client.display.frames import frame, pandas
 
 Row = dict[str, Cell]
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Self
 from pydantic import PrivateAttr
 
 from adaptlab_answers.attention import MapView
+from adaptlab_client.display.frames import frame
+from adaptlab_client.display.pictures import Picture
 from adaptlab_client.errors import SeveralMaps, UnexpectedAnswer
-from adaptlab_client.frames import frame
-from adaptlab_client.pictures import Picture
 
 if TYPE_CHECKING:
     import numpy as np

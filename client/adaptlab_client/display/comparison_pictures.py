@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from pydantic import ValidationError
 
+from adaptlab_client.display.pictures import Picture
 from adaptlab_client.errors import UnexpectedAnswer
-from adaptlab_client.pictures import Picture
 
 if TYPE_CHECKING:
-    from adaptlab_client.comparison_tables import JobComparison
+    from adaptlab_client.display.comparison_tables import JobComparison
 
 PlotKind = Literal["budgets", "ranks", "differences", "learning_rates"]
 _OF_CELL: dict[str, str] = {

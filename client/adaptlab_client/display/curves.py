@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from adaptlab_answers.results import Curve
-from adaptlab_client.frames import frame
-from adaptlab_client.pictures import Picture
+from adaptlab_client.display.frames import frame
+from adaptlab_client.display.pictures import Picture
 
 COLUMNS = ("name", "replicate", "step", "value")
 

@@ -1,0 +1,1 @@
+"""What answers look like: rows, data frames, pictures and progress bars."""
