@@ -96,7 +96,7 @@ if TYPE_CHECKING:
     from adaptlab_client.errors import UnexpectedAnswer as UnexpectedAnswer
     from adaptlab_client.errors import UnsafeFile as UnsafeFile
     from adaptlab_client.errors import WaitTimedOut as WaitTimedOut
-    from adaptlab_client.study_run import StudyRun as StudyRun
+    from adaptlab_client.resources.study_run import StudyRun as StudyRun
     from adaptlab_client.transport.connection import Retries as Retries
 
 _HOMES = {
@@ -174,7 +174,7 @@ _HOMES = {
     "StudyJobView": "adaptlab_answers.studies",
     "StudyPreview": "adaptlab_answers.studies",
     "StudyReport": "adaptlab_answers.recipes",
-    "StudyRun": "adaptlab_client.study_run",
+    "StudyRun": "adaptlab_client.resources.study_run",
     "StudySummary": "adaptlab_answers.studies",
     "StudyView": "adaptlab_answers.studies",
     "TableComparison": "adaptlab.comparisons.table_comparison",

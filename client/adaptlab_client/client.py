@@ -8,20 +8,20 @@ import httpx
 from adaptlab_answers.models import Families, FamilyEntry, MethodEntry, Methods, PlugIn, Tasks
 from adaptlab_answers.people import Me
 from adaptlab_answers.server import Capabilities
-from adaptlab_client.audit_log import AuditLog
-from adaptlab_client.catalogue import BaseModels, Budgets, Catalogue, Checkpoints
-from adaptlab_client.comparisons import Comparisons
-from adaptlab_client.datasets import Datasets
-from adaptlab_client.jobs import Jobs
-from adaptlab_client.people import ProjectList, Tokens, Users
-from adaptlab_client.recipes import Recipes
-from adaptlab_client.recommendations import Recommendations
-from adaptlab_client.results import ResultQueries
-from adaptlab_client.server import ServerStatus
-from adaptlab_client.studies import Studies
+from adaptlab_client.resources.audit_log import AuditLog
+from adaptlab_client.resources.catalogue import BaseModels, Budgets, Catalogue, Checkpoints
+from adaptlab_client.resources.comparisons import Comparisons
+from adaptlab_client.resources.datasets import Datasets
+from adaptlab_client.resources.jobs import Jobs
+from adaptlab_client.resources.people import ProjectList, Tokens, Users
+from adaptlab_client.resources.recipes import Recipes
+from adaptlab_client.resources.recommendations import Recommendations
+from adaptlab_client.resources.results import ResultQueries
+from adaptlab_client.resources.server import ServerStatus
+from adaptlab_client.resources.studies import Studies
+from adaptlab_client.resources.uploads import Uploads
 from adaptlab_client.transport.connection import Connection, Request, Retries, path_of
 from adaptlab_client.transport.discovery import discover
-from adaptlab_client.uploads import Uploads
 
 
 class Client:

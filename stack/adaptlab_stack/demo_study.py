@@ -15,7 +15,7 @@ from adaptlab.statistics import Interval
 from adaptlab_client import Client, Conflict, JobView, StudyView
 from adaptlab_client.cli.compare import verdict_lines
 from adaptlab_client.display.comparison_tables import StudyComparison
-from adaptlab_client.study_run import StudyRun
+from adaptlab_client.resources.study_run import StudyRun
 
 NAME = "demo"
 BASE = "sort-asc-1l"

@@ -22,8 +22,8 @@ from adaptlab.bundle.contents import Evidence, TableEvidence
 from adaptlab.errors import BrokenBundle
 from adaptlab.statistics import Scores
 from adaptlab_client import Client, Conflict, DigestMismatch
-from adaptlab_client.bundles import save_bundle
 from adaptlab_client.cli.main import application
+from adaptlab_client.resources.bundles import save_bundle
 from adaptlab_client.transport.connection import Connection, Retries
 from adaptlab_client.transport.discovery import Server
 

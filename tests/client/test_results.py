@@ -36,7 +36,7 @@ def made(sessions: sessionmaker[Session]) -> dict[str, str]:
 def test_a_query_goes_through_all_pages(
     client: Client, made: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("adaptlab_client.results.PAGE", 1)
+    monkeypatch.setattr("adaptlab_client.resources.results.PAGE", 1)
     table = client.results.query("kind = adapt", order_by="-metrics.accuracy.mean")
     assert [row["id"] for row in table.rows()] == [made["lora"], made["prefix_tuning"]]
     assert len(client.results.query("kind = adapt", limit=1)) == 1

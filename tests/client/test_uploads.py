@@ -12,8 +12,9 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session, sessionmaker
 from tests.client.conftest import Address, Invoke
 
-from adaptlab_client import Client, uploads
+from adaptlab_client import Client
 from adaptlab_client.errors import DigestMismatch, ServerUnreachable, TooLarge
+from adaptlab_client.resources import uploads
 from adaptlab_client.transport.connection import Retries
 from adaptlab_db.artifacts import streamed
 from adaptlab_db.tables import Upload

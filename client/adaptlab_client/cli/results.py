@@ -13,7 +13,7 @@ from adaptlab_client.cli.terminal import Output, inert, json_text, one_line, pri
 
 if TYPE_CHECKING:
     from adaptlab_client.display.result_table import ResultTable
-    from adaptlab_client.results import FileFormat
+    from adaptlab_client.resources.results import FileFormat
 
 
 class Form(StrEnum):

@@ -12,9 +12,9 @@ from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.specs.spec import AnySpec
 from adaptlab_answers.jobs import EventPage, EventView, JobSummary, JobView, Preview, ProgressNews
 from adaptlab_answers.reading import read
-from adaptlab_client.documents import Document
 from adaptlab_client.errors import PASSING, UnexpectedAnswer, WaitTimedOut
-from adaptlab_client.job_results import JobResults
+from adaptlab_client.resources.documents import Document
+from adaptlab_client.resources.job_results import JobResults
 from adaptlab_client.transport import event_stream
 from adaptlab_client.transport.connection import Identity, Query, Request, path_of
 from adaptlab_client.transport.paging import entries

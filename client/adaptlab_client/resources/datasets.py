@@ -10,10 +10,10 @@ from pydantic import JsonValue, TypeAdapter
 from adaptlab_answers.models import DatasetView
 from adaptlab_answers.storage import UploadView
 from adaptlab_client.errors import ApiError
+from adaptlab_client.resources.uploads import Report, Uploads
 from adaptlab_client.transport import download
 from adaptlab_client.transport.connection import Connection, Request, path_of
 from adaptlab_client.transport.paging import entries
-from adaptlab_client.uploads import Report, Uploads
 
 INLINE_BYTES = 2**19
 """Words of more bytes are sent as an upload: a server takes a body of 1 MiB."""

@@ -13,7 +13,7 @@ from adaptlab_client.display.pictures import Picture
 from adaptlab_client.display.progress_bars import Bars, bars
 
 if TYPE_CHECKING:
-    from adaptlab_client.studies import Studies
+    from adaptlab_client.resources.studies import Studies
 
 
 class StudyRun:

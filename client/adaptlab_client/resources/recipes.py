@@ -7,7 +7,7 @@ from pydantic import BaseModel
 from adaptlab_answers import recipes as answers
 from adaptlab_answers.recipes import RecipeSummary, RecipeView
 from adaptlab_answers.studies import StudyPreview, StudyView
-from adaptlab_client.studies import Studies
+from adaptlab_client.resources.studies import Studies
 from adaptlab_client.transport.connection import Connection, Request, path_of
 
 DEFAULT_PRESET = "quick"

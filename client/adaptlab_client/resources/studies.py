@@ -15,13 +15,13 @@ from adaptlab.studies.study import StudyChanges, StudyExtension, StudySpec
 from adaptlab_answers.jobs import JobView
 from adaptlab_answers.recipes import StudyReport
 from adaptlab_answers.studies import StudyPreview, StudySummary, StudyView
-from adaptlab_client.bundles import save_bundle
-from adaptlab_client.comparisons import Comparisons
 from adaptlab_client.display.comparison_tables import StudyComparison
-from adaptlab_client.documents import Document
 from adaptlab_client.errors import PASSING, Conflict, NotFound, WaitTimedOut
-from adaptlab_client.jobs import PATIENCE, document_of
-from adaptlab_client.study_run import StudyRun
+from adaptlab_client.resources.bundles import save_bundle
+from adaptlab_client.resources.comparisons import Comparisons
+from adaptlab_client.resources.documents import Document
+from adaptlab_client.resources.jobs import PATIENCE, document_of
+from adaptlab_client.resources.study_run import StudyRun
 from adaptlab_client.transport.connection import Connection, Identity, Query, Request, path_of
 from adaptlab_client.transport.paging import entries
 

@@ -9,7 +9,7 @@ from pydantic import JsonValue, TypeAdapter
 from adaptlab_answers.jobs import JobView
 from adaptlab_answers.models import BaseModelView, BudgetAnswer, PlugIn
 from adaptlab_answers.results import CheckpointView
-from adaptlab_client.jobs import Jobs
+from adaptlab_client.resources.jobs import Jobs
 from adaptlab_client.transport import download
 from adaptlab_client.transport.connection import Connection, Request, path_of
 from adaptlab_client.transport.paging import entries
