@@ -16,7 +16,7 @@ from adaptlab.reproductions.recipe_report import ReportCell
 from adaptlab.specs.spec import ResolvedSpec, ResourcesSpec
 from adaptlab.statistics.intervals import Interval
 from adaptlab_client import Client, InvalidRequest, NotFound
-from adaptlab_client.recipe_text import beside, percent
+from adaptlab_client.reports.recipe_text import beside, percent
 
 Sessions = sessionmaker[Session]
 TABLE_1 = "petrov2024/table-1"

@@ -171,7 +171,7 @@ def _print_report(client: "Client", study: "Identity", output: ReportOutput) -> 
 
 
 def _print_markdown(client: "Client", found: "StudyReport") -> None:
-    from adaptlab_client.recipe_markdown import markdown, ran
+    from adaptlab_client.reports.recipe_markdown import markdown, ran
 
     print(markdown(found, ran(client, found)), end="")
 
@@ -187,7 +187,7 @@ def _of_a_preview(output: ReportOutput) -> Output:
 def _print(recipe: "RecipeView") -> None:
     from adaptlab.reproductions.claim import version_words
     from adaptlab_client.cli.recipe_report import say_wrapped
-    from adaptlab_client.recipe_text import paper
+    from adaptlab_client.reports.recipe_text import paper
 
     say_wrapped(recipe.title)
     say_wrapped(recipe.question)

@@ -11,7 +11,7 @@ from adaptlab_answers.recipes import StudyReport
 from adaptlab_answers.results import AttemptView
 from adaptlab_answers.studies import StudyView
 from adaptlab_client.client import Client
-from adaptlab_client.recipe_text import (
+from adaptlab_client.reports.recipe_text import (
     NOTHING,
     finding,
     interval,
