@@ -14,7 +14,7 @@ from tests.client.dictionary_texts import GERMAN, SPANISH
 
 from adaptlab.plugins.dataset import Triple, word_list
 from adaptlab_client import Client
-from adaptlab_client.dictionaries import (
+from adaptlab_client.machine.dictionaries import (
     NoDictionary,
     base_forms,
     german_words,

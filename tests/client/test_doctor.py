@@ -11,9 +11,9 @@ from tests.client.conftest import Address, Invoke
 
 from adaptlab_answers.people import Me
 from adaptlab_client import Client
-from adaptlab_client.doctor import Finding, examine, of_clock, of_rights
 from adaptlab_client.errors import NoServer
-from adaptlab_client.machine import torch_here
+from adaptlab_client.machine.doctor import Finding, examine, of_clock, of_rights
+from adaptlab_client.machine.hardware import torch_here
 from adaptlab_client.transport import credentials
 from adaptlab_client.transport.connection import Retries
 
@@ -126,7 +126,7 @@ def test_a_torch_that_does_not_load_is_told() -> None:
 def test_a_kernel_that_cannot_confine_trainers_is_warned_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("adaptlab_client.doctor.landlock_version", lambda: 0)
+    monkeypatch.setattr("adaptlab_client.machine.doctor.landlock_version", lambda: 0)
     found = without_torch(NoServer("Set ADAPTLAB_URL."), tmp_path)["trainers"]
     assert (found.state, "lacks Landlock" in found.found) == ("warn", True)
     assert found.next_step

@@ -21,7 +21,7 @@ from adaptlab_client.cli.terminal import (
 
 if TYPE_CHECKING:
     from adaptlab_answers.models import DatasetView
-    from adaptlab_client.dictionaries import Imported
+    from adaptlab_client.machine.dictionaries import Imported
 
 COLUMNS = ("name", "source", "triples", "longest", "digest", "from")
 NameArgument = Annotated[
@@ -127,8 +127,8 @@ def application() -> typer.Typer:
 
 
 def _imported(german: Path | None, spanish: Path | None) -> "Imported":
-    from adaptlab_client.dictionaries import NoDictionary
-    from adaptlab_client.dictionaries import import_dictionaries as read
+    from adaptlab_client.machine.dictionaries import NoDictionary
+    from adaptlab_client.machine.dictionaries import import_dictionaries as read
 
     try:
         return read(german, spanish)

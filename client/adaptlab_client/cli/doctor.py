@@ -10,7 +10,7 @@ from adaptlab_client.cli.session import OutputOption, open_client
 from adaptlab_client.cli.terminal import Output, print_list, say
 
 if TYPE_CHECKING:
-    from adaptlab_client.doctor import Finding
+    from adaptlab_client.machine.doctor import Finding
 
 TITLES = ("check", "state", "found", "next step")
 # Of the first check that failed; the rest follow from it, or can wait.
@@ -33,7 +33,7 @@ def doctor(
 
     Each line is ok, warn or fail, with the next step. Exits with 0 unless a check failed.
     """
-    from adaptlab_client.doctor import examine
+    from adaptlab_client.machine.doctor import examine
 
     findings = tuple(examine(lambda: open_client(context), scratch))
     print_list(findings, TITLES, _row, output, "check")

@@ -13,7 +13,7 @@ from adaptlab_client.cli.session import open_client
 from adaptlab_client.cli.terminal import say
 
 if TYPE_CHECKING:
-    from adaptlab_client.slurm_scripts import Allocation
+    from adaptlab_client.machine.slurm_scripts import Allocation
 
 HOUR = 3600  # seconds
 QUEUEING_HOURS = 48
@@ -86,7 +86,7 @@ def sbatch_script(
     compute nodes see. With --job a token that opens that job alone is put into a file that only
     you can read, and the script names the file.
     """
-    from adaptlab_client.slurm_scripts import Allocation, BadDirective, submitting, working
+    from adaptlab_client.machine.slurm_scripts import Allocation, BadDirective, submitting, working
 
     _check(submit=submit, job=job, works=once or bool(queue), array=array)
     if job is None and (token_folder or token_hours):
@@ -128,7 +128,7 @@ def _on_job(
     hours: int | None,
 ) -> str:
     """The script for one job, whose token it puts into a file."""
-    from adaptlab_client.slurm_scripts import working_on
+    from adaptlab_client.machine.slurm_scripts import working_on
     from adaptlab_client.transport import credentials
 
     hours = hours or min(ceil(allocation.seconds / HOUR) + QUEUEING_HOURS, MOST_HOURS)

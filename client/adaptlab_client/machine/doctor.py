@@ -20,7 +20,7 @@ from adaptlab_client.errors import (
     UnexpectedAnswer,
     UnsafeFile,
 )
-from adaptlab_client.machine import gpus_of_the_driver, landlock_version, torch_here
+from adaptlab_client.machine.hardware import gpus_of_the_driver, landlock_version, torch_here
 from adaptlab_client.transport import credentials
 
 State = Literal["ok", "warn", "fail"]

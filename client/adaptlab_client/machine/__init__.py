@@ -1,0 +1,1 @@
+"""The user's own machine: its doctor, its Slurm scripts, the dictionaries installed on it."""
