@@ -13,7 +13,7 @@ from adaptlab.charts import AttentionPattern
 from adaptlab.comparisons.scores import mean_accuracy
 from adaptlab.statistics import Interval
 from adaptlab_client import Client, Conflict, JobView, StudyView
-from adaptlab_client.cli.compare import verdict_lines
+from adaptlab_client.cli.commands.compare import verdict_lines
 from adaptlab_client.display.comparison_tables import StudyComparison
 from adaptlab_client.resources.study_run import StudyRun
 

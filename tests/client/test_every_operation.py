@@ -263,7 +263,7 @@ def test_whatever_is_printed_can_be_chosen() -> None:
 
 def test_commands_go_through_the_client_alone() -> None:
     """So that what a command can ask for, Python can."""
-    for file in Path(adaptlab_client.cli.__file__).parent.glob("*.py"):
+    for file in Path(adaptlab_client.cli.__file__).parent.rglob("*.py"):
         assert not re.search(r"_connection\b|\bhttpx\.|import httpx|path_of", file.read_text()), (
             file
         )

@@ -21,7 +21,7 @@ from tests.making import a_base_model, a_claim, a_made_up_ledger, an_adapt_docum
 from tests.worker.conftest import wait_until
 
 from adaptlab_client import Client
-from adaptlab_client.cli import slurm
+from adaptlab_client.cli.commands import slurm
 from adaptlab_services.jobs import job_tokens
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "run-from-slurm.md"

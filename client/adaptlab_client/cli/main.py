@@ -70,7 +70,7 @@ def leave(error: Exception) -> NoReturn:
 
 def application() -> typer.Typer:
     """The whole command line; commands of other packages join when they are asked for."""
-    from adaptlab_client.cli import (
+    from adaptlab_client.cli.commands import (
         attention,
         audit,
         base_models,
@@ -151,7 +151,7 @@ def application() -> typer.Typer:
 
 def run() -> None:
     """Run the command line on the arguments of the process."""
-    from adaptlab_client.cli.completion import PROGRAM, VARIABLE, prepare
+    from adaptlab_client.cli.commands.completion import PROGRAM, VARIABLE, prepare
     from adaptlab_client.cli.process import kind_to_its_streams
 
     prepare()

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from adaptlab_client.cli import bundle, suggestions
+from adaptlab_client.cli import suggestions
+from adaptlab_client.cli.commands import bundle
 from adaptlab_client.cli.exits import UsageFault
 from adaptlab_client.cli.groups import group
 from adaptlab_client.cli.job_tables import print_jobs

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from adaptlab_client.cli import suggestions
-from adaptlab_client.cli.exits import UsageFault
-from adaptlab_client.cli.groups import group
-from adaptlab_client.cli.session import OutputOption, open_client
-from adaptlab_client.cli.studies import (
+from adaptlab_client.cli.commands.studies import (
     KeyOption,
     StudyArgument,
     ValidateOption,
     print_preview,
     say_made,
 )
+from adaptlab_client.cli.exits import UsageFault
+from adaptlab_client.cli.groups import group
+from adaptlab_client.cli.session import OutputOption, open_client
 from adaptlab_client.cli.terminal import (
     Output,
     print_in_full,

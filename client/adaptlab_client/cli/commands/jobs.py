@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from adaptlab_client.cli import job_results
+from adaptlab_client.cli.commands import job_results
 from adaptlab_client.cli.groups import group
 from adaptlab_client.cli.job_tables import (
     COLUMNS,
