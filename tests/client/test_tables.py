@@ -1,6 +1,6 @@
 """Tables of the command line: no broken word or id, whatever the width."""
 
-from adaptlab_client.cli.table_layout import layout, with_short_ids
+from adaptlab_client.cli.printing.table_layout import layout, with_short_ids
 
 IDS = ["3f0c5e6a-9d1b-4a7e-8a53-0c2f6f1f7b11", "94494a58-3bd6-4ba0-a0b6-ecb9bfa8684c"]
 TITLES = ("id", "kind", "task", "method", "metrics.accuracy.mean", "metrics.accuracy.low")

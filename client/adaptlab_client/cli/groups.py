@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from adaptlab_client.cli.examples import EXAMPLES
-from adaptlab_client.cli.terminal import be_quiet, is_quiet
+from adaptlab_client.cli.printing.terminal import be_quiet, is_quiet
 
 Run = Callable[..., None]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors on stderr.")]

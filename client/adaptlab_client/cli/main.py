@@ -56,7 +56,7 @@ class Root(TyperGroup):
 
 def leave(error: Exception) -> NoReturn:
     """Say what went wrong and exit with its code; ADAPTLAB_TRACEBACK=1 shows where."""
-    from adaptlab_client.cli.terminal import complain
+    from adaptlab_client.cli.printing.terminal import complain
 
     if os.environ.get("ADAPTLAB_TRACEBACK"):
         raise error
@@ -191,8 +191,8 @@ def _root(
         ),
     ] = False,
 ) -> None:
+    from adaptlab_client.cli.printing.terminal import be_quiet
     from adaptlab_client.cli.session import remember_server
-    from adaptlab_client.cli.terminal import be_quiet
 
     be_quiet(quiet)
     remember_server(context, url, project)

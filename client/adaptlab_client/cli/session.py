@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from adaptlab_client.cli import suggestions
-from adaptlab_client.cli.terminal import Output
+from adaptlab_client.cli.printing.terminal import Output
 
 if TYPE_CHECKING:
     from adaptlab_client.client import Client

@@ -8,8 +8,8 @@ from uuid import UUID
 import typer
 
 from adaptlab_client.cli.exits import ExitCode
-from adaptlab_client.cli.job_tables import print_jobs
-from adaptlab_client.cli.terminal import Output, complain, print_value, say
+from adaptlab_client.cli.printing.job_tables import print_jobs
+from adaptlab_client.cli.printing.terminal import Output, complain, print_value, say
 
 if TYPE_CHECKING:
     from adaptlab_answers.jobs import JobView
@@ -41,7 +41,7 @@ def wait_for(
 
     `printed`: the identity of the job is on stdout already.
     """
-    from adaptlab_client.cli.progress import bars  # rich, loaded for those who wait
+    from adaptlab_client.cli.printing.progress import bars  # rich, loaded for those who wait
 
     ended: list[JobView] = []
     wanted = list(dict.fromkeys(job_ids))

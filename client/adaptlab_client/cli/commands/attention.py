@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from adaptlab_client.cli.exits import UsageFault
+from adaptlab_client.cli.printing.terminal import (
+    Output,
+    inert,
+    one_line,
+    print_rows,
+    print_values,
+    say,
+)
 from adaptlab_client.cli.session import JobsArgument, OutputOption, open_client
-from adaptlab_client.cli.terminal import Output, inert, one_line, print_rows, print_values, say
 
 if TYPE_CHECKING:
     from adaptlab.charts import AttentionPattern, Chart, Theme

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from adaptlab_client.cli.groups import group
+from adaptlab_client.cli.printing.terminal import Output, print_list
 from adaptlab_client.cli.session import OutputOption, open_client
-from adaptlab_client.cli.terminal import Output, print_list
 
 if TYPE_CHECKING:
     from adaptlab_answers.people import AuditView

@@ -6,9 +6,9 @@ import typer
 
 from adaptlab_client.cli import suggestions
 from adaptlab_client.cli.groups import group
-from adaptlab_client.cli.job_tables import print_job
+from adaptlab_client.cli.printing.job_tables import print_job
+from adaptlab_client.cli.printing.terminal import Output, print_in_full, print_list, print_value
 from adaptlab_client.cli.session import OutputOption, open_client
-from adaptlab_client.cli.terminal import Output, print_in_full, print_list, print_value
 from adaptlab_client.cli.waiting import TimeoutOption, WaitOption, wait_for
 
 if TYPE_CHECKING:

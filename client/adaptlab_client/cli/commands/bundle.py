@@ -8,8 +8,8 @@ import typer
 
 from adaptlab_client.cli.exits import ExitCode, UsageFault
 from adaptlab_client.cli.groups import group
+from adaptlab_client.cli.printing.terminal import Output, complain, one_line, print_value, say
 from adaptlab_client.cli.session import open_client
-from adaptlab_client.cli.terminal import Output, complain, one_line, print_value, say
 
 if TYPE_CHECKING:
     from adaptlab.bundle.checking import CheckedBundle

@@ -7,9 +7,7 @@ import typer
 from adaptlab_client.cli import suggestions
 from adaptlab_client.cli.exits import ExitCode, UsageFault
 from adaptlab_client.cli.groups import group
-from adaptlab_client.cli.session import BaseModelOption, OutputOption, open_client
-from adaptlab_client.cli.specs import read_value
-from adaptlab_client.cli.terminal import (
+from adaptlab_client.cli.printing.terminal import (
     Output,
     complain,
     json_text,
@@ -19,6 +17,8 @@ from adaptlab_client.cli.terminal import (
     print_value,
     print_values,
 )
+from adaptlab_client.cli.session import BaseModelOption, OutputOption, open_client
+from adaptlab_client.cli.specs import read_value
 
 if TYPE_CHECKING:
     from adaptlab_answers.models import MethodAnswer, PlugIn

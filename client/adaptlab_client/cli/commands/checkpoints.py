@@ -7,8 +7,8 @@ import typer
 
 from adaptlab_client.cli.exits import UsageFault
 from adaptlab_client.cli.groups import group
+from adaptlab_client.cli.printing.terminal import Output, one_line, print_in_full, print_list, say
 from adaptlab_client.cli.session import JobArgument, OutputOption, open_client
-from adaptlab_client.cli.terminal import Output, one_line, print_in_full, print_list, say
 
 if TYPE_CHECKING:
     from adaptlab_answers.results import CheckpointView
@@ -46,7 +46,7 @@ def download(
     ] = Path(),
 ) -> None:
     """Download and verify safetensors files; interrupted downloads resume."""
-    from adaptlab_client.cli.progress import byte_bar  # rich, loaded for those who wait
+    from adaptlab_client.cli.printing.progress import byte_bar  # rich, loaded for those who wait
 
     with open_client(context) as client:
         wanted: list[CheckpointView | str] = [*(checkpoints or ())]

@@ -8,8 +8,15 @@ import typer
 
 from adaptlab_client.cli import suggestions
 from adaptlab_client.cli.exits import UsageFault
+from adaptlab_client.cli.printing.terminal import (
+    Output,
+    RowOutput,
+    one_line,
+    print_table,
+    print_value,
+    say,
+)
 from adaptlab_client.cli.session import open_client
-from adaptlab_client.cli.terminal import Output, RowOutput, one_line, print_table, print_value, say
 
 if TYPE_CHECKING:
     from adaptlab.comparisons.comparison import Comparison, ComparisonCell, ComparisonRow

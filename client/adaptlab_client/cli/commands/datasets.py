@@ -9,8 +9,7 @@ import typer
 from adaptlab_client.cli import suggestions
 from adaptlab_client.cli.exits import UsageFault
 from adaptlab_client.cli.groups import group
-from adaptlab_client.cli.session import OutputOption, open_client
-from adaptlab_client.cli.terminal import (
+from adaptlab_client.cli.printing.terminal import (
     Output,
     one_line,
     print_in_full,
@@ -18,6 +17,7 @@ from adaptlab_client.cli.terminal import (
     print_one,
     say,
 )
+from adaptlab_client.cli.session import OutputOption, open_client
 
 if TYPE_CHECKING:
     from adaptlab_answers.models import DatasetView
@@ -58,7 +58,7 @@ def upload(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Upload words from a file; after an interruption, run it again to send the rest."""
-    from adaptlab_client.cli.progress import byte_bar  # rich, loaded for those who wait
+    from adaptlab_client.cli.printing.progress import byte_bar  # rich, loaded for those who wait
 
     with open_client(context) as client, byte_bar(file.name) as report:
         entry = client.datasets.upload_file(name, file, report=report)
@@ -71,7 +71,7 @@ def download(
     file: Annotated[Path, typer.Argument(metavar="FILE", dir_okay=False, help="File to write.")],
 ) -> None:
     """Download and verify the words of a dataset, one JSON object per line."""
-    from adaptlab_client.cli.progress import byte_bar  # rich, loaded for those who wait
+    from adaptlab_client.cli.printing.progress import byte_bar  # rich, loaded for those who wait
 
     with open_client(context) as client, byte_bar(name) as report:
         path = client.datasets.download(name, file, report=report)

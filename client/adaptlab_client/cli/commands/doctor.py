@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from adaptlab_client.cli.exits import ExitCode
+from adaptlab_client.cli.printing.terminal import Output, print_list, say
 from adaptlab_client.cli.session import OutputOption, open_client
-from adaptlab_client.cli.terminal import Output, print_list, say
 
 if TYPE_CHECKING:
     from adaptlab_client.machine.doctor import Finding

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from adaptlab_client.cli.session import JobArgument, OutputOption, open_client
-from adaptlab_client.cli.terminal import (
+from adaptlab_client.cli.printing.terminal import (
     Output,
     Share,
     json_text,
@@ -17,6 +16,7 @@ from adaptlab_client.cli.terminal import (
     print_rows,
     print_values,
 )
+from adaptlab_client.cli.session import JobArgument, OutputOption, open_client
 
 if TYPE_CHECKING:
     from adaptlab.measurements.results import ReplicateResult

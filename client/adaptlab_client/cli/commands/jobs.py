@@ -7,7 +7,7 @@ import typer
 
 from adaptlab_client.cli.commands import job_results
 from adaptlab_client.cli.groups import group
-from adaptlab_client.cli.job_tables import (
+from adaptlab_client.cli.printing.job_tables import (
     COLUMNS,
     SCORE_COLUMNS,
     facts_of,
@@ -17,9 +17,9 @@ from adaptlab_client.cli.job_tables import (
     row_of,
     score_rows,
 )
+from adaptlab_client.cli.printing.terminal import Output, print_rows, print_table, print_value
 from adaptlab_client.cli.session import JobArgument, JobsArgument, OutputOption, open_client
 from adaptlab_client.cli.specs import read_spec
-from adaptlab_client.cli.terminal import Output, print_rows, print_table, print_value
 from adaptlab_client.cli.waiting import AnyOption, TimeoutOption, WaitOption, wait_for
 
 

@@ -7,8 +7,8 @@ import typer
 from adaptlab_client.cli import suggestions
 from adaptlab_client.cli.exits import UsageFault
 from adaptlab_client.cli.groups import group
+from adaptlab_client.cli.printing.terminal import Output, print_list, print_one, say
 from adaptlab_client.cli.session import OutputOption, open_client
-from adaptlab_client.cli.terminal import Output, print_list, print_one, say
 
 if TYPE_CHECKING:
     from adaptlab_answers.people import MemberView, ProjectView, UserView

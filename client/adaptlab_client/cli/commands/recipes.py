@@ -15,8 +15,7 @@ from adaptlab_client.cli.commands.studies import (
 )
 from adaptlab_client.cli.exits import UsageFault
 from adaptlab_client.cli.groups import group
-from adaptlab_client.cli.session import OutputOption, open_client
-from adaptlab_client.cli.terminal import (
+from adaptlab_client.cli.printing.terminal import (
     Output,
     print_in_full,
     print_list,
@@ -24,6 +23,7 @@ from adaptlab_client.cli.terminal import (
     print_value,
     say,
 )
+from adaptlab_client.cli.session import OutputOption, open_client
 from adaptlab_client.cli.waiting import TimeoutOption, followed, leave_unless_succeeded
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def application() -> typer.Typer:
 
 
 def _print_report(client: "Client", study: "Identity", output: ReportOutput) -> None:
-    from adaptlab_client.cli.recipe_report import csv_text, print_report
+    from adaptlab_client.cli.printing.recipe_report import csv_text, print_report
 
     found = client.studies.report(study)
     match output:
@@ -186,7 +186,7 @@ def _of_a_preview(output: ReportOutput) -> Output:
 
 def _print(recipe: "RecipeView") -> None:
     from adaptlab.reproductions.claim import version_words
-    from adaptlab_client.cli.recipe_report import say_wrapped
+    from adaptlab_client.cli.printing.recipe_report import say_wrapped
     from adaptlab_client.reports.recipe_text import paper
 
     say_wrapped(recipe.title)

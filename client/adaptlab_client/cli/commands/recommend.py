@@ -7,9 +7,7 @@ import typer
 
 from adaptlab_client.cli import suggestions
 from adaptlab_client.cli.exits import UsageFault
-from adaptlab_client.cli.session import open_client
-from adaptlab_client.cli.specs import read_value
-from adaptlab_client.cli.terminal import (
+from adaptlab_client.cli.printing.terminal import (
     Output,
     Share,
     json_text,
@@ -18,6 +16,8 @@ from adaptlab_client.cli.terminal import (
     print_table,
     print_value,
 )
+from adaptlab_client.cli.session import open_client
+from adaptlab_client.cli.specs import read_value
 
 if TYPE_CHECKING:
     from adaptlab_answers.recommendations import MeasuredMethod, Recommendation

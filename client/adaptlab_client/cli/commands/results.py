@@ -8,8 +8,15 @@ import typer
 
 from adaptlab_client.cli.exits import UsageFault
 from adaptlab_client.cli.groups import group
+from adaptlab_client.cli.printing.terminal import (
+    Output,
+    inert,
+    json_text,
+    one_line,
+    print_rows,
+    say,
+)
 from adaptlab_client.cli.session import OutputOption, open_client
-from adaptlab_client.cli.terminal import Output, inert, json_text, one_line, print_rows, say
 
 if TYPE_CHECKING:
     from adaptlab_client.display.result_table import ResultTable

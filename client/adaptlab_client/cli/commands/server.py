@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from adaptlab_client.cli.groups import group
-from adaptlab_client.cli.session import OutputOption, open_client
-from adaptlab_client.cli.terminal import (
+from adaptlab_client.cli.printing.terminal import (
     Output,
     one_line,
     print_in_full,
@@ -15,6 +14,7 @@ from adaptlab_client.cli.terminal import (
     print_value,
     say,
 )
+from adaptlab_client.cli.session import OutputOption, open_client
 
 if TYPE_CHECKING:
     from adaptlab_answers.server import WorkerView

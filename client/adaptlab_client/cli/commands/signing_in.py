@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from adaptlab_client.cli.exits import UsageFault
+from adaptlab_client.cli.printing.terminal import Output, one_line, print_table, print_value, say
 from adaptlab_client.cli.session import OutputOption, open_client
-from adaptlab_client.cli.terminal import Output, one_line, print_table, print_value, say
 
 if TYPE_CHECKING:
     from adaptlab_answers.people import Me

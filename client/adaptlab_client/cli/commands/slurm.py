@@ -9,8 +9,8 @@ import typer
 
 from adaptlab_client.cli import suggestions
 from adaptlab_client.cli.exits import UsageFault
+from adaptlab_client.cli.printing.terminal import say
 from adaptlab_client.cli.session import open_client
-from adaptlab_client.cli.terminal import say
 
 if TYPE_CHECKING:
     from adaptlab_client.machine.slurm_scripts import Allocation

@@ -10,10 +10,8 @@ from adaptlab_client.cli import suggestions
 from adaptlab_client.cli.commands import bundle
 from adaptlab_client.cli.exits import UsageFault
 from adaptlab_client.cli.groups import group
-from adaptlab_client.cli.job_tables import print_jobs
-from adaptlab_client.cli.session import OutputOption, open_client
-from adaptlab_client.cli.specs import Settings, read_spec
-from adaptlab_client.cli.terminal import (
+from adaptlab_client.cli.printing.job_tables import print_jobs
+from adaptlab_client.cli.printing.terminal import (
     Output,
     complain,
     print_list,
@@ -23,6 +21,8 @@ from adaptlab_client.cli.terminal import (
     print_values,
     say,
 )
+from adaptlab_client.cli.session import OutputOption, open_client
+from adaptlab_client.cli.specs import Settings, read_spec
 from adaptlab_client.cli.waiting import (
     AnyOption,
     TimeoutOption,

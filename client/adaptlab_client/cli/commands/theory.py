@@ -6,9 +6,15 @@ import typer
 
 from adaptlab_client.cli.exits import ExitCode
 from adaptlab_client.cli.groups import group
-from adaptlab_client.cli.job_tables import print_job
+from adaptlab_client.cli.printing.job_tables import print_job
+from adaptlab_client.cli.printing.terminal import (
+    Output,
+    print_csv,
+    print_table,
+    print_value,
+    print_values,
+)
 from adaptlab_client.cli.session import OutputOption, open_client
-from adaptlab_client.cli.terminal import Output, print_csv, print_table, print_value, print_values
 from adaptlab_client.cli.waiting import TimeoutOption, wait_for
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import typer
 
 from adaptlab_client.cli.exits import UsageFault
 from adaptlab_client.cli.groups import group
+from adaptlab_client.cli.printing.terminal import Output, one_line, print_list, print_value, say
 from adaptlab_client.cli.session import OutputOption, open_client
-from adaptlab_client.cli.terminal import Output, one_line, print_list, print_value, say
 
 if TYPE_CHECKING:
     from adaptlab_answers.people import TokenView

@@ -7,8 +7,8 @@ import typer
 
 from adaptlab_client.cli import suggestions
 from adaptlab_client.cli.groups import group
+from adaptlab_client.cli.printing.terminal import Output, print_list, print_one, say
 from adaptlab_client.cli.session import OutputOption, open_client
-from adaptlab_client.cli.terminal import Output, print_list, print_one, say
 
 if TYPE_CHECKING:
     from adaptlab_answers.storage import UploadView
@@ -26,7 +26,7 @@ def send(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Send a file in chunks; after an interruption, run it again to send the rest."""
-    from adaptlab_client.cli.progress import byte_bar  # rich, loaded for those who wait
+    from adaptlab_client.cli.printing.progress import byte_bar  # rich, loaded for those who wait
 
     with open_client(context) as client, byte_bar(file.name) as report:
         sent = client.uploads.send(file, report=report)

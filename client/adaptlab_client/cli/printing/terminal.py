@@ -179,7 +179,7 @@ def print_table(
     from rich.table import Table  # loaded for tables only
     from rich.text import Text
 
-    from adaptlab_client.cli.table_layout import layout, with_short_ids
+    from adaptlab_client.cli.printing.table_layout import layout, with_short_ids
 
     cells = [[one_line(_shown(cell)) for cell in row] for row in rows]
     screen = console(sys.stdout)

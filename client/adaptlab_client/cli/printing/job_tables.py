@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from adaptlab_client.cli.exits import UsageFault
-from adaptlab_client.cli.terminal import (
+from adaptlab_client.cli.printing.terminal import (
     Output,
     complain,
     print_list,

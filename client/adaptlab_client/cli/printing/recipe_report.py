@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from adaptlab.reproductions.recipe_report import ReportRow, ReportTable
 from adaptlab_answers.recipes import StudyReport
-from adaptlab_client.cli.terminal import console, one_line, print_table
+from adaptlab_client.cli.printing.terminal import console, one_line, print_table
 from adaptlab_client.reports.recipe_text import beside, finding, interval, mean, met, paper, wording
 
 Cells = list[list[str]]

@@ -16,7 +16,7 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
-from adaptlab_client.cli.terminal import console, is_quiet, is_terminal, one_line, say
+from adaptlab_client.cli.printing.terminal import console, is_quiet, is_terminal, one_line, say
 
 if TYPE_CHECKING:
     from adaptlab_answers.jobs import JobView
