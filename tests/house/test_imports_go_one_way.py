@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+CLIENT = "client/adaptlab_client"
 SERVICES = "services/adaptlab_services"
 FOLDERS = ("answers", "api", "client", "core", "db", "services", "stack", "worker")
 
@@ -63,7 +64,7 @@ def test_every_import_contract_is_kept(repository: Path) -> None:
         ("core/adaptlab", "import torch", "Only the engine, the theory and the trainer"),
         (SERVICES, "import adaptlab.engine", "Only the trainer process"),
         ("worker/adaptlab_worker", "import adaptlab_worker.trainer", "The trainer is started"),
-        ("client/adaptlab_client", "import adaptlab_services", "The client knows only"),
+        (CLIENT, "import adaptlab_services", "The client knows only"),
         ("api/adaptlab_api", "import adaptlab_client", "Only the stack, which acts as a user"),
         ("core/adaptlab", "import sqlalchemy", "Core has no HTTP, SQL"),
         ("core/adaptlab", "import adaptlab_answers", "Imports go one way"),
@@ -73,6 +74,8 @@ def test_every_import_contract_is_kept(repository: Path) -> None:
         (f"{SERVICES}/limits", "import adaptlab_services.jobs", "wings of services"),
         ("core/adaptlab/plugins", "import adaptlab.studies", "wings of core"),
         ("api/adaptlab_api/limits", "import adaptlab_api.routes", "wings of the API"),
+        (f"{CLIENT}/transport", "import adaptlab_client.resources", "wings of the client"),
+        (f"{CLIENT}/cli/printing", "import adaptlab_client.cli.commands", "wings of the command"),
     ],
 )
 def test_an_import_in_the_wrong_direction_is_found(
@@ -86,7 +89,9 @@ def test_an_import_in_the_wrong_direction_is_found(
     assert any(contract in line for line in broken), run.stdout
 
 
-@pytest.mark.parametrize("package", ["api/adaptlab_api", "core/adaptlab", SERVICES])
+@pytest.mark.parametrize(
+    "package", ["api/adaptlab_api", "core/adaptlab", CLIENT, f"{CLIENT}/cli", SERVICES]
+)
 def test_a_module_of_no_wing_is_found(copy_of_the_house: Path, package: str) -> None:
     (copy_of_the_house / package / "stray.py").touch()
     python_path = os.pathsep.join(str(copy_of_the_house / folder) for folder in FOLDERS)
