@@ -5,7 +5,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-import httpx
+from httpx_sse import ServerSentEvent
 from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 
 from adaptlab.errors import InvalidSpec, Problem
@@ -181,14 +181,14 @@ class Jobs(JobResults):
         request = Request(
             "GET",
             path_of("jobs", job_id, "events"),
-            headers={"Accept": "text/event-stream", "Last-Event-ID": str(after)},
+            headers={"Accept": event_stream.MEDIA_TYPE, "Last-Event-ID": str(after)},
             query={"after": after},
             seconds=SILENCE,
         )
         with self._connection.open(request) as response:
             if response.status_code == 204:
                 raise _Ended
-            if not _is_event_stream(response):
+            if not event_stream.is_event_stream(response):
                 raise UnexpectedAnswer(f"{request.path} is not an event stream.")
             yield from (_event(message) for message in event_stream.messages(response.iter_bytes()))
 
@@ -231,13 +231,9 @@ def _numbers(value: JsonValue, pointer: str) -> Iterator[tuple[str, float]]:
             yield from _numbers(member, f"{pointer}/{index}")
 
 
-def _is_event_stream(response: httpx.Response) -> bool:
-    return response.headers.get("Content-Type", "").startswith("text/event-stream")
-
-
-def _event(message: event_stream.Message) -> EventView | ProgressNews:
-    """An event of the sequence as the server wrote it, or a step of progress."""
+def _event(message: ServerSentEvent) -> EventView | ProgressNews:
+    """The event or the progress in a message; raises `UnexpectedAnswer`."""
     try:
-        return read(EventView if message.id is not None else ProgressNews, message.data)
+        return read(ProgressNews if message.event == "progress" else EventView, message.data)
     except ValidationError as error:
         raise UnexpectedAnswer(f"An event could not be read: {message.data[:200]!r}") from error

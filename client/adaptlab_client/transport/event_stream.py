@@ -1,52 +1,41 @@
-"""Server-sent events: the lines of a stream as messages (WHATWG HTML, section 9.2).
-
-Ours because httpx splits lines at every Unicode line separator, which may stand inside a JSON
-string, and an event stream only at CR and LF.
-"""
+"""Server-sent events, read by httpx-sse; lines are limited here, because it has no limit."""
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
-LONGEST_MESSAGE = 8 * 2**20
+import httpx
+from httpx_sse import EventSource, ServerSentEvent
 
+from adaptlab_client.errors import UnexpectedAnswer
 
-class Message(NamedTuple):
-    """One message; `id` is None when it carried none."""
-
-    id: str | None
-    event: str
-    data: str
+LONGEST_LINE = 8 * 2**20
+"""In bytes; the longest events of a server are a few kilobytes."""
+MEDIA_TYPE = "text/event-stream"
 
 
-def messages(chunks: Iterable[bytes]) -> Iterator[Message]:
-    """The complete messages in a stream; one that is cut off is dropped, as the standard says."""
-    identity: str | None = None
-    event, data = "", list[str]()
-    for line in lines(chunks):
-        if not line:
-            if data:
-                yield Message(identity, event or "message", "\n".join(data))
-            identity, event, data = None, "", []
-            continue
-        field, _, value = line.partition(":")
-        value = value.removeprefix(" ")
-        if field == "data":
-            data.append(value)
-        elif field == "event":
-            event = value
-        elif field == "id" and "\0" not in value:
-            identity = value
+def is_event_stream(response: httpx.Response) -> bool:
+    """Return True if the response announces an event stream."""
+    return response.headers.get("Content-Type", "").startswith(MEDIA_TYPE)
 
 
-def lines(chunks: Iterable[bytes]) -> Iterator[str]:
-    """The complete lines of a stream, ended by LF, CR LF or CR."""
-    rest = b""
+def messages(chunks: Iterable[bytes]) -> Iterator[ServerSentEvent]:
+    """Yield the complete messages of a stream; the rest of one that is cut off is dropped.
+
+    Raises `UnexpectedAnswer` for a line of more than `LONGEST_LINE` bytes.
+    """
+    # httpx-sse reads a response, so the limited chunks become one.
+    response = httpx.Response(200, headers={"Content-Type": MEDIA_TYPE}, content=_limited(chunks))
+    # It also yields a message without data for a comment, which the standard does not dispatch.
+    return (message for message in EventSource(response).iter_sse() if message.data)
+
+
+def _limited(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the chunks while no line is too long: an unfinished line is kept in memory."""
+    pending = 0
     for chunk in chunks:
-        rest += chunk
-        held = rest.endswith(b"\r")  # its LF may come with the next chunk
-        whole = rest[:-1] if held else rest
-        *complete, last = whole.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
-        rest = last + (b"\r" if held else b"")
-        if len(rest) > LONGEST_MESSAGE:
-            raise ValueError(f"A line of an event stream is longer than {LONGEST_MESSAGE} bytes.")
-        yield from (line.decode(errors="replace") for line in complete)
+        line_end = max(chunk.rfind(b"\n"), chunk.rfind(b"\r"))
+        pending = len(chunk) - line_end - 1 if line_end >= 0 else pending + len(chunk)
+        if pending > LONGEST_LINE:
+            raise UnexpectedAnswer(
+                f"A line of the event stream is longer than {LONGEST_LINE:,} bytes."
+            )
+        yield chunk
