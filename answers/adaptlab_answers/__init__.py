@@ -1,5 +1,6 @@
-"""The answers of the API, one module per subject: what services return and the client gives.
+"""The answers of the API, one module per subject.
 
-May import only the torch-free part of `adaptlab` and pydantic. Functions that make answers from
-rows live in `adaptlab_services`; what the client adds to an answer lives in `adaptlab_client`.
+Services return these classes, the schema describes them, and the client returns them. May import
+only pydantic and the torch-free part of `adaptlab`. Functions that build answers from rows are in
+`adaptlab_services`; methods that the client adds to answers are in `adaptlab_client`.
 """

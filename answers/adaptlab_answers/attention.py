@@ -1,4 +1,4 @@
-"""Attention maps, and their summaries by layer and head."""
+"""Attention maps and their summaries by layer and head."""
 
 from adaptlab.measurements.results import AttentionSummary as Summary
 from adaptlab.values import Value
@@ -6,17 +6,17 @@ from adaptlab_answers.drawable_maps import has_samples, is_drawable
 
 
 class MapLinks(Value):
-    """Where to go from an attention map."""
+    """Links of an attention map."""
 
     content: str
 
 
 class MapView(Value):
-    """The attention patterns of one replicate; the array itself is at `links.content`.
+    """The attention patterns of one replicate.
 
-    The array has `shape` with the named `axes`; the first `learned_positions` keys are learned,
-    the rest are content. `tokens` holds what stood at each content position of each sample,
-    `predictions` what the model answered.
+    The array, at `links.content`, has shape `shape` and the axes `axes`. The first
+    `learned_positions` keys are learned positions, the others content. `tokens` are the tokens at
+    the content positions of each sample, `predictions` the model's answers.
     """
 
     id: int
@@ -36,9 +36,9 @@ class MapView(Value):
 
     @property
     def is_drawable(self) -> bool:
-        """Whether the map can be shown: its file can hold its shape, and its samples fit it."""
-        where = self.shape, self.size, self.learned_positions, self.target_start
-        return is_drawable(*where) and has_samples(self.shape, self.learned_positions, self.tokens)
+        """True if the map can be drawn: shape, file size and samples agree."""
+        layout = self.shape, self.size, self.learned_positions, self.target_start
+        return is_drawable(*layout) and has_samples(self.shape, self.learned_positions, self.tokens)
 
 
 class Maps(Value):

@@ -1,4 +1,4 @@
-"""Comparisons: warnings, then one table for each base model and task."""
+"""Comparisons: warnings, and one table for each base model and task."""
 
 from typing import Literal
 from uuid import UUID
@@ -12,7 +12,7 @@ from adaptlab_answers.studies import StudyState
 
 
 class JobComparison(Value):
-    """Jobs held against each other; `warnings` of all tables come first."""
+    """A comparison of selected jobs, with the warnings of all tables."""
 
     object: Literal["comparison"] = "comparison"
     warnings: tuple[TableWarning, ...]
@@ -22,7 +22,7 @@ class JobComparison(Value):
 
 
 class StudyName(Value):
-    """Which study; `terminal` says that no more scores will come by themselves."""
+    """A study by name; if it is `terminal`, no further scores will follow."""
 
     id: UUID
     name: str
@@ -31,9 +31,9 @@ class StudyName(Value):
 
 
 class ComparisonProgress(Value):
-    """A comparison that is being computed: how many of its tables are there already.
+    """Progress of a comparison that is being computed, in tables.
 
-    `study` is None for jobs that were chosen.
+    `study` is null if the jobs were selected one by one.
     """
 
     object: Literal["comparison.progress"] = "comparison.progress"
@@ -43,6 +43,6 @@ class ComparisonProgress(Value):
 
 
 class StudyComparison(JobComparison):
-    """All tables of a study."""
+    """The comparison of a study."""
 
     study: StudyName

@@ -1,4 +1,4 @@
-"""Objects of JSON whose members another declaration describes."""
+"""JSON objects whose members are described elsewhere."""
 
 JsonObject = dict[str, object]
-"""A spec as it was accepted, the configuration of a plug-in, or details of any kind."""
+"""An accepted spec, a plug-in's configuration, or details of any kind."""

@@ -1,4 +1,7 @@
-"""Which stored attention maps can be shown: what earlier versions believed may be of any shape."""
+"""Checks on stored attention maps before they are drawn.
+
+Earlier versions stored maps without checking their shape.
+"""
 
 from collections.abc import Sequence
 from math import prod
@@ -7,13 +10,13 @@ from adaptlab.measurements.reported_attention import NUMBER_BYTES
 
 AXES = 5
 MOST_CHOICES = 1024
-"""Samples, layers and heads that a page lets somebody choose from, each."""
+"""Maximum number of samples, of layers and of heads that a page offers."""
 MOST_CELLS = 2**20
-"""Weights of one head on one sample: one pattern that is drawn."""
+"""Maximum number of weights in one pattern: one head on one sample."""
 
 
 def is_drawable(shape: Sequence[int], size: int, learned: int, target_start: int) -> bool:
-    """Return True if a map of this shape can be shown, and its file of `size` bytes can hold it."""
+    """Return True if a map of this shape can be drawn and fits `size` bytes."""
     if len(shape) != AXES or min(shape) < 1 or max(shape[:3]) > MOST_CHOICES:
         return False
     rows, keys = shape[3:]
@@ -23,6 +26,6 @@ def is_drawable(shape: Sequence[int], size: int, learned: int, target_start: int
 
 
 def has_samples(shape: Sequence[int], learned: int, tokens: Sequence[Sequence[int]]) -> bool:
-    """Return True if there is one row of tokens a sample, of one token a content position."""
+    """Return True if every sample has one token per content position."""
     samples, _, _, _, keys = shape
     return len(tokens) == samples and all(len(row) == keys - learned for row in tokens)

@@ -1,4 +1,4 @@
-"""Jobs, what they will take, and what happened to them."""
+"""Jobs, their estimates and their events."""
 
 from typing import ClassVar, Literal
 from uuid import UUID
@@ -13,12 +13,13 @@ Basis = Literal["kind", "family", "any", "default"]
 
 
 class Estimate(Value):
-    """What a run will take; `seconds` count from a worker's claim to the end of the attempt.
+    """The expected time and memory of a run.
 
-    `memory_bytes` is the largest memory of the trainer on a CPU and of its tensors on a GPU.
-    `basis` says which earlier runs decided it, most similar first: of this kind (family and its
-    configuration, method, task, precision, queue), of the family, any on the queue, or none but
-    rates that are guessed; `runs` how many. `explanation` says the same in a sentence.
+    `seconds` is the time from a worker's claim to the end of the attempt. `memory_bytes` is the
+    trainer's peak memory on a CPU, or that of its tensors on a GPU. `basis` is the group of
+    earlier runs behind the estimate: `kind` (same family and its configuration, method, task,
+    precision and queue), `family`, `any` run on the queue, or `default` rates without a run.
+    `runs` counts them, and `explanation` is the same as a sentence.
     """
 
     seconds: float
@@ -29,7 +30,7 @@ class Estimate(Value):
 
 
 class Progress(Value):
-    """How far a job is; the estimate is there once the first step of this attempt is done."""
+    """Steps done and in total; the estimate follows the attempt's first step."""
 
     step: int
     total: int
@@ -37,10 +38,10 @@ class Progress(Value):
 
 
 class QueuePlace(Value):
-    """Where a job waits.
+    """The queue of a job, and its position in it.
 
-    `position` counts from 1. It is told for one queued job at a time, and is null with more than
-    500 jobs ahead.
+    `position` counts from 1. It is null in lists, for jobs that are not queued, and if more than
+    500 jobs are ahead.
     """
 
     name: str
@@ -56,7 +57,7 @@ class WorkerReference(Value):
 
 
 class JobLinks(Value):
-    """Where to go from a job."""
+    """Links of a job."""
 
     self: str
     events: str
@@ -76,11 +77,11 @@ class JobLinks(Value):
 
 
 class JobSummary(Value):
-    """The summary of a job: what it is and how far it is, without its specs.
+    """A job's description and progress, without its specs.
 
-    `state` is one of waiting, queued, running, paused, succeeded, failed and cancelled; more may
-    be added, so programs ask `terminal`. `retry_of` is the job that this one does anew, `checks`
-    are the theory checks that a job of kind `theory` makes.
+    `state` is waiting, queued, running, paused, succeeded, failed or cancelled. States may be
+    added, so programs should test `terminal`. `retry_of` is the job that this one retries, and
+    `checks` are the theory checks of a job of kind `theory`.
     """
 
     id: UUID
@@ -117,18 +118,18 @@ class JobSummary(Value):
 
     @property
     def succeeded(self) -> bool:
-        """Return True if the job has ended as it should."""
+        """True if the job has succeeded."""
         return self.state == "succeeded"
 
 
 class JobView(JobSummary):
-    """One job: what was asked for, what it became, and how far it is.
+    """A job with its requested and its resolved spec.
 
-    `spec` is what was asked for, without the defaults, and can be posted again; `resolved_spec` is
-    what every `auto` became.
+    `spec` is the request without defaults, and can be posted again. In `resolved_spec`, every
+    `auto` is replaced by a value.
     """
 
-    # A stored spec is shown as it was accepted, and never validated again: limits change.
+    # A stored spec is returned as accepted and never validated again, because limits change.
     spec: JsonObject
     resolved_spec: ResolvedSpec
     budget: BudgetVector
@@ -136,9 +137,9 @@ class JobView(JobSummary):
 
 
 class Preview(Value):
-    """What a creation would make of a spec; nothing is stored.
+    """The job that a spec would create; nothing is stored.
 
-    `base_estimate` is of the job of an inline base model that would have to be made first.
+    `base_estimate` is the estimate for pretraining an inline base model that does not exist yet.
     """
 
     object: Literal["job.preview"] = "job.preview"
@@ -152,7 +153,7 @@ class Preview(Value):
 
 
 class EventView(Value):
-    """One thing that happened; `type` is the state that was entered, or another word."""
+    """One entry in a job's history; `type` is often the state that it entered."""
 
     sequence: int
     at: Moment
@@ -162,7 +163,10 @@ class EventView(Value):
 
 
 class EventPage(Value):
-    """Events after a number; ask again after `next_after`. `terminal`: no more will come."""
+    """Events after a number; the next page begins after `next_after`.
+
+    `terminal` means that no further events will follow.
+    """
 
     data: tuple[EventView, ...]
     next_after: int
@@ -170,10 +174,10 @@ class EventPage(Value):
 
 
 class ProgressNews(Value):
-    """The steps done, told between events and without an id."""
+    """Progress in steps, sent between events and without an id."""
 
     type: ClassVar[Literal["progress"]] = "progress"
-    """Beside the types of events, so that a loop over both can ask for it."""
+    """Like the `type` of an event, so that a loop over both can test it."""
 
     step: int
     total: int

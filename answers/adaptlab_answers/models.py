@@ -1,4 +1,4 @@
-"""Base models, datasets, methods, tasks and families, and what a budget comes to."""
+"""Base models, datasets, methods, tasks, families and budgets."""
 
 from typing import Annotated, Literal
 from uuid import UUID
@@ -16,16 +16,16 @@ from adaptlab_answers.moments import Moment
 
 
 class BaseModelLinks(Value):
-    """Where to go from a base model."""
+    """Links of a base model."""
 
     self: str
     job: str
 
 
 class BaseModelView(Value):
-    """A named base model; it is `ready` once the job that makes it has succeeded.
+    """A base model; it is `ready` once the job that creates it has succeeded.
 
-    `task` is what it was pretrained on; an imported model has none.
+    `task` is the task that it was pretrained on, null for an imported model.
     """
 
     name: str
@@ -43,30 +43,31 @@ class BaseModelView(Value):
     links: BaseModelLinks
 
 
-Said = Annotated[str, Field(min_length=1, max_length=128)]
+Label = Annotated[str, Field(min_length=1, max_length=128)]
 
 
 class DatasetOrigin(Value):
-    """A package that words were taken from; `sha256` is of the file that was read."""
+    """A package that words come from; `sha256` is the digest of the file read."""
 
-    package: Said
-    version: Said
-    licence: Said
+    package: Label
+    version: Label
+    licence: Label
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
 
 
 class DatasetLinks(Value):
-    """Where to go from a dataset; the generated list has no content of its own."""
+    """Links of a dataset; `content` is null for the generated list."""
 
     self: str
     content: str | None
 
 
 class DatasetView(Value):
-    """What is known of a dataset; `digest` is the SHA-256 of its canonical content.
+    """A dataset without its words.
 
-    `lengths` counts triples by the characters of their longest form, from one character on, and
-    `characters` are those of all words. The generated list is of no project.
+    `digest` is the SHA-256 of the canonical content. `lengths` counts triples by the number of
+    characters of their longest word, beginning with one. `characters` are all characters that
+    occur. The generated list belongs to no project.
     """
 
     name: str
@@ -85,7 +86,7 @@ class DatasetView(Value):
 
 
 class PlugIn(Value):
-    """A task or family: what it is, and its knobs as a JSON schema."""
+    """A task or family, with its knobs as a JSON schema."""
 
     name: str
     title: str
@@ -95,10 +96,10 @@ class PlugIn(Value):
 
 
 class MethodEntry(PlugIn):
-    """An adaptation method; `size_knob` is the knob that a parameter budget decides.
+    """An adaptation method; a parameter budget determines its `size_knob`.
 
-    `first_layer_attention` is the claim whether relative attention over content can change in a
-    layer whose input is unchanged. A reference stands at every budget of a study.
+    `first_layer_attention` is the claim on whether relative attention over content can change in a
+    layer whose input is unchanged. A reference is shown at every budget of a study.
     """
 
     formula: str
@@ -136,7 +137,7 @@ class Families(Value):
 
 
 class ProblemView(Value):
-    """A fault, as in the problem documents of errors."""
+    """An error in a request, as in a problem document."""
 
     pointer: str
     code: str
@@ -146,9 +147,9 @@ class ProblemView(Value):
 
 
 class MethodAnswer(Value):
-    """What one method becomes within the budget, or why it cannot, with the nearest budgets.
+    """A method's configuration for a budget, or problems and nearest budgets.
 
-    One of `fixed_size` has no knob for a budget to set; it fits or it does not.
+    A method of `fixed_size` has no knob that a budget could set; it fits or does not.
     """
 
     name: str
@@ -161,7 +162,7 @@ class MethodAnswer(Value):
 
 
 class BudgetAnswer(Value):
-    """The answers of all methods that were asked."""
+    """The answers for all requested methods."""
 
     base_model: str | None
     base_parameters: int

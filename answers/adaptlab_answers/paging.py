@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 class Page(Value, Generic[T]):
-    """Some rows of a list, and where it goes on; no token means that this is the end."""
+    """One page of a list; without `next_page_token` it is the last."""
 
     data: tuple[T, ...]
     next_page_token: str | None

@@ -1,4 +1,4 @@
-"""Users, their tokens and projects, what they used, and what was done."""
+"""Users with their tokens, projects and usage, and the audit log."""
 
 from typing import Annotated, Literal
 from uuid import UUID
@@ -12,7 +12,7 @@ from adaptlab_answers.moments import Moment
 
 
 class ProjectView(Value):
-    """A project, and the role in it of who asks."""
+    """A project and the caller's role in it."""
 
     name: str
     role: str | None
@@ -20,13 +20,13 @@ class ProjectView(Value):
 
 
 class Projects(Value):
-    """The projects that the asker sees, by name."""
+    """The projects visible to the caller, by name."""
 
     data: tuple[ProjectView, ...]
 
 
 class MemberView(Value):
-    """Somebody's role in a project."""
+    """A member of a project and the member's role."""
 
     user: str
     role: str
@@ -40,18 +40,14 @@ class Members(Value):
 
 
 LARGEST_BYTES = 2**53
-
-
 MOST_QUEUES = 16
-
-
 Hours = Annotated[float, Field(ge=0, le=10**6)]
 
 
 class Quotas(Value):
-    """What one user may use; what is not said here is as the server's settings say.
+    """One user's quotas; the server's settings apply to those not set.
 
-    `queue_hours` are hours of attempts in the queue of that name, in thirty days.
+    `queue_hours` are hours of attempts per queue in thirty days.
     """
 
     queue_hours: Annotated[dict[Queue, Hours], Field(max_length=MOST_QUEUES)] = Field(
@@ -61,7 +57,10 @@ class Quotas(Value):
 
 
 class QueueUse(Value):
-    """Hours of attempts in one queue; with nothing more, there is room again at `frees_at`."""
+    """Hours of attempts in one queue, and the limit.
+
+    If no further jobs run, usage is below the limit again at `frees_at`.
+    """
 
     queue: str
     hours: float
@@ -70,9 +69,10 @@ class QueueUse(Value):
 
 
 class UserUsage(Value):
-    """What somebody has used in the last `days`, and stores; None where there is no limit.
+    """A user's queue hours in the last `days` days, and stored bytes.
 
-    What jobs did and stored is as of `counted_at`; uploads and datasets are as of now.
+    Limits are null if there are none. Figures of jobs are as of `counted_at`; those of uploads and
+    datasets are current.
     """
 
     days: int
@@ -83,9 +83,9 @@ class UserUsage(Value):
 
 
 class TokenView(Value):
-    """What is known of a token; its text is shown once, when it is made.
+    """A token without its text, which is returned once, on creation.
 
-    One of a `job` opens the leases of that one, and expires soon after it has ended.
+    A token with a `job` is valid for the leases of that job, and expires soon after it has ended.
     """
 
     id: int
@@ -102,13 +102,13 @@ class TokenView(Value):
 
 
 class CreatedToken(TokenView):
-    """A new token, with its text: `token` cannot be had again."""
+    """A new token with its text in `token`, which is not returned again."""
 
     token: str
 
 
 class Me(Value):
-    """Who is asking, what their token opens, and what they have used."""
+    """The caller with token, projects and usage."""
 
     user: str
     is_admin: bool
@@ -118,7 +118,10 @@ class Me(Value):
 
 
 class UserView(Value):
-    """A user; `is_admin` of the whole server, and `quotas` where the server's do not hold."""
+    """A user, with the quotas that override those of the server.
+
+    `is_admin` applies to the whole server.
+    """
 
     name: str
     is_admin: bool
@@ -128,11 +131,11 @@ class UserView(Value):
 
 
 class AuditView(Value):
-    """One thing that was done or refused.
+    """An entry of the audit log: an operation that was carried out or refused.
 
-    `action` is the name of the operation, `object` what it was done to or what it made, and
-    `status` the answer's. `details` are other facts: the rights that were given or taken, asked
-    for where it was refused, or how many like it were left out.
+    `action` is the name of the operation, `object` the thing that it changed or created, and
+    `status` the HTTP status of the answer. `details` are further facts, such as permissions that
+    were granted, revoked or refused, or the number of similar entries that were left out.
     """
 
     id: int

@@ -1,4 +1,4 @@
-"""Rows of chosen fields, and the fields that there are."""
+"""Rows of selected fields, and the fields that can be selected."""
 
 from adaptlab.values import Value
 
@@ -6,9 +6,10 @@ Cell = str | int | float | None
 
 
 class FieldView(Value):
-    """A field that can be asked about; `pattern` marks a family of them, such as `labels.<name>`.
+    """A field for filters, columns and sorting.
 
-    A filter on one that is `indexed` finds its first page at once, however many jobs there are.
+    A name such as `labels.<name>` stands for a family of fields. A filter on an `indexed`
+    field returns its first page fast, independent of the number of jobs.
     """
 
     name: str
@@ -26,17 +27,17 @@ class FieldList(Value):
 
 
 class ColumnView(Value):
-    """A column of an answer."""
+    """A column of a result table."""
 
     name: str
     type: str
 
 
 class ResultRows(Value):
-    """Rows of the chosen fields, and where the list goes on; no token means that this is the end.
+    """One page of rows; without `next_page_token` it is the last.
 
-    A member of a row has the name of its field, with its dots. Times are texts, and what a job
-    has not measured is null.
+    The members of a row are named after their fields, dots included. Times are strings in ISO
+    8601, and values that a job has not measured are null.
     """
 
     columns: tuple[ColumnView, ...]

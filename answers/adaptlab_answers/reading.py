@@ -1,4 +1,4 @@
-"""Answers read from the JSON of a server that may be newer than this program."""
+"""Reading of answers from a server that may be newer than this program."""
 
 from functools import cache
 from typing import Any, TypeVar
@@ -12,10 +12,10 @@ A = TypeVar("A", bound=BaseModel)
 
 
 def read(answer: type[A], content: bytes | str) -> A:
-    """Return the answer in the JSON; raises `ValidationError` for what is no such answer.
+    """Return the answer in the JSON; raises `ValidationError` if it is none.
 
-    Members, words and kinds that this version does not know are kept, and written again by
-    `model_dump` and `model_dump_json`.
+    Members, words and kinds that are unknown to this version are kept, so `model_dump` and
+    `model_dump_json` write them again.
     """
     try:
         return answer.model_validate_json(content, extra="allow")
@@ -25,5 +25,5 @@ def read(answer: type[A], content: bytes | str) -> A:
 
 @cache
 def _opened(answer: type[BaseModel]) -> Any:  # a validator that returns an instance of `answer`
-    """The validator for answers with words and kinds that are not known; seldom needed."""
+    """Return the validator that accepts unknown words and kinds."""
     return SchemaValidator(opened_for_reading(answer.__pydantic_core_schema__))

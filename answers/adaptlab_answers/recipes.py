@@ -1,4 +1,4 @@
-"""Recipes, and the reports of their studies."""
+"""Recipes and the reports of their studies."""
 
 from adaptlab.reproductions.claim import Claim
 from adaptlab.reproductions.recipe import Preset, PublishedTable
@@ -9,13 +9,13 @@ from adaptlab_answers.documents import JsonObject
 
 
 class RecipeLinks(Value):
-    """Where to go from a recipe."""
+    """Links of a recipe."""
 
     self: str
 
 
 class RecipeSummary(Value):
-    """A recipe in a list."""
+    """A recipe as listed."""
 
     name: str
     title: str
@@ -32,7 +32,7 @@ class Recipes(Value):
 
 
 class RecipePreset(Value):
-    """One preset: what differs from the paper and why, and the study that it runs."""
+    """A preset: its study, and how and why it differs from the paper."""
 
     preset: Preset
     note: str
@@ -40,7 +40,7 @@ class RecipePreset(Value):
 
 
 class RecipeView(Value):
-    """A recipe with the tables of the paper, its claims and tests, and the study of each preset."""
+    """A recipe: the paper's tables and claims, and the study of each preset."""
 
     name: str
     title: str
@@ -54,7 +54,7 @@ class RecipeView(Value):
 
 
 class ReportLinks(Value):
-    """Where to go from a report; effort and what voids a comparison stand in the comparison."""
+    """Links of a report; the comparison shows effort and what voids it."""
 
     self: str
     study: str
@@ -63,9 +63,9 @@ class ReportLinks(Value):
 
 
 class StudyReport(RecipeReport):
-    """The report of a study of a recipe.
+    """The report of a recipe's study.
 
-    `departures` are the members of the study's spec that are not what the recipe asks for now.
+    `departures` are the fields of the study's spec that differ from the current recipe.
     """
 
     study: StudyName

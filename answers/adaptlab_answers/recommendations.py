@@ -1,4 +1,4 @@
-"""Recommendations: what to use, on what evidence, and what would settle it."""
+"""Recommendations, their evidence, and jobs that would settle them."""
 
 from typing import Literal
 from uuid import UUID
@@ -33,11 +33,11 @@ Purpose = Literal["more_seeds", "equal_effort", "asked_budget", "missing_method"
 
 
 class MeasuredMethod(Value):
-    """A method as it was configured, what it scored, and what it cost.
+    """A configured method with its score and its cost.
 
-    `method` is the resolved configuration, `label` its name in verdicts. `score` is over seeds and
-    test items. `seconds` is the longest that one of `jobs` took, from claim to end; each trains
-    `trials` settings for every one of its seeds, with these learning rates.
+    `method` is the resolved configuration, `label` its name in verdicts. `score` is the mean over
+    seeds and test items. `seconds` is the longest run time of `jobs`, from claim to end. Each job
+    trained `trials` settings per seed, with the listed learning rates.
     """
 
     label: str
@@ -54,7 +54,7 @@ class MeasuredMethod(Value):
 
 
 class ThinEvidence(Value):
-    """A reason to trust the recommendation less; `methods` are the ones that it touches."""
+    """A weak point of the evidence, and the methods that it concerns."""
 
     kind: ThinKind
     text: str
@@ -62,9 +62,10 @@ class ThinEvidence(Value):
 
 
 class ProposedJob(Value):
-    """A job that would settle something; `spec` can be sent to `/v1/jobs` as it is.
+    """A job that would strengthen the evidence.
 
-    It has passed the checks of `validate_only`, of which the estimate and the warnings are.
+    `spec` can be posted to `/v1/jobs` unchanged. It has passed `validate_only`, which returned the
+    estimate and the warnings.
     """
 
     purpose: Purpose
@@ -78,7 +79,10 @@ class ProposedJob(Value):
 
 
 class ProposedStudy(Value):
-    """A first study, to be sent to `/v1/studies` as it is; `seconds` are of all its jobs."""
+    """A first study; `spec` can be posted to `/v1/studies` unchanged.
+
+    `seconds` is the estimated time of all its jobs.
+    """
 
     spec: JsonObject
     jobs: int
@@ -87,14 +91,15 @@ class ProposedStudy(Value):
 
 
 class Recommendation(Value):
-    """What stored results say of the question; nothing is stored for it.
+    """The method that stored results support, with the evidence.
 
-    `recommended` has the highest mean of the methods that could be the best and have three seeds,
-    where any has. Its interval is above chance and its mean not below the base model alone; it is
-    None if no method's are, and without results, when there is a `first_study`. `runner_up` is
-    the best run of another method, and `verdict` whether the two can be told apart. `chosen` is
-    its score corrected for being the highest of those measured. `measured` are
-    all that were held against each other. `jobs` would settle what is open.
+    `recommended` is the method with the highest mean among those that could be the best. Methods
+    with three or more seeds go first. Its interval is above chance, and its mean is not below that
+    of the base model alone. If no method meets both conditions, it is null. Without any results it
+    is null too, and `first_study` is set. `runner_up` is the best run of another method, and
+    `verdict` compares the two. `chosen` is the score of `recommended`, corrected for being the
+    highest of those measured. `measured` lists all methods compared, and `jobs` would settle open
+    questions.
     """
 
     object: Literal["recommendation"] = "recommendation"

@@ -1,4 +1,4 @@
-"""What jobs have measured: curves, replicates, attempts, scores and checkpoints."""
+"""Results of jobs: curves, replicates, attempts, scores and checkpoints."""
 
 from uuid import UUID
 
@@ -9,9 +9,10 @@ from adaptlab_answers.moments import Moment
 
 
 class Curve(Value):
-    """One metric of one replicate; a value is null where it was not finite.
+    """One metric of one replicate over the steps.
 
-    With fewer points than `total_points`, every n-th was kept, and the first and the last.
+    Values that were not finite are null. A curve with fewer points than `total_points` was thinned:
+    it has the first point, the last one, and every n-th between them.
     """
 
     name: str
@@ -21,7 +22,7 @@ class Curve(Value):
     total_points: int
 
     def points(self) -> tuple[MetricPoint, ...]:
-        """The curve as points, for `adaptlab.charts.learning_curves`."""
+        """Return the points of the curve, for `adaptlab.charts.learning_curves`."""
         return tuple(
             MetricPoint(replicate=self.replicate, name=self.name, step=step, value=value)
             for step, value in zip(self.steps, self.values, strict=True)
@@ -36,14 +37,14 @@ class Curves(Value):
 
 
 class Replicates(Value):
-    """How every seed and trial of one attempt ended."""
+    """The results of the replicates of one attempt."""
 
     data: tuple[ReplicateResult, ...]
     attempt: int
 
 
 class AttemptView(Value):
-    """One lease on the job, from claim to end."""
+    """One run of a job by one worker, from claim to end."""
 
     attempt: int
     worker_id: UUID
@@ -59,19 +60,22 @@ class AttemptView(Value):
 
 
 class Attempts(Value):
-    """All attempts of a job, first to last."""
+    """All attempts of a job, in order."""
 
     data: tuple[AttemptView, ...]
 
 
 class EvaluationLinks(Value):
-    """Where to go from an evaluation."""
+    """Links of an evaluation."""
 
     outcomes: str
 
 
 class EvaluationView(Value):
-    """The exact-match score of one replicate on one task; the base's own where not `attached`."""
+    """The exact-match score of one replicate on one task.
+
+    If it is not `attached`, it was measured on the base model alone.
+    """
 
     id: int
     replicate: int
@@ -86,7 +90,7 @@ class EvaluationView(Value):
 
     @property
     def task_name(self) -> str:
-        """The name of the task that was scored."""
+        """The name of the evaluated task."""
         return str(self.task.get("name", ""))
 
 
@@ -98,37 +102,37 @@ class Evaluations(Value):
 
 
 class TheoryChecks(Value):
-    """What the theory checks of one attempt say, in the order in which they were measured."""
+    """The theory checks of one attempt, in the order of measurement."""
 
     data: tuple[Check, ...]
     attempt: int
 
 
 class Outcomes(Value):
-    """Which items of an evaluation were right, in item order; `bits` packs eight to a byte."""
+    """The outcomes of an evaluation in item order, eight to a byte in `bits`."""
 
     evaluation_id: int
     total: int
     bits: bytes
 
     def booleans(self) -> tuple[bool, ...]:
-        """The outcomes one by one; the first item is the highest bit of the first byte.
+        """Return the outcomes, beginning with the highest bit of the first byte.
 
-        Never more than there are bits, whatever the total that an earlier version believed.
+        There are never more than `bits` contains: earlier versions did not check `total`.
         """
         items = range(min(self.total, 8 * len(self.bits)))
         return tuple(bool(self.bits[index >> 3] >> (7 - (index & 7)) & 1) for index in items)
 
 
 class CheckpointLinks(Value):
-    """Where to go from a checkpoint."""
+    """Links of a checkpoint."""
 
     content: str
     job: str
 
 
 class CheckpointView(Value):
-    """One safetensors file: what it holds, and the shape of every tensor in it."""
+    """A safetensors file with the shape of every tensor in it."""
 
     id: int
     job_id: UUID
@@ -151,7 +155,7 @@ class Checkpoints(Value):
 
 
 class OutcomeList(Value):
-    """Which items of an evaluation were right, in item order."""
+    """The outcomes of an evaluation in item order; True is a correct answer."""
 
     evaluation_id: int
     total: int

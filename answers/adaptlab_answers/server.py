@@ -1,4 +1,4 @@
-"""The server about itself: workers, capabilities and health."""
+"""A server's workers, capabilities and health."""
 
 from datetime import datetime
 from typing import Literal
@@ -8,9 +8,10 @@ from adaptlab.values import Value
 
 
 class WorkerView(Value):
-    """A worker process; `live` while it was heard of in the last minute.
+    """A worker process.
 
-    `unschedulable` says why it takes no jobs although it lives; null where it does.
+    It is `live` if its last heartbeat is less than a minute old. `unschedulable` is the reason why
+    a live worker takes no jobs, or null.
     """
 
     id: UUID
@@ -24,13 +25,13 @@ class WorkerView(Value):
 
 
 class Workers(Value):
-    """The workers heard of last, live ones first."""
+    """The workers with the latest heartbeats, live ones first."""
 
     data: tuple[WorkerView, ...]
 
 
 class Limits(Value):
-    """Sizes beyond which a request is refused or cut."""
+    """Limits on requests: larger ones are refused or cut."""
 
     body_bytes: int
     json_depth: int
@@ -42,7 +43,7 @@ class Limits(Value):
 
 
 class Capabilities(Value):
-    """What this server is and knows; names may be added at any time."""
+    """Version, names and limits of a server; names may be added at any time."""
 
     version: str
     api: Literal["v1"] = "v1"
@@ -55,7 +56,10 @@ class Capabilities(Value):
 
 
 class Health(Value):
-    """A sign of life; `degraded` names what does not answer and is not needed for every request."""
+    """Health of the server.
+
+    `degraded` lists services that fail but are not needed by every request.
+    """
 
     status: Literal["ok", "ready"]
     degraded: tuple[str, ...] = ()

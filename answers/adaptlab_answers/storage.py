@@ -1,4 +1,4 @@
-"""What is stored where, and what is being uploaded."""
+"""Stored artifacts and uploads."""
 
 from typing import Literal
 from uuid import UUID
@@ -8,7 +8,7 @@ from adaptlab_answers.moments import Moment
 
 
 class StoredShare(Value):
-    """The artifacts in one store and one state."""
+    """Number and size of the artifacts in one store and one state."""
 
     store: str
     state: str
@@ -18,7 +18,7 @@ class StoredShare(Value):
 
 
 class StorageStatus(Value):
-    """All artifacts, by store and state, and those that nothing refers to."""
+    """All artifacts by store and state, and those without a reference."""
 
     shares: tuple[StoredShare, ...]
     unreferenced: int
@@ -26,7 +26,7 @@ class StorageStatus(Value):
 
 
 class ReceivedChunk(Value):
-    """A chunk that is there whole."""
+    """A chunk that has arrived completely."""
 
     number: int
     size_bytes: int
@@ -34,7 +34,7 @@ class ReceivedChunk(Value):
 
 
 class UploadLinks(Value):
-    """Where to go from an upload; chunk `n` goes to `chunks` followed by `/n`, from 0 on."""
+    """Links of an upload; chunk `n`, counted from 0, goes to `chunks` + `/n`."""
 
     self: str
     chunks: str
@@ -42,10 +42,10 @@ class UploadLinks(Value):
 
 
 class UploadView(Value):
-    """What is known of an upload.
+    """An upload and the chunks that have arrived.
 
-    Every chunk has `chunk_bytes` bytes but the last, and `received` are those that need not be
-    sent again. A complete upload has none: its bytes are the content that `sha256` names.
+    Every chunk except the last has `chunk_bytes` bytes. Chunks in `received` need not be sent
+    again. The list is empty once the upload is complete; its bytes are then the artifact `sha256`.
     """
 
     id: UUID

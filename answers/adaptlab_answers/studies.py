@@ -1,4 +1,4 @@
-"""Studies, made and planned."""
+"""Studies and their previews."""
 
 from typing import Literal
 from uuid import UUID
@@ -14,13 +14,11 @@ from adaptlab_answers.jobs import Estimate
 from adaptlab_answers.moments import Moment
 
 StudyState = Literal["running", "succeeded", "incomplete", "cancelled"]
-
-
 CellState = Literal["running", "succeeded", "missing"]
 
 
 class StudyLinks(Value):
-    """Where to go from a study."""
+    """Links of a study."""
 
     self: str
     jobs: str
@@ -31,9 +29,10 @@ class StudyLinks(Value):
 
 
 class StudySummary(Value):
-    """A study in a list: `running` until all its jobs have ended, then whether all succeeded.
+    """A study as listed, without its cells.
 
-    `jobs` counts its jobs by state.
+    It is `running` until all its jobs have ended, then `succeeded` if all of them did. `jobs`
+    counts its jobs by state.
     """
 
     id: UUID
@@ -52,12 +51,12 @@ class StudySummary(Value):
 
     @property
     def succeeded(self) -> bool:
-        """Return True if every job has ended as it should."""
+        """True if all jobs have succeeded."""
         return self.state == "succeeded"
 
 
 class StudyJobView(Value):
-    """A job of a study; `reused` if it was there before, with the seeds that it trains."""
+    """A job of a study with its seeds; `reused` if it is older than the study."""
 
     id: UUID
     state: str
@@ -71,7 +70,7 @@ class StudyJobView(Value):
 
 
 class StudyBase(Value):
-    """A base model of a study and the job that makes it."""
+    """A base model of a study and the job that creates it."""
 
     name: str
     job: StudyJobView
@@ -80,8 +79,8 @@ class StudyBase(Value):
 class StudyCell(PlacedMethod):
     """One method at one budget on one task and base model.
 
-    It is `missing` when a job of it has ended without success. Seeds that came later are a further
-    job; a method that comes out the same at several budgets has the same jobs in each.
+    It is `missing` if one of its jobs has ended without success. Seeds added later are a further
+    job. If a method has the same configuration at several budgets, these cells share their jobs.
     """
 
     state: CellState
@@ -89,10 +88,11 @@ class StudyCell(PlacedMethod):
 
 
 class StudyCheckView(Value):
-    """A job of a theory check of a study: what it measures, and what it found.
+    """A theory check of a study, with its job and its reports.
 
-    `method` is whose adaptations it measures, None if it measures none; `task` and `budget` are
-    theirs if they are of one cell. `verdict` is `holds` if every claim does, and None until then.
+    `method` is the method whose adaptations it measures, or null if it measures none. `task` and
+    `budget` are set if these adaptations belong to one cell. `verdict` is `holds` if every claim
+    holds, and null until there are reports.
     """
 
     label: str
@@ -106,7 +106,10 @@ class StudyCheckView(Value):
 
 
 class StudyView(StudySummary):
-    """A study: its spec as it is now, its cells, its checks, and the methods that fit nowhere."""
+    """A study with its current spec, its cells and its theory checks.
+
+    `skipped` lists the methods that do not fit a budget.
+    """
 
     spec: JsonObject
     base_models: tuple[StudyBase, ...]
@@ -116,7 +119,10 @@ class StudyView(StudySummary):
 
 
 class PlannedJobView(Value):
-    """A job that a study would have; `reused` is the job that has run it, or does already."""
+    """A job that a study would have.
+
+    `reused` is the id of an existing job with the same spec, or null.
+    """
 
     spec_digest: str
     resolved_spec: ResolvedSpec
@@ -128,9 +134,10 @@ class PlannedJobView(Value):
 
 
 class PlannedCell(PlacedMethod):
-    """One method at one budget on one task and base model, and the digests of its jobs.
+    """One method at one budget on one task and base model.
 
-    `gap` is what the method leaves of the budget, below zero for a reference that is over it.
+    `jobs` are the digests of its jobs. `gap` is the unused budget. It is negative for a reference
+    that exceeds the budget.
     """
 
     gap: int
@@ -138,10 +145,10 @@ class PlannedCell(PlacedMethod):
 
 
 class PlannedCheckView(Value):
-    """A job of a theory check of a planned study, and the digest of that job.
+    """A theory check of a planned study, with the digest of its job.
 
-    `method` is whose adaptations it measures, None if it measures none; `task` and `budget` are
-    theirs if they are of one cell.
+    `method` is the method whose adaptations it measures, or null if it measures none. `task` and
+    `budget` are set if these adaptations belong to one cell.
     """
 
     label: str
@@ -153,18 +160,18 @@ class PlannedCheckView(Value):
 
 
 class PlannedBase(Value):
-    """A base model of a planned study; `is_new` if it has to be made first."""
+    """A base model of a planned study; `is_new` if it must be created first."""
 
     name: str
     is_new: bool
 
 
 class StudyPreview(Value):
-    """What a study would be; nothing is stored. `passes` and `seconds` are of what is not reused.
+    """The study that a spec would create; nothing is stored.
 
-    A pass of the engine trains all seeds and trials of a job, and a new base model is one as well;
-    a device with too little memory for that takes more. `seconds` adds up what all of them take
-    one after the other.
+    `passes` and `seconds` exclude reused jobs. One pass trains all seeds and trials of a job, or a
+    new base model; a device with too little memory needs more passes. `seconds` is the time for
+    all passes one after another.
     """
 
     object: Literal["study.preview"] = "study.preview"

@@ -1,4 +1,4 @@
-"""Server-sent events, read by httpx-sse; lines are limited here, because it has no limit."""
+"""Server-sent events, read by httpx-sse, with a limit on their lines."""
 
 from collections.abc import Iterable, Iterator
 
@@ -18,7 +18,7 @@ def is_event_stream(response: httpx.Response) -> bool:
 
 
 def messages(chunks: Iterable[bytes]) -> Iterator[ServerSentEvent]:
-    """Yield the complete messages of a stream; the rest of one that is cut off is dropped.
+    """Yield the complete messages of a stream; a partial one is dropped.
 
     Raises `UnexpectedAnswer` for a line of more than `LONGEST_LINE` bytes.
     """
@@ -29,7 +29,10 @@ def messages(chunks: Iterable[bytes]) -> Iterator[ServerSentEvent]:
 
 
 def _limited(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the chunks while no line is too long: an unfinished line is kept in memory."""
+    """Yield the chunks; raise `UnexpectedAnswer` at a line that is too long.
+
+    httpx-sse keeps an unfinished line in memory, however long it is.
+    """
     pending = 0
     for chunk in chunks:
         line_end = max(chunk.rfind(b"\n"), chunk.rfind(b"\r"))
