@@ -1,6 +1,6 @@
-"""What people and programs use: the Python client and the command line `adaptlab`.
+"""The Python client and the command line `adaptlab`.
 
-Knows only the answers and the torch-free half of core, and reaches everything else over HTTP.
+Imports only the answers and the torch-free half of core; everything else goes over HTTP.
 """
 
 from importlib import import_module
@@ -289,12 +289,12 @@ __all__ = [
 
 
 def homes() -> dict[str, str]:
-    """The public names, and the modules that hold them."""
+    """Return the public names and the modules that define them."""
     return dict(_HOMES)
 
 
 def __getattr__(name: str) -> object:
-    """Load a public name when it is asked for: `adaptlab --help` has no use for httpx."""
+    """Load a public name on first use: `adaptlab --help` does not need httpx."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

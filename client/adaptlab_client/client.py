@@ -1,4 +1,4 @@
-"""The Python client: one object for one server."""
+"""The Python client of one server."""
 
 import os
 from typing import Self
@@ -25,18 +25,18 @@ from adaptlab_client.transport.discovery import discover
 
 
 class Client:
-    """A server's jobs and results from Python.
+    """A client of one server, for its jobs and results.
 
         with Client() as client:
             job = client.jobs.submit({"kind": "adapt", ...})
             job = client.jobs.wait(job.id)
 
-    Without arguments the server of ADAPTLAB_URL is used, or the one that `adaptlab up` started
-    here (see `adaptlab_client.transport.discovery.discover`). `timeout` is in seconds a request.
-    With `project`, or ADAPTLAB_PROJECT, only that one is seen, and what is made goes there.
+    The default server is that of ADAPTLAB_URL, else the one that `adaptlab up` started here (see
+    `adaptlab_client.transport.discovery.discover`). `timeout` is in seconds per request. With
+    `project`, or ADAPTLAB_PROJECT, only that project is visible, and new things belong to it.
 
-    Every call raises a subclass of `ApiError` for what the server refuses, and
-    `ServerUnreachable` when it does not answer.
+    Every call raises a subclass of `ApiError` if the server refuses the request, and
+    `ServerUnreachable` if it does not answer.
     """
 
     def __init__(
@@ -90,21 +90,21 @@ class Client:
         return self._connection.server.url
 
     def me(self) -> Me:
-        """Who you are to the server, what your token opens, and your projects."""
+        """Return your user, token, projects and usage."""
         return self._connection.ask(Request("GET", path_of("me")), Me)
 
     def as_holder_of(self, token: str) -> "Client":
-        """A client for the same server with another token."""
+        """Return a client for the same server with another token."""
         return Client(
             self.url, token, timeout=self._timeout, retries=self._retries, transport=self._transport
         )
 
     def capabilities(self) -> Capabilities:
-        """Versions, limits and names of the server."""
+        """Return the server's version, limits and names."""
         return self.server.capabilities()
 
     def health(self) -> bool:
-        """Whether the server is ready; raises `ServerUnavailable` when it is up but not ready."""
+        """Return True if the server is ready; raises `ServerUnavailable` if not."""
         return self.server.ready().status == "ready"
 
     def close(self) -> None:

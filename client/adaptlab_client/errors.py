@@ -1,4 +1,4 @@
-"""What can go wrong between a client and a server, one class for each way to react."""
+"""Errors between client and server, one class for each way to react."""
 
 from collections.abc import Sequence
 from typing import Self
@@ -9,9 +9,9 @@ from adaptlab.errors import AdaptlabError
 
 
 class Fault(BaseModel):
-    """One fault in a request: where, what, and which values would have been accepted.
+    """One error in a request, with its place and the accepted values.
 
-    `column` is the character, from 1, at which a text such as a filter goes wrong.
+    `column` is the character, counted from 1, at which the error begins in a text such as a filter.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -24,7 +24,7 @@ class Fault(BaseModel):
     column: int | None = None
 
     def __str__(self) -> str:
-        """The fault in one line."""
+        """The error in one line."""
         hints = [
             f"{word}: {', '.join(str(value) for value in values)}"
             for word, values in (("nearest", self.nearest), ("allowed", self.allowed))
@@ -35,7 +35,7 @@ class Fault(BaseModel):
 
 
 class ProblemDocument(BaseModel):
-    """An error as the server describes it (RFC 9457)."""
+    """A problem document, in which the server describes an error (RFC 9457)."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -49,20 +49,21 @@ class ProblemDocument(BaseModel):
 
     @classmethod
     def read(cls, status: int, reason: str, body: bytes) -> Self:
-        """The problem in `body`; one made of the status line when something else stands there."""
+        """Return the problem in `body`, or else one built from the status line."""
         try:
-            found = cls.model_validate_json(body)
+            problem = cls.model_validate_json(body)
         except ValidationError:
             return cls(status=status, title=reason or "Error", detail=_beginning(body))
-        return found.model_copy(update={"status": status})
+        return problem.model_copy(update={"status": status})
 
 
 class ApiError(AdaptlabError):
-    """The server answered with an error; `problem` is what it said."""
+    """The server answered with an error, described in `problem`."""
 
     def __init__(self, problem: ProblemDocument) -> None:
         self.problem = problem
-        super().__init__("\n".join([_heading(problem), *(f"  {one}" for one in problem.errors)]))
+        lines = [_heading(problem), *(f"  {fault}" for fault in problem.errors)]
+        super().__init__("\n".join(lines))
 
     @property
     def status(self) -> int:
@@ -71,24 +72,24 @@ class ApiError(AdaptlabError):
 
     @property
     def codes(self) -> frozenset[str]:
-        """The stable words for the faults, for programs."""
+        """The stable codes of the errors, for programs."""
         return frozenset(fault.code for fault in self.problem.errors)
 
 
 class InvalidRequest(ApiError):
-    """The server cannot accept what was asked for (400, 415, 422)."""
+    """The request is invalid (400, 415, 422)."""
 
 
 class Unauthorised(ApiError):
-    """The token is missing, unknown or may not do this (401, 403)."""
+    """The token is missing, unknown or lacks the permission (401, 403)."""
 
 
 class NotFound(ApiError):
-    """There is nothing of that name (404, 410)."""
+    """Nothing with that name or id exists (404, 410)."""
 
 
 class Conflict(ApiError):
-    """What was asked for does not fit the present state (409, 412)."""
+    """The request does not fit the current state (409, 412)."""
 
 
 class TooLarge(ApiError):
@@ -96,65 +97,65 @@ class TooLarge(ApiError):
 
 
 class TooManyRequests(ApiError):
-    """The server has had enough of this user for now (429), after the retries.
+    """The user has reached a rate limit or a quota (429), after the retries.
 
-    `retry_after` is the number of seconds that it asks for; None where it cannot know, as when the
-    user has as many jobs queued as the server allows.
+    `retry_after` is the delay in seconds that the server asks for. It is None if the server cannot
+    predict it, for example if too many of the user's jobs are queued.
     """
 
     retry_after: float | None = None
 
 
 class ServerUnavailable(ApiError):
-    """The server cannot answer just now (502, 503, 504), after the retries.
+    """The server cannot answer at present (502, 503, 504), after the retries.
 
-    `retry_after` is the number of seconds that it asks for, if it does.
+    `retry_after` is the delay in seconds that the server asks for, or None.
     """
 
     retry_after: float | None = None
 
 
 class ServerUnreachable(AdaptlabError):
-    """No answer came: refused, cut off or timed out, after the retries."""
+    """The connection was refused, was cut or timed out, after the retries."""
 
 
 PASSING = (ServerUnreachable, ServerUnavailable, TooManyRequests)
-"""Errors that may be gone a little later, for those who can wait."""
+"""Errors that may disappear if the caller waits."""
 
 
 class UnsafeFile(AdaptlabError):
-    """A file with tokens that others can get at; it is not read."""
+    """Other users have access to a file with tokens, so it is not read."""
 
 
 class NoServer(AdaptlabError):
-    """Nothing says where the server is."""
+    """The address of the server is not configured, or is invalid."""
 
 
 class ServerStarting(NoServer):
-    """The server of this directory does not listen yet."""
+    """The server of this directory is not listening yet."""
 
 
 class UnexpectedAnswer(AdaptlabError):
-    """The answer is not one of an adaptlab server."""
+    """The answer is not that of an adaptlab server."""
 
 
 class SeveralMaps(AdaptlabError):
-    """There is not exactly one attention map, so that it is not clear whose array is meant."""
+    """An array was requested, but there is not exactly one attention map."""
 
     def __init__(self, maps: Sequence[tuple[str, int]]) -> None:
-        there = ", ".join(f"{source} of replicate {replicate}" for source, replicate in maps)
+        names = ", ".join(f"{source} of replicate {replicate}" for source, replicate in maps)
         super().__init__(
-            f"One array is asked for, and {len(maps)} maps are there: {there or 'none'}. Ask for "
-            "one with `source` and `replicate`, or take `.numpy()` of each map."
+            f"One array was requested, but there are {len(maps)} maps: {names or 'none'}. Select "
+            "one with `source` and `replicate`, or call `.numpy()` on each map."
         )
 
 
 class DigestMismatch(AdaptlabError):
-    """The bytes that arrived are not the ones that were announced."""
+    """The received bytes do not match the announced digest."""
 
 
 class WaitTimedOut(AdaptlabError):
-    """The time to wait was over before the jobs were; they go on."""
+    """The time limit was reached before the jobs ended; they continue."""
 
     def __init__(self, jobs: Sequence[str], seconds: float) -> None:
         self.jobs = tuple(jobs)
@@ -162,7 +163,7 @@ class WaitTimedOut(AdaptlabError):
 
 
 def api_error(problem: ProblemDocument) -> ApiError:
-    """The error class for the problem's status."""
+    """Return the error for the problem's status."""
     classes: dict[int, type[ApiError]] = {
         400: InvalidRequest,
         415: InvalidRequest,
@@ -183,14 +184,14 @@ def api_error(problem: ProblemDocument) -> ApiError:
 
 
 def _heading(problem: ProblemDocument) -> str:
-    """What went wrong as a whole, without the first fault, which follows with the others."""
-    told = problem.detail or problem.title or f"The server answered {problem.status}."
-    if problem.errors and told.endswith(f": {problem.errors[0].detail}"):
-        return told.removesuffix(f" {problem.errors[0].detail}")
-    return told
+    """Return the problem's detail without its first error, which is listed too."""
+    heading = problem.detail or problem.title or f"The server answered {problem.status}."
+    if problem.errors and heading.endswith(f": {problem.errors[0].detail}"):
+        return heading.removesuffix(f" {problem.errors[0].detail}")
+    return heading
 
 
 def _beginning(body: bytes, characters: int = 200) -> str | None:
-    """The start of an answer that is no problem document: a proxy's page, say."""
+    """Return the beginning of another answer, such as a proxy's page."""
     text = body[: 4 * characters].decode(errors="replace").strip()
     return text[:characters] or None

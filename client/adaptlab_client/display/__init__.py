@@ -1,1 +1,1 @@
-"""What answers look like: rows, data frames, pictures and progress bars."""
+"""Rows, data frames, pictures and progress bars for answers."""

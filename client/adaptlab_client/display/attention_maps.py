@@ -1,4 +1,4 @@
-"""Attention maps of the server with what a client makes of them: arrays, data frames, pictures."""
+"""Attention maps with arrays, data frames and pictures."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Self
@@ -20,65 +20,71 @@ Fetch = Callable[[MapView], "NDArray[np.float16]"]
 
 
 class AttentionMap(MapView):
-    """Recorded attention, without its array; the axes are sample, layer, head, query, key."""
+    """Recorded attention; its array is fetched on demand."""
 
     _fetch: Fetch | None = PrivateAttr(default=None)
 
     @classmethod
     def of(cls, answer: MapView, fetch: Fetch) -> Self:
-        """The answer of the server with the way to its array."""
-        made = cls.model_construct(answer.model_fields_set, **dict(answer))
-        object.__setattr__(made, "__pydantic_extra__", answer.model_extra)
-        made._fetch = fetch
-        return made
+        """Return the server's answer with the function that fetches its array."""
+        attention_map = cls.model_construct(answer.model_fields_set, **dict(answer))
+        object.__setattr__(attention_map, "__pydantic_extra__", answer.model_extra)
+        attention_map._fetch = fetch
+        return attention_map
 
     def numpy(self) -> "NDArray[np.float16]":
-        """The patterns [sample, layer, head, query, key], fetched now; raises `DigestMismatch`."""
+        """Fetch the patterns, shape [sample, layer, head, query, key].
+
+        Raises `DigestMismatch`.
+        """
         if self._fetch is None:
-            raise UnexpectedAnswer("This map was not made by a client, so nobody has its array.")
+            raise UnexpectedAnswer(
+                "This map does not come from a client, so its array cannot be fetched."
+            )
         return self._fetch(self)
 
     def plot(self, *, sample: int = 0, layer: int = 0, head: int = 0) -> Picture:
-        """The pattern of one head on one sample; raises `IndexError` for one not recorded."""
+        """Return the pattern of one head; raises `IndexError` if not recorded."""
         return attention_picture([self], (sample, layer, head))
 
 
 class AttentionMaps(tuple[AttentionMap, ...]):
-    """The maps of a job that were asked for."""
+    """The requested attention maps of a job."""
 
     __slots__ = ()
 
     def numpy(self) -> "NDArray[np.float16]":
-        """The patterns [sample, layer, head, query, key] of the only map.
+        """Fetch the patterns of the only map.
 
-        Raises `SeveralMaps` unless there is exactly one: ask for a `source` and a `replicate`.
+        Their shape is [sample, layer, head, query, key]. Raises `SeveralMaps` unless there is
+        exactly one; select it with `source` and `replicate`.
         """
         if len(self) != 1:
-            raise SeveralMaps([(one.source, one.replicate) for one in self])
+            raise SeveralMaps([(each.source, each.replicate) for each in self])
         return self[0].numpy()
 
     def rows(self) -> Iterator[dict[str, str | int | float | None]]:
-        """One row a map, layer and head: what the head does, in numbers."""
-        for one in self:
-            place = {"source": one.source, "replicate": one.replicate, "seed": one.seed}
-            for summary in one.summaries:
-                yield place | summary.model_dump(include={*HEAD_COLUMNS})
+        """Yield one row of summary figures per map, layer and head."""
+        for attention_map in self:
+            origin = {column: getattr(attention_map, column) for column in MAP_COLUMNS}
+            for summary in attention_map.summaries:
+                yield origin | summary.model_dump(include={*HEAD_COLUMNS})
 
-    def to_pandas(self) -> Any:  # a pandas.DataFrame; pandas need not be installed
-        """The rows as a data frame; raises `ImportError` without pandas."""
+    def to_pandas(self) -> Any:  # a pandas.DataFrame; pandas is optional
+        """Return the rows as a data frame; raises `ImportError` without pandas."""
         return frame(self.rows(), (*MAP_COLUMNS, *HEAD_COLUMNS))
 
     def plot(self, *, sample: int = 0, layer: int = 0, head: int = 0) -> Picture:
-        """One head of all maps side by side, the base model first.
+        """Return one head of all maps side by side, the base model first.
 
-        Raises `ValueError` for no map and `IndexError` for a place that was not recorded.
+        Raises `ValueError` without maps, and `IndexError` if the head was not recorded.
         """
-        ordered = sorted(self, key=lambda one: (one.replicate, one.source != "base"))
+        ordered = sorted(self, key=lambda each: (each.replicate, each.source != "base"))
         return attention_picture(ordered, (sample, layer, head))
 
 
 def attention_picture(maps: Sequence[AttentionMap], place: tuple[int, int, int]) -> Picture:
-    """Heat maps of one (sample, layer, head)."""
+    """Return heat maps of one (sample, layer, head), one per map."""
     from adaptlab.charts import AttentionPattern, attention_patterns
 
     sample, layer, head = place
@@ -86,13 +92,13 @@ def attention_picture(maps: Sequence[AttentionMap], place: tuple[int, int, int])
         attention_patterns(
             [
                 AttentionPattern(
-                    title=f"{one.source}, seed {one.seed}",
-                    weights=tuple(map(tuple, one.numpy()[place].astype(float).tolist())),
-                    tokens=tuple(str(token) for token in one.tokens[sample]),
-                    learned_positions=one.learned_positions,
-                    target_start=one.target_start,
+                    title=f"{each.source}, seed {each.seed}",
+                    weights=tuple(map(tuple, each.numpy()[place].astype(float).tolist())),
+                    tokens=tuple(str(token) for token in each.tokens[sample]),
+                    learned_positions=each.learned_positions,
+                    target_start=each.target_start,
                 )
-                for one in maps
+                for each in maps
             ],
             title=f"layer {layer}, head {head}, sample {sample}",
         )

@@ -1,4 +1,4 @@
-"""Comparisons of the server with what a client makes of them: rows, data frames and pictures."""
+"""Comparisons with rows, data frames and pictures."""
 
 from collections.abc import Iterator
 from typing import Any, Literal
@@ -14,19 +14,19 @@ Cell = str | int | float | bool | None
 
 
 class JobComparison(comparisons.JobComparison):
-    """Jobs held against each other; read `warnings` before the tables."""
+    """A comparison of selected jobs; read `warnings` before the tables."""
 
     def rows(self) -> Iterator[dict[str, Cell]]:
-        """One row for every method of every cell, with the names of the server's CSV."""
+        """Yield one row per method and cell, with the column names of the CSV."""
         for table in self.tables:
             if table.comparison is not None:
-                steps = {one.label: one.steps for one in table.methods}
+                steps = {method.label: method.steps for method in table.methods}
                 for cell in table.comparison.cells:
                     for row in cell.rows:
                         yield _row(table, table.comparison, cell, row, steps.get(row.label))
 
-    def to_pandas(self) -> Any:  # a pandas.DataFrame; pandas need not be installed
-        """The rows as a data frame; raises `ImportError` where pandas is not installed."""
+    def to_pandas(self) -> Any:  # a pandas.DataFrame; pandas is optional
+        """Return the rows as a data frame; raises `ImportError` without pandas."""
         return frame(self.rows())
 
     def plot(
@@ -37,16 +37,16 @@ class JobComparison(comparisons.JobComparison):
         budget: int | None = None,
         theme: Literal["light", "dark"] = "light",
     ) -> Picture:
-        """A chart of one table: `budgets` over all of them, or of the cell at one `budget`.
+        """Return a chart of one table: scores over all budgets, or one cell.
 
-        `ranks`, `differences` and `learning_rates` are of the first budget unless it is given.
-        Raises `ValueError` for what there is not.
+        The kinds `ranks`, `differences` and `learning_rates` show the cell at `budget`, by default
+        the first. Raises `ValueError` for an unknown kind, table or budget, or without scores.
         """
         return plot(self, kind, table=table, budget=budget, theme=theme)
 
 
 class StudyComparison(JobComparison, comparisons.StudyComparison):
-    """All tables of a study."""
+    """The comparison of a study."""
 
 
 def _row(

@@ -1,4 +1,4 @@
-"""The learning curves of a job together: as rows, as a data frame, as a picture."""
+"""The learning curves of a job as rows, data frame and picture."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -11,12 +11,12 @@ COLUMNS = ("name", "replicate", "step", "value")
 
 
 class Curves(tuple[Curve, ...]):
-    """The curves that were asked for, one a metric and replicate."""
+    """The requested curves, one per metric and replicate."""
 
     __slots__ = ()
 
     def rows(self) -> Iterator[dict[str, str | int | float | None]]:
-        """One row a point; a value that was not finite is None."""
+        """Yield one row per point; values that were not finite are None."""
         for curve in self:
             for step, value in zip(curve.steps, curve.values, strict=True):
                 yield {
@@ -26,21 +26,21 @@ class Curves(tuple[Curve, ...]):
                     "value": value,
                 }
 
-    def to_pandas(self) -> Any:  # a pandas.DataFrame; pandas need not be installed
-        """The rows as a data frame; raises `ImportError` without pandas."""
+    def to_pandas(self) -> Any:  # a pandas.DataFrame; pandas is optional
+        """Return the rows as a data frame; raises `ImportError` without pandas."""
         return frame(self.rows(), COLUMNS)
 
     def plot(self, name: str | None = None) -> Picture:
-        """One metric over the steps, the first one unless it is named.
+        """Return a picture of one metric over the steps, by default the first.
 
-        Raises `ValueError` where there is no such curve.
+        Raises `ValueError` if there is no such curve.
         """
         from adaptlab.charts import learning_curves
 
-        there = [*dict.fromkeys(curve.name for curve in self)]
-        chosen = name or next(iter(there), None)
-        if chosen not in there:
-            known = ", ".join(there) or "none"
-            raise ValueError(f"There is no curve {chosen!r}; those there are: {known}.")
-        points = [point for curve in self if curve.name == chosen for point in curve.points()]
-        return Picture(learning_curves({chosen.replace("_", " "): points}))
+        metrics = [*dict.fromkeys(curve.name for curve in self)]
+        metric = name or next(iter(metrics), None)
+        if metric not in metrics:
+            available = ", ".join(metrics) or "none"
+            raise ValueError(f"There is no curve {metric!r}. Available: {available}.")
+        points = [point for curve in self if curve.name == metric for point in curve.points()]
+        return Picture(learning_curves({metric.replace("_", " "): points}))

@@ -1,4 +1,4 @@
-"""Data frames, where pandas is installed: rows with the same names as the server's tables."""
+"""Data frames with the server's column names, if pandas is installed."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
@@ -6,21 +6,21 @@ from typing import Any
 
 
 def frame(rows: Iterable[Mapping[str, object]], columns: Sequence[str] | None = None) -> Any:
-    """The rows as a pandas.DataFrame (Any, because pandas need not be installed).
+    """Return the rows as a pandas.DataFrame (Any, because pandas is optional).
 
-    `columns` names them in their order, for rows that lack some and for none. Raises `ImportError`
-    that says what to install.
+    `columns` gives their order, needed if there are no rows or some lack members. Raises
+    `ImportError` without pandas, with the package to install.
     """
     return pandas().DataFrame([*rows], columns=None if columns is None else [*columns])
 
 
 def pandas() -> Any:
-    """The module; raises `ImportError` that says what to install."""
+    """Return the module; raises `ImportError` with the package to install."""
     try:
         return import_module("pandas")
     except ImportError as error:
         detail = (
             "to_pandas needs pandas: `pip install pandas`, or adaptlab with the extra `frames`. "
-            "Without it, take rows() as they are."
+            "Without pandas, use rows()."
         )
         raise ImportError(detail) from error

@@ -1,4 +1,4 @@
-"""Charts from the client: shown by a notebook, saved as SVG or PNG, or taken as Vega-Lite."""
+"""Charts for notebooks and files, as Vega-Lite, SVG or PNG."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,30 +8,30 @@ if TYPE_CHECKING:
 
 
 class Picture:
-    """A chart; a notebook draws it where it stands last in a cell.
+    """A chart, which a notebook draws if it is the last value of a cell.
 
-    `spec` is the Vega-Lite specification, the same as the dashboard's.
+    `spec` is its Vega-Lite specification, the same as on the dashboard.
     """
 
     def __init__(self, spec: "Chart") -> None:
         self.spec = spec
 
     def svg(self) -> str:
-        """The chart as an SVG document."""
-        from adaptlab import charts  # as below: only for who looks
+        """Return the chart as an SVG document."""
+        from adaptlab import charts  # as below: loaded for drawing only
 
         return charts.svg(self.spec)
 
     def png(self, scale: float = 2.0) -> bytes:
-        """The chart as a PNG file; `scale` 2 gives two pixels for one."""
+        """Return the chart as a PNG file; `scale` 2 doubles the resolution."""
         from adaptlab import charts
 
         return charts.png(self.spec, scale)
 
     def save(self, target: str | Path) -> Path:
-        """Write the chart to a file whose name ends in `.svg`, `.png` or `.json`.
+        """Write the chart to a `.svg`, `.png` or `.json` file and return its path.
 
-        Raises `ValueError` for any other name.
+        Raises `ValueError` for any other suffix.
         """
         import json
 
@@ -44,13 +44,13 @@ class Picture:
             case ".json":
                 path.write_text(json.dumps(self.spec), encoding="utf-8")
             case other:
-                raise ValueError(f"{other!r} is no kind of picture; end in .svg, .png or .json.")
+                raise ValueError(f"Cannot write a chart as {other!r}; use .svg, .png or .json.")
         return path
 
     def __repr__(self) -> str:
-        """What the chart shows, in words."""
+        """The description of the chart."""
         return f"<Picture: {self.spec.get('description', 'a chart')}>"
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        """What IPython shows, and what a notebook keeps of it."""
+        """Return what IPython shows and a notebook stores."""
         return {"image/svg+xml": self.svg(), "text/plain": repr(self)}

@@ -1,4 +1,4 @@
-"""Bars for a study that a script or a notebook waits for, with rich or tqdm, on stderr."""
+"""Progress bars for studies in scripts and notebooks, on stderr."""
 
 import sys
 from collections.abc import Callable, Generator
@@ -15,10 +15,10 @@ Tell = Callable[[StudyView], None]
 
 @contextmanager
 def bars(kind: Bars = "auto") -> Generator[Tell]:
-    """Give a function that shows how far a study is.
+    """Yield a function that shows the progress of a study.
 
-    `auto` takes rich in a terminal and tqdm in a notebook, the other one where only that is
-    installed, and shows nothing where nobody would see it.
+    `auto` prefers rich in a terminal and tqdm in a notebook, and shows nothing elsewhere. If only
+    one of the two is installed, it is used.
     """
     match _chosen(kind):
         case "rich":
@@ -32,19 +32,19 @@ def bars(kind: Bars = "auto") -> Generator[Tell]:
 
 
 def steps(study: StudyView) -> tuple[int, int]:
-    """The training steps of all jobs that are done, and that there are."""
-    found = [
+    """Return the training steps of all jobs: those done, and the total."""
+    every_job = [
         *(base.job for base in study.base_models),
         *(job for cell in study.cells for job in cell.jobs),
         *(check.job for check in study.checks),
     ]
-    jobs = {job.id: job for job in found}.values()
+    jobs = {job.id: job for job in every_job}.values()
     done = sum(job.total_steps if job.terminal else job.step for job in jobs)
     return done, sum(job.total_steps for job in jobs)
 
 
-def told(study: StudyView) -> str:
-    """Name and counts in one line."""
+def description(study: StudyView) -> str:
+    """Return the study's name and job counts in one line."""
     counts = ", ".join(f"{count} {state}" for state, count in study.jobs.items())
     return f"{study.name}: {counts}"
 
@@ -64,7 +64,7 @@ def _chosen(kind: Bars) -> Bars:
 
 
 def _in_notebook() -> bool:
-    """Whether a Jupyter kernel runs this; looked up without loading IPython."""
+    """Return True in a Jupyter kernel; does not load IPython."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return hasattr(shell, "kernel")
 
@@ -80,18 +80,19 @@ def _rich() -> Generator[Tell]:
 
         def tell(study: StudyView) -> None:
             done, total = steps(study)
-            progress.update(bar, description=told(study), completed=done, total=total or None)
+            text = description(study)
+            progress.update(bar, description=text, completed=done, total=total or None)
 
         yield tell
 
 
 @contextmanager
 def _tqdm() -> Generator[Tell]:
-    tqdm: Any = import_module("tqdm").tqdm  # Any: it need not be installed
+    tqdm: Any = import_module("tqdm").tqdm  # Any: tqdm is optional
     with tqdm(unit="step", file=sys.stderr, leave=False) as bar:
 
         def tell(study: StudyView) -> None:
             bar.n, bar.total = steps(study)
-            bar.set_description_str(told(study))
+            bar.set_description_str(description(study))
 
         yield tell

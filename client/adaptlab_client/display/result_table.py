@@ -1,4 +1,4 @@
-"""All pages of the rows of a query in one table."""
+"""The rows of a query, of all pages, as one table."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -11,25 +11,28 @@ Row = dict[str, Cell]
 
 
 class ResultTable(Value):
-    """Rows, each with a value for every column by the field's name; None is not measured."""
+    """Rows with a value for every column; None means not measured."""
 
     columns: tuple[ColumnView, ...]
     data: tuple[Row, ...]
 
     def rows(self) -> Iterator[Row]:
-        """The rows one by one."""
+        """Iterate over the rows."""
         return iter(self.data)
 
     def __len__(self) -> int:
-        """How many rows."""
+        """Number of rows."""
         return len(self.data)
 
-    def to_pandas(self) -> Any:  # a pandas.DataFrame; pandas need not be installed
-        """The rows as a data frame, times as times; raises `ImportError` without pandas."""
-        found = frame(self.data, [column.name for column in self.columns])
+    def to_pandas(self) -> Any:  # a pandas.DataFrame; pandas is optional
+        """Return the rows as a data frame with parsed times.
+
+        Raises `ImportError` without pandas.
+        """
+        table = frame(self.data, [column.name for column in self.columns])
         for column in self.columns:
             if column.type == "time":
-                found[column.name] = pandas().to_datetime(
-                    found[column.name], utc=True, format="ISO8601"
+                table[column.name] = pandas().to_datetime(
+                    table[column.name], utc=True, format="ISO8601"
                 )
-        return found
+        return table

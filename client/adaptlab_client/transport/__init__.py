@@ -1,1 +1,1 @@
-"""How the client reaches a server: address, tokens, retries, pages, streams and downloads."""
+"""Address, tokens, requests, retries, pages, streams and downloads."""

@@ -1,7 +1,7 @@
-"""HTTP to one server: the token, the retries, and errors as exceptions.
+"""HTTP to one server, with its token, retries, and errors as exceptions.
 
-The retries are ours because they depend on what is sent: a request is sent again when it changes
-nothing or carries an idempotency key, and a `Retry-After` decides how long to wait.
+Retries are not left to httpx because they depend on the request: it is repeated only if it changes
+nothing or has an idempotency key, after the delay in `Retry-After`.
 """
 
 import random
@@ -34,18 +34,19 @@ A = TypeVar("A", bound=BaseModel)
 Passing = ServerUnreachable | ServerUnavailable | TooManyRequests
 Query = Mapping[str, str | int | float | bool | UUID | list[str] | list[int] | None]
 Identity = str | UUID
-"""The id of a job, study or upload, as an answer has it or as text."""
+"""The id of a job, study or upload, as a UUID or as text; studies also by name."""
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 READS = ("GET", "HEAD")
-# The request cannot have reached the server, so that sending it again is always safe.
+# The request cannot have reached the server, so it is always safe to repeat.
 NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """How often a request is sent, and how long is waited between (full jitter, in seconds).
+    """Number of attempts, and the pauses between them in seconds.
 
+    Pauses double from `first` to `longest`; at least half of each is kept, the rest is random.
     `sleep` and `jitter` are for tests.
     """
 
@@ -57,7 +58,7 @@ class Retries:
     jitter: Callable[[], float] = random.random
 
     def pause(self, failures: int, retry_after: float | None = None) -> None:
-        """Wait after the given number of failures in a row."""
+        """Wait after this number of consecutive failures."""
         if retry_after is not None:
             self.sleep(min(retry_after, self.longest_retry_after))
             return
@@ -67,9 +68,10 @@ class Retries:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request; `repeatable` says whether sending it twice is the same as sending it once.
+    """One HTTP request; `body` is sent as JSON, `content` unchanged.
 
-    `body` goes as JSON, `content` as it is.
+    `repeatable` means that sending it twice has the same effect as once. `seconds` replaces the
+    connection's timeout.
     """
 
     method: str
@@ -83,15 +85,15 @@ class Request:
 
 
 def path_of(*segments: str | int | UUID) -> str:
-    """A path below `/v1`; a segment stays one whatever it contains."""
+    """Return a path below `/v1`, with every segment quoted."""
     return "/v1" + "".join(f"/{quote(str(segment), safe='')}" for segment in segments)
 
 
 def trust(url: str, *, by_proxies: bool) -> ssl.SSLContext | bool:
-    """Whom to trust at an address: the known authorities, and nobody where nothing is encrypted.
+    """Return the authorities to trust at an address; none without TLS.
 
-    To read the authorities takes longer than most commands need for everything else. The way to a
-    proxy of the environment may be encrypted, where it is taken.
+    Loading the known authorities takes longer than everything else in most commands. The connection
+    to a proxy from the environment may be encrypted, so with such a proxy they are loaded too.
     """
     has_proxy = by_proxies and bool({"http", "all"} & set(getproxies()))
     is_plain = urlsplit(url).scheme == "http" and not has_proxy
@@ -116,7 +118,7 @@ class Connection:
         headers = {"Accept": "application/json", "User-Agent": "adaptlab-client"}
         if server.token:
             headers["Authorization"] = f"Bearer {server.token}"
-        # A proxy in the environment is for the outside, never for a server on this machine.
+        # A proxy in the environment is never used for a server on this machine.
         by_proxies = urlsplit(server.url).hostname not in LOOPBACK
         self._http = httpx.Client(
             base_url=server.url,
@@ -138,21 +140,22 @@ class Connection:
         self.close()
 
     def ask(self, request: Request, answer: type[A]) -> A:
-        """Send and read the JSON of the answer; raises `ApiError`, `ServerUnreachable`."""
+        """Send and return the answer; raises `ApiError`, `ServerUnreachable`."""
         return self.read(request, self.send(request), answer)
 
     def read(self, request: Request, response: httpx.Response, answer: type[A]) -> A:
-        """The value in the JSON of a response that has been read; raises `UnexpectedAnswer`."""
+        """Return the answer in a response's JSON; raises `UnexpectedAnswer`."""
         try:
             return read(answer, response.content)
         except ValidationError as error:
             raise UnexpectedAnswer(
-                f"{self.server.url}{request.path} did not answer as an adaptlab server of this "
-                f"version does: {error.error_count()} faults, such as {error.errors()[0]['msg']!r}."
+                f"The answer of {self.server.url}{request.path} is not that of an adaptlab server "
+                f"of this version: {error.error_count()} errors, such as "
+                f"{error.errors()[0]['msg']!r}. Check the address, or update the client."
             ) from error
 
     def send(self, request: Request) -> httpx.Response:
-        """Send, with retries, and return a successful answer that has been read."""
+        """Send with retries, and return the successful response, already read."""
         failures = 0
         while True:
             try:
@@ -167,16 +170,16 @@ class Connection:
 
     @contextmanager
     def open(self, request: Request) -> Generator[httpx.Response]:
-        """Send once and hold the answer open for streaming; raises as `send` does."""
+        """Send once and keep the response open for streaming; raises like `send`."""
         timeout = (
             httpx.USE_CLIENT_DEFAULT
             if request.seconds is None
             else httpx.Timeout(request.seconds, connect=10)
         )
-        asked: Query = {"project": self.project, **(request.query or {})}
+        members: Query = {"project": self.project, **(request.query or {})}
         query = {
             name: str(value) if isinstance(value, UUID) else value
-            for name, value in asked.items()
+            for name, value in members.items()
             if value is not None
         }
         try:
@@ -193,7 +196,7 @@ class Connection:
                     raise _problem(response)
                 yield response
         except httpx.InvalidURL as error:
-            raise UnexpectedAnswer(f"{request.path!r} is not an address: {error}") from error
+            raise UnexpectedAnswer(f"{request.path!r} is not a valid address: {error}") from error
         except httpx.HTTPError as error:
             raise ServerUnreachable(
                 f"{self.server.url} did not answer: {error or type(error).__name__}"
@@ -211,7 +214,7 @@ def _problem(response: httpx.Response) -> Exception:
 
 def _may_repeat(request: Request, error: Passing) -> bool:
     if isinstance(error, TooManyRequests) and error.retry_after is None:
-        return request.method in READS  # what else is refused may be so for days
+        return request.method in READS  # other requests may be refused for days
     return request.repeatable or isinstance(error.__cause__, NEVER_SENT)
 
 
@@ -220,5 +223,5 @@ def _retry_after(error: Passing) -> float | None:
 
 
 def _seconds(header: str | None) -> float | None:
-    """The delay in a `Retry-After` header; our server sends seconds, a date is passed over."""
+    """Return the delay in a `Retry-After` header in seconds; dates are ignored."""
     return float(header) if header is not None and header.isdecimal() else None

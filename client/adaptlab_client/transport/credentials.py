@@ -1,4 +1,4 @@
-"""Tokens in files that only their owner can read: those of `adaptlab login`, those of jobs."""
+"""Tokens of `adaptlab login` and of jobs, in files private to the owner."""
 
 import json
 import os
@@ -16,26 +16,26 @@ JOBS_FOLDER = "jobs"
 
 
 class Credentials(NamedTuple):
-    """What the file holds: tokens by address, and the server that was signed in to last."""
+    """Tokens by server address, and the address of the latest login."""
 
     tokens: Mapping[str, str]
     latest: str | None
 
 
 def place(environment: Mapping[str, str]) -> Path:
-    """Where the file is: below XDG_CONFIG_HOME, else `.config` in the home directory."""
+    """Return the path of the file: in XDG_CONFIG_HOME, else in `~/.config`."""
     home = Path(environment.get("HOME") or Path.home())
     return Path(environment.get("XDG_CONFIG_HOME") or home / ".config") / "adaptlab" / FILE_NAME
 
 
 def read(environment: Mapping[str, str]) -> Credentials:
-    """What is kept; raises `UnsafeFile` for a file that others can read or write, or own."""
+    """Return the stored tokens; raises `UnsafeFile` if others have access."""
     path = place(environment)
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return Credentials({}, None)
-    if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
+    if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o077:
         raise UnsafeFile(
             f"Other users have access to {path}, so its tokens are not used. Run `chmod "
             f"600 '{path}'` if you trust its content, and create new tokens if somebody may "
@@ -49,33 +49,33 @@ def read(environment: Mapping[str, str]) -> Credentials:
 
 
 def keep(environment: Mapping[str, str], address: str, token: str) -> Path:
-    """Keep the token of a server, and that this was the last; returns the file."""
-    known = read(environment)
-    return _write(environment, {**known.tokens, address: token}, address)
+    """Store the token of a server as the latest login, and return the file."""
+    stored = read(environment)
+    return _write(environment, {**stored.tokens, address: token}, address)
 
 
 def forget(environment: Mapping[str, str], address: str) -> str | None:
-    """Drop the token of a server, and return it; None if there was none."""
-    known = read(environment)
-    if address not in known.tokens:
+    """Delete the stored token of a server and return it, or None."""
+    stored = read(environment)
+    if address not in stored.tokens:
         return None
-    rest = {kept: token for kept, token in known.tokens.items() if kept != address}
-    _write(environment, rest, None if known.latest == address else known.latest)
-    return known.tokens[address]
+    rest = {other: token for other, token in stored.tokens.items() if other != address}
+    _write(environment, rest, None if stored.latest == address else stored.latest)
+    return stored.tokens[address]
 
 
 def file_of_job(environment: Mapping[str, str], job_id: str, folder: Path | None = None) -> Path:
-    """Where the token of a job is kept, from the root on.
+    """Return the absolute path of the file for a job's token.
 
-    It is in `folder`, or else beside the file of `adaptlab login`.
+    It is in `folder`, by default next to the file of `adaptlab login`.
     """
-    # An id of a server's is no path yet.
+    # The server chose the id: parsing it keeps it from pointing outside the folder.
     name = f"{UUID(job_id)}.token"
     return ((folder or place(environment).with_name(JOBS_FOLDER)) / name).absolute()
 
 
 def keep_of_job(file: Path, token: str) -> None:
-    """Keep the token of a job, in place of an earlier one."""
+    """Store the token of a job, replacing an earlier one."""
     _replace(file, f"{token}\n")
 
 
@@ -95,7 +95,7 @@ def _write(environment: Mapping[str, str], tokens: Mapping[str, str], latest: st
 
 
 def _replace(path: Path, content: str) -> Path:
-    """Replace the file in one step by one that only its owner can ever have read."""
+    """Replace the file atomically by one that only its owner could ever read."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
     descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

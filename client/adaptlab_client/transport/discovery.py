@@ -1,4 +1,4 @@
-"""Where the server is and which token opens it, found without being told."""
+"""Discovery of the server's address and token."""
 
 import json
 import os
@@ -14,7 +14,7 @@ DATA_DIRECTORY = ".adaptlab"
 
 
 class Server(NamedTuple):
-    """The address of a server, and a token for it if one is known."""
+    """The address of a server and the token for it, if there is one."""
 
     url: str
     token: str | None
@@ -27,23 +27,24 @@ def discover(
     environment: Mapping[str, str] | None = None,
     start: Path | None = None,
 ) -> Server:
-    """The server to talk to: the arguments, else ADAPTLAB_URL and ADAPTLAB_TOKEN, else a file.
+    """Return the server from the arguments, else the environment, else a file.
 
-    The files are `server.json` and `token` in the data directory of `adaptlab up`:
-    ADAPTLAB_DATA_DIR, or `.adaptlab` in `start` (the working directory) or a parent, or in the
-    home directory. A token from a file is only ever used for the server that the same directory
-    names, so that pointing ADAPTLAB_URL elsewhere does not hand it over. A token that
-    `adaptlab login` kept for the server goes before that of the directory.
+    The variables are ADAPTLAB_URL and ADAPTLAB_TOKEN. The files are `server.json` and `token` in
+    the data directory of `adaptlab up`: ADAPTLAB_DATA_DIR, else `.adaptlab` in `start` (by default
+    the working directory), in a parent of it, or in the home directory. A token from a data
+    directory is used only for the server named there, so a different ADAPTLAB_URL never receives
+    it. A token stored by `adaptlab login` takes precedence over it.
 
-    Raises `NoServer` when nothing names a server, or the address is not one, `ServerStarting`
-    (which is one) while `adaptlab up` has yet to write down where it listens, and `UnsafeFile`
-    when others can get at the file of `adaptlab login`.
+    Raises:
+        NoServer: no server is named, or its address is invalid.
+        ServerStarting: `adaptlab up` has not recorded its address yet (a `NoServer`).
+        UnsafeFile: other users have access to the file of `adaptlab login`.
     """
-    known = os.environ if environment is None else environment
-    directory = _data_directory(known, start or Path.cwd())
+    variables = os.environ if environment is None else environment
+    directory = _data_directory(variables, start or Path.cwd())
     recorded = _recorded_url(directory) if directory else None
-    kept = _Kept(known)
-    address = url or known.get("ADAPTLAB_URL") or recorded or kept.latest
+    stored = _StoredTokens(variables)
+    address = url or variables.get("ADAPTLAB_URL") or recorded or stored.latest
     if not address:
         if directory and _is_held(directory):
             raise ServerStarting(
@@ -56,39 +57,39 @@ def discover(
             "elsewhere, set ADAPTLAB_URL, and run `adaptlab login` or set ADAPTLAB_TOKEN."
         )
     address = _checked(address)
-    given = token or known.get("ADAPTLAB_TOKEN") or kept.token(address)
-    if not given and directory and _belongs(directory, address, recorded, known):
-        given = _recorded_token(directory)
-    return Server(address, given or None)
+    token = token or variables.get("ADAPTLAB_TOKEN") or stored.token(address)
+    if not token and directory and _belongs(directory, address, recorded, variables):
+        token = _recorded_token(directory)
+    return Server(address, token or None)
 
 
-class _Kept:
-    """What `adaptlab login` has kept, read when it is asked for."""
+class _StoredTokens:
+    """The tokens that `adaptlab login` has stored, read on demand."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment
 
     @property
     def latest(self) -> str | None:
-        """The server that was signed in to last."""
+        """The server of the latest login."""
         return read(self._environment).latest
 
     def token(self, address: str) -> str | None:
-        """The token for a server."""
+        """Return the token for a server."""
         return read(self._environment).tokens.get(address)
 
 
 def _checked(address: str) -> str:
     if not _is_address(address):
-        raise NoServer(f"{address!r} is not the address of a server, such as http://127.0.0.1:8000")
+        raise NoServer(f"{address!r} is not a server address such as http://127.0.0.1:8000.")
     return address.rstrip("/")
 
 
 def _is_address(text: str) -> bool:
     try:
         parts = urlsplit(text)
-        _ = parts.port  # one that is no number is found out when it is asked for
-    except ValueError:  # or a bracket that is not closed
+        _ = parts.port  # raises if it is not a number
+    except ValueError:  # or if a bracket is not closed
         return False
     return parts.scheme in ("http", "https") and bool(parts.hostname)
 
@@ -103,17 +104,20 @@ def _data_directory(environment: Mapping[str, str], start: Path) -> Path | None:
 
 
 def _is_trusted(directory: Path) -> bool:
-    """Whether the user or root owns it: anybody can make a `.adaptlab` in a shared folder."""
+    """Return True if the user or root owns it.
+
+    In a shared folder, anybody can create a `.adaptlab`.
+    """
     return directory.stat().st_uid in (os.geteuid(), 0)
 
 
 def _is_held(directory: Path) -> bool:
-    """Whether the `adaptlab up` lives that took this directory, its server up or not."""
+    """Return True if the `adaptlab up` that locked this directory is alive."""
     try:
         process = int((directory / "lock").read_text())
         if process <= 0:
             return False
-        os.kill(process, 0)  # which only asks whether it is there
+        os.kill(process, 0)  # sends no signal, only checks that the process exists
     except PermissionError:
         return True
     except (OSError, ValueError, OverflowError):
@@ -142,10 +146,10 @@ def _recorded_token(directory: Path) -> str | None:
 def _belongs(
     directory: Path, address: str, recorded: str | None, environment: Mapping[str, str]
 ) -> bool:
-    """Whether the token in `directory` is one for `address`.
+    """Return True if the token in `directory` belongs to `address`.
 
-    A directory that the user names and that knows no server is a container's volume, where the
-    API has left its token.
+    A directory from ADAPTLAB_DATA_DIR without a recorded server is a container's volume, in which
+    the API has stored its token.
     """
     if recorded is None:
         return str(directory) == environment.get("ADAPTLAB_DATA_DIR")

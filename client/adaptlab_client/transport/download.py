@@ -1,4 +1,4 @@
-"""Files from the server: checked against their digest, and taken up again where they broke off."""
+"""Downloads: checked against their digest, and resumed after a break."""
 
 import hashlib
 from collections.abc import Callable
@@ -16,7 +16,7 @@ Report = Callable[[int, int | None], None]
 
 
 def content(connection: Connection, path: str, digest: str | None) -> bytes:
-    """The bytes at `path`; raises `DigestMismatch` unless their SHA-256 is `digest` (if given)."""
+    """Return the bytes at `path`; raises `DigestMismatch` if `digest` differs."""
     body = connection.send(Request("GET", path, headers={"Accept": "*/*"})).content
     if digest is not None:
         _check(hashlib.sha256(body).hexdigest(), digest, path)
@@ -24,9 +24,9 @@ def content(connection: Connection, path: str, digest: str | None) -> bytes:
 
 
 def announced_digest(connection: Connection, path: str) -> str:
-    """The SHA-256 of the file at `path`, which is its strong ETag."""
-    found = connection.send(Request("HEAD", path, headers={"Accept": "*/*"}))
-    digest = found.headers.get("ETag", "").strip('"')
+    """Return the SHA-256 of the file at `path`, which is its strong ETag."""
+    response = connection.send(Request("HEAD", path, headers={"Accept": "*/*"}))
+    digest = response.headers.get("ETag", "").strip('"')
     if len(digest) != hashlib.sha256().digest_size * 2:
         raise UnexpectedAnswer(f"{path} does not announce its SHA-256.")
     return digest
@@ -35,10 +35,11 @@ def announced_digest(connection: Connection, path: str) -> str:
 def save(
     connection: Connection, path: str, target: Path, digest: str, report: Report | None = None
 ) -> Path:
-    """Fetch the file at `path` into `target`, which appears only when it is whole and right.
+    """Download the file at `path` to `target`, and verify it.
 
-    What has arrived is kept in `TARGET.part`, and a later call goes on from there. `report` gets
-    the bytes that are there and the size. Raises `DigestMismatch`, and then keeps nothing.
+    `target` appears once it is verified. Received bytes are stored in `TARGET.part`, from which a
+    later call resumes. `report` is called with the number of bytes received and the size. Raises
+    `DigestMismatch`; the partial file is then deleted.
     """
     part = target.with_name(target.name + ".part")
     failures = 0
@@ -48,7 +49,7 @@ def save(
             _fetch(connection, path, part, digest, report)
             break
         except PASSING:
-            # A connection that breaks again and again may still get through, piece by piece.
+            # A connection that keeps breaking may still deliver the file piece by piece.
             failures = 1 if _size(part) > before else failures + 1
             if failures >= connection.retries.attempts:
                 raise
@@ -64,7 +65,7 @@ def save(
 def _fetch(
     connection: Connection, path: str, part: Path, digest: str, report: Report | None
 ) -> None:
-    """Append what is missing; a server that sends the whole file again is taken at its word."""
+    """Append the missing bytes, or start over if the server sends all of them."""
     have = _size(part)
     headers = {"Accept": "*/*", "Accept-Encoding": "identity"}
     if have:
@@ -82,7 +83,7 @@ def _fetch(
                     if report:
                         report(have, total)
     except ApiError as error:
-        if error.status != 416:  # everything is there already; the digest will tell
+        if error.status != 416:  # all bytes have arrived; the digest decides
             raise
 
 
@@ -95,9 +96,9 @@ def _digest_of(file: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def _check(found: str, announced: str, path: str) -> None:
-    if found != announced:
+def _check(digest: str, announced: str, path: str) -> None:
+    if digest != announced:
         raise DigestMismatch(
-            f"The bytes of {path} have SHA-256 {found}, and {announced} was announced. Nothing was "
-            "kept; fetch it again."
+            f"The bytes of {path} have SHA-256 {digest}, but {announced} was announced. The file "
+            "was not saved; download it again."
         )

@@ -1,4 +1,4 @@
-"""Lists of the server, which come in pages."""
+"""Iteration over the pages of a list."""
 
 from collections.abc import Iterator
 from typing import TypeVar
@@ -14,9 +14,10 @@ E = TypeVar("E", bound=BaseModel)
 def entries(
     connection: Connection, path: str, entry: type[E], query: Query | None = None
 ) -> Iterator[E]:
-    """Every entry of the list at `path`; a page is asked for when the one before it is used up.
+    """Yield the entries of the list at `path`; pages are requested as needed.
 
-    A server that gives the same page again and again ends the list, not the patience of a caller.
+    The list ends if a page repeats the token that it was requested with: a faulty server must not
+    cause an endless loop.
     """
     token: str | None = None
     while True:
