@@ -1,1 +1,1 @@
-"""The resources of the API, each an attribute of the client with its methods."""
+"""The resources of the API, each an attribute of `Client`."""

@@ -1,4 +1,4 @@
-"""The audit log of a server: what was done and refused."""
+"""The audit log of a server."""
 
 from collections.abc import Iterator
 
@@ -8,14 +8,14 @@ from adaptlab_client.transport.paging import entries
 
 
 class AuditLog:
-    """What was done on a server; for admins."""
+    """The audit log of one server, for admins."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def list(self, query: Query | None = None) -> Iterator[AuditView]:
-        """What was done and refused, newest first.
+        """Iterate over the entries, newest first.
 
-        The query may have `actor`, `action`, `object`, `since` and `until`.
+        The query can have `actor`, `action`, `object`, `since` and `until`.
         """
         return entries(self._connection, path_of("audit"), AuditView, query or {})

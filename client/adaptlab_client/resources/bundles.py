@@ -1,4 +1,4 @@
-"""Bundles from the server: saved when they are whole and right."""
+"""Downloads of bundles, checked against their digest."""
 
 import base64
 import hashlib
@@ -8,14 +8,14 @@ from adaptlab_client.errors import DigestMismatch, UnexpectedAnswer
 from adaptlab_client.transport.connection import Connection, Identity, Query, Request, path_of
 
 SECONDS = 400.0
-"""To wait for the first byte: plots are drawn before it comes."""
+"""Time limit for the first byte: the server draws all plots before it."""
 PIECE = 2**16
 
 
 def save_bundle(connection: Connection, study: Identity, target: Path, query: Query) -> Path:
-    """Fetch the bundle of a study into `target`, which appears when it is there and checked.
+    """Download the bundle of a study to `target`, which appears once verified.
 
-    Raises `DigestMismatch` for bytes that are not those that the server has made.
+    Raises `DigestMismatch` if the bytes do not match the announced digest.
     """
     path = path_of("studies", study, "bundle")
     request = Request("GET", path, query=query, headers={"Accept": "*/*"}, seconds=SECONDS)
@@ -28,19 +28,21 @@ def save_bundle(connection: Connection, study: Identity, target: Path, query: Qu
                 digest.update(piece)
                 file.write(piece)
         if digest.digest() != announced:
-            raise DigestMismatch(f"The bytes of {path} are not those that were announced.")
+            raise DigestMismatch(
+                f"The bytes of {path} do not match the announced SHA-256. Download it again."
+            )
         return part.replace(target)
     finally:
         part.unlink(missing_ok=True)
 
 
 def _announced(header: str, path: str) -> bytes:
-    """The SHA-256 in a `Content-Digest` (RFC 9530)."""
+    """Return the SHA-256 in a `Content-Digest` header (RFC 9530)."""
     text = header.removeprefix("sha-256=:").removesuffix(":")
     try:
-        found = base64.b64decode(text, validate=True)
+        digest = base64.b64decode(text, validate=True)
     except ValueError as error:
         raise UnexpectedAnswer(f"{path} does not announce its SHA-256.") from error
-    if len(found) != hashlib.sha256().digest_size:
+    if len(digest) != hashlib.sha256().digest_size:
         raise UnexpectedAnswer(f"{path} does not announce its SHA-256.")
-    return found
+    return digest

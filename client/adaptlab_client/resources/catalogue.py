@@ -1,4 +1,4 @@
-"""What a server offers: base models, methods, tasks, families, and what a budget buys."""
+"""Base models, methods, tasks, families, budgets and checkpoints."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,7 +19,7 @@ Choice = str | Mapping[str, object]
 
 
 class Catalogue(Generic[P]):
-    """The plug-ins of one kind."""
+    """The plug-ins of one kind: methods, tasks or families."""
 
     def __init__(
         self,
@@ -34,41 +34,41 @@ class Catalogue(Generic[P]):
         self._entry = entry
 
     def list(self) -> tuple[P, ...]:
-        """All of them, by name."""
+        """Return all of them, by name."""
         return self._listed(Request("GET", path_of(self._kind)))
 
     def get(self, name: str) -> P:
-        """One of them; raises `NotFound`."""
+        """Return one by name; raises `NotFound`."""
         return self._connection.ask(Request("GET", path_of(self._kind, name)), self._entry)
 
 
 class BaseModels:
-    """The base models that can be adapted, or will be."""
+    """The base models of one server, including those still being created."""
 
     def __init__(self, connection: Connection, jobs: Jobs) -> None:
         self._connection = connection
         self._jobs = jobs
 
     def list(self) -> Iterator[BaseModelView]:
-        """All of them, page by page."""
+        """Iterate over all base models, page by page."""
         return entries(self._connection, path_of("base-models"), BaseModelView)
 
     def get(self, name: str) -> BaseModelView:
-        """One of them; raises `NotFound`."""
+        """Return a base model by name; raises `NotFound`."""
         return self._connection.ask(Request("GET", path_of("base-models", name)), BaseModelView)
 
     def import_folder(self, name: str, folder: str, **members: object) -> JobView:
-        """Start the job that makes the model in a folder of the server a base model called `name`.
+        """Submit a job that imports a model folder of the server as a base model.
 
-        `folder` is `ALIAS/SUB/PATH` below one of the server's model roots; `members` are further
-        members of the spec, such as `resources` and `labels`. Raises `InvalidRequest` that says
-        what is wrong with the folder.
+        `folder` is `ALIAS/SUB/PATH`, a path below one of the server's model roots. `members` are
+        further members of the spec, such as `resources` and `labels`. Raises `InvalidRequest` if
+        the folder cannot be imported.
         """
         return self._jobs.submit({"kind": "import", "name": name, "folder": folder, **members})
 
 
 class Budgets:
-    """From a number of trainable parameters to configurations."""
+    """Configurations of methods for a parameter budget."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -82,19 +82,19 @@ class Budgets:
         task: Choice | None = None,
         methods: Sequence[Choice] = (),
     ) -> BudgetAnswer:
-        """What each method becomes within `budget`, on a base model or on a family and a task.
+        """Return each method's configuration for a budget.
 
-        `budget` is a number of trainable parameters or `{"fraction_of_base": 0.001}`; without
-        `methods` all are solved.
+        Give a base model, or a family and a task. `budget` is a number of trainable parameters or
+        `{"fraction_of_base": 0.001}`; the default for `methods` is all of them.
         """
-        given: dict[str, object] = {
+        members: dict[str, object] = {
             "base_model": base_model,
             "family": family,
             "task": task,
             "budget": budget,
             "methods": [*methods] or None,
         }
-        body = {name: value for name, value in given.items() if value is not None}
+        body = {name: value for name, value in members.items() if value is not None}
         sent = TypeAdapter[JsonValue](JsonValue).validate_python(body)
         return self._connection.ask(
             Request("POST", path_of("budgets", "solve"), body=sent), BudgetAnswer
@@ -102,13 +102,13 @@ class Budgets:
 
 
 class Checkpoints:
-    """Trained tensors."""
+    """Checkpoints by id."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def get(self, checkpoint_id: int | str) -> CheckpointView:
-        """One of them without its bytes; raises `NotFound`."""
+        """Return the description of a checkpoint; raises `NotFound`."""
         path = path_of("checkpoints", checkpoint_id)
         return self._connection.ask(Request("GET", path), CheckpointView)
 
@@ -119,16 +119,17 @@ class Checkpoints:
         *,
         report: download.Report | None = None,
     ) -> Path:
-        """Fetch the safetensors file into `target`, or into that folder under a name of its own.
+        """Download the safetensors file to `target`, a file or a folder.
 
-        The digest is verified; a download that broke off goes on where it stopped. `report` gets
-        the bytes that are there and the size. Raises `DigestMismatch`.
+        In a folder, its name contains the digest. The digest is verified, and an interrupted
+        download is resumed. `report` is called with the number of bytes received and the size.
+        Raises `DigestMismatch`.
         """
-        known = checkpoint if isinstance(checkpoint, CheckpointView) else None
-        identity = known.id if known else checkpoint
+        view = checkpoint if isinstance(checkpoint, CheckpointView) else None
+        identity = view.id if view else checkpoint
         assert not isinstance(identity, CheckpointView)
         path = path_of("checkpoints", identity, "content")
-        digest = known.sha256 if known else download.announced_digest(self._connection, path)
+        digest = view.sha256 if view else download.announced_digest(self._connection, path)
         target = Path(target)
         if target.is_dir():
             target /= f"checkpoint-{digest[:12]}.safetensors"

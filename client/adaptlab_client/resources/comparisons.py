@@ -1,4 +1,4 @@
-"""Comparisons: of a study, or of any jobs, as values or as comma-separated values."""
+"""Comparisons of a study or of selected jobs, as values or as CSV."""
 
 import math
 import time
@@ -17,10 +17,10 @@ RETRY_SECONDS = 1.0
 
 
 class Comparisons:
-    """What the scores of one server say; `level` and `margin` are the server's unless given.
+    """Comparisons of one server; `level` and `margin` default to the server's.
 
-    A large comparison is computed once, which takes the server up to half a minute. It is waited
-    for: `on_progress` gets the number of tables that are ready about once a second, and
+    The server computes a large comparison once, in up to half a minute. Each method waits for it:
+    `on_progress` is called about once a second with the number of tables computed, and
     `WaitTimedOut` is raised after `timeout` seconds.
     """
 
@@ -36,7 +36,10 @@ class Comparisons:
         timeout: float | None = None,
         on_progress: OnProgress | None = None,
     ) -> StudyComparison:
-        """The comparison of a study by id or name, as far as it has scores; raises `NotFound`."""
+        """Return the comparison of a study, by id or name, with the scores so far.
+
+        Raises `NotFound`.
+        """
         request = _of_study(study, {"level": level, "margin": margin})
         answer = self._computed(request, timeout, on_progress)
         return self._connection.read(request, answer, StudyComparison)
@@ -50,7 +53,10 @@ class Comparisons:
         timeout: float | None = None,
         on_progress: OnProgress | None = None,
     ) -> JobComparison:
-        """The comparison of any adaptations; raises `NotFound` and `InvalidRequest`."""
+        """Return the comparison of selected adaptations.
+
+        Raises `NotFound`, and `InvalidRequest` for jobs that cannot be compared.
+        """
         request = _of_jobs(jobs, {"level": level, "margin": margin})
         answer = self._computed(request, timeout, on_progress)
         return self._connection.read(request, answer, JobComparison)
@@ -65,7 +71,7 @@ class Comparisons:
         timeout: float | None = None,
         on_progress: OnProgress | None = None,
     ) -> str:
-        """The table of a study, or else of jobs, one line a row of every cell."""
+        """Return a comparison as CSV, one line per method and cell."""
         query: Query = {"level": level, "margin": margin, "format": "csv"}
         request = _of_jobs(jobs, query) if study is None else _of_study(study, query)
         return self._computed(request, timeout, on_progress).text
@@ -73,15 +79,15 @@ class Comparisons:
     def _computed(
         self, request: Request, timeout: float | None, on_progress: OnProgress | None
     ) -> httpx.Response:
-        """The answer to a request when it is there."""
+        """Send until the comparison is computed, and return the response."""
         deadline = math.inf if timeout is None else time.monotonic() + timeout
         while (answer := self._connection.send(request)).status_code == COMPUTING:
             progress = self._connection.read(request, answer, ComparisonProgress)
             if on_progress:
                 on_progress(progress)
             if time.monotonic() >= deadline:
-                ready = f"{progress.computed} of {progress.tables} tables are ready"
-                raise WaitTimedOut([f"the comparison, of which {ready}"], timeout or 0.0)
+                ready = f"{progress.computed} of {progress.tables} tables computed"
+                raise WaitTimedOut([f"the comparison ({ready})"], timeout or 0.0)
             retry_after = answer.headers.get("Retry-After", "")
             seconds = float(retry_after) if retry_after.isdecimal() else RETRY_SECONDS
             self._connection.retries.pause(1, seconds)

@@ -1,4 +1,4 @@
-"""The datasets of a server: words for tasks to ask."""
+"""The datasets of a server: words for tasks."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,22 +16,22 @@ from adaptlab_client.transport.connection import Connection, Request, path_of
 from adaptlab_client.transport.paging import entries
 
 INLINE_BYTES = 2**19
-"""Words of more bytes are sent as an upload: a server takes a body of 1 MiB."""
+"""Larger datasets are sent as an upload: a server accepts bodies of up to 1 MiB."""
 
 
 class Datasets:
-    """Words in English, German and Spanish."""
+    """Datasets of words in English, German and Spanish."""
 
     def __init__(self, connection: Connection, uploads: Uploads) -> None:
         self._connection = connection
         self._uploads = uploads
 
     def list(self) -> Iterator[DatasetView]:
-        """All of them, page by page, the generated list among them."""
+        """Iterate over all datasets, page by page, including the generated list."""
         return entries(self._connection, path_of("datasets"), DatasetView)
 
     def get(self, name: str) -> DatasetView:
-        """One of them; raises `NotFound`."""
+        """Return the description of a dataset; raises `NotFound`."""
         return self._connection.ask(Request("GET", path_of("datasets", name)), DatasetView)
 
     def upload(
@@ -40,10 +40,10 @@ class Datasets:
         triples: Iterable[Sequence[str]],
         sources: Iterable[Mapping[str, str]] = (),
     ) -> DatasetView:
-        """Keep triples of an English, a German and a Spanish word under a name.
+        """Upload triples of an English, a German and a Spanish word as a dataset.
 
-        `sources` say where they are from: `package`, `version`, `licence` and perhaps `sha256`.
-        The same words under the same name are kept once; raises `Conflict` for others.
+        Each of `sources` has `package`, `version`, `licence` and optionally `sha256`. Uploading the
+        same words under the same name again changes nothing; other words raise `Conflict`.
         """
         lines = [json.dumps(list(triple), ensure_ascii=False) for triple in triples]
         content = "\n".join(lines).encode()
@@ -60,9 +60,10 @@ class Datasets:
         *,
         report: Report | None = None,
     ) -> DatasetView:
-        """Keep the words of a file under a name, of any size; called again it goes on.
+        """Upload the words of a file of any size; a second call resumes.
 
-        A `.tsv` file has the three words of a triple with tabs between, any other one JSON a line.
+        A line of a `.tsv` file is a triple with tabs between the words; a line of any other file
+        is JSON.
         """
         form = "tsv" if Path(path).suffix.lower() == ".tsv" else "jsonl"
         return self._keep_upload(name, sources, self._uploads.send(path, report=report), form)
@@ -70,10 +71,10 @@ class Datasets:
     def _keep_upload(
         self, name: str, sources: Iterable[Mapping[str, str]], upload: UploadView, form: str
     ) -> DatasetView:
-        made = self._keep(name, sources, {"upload": str(upload.id), "format": form})
-        with suppress(ApiError):  # it would go by itself, a day later
+        dataset = self._keep(name, sources, {"upload": str(upload.id), "format": form})
+        with suppress(ApiError):  # otherwise it expires a day later
             self._uploads.delete(upload.id)
-        return made
+        return dataset
 
     def _keep(
         self, name: str, sources: Iterable[Mapping[str, str]], words: Mapping[str, object]
@@ -85,7 +86,7 @@ class Datasets:
     def download(
         self, name: str, target: str | Path, *, report: download.Report | None = None
     ) -> Path:
-        """Fetch the words into `target`, one JSON object a line; the digest is verified."""
-        known = self.get(name)
+        """Download the words to `target` as JSON lines, and verify the digest."""
+        dataset = self.get(name)
         path = path_of("datasets", name, "content")
-        return download.save(self._connection, path, Path(target), known.digest, report)
+        return download.save(self._connection, path, Path(target), dataset.digest, report)

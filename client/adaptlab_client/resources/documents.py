@@ -1,4 +1,4 @@
-"""Objects of JSON that are sent to the server."""
+"""JSON objects that are sent to the server."""
 
 from pydantic import JsonValue
 

@@ -1,4 +1,4 @@
-"""What a job has measured: curves, scores, attention, theory checks, attempts, checkpoints."""
+"""Results of a job, such as curves, scores, attention and checkpoints."""
 
 import io
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class JobResults:
-    """What the jobs of one server have measured."""
+    """Results of the jobs of one server."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -34,40 +34,40 @@ class JobResults:
         replicates: Sequence[int] = (),
         max_points: int | None = None,
     ) -> Curves:
-        """The learning curves, thinned to at most `max_points` each; as frame and picture too."""
+        """Return the learning curves, thinned to at most `max_points` points each."""
         query = {"names": [*names], "replicates": [*replicates], "max_points": max_points}
         request = Request("GET", path_of("jobs", job_id, "metrics"), query=query)
         return Curves(self._connection.ask(request, results.Curves).data)
 
     def replicates(self, job_id: Identity) -> tuple[ReplicateResult, ...]:
-        """How every seed and trial ended."""
+        """Return the results of all replicates."""
         request = Request("GET", path_of("jobs", job_id, "replicates"))
         return self._connection.ask(request, results.Replicates).data
 
     def attempts(self, job_id: Identity) -> tuple[AttemptView, ...]:
-        """Every try at the job: where it ran, when, and how it ended."""
+        """Return all attempts, with their worker, times and outcome."""
         request = Request("GET", path_of("jobs", job_id, "attempts"))
         return self._connection.ask(request, results.Attempts).data
 
     def evaluations(
         self, job_id: Identity, *, attached: bool | None = None
     ) -> tuple[EvaluationView, ...]:
-        """The scores of every chosen replicate on every evaluated task.
+        """Return the scores of all selected replicates on all evaluated tasks.
 
-        `attached=True` leaves out the scores of the base model on its own, `attached=False` all
-        others; without it both come.
+        `attached=True` selects the scores of adapted models, and `attached=False` those of the base
+        model alone. The default is both.
         """
         query = {"attached": attached}
         request = Request("GET", path_of("jobs", job_id, "evaluations"), query=query)
         return self._connection.ask(request, results.Evaluations).data
 
     def theory(self, job_id: Identity) -> tuple[Check, ...]:
-        """What the theory checks of a job say, in the order in which they were measured."""
+        """Return the theory checks of a job, in the order of measurement."""
         request = Request("GET", path_of("jobs", job_id, "theory"))
         return self._connection.ask(request, results.TheoryChecks).data
 
     def outcomes(self, job_id: Identity, evaluation_id: int | str) -> OutcomeList:
-        """Which items of an evaluation were right, in item order; raises `NotFound`."""
+        """Return the outcome of every item of an evaluation; raises `NotFound`."""
         path = path_of("jobs", job_id, "evaluations", evaluation_id, "outcomes")
         return self._connection.ask(Request("GET", path), OutcomeList)
 
@@ -80,21 +80,25 @@ class JobResults:
         source: str | None = None,
         replicate: int | None = None,
     ) -> AttentionMaps:
-        """The recorded attention maps; `layer` and `head` narrow their summaries down.
+        """Return the recorded attention maps.
 
-        Arrays are fetched when asked for: `attention(job, source="adapted", replicate=0).numpy()`.
+        `layer` and `head` filter their summaries. Arrays are fetched on demand: `attention(job,
+        source="adapted", replicate=0).numpy()`.
         """
         query = {"layer": layer, "head": head, "source": source, "replicate": replicate}
         request = Request("GET", path_of("jobs", job_id, "attention"), query=query)
-        found = self._connection.ask(request, Maps).data
+        maps = self._connection.ask(request, Maps).data
         return AttentionMaps(
-            AttentionMap.of(one, lambda recorded: self.attention_array(job_id, recorded))
-            for one in found
+            AttentionMap.of(view, lambda recorded: self.attention_array(job_id, recorded))
+            for view in maps
         )
 
     def attention_array(self, job_id: Identity, attention: MapView) -> "NDArray[np.float16]":
-        """The patterns [sample, layer, head, query, key]; raises `DigestMismatch`."""
-        import numpy as np  # only for those who look at arrays
+        """Fetch the patterns [sample, layer, head, query, key].
+
+        Raises `DigestMismatch`.
+        """
+        import numpy as np  # loaded for arrays only
 
         path = path_of("jobs", job_id, "attention", attention.id, "content")
         body = download.content(self._connection, path, attention.sha256)
@@ -102,12 +106,14 @@ class JobResults:
             array = np.load(io.BytesIO(body), allow_pickle=False)
         except (ValueError, EOFError, OSError) as error:
             raise UnexpectedAnswer(f"{path} is not a .npy file: {error}") from error
-        found = np.asarray(array, dtype=np.float16)
-        if found.shape != attention.shape:
-            raise UnexpectedAnswer(f"{path} is not an array of shape {attention.shape}.")
-        return found
+        patterns = np.asarray(array, dtype=np.float16)
+        if patterns.shape != attention.shape:
+            raise UnexpectedAnswer(
+                f"{path} has shape {patterns.shape}, but {attention.shape} was announced."
+            )
+        return patterns
 
     def checkpoints(self, job_id: Identity) -> tuple[CheckpointView, ...]:
-        """The checkpoints of the job; `Client.checkpoints` downloads them."""
+        """Return the job's checkpoints; `Client.checkpoints` downloads them."""
         request = Request("GET", path_of("jobs", job_id, "checkpoints"))
         return self._connection.ask(request, results.Checkpoints).data

@@ -1,4 +1,4 @@
-"""Jobs: submit, look, wait, follow, cancel, pause, resume, make anew."""
+"""Jobs: submit, get, list, wait, follow, cancel, pause, resume and retry."""
 
 import math
 import time
@@ -27,13 +27,13 @@ SILENCE = 45.0  # the server sends a comment every 15 s
 
 
 class Jobs(JobResults):
-    """The jobs of one server, and what they have measured."""
+    """The jobs of one server, and their results."""
 
     def submit(self, spec: Spec, *, idempotency_key: str | None = None) -> JobView:
-        """Make a job; a key that is used again with the same spec returns the first job.
+        """Create a job; the same key with the same spec returns the first job.
 
-        Without `idempotency_key` a fresh one makes the retries of this one call safe. Raises
-        `InvalidRequest` with a pointer to every fault.
+        The default for `idempotency_key` is a new one, which makes the retries of this call safe.
+        Raises `InvalidRequest` with a pointer to every error.
         """
         key = idempotency_key or str(uuid.uuid4())
         headers = {"Idempotency-Key": key}
@@ -41,13 +41,13 @@ class Jobs(JobResults):
         return self._connection.ask(request, JobView)
 
     def preview(self, spec: Spec) -> Preview:
-        """What `submit` would make: every `auto` decided and the budget solved; nothing is kept."""
+        """Return the job that `submit` would create, resolved; nothing is stored."""
         query = {"validate_only": "true"}
         request = Request("POST", path_of("jobs"), query=query, body=document_of(spec))
         return self._connection.ask(request, Preview)
 
     def get(self, job_id: Identity) -> JobView:
-        """One job as it is now; raises `NotFound`."""
+        """Return the current state of a job; raises `NotFound`."""
         return self._connection.ask(Request("GET", path_of("jobs", job_id)), JobView)
 
     def list(
@@ -57,9 +57,9 @@ class Jobs(JobResults):
         order_by: str | None = None,
         page_size: int = 100,
     ) -> Iterator[JobView]:
-        """All jobs that fit, the newest first unless `order_by` says otherwise, page by page.
+        """Iterate over the jobs that match, by default newest first, page by page.
 
-        `filter` is such as `state IN (queued, running) AND method = lora`.
+        An example of a `filter` is `state IN (queued, running) AND method = lora`.
         """
         query: Query = {"filter": filter, "order_by": order_by, "page_size": page_size}
         return entries(self._connection, path_of("jobs"), JobView, query)
@@ -71,24 +71,30 @@ class Jobs(JobResults):
         order_by: str | None = None,
         page_size: int = 100,
     ) -> Iterator[JobSummary]:
-        """The same jobs as `list` without their specs, in half the time and a quarter the bytes."""
+        """Iterate over the jobs as `list` does, without their specs.
+
+        This takes half the time and a quarter of the bytes.
+        """
         query: Query = {"filter": filter, "order_by": order_by, "page_size": page_size}
         return entries(self._connection, path_of("jobs"), JobSummary, query | {"view": "basic"})
 
     def cancel(self, job_id: Identity) -> JobView:
-        """Cancel; a job that is running stops soon after, one that has ended is returned as is."""
+        """Cancel a job; a running one stops soon, an ended one does not change."""
         return self._connection.ask(Request("POST", path_of("jobs", job_id, "cancel")), JobView)
 
     def pause(self, job_id: Identity) -> JobView:
-        """Pause; a job that is running stops soon after with its state saved. Raises `Conflict`."""
+        """Pause a job; a running one saves its state and stops soon.
+
+        Raises `Conflict` for a job that cannot be paused.
+        """
         return self._connection.ask(Request("POST", path_of("jobs", job_id, "pause")), JobView)
 
     def resume(self, job_id: Identity) -> JobView:
-        """Let a paused job go on where it was; one that was not paused is returned as is."""
+        """Resume a paused job; any other job is returned unchanged."""
         return self._connection.ask(Request("POST", path_of("jobs", job_id, "resume")), JobView)
 
     def retry(self, job_id: Identity) -> JobView:
-        """Make a job that failed or was cancelled anew; the same new job however often called."""
+        """Retry a failed or cancelled job; repeated calls return the same new job."""
         return self._connection.ask(Request("POST", path_of("jobs", job_id, "retry")), JobView)
 
     def wait(
@@ -98,10 +104,10 @@ class Jobs(JobResults):
         timeout: float | None = None,
         on_progress: Callable[[JobView], None] | None = None,
     ) -> JobView:
-        """Wait until the job has ended, however it ends, and return it.
+        """Wait until the job has ended, successfully or not, and return it.
 
-        `on_progress` gets the job about once a second. Outages of up to five minutes are waited
-        through. Raises `WaitTimedOut` after `timeout` seconds.
+        `on_progress` is called with the job about once a second. Outages of up to five minutes are
+        tolerated. Raises `WaitTimedOut` after `timeout` seconds.
         """
         return next(self.as_ended([job_id], timeout=timeout, on_progress=on_progress))
 
@@ -112,27 +118,27 @@ class Jobs(JobResults):
         timeout: float | None = None,
         on_progress: Callable[[JobView], None] | None = None,
     ) -> Iterator[JobView]:
-        """The jobs in the order in which they end; raises `WaitTimedOut` for those that do not."""
+        """Yield the jobs in the order in which they end; raises `WaitTimedOut`."""
         deadline = math.inf if timeout is None else time.monotonic() + timeout
-        known: dict[Identity, JobView | None] = dict.fromkeys(job_ids)
-        while known:
-            for job_id in list(known):
-                step = PROGRESS_POLL if on_progress or len(known) > 1 else LONG_POLL
-                seconds = min(step / len(known), deadline - time.monotonic())
-                job = self._changed(job_id, known[job_id], max(0.0, seconds), deadline)
-                known[job_id] = job
+        pending: dict[Identity, JobView | None] = dict.fromkeys(job_ids)
+        while pending:
+            for job_id in list(pending):
+                step = PROGRESS_POLL if on_progress or len(pending) > 1 else LONG_POLL
+                seconds = min(step / len(pending), deadline - time.monotonic())
+                job = self._changed(job_id, pending[job_id], max(0.0, seconds), deadline)
+                pending[job_id] = job
                 if on_progress:
                     on_progress(job)
                 if job.terminal:
-                    del known[job_id]
+                    del pending[job_id]
                     yield job
-            if known and time.monotonic() >= deadline:
-                raise WaitTimedOut([*map(str, known)], timeout or 0.0)
+            if pending and time.monotonic() >= deadline:
+                raise WaitTimedOut([*map(str, pending)], timeout or 0.0)
 
     def _changed(
         self, job_id: Identity, last: JobView | None, seconds: float, deadline: float
     ) -> JobView:
-        """The job after a change of state or the given time, through an outage if need be."""
+        """Return the job after a change of state or `seconds`; tolerate an outage."""
         query = {"wait": round(seconds, 3), "if_state_not": last.state} if last else None
         request = Request("GET", path_of("jobs", job_id), query=query, seconds=seconds + 15)
         since = time.monotonic()
@@ -144,7 +150,7 @@ class Jobs(JobResults):
                     raise
 
     def events_so_far(self, job_id: Identity, *, after: int = 0) -> Iterator[EventView]:
-        """What has happened to the job, from the event after `after`, without waiting for more."""
+        """Iterate over the events after number `after` that exist already."""
         while True:
             request = Request("GET", path_of("jobs", job_id, "events"), query={"after": after})
             page = self._connection.ask(request, EventPage)
@@ -154,10 +160,10 @@ class Jobs(JobResults):
             after = page.next_after
 
     def events(self, job_id: Identity, *, after: int = 0) -> Iterator[EventView | ProgressNews]:
-        """What happens to the job, from the event after `after` to its end, as it happens.
+        """Follow the events after number `after` until the job ends.
 
-        Steps of progress come in between. A stream that breaks is resumed where it broke, so that
-        no event is missed or comes twice.
+        Progress is yielded between them. A broken stream is resumed, so no event is missed or
+        repeated.
         """
         failures = 0
         while True:
@@ -172,12 +178,12 @@ class Jobs(JobResults):
             except PASSING:
                 if failures >= self._connection.retries.attempts:
                     raise
-            # A stream that ends without a word may be a proxy's doing; the next one will tell.
+            # A proxy may have closed a stream that ended early, so it is opened again.
             if failures:
                 self._connection.retries.pause(failures)
 
     def _stream(self, job_id: Identity, after: int) -> Iterator[EventView | ProgressNews]:
-        """One connection's worth of events; raises `_Ended` when none can follow."""
+        """Yield the events of one connection; raises `_Ended` if none can follow."""
         request = Request(
             "GET",
             path_of("jobs", job_id, "events"),
@@ -194,13 +200,13 @@ class Jobs(JobResults):
 
 
 class _Ended(Exception):
-    """Nothing more can happen to the job."""
+    """The job has ended, so no further events will follow."""
 
 
 def document_of(spec: Spec) -> Document:
-    """The spec as the JSON that is sent; what was left out stays left out.
+    """Return the spec as JSON, without defaults.
 
-    Raises `InvalidSpec` for a value that JSON does not have: NaN, infinity, a date, a set.
+    Raises `InvalidSpec` for a value that JSON lacks: NaN, infinity, a date, a set.
     """
     if isinstance(spec, BaseModel):
         return TypeAdapter(Document).validate_python(
@@ -215,7 +221,7 @@ def document_of(spec: Spec) -> Document:
         raise InvalidSpec(problem) from error
     for pointer, number in _numbers(document, ""):
         if not math.isfinite(number):
-            detail = f"{number} is not a finite number, and JSON has no others."
+            detail = f"{number} is not a finite number, so it cannot be sent as JSON."
             raise InvalidSpec(Problem(pointer, "not_finite", detail))
     return document
 
@@ -232,7 +238,7 @@ def _numbers(value: JsonValue, pointer: str) -> Iterator[tuple[str, float]]:
 
 
 def _event(message: ServerSentEvent) -> EventView | ProgressNews:
-    """The event or the progress in a message; raises `UnexpectedAnswer`."""
+    """Return the event or progress in a message; raises `UnexpectedAnswer`."""
     try:
         return read(ProgressNews if message.event == "progress" else EventView, message.data)
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""Recipes: list, look, and run; the reports are those of their studies."""
+"""Recipes: list, get and run; their studies have the reports."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,19 +14,19 @@ DEFAULT_PRESET = "quick"
 
 
 class Recipes:
-    """The recipes of one server: studies that repeat a table of a paper, by name."""
+    """The recipes of one server: studies that repeat a table of a paper."""
 
     def __init__(self, connection: Connection, studies: Studies) -> None:
         self._connection = connection
         self._studies = studies
 
     def list(self) -> tuple[RecipeSummary, ...]:
-        """All of them, by name."""
+        """Return all recipes, by name."""
         request = Request("GET", path_of("recipes"))
         return self._connection.ask(request, answers.Recipes).data
 
     def get(self, name: str) -> RecipeView:
-        """One of them, with the paper's tables and claims; raises `NotFound`."""
+        """Return a recipe with the paper's tables and claims; raises `NotFound`."""
         return self._connection.ask(
             Request("GET", path_of("recipes", *name.split("/"))), RecipeView
         )
@@ -42,11 +42,12 @@ class Recipes:
         labels: Mapping[str, str] | None = None,
         idempotency_key: str | None = None,
     ) -> StudyView:
-        """Make the study of a recipe; `Client.studies.wait` waits for it and `report` reads it.
+        """Create the study of a recipe.
 
-        Without a `name` the study is called after recipe and preset, with a number where that is
-        taken. `seeds` and `resources` replace those of the preset. Raises `InvalidRequest` with
-        the nearest names for a recipe or a preset that is not there.
+        Wait for it with `Client.studies.wait`, and read it with `Client.studies.report`. The
+        default name consists of recipe and preset, with a number if it is taken. `seeds` and
+        `resources` replace those of the preset. Raises `InvalidRequest` for an unknown recipe or
+        preset, with the nearest names.
         """
         body = _request(recipe, preset, seeds, name, resources, labels)
         return self._studies.create(body, idempotency_key=idempotency_key)
@@ -61,7 +62,7 @@ class Recipes:
         resources: Mapping[str, object] | BaseModel | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> StudyPreview:
-        """What `run` would make: jobs, cells, passes and time."""
+        """Return the study that `run` would create, with its jobs and their time."""
         return self._studies.preview(_request(recipe, preset, seeds, name, resources, labels))
 
 
@@ -73,10 +74,10 @@ def _request(
     resources: Mapping[str, object] | BaseModel | None,
     labels: Mapping[str, str] | None,
 ) -> Mapping[str, object]:
-    """The body that asks for a study of the recipe, without what is left to the preset."""
+    """Return the body of the request, without members left to the preset."""
     if isinstance(resources, BaseModel):
         resources = resources.model_dump(mode="json", exclude_unset=True)
-    given = {
+    members = {
         "recipe": recipe,
         "preset": preset,
         "seeds": seeds if seeds is None or isinstance(seeds, int) else [*seeds],
@@ -84,4 +85,4 @@ def _request(
         "resources": resources and dict(resources),
         "labels": labels and dict(labels),
     }
-    return {member: value for member, value in given.items() if value is not None}
+    return {member: value for member, value in members.items() if value is not None}

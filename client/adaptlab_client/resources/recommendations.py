@@ -1,4 +1,4 @@
-"""Recommendations: which method for a task, from what the server's jobs have measured."""
+"""Recommendations of a method for a task, from stored results."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,7 +11,7 @@ Choice = str | Mapping[str, object]
 
 
 class Recommendations:
-    """What the results of one server say about the question which method to use."""
+    """Recommendations from the results of one server."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -25,20 +25,20 @@ class Recommendations:
         max_seconds: float | None = None,
         methods: Sequence[Choice] = (),
     ) -> Recommendation:
-        """The method for a task and a base model within a budget, and what that rests on.
+        """Return the method to use for a task and a base model, with the evidence.
 
-        `budget` is a number of trainable parameters or `{"fraction_of_base": 0.001}`; with
-        `max_seconds` only what no job took longer for, and with `methods` only these. Raises
-        `InvalidRequest`. Where nothing has been measured it says so and proposes a first study.
+        `budget` is a number of trainable parameters or `{"fraction_of_base": 0.001}`. With
+        `max_seconds`, only methods whose jobs took no longer are considered; with `methods`, only
+        these. Without results, the answer proposes a first study. Raises `InvalidRequest`.
         """
-        given: dict[str, object] = {
+        members: dict[str, object] = {
             "task": task,
             "base_model": base_model,
             "budget": budget,
             "max_seconds": max_seconds,
             "methods": [*methods] or None,
         }
-        body = {name: value for name, value in given.items() if value is not None}
+        body = {name: value for name, value in members.items() if value is not None}
         sent = TypeAdapter[JsonValue](JsonValue).validate_python(body)
         return self._connection.ask(
             Request("POST", path_of("recommendations"), body=sent), Recommendation

@@ -1,4 +1,4 @@
-"""Results across jobs: queries in the filter language, groups over seeds, and files of it all."""
+"""Results across jobs: queries, groups over seeds, and exports."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,11 +15,10 @@ PIECE = 2**16
 
 
 class ResultQueries:
-    """The results of all jobs that succeeded, and what the heads of attention maps do.
+    """Queries over results of succeeded jobs, and over attention heads.
 
-    A filter is such as `task = "sort_descending" AND metrics.accuracy.mean > 0.9`; `fields` lists
-    what can be asked about. What makes no sense raises `InvalidRequest`, whose faults say at which
-    `column` of the filter.
+    An example of a filter is `task = "sort_descending" AND metrics.accuracy.mean > 0.9`; `fields`
+    lists the fields. An invalid filter raises `InvalidRequest`, with the `column` of each error.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -33,9 +32,10 @@ class ResultQueries:
         order_by: str | None = None,
         limit: int | None = None,
     ) -> ResultTable:
-        """The results that match, the newest first; at most `limit` of them.
+        """Return at most `limit` results that match, by default newest first.
 
-        A result that lacks what `order_by` names is left out; `-` before the name turns it round.
+        `-` before the name in `order_by` sorts in descending order. Results without that field are
+        left out.
         """
         return self._table("results", filter, fields, order_by, limit)
 
@@ -47,7 +47,10 @@ class ResultQueries:
         order_by: str | None = None,
         limit: int | None = None,
     ) -> ResultTable:
-        """The heads that match, as `layer = 2 AND divergence > 0.3`; the most moved first."""
+        """Return the heads that match, by default the largest divergence first.
+
+        An example of a filter is `layer = 2 AND divergence > 0.3`.
+        """
         return self._table("attention", filter, fields, order_by, limit)
 
     def groups(
@@ -57,13 +60,16 @@ class ResultQueries:
         *,
         metric: str = "accuracy",
     ) -> ResultTable:
-        """A metric over the seeds of each group: n, mean, sd and the 95 % interval of the mean."""
+        """Return a metric over the seeds of each group.
+
+        The columns are n, mean, standard deviation and the 95 % interval of the mean.
+        """
         query: Query = {"filter": filter, "group_by": ",".join(by), "metric": metric}
         page = self._connection.ask(Request("GET", path_of("results"), query=query), ResultRows)
         return ResultTable(columns=page.columns, data=page.data)
 
     def fields(self, of: Literal["results", "attention"] = "results") -> tuple[FieldView, ...]:
-        """What can be asked about."""
+        """Return the fields for filters, columns and sorting."""
         request = Request("GET", path_of(of, "fields"))
         return self._connection.ask(request, FieldList).data
 
@@ -77,7 +83,7 @@ class ResultQueries:
         format: FileFormat = "parquet",  # noqa: A002 - the interface's own word
         of: Literal["results", "attention"] = "results",
     ) -> Path:
-        """Write everything that matches into `target`, which appears when it is whole."""
+        """Write all results that match to `target`, which appears once complete."""
         query: Query = {"filter": filter, "order_by": order_by, "fields": ",".join(fields) or None}
         return self._save(path_of(of), {**query, "format": format}, Path(target))
 
@@ -89,7 +95,7 @@ class ResultQueries:
         names: Sequence[str] = (),
         format: FileFormat = "parquet",  # noqa: A002 - the interface's own word
     ) -> Path:
-        """Write every point of the learning curves of the jobs that match into `target`."""
+        """Write the learning curves of all jobs that match to `target`."""
         query: Query = {"filter": filter, "names": [*names], "format": format}
         return self._save(path_of("results", "curves"), query, Path(target))
 

@@ -1,4 +1,4 @@
-"""The server about itself: whether it is well, what it knows, who works for it, what it stores."""
+"""The server's health, capabilities, workers and storage."""
 
 from datetime import datetime
 from email.utils import parsedate_to_datetime
@@ -9,35 +9,44 @@ from adaptlab_client.transport.connection import Connection, Request, path_of
 
 
 class ServerStatus:
-    """How one server is."""
+    """The state of one server."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def alive(self) -> Health:
-        """A sign of life, which needs no token; raises `ServerUnreachable`."""
+        """Check that the server answers, without a token.
+
+        Raises `ServerUnreachable`.
+        """
         return self._connection.ask(Request("GET", "/healthz"), Health)
 
     def ready(self) -> Health:
-        """That it and its database answer; raises `ServerUnavailable` while they do not."""
+        """Check that the server and its database answer.
+
+        Raises `ServerUnavailable` if they do not.
+        """
         return self._connection.ask(Request("GET", "/readyz"), Health)
 
     def time(self) -> datetime | None:
-        """The server's time in whole seconds, if it tells; raises `ServerUnreachable`."""
-        told = self._connection.send(Request("GET", "/healthz")).headers.get("Date")
+        """Return the server's time in whole seconds, or None if it sends none.
+
+        Raises `ServerUnreachable`.
+        """
+        date = self._connection.send(Request("GET", "/healthz")).headers.get("Date")
         try:
-            return None if told is None else parsedate_to_datetime(told)
+            return None if date is None else parsedate_to_datetime(date)
         except ValueError:
             return None
 
     def capabilities(self) -> Capabilities:
-        """Its version, limits and names."""
+        """Return the server's version, limits and names."""
         return self._connection.ask(Request("GET", path_of("capabilities")), Capabilities)
 
     def storage(self) -> StorageStatus:
-        """What it stores where, and how much of it is damaged or was collected."""
+        """Return the numbers and sizes of artifacts, by store and state."""
         return self._connection.ask(Request("GET", path_of("storage")), StorageStatus)
 
     def workers(self) -> tuple[WorkerView, ...]:
-        """The workers heard of last, live ones first."""
+        """Return the workers with the latest heartbeats, live ones first."""
         return self._connection.ask(Request("GET", path_of("workers")), Workers).data

@@ -1,4 +1,4 @@
-"""Studies: create, look, wait, extend, clone, cancel, and list what they run."""
+"""Studies: create, run, list, wait, extend, clone, cancel and compare."""
 
 import hashlib
 import json
@@ -31,47 +31,50 @@ PROGRESS_POLL = 2.0
 
 
 class Studies:
-    """The studies of one server; a study is named by its id or by its name."""
+    """The studies of one server, each addressed by its id or name."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def create(self, spec: StudyBody, *, idempotency_key: str | None = None) -> StudyView:
-        """Make a study and its jobs; a key used again with the same spec returns the first study.
+        """Create a study; the same key with the same spec returns the first study.
 
-        Without `idempotency_key` a fresh one makes the retries of this one call safe. Raises
-        `InvalidRequest` with a pointer to every fault, and `Conflict` for a taken name.
+        The default for `idempotency_key` is a new one, which makes the retries of this call safe.
+        Raises `InvalidRequest` with a pointer to every error, and `Conflict` if the name is taken.
         """
         return self._post((), spec, StudyView, key=idempotency_key or str(uuid.uuid4()))
 
     def run(self, spec: StudyBody, *, idempotency_key: str | None = None) -> StudyRun:
-        """Create a study, or find the one that the same spec has made, to wait for and compare.
+        """Create a study, or return the one created earlier from the same spec.
 
-        Without `idempotency_key` it follows from the spec, so that a script or notebook that runs
-        again goes on with what it began. Raises `InvalidRequest`, and `Conflict` for a name that
-        another study has.
+        The default for `idempotency_key` is derived from the spec, so a script or notebook that is
+        run again continues with the same study. Raises `InvalidRequest`, and `Conflict` if another
+        study has the name.
         """
         document = _document(spec)
         key = idempotency_key or f"run-{_digest(document)}"
         try:
             return StudyRun(self, self.create(spec, idempotency_key=key))
         except Conflict:
-            # Keys are kept for a week, and names for ever.
-            there = self._asked_before(document)
-            if there is None:
+            # The server keeps keys for a week, and names forever.
+            study = self._existing(document)
+            if study is None:
                 raise
-            return StudyRun(self, there)
+            return StudyRun(self, study)
 
     def preview(self, spec: StudyBody) -> StudyPreview:
-        """What `create` would make: jobs, cells, what fits nowhere, passes and time."""
+        """Return the study that `create` would create; nothing is stored."""
         return self._post((), spec, StudyPreview, validate_only=True)
 
     def get(self, study: Identity) -> StudyView:
-        """One study as it is now, cell by cell; raises `NotFound`."""
+        """Return the current state of a study, with its cells; raises `NotFound`."""
         return self._connection.ask(Request("GET", path_of("studies", study)), StudyView)
 
     def list(self, *, job: Identity | None = None, page_size: int = 100) -> Iterator[StudySummary]:
-        """All studies without their cells, the newest first; with `job` those it belongs to."""
+        """Iterate over the studies, or those with `job`, newest first.
+
+        They are listed without their cells.
+        """
         query: Query = {"job": job, "page_size": page_size}
         return entries(self._connection, path_of("studies"), StudySummary, query)
 
@@ -82,40 +85,46 @@ class Studies:
         filter: str | None = None,  # noqa: A002 - the interface's own word
         page_size: int = 100,
     ) -> Iterator[JobView]:
-        """The jobs of a study, those that make its base models included, the newest first."""
+        """Iterate over the jobs of a study, newest first.
+
+        They include the jobs that create its base models.
+        """
         query: Query = {"filter": filter, "page_size": page_size}
         return entries(self._connection, path_of("studies", study, "jobs"), JobView, query)
 
     def cancel(self, study: Identity) -> StudyView:
-        """Cancel, with the jobs that no other study wants; one cancelled already stays as it is."""
+        """Cancel a study, and its jobs that belong to no other study.
+
+        Repeated calls change nothing.
+        """
         return self._connection.ask(Request("POST", path_of("studies", study, "cancel")), StudyView)
 
     def extend(self, study: Identity, extension: StudyBody | None = None) -> StudyView:
-        """Add seeds, methods, budgets, tasks or base models; run again what has failed.
+        """Add seeds, methods, budgets, tasks or base models; re-run failed jobs.
 
-        `{"seeds": 5}` means five in all, so that the same call again changes nothing.
+        `{"seeds": 5}` means five in total, so repeated calls change nothing.
         """
         return self._post((study, "extend"), extension or {}, StudyView)
 
     def preview_extension(self, study: Identity, extension: StudyBody) -> StudyPreview:
-        """What `extend` would make."""
+        """Return the jobs that `extend` would create; nothing is stored."""
         return self._post((study, "extend"), extension, StudyPreview, validate_only=True)
 
     def preview_clone(self, study: Identity, changes: StudyBody) -> StudyPreview:
-        """What `clone` would make."""
+        """Return the study that `clone` would create; nothing is stored."""
         return self._post((study, "clone"), changes, StudyPreview, validate_only=True)
 
     def clone(
         self, study: Identity, changes: StudyBody, *, idempotency_key: str | None = None
     ) -> StudyView:
-        """Make a study like another one, with another name and the other members given."""
+        """Create a study like another one, with a new name and other changes."""
         key = idempotency_key or str(uuid.uuid4())
         return self._post((study, "clone"), changes, StudyView, key=key)
 
     def comparison(
         self, study: Identity, *, level: float | None = None, margin: float | None = None
     ) -> StudyComparison:
-        """Scores, verdicts and diagnoses as far as there are scores; read the warnings first."""
+        """Return the comparison with the scores so far; read its warnings first."""
         return Comparisons(self._connection).study(study, level=level, margin=margin)
 
     def bundle(
@@ -126,7 +135,7 @@ class Studies:
         level: float | None = None,
         margin: float | None = None,
     ) -> Path:
-        """Save the decision of a study that has ended, with all that it rests on, as one file.
+        """Save the decision of a finished study and its evidence as one file.
 
         `adaptlab.bundle.checking.check_bundle` checks it without a server. Raises `Conflict` while
         the study runs, and `DigestMismatch`.
@@ -135,9 +144,9 @@ class Studies:
         return save_bundle(self._connection, study, Path(target), query)
 
     def report(self, study: Identity) -> StudyReport:
-        """The paper's tables and claims beside what a recipe's study has measured so far.
+        """Return the report of a recipe's study, with the scores so far.
 
-        Raises `NotFound`, also for a study that was not made from a recipe.
+        Raises `NotFound`, also for a study that was not created from a recipe.
         """
         request = Request("GET", path_of("studies", study, "report"))
         return self._connection.ask(request, StudyReport)
@@ -149,10 +158,10 @@ class Studies:
         timeout: float | None = None,
         on_progress: Callable[[StudyView], None] | None = None,
     ) -> StudyView:
-        """Wait until all jobs have ended, however they end, and return the study.
+        """Wait until all jobs have ended, and return the study.
 
-        `on_progress` gets the study every two seconds. Outages of up to five minutes are waited
-        through. Raises `WaitTimedOut` after `timeout` seconds.
+        `on_progress` is called with the study every two seconds. Outages of up to five minutes are
+        tolerated. Raises `WaitTimedOut` after `timeout` seconds.
         """
         return next(self.as_ended([study], timeout=timeout, on_progress=on_progress))
 
@@ -163,31 +172,31 @@ class Studies:
         timeout: float | None = None,
         on_progress: Callable[[StudyView], None] | None = None,
     ) -> Iterator[StudyView]:
-        """The studies in the order in which they end; raises `WaitTimedOut` for those that don't.
+        """Yield the studies in the order in which they end.
 
-        What is said of `wait` holds here.
+        Progress, outages and the time limit are handled as in `wait`.
         """
         deadline = math.inf if timeout is None else time.monotonic() + timeout
-        heard = dict.fromkeys(studies, time.monotonic())
+        last_answers = dict.fromkeys(studies, time.monotonic())
         while True:
-            for study in list(heard):
-                found = self._heard_of(study, min(heard[study] + PATIENCE, deadline))
-                if found is None:
+            for study in list(last_answers):
+                view = self._current(study, min(last_answers[study] + PATIENCE, deadline))
+                if view is None:
                     continue
-                heard[study] = time.monotonic()
+                last_answers[study] = time.monotonic()
                 if on_progress:
-                    on_progress(found)
-                if found.terminal:
-                    del heard[study]
-                    yield found
-            if not heard:
+                    on_progress(view)
+                if view.terminal:
+                    del last_answers[study]
+                    yield view
+            if not last_answers:
                 return
             if time.monotonic() >= deadline:
-                raise WaitTimedOut([*map(str, heard)], timeout or 0.0)
+                raise WaitTimedOut([*map(str, last_answers)], timeout or 0.0)
             time.sleep(max(0.0, min(PROGRESS_POLL, deadline - time.monotonic())))
 
-    def _heard_of(self, study: Identity, until: float) -> StudyView | None:
-        """The study, or None in an outage, which is put up with until then."""
+    def _current(self, study: Identity, until: float) -> StudyView | None:
+        """Return the study, or None in an outage, which is tolerated until then."""
         try:
             return self.get(study)
         except PASSING:
@@ -195,14 +204,14 @@ class Studies:
                 raise
             return None
 
-    def _asked_before(self, document: Document) -> StudyView | None:
-        """The study of that name if its spec is the same."""
+    def _existing(self, document: Document) -> StudyView | None:
+        """Return the study with this name if it has the same spec."""
         try:
-            there = self.get(str(document.get("name")))
-            same = StudySpec.model_validate(there.spec) == StudySpec.model_validate(document)
+            study = self.get(str(document.get("name")))
+            is_same = StudySpec.model_validate(study.spec) == StudySpec.model_validate(document)
         except (NotFound, ValidationError):
             return None
-        return there if same else None
+        return study if is_same else None
 
     def _post(
         self,
@@ -230,6 +239,6 @@ def _digest(document: Document) -> str:
 
 def _document(body: StudyBody) -> Document:
     if isinstance(body, BaseModel):
-        given = body.model_dump(mode="json", exclude_unset=True)
-        return TypeAdapter(Document).validate_python(given)
+        members = body.model_dump(mode="json", exclude_unset=True)
+        return TypeAdapter(Document).validate_python(members)
     return document_of(body)

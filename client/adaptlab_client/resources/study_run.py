@@ -1,4 +1,4 @@
-"""A study that was asked for: waited for with a bar, then compared, drawn and frozen."""
+"""A running study: wait for it, then compare, plot or bundle it."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 
 
 class StudyRun:
-    """What `client.studies.run` gives; the server goes on without it.
+    """A study returned by `client.studies.run`; it runs on the server.
 
-        found = client.studies.run(spec).wait().comparison()
-        found.to_pandas()
+        comparison = client.studies.run(spec).wait().comparison()
+        comparison.to_pandas()
 
-    The same `run` after a restart finds the same study, and `wait` goes on waiting.
+    After a restart, the same `run` returns the same study, and `wait` continues.
     """
 
     def __init__(self, studies: "Studies", study: StudyView) -> None:
         self._studies = studies
         self.study = study
-        """The study as it was last heard of."""
+        """The study as of the latest answer."""
 
     @property
     def id(self) -> UUID:
-        """The identity of the study."""
+        """The id of the study."""
         return self.study.id
 
     @property
@@ -41,33 +41,34 @@ class StudyRun:
         return self.study.name
 
     def wait(self, *, timeout: float | None = None, progress: Bars = "auto") -> "StudyRun":
-        """Wait until all jobs have ended, however they end; a bar shows how far they are.
+        """Wait until all jobs have ended, with a progress bar.
 
-        Raises `WaitTimedOut` after `timeout` seconds. `study.succeeded` says whether all is well;
-        what has failed is a warning of the comparison, and `extend` runs it again.
+        Then `study.succeeded` is True if all jobs succeeded. Failed jobs are warnings of the
+        comparison; `client.studies.extend` runs them again. Raises `WaitTimedOut` after `timeout`
+        seconds.
         """
         with bars(progress) as tell:
             self.study = self._studies.wait(self.id, timeout=timeout, on_progress=tell)
         return self
 
     def jobs(self) -> Iterator[JobView]:
-        """The jobs of the study, those that make its base models included."""
+        """Iterate over the jobs of the study, including those for base models."""
         return self._studies.jobs(self.id)
 
     def comparison(
         self, *, level: float | None = None, margin: float | None = None
     ) -> StudyComparison:
-        """Scores, verdicts and diagnoses as far as there are scores; read the warnings first."""
+        """Return the comparison with the scores so far; read its warnings first."""
         return self._studies.comparison(self.id, level=level, margin=margin)
 
     def plot(self, kind: PlotKind = "budgets", *, budget: int | None = None) -> Picture:
-        """A chart of the comparison; see `StudyComparison.plot`."""
+        """Return a chart of the comparison; see `StudyComparison.plot`."""
         return self.comparison().plot(kind, budget=budget)
 
     def bundle(self, target: str | Path) -> Path:
-        """Save the decision, with all that it rests on, as one file; see `Studies.bundle`."""
+        """Save the decision and its evidence as one file; see `Studies.bundle`."""
         return self._studies.bundle(self.id, Path(target))
 
     def __repr__(self) -> str:
-        """Which study, and how far it is."""
+        """The study's name and state."""
         return f"<StudyRun {self.name}: {self.study.state}>"

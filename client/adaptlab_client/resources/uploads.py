@@ -1,4 +1,4 @@
-"""Sending what is too large for one request: in chunks, verified, resumed where it broke off."""
+"""Uploads of large files in chunks, verified and resumable."""
 
 import base64
 import hashlib
@@ -19,45 +19,45 @@ from adaptlab_client.errors import ApiError, DigestMismatch, InvalidRequest
 from adaptlab_client.transport.connection import Connection, Identity, Request, path_of
 
 COMPLETE_SECONDS = 300.0
-"""Completing reads everything again on the server."""
+"""Time limit for completion, in which the server reads all bytes again."""
 CHUNK_BYTES = 8 * 2**20
-"""What a server is expected to ask for; from another the chunks are hashed once more."""
+"""The expected chunk size; with another one, the chunks must be hashed again."""
 AT_ONCE = 4
-"""How many chunks are on their way at a time."""
+"""Number of chunks sent in parallel."""
 
 Report = Callable[[int, int], None]
 
 
 class Uploads:
-    """What you are sending, or have sent and not used yet."""
+    """Your uploads that are in progress, or complete and not used yet."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def list(self) -> Iterator[UploadView]:
-        """Your uploads, the oldest first."""
+        """Iterate over your uploads, oldest first."""
         yield from self._connection.ask(Request("GET", path_of("uploads")), Page[UploadView]).data
 
     def get(self, upload: Identity) -> UploadView:
-        """One of them; raises `NotFound`."""
+        """Return an upload; raises `NotFound`."""
         return self._connection.ask(Request("GET", path_of("uploads", upload)), UploadView)
 
     def delete(self, upload: Identity) -> None:
-        """Let go of one; what was made from it stays."""
+        """Delete an upload; things created from it remain."""
         self._connection.send(Request("DELETE", path_of("uploads", upload)))
 
     def send(self, path: str | Path, *, report: Report | None = None) -> UploadView:
-        """Send a file, and return once the server has read it again and found it whole.
+        """Upload a file, and return once the server has verified it.
 
-        Called again after a break it sends only what is not there yet. `report` gets the bytes
-        that are there and the size. Raises `TooLarge`, and `DigestMismatch` if the file changed
-        meanwhile; then nothing was kept.
+        After an interruption, a second call sends only the missing chunks. `report` is called with
+        the number of bytes received and the size. Raises `TooLarge`, and `DigestMismatch` if the
+        file changed during the upload, which is then deleted.
         """
         with Path(path).open("rb") as file:
             return self._send(file, report)
 
     def send_bytes(self, content: bytes) -> UploadView:
-        """Send bytes as `send` does a file."""
+        """Upload bytes as `send` does a file."""
         return self._send(io.BytesIO(content), None)
 
     def _send(self, file: IO[bytes], report: Report | None) -> UploadView:
@@ -74,7 +74,7 @@ class Uploads:
             with suppress(ApiError):
                 self.delete(upload.id)
             raise DigestMismatch(
-                f"The bytes changed while they were sent: {error} Nothing was kept; send it again."
+                f"The file changed during the upload, which was deleted: {error} Upload it again."
             ) from error
 
     def _send_missing(
@@ -82,22 +82,22 @@ class Uploads:
     ) -> None:
         if upload.state == "complete":
             return
-        there = {chunk.number: chunk.sha256 for chunk in upload.received}
+        received = {chunk.number: chunk.sha256 for chunk in upload.received}
         arrived = 0
         with ThreadPoolExecutor(AT_ONCE) as pool:
             sending = deque[Future[int]]()
             for chunk in chunks:
-                is_there = there.get(chunk.number) == chunk.digest.hex()
-                sending.append(pool.submit(self._put, upload, chunk, is_there=is_there))
-                # No more chunks in memory than are on their way.
+                has_arrived = received.get(chunk.number) == chunk.digest.hex()
+                sending.append(pool.submit(self._put, upload, chunk, has_arrived=has_arrived))
+                # Only the chunks being sent are kept in memory.
                 while sending and (len(sending) >= AT_ONCE or chunk.number == upload.chunks - 1):
                     arrived += sending.popleft().result()
                     if report:
                         report(arrived, upload.size_bytes)
 
-    def _put(self, upload: UploadView, chunk: "_Chunk", *, is_there: bool) -> int:
-        """Send a chunk unless it is there; its size."""
-        if not is_there:
+    def _put(self, upload: UploadView, chunk: "_Chunk", *, has_arrived: bool) -> int:
+        """Send a chunk unless it has arrived, and return its size."""
+        if not has_arrived:
             digest = base64.b64encode(chunk.digest).decode()
             headers = {
                 "Content-Type": "application/octet-stream",
@@ -122,7 +122,7 @@ class _Chunk:
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """The size and the SHA-256 of what will be sent, and the SHA-256 of each of its chunks."""
+    """Size and SHA-256 of the content, and the SHA-256 of each chunk."""
 
     size: int
     sha256: str
@@ -130,7 +130,7 @@ class _Measured:
 
 
 def _chunks(file: IO[bytes], upload: UploadView, measured: _Measured) -> Iterator[_Chunk]:
-    """What to send; of other bytes than were measured the server finds other digests."""
+    """Yield the chunks; if the file has changed, the server rejects them."""
     file.seek(0)
     is_as_expected = upload.chunk_bytes == CHUNK_BYTES
     for number in range(upload.chunks):
@@ -142,10 +142,10 @@ def _chunks(file: IO[bytes], upload: UploadView, measured: _Measured) -> Iterato
 
 def _measured(file: IO[bytes]) -> _Measured:
     whole, size, chunks = hashlib.sha256(), 0, list[bytes]()
-    # Now the server has nothing to do: a chunk is hashed while the whole is.
-    with ThreadPoolExecutor(1) as beside:
+    # Each chunk is hashed in parallel with the whole: nothing is being sent yet.
+    with ThreadPoolExecutor(1) as pool:
         while content := file.read(CHUNK_BYTES):
-            chunk = beside.submit(_digest, content)
+            chunk = pool.submit(_digest, content)
             whole.update(content)
             size += len(content)
             chunks.append(chunk.result())
