@@ -265,8 +265,8 @@ def test_values_cannot_leave_their_place(invoke: Invoke, tmp_path: Path) -> None
     for option in ("--name", "--partition", "--array", "--directive"):
         refused = invoke("sbatch-script", option, "x\nrm -rf /")
         assert refused.exit_code == 2
-        assert "cannot stand in a line of sbatch" in refused.stderr
-    assert "no time of Slurm's" in invoke("sbatch-script", "--time", "soon").stderr
+        assert "not allowed in an #SBATCH line" in refused.stderr
+    assert "not in Slurm's format" in invoke("sbatch-script", "--time", "soon").stderr
 
 
 def an_array() -> np.ndarray:

@@ -1,1 +1,1 @@
-"""The user's own machine: its doctor, its Slurm scripts, the dictionaries installed on it."""
+"""The user's machine: checks, Slurm scripts and installed dictionaries."""

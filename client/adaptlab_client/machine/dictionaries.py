@@ -1,9 +1,9 @@
-"""Word triples from dictionary packages that are installed: read here, none of them shipped.
+"""Word triples from installed dictionary packages; none is shipped.
 
-German comes from a dictionary in the format of Ding (`German :: English`, with `|` between parallel
-entries, `;` between synonyms and tags such as `{f}`), Spanish from the transducers of Apertium,
-through its program `lt-proc`, which says the part of speech with every word. The two are joined on
-the English word and its part of speech, which keeps a noun from meeting a verb.
+German words come from a dictionary in Ding's format: `German :: English`, with `|` between parallel
+entries, `;` between synonyms, and tags such as `{f}`. Spanish words come from Apertium's
+transducers, through its program `lt-proc`, with their part of speech. The two are joined on the
+English word and its part of speech, so that a noun never meets a verb.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ LICENCE = "GPL-2+"
 SECONDS = 120
 
 PREFERENCE: Mapping[PartOfSpeech, int] = {"noun": 0, "verb": 1, "adjective": 2, "adverb": 3}
-"""Which of two words of one spelling is kept: an English word has one translation in a dataset."""
+"""Order of preference among homographs: a dataset has one triple per English word."""
 
 _OF_GERMAN: Mapping[str, PartOfSpeech] = {
     "m": "noun", "f": "noun", "n": "noun", "adj": "adjective", "adv": "adverb",
@@ -59,12 +59,12 @@ _WORD: TypeAdapter[Triple] = TypeAdapter(Triple)
 
 
 class NoDictionary(Exception):
-    """A dictionary that is not here; says what to install."""
+    """A dictionary is missing or unreadable; the message says what to install."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Which package, or file, words were taken from; `sha256` is of the file."""
+    """The package or file that words come from; `sha256` is the file's digest."""
 
     package: str
     version: str
@@ -74,7 +74,10 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """The triples that dictionaries share, one an English word, and how many keys they share."""
+    """Triples from two dictionaries, one per English word.
+
+    `joined` counts the keys that both dictionaries have, by part of speech.
+    """
 
     triples: tuple[Triple, ...]
     joined: Mapping[PartOfSpeech, int]
@@ -82,47 +85,50 @@ class Imported:
 
 
 def import_dictionaries(german: Path | None = None, spanish: Path | None = None) -> Imported:
-    """The triples of the installed dictionaries, or of the ones given; raises `NoDictionary`.
+    """Return the triples of two dictionaries, by default the installed ones.
 
     `german` is a file in Ding's format, `spanish` a folder with Apertium's transducers or a file
-    of what `lt-proc -b` wrote.
+    with the output of `lt-proc -b`. Raises `NoDictionary`.
     """
     ding, apertium = german or GERMAN_FILE, spanish or SPANISH_FOLDER
-    _check_there(ding, apertium)
-    found = german_words(ding.read_text(encoding="utf-8").splitlines())
+    _check_installed(ding, apertium)
+    german_by_key = german_words(ding.read_text(encoding="utf-8").splitlines())
     if apertium.is_file():
-        other, read = spanish_words(apertium.read_text(encoding="utf-8")), apertium
+        spanish_by_key, source = spanish_words(apertium.read_text(encoding="utf-8")), apertium
     else:
-        other, read = (
-            _from_transducers(apertium, {word for word, _ in found}),
-            apertium / TRANSLATIONS,
-        )
-    shared = sorted(found.keys() & other.keys(), key=lambda key: (key[0], PREFERENCE[key[1]]))
+        english = {word for word, _ in german_by_key}
+        spanish_by_key = _from_transducers(apertium, english)
+        source = apertium / TRANSLATIONS
+    shared = sorted(
+        german_by_key.keys() & spanish_by_key.keys(),
+        key=lambda key: (key[0], PREFERENCE[key[1]]),
+    )
     counts: dict[PartOfSpeech, int] = {
         part: sum(key[1] == part for key in shared) for part in PREFERENCE
     }
     triples: dict[str, Triple] = {}
     for key in shared:
-        made = _triple(key[0], found[key], other[key])
-        if made is not None:
-            triples.setdefault(key[0], made)
-    origins = (_origin(GERMAN_PACKAGE, german, ding), _origin(SPANISH_PACKAGE, spanish, read))
+        triple = _triple(key[0], german_by_key[key], spanish_by_key[key])
+        if triple is not None:
+            triples.setdefault(key[0], triple)
+    origins = (_origin(GERMAN_PACKAGE, german, ding), _origin(SPANISH_PACKAGE, spanish, source))
     return Imported(tuple(triples.values())[:MOST_TRIPLES], counts, origins)
 
 
 def german_words(lines: Iterable[str]) -> dict[Key, str]:
-    """The German word for English ones with their part of speech, of lines in Ding's format.
+    """Return the German word for each English word and part of speech.
 
-    Of several the one that stands beside the English word in most lines, examples among them; then
-    the one nearest to the beginning of its synonyms, then the one that comes first.
+    The lines are in Ding's format. If there are several words, the one in most lines with the
+    English word is chosen, examples included. Ties go to the word nearest to the beginning of its
+    synonyms, then to the first.
     """
     entries = [line.split("::", 1) for line in lines if "::" in line and not line.startswith("#")]
     choices: dict[Key, dict[str, int]] = {}
     for german, english in entries:
         for left, right in zip(german.split("|"), english.split("|"), strict=False):
             for place, key, word in _pairs(left, right):
-                known = choices.setdefault(key, {})
-                known[word] = min(place, known.get(word, place))
+                places = choices.setdefault(key, {})
+                places[word] = min(place, places.get(word, place))
     together = _together(entries, choices)
     return {
         key: min(words, key=lambda word: (-together[key[0], word], words[word]))
@@ -133,33 +139,38 @@ def german_words(lines: Iterable[str]) -> dict[Key, str]:
 def _together(
     entries: Iterable[Sequence[str]], choices: Mapping[Key, Collection[str]]
 ) -> Counter[tuple[str, str]]:
-    """In how many lines each English word stands beside each of the German words for it."""
-    wanted: dict[str, set[str]] = {}
-    for (said, _), words in choices.items():
-        wanted.setdefault(said, set()).update(words)
+    """Count the lines in which an English word has each of its German words."""
+    candidates: dict[str, set[str]] = {}
+    for (english_word, _), words in choices.items():
+        candidates.setdefault(english_word, set()).update(words)
     counts = Counter[tuple[str, str]]()
     for german, english in entries:
-        there = set(_LETTERS.findall(german))
-        for said in wanted.keys() & set(_LETTERS.findall(english)):
-            counts.update((said, word) for word in wanted[said] & there)
+        german_in_line = set(_LETTERS.findall(german))
+        for english_word in candidates.keys() & set(_LETTERS.findall(english)):
+            counts.update(
+                (english_word, word) for word in candidates[english_word] & german_in_line
+            )
     return counts
 
 
 def spanish_words(text: str) -> dict[Key, str]:
-    """The first Spanish word for English ones with their part of speech, as `lt-proc -b` tells."""
-    found: dict[Key, str] = {}
+    """Return the first Spanish word for each English word and part of speech.
+
+    `text` is the output of `lt-proc -b`.
+    """
+    words: dict[Key, str] = {}
     for english, others in _READING.findall(text):
-        asked, first = _FORM.fullmatch(english), _FORM.match(others)
-        if asked is None or first is None or asked[2] != first[2] or asked[2] not in _OF_SPANISH:
+        form, first = _FORM.fullmatch(english), _FORM.match(others)
+        if form is None or first is None or form[2] != first[2] or form[2] not in _OF_SPANISH:
             continue
         word = first[1].strip()
-        if _ENGLISH.fullmatch(asked[1]) and _ONE_WORD.fullmatch(word):
-            found.setdefault((asked[1], _OF_SPANISH[asked[2]]), word)
-    return found
+        if _ENGLISH.fullmatch(form[1]) and _ONE_WORD.fullmatch(word):
+            words.setdefault((form[1], _OF_SPANISH[form[2]]), word)
+    return words
 
 
 def base_forms(text: str) -> Iterator[str]:
-    """Of analyses that `lt-proc` wrote those that leave the word as it is, each once."""
+    """Yield the analyses of `lt-proc` in which a word is its own base form."""
     seen: set[str] = set()
     for surface, readings in _READING.findall(text):
         for reading in readings.split("/"):
@@ -173,20 +184,24 @@ def base_forms(text: str) -> Iterator[str]:
 
 
 def _pairs(german: str, english: str) -> Iterator[tuple[int, Key, str]]:
-    """How far from the beginning, which English word, and the German one, of one entry."""
+    """Yield rank, English key and German word of all pairs in an entry.
+
+    The rank is the distance of both words from the beginning of their synonyms.
+    """
     shared = _part_of_speech(german)
     for first, left in enumerate(german.split(";")):
-        # What is no noun has its tag once for all synonyms; nouns have genders of their own.
+        # Except for nouns, which have genders of their own, one tag covers all synonyms.
         part = _part_of_speech(left) or (shared if shared != "noun" else None)
         word = " ".join(_ASIDE.sub(" ", left).split())
         if part is None or "pl" in _tags(left) or not _ONE_WORD.fullmatch(word):
             continue
         for second, right in enumerate(english.split(";")):
-            said = " ".join(_ASIDE.sub(" ", right).split())
+            english_word = " ".join(_ASIDE.sub(" ", right).split())
             if part == "verb":
-                said = said.removeprefix("to ") if said.startswith("to ") else ""
-            if _ENGLISH.fullmatch(said) and word[0].isupper() == (part == "noun"):
-                yield first + second, (said, part), word
+                is_infinitive = english_word.startswith("to ")
+                english_word = english_word.removeprefix("to ") if is_infinitive else ""
+            if _ENGLISH.fullmatch(english_word) and word[0].isupper() == (part == "noun"):
+                yield first + second, (english_word, part), word
 
 
 def _part_of_speech(entry: str) -> PartOfSpeech | None:
@@ -194,12 +209,12 @@ def _part_of_speech(entry: str) -> PartOfSpeech | None:
 
 
 def _tags(entry: str) -> list[str]:
-    """What stands in braces: `{m,f}` is two tags."""
+    """Return the tags in braces; `{m,f}` is two tags."""
     return [tag.strip() for group in _TAG.findall(entry) for tag in re.split(r"[,;/ ]", group)]
 
 
 def _triple(english: str, german: str, spanish: str) -> Triple | None:
-    """The triple, if a dataset may hold it."""
+    """Return the triple if it is valid in a dataset, else None."""
     try:
         return _WORD.validate_python((english, german, spanish))
     except ValidationError:
@@ -207,15 +222,15 @@ def _triple(english: str, german: str, spanish: str) -> Triple | None:
 
 
 def _from_transducers(folder: Path, words: Collection[str]) -> dict[Key, str]:
-    """The Spanish words for English ones; all in two runs of `lt-proc`."""
-    analysed = _run([str(folder / ANALYSES)], "\n".join(sorted(words)))
-    asked = "\n".join(f"^{form}$" for form in base_forms(analysed))
-    return spanish_words(_run(["-b", str(folder / TRANSLATIONS)], asked))
+    """Return the Spanish words for English ones, by two runs of `lt-proc`."""
+    analyses = _run([str(folder / ANALYSES)], "\n".join(sorted(words)))
+    forms = "\n".join(f"^{form}$" for form in base_forms(analyses))
+    return spanish_words(_run(["-b", str(folder / TRANSLATIONS)], forms))
 
 
 def _run(arguments: list[str], text: str) -> str:
     program = shutil.which(PROGRAM)
-    assert program is not None, "looked for before anything was read"
+    assert program is not None, "checked by _check_installed"
     done = subprocess.run(
         [program, *arguments],
         input=f"{text}\n",
@@ -229,8 +244,8 @@ def _run(arguments: list[str], text: str) -> str:
     return done.stdout
 
 
-def _check_there(german: Path, spanish: Path) -> None:
-    """Say everything that is missing at once."""
+def _check_installed(german: Path, spanish: Path) -> None:
+    """Raise `NoDictionary` with everything that is missing."""
     missing: list[str] = []
     if not german.is_file():
         missing.append(f"the German dictionary {german} (package {GERMAN_PACKAGE}, or --german)")
@@ -242,28 +257,29 @@ def _check_there(german: Path, spanish: Path) -> None:
             missing.append(f"the program {PROGRAM} (package {PROGRAM_PACKAGE})")
     if missing:
         raise NoDictionary(
-            f"Not here: {'; '.join(missing)}. Install what is missing and try again; until then "
-            "the task word_translation asks the generated list."
+            f"Missing: {'; '.join(missing)}. Install it and try again. Until then, the task "
+            "word_translation can use the generated list."
         )
 
 
-def _origin(package: str, given: Path | None, read: Path) -> Origin:
-    content = read.read_bytes()
-    version = _installed_version(package) if given is None else _written_version(content)
-    named = package if given is None else given.name[:128]
-    return Origin(named, version, LICENCE, hashlib.sha256(content).hexdigest())
+def _origin(package: str, path: Path | None, source: Path) -> Origin:
+    """Describe the file `source`, of a package unless `path` was given."""
+    content = source.read_bytes()
+    version = _installed_version(package) if path is None else _written_version(content)
+    name = package if path is None else path.name[:128]
+    return Origin(name, version, LICENCE, hashlib.sha256(content).hexdigest())
 
 
 def _installed_version(package: str) -> str:
-    """What the package manager says, where there is one that knows."""
+    """Return the version from dpkg, or "unknown" if it has none."""
     if (program := shutil.which("dpkg-query")) is None:
         return "unknown"
-    asked = [program, "-W", "-f", "${Version}", package]
-    done = subprocess.run(asked, capture_output=True, encoding="utf-8", check=False)
+    command = [program, "-W", "-f", "${Version}", package]
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
     return done.stdout.strip()[:128] or "unknown"
 
 
 def _written_version(content: bytes) -> str:
-    """What a dictionary's first line says."""
-    found = re.match(rb"#\s*Version\s*::\s*([^\r\n]{1,128})", content)
-    return found[1].decode("utf-8", "replace").strip() if found else "unknown"
+    """Return the version in a dictionary's first line, or "unknown"."""
+    match = re.match(rb"#\s*Version\s*::\s*([^\r\n]{1,128})", content)
+    return match[1].decode("utf-8", "replace").strip() if match else "unknown"

@@ -1,4 +1,4 @@
-"""What keeps this machine from using a server, or from working for it, each with a way out."""
+"""Checks of this machine as a client of a server, and as a worker."""
 
 import os
 import shutil
@@ -26,13 +26,13 @@ from adaptlab_client.transport import credentials
 State = Literal["ok", "warn", "fail"]
 
 SOON = timedelta(days=7)
-MOST_SKEW = 30.0  # seconds; requests on the way and whole seconds in the header are below it
+MOST_SKEW = 30.0  # seconds; more than the time of a request plus rounding in the header
 LEAST_FREE = 2**30  # bytes
 KINDS = (ApiError, ServerUnreachable, UnexpectedAnswer)
 
 
 class Finding(Value):
-    """What one check found; `next_step` is what to do, where something is to be done."""
+    """The result of one check, with the next step if something is wrong."""
 
     check: str
     state: State
@@ -45,12 +45,14 @@ def examine(
     scratch: Path,
     environment: Mapping[str, str] = os.environ,
 ) -> Iterator[Finding]:
-    """All findings, one after the other as they come; without a server those of the machine.
+    """Run the checks and yield their findings.
+
+    Without a server, only the machine is checked.
 
     Args:
         connect: opens a client; may raise `NoServer` or `UnsafeFile`.
-        scratch: the folder in which a worker would keep its files.
-        environment: where the file of `adaptlab login` is looked for.
+        scratch: the folder for a worker's files.
+        environment: determines the path of the file of `adaptlab login`.
     """
     yield _log_in_file(environment)
     yield from _of_server(connect)
@@ -62,12 +64,12 @@ def examine(
 def _log_in_file(environment: Mapping[str, str]) -> Finding:
     path = credentials.place(environment)
     try:
-        kept = len(credentials.read(environment).tokens)
+        count = len(credentials.read(environment).tokens)
     except UnsafeFile as error:
         return _fail("log-in file", f"other users have access to {path}", str(error))
     if not path.exists():
         return _ok("log-in file", f"none at {path}")
-    return _ok("log-in file", f"{path}: tokens for {kept} servers, readable only by you")
+    return _ok("log-in file", f"{path}: tokens for {count} servers, readable only by you")
 
 
 def _of_server(connect: Callable[[], Client]) -> Iterator[Finding]:
@@ -77,10 +79,10 @@ def _of_server(connect: Callable[[], Client]) -> Iterator[Finding]:
         yield _fail("server", "no address", str(error))
         return
     except UnsafeFile:
-        return  # which the check of that file has told
+        return  # reported by the check of that file
     with client:
         try:
-            told = client.server.time()
+            server_time = client.server.time()
         except KINDS as error:
             step = (
                 "Start the server, or correct ADAPTLAB_URL. On a compute node, ask whether it "
@@ -89,16 +91,16 @@ def _of_server(connect: Callable[[], Client]) -> Iterator[Finding]:
             yield _fail("server", f"{client.url}: {_first_line(error)}", step)
             return
         yield _ok("server", f"{client.url} answers")
-        yield of_clock(told, datetime.now(UTC))
+        yield of_clock(server_time, datetime.now(UTC))
         yield _database(client)
         yield from _token(client)
 
 
-def of_clock(told: datetime | None, now: datetime) -> Finding:
-    """How far this machine's clock is from what the server told."""
-    if told is None:
+def of_clock(server_time: datetime | None, now: datetime) -> Finding:
+    """Compare this machine's clock with the server's."""
+    if server_time is None:
         return _ok("clock", "the server does not send its time")
-    skew = (now - told).total_seconds()
+    skew = (now - server_time).total_seconds()
     if abs(skew) <= MOST_SKEW:
         return _ok("clock", f"within {MOST_SKEW:.0f} s of the server's")
     ahead = "ahead of" if skew > 0 else "behind"
@@ -135,12 +137,12 @@ def _token(client: Client) -> Iterator[Finding]:
 
 
 def of_rights(me: Me, now: datetime) -> Finding:
-    """What the token opens, and for how long still."""
+    """Check the scopes and the expiry of the token."""
     token = me.token
-    where = f"in the project {token.project}" if token.project else f"{len(me.projects)} projects"
-    found = f"{token.name} of {me.user}: {', '.join(token.scopes)}; {where}"
+    extent = f"in the project {token.project}" if token.project else f"{len(me.projects)} projects"
+    found = f"{token.name} of {me.user}: {', '.join(token.scopes)}; {extent}"
     if token.expires_at is not None and token.expires_at - now < SOON:
-        step = "Make another with `adaptlab tokens create` and sign in with it."
+        step = "Create another with `adaptlab tokens create` and log in with it."
         return _warn("token", f"{found}; expires at {token.expires_at:%Y-%m-%d %H:%M}", step)
     if token.scopes == ("read",):
         return _warn(
@@ -153,35 +155,37 @@ def _versions(client: Client) -> Finding:
     ours, theirs = version("adaptlab"), client.capabilities().version
     if ours == theirs:
         return _ok("versions", f"{ours} on both sides")
-    step = f"Install adaptlab {theirs} here, so that both have the same methods and fields."
+    step = f"Install adaptlab {theirs} here, so both have the same methods and fields."
     return _warn("versions", f"{ours} here, {theirs} on the server", step)
 
 
 def _workers(client: Client) -> Finding:
-    live = [one for one in client.server.workers() if one.live]
-    able = [one for one in live if one.unschedulable is None]
+    live = [worker for worker in client.server.workers() if worker.live]
+    able = [worker for worker in live if worker.unschedulable is None]
     if not live:
         return _warn("workers", "none is live", "Jobs wait until an `adaptlab worker` is started.")
     if not able:
-        why = live[0].unschedulable or ""
-        return _warn("workers", f"{len(live)} live, none takes jobs: {why}", "Fix the cause.")
-    queues = sorted({queue for one in able for queue in one.queues})
+        reason = live[0].unschedulable or ""
+        return _warn("workers", f"{len(live)} live, none takes jobs: {reason}", "Fix the cause.")
+    queues = sorted({queue for worker in able for queue in worker.queues})
     return _ok("workers", f"{len(able)} take jobs, from {', '.join(queues)}")
 
 
 def _disk(scratch: Path) -> Finding:
-    there = next(one for one in (scratch.absolute(), *scratch.absolute().parents) if one.exists())
-    free = shutil.disk_usage(there).free
-    found = f"{free / 2**30:.1f} GiB free at {there}"
-    if not os.access(there, os.W_OK):
+    path = scratch.absolute()
+    folder = next(parent for parent in (path, *path.parents) if parent.exists())
+    free = shutil.disk_usage(folder).free
+    found = f"{free / 2**30:.1f} GiB free at {folder}"
+    if not os.access(folder, os.W_OK):
         return _warn(
-            "disk", f"{there} is not writable for you", "Name another folder with --scratch."
+            "disk", f"you cannot write to {folder}", "Choose another folder with --scratch."
         )
     if free < LEAST_FREE:
         return _warn(
             "disk",
             found,
-            "A worker needs more. Free some space, or name another folder with --scratch.",
+            f"A worker needs {LEAST_FREE // 2**30} GiB. Free some space, or choose another folder "
+            "with --scratch.",
         )
     return _ok("disk", found)
 
@@ -193,21 +197,21 @@ def _trainers() -> Finding:
             "trainers", f"the kernel (Landlock {version}) can limit trainers to their own files"
         )
     found = "this kernel lacks Landlock: a worker's trainers can access all files of their user"
-    step = "Use Linux 5.13 or newer with Landlock on, or run the worker in a container of its own."
+    step = "Use Linux 5.13 or newer with Landlock enabled, or run the worker in its own container."
     return _warn("trainers", found, step)
 
 
 def _torch() -> Finding:
     torch, of_driver = torch_here(), gpus_of_the_driver()
     if torch is None:
-        return _ok("torch", "not installed: this machine can use a server but not work for it")
+        return _ok("torch", "not installed: this machine can use a server, but not run a worker")
     if torch.fault is not None:
         return _fail("torch", torch.fault, "Reinstall it: pip install 'adaptlab[worker]'.")
     if torch.gpus:
         drivers = f" (driver: {'; '.join(of_driver)})" if of_driver else ""
         return _ok("torch", f"{torch.version}; {'; '.join(torch.gpus)}{drivers}")
     if of_driver:
-        step = "Install a torch that is built for this driver, or check CUDA_VISIBLE_DEVICES."
+        step = "Install a torch built for this driver, or check CUDA_VISIBLE_DEVICES."
         found = f"{torch.version} sees no GPU, but the driver reports {'; '.join(of_driver)}"
         return _warn("torch", found, step)
     return _ok("torch", f"{torch.version}; no GPU, so a worker here trains on the CPU")

@@ -1,4 +1,4 @@
-"""What this machine has that a worker needs; torch is asked in a process of its own."""
+"""What a worker needs of this machine: torch, GPUs and Landlock."""
 
 import ctypes
 import json
@@ -24,7 +24,7 @@ LANDLOCK_CREATE_RULESET, LANDLOCK_CREATE_RULESET_VERSION = 444, 1  # <linux/land
 
 
 class Torch(NamedTuple):
-    """What torch said of itself; `fault` is why it could not."""
+    """Version and GPUs of the installed torch, or the `fault` that stops it."""
 
     version: str | None
     gpus: tuple[str, ...] = ()
@@ -32,11 +32,14 @@ class Torch(NamedTuple):
 
 
 def torch_here(python: str = sys.executable) -> Torch | None:
-    """The torch of this Python and the GPUs that it can compute on; None where it has none."""
-    if find_spec("torch") is None:  # which looks and does not import
+    """Return the torch of this Python and its usable GPUs, or None.
+
+    Torch is loaded in a process of its own.
+    """
+    if find_spec("torch") is None:  # does not import it
         return None
     try:
-        done = subprocess.run(
+        probe = subprocess.run(
             [python, "-c", _PROBE],
             capture_output=True,
             text=True,
@@ -45,26 +48,29 @@ def torch_here(python: str = sys.executable) -> Torch | None:
         )
     except subprocess.TimeoutExpired:
         return Torch(None, fault=f"torch did not load in {PROBE_SECONDS:.0f} s")
-    if done.returncode:
-        said = done.stderr.strip().splitlines()
-        return Torch(None, fault=said[-1] if said else f"exit status {done.returncode}")
-    told = json.loads(done.stdout.splitlines()[-1])
-    return Torch(str(told["version"]), tuple(str(one) for one in told["gpus"]))
+    if probe.returncode:
+        errors = probe.stderr.strip().splitlines()
+        return Torch(None, fault=errors[-1] if errors else f"exit status {probe.returncode}")
+    report = json.loads(probe.stdout.splitlines()[-1])
+    return Torch(str(report["version"]), tuple(str(gpu) for gpu in report["gpus"]))
 
 
 def gpus_of_the_driver() -> tuple[str, ...]:
-    """The GPUs and the driver that `nvidia-smi` tells of; empty where there is no such program."""
-    asked = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    """Return the GPUs and drivers that `nvidia-smi` lists, if it is installed."""
+    command = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
     try:
-        done = subprocess.run(asked, capture_output=True, text=True, timeout=30, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ()
     return tuple(done.stdout.splitlines()) if done.returncode == 0 else ()
 
 
 def landlock_version() -> int:
-    """Return the version of the kernel's rules for files, by which a worker confines; 0 is none."""
+    """Return the kernel's Landlock version, 0 if it has none.
+
+    Workers use Landlock to confine trainers to their own files.
+    """
     if sys.platform != "linux":
         return 0
-    ask = ctypes.CDLL(None).syscall
-    return max(0, int(ask(LANDLOCK_CREATE_RULESET, None, 0, LANDLOCK_CREATE_RULESET_VERSION)))
+    call = ctypes.CDLL(None).syscall
+    return max(0, int(call(LANDLOCK_CREATE_RULESET, None, 0, LANDLOCK_CREATE_RULESET_VERSION)))

@@ -1,7 +1,7 @@
-"""Scripts for Slurm's `sbatch`: one that submits a job and waits, two that work for a server.
+"""Batch scripts for Slurm: one submits a job and waits, two run a worker.
 
-None holds a token. What is put into a line of `sbatch` is checked, because nothing can be quoted
-there; what is put into a line of the shell is quoted.
+None contains a token. Values in `#SBATCH` lines are checked, because nothing can be quoted there;
+values in shell lines are quoted.
 """
 
 import re
@@ -14,26 +14,28 @@ from adaptlab.errors import AdaptlabError
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:,/@%+=\[\]-]*")
 _TIME = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d\d)")
-_ANSWERS_LATE = 600  # seconds between the end of waiting and that of the batch job, at most
-LOOK_SECONDS = 300  # for a job whose last attempt was lost, and whose lease has yet to end
+_MARGIN = 600  # at most so many seconds remain between the end of waiting and of the batch job
+LOOK_SECONDS = 300  # until the lease of a lost attempt has expired
 SAVE_SECONDS = 60
 WARN_SECONDS = 120
 LEAST_SECONDS = 300
-"""Of a batch job with a worker. Slurm may send the warning a minute early; in what is left of
-less, a worker only starts and is requeued, again and again."""
+"""Minimum time of a batch job with a worker.
+
+Slurm may send its warning a minute early, so with less a worker would only start and be requeued.
+"""
 
 
 class BadDirective(AdaptlabError):
-    """A value that cannot stand in a line of `sbatch`."""
+    """A value that is not allowed in an `#SBATCH` line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """What a batch job asks Slurm for; None is left to the site.
+    """The resources that a batch job requests; None means the site's default.
 
     Attributes:
-        time: as Slurm has it, such as 04:00:00 or 1-12:00:00.
-        array: such as 0-9%2, ten elements of which two run at a time.
+        time: in Slurm's format, such as 04:00:00 or 1-12:00:00.
+        array: such as 0-9%2: ten elements, of which two run at a time.
         directives: further options of `sbatch`, such as mem=16G.
     """
 
@@ -48,19 +50,22 @@ class Allocation:
 
     @property
     def seconds(self) -> int:
-        """How long the batch job may run."""
-        found = _TIME.fullmatch(self.time)
-        if found is None:
+        """The time limit of the batch job, in seconds."""
+        match = _TIME.fullmatch(self.time)
+        if match is None:
             raise BadDirective(
-                f"--time {self.time!r} is no time of Slurm's; give 04:00:00 or 1-12:00:00."
+                f"--time {self.time!r} is not in Slurm's format. Use 04:00:00 or 1-12:00:00."
             )
-        days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+        days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
         return ((24 * days + hours) * 60 + minutes) * 60 + seconds
 
 
 def submitting(allocation: Allocation, spec: str, server: str | None = None) -> str:
-    """A script that submits a spec once, however often it is requeued, waits and fetches."""
-    patience = max(allocation.seconds - _ANSWERS_LATE, allocation.seconds // 2)
+    """Return a script that submits a spec, waits, and downloads the results.
+
+    The spec is submitted once, however often the script is requeued.
+    """
+    patience = max(allocation.seconds - _MARGIN, allocation.seconds // 2)
     key = "slurm-$SLURM_CLUSTER_NAME-$SLURM_JOB_ID"
     if allocation.array is not None:
         key = "slurm-$SLURM_CLUSTER_NAME-$SLURM_ARRAY_JOB_ID-$SLURM_ARRAY_TASK_ID"
@@ -81,16 +86,16 @@ exit $code
 def working(
     allocation: Allocation, queues: tuple[str, ...], server: str | None = None, *, once: bool
 ) -> str:
-    """A script of a worker that takes jobs while there are some and time is left."""
+    """Return a script of a worker that takes jobs while time is left."""
     words = ["--once" if once else "--drain", "--until", "auto"]
     return _of_worker(allocation, _worker(words, queues, server))
 
 
 def working_on(allocation: Allocation, queue: str, server: str, token_file: Path) -> str:
-    """A script of a worker that takes one job of a queue, with the token that is in a file.
+    """Return a script of a worker for one job, whose token is in a file.
 
-    It begins the job however long that takes: at the end of the time it saves the state, and goes
-    on when it is requeued.
+    The worker takes the job even if the time is too short for it: at the end it saves the state,
+    and after requeueing it resumes.
     """
     words = _worker(["--once", "--idle-timeout", str(LOOK_SECONDS)], (queue,), server)
     before = f"""export ADAPTLAB_TOKEN_FILE={shlex.quote(str(token_file))} # opens this job alone
@@ -104,7 +109,7 @@ fi
 
 
 def _worker(words: list[str], queues: tuple[str, ...], server: str | None) -> str:
-    """The command of a worker, as the shell reads it."""
+    """Return the command that starts a worker, quoted for the shell."""
     words = ["adaptlab", "worker", *words, "--save-within", str(SAVE_SECONDS)]
     for queue in queues:
         words += ["--queue", queue]
@@ -114,11 +119,11 @@ def _worker(words: list[str], queues: tuple[str, ...], server: str | None) -> st
 
 
 def _of_worker(allocation: Allocation, worker: str, before: str = "", after: str = "") -> str:
-    """A script that runs a worker, passes signals on and asks to be requeued."""
+    """Return a script that runs a worker, forwards signals and can requeue."""
     if allocation.seconds < LEAST_SECONDS:
         raise BadDirective(
-            f"--time {allocation.time} leaves a worker no time to work: Slurm warns it up to "
-            f"{WARN_SECONDS + 60} s before the end, and it starts for up to a minute. Give "
+            f"--time {allocation.time} is too short for a worker: Slurm warns it up to "
+            f"{WARN_SECONDS + 60} s before the end, and it takes up to a minute to start. Use "
             f"00:{LEAST_SECONDS // 60:02d}:00 or more."
         )
     return f"""{_head(allocation, f"signal=B:USR1@{WARN_SECONDS}")}
@@ -143,8 +148,8 @@ exit "$code"
 
 
 def _head(allocation: Allocation, *more: str) -> str:
-    _ = allocation.seconds  # raises for what is no time
-    lines = [f"#SBATCH --{_checked(one)}" for one in _directives(allocation, more)]
+    _ = allocation.seconds  # raises if the time is invalid
+    lines = [f"#SBATCH --{_checked(option)}" for option in _directives(allocation, more)]
     return "\n".join(["#!/bin/bash", *lines, ""])
 
 
@@ -169,7 +174,7 @@ def _directives(allocation: Allocation, more: tuple[str, ...]) -> Iterator[str]:
 def _checked(directive: str) -> str:
     if not _PLAIN.fullmatch(directive):
         raise BadDirective(
-            f"{directive!r} cannot stand in a line of sbatch; use letters, digits and "
+            f"{directive!r} is not allowed in an #SBATCH line. Use letters, digits and "
             "._:,/@%+=[]- without spaces."
         )
     return directive

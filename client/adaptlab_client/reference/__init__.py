@@ -1,1 +1,1 @@
-"""The reference pages of the command line and of the Python client, made from the code."""
+"""Generation of the reference pages for the client and the command line."""

@@ -1,6 +1,6 @@
-"""`python -m adaptlab_client.reference` writes the reference pages of a checkout.
+"""`python -m adaptlab_client.reference` writes the reference pages.
 
-With `--check` it changes nothing and exits with 1 when a page differs from what the code says.
+With `--check`, it writes nothing, and exits with 1 if a page is out of date.
 """
 
 import sys
@@ -10,7 +10,7 @@ from adaptlab_client.reference.pages import written
 
 
 def main(arguments: list[str]) -> int:
-    """Write the pages, or compare them; returns the exit code."""
+    """Write or compare the pages, and return the exit code."""
     folder = _repository() / "docs" / "reference"
     stale: list[str] = []
     for name, text in written().items():
@@ -21,7 +21,7 @@ def main(arguments: list[str]) -> int:
             stale.append(name)
     if stale:
         names = ", ".join(f"docs/reference/{name}" for name in stale)
-        sys.stderr.write(f"{names}: not what the code says; run `make generate`.\n")
+        sys.stderr.write(f"Out of date: {names}. Run `make generate`.\n")
     return 1 if stale else 0
 
 
@@ -29,7 +29,7 @@ def _repository() -> Path:
     for folder in (Path.cwd(), *Path(__file__).resolve().parents):
         if (folder / "pyproject.toml").exists() and (folder / "client").is_dir():
             return folder
-    raise SystemExit("The pages belong to the repository; run this inside a checkout.")
+    raise SystemExit("There is no checkout here to write the pages to. Run this inside one.")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Which reference pages there are."""
+"""The reference pages."""
 
 from adaptlab_client.reference.client_page import client_page
 from adaptlab_client.reference.commands_page import commands_page
 
 
 def written() -> dict[str, str]:
-    """The pages by file name; the same for the same code."""
+    """Return the text of every page, by file name."""
     return {"client.md": client_page(), "commands.md": commands_page()}

@@ -1,4 +1,4 @@
-"""Python source as a reference shows it: signatures, fields and docstrings, read and not run."""
+"""Signatures, fields and docstrings, parsed without running the source."""
 
 import ast
 import inspect
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Member(NamedTuple):
-    """A public function, property or field: how it is written and what it is."""
+    """A public function, property or field, with its signature and docstring."""
 
     name: str
     text: str
@@ -17,7 +17,7 @@ class Member(NamedTuple):
 
 
 class ClassSource(NamedTuple):
-    """A class as it stands in its file."""
+    """A class as written in its file."""
 
     name: str
     bases: tuple[str, ...]
@@ -28,79 +28,79 @@ class ClassSource(NamedTuple):
 
 
 def class_source(module: str, name: str) -> ClassSource:
-    """A class of a module, given by its full name."""
+    """Return a class of a module, given by its full name."""
     (node,) = [
-        one for one in _tree(module).body if isinstance(one, ast.ClassDef) and one.name == name
+        item for item in _tree(module).body if isinstance(item, ast.ClassDef) and item.name == name
     ]
-    functions = {one.name: one for one in node.body if isinstance(one, ast.FunctionDef)}
-    made = functions.pop("__init__", None)
+    functions = {item.name: item for item in node.body if isinstance(item, ast.FunctionDef)}
+    constructor = functions.pop("__init__", None)
     return ClassSource(
         name,
         tuple(ast.unparse(base) for base in node.bases),
         _about(node),
-        _signature(made) if made else "()",
+        _signature(constructor) if constructor else "()",
         tuple(_fields(node)),
         tuple(
-            Member(each, each + _call(one), _about(one))
-            for each, one in functions.items()
-            if not each.startswith("_")
+            Member(method, method + _call(function), _about(function))
+            for method, function in functions.items()
+            if not method.startswith("_")
         ),
     )
 
 
 def home_of(module: str, name: str) -> str:
-    """The module from which `module` has the class `name`."""
+    """Return the module that `module` imports `name` from, or `module` itself."""
     for node in _tree(module).body:
-        if isinstance(node, ast.ImportFrom) and name in [one.name for one in node.names]:
+        if isinstance(node, ast.ImportFrom) and name in [alias.name for alias in node.names]:
             return node.module or ""
     return module
 
 
 def _tree(module: str) -> ast.Module:
-    found = find_spec(module)
-    assert found is not None
-    assert found.origin is not None
-    return ast.parse(Path(found.origin).read_text(encoding="utf-8"))
+    spec = find_spec(module)
+    assert spec is not None
+    assert spec.origin is not None
+    return ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
 
 
 def _fields(node: ast.ClassDef) -> Iterator[Member]:
-    for one in node.body:
-        if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name):
-            name = one.target.id
+    for item in node.body:
+        if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
+            name = item.target.id
             if not name.startswith("_"):
-                yield Member(name, _plain(one.annotation), "")
+                yield Member(name, _plain(item.annotation), "")
 
 
 def _call(node: ast.FunctionDef) -> str:
-    """What stands behind the name: nothing for a property."""
-    if any(ast.unparse(one) == "property" for one in node.decorator_list):
+    """Return the text after the name: signature, or type of a property."""
+    if any(ast.unparse(decorator) == "property" for decorator in node.decorator_list):
         return f": {_plain(node.returns)}"
     return _signature(node)
 
 
 def _signature(node: ast.FunctionDef) -> str:
-    """The arguments without `self`, and what is returned."""
-    given, known = node.args, [*node.args.posonlyargs, *node.args.args]
-    defaults = [*[None] * (len(known) - len(given.defaults)), *given.defaults]
+    """Return the arguments without `self`, and the return type."""
+    arguments, positional = node.args, [*node.args.posonlyargs, *node.args.args]
+    defaults = [*[None] * (len(positional) - len(arguments.defaults)), *arguments.defaults]
     parts = [
-        _argument(one, default)
-        for one, default in zip(known, defaults, strict=True)
-        if one.arg not in ("self", "cls")
+        _argument(argument, default)
+        for argument, default in zip(positional, defaults, strict=True)
+        if argument.arg not in ("self", "cls")
     ]
-    if given.vararg or given.kwonlyargs:
-        parts.append(f"*{_argument(given.vararg, None) if given.vararg else ''}")
+    if arguments.vararg or arguments.kwonlyargs:
+        parts.append(f"*{_argument(arguments.vararg, None) if arguments.vararg else ''}")
     parts += [
-        _argument(one, default)
-        for one, default in zip(given.kwonlyargs, given.kw_defaults, strict=True)
+        _argument(argument, default)
+        for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
     ]
-    parts += [f"**{_argument(given.kwarg, None)}"] if given.kwarg else []
+    parts += [f"**{_argument(arguments.kwarg, None)}"] if arguments.kwarg else []
     returned = "" if node.name == "__init__" else f" -> {_plain(node.returns)}"
     return f"({', '.join(parts)}){returned}"
 
 
-def _argument(one: ast.arg, default: ast.expr | None) -> str:
-    annotation = f": {_plain(one.annotation)}" if one.annotation else ""
-    return f"{one.arg}{annotation}" + (f" = {ast.unparse(default)}" if default else "")
+def _argument(argument: ast.arg, default: ast.expr | None) -> str:
+    annotation = f": {_plain(argument.annotation)}" if argument.annotation else ""
+    return f"{argument.arg}{annotation}" + (f" = {ast.unparse(default)}" if default else "")
 
 
 def _plain(annotation: ast.expr | None) -> str:
@@ -108,7 +108,7 @@ def _plain(annotation: ast.expr | None) -> str:
 
 
 def _unquoted(text: str) -> str:
-    """Without the quotes around names that are imported for type checkers only."""
+    """Remove the quotes around names that are imported for type checkers only."""
     return text.replace("'NDArray[np.float16]'", "NDArray[np.float16]").replace(
         "'Client'", "Client"
     )

@@ -1,1 +1,1 @@
-"""The report of a recipe's study as text, for a terminal and as Markdown."""
+"""Text of a recipe's report, for terminals and as Markdown."""

@@ -1,4 +1,4 @@
-"""A report as a page in Markdown: when, where and with what it was run, tables, claims, notes."""
+"""A report as a Markdown page: the run, its tables, claims and effort."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -28,7 +28,10 @@ VERSIONS = {"code_version": "adaptlab", "torch_version": "torch", "python_versio
 
 @dataclass(frozen=True)
 class Ran:
-    """A job of the study that succeeded, with its last attempt; `reused` if it was there before."""
+    """A succeeded job of the study with its last attempt.
+
+    `reused` if the job is older than the study.
+    """
 
     job: JobView
     attempt: AttemptView
@@ -36,32 +39,32 @@ class Ran:
 
     @property
     def seconds(self) -> float:
-        """From the claim to the end; zero while it runs."""
+        """Seconds from the claim to the end; 0 while it runs."""
         begin, end = self.attempt.started_at, self.attempt.ended_at
         return 0.0 if end is None else (end - begin).total_seconds()
 
 
 def ran(client: Client, report: StudyReport) -> tuple[Ran, ...]:
-    """The jobs behind a report, by the time at which they were begun."""
+    """Return the succeeded jobs behind a report, in order of their start."""
     reused = _reused(client.studies.get(report.study.id))
-    found = [
+    jobs = [
         Ran(job, client.jobs.attempts(job.id)[-1], job.id in reused)
         for job in client.studies.jobs(report.study.id)
         if job.succeeded
     ]
-    return tuple(sorted(found, key=_begin))
+    return tuple(sorted(jobs, key=_start))
 
 
-def _begin(one: Ran) -> float:
-    return one.attempt.started_at.timestamp()
+def _start(job: Ran) -> float:
+    return job.attempt.started_at.timestamp()
 
 
 def markdown(report: StudyReport, jobs: Sequence[Ran]) -> str:
-    """The page, as measured; what was found is for a person to add."""
+    """Return the page with the measurements; a person adds the conclusions."""
     lines = [
         f"# {report.title}\n",
         f"{report.question}\n",
-        f"Held against {report.source}.\n",
+        f"Compared with {report.source}.\n",
         *_run(report, jobs),
         *(line for table in report.tables for line in _table(report, table)),
         *_claims(report),
@@ -78,7 +81,7 @@ def _reused(study: StudyView) -> set[UUID]:
 
 
 def _run(report: StudyReport, jobs: Sequence[Ran]) -> Iterator[str]:
-    """When, where and with what."""
+    """Yield a list of when, where and with what the study was run."""
     seeds = measured_seeds(report)
     yield "## The run\n"
     yield f"- Recipe `{report.recipe}`, preset `{report.preset}`; study `{report.study.name}`,"
@@ -87,35 +90,35 @@ def _run(report: StudyReport, jobs: Sequence[Ran]) -> Iterator[str]:
     if seeds:
         yield f"- {len(seeds)} seeds: {', '.join(map(str, seeds))}."
     for label, names in (("Machine", PLACE), ("Versions", tuple(VERSIONS))):
-        for place in dict.fromkeys(_environment(one, names) for one in jobs):
-            yield f"- {label}: {place}."
+        for environment in dict.fromkeys(_environment(job, names) for job in jobs):
+            yield f"- {label}: {environment}."
     if report.departures:
-        yield f"- Not as the recipe asks in: {', '.join(report.departures)}."
+        yield f"- Departures from the recipe: {', '.join(report.departures)}."
     if report.note:
         yield f"- This preset: {report.note}"
-    given = f" --seeds {len(seeds)}" if seeds == tuple(range(len(seeds))) and seeds else ""
-    yield f"- Again: `adaptlab recipes run {report.recipe} --preset {report.preset}{given}`."
+    option = f" --seeds {len(seeds)}" if seeds == tuple(range(len(seeds))) and seeds else ""
+    yield f"- Re-run: `adaptlab recipes run {report.recipe} --preset {report.preset}{option}`."
 
 
 def _when(jobs: Sequence[Ran]) -> Iterator[str]:
-    """The day, and the time from the first claim to the last result, of what the study ran."""
-    new = [one.attempt for one in jobs if not one.reused] or [one.attempt for one in jobs]
-    begins = [one.started_at for one in new]
-    ends = [one.ended_at for one in new if one.ended_at]
-    if not begins or not ends:
+    """Yield the day, and the time from the first claim to the last result."""
+    new = [job.attempt for job in jobs if not job.reused] or [job.attempt for job in jobs]
+    starts = [attempt.started_at for attempt in new]
+    ends = [attempt.ended_at for attempt in new if attempt.ended_at]
+    if not starts or not ends:
         return
-    minutes = (max(ends) - min(begins)).total_seconds() / 60
+    minutes = (max(ends) - min(starts)).total_seconds() / 60
     reused = len(jobs) - len(new)
-    others = f" {reused} more were there before." if reused else ""
+    others = f" {reused} earlier jobs were reused." if reused else ""
     yield (
-        f"- {min(begins):%-d %B %Y}: {len(new)} jobs, {minutes:.1f} minutes from the first claim "
+        f"- {min(starts):%-d %B %Y}: {len(new)} jobs, {minutes:.1f} minutes from the first claim "
         f"to the last result.{others}"
     )
 
 
-def _environment(one: Ran, names: Sequence[str]) -> str:
-    known = one.attempt.environment or {}
-    return ", ".join(_fact(name, known[name]) for name in names if known.get(name) is not None)
+def _environment(job: Ran, names: Sequence[str]) -> str:
+    facts = job.attempt.environment or {}
+    return ", ".join(_fact(name, facts[name]) for name in names if facts.get(name) is not None)
 
 
 def _fact(name: str, value: object) -> str:
@@ -127,7 +130,7 @@ def _fact(name: str, value: object) -> str:
 
 
 def _table(report: StudyReport, table: ReportTable) -> Iterator[str]:
-    """Two lines a cell: the paper's score, and the measured one with its interval."""
+    """Yield a table; each cell has the published and the measured score."""
     rows = [row for row in table.rows if not row.is_empty]
     if not rows:
         return
@@ -160,7 +163,7 @@ def _effort_of(row: ReportRow) -> str:
 
 
 def _reasons(table: ReportTable) -> Iterator[str]:
-    """Why scores are missing, each reason once."""
+    """Yield the reasons for missing scores, without repetition."""
     cells = [cell for row in table.rows for cell in row.cells if cell.state != "absent"]
     reasons = dict.fromkeys(cell.reason for cell in cells if cell.reason)
     if reasons:
@@ -170,36 +173,37 @@ def _reasons(table: ReportTable) -> Iterator[str]:
 
 def _claims(report: StudyReport) -> Iterator[str]:
     yield "\n## Claims\n"
-    yield "| claim | in | is | because |"
+    yield "| claim | version | finding | evidence |"
     yield "| --- | --- | --- | --- |"
-    for one in report.claims:
+    for verdict in report.claims:
         yield (
-            f"| {_cell_text(one.text)} | {wording(report, one)} | **{finding(one)}** | "
-            f"{_cell_text(one.evidence)}{_controls(one)} |"
+            f"| {_cell_text(verdict.text)} | {wording(report, verdict)} | **{finding(verdict)}** | "
+            f"{_cell_text(verdict.evidence)}{_controls(verdict)} |"
         )
 
 
 def _controls(verdict: ClaimVerdict) -> str:
-    """The controls of a claim, a line each."""
+    """Return the controls of a claim, one per line."""
     return "".join(
-        f"<br>Control, {met(one)}: {_cell_text(one.evidence)}" for one in verdict.controls
+        f"<br>Control, {met(control)}: {_cell_text(control.evidence)}"
+        for control in verdict.controls
     )
 
 
 def _effort(jobs: Sequence[Ran]) -> Iterator[str]:
     if not jobs:
         return
-    yield "\n## What it took\n"
-    yield "| job | trained | took | of it training | memory |"
+    yield "\n## Effort\n"
+    yield "| job | trained parameters | run time | training time | memory |"
     yield "| --- | ---: | ---: | ---: | ---: |"
-    for one in jobs:
-        usage, budget = one.attempt.usage, one.job.budget
-        what = one.job.method or one.job.name or one.job.kind
+    for run in jobs:
+        usage, budget = run.attempt.usage, run.job.budget
+        name = run.job.method or run.job.name or run.job.kind
         yield " | ".join(
             (
-                f"| {_cell_text(what)}{f' on {one.job.task}' if one.job.task else ''}",
+                f"| {_cell_text(name)}{f' on {run.job.task}' if run.job.task else ''}",
                 f"{budget.trainable_parameters:,}" if budget else "",
-                f"{one.seconds:.0f} s{', before' if one.reused else ''}",
+                f"{run.seconds:.0f} s{', reused' if run.reused else ''}",
                 f"{usage.training_seconds:.0f} s" if usage else "",
                 f"{usage.peak_memory_bytes / 2**20:.0f} MiB |" if usage else "|",
             )
@@ -207,5 +211,5 @@ def _effort(jobs: Sequence[Ran]) -> Iterator[str]:
 
 
 def _cell_text(text: str) -> str:
-    """Text that stays in its cell."""
+    """Return text that cannot break out of its table cell."""
     return text.replace("|", "\\|").replace("\n", " ")

@@ -1,4 +1,4 @@
-"""How the scores and the claims of a report are written, on a terminal and in Markdown."""
+"""Scores and claims of a report as text."""
 
 from adaptlab.reproductions.claim import version_words
 from adaptlab.reproductions.claims import ClaimVerdict, Decision
@@ -18,9 +18,9 @@ MOST_DECIMALS = 4
 
 
 def percent(share: float) -> str:
-    """A share in per cent: 91.3, 99.96, 0.03; only what is exactly all or nothing is written so.
+    """Return a share in per cent, such as 91.3, 99.96 or 0.03.
 
-    Next to all or nothing it has as many decimals as tell it apart, up to four.
+    Only exact values are written as 0 or 100; others near them have up to four decimals.
     """
     for decimals in range(1, MOST_DECIMALS + 1):
         text = rounded(share, decimals)
@@ -30,14 +30,14 @@ def percent(share: float) -> str:
 
 
 def rounded(share: float, decimals: int = 1) -> str:
-    """A share in per cent; below 1 and above 99 it has a second decimal at least."""
+    """Return a share in per cent, with more decimals below 1 and above 99."""
     value = 100 * share
     places = max(decimals, 1 if 1 <= value <= 99 else 2)
     return f"{round(value, places):.{places}f}".rstrip("0").rstrip(".")
 
 
 def paper(score: PublishedScore | None) -> str:
-    """As papers print it: `91 ± 5` is a mean and a standard deviation over seeds, in per cent."""
+    """Return a published score as `91 ± 5`: mean and SD in per cent."""
     if score is None:
         return NOTHING
     mean = f"{round(100 * score.mean, MOST_DECIMALS):g}"
@@ -45,12 +45,15 @@ def paper(score: PublishedScore | None) -> str:
 
 
 def limits(measured: Interval) -> str:
-    """The ends of an interval in per cent."""
+    """Return the limits of an interval in per cent."""
     return f"[{rounded(measured.low)}, {rounded(measured.high)}]"
 
 
 def mean(cell: ReportCell) -> str:
-    """The measured mean in per cent, or why there is none; with the seeds if some are missing."""
+    """Return the measured mean in per cent, or the reason why there is none.
+
+    If seeds are missing, their number is added.
+    """
     if cell.measured is None:
         return "not run" if cell.state == "absent" else "no score"
     seeds = f" ({len(cell.seeds)} seeds)" if cell.state == "partly_measured" else ""
@@ -58,32 +61,32 @@ def mean(cell: ReportCell) -> str:
 
 
 def interval(cell: ReportCell) -> str:
-    """The interval of the measured mean, nothing without one."""
+    """Return the interval of the measured mean, empty without one."""
     return "" if cell.measured is None else limits(cell.measured)
 
 
 def beside(cell: ReportCell) -> str:
-    """The paper's score and the measured one: `91 ± 5 | 99.96 [99.9, 100]`."""
+    """Return published and measured score: `91 ± 5 | 99.96 [99.9, 100]`."""
     return f"{paper(cell.published)} | {mean(cell)} {interval(cell)}".rstrip()
 
 
 def finding(verdict: ClaimVerdict) -> str:
-    """What is found of a claim, in words."""
+    """Return the finding on a claim, in words."""
     return FINDINGS.get(verdict.finding, verdict.finding.replace("_", " "))
 
 
 def met(control: Decision) -> str:
-    """Whether a control is met, in a word or two."""
+    """Return "met" or "not met" for a control."""
     return "met" if control.finding == "reproduced" else "not met"
 
 
 def wording(report: StudyReport, verdict: ClaimVerdict) -> str:
-    """Which version of the paper claims it so."""
-    versions = [one for one in report.claims if one.claim == verdict.claim]
+    """Return the version of the paper that has this wording of the claim."""
+    versions = [other for other in report.claims if other.claim == verdict.claim]
     return version_words(verdict.wording, alone=len(versions) == 1, in_paper=verdict.in_paper)
 
 
 def measured_seeds(report: StudyReport) -> tuple[int, ...]:
-    """The seeds of the cells that are measured."""
+    """Return the seeds that are measured in any cell."""
     cells = [cell for table in report.tables for row in table.rows for cell in row.cells]
-    return tuple(sorted({one.seed for cell in cells for one in cell.seeds}))
+    return tuple(sorted({score.seed for cell in cells for score in cell.seeds}))
