@@ -1,4 +1,4 @@
-"""`adaptlab attention`: recorded patterns as pictures, and what the heads do as a table."""
+"""`adaptlab attention`: patterns as pictures, summaries of heads as a table."""
 
 import json
 from collections.abc import Sequence
@@ -49,53 +49,53 @@ def attention(
 ) -> None:
     """Draw attention before and after adaptation, or list what was recorded."""
     with open_client(context) as client:
-        found = [(client.jobs.get(job), client.jobs.attention(job)) for job in jobs]
+        maps_by_job = [(client.jobs.get(job), client.jobs.attention(job)) for job in jobs]
         if png or svg or vega_lite:
             place = (layer, head, sample)
-            chart = _chart(found, (replicate, seed), place, "dark" if dark else "light")
+            chart = _chart(maps_by_job, (replicate, seed), place, "dark" if dark else "light")
             _write(chart, png, svg, vega_lite)
             return
         if npy:
-            _save(found, npy)
+            _save(maps_by_job, npy)
             return
-    maps = [recorded for _, several in found for recorded in several]
+    maps = [recorded for _, of_job in maps_by_job for recorded in of_job]
     if output in (Output.TABLE, Output.CSV):
-        _print_summaries(found, output)
+        _print_summaries(maps_by_job, output)
     else:
         print_values(maps, output)
 
 
 def _chart(
-    found: "Sequence[tuple[JobView, AttentionMaps]]",
-    which: tuple[int | None, int | None],
+    maps_by_job: "Sequence[tuple[JobView, AttentionMaps]]",
+    replicate_and_seed: tuple[int | None, int | None],
     place: tuple[int, int, int],
     theme: "Theme",
 ) -> "Chart":
-    """The base of the first job that has one, then every job's own pattern."""
+    """Return a chart of the base model, if recorded, and of every job."""
     from adaptlab.charts import attention_patterns
 
     patterns: list[AttentionPattern] = []
     seeds: list[int] = []
-    for job, maps in found:
-        chosen = _of_one_replicate(job, maps, *which)
-        seeds.append(chosen[0].seed)
-        for recorded in sorted(chosen, key=lambda one: one.source != "base"):
+    for job, maps in maps_by_job:
+        selection = _of_one_replicate(job, maps, *replicate_and_seed)
+        seeds.append(selection[0].seed)
+        for recorded in sorted(selection, key=lambda each: each.source != "base"):
             if recorded.source != "base" or not patterns:
                 patterns.append(_pattern(job, recorded, place))
     layer, head, sample = place
-    named = ", ".join(map(str, dict.fromkeys(seeds)))
-    title = f"Layer {layer}, head {head}, seed {named}, sample {sample}"
+    seed_list = ", ".join(map(str, dict.fromkeys(seeds)))
+    title = f"Layer {layer}, head {head}, seed {seed_list}, sample {sample}"
     return attention_patterns(patterns, title=title, theme=theme)
 
 
 def _of_one_replicate(
     job: "JobView", maps: "Sequence[AttentionMap]", replicate: int | None, seed: int | None
 ) -> "list[AttentionMap]":
-    """The maps of the replicate or seed that was asked for, else of the first recorded one.
+    """Return the maps of the requested replicate or seed, else of the first recorded.
 
-    A tuned job records attention of the trial that each seed chose, so not every replicate has any.
+    A tuned job records attention only for the selected trial of each seed.
     """
-    recorded = {one.replicate: one.seed for one in sorted(maps, key=lambda one: one.replicate)}
+    recorded = {each.replicate: each.seed for each in sorted(maps, key=lambda each: each.replicate)}
     if not recorded:
         raise UsageFault(
             f"Job {job.id} recorded no attention. Submit it again with "
@@ -103,10 +103,10 @@ def _of_one_replicate(
         )
     for number, of_seed in recorded.items():
         if replicate in (None, number) and seed in (None, of_seed):
-            return [one for one in maps if one.replicate == number]
-    asked = f"seed {seed}" if replicate is None else f"replicate {replicate}"
+            return [each for each in maps if each.replicate == number]
+    request = f"seed {seed}" if replicate is None else f"replicate {replicate}"
     seeds = ", ".join(f"{of_seed} (replicate {number})" for number, of_seed in recorded.items())
-    raise UsageFault(f"Job {job.id} has no attention for {asked}. Recorded seeds: {seeds}.")
+    raise UsageFault(f"Job {job.id} has no attention for {request}. Recorded seeds: {seeds}.")
 
 
 def _pattern(
@@ -116,9 +116,11 @@ def _pattern(
 
     layer, head, sample = place
     limits: dict[str, int] = dict(zip(("sample", "layer", "head"), recorded.shape, strict=False))
-    for name, wanted in (("sample", sample), ("layer", layer), ("head", head)):
-        if wanted >= limits[name]:
-            raise UsageFault(f"--{name} {wanted}: {job.id} has {limits[name]} of them, from 0 on.")
+    for name, index in (("sample", sample), ("layer", layer), ("head", head)):
+        if index >= limits[name]:
+            raise UsageFault(
+                f"--{name} {index} is too large: job {job.id} has {limits[name]}, counted from 0."
+            )
     array = recorded.numpy()
     summary = next((s for s in recorded.summaries if (s.layer, s.head) == (layer, head)), None)
     deviation = summary.relative_deviation if summary else None
@@ -154,23 +156,25 @@ def _write(chart: "Chart", png: Path | None, svg: Path | None, vega_lite: Path |
             say(f"wrote {inert(path)}")
 
 
-def _save(found: "Sequence[tuple[JobView, AttentionMaps]]", folder: Path) -> None:
-    """Write arrays [sample, layer, head, query, key], verified, and print where."""
-    import numpy as np  # only for those who look at arrays
+def _save(maps_by_job: "Sequence[tuple[JobView, AttentionMaps]]", folder: Path) -> None:
+    """Write verified arrays [sample, layer, head, query, key], and print their paths."""
+    import numpy as np  # loaded for arrays only
 
     folder.mkdir(parents=True, exist_ok=True)
-    for job, maps in found:
-        for one in maps:
-            path = folder / f"{job.id}-{one.source}-{one.replicate}.npy"
-            np.save(path, one.numpy(), allow_pickle=False)
+    for job, maps in maps_by_job:
+        for recorded in maps:
+            path = folder / f"{job.id}-{recorded.source}-{recorded.replicate}.npy"
+            np.save(path, recorded.numpy(), allow_pickle=False)
             print(one_line(path))
 
 
-def _print_summaries(found: "Sequence[tuple[JobView, AttentionMaps]]", output: Output) -> None:
+def _print_summaries(
+    maps_by_job: "Sequence[tuple[JobView, AttentionMaps]]", output: Output
+) -> None:
     rows = [
         [job.id, job.method, recorded.source, recorded.seed, recorded.replicate, s.layer,
          s.head,         s.entropy, s.learned_mass, s.divergence, s.relative_deviation]
-        for job, maps in found
+        for job, maps in maps_by_job
         for recorded in maps
         for s in recorded.summaries
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""`adaptlab audit`: what was done on the server."""
+"""`adaptlab audit`: list the audit log."""
 
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
@@ -32,18 +32,18 @@ def list_entries(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """List the actions that were done or refused, newest first (admins only)."""
-    asked = {"actor": actor, "action": action, "object": of, "since": since, "until": until}
+    query = {"actor": actor, "action": action, "object": of, "since": since, "until": until}
     with open_client(context) as client:
-        found = islice(client.audit.list({**asked, "page_size": min(limit, 200)}), limit)
-        print_list(found, AUDIT, _entry, output)
+        entries = islice(client.audit.list({**query, "page_size": min(limit, 200)}), limit)
+        print_list(entries, AUDIT, _entry, output)
 
 
 def application() -> typer.Typer:
-    """The commands below `adaptlab audit`."""
+    """Return the commands of `adaptlab audit`."""
     about = "The audit log: actions that were done or refused on the server."
     return group("audit", about, {"list": list_entries})
 
 
 def _entry(entry: "AuditView") -> list[object]:
-    who = (entry.actor, entry.token_id, entry.address)
-    return [entry.at, *who, entry.action, entry.object, entry.status]
+    actor = (entry.actor, entry.token_id, entry.address)
+    return [entry.at, *actor, entry.action, entry.object, entry.status]

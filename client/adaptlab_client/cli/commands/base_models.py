@@ -57,12 +57,12 @@ def import_model(
             print_job(job, output)
             return
         if output is Output.ID:
-            print_value(job, output)  # at once, for a script that is stopped while it waits
+            print_value(job, output)  # before waiting, in case the script is stopped meanwhile
         wait_for(client, [job.id], timeout, any_of=False, output=output, printed=True)
 
 
 def application() -> typer.Typer:
-    """The commands below `adaptlab base-models`."""
+    """Return the commands of `adaptlab base-models`."""
     return group(
         "base-models",
         "List, show and import the base models that jobs adapt.",

@@ -1,4 +1,4 @@
-"""`adaptlab studies bundle` and `adaptlab bundle`: a decision as a file, and its check."""
+"""`adaptlab studies bundle` and `adaptlab bundle`: save and check bundles."""
 
 import hashlib
 from pathlib import Path
@@ -70,53 +70,53 @@ def check(
     if sha256 is not None and file.is_file() and _sha256(file) != sha256.lower():
         detail = f"the file has the SHA-256 {_sha256(file)}; expected {sha256.lower()}."
         raise BrokenBundle(str(file), detail)
-    found = check_bundle(file)
+    bundle = check_bundle(file)
     if output is Output.TABLE:
-        _print(found)
+        _print(bundle)
     else:
-        print_value(found, Output.JSON if output is Output.JSON else Output.JSONL)
-    for finding in found.findings:
+        print_value(bundle, Output.JSON if output is Output.JSON else Output.JSONL)
+    for finding in bundle.findings:
         complain(f"adaptlab: {finding.member}: {finding.text}")
-    if not found.holds:
+    if not bundle.holds:
         raise typer.Exit(ExitCode.UNSOUND)
     if render is not None:
-        _render(found, render)
+        _render(bundle, render)
 
 
 def application() -> typer.Typer:
-    """The commands below `adaptlab bundle`."""
+    """Return the commands of `adaptlab bundle`."""
     purpose = "Check bundles, which `adaptlab studies bundle` saves."
     return group("bundle", purpose, {"check": check})
 
 
-def _print(found: "CheckedBundle") -> None:
-    if not found.holds:
-        print(f"{one_line(found.study.name)}: the bundle is invalid.")
+def _print(bundle: "CheckedBundle") -> None:
+    if not bundle.holds:
+        print(f"{one_line(bundle.study.name)}: the bundle is invalid.")
         return
-    partial = " (a partial decision)" if found.claim.partial else ""
-    print(f"{one_line(found.study.name)}: the bundle is valid{partial}.")
-    print(f"- {found.members} members match the digests in the manifest.")
-    print(f"- {found.numbers:,} numbers of the claim follow from the outcomes and specs.")
+    partial = " (a partial decision)" if bundle.claim.partial else ""
+    print(f"{one_line(bundle.study.name)}: the bundle is valid{partial}.")
+    print(f"- {bundle.members} members match the digests in the manifest.")
+    print(f"- {bundle.numbers:,} numbers of the claim follow from the outcomes and specs.")
     print("- Tables and texts match the claim.")
     print("- Not checked: diagnoses, forgetting and trials, which are as the server reported them;")
     print("  the contents of Parquet files and plots, beyond their digests.")
-    for table in found.claim.tables:
+    for table in bundle.claim.tables:
         for cell in table.comparison.cells if table.comparison else ():
             budget = "" if cell.budget is None else f" at {cell.budget:,}"
             print(one_line(f"{table.task} on {table.base_model}{budget}: {cell.sentence}"))
 
 
-def _render(found: "CheckedBundle", folder: Path) -> None:
-    """Names of files are ours, made of numbers; none comes out of the bundle."""
+def _render(bundle: "CheckedBundle", folder: Path) -> None:
+    """Write text and plots; file names are generated, never taken from the bundle."""
     from adaptlab.bundle.plots import plots
     from adaptlab.charts import svg
 
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageFault(f"{folder} is not empty. Name a new folder.")
     (folder / "plots").mkdir(parents=True, exist_ok=True)
-    (folder / "decision.md").write_text(found.decision, encoding="utf-8")
+    (folder / "decision.md").write_text(bundle.decision, encoding="utf-8")
     count = 0
-    for name, chart in plots(found.claim):
+    for name, chart in plots(bundle.claim):
         (folder / name).write_text(svg(chart), encoding="utf-8")
         count += 1
     say(f"wrote decision.md and {count} plots to {folder}")

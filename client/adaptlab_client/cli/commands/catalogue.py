@@ -45,10 +45,10 @@ def methods(
         if name is not None:
             print_in_full(client.methods.get(name), output, "name")
             return
-        found = client.methods.list()
+        entries = client.methods.list()
     titles = ("name", "title", "size knob", "first layer's attention", "reference")
     print_list(
-        found,
+        entries,
         titles,
         lambda m: (m.name, m.title, m.size_knob, m.first_layer_attention, m.reference),
         output,
@@ -61,8 +61,8 @@ def tasks(
 ) -> None:
     """Show the server's tasks."""
     with open_client(context) as client:
-        found = client.tasks.list() if name is None else (client.tasks.get(name),)
-    _print_plug_ins(found, name is not None, output)
+        entries = client.tasks.list() if name is None else (client.tasks.get(name),)
+    _print_plug_ins(entries, name is not None, output)
 
 
 def families(
@@ -70,8 +70,8 @@ def families(
 ) -> None:
     """Show the server's families of base models."""
     with open_client(context) as client:
-        found = client.families.list() if name is None else (client.families.get(name),)
-    _print_plug_ins(found, name is not None, output)
+        entries = client.families.list() if name is None else (client.families.get(name),)
+    _print_plug_ins(entries, name is not None, output)
 
 
 def solve(
@@ -120,7 +120,7 @@ def solve(
 
 
 def budgets_application() -> typer.Typer:
-    """The commands below `adaptlab budgets`."""
+    """Return the commands of `adaptlab budgets`."""
     return group("budgets", "Find configurations that fit a parameter budget.", {"solve": solve})
 
 
@@ -152,7 +152,7 @@ def _print_solutions(solutions: "tuple[MethodAnswer, ...]", output: Output) -> N
 
 
 def _fit(entry: "MethodAnswer") -> str:
-    """Whether it fits; a size that no budget sets is told apart."""
+    """Return "yes" or "no", and whether the size is fixed."""
     return ("yes" if entry.feasible else "no") + (", fixed size" if entry.fixed_size else "")
 
 
@@ -162,12 +162,12 @@ def _hint(entry: "MethodAnswer") -> str:
     return f"{details} Nearest: {nearest}." if nearest and nearest not in details else details
 
 
-def _print_plug_ins(found: "tuple[PlugIn, ...]", in_full: bool, output: Output) -> None:
+def _print_plug_ins(entries: "tuple[PlugIn, ...]", in_full: bool, output: Output) -> None:
     if in_full:
-        print_in_full(found[0], output, "name")
+        print_in_full(entries[0], output, "name")
         return
     print_list(
-        found,
+        entries,
         ("name", "title", "summary", "reference"),
         lambda entry: (entry.name, entry.title, entry.summary, entry.reference),
         output,

@@ -21,8 +21,8 @@ def list_checkpoints(
 ) -> None:
     """List the checkpoints of a job."""
     with open_client(context) as client:
-        found = client.jobs.checkpoints(job)
-    print_list(found, COLUMNS, _row, output)
+        checkpoints = client.jobs.checkpoints(job)
+    print_list(checkpoints, COLUMNS, _row, output)
 
 
 def show(
@@ -64,7 +64,7 @@ def download(
 
 
 def application() -> typer.Typer:
-    """The commands below `adaptlab checkpoints`."""
+    """Return the commands of `adaptlab checkpoints`."""
     return group(
         "checkpoints",
         "List, show and download trained tensors.",
@@ -76,5 +76,13 @@ def application() -> typer.Typer:
     )
 
 
-def _row(one: "CheckpointView") -> list[object]:
-    return [one.id, one.kind, one.replicate, one.seed, one.parameters, one.size, one.sha256]
+def _row(checkpoint: "CheckpointView") -> list[object]:
+    return [
+        checkpoint.id,
+        checkpoint.kind,
+        checkpoint.replicate,
+        checkpoint.seed,
+        checkpoint.parameters,
+        checkpoint.size,
+        checkpoint.sha256,
+    ]

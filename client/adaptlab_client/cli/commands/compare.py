@@ -1,4 +1,4 @@
-"""`adaptlab compare`: warnings first, then scores, verdicts, diagnoses and budget curves."""
+"""`adaptlab compare`: warnings, scores, verdicts, diagnoses and budget curves."""
 
 import json
 from collections.abc import Iterator
@@ -66,23 +66,23 @@ def compare(
     output: CompareOutput = RowOutput.TABLE,
 ) -> None:
     """Compare the methods of a study, or of two or more jobs, and print the verdicts."""
-    named, jobs = _what(compared or [], study)
+    name, jobs = _study_or_jobs(compared or [], study)
     with open_client(context) as client:
         if output is RowOutput.CSV:
             text = client.comparisons.csv(
-                study=named, jobs=jobs, level=level, margin=margin, on_progress=_say_progress
+                study=name, jobs=jobs, level=level, margin=margin, on_progress=_say_progress
             )
             print(text, end="")
             return
-        found = _fetched(client, named, jobs, level, margin, or_job=study is None)
+        comparison = _fetched(client, name, jobs, level, margin, or_job=study is None)
     if output is RowOutput.TABLE:
-        _print(found, all_pairs=all_pairs)
+        _print(comparison, all_pairs=all_pairs)
     else:
-        print_value(found, Output(output))
+        print_value(comparison, Output(output))
 
 
-def _what(compared: list[str], study: str | None) -> tuple[str | None, list[str]]:
-    """One word alone is a study, or else a job; more are jobs."""
+def _study_or_jobs(compared: list[str], study: str | None) -> tuple[str | None, list[str]]:
+    """Return the study and the jobs; a single word is a study, or else a job."""
     if study is not None and compared:
         raise UsageFault("Give either --study or jobs.")
     if study is None and not compared:
@@ -101,7 +101,7 @@ def _fetched(
     *,
     or_job: bool,
 ) -> "JobComparison":
-    """The comparison; a word that names no study may be the id of a job, or a part of one."""
+    """Return the comparison; a word without a study can be a job's id, or part of it."""
     from adaptlab_client.errors import NotFound
 
     if study is None:
@@ -121,9 +121,9 @@ def _fetched(
         raise NotFound(error.problem.model_copy(update={"detail": _neither(study)})) from error
 
 
-def _neither(named: str) -> str:
+def _neither(name: str) -> str:
     return (
-        f"There is no study and no job {named!r}; see `adaptlab studies list` and "
+        f"There is no study and no job {name!r}; see `adaptlab studies list` and "
         "`adaptlab jobs list`."
     )
 
@@ -132,10 +132,10 @@ def _say_progress(progress: "ComparisonProgress") -> None:
     say(f"Computing the comparison: {progress.computed} of {progress.tables} tables are ready.")
 
 
-def _print(found: "JobComparison", *, all_pairs: bool) -> None:
-    for warning in found.warnings:
+def _print(comparison: "JobComparison", *, all_pairs: bool) -> None:
+    for warning in comparison.warnings:
         print(one_line(f"Warning ({warning.task} on {warning.base_model}): {warning.text}"))
-    for table in found.tables:
+    for table in comparison.tables:
         print(one_line(f"\n{table.task} on {table.base_model}".strip()))
         if table.comparison is None:
             print("No scores yet.")
@@ -143,25 +143,25 @@ def _print(found: "JobComparison", *, all_pairs: bool) -> None:
             _print_cells(table.comparison, all_pairs=all_pairs)
             _print_unseen(table.comparison)
             _print_lines("Over budgets", _curve_lines(table.comparison))
-        _print_lines("Diagnosis", (one.diagnosis.text for one in table.diagnoses))
+        _print_lines("Diagnosis", (entry.diagnosis.text for entry in table.diagnoses))
         _print_lines("To decide it, extend the study by", _next_runs(table))
         _print_forgetting(table)
-        left_out = (one.text for one in table.missing if one.state == "skipped")
+        left_out = (entry.text for entry in table.missing if entry.state == "skipped")
         _print_lines("Left out", left_out)
-    if not found.tables:
+    if not comparison.tables:
         say("There is nothing to compare: the study has no cells.")
 
 
 def _next_runs(table: "TableComparison") -> Iterator[str]:
-    """The extensions that would decide the undecided diagnoses, as JSON."""
-    for one in table.diagnoses:
-        if one.diagnosis.next_run is not None:
-            yield f"{one.label}: {json.dumps(one.diagnosis.next_run)}"
+    """Yield extensions that would decide undecided diagnoses, as JSON."""
+    for entry in table.diagnoses:
+        if entry.diagnosis.next_run is not None:
+            yield f"{entry.label}: {json.dumps(entry.diagnosis.next_run)}"
 
 
 def _print_cells(comparison: "Comparison", *, all_pairs: bool) -> None:
     from adaptlab.comparisons.verdict_sentence import (
-        ITEMS_ONLY,  # loads pydantic, which `--help` does without
+        ITEMS_ONLY,  # loads pydantic, which `--help` does not need
     )
 
     for cell in comparison.cells:
@@ -205,12 +205,19 @@ def _limits(score: "Interval") -> str:
 def verdict_lines(
     comparison: "Comparison", cell: "ComparisonCell", all_pairs: bool
 ) -> Iterator[str]:
-    """The verdicts of a cell, those on pairs of which none could be best only on request."""
+    """Yield the verdicts of a cell.
+
+    Without `all_pairs`, pairs in which neither method could be best are left out.
+    """
     if comparison.voided:
         yield f"{cell.sentence} See the warnings above the table."
         return
     best = set(cell.best)
-    shown = [one for one in cell.verdicts if all_pairs or best & {one.pair.first, one.pair.second}]
+    shown = [
+        verdict
+        for verdict in cell.verdicts
+        if all_pairs or best & {verdict.pair.first, verdict.pair.second}
+    ]
     for verdict in shown:
         yield verdict.text
     if further := len(cell.verdicts) - len(shown):
@@ -222,12 +229,12 @@ def verdict_lines(
 def _curve_lines(comparison: "Comparison") -> Iterator[str]:
     if comparison.voided:
         return
-    for one in comparison.crossings:
-        ends = [f"{end:,.0f}" if end else "no end" for end in (one.low, one.high)]
-        sure = "" if one.told else "; may be due to chance"
+    for crossing in comparison.crossings:
+        ends = [f"{end:,.0f}" if end else "no end" for end in (crossing.low, crossing.high)]
+        note = "" if crossing.told else "; may be due to chance"
         yield (
-            f"{one.higher_after} overtakes {one.higher_before} at a budget of about "
-            f"{one.budget:,.0f} ({comparison.level:.0%} interval {' to '.join(ends)}{sure})."
+            f"{crossing.higher_after} overtakes {crossing.higher_before} at a budget of about "
+            f"{crossing.budget:,.0f} ({comparison.level:.0%} interval {' to '.join(ends)}{note})."
         )
     if (cheapest := comparison.cheapest) is not None:
         margin = f"{100 * cheapest.margin:g}"
@@ -236,19 +243,20 @@ def _curve_lines(comparison: "Comparison") -> Iterator[str]:
         yield f"Cheapest that may be {near}: {_candidate(cheapest.possible)}."
 
 
-def _candidate(one: "Candidate | None") -> str:
-    if one is None:
+def _candidate(candidate: "Candidate | None") -> str:
+    if candidate is None:
         return "none"
+    interval = f"{100 * candidate.low:+.1f} to {100 * candidate.high:+.1f}"
     return (
-        f"{one.method} with {one.parameters:,} parameters (difference "
-        f"{100 * one.difference:+.1f} points, {100 * one.low:+.1f} to {100 * one.high:+.1f})"
+        f"{candidate.method} with {candidate.parameters:,} parameters (difference "
+        f"{100 * candidate.difference:+.1f} points, {interval})"
     )
 
 
 def _print_forgetting(table: "TableComparison") -> None:
     from adaptlab.comparisons.scores import task_labels
 
-    changes = [(one.label, change) for one in table.forgetting for change in one.changes]
+    changes = [(entry.label, change) for entry in table.forgetting for change in entry.changes]
     labels = task_labels([change.task for _, change in changes])
     rows = [
         [method, task, f"{100 * change.before.mean:.1f} %", f"{100 * change.after.mean:.1f} %",

@@ -1,4 +1,4 @@
-"""`adaptlab completion`: the lines that teach a shell what Tab offers behind `adaptlab`."""
+"""`adaptlab completion`: scripts that complete commands in a shell."""
 
 import os
 from enum import StrEnum
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-# Typer has these scripts and no public way to print them for a shell that is named.
+# Typer contains these scripts, but has no public way to print one for a given shell.
 from typer.completion import (
     completion_init,  # pyright: ignore[reportPrivateImportUsage]
     get_completion_script,  # pyright: ignore[reportPrivateImportUsage]
@@ -14,11 +14,11 @@ from typer.completion import (
 
 PROGRAM = "adaptlab"
 VARIABLE = "_ADAPTLAB_COMPLETE"
-"""Set by the shell when it asks what to offer instead of running a command."""
+"""Set by the shell if it requests completions instead of running a command."""
 
 
 class Shell(StrEnum):
-    """Shells that can be taught."""
+    """Supported shells."""
 
     BASH = "bash"
     ZSH = "zsh"
@@ -39,6 +39,6 @@ def completion(
 
 
 def prepare() -> None:
-    """Get ready to answer a shell, if one is asking."""
+    """Prepare for a shell's request for completions, if this is one."""
     if VARIABLE in os.environ:
         completion_init()

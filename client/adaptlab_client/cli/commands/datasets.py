@@ -100,22 +100,22 @@ def import_dictionaries(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Join installed dictionaries into English-German-Spanish words and upload them."""
-    found = _imported(german, spanish)
-    for origin in found.origins:
+    words = _imported(german, spanish)
+    for origin in words.origins:
         say(f"read {origin.package} {origin.version} ({origin.licence}), SHA-256 {origin.sha256}")
-    counts = ", ".join(f"{part}s {count:,}" for part, count in found.joined.items())
-    say(f"joined on word and part of speech: {counts}; kept {len(found.triples):,} words")
+    counts = ", ".join(f"{part}s {count:,}" for part, count in words.joined.items())
+    say(f"joined on word and part of speech: {counts}; kept {len(words.triples):,} words")
     with open_client(context) as client:
-        sources = [asdict(origin) for origin in found.origins]
-        entry = client.datasets.upload(name, found.triples, sources)
+        sources = [asdict(origin) for origin in words.origins]
+        entry = client.datasets.upload(name, words.triples, sources)
     print_one(entry, COLUMNS, _row, output, "name")
 
 
 def application() -> typer.Typer:
-    """The commands below `adaptlab datasets`."""
+    """Return the commands of `adaptlab datasets`."""
     return group(
         "datasets",
-        "List, show, upload, download and import the words that tasks ask.",
+        "List, show, upload, download and import the words that tasks use.",
         {
             "list": list_datasets,
             "show": show,

@@ -1,4 +1,4 @@
-"""`adaptlab doctor`: what keeps this machine from using a server, and what to do about it."""
+"""`adaptlab doctor`: check this machine, its token and the server."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from adaptlab_client.machine.doctor import Finding
 
 TITLES = ("check", "state", "found", "next step")
-# Of the first check that failed; the rest follow from it, or can wait.
+# The first failed check decides: later failures may follow from it.
 CODES = {
     "log-in file": ExitCode.AUTHENTICATION,
     "server": ExitCode.UNREACHABLE,
@@ -37,12 +37,12 @@ def doctor(
 
     findings = tuple(examine(lambda: open_client(context), scratch))
     print_list(findings, TITLES, _row, output, "check")
-    failed = [one for one in findings if one.state == "fail"]
+    failed = [finding for finding in findings if finding.state == "fail"]
     if failed:
         raise typer.Exit(CODES.get(failed[0].check, ExitCode.INTERNAL))
-    warned = sum(one.state == "warn" for one in findings)
+    warned = sum(finding.state == "warn" for finding in findings)
     say(f"everything works, with {warned} warnings" if warned else "everything works")
 
 
-def _row(one: "Finding") -> list[object]:
-    return [one.check, one.state, one.found, one.next_step]
+def _row(finding: "Finding") -> list[object]:
+    return [finding.check, finding.state, finding.found, finding.next_step]

@@ -1,4 +1,4 @@
-"""`adaptlab jobs` about one job: events, metrics, evaluations, outcomes, replicates, attempts."""
+"""The commands of `adaptlab jobs` for the results and events of one job."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -51,12 +51,12 @@ def events(
     """List the events of a job, oldest first, one per line."""
     with open_client(context) as client:
         jobs = client.jobs
-        found = jobs.events(job, after=after) if follow else jobs.events_so_far(job, after=after)
+        stream = jobs.events(job, after=after) if follow else jobs.events_so_far(job, after=after)
         if output is Output.TABLE:
-            for event in found:
+            for event in stream:
                 print(one_line(_line(event)), flush=True)
         else:
-            print_list(_flushed(found), EVENTS, _event, output, "sequence")
+            print_list(_flushed(stream), EVENTS, _event, output, "sequence")
 
 
 def metrics(
@@ -73,14 +73,16 @@ def metrics(
 ) -> None:
     """Show the learning curves of a job: one row per curve, or per point with csv."""
     with open_client(context) as client:
-        found = client.jobs.metrics(
+        curves = client.jobs.metrics(
             job, names=name or (), replicates=replicate or (), max_points=max_points
         )
     if output is Output.CSV:
-        points = ([p.name, p.replicate, p.step, p.value] for one in found for p in one.points())
+        points = (
+            [p.name, p.replicate, p.step, p.value] for curve in curves for p in curve.points()
+        )
         print_rows(POINTS, points, output)
     else:
-        print_list(found, CURVES, _curve, output, "name")
+        print_list(curves, CURVES, _curve, output, "name")
 
 
 def evaluations(
@@ -97,11 +99,11 @@ def evaluations(
 ) -> None:
     """List the scores of a job per seed and task, with its base model's on the same items."""
     with open_client(context) as client:
-        found = client.jobs.evaluations(job, attached=attached)
+        scores = client.jobs.evaluations(job, attached=attached)
     if output in (Output.TABLE, Output.CSV):
-        print_rows(EVALUATIONS, _evaluation_rows(found), output)
+        print_rows(EVALUATIONS, _evaluation_rows(scores), output)
     else:
-        print_values(found, output)
+        print_values(scores, output)
 
 
 def outcomes(
@@ -114,11 +116,11 @@ def outcomes(
 ) -> None:
     """Show which items of an evaluation were right, in item order."""
     with open_client(context) as client:
-        found = client.jobs.outcomes(job, evaluation)
+        listing = client.jobs.outcomes(job, evaluation)
     if output in (Output.TABLE, Output.CSV):
-        print_rows(("item", "right"), enumerate(found.outcomes), output)
+        print_rows(("item", "right"), enumerate(listing.outcomes), output)
     else:
-        print_values([found], output, "evaluation_id")
+        print_values([listing], output, "evaluation_id")
 
 
 def replicates(
@@ -126,19 +128,19 @@ def replicates(
 ) -> None:
     """List how every seed and trial of a job ended."""
     with open_client(context) as client:
-        found = client.jobs.replicates(job)
-    print_list(found, REPLICATES, _replicate, output, "replicate")
+        results = client.jobs.replicates(job)
+    print_list(results, REPLICATES, _replicate, output, "replicate")
 
 
 def attempts(context: typer.Context, job: JobArgument, output: OutputOption = Output.TABLE) -> None:
     """List the attempts of a job: where and when each ran, how it ended, and its usage."""
     with open_client(context) as client:
-        found = client.jobs.attempts(job)
-    print_list(found, ATTEMPTS, _attempt, output, "attempt")
+        runs = client.jobs.attempts(job)
+    print_list(runs, ATTEMPTS, _attempt, output, "attempt")
 
 
 def commands() -> dict[str, Callable[..., None]]:
-    """The commands by name."""
+    """Return the commands by name."""
     return {
         "events": events,
         "metrics": metrics,
@@ -149,10 +151,10 @@ def commands() -> dict[str, Callable[..., None]]:
     }
 
 
-def _flushed(found: Iterable[E]) -> Iterator[E]:
-    """The same; whoever reads the other end of a pipe has each before the next comes."""
-    for one in found:
-        yield one
+def _flushed(items: Iterable[E]) -> Iterator[E]:
+    """Yield the items, and flush stdout after each, for readers of a pipe."""
+    for item in items:
+        yield item
         sys.stdout.flush()
 
 
@@ -172,11 +174,11 @@ def _line(event: "EventView | ProgressNews") -> str:
 
 
 def _curve(curve: "Curve") -> list[object]:
-    known = [value for value in curve.values if value is not None]
+    values = [value for value in curve.values if value is not None]
     ends = [curve.steps[0], curve.steps[-1], curve.values[0], curve.values[-1]]
     points = curve.total_points or len(curve.steps)
     row = ends if curve.steps else [None] * len(ends)
-    return [curve.name, curve.replicate, points, *row, min(known, default=None)]
+    return [curve.name, curve.replicate, points, *row, min(values, default=None)]
 
 
 def _evaluation_rows(evaluations: Sequence["EvaluationView"]) -> list[list[object]]:
@@ -191,19 +193,19 @@ def _evaluation_rows(evaluations: Sequence["EvaluationView"]) -> list[list[objec
     ]
 
 
-def _replicate(one: "ReplicateResult") -> list[object]:
-    accuracy = None if one.validation_accuracy is None else Share(one.validation_accuracy)
+def _replicate(row: "ReplicateResult") -> list[object]:
+    accuracy = None if row.validation_accuracy is None else Share(row.validation_accuracy)
     return [
-        one.replicate, one.seed, one.trial, one.learning_rate, one.weight_decay, one.status,
-        one.selected, one.steps, one.final_loss, accuracy,
+        row.replicate, row.seed, row.trial, row.learning_rate, row.weight_decay, row.status,
+        row.selected, row.steps, row.final_loss, accuracy,
     ]  # fmt: skip
 
 
-def _attempt(one: "AttemptView") -> list[object]:
+def _attempt(row: "AttemptView") -> list[object]:
     seconds = None
-    if one.ended_at is not None:
-        seconds = (one.ended_at - one.started_at).total_seconds()
-    peak = None if one.usage is None else round(one.usage.peak_memory_bytes / 2**20)
+    if row.ended_at is not None:
+        seconds = (row.ended_at - row.started_at).total_seconds()
+    peak = None if row.usage is None else round(row.usage.peak_memory_bytes / 2**20)
     return [
-        one.attempt, one.host, one.started_at, one.ended_at, one.outcome, one.reason, seconds, peak,
+        row.attempt, row.host, row.started_at, row.ended_at, row.outcome, row.reason, seconds, peak,
     ]  # fmt: skip

@@ -56,7 +56,7 @@ def submit(
             print_job(job, output)
             return
         if output is Output.ID:
-            print_value(job, output)  # at once, for a script that is stopped while it waits
+            print_value(job, output)  # before waiting, in case the script is stopped meanwhile
         wait_for(client, [job.id], timeout, any_of=False, output=output, printed=True)
 
 
@@ -72,34 +72,34 @@ def list_jobs(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """List jobs, newest first."""
-    chosen = f"state IN ({', '.join(state)})" if state else None
+    by_state = f"state IN ({', '.join(state)})" if state else None
     with open_client(context) as client:
-        if chosen and filter_text:
-            # Inside brackets, errors would be at other characters than those that were typed.
+        if by_state and filter_text:
+            # Checked on its own: inside brackets, errors would have other character positions.
             next(client.jobs.summaries(filter=filter_text, page_size=1), None)
-            filter_text = f"({filter_text}) AND {chosen}"
-        # Tables and ids say nothing of the specs.
+            filter_text = f"({filter_text}) AND {by_state}"
+        # Tables and ids need no specs.
         is_whole = output in (Output.JSON, Output.JSONL)
-        list_them = client.jobs.list if is_whole else client.jobs.summaries
-        found = list_them(
-            filter=filter_text or chosen,
+        list_matching = client.jobs.list if is_whole else client.jobs.summaries
+        jobs = list_matching(
+            filter=filter_text or by_state,
             order_by=order_by,
             page_size=min(limit or 200, 200),
         )
-        print_jobs(islice(found, limit or None), output)
+        print_jobs(islice(jobs, limit or None), output)
 
 
 def show(context: typer.Context, job: JobArgument, output: OutputOption = Output.TABLE) -> None:
     """Show one job: spec, progress and scores."""
     with open_client(context) as client:
-        found = client.jobs.get(job)
+        view = client.jobs.get(job)
         if output is Output.CSV:
-            print_rows(COLUMNS, [row_of(found)], output)
+            print_rows(COLUMNS, [row_of(view)], output)
             return
         if output is not Output.TABLE:
-            print_value(found, output)
+            print_value(view, output)
             return
-        print_table(("field", "value"), facts_of(found))
+        print_table(("field", "value"), facts_of(view))
         evaluations = client.jobs.evaluations(job)
         if evaluations:
             print()
@@ -143,7 +143,7 @@ def retry(context: typer.Context, jobs: JobsArgument, output: OutputOption = Out
 
 
 def application() -> typer.Typer:
-    """The commands below `adaptlab jobs`."""
+    """Return the commands of `adaptlab jobs`."""
     return group(
         "jobs",
         "Submit, list, show, wait for, pause and cancel jobs, and read their results.",

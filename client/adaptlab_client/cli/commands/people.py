@@ -39,8 +39,8 @@ def create_user(
 ) -> None:
     """Create a user; then run `adaptlab projects add` and `adaptlab tokens create --user`."""
     with open_client(context) as client:
-        made = client.users.create(name, is_admin=admin)
-    print_one(made, USERS, _user, output, "name")
+        user = client.users.create(name, is_admin=admin)
+    print_one(user, USERS, _user, output, "name")
 
 
 def change_user(
@@ -60,8 +60,8 @@ def change_user(
 ) -> None:
     """Make a user an admin or not, and deactivate or reactivate a user."""
     with open_client(context) as client:
-        changed = client.users.change(name, is_admin=admin, is_active=active)
-    print_one(changed, USERS, _user, output, "name")
+        user = client.users.change(name, is_admin=admin, is_active=active)
+    print_one(user, USERS, _user, output, "name")
 
 
 def set_quotas(
@@ -79,10 +79,10 @@ def set_quotas(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Set all quotas of a user; those left out return to the server's defaults."""
-    by_queue = dict(_hours(one) for one in hours or ())
+    by_queue = dict(_hours(text) for text in hours or ())
     with open_client(context) as client:
-        changed = client.users.set_quotas(name, by_queue, stored_bytes)
-    print_one(changed, USERS, _user, output, "name")
+        user = client.users.set_quotas(name, by_queue, stored_bytes)
+    print_one(user, USERS, _user, output, "name")
 
 
 def list_projects(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
@@ -129,7 +129,7 @@ def remove(context: typer.Context, name: ProjectArgument, user: UserArgument) ->
 
 
 def users_application() -> typer.Typer:
-    """The commands below `adaptlab users`."""
+    """Return the commands of `adaptlab users`."""
     commands = {
         "list": list_users,
         "create": create_user,
@@ -141,7 +141,7 @@ def users_application() -> typer.Typer:
 
 
 def projects_application() -> typer.Typer:
-    """The commands below `adaptlab projects`."""
+    """Return the commands of `adaptlab projects`."""
     return group(
         "projects",
         "List and create projects, and manage their members.",
@@ -157,16 +157,16 @@ def projects_application() -> typer.Typer:
 
 def _user(entry: "UserView") -> list[object]:
     hours = ", ".join(f"{queue}={most:g}" for queue, most in entry.quotas.queue_hours.items())
-    known = (entry.name, entry.is_admin, entry.is_active, entry.created_at)
-    return [*known, hours or None, entry.quotas.stored_bytes]
+    facts = (entry.name, entry.is_admin, entry.is_active, entry.created_at)
+    return [*facts, hours or None, entry.quotas.stored_bytes]
 
 
-def _hours(given: str) -> tuple[str, float]:
-    queue, _, hours = given.partition("=")
+def _hours(text: str) -> tuple[str, float]:
+    queue, _, hours = text.partition("=")
     try:
         return queue, float(hours)
     except ValueError:
-        raise UsageFault(f"{given!r} is not of the form QUEUE=HOURS, such as gpu=100.") from None
+        raise UsageFault(f"{text!r} is not of the form QUEUE=HOURS, such as gpu=100.") from None
 
 
 def _project(entry: "ProjectView") -> list[object]:

@@ -1,4 +1,4 @@
-"""`adaptlab recipes`: list, show, run, and report what came of it."""
+"""`adaptlab recipes`: list, show, run and report."""
 
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
@@ -70,11 +70,11 @@ ReportOutputOption = Annotated[
 def list_recipes(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
     """List the recipes, with the table of a paper that each repeats."""
     with open_client(context) as client:
-        found = client.recipes.list()
+        recipes = client.recipes.list()
     print_list(
-        found,
+        recipes,
         COLUMNS,
-        lambda one: (one.name, ", ".join(one.presets), one.question),
+        lambda recipe: (recipe.name, ", ".join(recipe.presets), recipe.question),
         output,
         "name",
     )
@@ -85,11 +85,11 @@ def show(
 ) -> None:
     """Show one recipe: published scores, claims and presets."""
     with open_client(context) as client:
-        found = client.recipes.get(recipe)
+        view = client.recipes.get(recipe)
     if output is Output.TABLE:
-        _print(found)
+        _print(view)
     else:
-        print_in_full(found, output, "name")
+        print_in_full(view, output, "name")
 
 
 def run(
@@ -120,7 +120,7 @@ def run(
             )
             print_preview(preview, _of_a_preview(output))
             return
-        made = client.recipes.run(
+        study = client.recipes.run(
             recipe,
             preset=preset,
             seeds=seeds,
@@ -129,12 +129,12 @@ def run(
             idempotency_key=idempotency_key,
         )
         if detach:
-            print(made.name)
-            say(f"Run `adaptlab recipes report {made.name}` to see what it has measured.")
+            print(study.name)
+            say(f"Run `adaptlab recipes report {study.name}` to see what it has measured.")
             return
-        say_made(made)
-        ended = followed(client, made.id, timeout)
-        _print_report(client, made.id, output)
+        say_made(study)
+        ended = followed(client, study.id, timeout)
+        _print_report(client, study.id, output)
         leave_unless_succeeded([ended])
 
 
@@ -147,7 +147,7 @@ def report(
 
 
 def application() -> typer.Typer:
-    """The commands below `adaptlab recipes`."""
+    """Return the commands of `adaptlab recipes`."""
     return group(
         "recipes",
         "List, show, run and report recipes: studies that repeat tables of a paper.",
@@ -158,22 +158,22 @@ def application() -> typer.Typer:
 def _print_report(client: "Client", study: "Identity", output: ReportOutput) -> None:
     from adaptlab_client.cli.printing.recipe_report import csv_text, print_report
 
-    found = client.studies.report(study)
+    report = client.studies.report(study)
     match output:
         case ReportOutput.TABLE:
-            print_report(found)
+            print_report(report)
         case ReportOutput.JSON | ReportOutput.JSONL:
-            print_value(found, Output(output))
+            print_value(report, Output(output))
         case ReportOutput.CSV:
-            print(csv_text(found), end="")
+            print(csv_text(report), end="")
         case ReportOutput.MARKDOWN:
-            _print_markdown(client, found)
+            _print_markdown(client, report)
 
 
-def _print_markdown(client: "Client", found: "StudyReport") -> None:
+def _print_markdown(client: "Client", report: "StudyReport") -> None:
     from adaptlab_client.reports.recipe_markdown import markdown, ran
 
-    print(markdown(found, ran(client, found)), end="")
+    print(markdown(report, ran(client, report)), end="")
 
 
 def _of_a_preview(output: ReportOutput) -> Output:
@@ -207,8 +207,8 @@ def _print(recipe: "RecipeView") -> None:
     for claim in recipe.claims:
         texts = {"iclr": claim.iclr, **({"arxiv_v1": claim.arxiv_v1} if claim.arxiv_v1 else {})}
         for version, wording in reversed(texts.items()):
-            named = version_words(version, alone=len(texts) == 1, in_paper=claim.in_paper)
-            say_wrapped(f"{claim.id} ({named}): {wording.text}", "  ")
+            title = version_words(version, alone=len(texts) == 1, in_paper=claim.in_paper)
+            say_wrapped(f"{claim.id} ({title}): {wording.text}", "  ")
     say(
         f"Run it with `adaptlab recipes run {recipe.name}`. See the tests and specs with "
         "--output json."

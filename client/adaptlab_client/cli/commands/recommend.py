@@ -1,4 +1,4 @@
-"""`adaptlab recommend`: which method for a task, what is thin about it, what would settle it."""
+"""`adaptlab recommend`: a method for a task, its evidence, and further jobs."""
 
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, cast
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 COLUMNS = ("method", "score", "interval", "best", "seeds", "trials", "trainable", "stored bytes",
            "extra tokens", "seconds")  # fmt: skip
-FILED = ("method", "score", "low", "high", *COLUMNS[3:])
+CSV_COLUMNS = ("method", "score", "low", "high", *COLUMNS[3:])
 PROPOSED = ("purpose", "what", "seeds", "trainable", "seconds, estimated")
 
 
 class RecommendationOutput(StrEnum):
-    """How a recommendation is printed; `jobs` are the specs that would settle it, one a line."""
+    """Formats of a recommendation; `jobs` prints the proposed specs, one per line."""
 
     TABLE = "table"
     JSON = "json"
@@ -70,7 +70,7 @@ def recommend(
         raise UsageFault("Give either --budget or --fraction-of-base.")
     limit = {"fraction_of_base": fraction_of_base} if budget is None else budget
     with open_client(context) as client:
-        found = client.recommendations.ask(
+        recommendation = client.recommendations.ask(
             _choice(task),
             base_model=base_model,
             budget=cast("int | dict[str, float]", limit),
@@ -79,14 +79,14 @@ def recommend(
         )
     match output:
         case RecommendationOutput.TABLE:
-            _print(found)
+            _print(recommendation)
         case RecommendationOutput.CSV:
-            print_csv(FILED, map(_filed, found.measured))
+            print_csv(CSV_COLUMNS, map(_csv_row, recommendation.measured))
         case RecommendationOutput.JOBS:
-            for job in found.jobs:
+            for job in recommendation.jobs:
                 print(json_text(job.spec))
         case _:
-            print_value(found, Output(output))
+            print_value(recommendation, Output(output))
 
 
 def _choice(text: str) -> str | dict[str, object]:
@@ -96,49 +96,49 @@ def _choice(text: str) -> str | dict[str, object]:
     return cast("str | dict[str, object]", value)
 
 
-def _print(found: "Recommendation") -> None:
-    print(one_line(found.text))
-    if found.recommended is not None:
-        print(one_line(f"Configuration: {json_text(found.recommended.method)}"))
-    if found.measured:
+def _print(recommendation: "Recommendation") -> None:
+    print(one_line(recommendation.text))
+    if recommendation.recommended is not None:
+        print(one_line(f"Configuration: {json_text(recommendation.recommended.method)}"))
+    if recommendation.measured:
         print()
-        print_table(COLUMNS, map(_row, found.measured))
-    if found.thin_evidence:
+        print_table(COLUMNS, map(_row, recommendation.measured))
+    if recommendation.thin_evidence:
         print("\nThin evidence:")
-        for one in found.thin_evidence:
-            print(one_line(f"  {one.kind}: {one.text}"))
-    _print_proposals(found)
+        for reason in recommendation.thin_evidence:
+            print(one_line(f"  {reason.kind}: {reason.text}"))
+    _print_proposals(recommendation)
 
 
-def _row(one: "MeasuredMethod") -> list[object]:
+def _row(method: "MeasuredMethod") -> list[object]:
     return [
-        one.label,
-        Share(one.score.mean),
-        f"{100 * one.score.low:.1f} to {100 * one.score.high:.1f} %",
-        *_facts(one),
+        method.label,
+        Share(method.score.mean),
+        f"{100 * method.score.low:.1f} to {100 * method.score.high:.1f} %",
+        *_facts(method),
     ]
 
 
-def _filed(one: "MeasuredMethod") -> list[object]:
-    """As `_row`, with every number as it is."""
-    return [one.label, one.score.mean, one.score.low, one.score.high, *_facts(one)]
+def _csv_row(method: "MeasuredMethod") -> list[object]:
+    """Return a row like `_row`, with unrounded numbers."""
+    return [method.label, method.score.mean, method.score.low, method.score.high, *_facts(method)]
 
 
-def _facts(one: "MeasuredMethod") -> list[object]:
-    budget = one.budget
+def _facts(method: "MeasuredMethod") -> list[object]:
+    budget = method.budget
     return [
-        "*" if one.could_be_best else "",
-        len(one.seeds),
-        one.trials,
+        "*" if method.could_be_best else "",
+        len(method.seeds),
+        method.trials,
         budget.trainable_parameters,
         budget.stored_bytes,
         budget.extra_context_tokens,
-        one.seconds,
+        method.seconds,
     ]
 
 
-def _print_proposals(found: "Recommendation") -> None:
-    if found.jobs:
+def _print_proposals(recommendation: "Recommendation") -> None:
+    if recommendation.jobs:
         print("\nJobs that would settle it (--output jobs prints their specs):")
         rows = [
             [
@@ -148,9 +148,9 @@ def _print_proposals(found: "Recommendation") -> None:
                 job.budget.trainable_parameters,
                 job.estimate.seconds,
             ]
-            for job in found.jobs
+            for job in recommendation.jobs
         ]
         print_table(PROPOSED, rows)
-    if (study := found.first_study) is not None:
+    if (study := recommendation.first_study) is not None:
         print(f"\nFirst study, of {study.jobs} jobs and about {study.seconds:.0f} s of work:")
         print(json_text(study.spec, indent=2))

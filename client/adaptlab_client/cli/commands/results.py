@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Form(StrEnum):
-    """What files of rows are written as."""
+    """Formats of exported files."""
 
     CSV = "csv"
     JSONL = "jsonl"
@@ -32,7 +32,7 @@ class Form(StrEnum):
 
 
 WANTED = ("id", "task", "method", "metrics.accuracy.mean")
-"""Columns that a narrow terminal shows before others."""
+"""Columns that a narrow terminal shows first."""
 
 FilterOption = Annotated[
     str,
@@ -108,11 +108,11 @@ def fields(
     from adaptlab_client.display.result_table import ResultTable, Row
 
     with open_client(context) as client:
-        found = client.results.fields("attention" if heads else "results")
+        views = client.results.fields("attention" if heads else "results")
     names = ("name", "type", "indexed", "means")
     rows: tuple[Row, ...] = tuple(
-        {"name": one.name, "type": one.type, "indexed": _yes(one.indexed), "means": one.means}
-        for one in found
+        {"name": view.name, "type": view.type, "indexed": _yes(view.indexed), "means": view.means}
+        for view in views
     )
     columns = tuple(ColumnView(name=name, type="text") for name in names)
     _print(ResultTable(columns=columns, data=rows), output, "name")
@@ -129,10 +129,10 @@ def export(
 ) -> None:
     """Write the matching results to a file: CSV, JSON lines or Parquet."""
     of: Literal["results", "attention"] = "attention" if heads else "results"
-    named = _form(target, form)
+    file_format = _form(target, form)
     with open_client(context) as client:
         client.results.export(
-            target, filter_text, fields=_names(fields), order_by=order_by, format=named, of=of
+            target, filter_text, fields=_names(fields), order_by=order_by, format=file_format, of=of
         )
     say(f"wrote {inert(target)}")
 
@@ -145,14 +145,14 @@ def curves(
     form: FormOption = None,
 ) -> None:
     """Write the learning curves of the matching results to a file, point by point."""
-    named = _form(target, form)
+    file_format = _form(target, form)
     with open_client(context) as client:
-        client.results.export_curves(target, filter_text, names=name or (), format=named)
+        client.results.export_curves(target, filter_text, names=name or (), format=file_format)
     say(f"wrote {inert(target)}")
 
 
 def application() -> typer.Typer:
-    """The commands below `adaptlab results`."""
+    """Return the commands of `adaptlab results`."""
     return group(
         "results",
         "Query, group and export results across jobs.",
@@ -188,12 +188,12 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",")) if text.strip() else ()
 
 
-def _form(target: Path, given: Form | None) -> "FileFormat":
-    known: dict[str, FileFormat] = {"csv": "csv", "jsonl": "jsonl", "parquet": "parquet"}
-    found = known.get(given.value if given else target.suffix.removeprefix(".").lower())
-    if found is None:
+def _form(target: Path, form: Form | None) -> "FileFormat":
+    formats: dict[str, FileFormat] = {"csv": "csv", "jsonl": "jsonl", "parquet": "parquet"}
+    file_format = formats.get(form.value if form else target.suffix.removeprefix(".").lower())
+    if file_format is None:
         raise UsageFault(f"{target} does not end in .csv, .jsonl or .parquet. Set --format.")
-    return found
+    return file_format
 
 
 def _yes(value: bool) -> str:

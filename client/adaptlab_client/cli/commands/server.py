@@ -1,4 +1,4 @@
-"""`adaptlab server` and `adaptlab workers`: how the server is, and who works for it."""
+"""`adaptlab server` and `adaptlab workers`: health, capabilities and workers."""
 
 from typing import TYPE_CHECKING
 
@@ -36,12 +36,12 @@ def health(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
     """Check that the server and its database answer; exit with 69 or 75 if they do not."""
     with open_client(context) as client:
         client.server.alive()
-        found = client.server.ready()
+        readiness = client.server.ready()
         say(f"{client.url} answers")
     if output is Output.TABLE:
-        print(one_line(found.status))
+        print(one_line(readiness.status))
     else:
-        print_value(found, output, "status")
+        print_value(readiness, output, "status")
 
 
 def capabilities(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
@@ -53,30 +53,30 @@ def capabilities(context: typer.Context, output: OutputOption = Output.TABLE) ->
 def storage(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
     """Show how many bytes each store holds, and what is damaged or collected."""
     with open_client(context) as client:
-        found = client.server.storage()
+        status = client.server.storage()
     if output in (Output.TABLE, Output.CSV):
         rows = (
-            (one.store, one.state, one.artifacts, one.bytes, one.least_recently_checked)
-            for one in found.shares
+            (share.store, share.state, share.artifacts, share.bytes, share.least_recently_checked)
+            for share in status.shares
         )
         print_rows(SHARES, rows, output)
-        say(f"unreferenced: {found.unreferenced} artifacts, {found.unreferenced_bytes} bytes")
+        say(f"unreferenced: {status.unreferenced} artifacts, {status.unreferenced_bytes} bytes")
     elif output is Output.ID:
-        for store in dict.fromkeys(one.store for one in found.shares):
+        for store in dict.fromkeys(share.store for share in status.shares):
             print(one_line(store))
     else:
-        print_value(found, output)
+        print_value(status, output)
 
 
 def workers(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
     """List the workers and the queues they serve, live ones first."""
     with open_client(context) as client:
-        found = client.server.workers()
-    print_list(found, WORKERS, _row, output)
+        views = client.server.workers()
+    print_list(views, WORKERS, _row, output)
 
 
 def application() -> typer.Typer:
-    """The commands below `adaptlab server`."""
+    """Return the commands of `adaptlab server`."""
     return group(
         "server",
         "Show the server's health, capabilities and storage.",
@@ -84,8 +84,8 @@ def application() -> typer.Typer:
     )
 
 
-def _row(one: "WorkerView") -> list[object]:
+def _row(view: "WorkerView") -> list[object]:
     return [
-        one.id, one.host, one.process_id, ", ".join(one.queues), one.live, one.started_at,
-        one.heartbeat_at, one.unschedulable,
+        view.id, view.host, view.process_id, ", ".join(view.queues), view.live, view.started_at,
+        view.heartbeat_at, view.unschedulable,
     ]  # fmt: skip

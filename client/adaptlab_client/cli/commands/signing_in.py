@@ -21,9 +21,9 @@ def login(context: typer.Context) -> None:
     """Store a token for the server; it is prompted for without echo, or read from stdin."""
     from adaptlab_client.transport import credentials
 
-    token = _asked()
-    with open_client(context) as client, client.as_holder_of(token) as tried:
-        me = tried.me()
+    token = _read_token()
+    with open_client(context) as client, client.as_holder_of(token) as holder:
+        me = holder.me()
         path = credentials.keep(os.environ, client.url, token)
     until = (
         "with no expiry" if me.token.expires_at is None else f"until {me.token.expires_at:%Y-%m-%d}"
@@ -64,7 +64,7 @@ def whoami(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
 
 
 def _facts(me: "Me") -> Iterator[tuple[str, object]]:
-    """What a person looks for, each with its name."""
+    """Yield the most important facts, with their names."""
     token = me.token
     yield "user", f"{me.user}, an admin of the server" if me.is_admin else me.user
     yield "token", token.name
@@ -72,7 +72,7 @@ def _facts(me: "Me") -> Iterator[tuple[str, object]]:
     yield "expires", token.expires_at or "never"
     if token.project is not None:
         yield "only in the project", token.project
-    yield "projects", ", ".join(f"{one.name} ({one.role})" for one in me.projects)
+    yield "projects", ", ".join(f"{project.name} ({project.role})" for project in me.projects)
     for queue in me.usage.queues:
         limit = "" if queue.most_hours is None else f" of {queue.most_hours:g}"
         hours = f"{queue.hours:.1f}{limit} hours in {me.usage.days} days"
@@ -80,7 +80,7 @@ def _facts(me: "Me") -> Iterator[tuple[str, object]]:
     yield "stored bytes", me.usage.stored_bytes
 
 
-def _asked() -> str:
+def _read_token() -> str:
     if sys.stdin.isatty():
         typed = typer.prompt("Token", hide_input=True, err=True)
     else:

@@ -1,4 +1,4 @@
-"""`adaptlab sbatch-script`: prints scripts for Slurm."""
+"""`adaptlab sbatch-script`: print batch scripts for Slurm."""
 
 import os
 from math import ceil
@@ -82,9 +82,9 @@ def sbatch_script(
 ) -> None:
     """Print a Slurm batch script for a worker, or with --submit for a job to submit.
 
-    It holds no token: sign in with `adaptlab login` on the login node, whose home directory the
-    compute nodes see. With --job a token that opens that job alone is put into a file that only
-    you can read, and the script names the file.
+    The script contains no token. Log in with `adaptlab login` on the login node; the compute nodes
+    need the same home directory. With --job, a token for that job alone is stored in a file that
+    only you can read, and the script contains its path.
     """
     from adaptlab_client.machine.slurm_scripts import Allocation, BadDirective, submitting, working
 
@@ -127,18 +127,19 @@ def _on_job(
     folder: Path | None,
     hours: int | None,
 ) -> str:
-    """The script for one job, whose token it puts into a file."""
+    """Return the script for one job, and store a token for the job in a file."""
     from adaptlab_client.machine.slurm_scripts import working_on
     from adaptlab_client.transport import credentials
 
     hours = hours or min(ceil(allocation.seconds / HOUR) + QUEUEING_HOURS, MOST_HOURS)
     with open_client(context) as client:
-        found = client.jobs.get(job)
-        file = credentials.file_of_job(os.environ, str(found.id), folder)
-        # Before there is a token: a directive may be one that cannot stand in a script.
-        script = working_on(allocation, found.queue.name, server or client.url, file)
+        view = client.jobs.get(job)
+        file = credentials.file_of_job(os.environ, str(view.id), folder)
+        # Before the token is created, because a directive may be invalid.
+        script = working_on(allocation, view.queue.name, server or client.url, file)
         name = allocation.name[:64]
-        made = client.tokens.create_for_job(found.id, name, expires_in_hours=hours)
-    credentials.keep_of_job(file, made.token)
-    say(f"token {made.id} is valid for this job until {made.expires_at:%Y-%m-%d %H:%M} UTC: {file}")
+        token = client.tokens.create_for_job(view.id, name, expires_in_hours=hours)
+    credentials.keep_of_job(file, token.token)
+    expiry = f"{token.expires_at:%Y-%m-%d %H:%M}"
+    say(f"token {token.id} is valid for this job until {expiry} UTC: {file}")
     return script

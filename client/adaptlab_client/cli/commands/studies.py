@@ -1,4 +1,4 @@
-"""`adaptlab studies`: create, list, show, wait, extend, clone, cancel, and list their jobs."""
+"""`adaptlab studies`: create, list, show, wait, extend, clone and cancel."""
 
 from collections.abc import Sequence
 from itertools import islice
@@ -94,8 +94,8 @@ def create(
         if validate_only:
             print_preview(client.studies.preview(spec), output)
             return
-        made = client.studies.create(spec, idempotency_key=idempotency_key)
-        _print_or_wait(client, made, wait=wait, timeout=timeout, output=output)
+        study = client.studies.create(spec, idempotency_key=idempotency_key)
+        _print_or_wait(client, study, wait=wait, timeout=timeout, output=output)
 
 
 def list_studies(
@@ -106,10 +106,10 @@ def list_studies(
 ) -> None:
     """List studies, newest first."""
     with open_client(context) as client:
-        found = islice(
+        studies = islice(
             client.studies.list(job=job, page_size=min(limit or 200, 200)), limit or None
         )
-        print_list(found, COLUMNS, _row, output)
+        print_list(studies, COLUMNS, _row, output)
 
 
 def show(context: typer.Context, study: StudyArgument, output: OutputOption = Output.TABLE) -> None:
@@ -166,15 +166,15 @@ def extend(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Add seeds, methods, budgets, tasks or base models; without options, re-run what failed."""
-    given = read_spec(file, settings or ()) if file is not None or settings else {}
+    members = read_spec(file, settings or ()) if file is not None or settings else {}
     options = {"seeds": seeds, "methods": method, "budgets": budget}
-    extension = given | {name: value for name, value in options.items() if value}
+    extension = members | {name: value for name, value in options.items() if value}
     with open_client(context) as client:
         if validate_only:
             print_preview(client.studies.preview_extension(study, extension), output)
             return
-        made = client.studies.extend(study, extension)
-        _print_or_wait(client, made, wait=wait, timeout=timeout, output=output)
+        extended = client.studies.extend(study, extension)
+        _print_or_wait(client, extended, wait=wait, timeout=timeout, output=output)
 
 
 def clone(
@@ -187,8 +187,8 @@ def clone(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Create a study from another one, changed by `--set`; existing jobs are reused."""
-    given: Settings = read_spec(None, settings) if settings else {}
-    changes = given | {"name": name}
+    members: Settings = read_spec(None, settings) if settings else {}
+    changes = members | {"name": name}
     with open_client(context) as client:
         if validate_only:
             print_preview(client.studies.preview_clone(study, changes), output)
@@ -197,7 +197,7 @@ def clone(
 
 
 def application() -> typer.Typer:
-    """The commands below `adaptlab studies`."""
+    """Return the commands of `adaptlab studies`."""
     return group(
         "studies",
         "Create, list, extend, clone and cancel studies: many jobs for one question.",
@@ -216,15 +216,15 @@ def application() -> typer.Typer:
 
 
 def _print_or_wait(
-    client: "Client", made: "StudyView", *, wait: bool, timeout: float | None, output: Output
+    client: "Client", study: "StudyView", *, wait: bool, timeout: float | None, output: Output
 ) -> None:
     if not wait:
-        _print(made, output)
+        _print(study, output)
         return
-    say_made(made)
+    say_made(study)
     if output is Output.ID:
-        _print(made, output)  # at once, for a script that is stopped while it waits
-    _wait_for(client, [made.id], timeout, output, printed=output is Output.ID)
+        _print(study, output)  # before waiting, in case the script is stopped meanwhile
+    _wait_for(client, [study.id], timeout, output, printed=output is Output.ID)
 
 
 def _wait_for(
@@ -236,7 +236,7 @@ def _wait_for(
     any_of: bool = False,
     printed: bool = False,
 ) -> None:
-    """Wait, print what has ended, and leave with the code that says how; see `wait_for` of jobs."""
+    """Wait, print the studies that have ended, and exit with 1 if a job failed."""
     ended: list[StudyView] = []
     try:
         for study in studies_as_ended(client, studies, timeout):
@@ -258,9 +258,9 @@ def _print_ended(ended: "Sequence[StudyView]", output: Output, *, alone: bool) -
         print_values(ended, output)
 
 
-def say_made(made: "StudyView") -> None:
-    """Say on stderr what a study is called and what it has to do."""
-    say(f"{made.name} {made.id}: {counts(made)}")
+def say_made(study: "StudyView") -> None:
+    """Print the name, id and job counts of a study to stderr."""
+    say(f"{study.name} {study.id}: {counts(study)}")
 
 
 def _print(study: "StudyView", output: Output) -> None:
@@ -295,7 +295,7 @@ def _cells(study: "StudyView") -> list[list[object]]:
 
 
 def print_preview(preview: "StudyPreview", output: Output) -> None:
-    """Print what a study would be; how many jobs and minutes goes to stderr."""
+    """Print the preview of a study, with the number of jobs and minutes on stderr."""
     for warning in preview.warnings:
         complain(f"warning: {warning}")
     if output is Output.ID:
@@ -305,18 +305,18 @@ def print_preview(preview: "StudyPreview", output: Output) -> None:
     if output in (Output.JSON, Output.JSONL):
         print_value(preview, output)
         return
-    there = {job.spec_digest for job in preview.jobs if job.reused}
+    existing = {job.spec_digest for job in preview.jobs if job.reused}
     rows = [
         [c.base_model, c.task, c.budget, c.method, c.trainable_parameters, c.gap,
          "over budget" if c.over_budget else c.role,
-         ", ".join("reused" if digest in there else "new" for digest in c.jobs)]
+         ", ".join("reused" if digest in existing else "new" for digest in c.jobs)]
         for c in preview.cells
     ]  # fmt: skip
     if rows or not preview.checks or output is Output.CSV:
         print_rows(PLANNED, rows, output)
     if preview.checks and output is Output.TABLE:
         print()
-        checks = [[*_check(c), "reused" if c.job in there else "new"] for c in preview.checks]
+        checks = [[*_check(c), "reused" if c.job in existing else "new"] for c in preview.checks]
         print_table(PLANNED_CHECKS, checks)
     _say_skipped(preview.skipped)
     new = [base.name for base in preview.base_models if base.is_new]

@@ -61,9 +61,9 @@ def run(
             print_job(job, output)
             return
         if output is Output.ID:
-            print_value(job, output)  # at once, for a script that is stopped while it waits
+            print_value(job, output)  # before waiting, in case the script is stopped meanwhile
         wait_for(client, [job.id], timeout, any_of=False, output=Output.ID, printed=True)
-        _print(client, job.id, output, made=True)
+        _print(client, job.id, output, is_new=True)
 
 
 def show(
@@ -77,7 +77,7 @@ def show(
 
 
 def application() -> typer.Typer:
-    """The commands below `adaptlab theory`."""
+    """Return the commands of `adaptlab theory`."""
     return group(
         "theory",
         "Run and show theory checks.",
@@ -88,25 +88,26 @@ def application() -> typer.Typer:
     )
 
 
-def _one_or_several(given: list[str]) -> object:
-    return given[0] if len(given) == 1 else given
+def _one_or_several(jobs: list[str]) -> object:
+    return jobs[0] if len(jobs) == 1 else jobs
 
 
-def _print(client: "Client", job_id: "Identity", output: Output, *, made: bool = False) -> None:
-    """Print the reports; leave with the code of a failed job where a claim fails.
+def _print(client: "Client", job_id: "Identity", output: Output, *, is_new: bool = False) -> None:
+    """Print the reports, and exit with 1 if a claim fails.
 
-    `made`: the identity of the job is on stdout already, which is all that `id` asks for.
+    `is_new` means that the id of the job has been printed, so `id` prints nothing more.
     """
-    found = client.jobs.theory(job_id)
+    reports = client.jobs.theory(job_id)
     if output is Output.TABLE:
         rows = (
-            (c.name, c.claim, c.measured, f"{c.bound} {c.tolerance:.3g}", c.verdict) for c in found
+            (c.name, c.claim, c.measured, f"{c.bound} {c.tolerance:.3g}", c.verdict)
+            for c in reports
         )
         print_table(COLUMNS, rows)
     elif output is Output.CSV:
-        exact = ((c.name, c.claim, c.measured, c.bound, c.tolerance, c.verdict) for c in found)
+        exact = ((c.name, c.claim, c.measured, c.bound, c.tolerance, c.verdict) for c in reports)
         print_csv(EXACT_COLUMNS, exact)
-    elif output is not Output.ID or not made:
-        print_values(found, output, "name")
-    if not all(check.holds for check in found):
+    elif output is not Output.ID or not is_new:
+        print_values(reports, output, "name")
+    if not all(check.holds for check in reports):
         raise typer.Exit(ExitCode.JOB_FAILED)

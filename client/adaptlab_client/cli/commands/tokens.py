@@ -39,7 +39,7 @@ def create(
 ) -> None:
     """Create a token and print it on stdout; it is shown only once."""
     with open_client(context) as client:
-        made = client.tokens.create(
+        token = client.tokens.create(
             name,
             scope or ("read", "submit"),
             project=only_project,
@@ -47,11 +47,11 @@ def create(
             expires_in_days=None if never_expires else days,
         )
     if output is not Output.TABLE:
-        print_value(made, output)
+        print_value(token, output)
         return
-    until = "with no expiry" if made.expires_at is None else f"until {made.expires_at:%Y-%m-%d}"
-    say(f"token {made.id} of {one_line(made.user)}, {until}. It is shown only once:")
-    print(one_line(made.token))
+    until = "with no expiry" if token.expires_at is None else f"until {token.expires_at:%Y-%m-%d}"
+    say(f"token {token.id} of {one_line(token.user)}, {until}. It is shown only once:")
+    print(one_line(token.token))
 
 
 def list_tokens(
@@ -74,15 +74,15 @@ def revoke(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Revoke tokens and end the sessions that use them."""
-    if wrong := [identity for identity in identities if not identity.isdecimal()]:
-        raise UsageFault(f"{wrong[0]!r} is not the id of a token. See `adaptlab tokens list`.")
+    if invalid := [identity for identity in identities if not identity.isdecimal()]:
+        raise UsageFault(f"{invalid[0]!r} is not the id of a token. See `adaptlab tokens list`.")
     with open_client(context) as client:
-        ended = [client.tokens.revoke(int(identity)) for identity in identities]
-    print_list(ended, COLUMNS, _row, output)
+        revoked = [client.tokens.revoke(int(identity)) for identity in identities]
+    print_list(revoked, COLUMNS, _row, output)
 
 
 def application() -> typer.Typer:
-    """The commands below `adaptlab tokens`."""
+    """Return the commands of `adaptlab tokens`."""
     return group(
         "tokens",
         "Create, list and revoke access tokens.",

@@ -29,8 +29,8 @@ def send(
     from adaptlab_client.cli.printing.progress import byte_bar  # rich, loaded for those who wait
 
     with open_client(context) as client, byte_bar(file.name) as report:
-        sent = client.uploads.send(file, report=report)
-    print_one(sent, COLUMNS, _row, output)
+        upload = client.uploads.send(file, report=report)
+    print_one(upload, COLUMNS, _row, output)
 
 
 def list_uploads(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
@@ -55,7 +55,7 @@ def delete(context: typer.Context, upload: UploadArgument) -> None:
 
 
 def application() -> typer.Typer:
-    """The commands below `adaptlab uploads`."""
+    """Return the commands of `adaptlab uploads`."""
     return group(
         "uploads",
         "Send, list, show and delete uploads: files sent in chunks.",

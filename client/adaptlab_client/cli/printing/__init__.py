@@ -1,1 +1,1 @@
-"""What commands print: tables and files on stdout, messages and bars on stderr."""
+"""Output of commands: results on stdout, messages and bars on stderr."""
