@@ -1,1 +1,1 @@
-"""The command line `adaptlab`: parses arguments, calls the client and prints."""
+"""The command line `adaptlab`, which uses the Python client alone."""

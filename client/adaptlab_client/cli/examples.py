@@ -1,6 +1,6 @@
-"""Examples of every command, for its help and for the reference; the tests run each of them.
+"""Examples of every command, for its help and the reference.
 
-`$JOB`, `$STUDY` and the like stand for what a shell would have kept in a variable.
+The tests run each of them. `$JOB`, `$STUDY` and the like are shell variables with ids.
 """
 
 EXAMPLES: dict[str, tuple[str, ...]] = {

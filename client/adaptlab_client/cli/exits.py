@@ -1,13 +1,13 @@
-"""The exit codes, which scripts and lab schedulers rely on, and which error has which.
+"""Exit codes, and the code of every error.
 
-Nothing here loads the client: an error's class is looked up only when there is an error.
+Importing this module does not load the client: error classes are loaded only if there is an error.
 """
 
 from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """What the exit status of every command means; codes are never given another meaning."""
+    """Exit status of every command; the meaning of a code never changes."""
 
     DONE = 0
     JOB_FAILED = 1
@@ -37,7 +37,7 @@ class ExitCode(IntEnum):
 
 
 def exit_code(error: Exception) -> ExitCode:
-    """The exit code for an error that reached the command line."""
+    """Return the exit code for an error that reached the command line."""
     from adaptlab import errors as core
     from adaptlab_client import errors as client
 
@@ -64,4 +64,4 @@ def exit_code(error: Exception) -> ExitCode:
 
 
 class UsageFault(Exception):
-    """Arguments that make no sense together, or a file that cannot be read as a spec."""
+    """Arguments contradict each other, or a file is not a spec."""

@@ -1,4 +1,4 @@
-"""Commands of other packages: found by entry point, loaded when used, hidden when unusable."""
+"""Commands of other packages, found by entry point and loaded when used."""
 
 import ast
 import re
@@ -13,7 +13,7 @@ from adaptlab_client.cli.exits import UsageFault
 
 GROUP = "adaptlab.commands"
 DISTRIBUTION = "adaptlab"
-# What each of our own packages needs beyond the client; one wheel holds them all.
+# The extra that each of our own packages needs; one wheel contains them all.
 EXTRAS = {
     "adaptlab_api": "server",
     "adaptlab_db": "server",
@@ -23,7 +23,7 @@ EXTRAS = {
 
 
 def extensions() -> dict[str, EntryPoint]:
-    """The further commands whose requirements are installed, by name; none is loaded."""
+    """Return the usable commands of other packages, without loading them."""
     return {
         point.name: point
         for point in sorted(entry_points(group=GROUP), key=lambda point: point.name)
@@ -32,24 +32,24 @@ def extensions() -> dict[str, EntryPoint]:
 
 
 def load(point: EntryPoint) -> typer.Typer:
-    """The command as a Typer app; raises `UsageFault` when it cannot be imported."""
+    """Load a command as a Typer app; raises `UsageFault` if it cannot."""
     try:
-        found: object = point.load()
+        command: object = point.load()
     except ImportError as error:
         extra = _extra(point)
         hint = f" Install it with: pip install '{DISTRIBUTION}[{extra}]'" if extra else ""
         raise UsageFault(f"`adaptlab {point.name}` is not installed: {error}.{hint}") from error
-    if isinstance(found, typer.Typer):
-        return found
-    if not callable(found):
+    if isinstance(command, typer.Typer):
+        return command
+    if not callable(command):
         raise UsageFault(f"`adaptlab {point.name}` is neither a Typer app nor a function.")
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    app.command(point.name)(found)
+    app.command(point.name)(command)
     return app
 
 
 def summary(point: EntryPoint) -> str:
-    """The first line of the command's docstring, read from the source without importing it."""
+    """Return the first line of the command's docstring, without importing it."""
     source = _source(point.module)
     if source is None:
         return f"(from {point.module})"
@@ -60,7 +60,7 @@ def summary(point: EntryPoint) -> str:
 
 
 def missing_requirements(extra: str | None, package: str = DISTRIBUTION) -> tuple[str, ...]:
-    """The packages of one of our extras that are not installed."""
+    """Return the packages of one of our extras that are not installed."""
     if extra is None:
         return ()
     return tuple(name for name in _requirements(extra, package) if not _installed(name))
@@ -79,10 +79,10 @@ def _requirements(extra: str, package: str) -> Iterator[str]:
 
 
 def _split(requirement: str) -> tuple[str, list[str]]:
-    """The name and the extras of a requirement such as `celery[redis]>=5`."""
-    found = re.match(r"\s*([A-Za-z0-9._-]+)\s*(?:\[([^\]]*)\])?", requirement)
-    assert found is not None
-    return found[1], [part.strip() for part in (found[2] or "").split(",") if part.strip()]
+    """Return name and extras of a requirement such as `celery[redis]>=5`."""
+    match = re.match(r"\s*([A-Za-z0-9._-]+)\s*(?:\[([^\]]*)\])?", requirement)
+    assert match is not None
+    return match[1], [part.strip() for part in (match[2] or "").split(",") if part.strip()]
 
 
 def _installed(name: str) -> bool:
@@ -98,7 +98,10 @@ def _extra(point: EntryPoint) -> str | None:
 
 
 def _source(module: str) -> Path | None:
-    """Where a module's source stands; `importlib.util.find_spec` would import its package."""
+    """Return the path of a module's source.
+
+    `importlib.util.find_spec` would import its package.
+    """
     path = None
     spec = None
     for index in range(module.count(".") + 1):

@@ -1,4 +1,4 @@
-"""Groups of commands, such as those below `adaptlab jobs`, and what all commands have."""
+"""Groups of commands, and the option that all commands have."""
 
 import functools
 import inspect
@@ -15,23 +15,26 @@ QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print only err
 
 
 def group(name: str, purpose: str, commands: Mapping[str, Run]) -> typer.Typer:
-    """Commands by name; `purpose` heads their help, which is shown where none is asked for."""
+    """Return a group of commands; `purpose` is the first line of its help."""
     app = typer.Typer(name=name, no_args_is_help=True, rich_markup_mode=None, help=purpose)
     app.callback()(_several)
-    for each, command in commands.items():
-        add(app, f"{name} {each}", command)
+    for word, command in commands.items():
+        add(app, f"{name} {word}", command)
     return app
 
 
 def add(app: typer.Typer, path: str, command: Run) -> None:
-    """Make a command one of `app`; `path` is what stands behind `adaptlab` to run it."""
+    """Add a command to `app`; `path` is its words after `adaptlab`."""
     lines = "\n".join(f"  {line}" for line in EXAMPLES.get(path, ()))
-    epilog = f"\b\nExamples:\n{lines}" if lines else None  # \b: the lines stay as they are
+    epilog = f"\b\nExamples:\n{lines}" if lines else None  # \b: keeps the line breaks
     app.command(path.rpartition(" ")[2], epilog=epilog)(_with_quiet(command))
 
 
 def _with_quiet(command: Run) -> Run:
-    """The command with `--quiet` as its last option; before the command's name it works too."""
+    """Return the command with `--quiet` as its last option.
+
+    Before the command's name it has the same effect.
+    """
 
     @functools.wraps(command)
     def run(*arguments: object, quiet: bool, **options: object) -> None:
@@ -42,7 +45,7 @@ def _with_quiet(command: Run) -> Run:
     last = inspect.Parameter(
         "quiet", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=QuietOption
     )
-    # Typer reads a command's options from these two.
+    # Typer reads a command's options from the signature and the annotations.
     run.__dict__["__signature__"] = own.replace(parameters=[*own.parameters.values(), last])
     run.__annotations__ = {**command.__annotations__, "quiet": QuietOption}
     return run

@@ -1,7 +1,7 @@
-"""The command `adaptlab`: its tree of commands, and how errors leave it.
+"""The command `adaptlab`: its tree of commands and its error handling.
 
-Importing this module and showing help loads neither httpx nor pydantic nor any other package of
-ours: a command line that starts slowly is not used in loops.
+Importing this module and showing help loads neither httpx, pydantic nor any other package of ours,
+because a command line must start fast to be useful in loops.
 """
 
 import os
@@ -17,45 +17,45 @@ from adaptlab_client.cli.groups import QuietOption, add
 
 
 class Root(TyperGroup):
-    """The root of the tree: it knows the further commands and turns errors into exit codes."""
+    """The root of the tree: adds other packages' commands, handles errors."""
 
     # Typer keeps the types of contexts and commands private, so they are `Any` below.
     def list_commands(self, ctx: Any) -> list[str]:
-        """Our own commands, then those of other packages."""
+        """Return our own commands, then those of other packages."""
         return [*super().list_commands(ctx), *extensions()]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """A command for its name; one of another package shows its summary without loading."""
+        """Return a command, or the stub of one of another package."""
         own = super().get_command(ctx, cmd_name)
-        if own is not None or cmd_name not in (found := extensions()):
+        if own is not None or cmd_name not in (others := extensions()):
             return own
         stub = typer.Typer(add_completion=False, rich_markup_mode=None)
-        stub.command(cmd_name, help=summary(found[cmd_name]))(_not_loaded)
+        stub.command(cmd_name, help=summary(others[cmd_name]))(_not_loaded)
         return typer.main.get_command(stub)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command to run; now one of another package is loaded."""
+        """Return the command to run; here a command of another package is loaded."""
         name, command, rest = super().resolve_command(ctx, args)
-        found = None if name in self.commands else extensions().get(name or "")
-        if found is not None:
-            command = typer.main.get_command(load(found))
+        point = None if name in self.commands else extensions().get(name or "")
+        if point is not None:
+            command = typer.main.get_command(load(point))
             command.name = name
         return name, command, rest
 
     def invoke(self, ctx: Any) -> Any:
-        """Run, and turn every error into a short text on stderr and an exit code."""
+        """Run, and report errors as a short text on stderr and an exit code."""
         try:
             return super().invoke(ctx)
         except (typer.Exit, typer.Abort, typer.TyperException):
             raise  # Typer's own way out
         except BrokenPipeError as error:
             raise typer.Exit(ExitCode.PIPE_CLOSED) from error
-        except Exception as error:  # noqa: BLE001 - a traceback helps nobody at a command line
+        except Exception as error:  # noqa: BLE001 - users of a command line need no traceback
             leave(error)
 
 
 def leave(error: Exception) -> NoReturn:
-    """Say what went wrong and exit with its code; ADAPTLAB_TRACEBACK=1 shows where."""
+    """Print the error and exit; ADAPTLAB_TRACEBACK=1 raises it instead."""
     from adaptlab_client.cli.printing.terminal import complain
 
     if os.environ.get("ADAPTLAB_TRACEBACK"):
@@ -69,7 +69,7 @@ def leave(error: Exception) -> NoReturn:
 
 
 def application() -> typer.Typer:
-    """The whole command line; commands of other packages join when they are asked for."""
+    """Return the whole command line, without other packages' commands."""
     from adaptlab_client.cli.commands import (
         attention,
         audit,
@@ -111,7 +111,7 @@ def application() -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     app.callback()(_root)
-    for below in (
+    for subcommands in (
         jobs.application(),
         studies.application(),
         bundle.application(),
@@ -129,7 +129,7 @@ def application() -> typer.Typer:
         audit.application(),
         server.application(),
     ):
-        app.add_typer(below)
+        app.add_typer(subcommands)
     for name, command in {
         "login": signing_in.login,
         "logout": signing_in.logout,
@@ -199,4 +199,4 @@ def _root(
 
 
 def _not_loaded() -> None:
-    """Stand for a command of another package in the help."""
+    """Placeholder for a command of another package in the help."""

@@ -1,4 +1,4 @@
-"""The command line as a process among others: its streams may be closed or speak no Unicode."""
+"""Handling of closed pipes, and of terminals without Unicode."""
 
 import io
 import os
@@ -11,10 +11,10 @@ from adaptlab_client.cli.exits import ExitCode
 
 @contextmanager
 def kind_to_its_streams() -> Generator[None]:
-    """Write what a terminal cannot show as escapes, and leave quietly when nobody reads on.
+    """Escape what a stream cannot encode; exit quietly if a pipe is closed.
 
-    A pipe that `head` has closed is no fault and no failed job: the exit code is that of a
-    program that SIGPIPE ends, which is 141.
+    A pipe closed by `head` is neither an error nor a failed job. The exit code is 141, as for a
+    program that SIGPIPE ends.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -25,6 +25,6 @@ def kind_to_its_streams() -> Generator[None]:
         finally:
             sys.stdout.flush()
     except BrokenPipeError:
-        # What is still in the buffer would fail again when Python ends.
+        # Python flushes the buffer at exit, which would fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(ExitCode.PIPE_CLOSED) from None

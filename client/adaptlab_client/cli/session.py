@@ -1,4 +1,4 @@
-"""How a command gets its client, and what all commands share."""
+"""The client of a command, and the arguments that many commands share."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, cast
@@ -29,11 +29,11 @@ BaseModelOption = Annotated[
 
 
 def remember_server(context: typer.Context, url: str | None, project: str | None = None) -> None:
-    """Keep how to open the client; a test brings its own way in the context."""
+    """Store the function that opens the client, unless a test has set one."""
     if context.obj is None:
 
         def connect() -> "Client":
-            from adaptlab_client.client import Client  # httpx, which `--help` has no use for
+            from adaptlab_client.client import Client  # loads httpx, which `--help` does not need
 
             return Client(url, project=project)
 
@@ -41,6 +41,6 @@ def remember_server(context: typer.Context, url: str | None, project: str | None
 
 
 def open_client(context: typer.Context) -> "Client":
-    """A client for the server of this invocation."""
+    """Return a client for the server of this invocation."""
     connect = cast("Callable[[], Client]", context.find_root().obj)
     return connect()

@@ -1,4 +1,4 @@
-"""Job specs from files, from stdin and from `--set`."""
+"""Specs from files, stdin and `--set`."""
 
 import re
 import sys
@@ -16,17 +16,18 @@ LARGEST_FILE = 16 * 2**20
 
 
 def read_spec(source: str | None, settings: Sequence[str]) -> Settings:
-    """The spec in a YAML or JSON file (`-` is stdin), with `--set PATH=VALUE` laid over it.
+    """Return the spec in a YAML or JSON file, changed by `--set`.
 
-    A path is dotted (`training.steps`), a value is YAML. Raises `UsageFault`.
+    `-` is stdin. A setting is PATH=VALUE: a dotted path, such as `training.steps`, and a value in
+    YAML. Raises `UsageFault`.
     """
     spec: Settings = {}
     if source is not None:
         name = "stdin" if source == "-" else source
-        found = _parsed(_text(source), name)
-        if not isinstance(found, dict):
+        content = _parsed(_text(source), name)
+        if not isinstance(content, dict):
             raise UsageFault(f"{name} does not contain a job spec: it is not a mapping.")
-        spec = cast("Settings", found)
+        spec = cast("Settings", content)
     for setting in settings:
         path, equals, value = setting.partition("=")
         if not equals or not all(path.split(".")):
@@ -40,7 +41,7 @@ def read_spec(source: str | None, settings: Sequence[str]) -> Settings:
 
 
 def read_value(text: str) -> object:
-    """A value given on the command line, as YAML."""
+    """Return a value from the command line, parsed as YAML."""
     return _parsed(text, repr(text))
 
 
@@ -71,19 +72,19 @@ def _why(error: OSError) -> str:
 
 
 def _set(spec: Settings, path: list[str], value: object, setting: str) -> None:
-    here = spec
+    parent = spec
     for part in path[:-1]:
-        below = here.setdefault(part, {})
-        if isinstance(below, str):
-            below = here[part] = {"name": below}  # `method: lora` is short for its name
-        if not isinstance(below, dict):
-            raise UsageFault(f"--set {setting!r}: {part!r} holds a value, not a mapping.")
-        here = cast("Settings", below)
-    here[path[-1]] = value
+        member = parent.setdefault(part, {})
+        if isinstance(member, str):
+            member = parent[part] = {"name": member}  # `method: lora` is short for its name
+        if not isinstance(member, dict):
+            raise UsageFault(f"--set {setting!r}: {part!r} is a value, not a mapping.")
+        parent = cast("Settings", member)
+    parent[path[-1]] = value
 
 
 def _parsed(text: str, name: str) -> object:
-    import yaml  # only for those who bring a spec
+    import yaml  # loaded for specs only
 
     try:
         return cast("object", yaml.load(text, _loader()))  # noqa: S506, TID251 - a SafeLoader
@@ -92,15 +93,15 @@ def _parsed(text: str, name: str) -> object:
 
 
 def _loader() -> "type[yaml.SafeLoader]":
-    """YAML 1.2's idea of scalars, of which JSON is a part.
+    """Return a loader with the scalars of YAML 1.2, a superset of JSON.
 
-    PyYAML reads YAML 1.1, in which `1e-3` is a word, `2026-11-21` a date, `1:30` is 90 and `no`
-    is false.
+    PyYAML implements YAML 1.1, in which `1e-3` is a string, `2026-11-21` a date, `1:30` is 90 and
+    `no` is false.
     """
     import yaml
 
     class Loader(yaml.SafeLoader):
-        yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's own way to say it
+        yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's interface
             first: [(tag, rule) for tag, rule in rules if tag.endswith((":null", ":merge"))]
             for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
         }

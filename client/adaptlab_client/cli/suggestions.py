@@ -1,7 +1,7 @@
-"""What the shell offers for an argument when Tab is pressed: names and ids from the server.
+"""Completion of arguments in a shell: names and ids from the server.
 
-Whatever goes wrong, nothing is offered and nothing is said: the line belongs to who is typing.
-Only harmless names are offered, because a shell evaluates what it is given.
+On any error, nothing is suggested and nothing is printed, so as not to disturb the typed line.
+Only names without special characters are suggested, because the shell evaluates them.
 """
 
 import re
@@ -22,32 +22,34 @@ _HARMLESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/@+-]*")
 _NOT_HARMLESS = re.compile(r"[^A-Za-z0-9._/@+ -]")
 
 
-def suggest(found: "Callable[[Client], Iterable[Suggestion]]") -> Suggest:
-    """A function for `autocompletion=` that offers what `found` gets from a client."""
+def suggest(fetch: "Callable[[Client], Iterable[Suggestion]]") -> Suggest:
+    """Return a function for `autocompletion=`, with values from `fetch`."""
 
-    def offered(context: typer.Context, incomplete: str) -> list[Suggestion]:
+    def suggested(context: typer.Context, incomplete: str) -> list[Suggestion]:
         try:
             with _client(context) as client:
-                return _beginning_with(incomplete, islice(found(client), MOST))
-        except Exception:  # noqa: BLE001 - see above
+                return _beginning_with(incomplete, islice(fetch(client), MOST))
+        except Exception:  # noqa: BLE001 - see the module's docstring
             return []
 
-    return offered
+    return suggested
 
 
 def _client(context: typer.Context) -> "Client":
-    from adaptlab_client.client import Client  # httpx, for those who press Tab
+    from adaptlab_client.client import Client  # loads httpx, needed for completion only
     from adaptlab_client.transport.connection import Retries
 
-    given = context.find_root().params
+    options = context.find_root().params
     retries = Retries(attempts=1)
-    return Client(given.get("url"), project=given.get("project"), timeout=SECONDS, retries=retries)
+    return Client(
+        options.get("url"), project=options.get("project"), timeout=SECONDS, retries=retries
+    )
 
 
-def _beginning_with(incomplete: str, found: Iterable[Suggestion]) -> list[Suggestion]:
+def _beginning_with(incomplete: str, suggestions: Iterable[Suggestion]) -> list[Suggestion]:
     return [
         (value, _NOT_HARMLESS.sub(" ", about))
-        for value, about in found
+        for value, about in suggestions
         if value.startswith(incomplete) and _HARMLESS.fullmatch(value)
     ]
 
@@ -64,11 +66,21 @@ def _studies(client: "Client") -> Iterable[Suggestion]:
 
 jobs = suggest(_jobs)
 studies = suggest(_studies)
-base_models = suggest(lambda client: ((one.name, one.state) for one in client.base_models.list()))
-datasets = suggest(lambda client: ((one.name, one.source) for one in client.datasets.list()))
-methods = suggest(lambda client: ((one.name, one.title) for one in client.methods.list()))
-tasks = suggest(lambda client: ((one.name, one.title) for one in client.tasks.list()))
-families = suggest(lambda client: ((one.name, one.title) for one in client.families.list()))
-recipes = suggest(lambda client: ((one.name, "") for one in client.recipes.list()))
-projects = suggest(lambda client: ((one.name, one.role or "") for one in client.projects.list()))
-uploads = suggest(lambda client: ((str(one.id), one.state) for one in client.uploads.list()))
+base_models = suggest(
+    lambda client: ((model.name, model.state) for model in client.base_models.list())
+)
+datasets = suggest(
+    lambda client: ((dataset.name, dataset.source) for dataset in client.datasets.list())
+)
+methods = suggest(lambda client: ((method.name, method.title) for method in client.methods.list()))
+tasks = suggest(lambda client: ((task.name, task.title) for task in client.tasks.list()))
+families = suggest(
+    lambda client: ((family.name, family.title) for family in client.families.list())
+)
+recipes = suggest(lambda client: ((recipe.name, "") for recipe in client.recipes.list()))
+projects = suggest(
+    lambda client: ((project.name, project.role or "") for project in client.projects.list())
+)
+uploads = suggest(
+    lambda client: ((str(upload.id), upload.state) for upload in client.uploads.list())
+)

@@ -1,4 +1,4 @@
-"""Waiting for jobs and studies: until when, what is said meanwhile, and how it ends."""
+"""Waiting for jobs and studies, with progress, time limit and exit code."""
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -37,11 +37,11 @@ def wait_for(
     output: Output,
     printed: bool,
 ) -> None:
-    """Wait, print the jobs that have ended, and leave with the code that says how they ended.
+    """Wait, print the ended jobs, and exit with 1 if one did not succeed.
 
-    `printed`: the identity of the job is on stdout already.
+    `printed` means that the id of the job is on stdout already.
     """
-    from adaptlab_client.cli.printing.progress import bars  # rich, loaded for those who wait
+    from adaptlab_client.cli.printing.progress import bars  # loads rich, only needed here
 
     ended: list[JobView] = []
     wanted = list(dict.fromkeys(job_ids))
@@ -62,21 +62,21 @@ def wait_for(
 def studies_as_ended(
     client: "Client", studies: "Sequence[Identity]", timeout: float | None
 ) -> "Iterator[StudyView]":
-    """The studies as they end; meanwhile stderr hears how far they are."""
+    """Yield the studies as they end; print job counts to stderr meanwhile."""
     with _going_on("studies", studies):
         yield from client.studies.as_ended(
-            list(dict.fromkeys(studies)), timeout=timeout, on_progress=_count_teller()
+            list(dict.fromkeys(studies)), timeout=timeout, on_progress=_count_printer()
         )
 
 
 def followed(client: "Client", study: "Identity", timeout: float | None) -> "StudyView":
-    """One study when all its jobs have ended."""
+    """Wait for one study and return it."""
     (ended,) = studies_as_ended(client, [study], timeout)
     return ended
 
 
 def leave_unless_succeeded(ended: "Sequence[StudyView]") -> None:
-    """Exit as studies with jobs that failed or were cancelled do."""
+    """Exit with 1 if a job of the studies failed or was cancelled."""
     unsuccessful = [study for study in ended if not study.succeeded]
     for study in unsuccessful:
         complain(
@@ -88,27 +88,27 @@ def leave_unless_succeeded(ended: "Sequence[StudyView]") -> None:
 
 
 def counts(study: "StudySummary") -> str:
-    """How many jobs of a study are in which state."""
+    """Return the number of jobs of a study in each state."""
     return ", ".join(f"{count} {state}" for state, count in study.jobs.items())
 
 
 @contextmanager
-def _going_on(what: str, names: "Sequence[Identity]") -> Generator[None]:
-    """Say on Ctrl-C that only the waiting has ended."""
+def _going_on(noun: str, names: "Sequence[Identity]") -> Generator[None]:
+    """On Ctrl-C, explain that the jobs go on, and exit with 130."""
     try:
         yield
     except KeyboardInterrupt:
-        all_of_them = " ".join(map(str, names))
+        ids = " ".join(map(str, names))
         complain(
-            f"adaptlab: stopped waiting; the {what} go on. Wait again with `adaptlab {what} "
-            f"wait {all_of_them}`, or cancel with `adaptlab {what} cancel {all_of_them}`."
+            f"adaptlab: stopped waiting; the {noun} go on. Wait again with `adaptlab {noun} "
+            f"wait {ids}`, or cancel with `adaptlab {noun} cancel {ids}`."
         )
         raise typer.Exit(ExitCode.INTERRUPTED) from None
 
 
 @contextmanager
 def _printing(ended: "list[JobView]", output: Output, *, printed: bool) -> Generator[None]:
-    """Print at last what has ended, also when the time was over before all had."""
+    """Print the ended jobs at the end, also after the time limit."""
     try:
         yield
     finally:
@@ -116,15 +116,15 @@ def _printing(ended: "list[JobView]", output: Output, *, printed: bool) -> Gener
             print_jobs(ended, output)
 
 
-def _count_teller() -> "Callable[[StudyView], None]":
-    told: dict[UUID, str] = {}
+def _count_printer() -> "Callable[[StudyView], None]":
+    printed: dict[UUID, str] = {}
 
-    def tell(found: "StudyView") -> None:
-        if told.get(found.id) != counts(found):
-            told[found.id] = counts(found)
-            say(f"{found.name}: {told[found.id]}")
+    def update(study: "StudyView") -> None:
+        if printed.get(study.id) != counts(study):
+            printed[study.id] = counts(study)
+            say(f"{study.name}: {printed[study.id]}")
 
-    return tell
+    return update
 
 
 def _why(job: "JobView") -> str:

@@ -1,4 +1,4 @@
-"""`adaptlab attention`: patterns as pictures, summaries of heads as a table."""
+"""`adaptlab attention`: patterns as pictures, heads as a table."""
 
 import json
 from collections.abc import Sequence
@@ -91,7 +91,7 @@ def _chart(
 def _of_one_replicate(
     job: "JobView", maps: "Sequence[AttentionMap]", replicate: int | None, seed: int | None
 ) -> "list[AttentionMap]":
-    """Return the maps of the requested replicate or seed, else of the first recorded.
+    """Return the maps of the requested replicate or seed, else of the first.
 
     A tuned job records attention only for the selected trial of each seed.
     """
@@ -157,7 +157,7 @@ def _write(chart: "Chart", png: Path | None, svg: Path | None, vega_lite: Path |
 
 
 def _save(maps_by_job: "Sequence[tuple[JobView, AttentionMaps]]", folder: Path) -> None:
-    """Write verified arrays [sample, layer, head, query, key], and print their paths."""
+    """Write arrays [sample, layer, head, query, key], and print their paths."""
     import numpy as np  # loaded for arrays only
 
     folder.mkdir(parents=True, exist_ok=True)

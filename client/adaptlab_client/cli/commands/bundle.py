@@ -107,7 +107,7 @@ def _print(bundle: "CheckedBundle") -> None:
 
 
 def _render(bundle: "CheckedBundle", folder: Path) -> None:
-    """Write text and plots; file names are generated, never taken from the bundle."""
+    """Write text and plots, to file names that do not come from the bundle."""
     from adaptlab.bundle.plots import plots
     from adaptlab.charts import svg
 

@@ -46,7 +46,7 @@ def download(
     ] = Path(),
 ) -> None:
     """Download and verify safetensors files; interrupted downloads resume."""
-    from adaptlab_client.cli.printing.progress import byte_bar  # rich, loaded for those who wait
+    from adaptlab_client.cli.printing.progress import byte_bar  # loads rich, only needed here
 
     with open_client(context) as client:
         wanted: list[CheckpointView | str] = [*(checkpoints or ())]

@@ -1,4 +1,4 @@
-"""`adaptlab compare`: warnings, scores, verdicts, diagnoses and budget curves."""
+"""`adaptlab compare`: scores, verdicts, diagnoses and budget curves."""
 
 import json
 from collections.abc import Iterator
@@ -101,7 +101,10 @@ def _fetched(
     *,
     or_job: bool,
 ) -> "JobComparison":
-    """Return the comparison; a word without a study can be a job's id, or part of it."""
+    """Return the comparison of a study or of jobs.
+
+    With `or_job`, a word that names no study can be a job's id, or part of it.
+    """
     from adaptlab_client.errors import NotFound
 
     if study is None:

@@ -58,7 +58,7 @@ def upload(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Upload words from a file; after an interruption, run it again to send the rest."""
-    from adaptlab_client.cli.printing.progress import byte_bar  # rich, loaded for those who wait
+    from adaptlab_client.cli.printing.progress import byte_bar  # loads rich, only needed here
 
     with open_client(context) as client, byte_bar(file.name) as report:
         entry = client.datasets.upload_file(name, file, report=report)
@@ -71,7 +71,7 @@ def download(
     file: Annotated[Path, typer.Argument(metavar="FILE", dir_okay=False, help="File to write.")],
 ) -> None:
     """Download and verify the words of a dataset, one JSON object per line."""
-    from adaptlab_client.cli.printing.progress import byte_bar  # rich, loaded for those who wait
+    from adaptlab_client.cli.printing.progress import byte_bar  # loads rich, only needed here
 
     with open_client(context) as client, byte_bar(name) as report:
         path = client.datasets.download(name, file, report=report)

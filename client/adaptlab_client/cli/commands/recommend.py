@@ -1,4 +1,4 @@
-"""`adaptlab recommend`: a method for a task, its evidence, and further jobs."""
+"""`adaptlab recommend`: a method for a task, its evidence, further jobs."""
 
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, cast
@@ -29,7 +29,7 @@ PROPOSED = ("purpose", "what", "seeds", "trainable", "seconds, estimated")
 
 
 class RecommendationOutput(StrEnum):
-    """Formats of a recommendation; `jobs` prints the proposed specs, one per line."""
+    """Formats of a recommendation; `jobs` prints proposed specs as lines."""
 
     TABLE = "table"
     JSON = "json"

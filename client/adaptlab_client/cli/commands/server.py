@@ -1,4 +1,4 @@
-"""`adaptlab server` and `adaptlab workers`: health, capabilities and workers."""
+"""`adaptlab server` and `adaptlab workers`."""
 
 from typing import TYPE_CHECKING
 

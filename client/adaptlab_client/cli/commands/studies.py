@@ -236,7 +236,7 @@ def _wait_for(
     any_of: bool = False,
     printed: bool = False,
 ) -> None:
-    """Wait, print the studies that have ended, and exit with 1 if a job failed."""
+    """Wait, print the ended studies, and exit with 1 if a job failed."""
     ended: list[StudyView] = []
     try:
         for study in studies_as_ended(client, studies, timeout):
@@ -295,7 +295,7 @@ def _cells(study: "StudyView") -> list[list[object]]:
 
 
 def print_preview(preview: "StudyPreview", output: Output) -> None:
-    """Print the preview of a study, with the number of jobs and minutes on stderr."""
+    """Print the preview of a study; jobs and minutes go to stderr."""
     for warning in preview.warnings:
         complain(f"warning: {warning}")
     if output is Output.ID:

@@ -26,7 +26,7 @@ def send(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Send a file in chunks; after an interruption, run it again to send the rest."""
-    from adaptlab_client.cli.printing.progress import byte_bar  # rich, loaded for those who wait
+    from adaptlab_client.cli.printing.progress import byte_bar  # loads rich, only needed here
 
     with open_client(context) as client, byte_bar(file.name) as report:
         upload = client.uploads.send(file, report=report)

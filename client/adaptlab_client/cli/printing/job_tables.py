@@ -1,4 +1,4 @@
-"""How jobs, what they would be and their scores look as rows."""
+"""Rows of jobs, of previews and of scores."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -28,17 +28,17 @@ SCORE_COLUMNS = (
 
 
 def print_jobs(jobs: "Iterable[JobSummary]", output: Output) -> None:
-    """Print jobs as asked, a row each."""
+    """Print jobs in the requested format, one row per job."""
     print_list(jobs, COLUMNS, row_of, output)
 
 
 def print_job(job: "JobView", output: Output) -> None:
-    """Print one job as asked."""
+    """Print one job in the requested format."""
     print_one(job, COLUMNS, row_of, output)
 
 
 def row_of(job: "JobSummary") -> list[object]:
-    """The cells of `COLUMNS` for one job."""
+    """Return the cells of `COLUMNS` for one job."""
     base = job.base_model or job.name
     progress = f"{job.progress.step}/{job.progress.total}" if job.progress.total else ""
     return [
@@ -48,7 +48,7 @@ def row_of(job: "JobSummary") -> list[object]:
 
 
 def facts_of(job: "JobView") -> list[tuple[str, object]]:
-    """What there is to know of one job, name by name."""
+    """Return the names and values of a job's members, without empty ones."""
     titles = zip(COLUMNS, row_of(job), strict=True)
     more: list[tuple[str, object]] = [
         ("error", job.error),
@@ -66,19 +66,19 @@ def facts_of(job: "JobView") -> list[tuple[str, object]]:
 
 
 def score_rows(evaluations: Sequence["EvaluationView"]) -> list[list[object]]:
-    """One row a task and split; beside test scores, those of the base model alone."""
+    """Return one row per task and split, with test scores of the base."""
     from adaptlab.comparisons.scores import mean_accuracy, score_changes, task_labels
 
     labels = task_labels([e.task for e in evaluations])
     changes = {json.dumps(change.task): change for change in score_changes(evaluations)}
-    places: dict[tuple[str, str], list[EvaluationView]] = {}
-    for label, one in zip(labels, evaluations, strict=True):
-        if one.attached:
-            places.setdefault((label, one.split), []).append(one)
+    by_split: dict[tuple[str, str], list[EvaluationView]] = {}
+    for label, evaluation in zip(labels, evaluations, strict=True):
+        if evaluation.attached:
+            by_split.setdefault((label, evaluation.split), []).append(evaluation)
     rows: list[list[object]] = []
-    for (label, split), found in places.items():
-        accuracy = mean_accuracy(found)
-        change = changes.get(json.dumps(found[0].task)) if split == "test" else None
+    for (label, split), scores in by_split.items():
+        accuracy = mean_accuracy(scores)
+        change = changes.get(json.dumps(scores[0].task)) if split == "test" else None
         rows.append(
             [
                 *(label, split, accuracy.seeds, f"{100 * accuracy.mean:.1f} %"),
@@ -96,13 +96,13 @@ def _interval(accuracy: "Interval") -> str:
 
 
 def _points(change: "ScoreChange") -> str:
-    """The mean change over seeds, and the smallest and largest where there are several."""
+    """Return the mean change over seeds, with the range if there are several."""
     mean, low, high = (f"{100 * share:+.1f}" for share in (change.mean, change.low, change.high))
     return mean if change.seeds == 1 else f"{mean} ({low} to {high})"
 
 
 def print_preview(preview: "Preview", output: Output) -> None:
-    """Print what a job would be."""
+    """Print the preview of a job."""
     for warning in preview.warnings:
         complain(f"warning: {warning}")
     if output is Output.ID:

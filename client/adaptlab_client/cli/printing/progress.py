@@ -1,4 +1,4 @@
-"""Bars for jobs and files that are waited for, on stderr."""
+"""Progress bars for jobs and files, on stderr."""
 
 import sys
 from collections.abc import Callable, Generator
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 @contextmanager
 def bars() -> "Generator[Callable[[JobView], None]]":
-    """Give a function that shows a job's progress; where no terminal is, it tells of states."""
+    """Yield a function that shows a job's progress (its state in a pipe)."""
     if is_quiet() or not is_terminal(sys.stderr):
-        yield _state_teller()
+        yield _state_printer()
         return
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=console(sys.stderr), transient=True) as progress:
@@ -35,7 +35,7 @@ def bars() -> "Generator[Callable[[JobView], None]]":
 
 @contextmanager
 def byte_bar(name: str) -> "Generator[Callable[[int, int | None], None]]":
-    """Give a function that shows how many of a file's bytes have moved, where a terminal is."""
+    """Yield a function that shows the bytes transferred (nothing in a pipe)."""
     if is_quiet() or not is_terminal(sys.stderr):
         yield lambda done, total: None
         return
@@ -49,19 +49,21 @@ def byte_bar(name: str) -> "Generator[Callable[[int, int | None], None]]":
 
 
 def _bar_mover(progress: Progress) -> "Callable[[JobView], None]":
-    known: dict[UUID, TaskID] = {}
+    bars_by_job: dict[UUID, TaskID] = {}
 
     def update(job: "JobView") -> None:
         text = one_line(f"{job.method or job.kind} {str(job.id)[-8:]} {job.state}")
-        if job.id not in known:
-            known[job.id] = progress.add_task(text, total=None)
+        if job.id not in bars_by_job:
+            bars_by_job[job.id] = progress.add_task(text, total=None)
         total = job.progress.total or None
-        progress.update(known[job.id], description=text, completed=job.progress.step, total=total)
+        progress.update(
+            bars_by_job[job.id], description=text, completed=job.progress.step, total=total
+        )
 
     return update
 
 
-def _state_teller() -> "Callable[[JobView], None]":
+def _state_printer() -> "Callable[[JobView], None]":
     states: dict[UUID, str] = {}
 
     def update(job: "JobView") -> None:

@@ -1,4 +1,4 @@
-"""A report on the terminal: the paper's tables beside the measured ones, and the claims."""
+"""A report on the terminal: published and measured tables, and claims."""
 
 import csv
 import io
@@ -25,7 +25,7 @@ CSV_COLUMNS = (
 
 
 def print_report(report: StudyReport) -> None:
-    """Print the whole report; what does not fit beside each other comes below each other."""
+    """Print the whole report; tables that are too wide are stacked."""
     say_wrapped(report.title)
     study = f"study {report.study.name}, {report.study.state}"
     say_wrapped(f"{report.recipe}, preset {report.preset}: {study}")
@@ -43,7 +43,7 @@ def print_report(report: StudyReport) -> None:
 
 
 def csv_text(report: StudyReport) -> str:
-    """One line a cell; scores are shares, and `seeds` counts those that are measured."""
+    """Return CSV with one line per cell; scores are shares."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(CSV_COLUMNS)
@@ -54,7 +54,7 @@ def csv_text(report: StudyReport) -> str:
 
 
 def say_wrapped(text: str, indent: str = "") -> None:
-    """One paragraph on stdout, in lines that can be read."""
+    """Print a paragraph on stdout, wrapped to a readable width."""
     width = min(shutil.get_terminal_size((WIDEST_TEXT, 0)).columns, WIDEST_TEXT)
     lines = textwrap.wrap(one_line(text), width, initial_indent=indent, subsequent_indent=indent)
     print("\n".join(lines))
@@ -87,7 +87,7 @@ def _side_by_side(table: ReportTable, rows: Sequence[ReportRow]) -> tuple[list[s
 
 
 def _stacked(table: ReportTable, rows: Sequence[ReportRow]) -> tuple[list[str], Cells]:
-    """Three lines a row: the paper, what was measured, and the interval."""
+    """Return three lines per row: published and measured score, interval."""
     lines: Cells = []
     for row in rows:
         label = _row(row)[0]
@@ -110,14 +110,14 @@ def _one_a_line(table: ReportTable, rows: Sequence[ReportRow]) -> tuple[list[str
 
 
 def _row(row: ReportRow) -> list[str]:
-    """The label, the trained parameters and the trials."""
+    """Return label, trainable parameters and trials of a row."""
     label = f"{row.label} (control)" if row.control else row.label
     parameters = "" if row.parameters is None else f"{row.parameters:,}"
     return [label, parameters, "" if row.trials is None else str(row.trials)]
 
 
 def _width(titles: Sequence[str], lines: Cells) -> int:
-    """How wide it is with labels folded: they are the widest, and so the first to give way."""
+    """Return the table's width with its labels, the widest column, folded."""
     label, *widths = (max(map(len, column)) for column in zip(titles, *lines, strict=True))
     return min(label, NARROWEST_LABEL) + sum(widths) + GAP * len(widths)
 
@@ -137,7 +137,7 @@ def _csv_lines(table: ReportTable, row: ReportRow) -> list[list[object]]:
         [
             *(table.title, row.label, row.control, cell.column, cell.state),
             *((cell.published.mean, cell.published.spread) if cell.published else (None, None)),
-            *((one.mean, one.low, one.high) if (one := cell.measured) else (None, None, None)),
+            *((score.mean, score.low, score.high) if (score := cell.measured) else (None,) * 3),
             *(cell.spread, len(cell.seeds), row.parameters, row.steps, row.trials),
         ]
         for cell in row.cells

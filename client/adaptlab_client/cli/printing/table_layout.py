@@ -1,4 +1,4 @@
-"""The columns of a table that fit a width without a broken word, and how wide each is."""
+"""Layout of a table: the columns that fit a width, and their widths."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ Cells = Sequence[Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Which columns are shown, in their order, how wide, and the titles of those left out."""
+    """Columns shown, with their widths, and titles of those left out."""
 
     columns: tuple[int, ...]
     widths: tuple[int, ...]
@@ -20,9 +20,9 @@ class Layout:
 
 
 def layout(titles: Sequence[str], rows: Cells, width: int, wanted: Sequence[str] = ()) -> Layout:
-    """Return the columns that fit; `wanted` titles are chosen first, then all in their order.
+    """Return the columns that fit, `wanted` titles before others.
 
-    Lines break between words alone. If whole ids do not fit, their last characters stand for them.
+    Lines break only between words. If whole ids do not fit, they are cut to their last characters.
     """
     whole = _fitting(titles, rows, width, wanted)
     if not whole.left_out:
@@ -31,7 +31,10 @@ def layout(titles: Sequence[str], rows: Cells, width: int, wanted: Sequence[str]
 
 
 def with_short_ids(rows: Cells) -> Cells:
-    """The rows with the last characters of every id, which all commands accept."""
+    """Return the rows with ids cut to their last characters.
+
+    All commands accept such short ids.
+    """
     return [[cell[-SHORT_ID:] if _is_id(cell) else cell for cell in row] for row in rows]
 
 
@@ -47,16 +50,16 @@ def _fitting(titles: Sequence[str], rows: Cells, width: int, wanted: Sequence[st
     least = [max(_longest_word(cell) for cell in column) for column in cells]
     first = [titles.index(title) for title in wanted if title in titles]
     order = dict.fromkeys((*first, *range(len(titles))))
-    chosen: list[int] = []
+    fitting: list[int] = []
     for column in order:
-        if not chosen or _total([least[one] for one in (*chosen, column)]) <= width:
-            chosen.append(column)
-    chosen.sort()
-    most = [max(len(cell) for cell in cells[column]) for column in chosen]
+        if not fitting or _total([least[other] for other in (*fitting, column)]) <= width:
+            fitting.append(column)
+    fitting.sort()
+    most = [max(len(cell) for cell in cells[column]) for column in fitting]
     return Layout(
-        columns=tuple(chosen),
-        widths=_shared([least[column] for column in chosen], most, width),
-        left_out=tuple(title for place, title in enumerate(titles) if place not in chosen),
+        columns=tuple(fitting),
+        widths=_shared([least[column] for column in fitting], most, width),
+        left_out=tuple(title for place, title in enumerate(titles) if place not in fitting),
     )
 
 
@@ -69,10 +72,10 @@ def _total(widths: Sequence[int]) -> int:
 
 
 def _shared(least: Sequence[int], most: Sequence[int], width: int) -> tuple[int, ...]:
-    """The widths, with what is left given to the columns that need least to be on one line."""
+    """Return the widths; spare width goes where least of it is needed."""
     widths = [*least]
     left = width - _total(widths)
-    for place in sorted(range(len(widths)), key=lambda one: most[one] - least[one]):
+    for place in sorted(range(len(widths)), key=lambda index: most[index] - least[index]):
         more = max(0, min(left, most[place] - least[place]))
         widths[place] += more
         left -= more

@@ -1,7 +1,7 @@
-"""What is printed: results on stdout, everything else on stderr, and nothing that acts.
+"""Output to a terminal: results on stdout, everything else on stderr.
 
-Names, labels and messages come from other people through the server. Control characters in them
-are shown, not sent to the terminal, and brackets are no markup.
+Names, labels and messages come from other users. Their control characters are made visible instead
+of being sent to the terminal, and their brackets are not markup.
 """
 
 import csv
@@ -23,7 +23,7 @@ V = TypeVar("V", bound="BaseModel")
 
 WIDTH_OF_A_PIPE = 200
 _NO_LIMIT = 10_000
-# C0 without the line feed, delete, C1, and the marks that reorder or hide text around them.
+# C0 without the line feed, delete, C1, and marks that reorder or hide the text around them.
 _ACTIVE = re.compile(
     "[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
 )
@@ -33,7 +33,7 @@ _QUIET = ContextVar("quiet", default=False)
 
 
 class Output(StrEnum):
-    """How results are printed: for people, or in one of four ways for programs."""
+    """Formats of results: one for people, four for programs."""
 
     TABLE = "table"
     JSON = "json"
@@ -43,7 +43,7 @@ class Output(StrEnum):
 
 
 class RowOutput(StrEnum):
-    """How results are printed that have no identity; the words are those of `Output`."""
+    """Formats of results without an id; a subset of `Output`."""
 
     TABLE = "table"
     JSON = "json"
@@ -52,38 +52,38 @@ class RowOutput(StrEnum):
 
 
 class Share(float):
-    """A share of one, which a table shows in per cent and a file as it is."""
+    """A share of one, shown in per cent in tables and unchanged in files."""
 
 
 def be_quiet(wanted: bool) -> None:
-    """Say from now on only what went wrong, or everything again."""
+    """Switch messages other than errors off or on."""
     _QUIET.set(wanted)
 
 
 def is_quiet() -> bool:
-    """Whether only what went wrong is said."""
+    """Return True if only errors are printed on stderr."""
     return _QUIET.get()
 
 
 def is_terminal(stream: IO[str]) -> bool:
-    """Whether a person looks at it; a stream that was closed is none."""
+    """Return True if the stream is an open terminal."""
     return not stream.closed and stream.isatty()
 
 
 def inert(text: object) -> str:
-    r"""The text with every character that a terminal acts on written as `\x1b` or `\u202e`."""
+    r"""Return the text with control characters written as `\x1b` or `\u202e`."""
     return _ACTIVE.sub(_escaped, str(text))
 
 
 def one_line(text: object) -> str:
-    r"""As `inert`, with line feeds written as `\n` too."""
+    r"""Return the text like `inert`, with line feeds written as `\n`."""
     return inert(text).replace("\n", r"\n")
 
 
 def json_text(value: object, *, indent: int | None = None) -> str:
-    r"""The value as JSON; what a terminal acts on is a `\u` escape, which is JSON too."""
+    r"""Return the value as JSON, with control characters as `\u` escapes."""
     text = json.dumps(value, indent=indent, ensure_ascii=not _speaks_unicode(sys.stdout))
-    return _ACTIVE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _ACTIVE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def _plain(value: "BaseModel") -> "JsonValue":
@@ -91,18 +91,18 @@ def _plain(value: "BaseModel") -> "JsonValue":
 
 
 def say(text: str) -> None:
-    """Something to know on stderr, made inert; `--quiet` leaves it out."""
+    """Print a message on stderr, made inert, unless `--quiet` is set."""
     if not is_quiet():
         complain(text)
 
 
 def complain(text: str) -> None:
-    """What went wrong, or may, on stderr, made inert; it is said whatever was asked for."""
+    """Print an error or warning on stderr, made inert, even with `--quiet`."""
     print(inert(text), file=sys.stderr)
 
 
 def print_values(values: "Iterable[BaseModel]", output: Output, identity: str = "id") -> None:
-    """Print values as JSON, JSON lines or identities; one document for all of them with JSON."""
+    """Print values as one JSON document, as JSON lines, or as ids."""
     if output is Output.JSON:
         print(json_text([_plain(value) for value in values], indent=2))
         return
@@ -113,7 +113,7 @@ def print_values(values: "Iterable[BaseModel]", output: Output, identity: str = 
 
 
 def print_value(value: "BaseModel", output: Output, identity: str = "id") -> None:
-    """Print one value as JSON, as a line of JSON, as fields and values, or its identity."""
+    """Print one value as JSON, a line of JSON, fields and values, or its id."""
     if output is Output.ID:
         print(one_line(getattr(value, identity)))
     elif output is Output.CSV:
@@ -123,7 +123,7 @@ def print_value(value: "BaseModel", output: Output, identity: str = "id") -> Non
 
 
 def print_in_full(value: "BaseModel", output: Output, identity: str = "id") -> None:
-    """Print one value; it is in no table, so where one is asked for this is JSON."""
+    """Print one value like `print_value`, with JSON instead of a table."""
     print_value(value, Output.JSON if output is Output.TABLE else output, identity)
 
 
@@ -134,7 +134,7 @@ def print_list(
     output: Output,
     identity: str = "id",
 ) -> None:
-    """Print values as the rows of a table or of a file, or as `print_values` does."""
+    """Print values as rows of a table or CSV, or like `print_values`."""
     if output in (Output.TABLE, Output.CSV):
         print_rows(titles, map(row_of, values), output)
     else:
@@ -148,7 +148,7 @@ def print_one(
     output: Output,
     identity: str = "id",
 ) -> None:
-    """Print one value as the only row of a table or of a file, or as `print_value` does."""
+    """Print one value as a row of a table or CSV, or like `print_value`."""
     if output in (Output.TABLE, Output.CSV):
         print_rows(titles, [row_of(value)], output)
     else:
@@ -161,7 +161,7 @@ def print_rows(
     output: Output,
     wanted: Sequence[str] = (),
 ) -> None:
-    """Print rows as a table, or else as comma-separated values."""
+    """Print rows as a table or as CSV."""
     if output is Output.CSV:
         print_csv(titles, rows)
     else:
@@ -171,10 +171,10 @@ def print_rows(
 def print_table(
     titles: Sequence[str], rows: Iterable[Sequence[object]], wanted: Sequence[str] = ()
 ) -> None:
-    """Print a table on stdout; in a pipe it is wide and has no frame.
+    """Print a table on stdout, wide in a pipe and fitted to a terminal.
 
-    On a terminal whose width does not hold all columns, those of `wanted` titles come first, and
-    what is left out is said on stderr.
+    If the terminal is too narrow for all columns, `wanted` titles come first, and those left out
+    are named on stderr.
     """
     from rich.table import Table  # loaded for tables only
     from rich.text import Text
@@ -203,7 +203,7 @@ def print_table(
 
 
 def print_csv(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print rows as comma-separated values, exactly, row by row as they come."""
+    """Print rows as CSV without rounding, each as soon as it arrives."""
     from adaptlab.spreadsheet import harmless
 
     lines = csv.writer(sys.stdout, lineterminator="\n")
@@ -213,12 +213,12 @@ def print_csv(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
 
 
 def _has_limit(stream: IO[str]) -> bool:
-    """Return True if lines have a width that somebody chose: a terminal's, or `COLUMNS`."""
+    """Return True if the width is set, by a terminal or by `COLUMNS`."""
     return is_terminal(stream) or "COLUMNS" in os.environ
 
 
 def console(stream: IO[str], *, width: int | None = None) -> "Console":
-    """A console on stdout or stderr that reads no markup, emoji codes or highlights."""
+    """Return a console without markup, emoji codes and highlights."""
     from rich.console import Console
 
     terminal = is_terminal(stream)
@@ -234,13 +234,13 @@ def console(stream: IO[str], *, width: int | None = None) -> "Console":
     )
 
 
-def _escaped(found: re.Match[str]) -> str:
-    code = ord(found[0])
+def _escaped(match: re.Match[str]) -> str:
+    code = ord(match[0])
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
 def _fields(value: "JsonValue", name: str = "") -> "Iterator[tuple[str, JsonValue]]":
-    """The members inside members under dotted names; lists stay whole."""
+    """Yield nested members under dotted names; lists stay whole."""
     if not isinstance(value, dict):
         yield name, value
         return
@@ -249,7 +249,7 @@ def _fields(value: "JsonValue", name: str = "") -> "Iterator[tuple[str, JsonValu
 
 
 def _shown(cell: object) -> str:
-    """A cell as people read it."""
+    """Return a cell as text for people."""
     match cell:
         case None:
             return ""
@@ -266,7 +266,7 @@ def _shown(cell: object) -> str:
 
 
 def _exact(cell: object) -> "JsonValue":
-    """A cell as programs read it: nothing is rounded."""
+    """Return a cell for programs, without rounding."""
     match cell:
         case None | bool():
             return {None: "", True: "true", False: "false"}[cell]
@@ -277,7 +277,7 @@ def _exact(cell: object) -> "JsonValue":
         case datetime():
             return cell.isoformat()
         case dict() | list() | tuple():
-            # What the server answered: text, numbers, lists and mappings of these.
+            # From an answer: text, numbers, lists and mappings of these.
             return json_text(cast("JsonValue", cell))
         case _:
             return str(cell)
