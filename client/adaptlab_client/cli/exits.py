@@ -20,7 +20,7 @@ class ExitCode(IntEnum):
     """The token is missing, unknown or lacks the permission."""
     NOT_FOUND = 5
     """There is no such job, base model, checkpoint or page."""
-    UNSOUND = 65
+    INVALID_FILE = 65
     """A file is damaged or contradicts its own contents (EX_DATAERR)."""
     UNREACHABLE = 69
     """No server was found, or it does not answer (EX_UNAVAILABLE)."""
@@ -49,7 +49,7 @@ def exit_code(error: Exception) -> ExitCode:
         ((client.Conflict, client.TooLarge), ExitCode.USAGE),
         ((client.Unauthorised, client.UnsafeFile), ExitCode.AUTHENTICATION),
         (client.NotFound, ExitCode.NOT_FOUND),
-        (core.BrokenBundle, ExitCode.UNSOUND),
+        (core.BrokenBundle, ExitCode.INVALID_FILE),
         (client.ServerStarting, ExitCode.TEMPORARY),
         ((client.ServerUnreachable, client.NoServer), ExitCode.UNREACHABLE),
         (

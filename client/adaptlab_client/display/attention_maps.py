@@ -60,7 +60,7 @@ class AttentionMaps(tuple[AttentionMap, ...]):
         exactly one; select it with `source` and `replicate`.
         """
         if len(self) != 1:
-            raise SeveralMaps([(each.source, each.replicate) for each in self])
+            raise SeveralMaps([(entry.source, entry.replicate) for entry in self])
         return self[0].numpy()
 
     def rows(self) -> Iterator[dict[str, str | int | float | None]]:
@@ -79,7 +79,7 @@ class AttentionMaps(tuple[AttentionMap, ...]):
 
         Raises `ValueError` without maps, and `IndexError` if the head was not recorded.
         """
-        ordered = sorted(self, key=lambda each: (each.replicate, each.source != "base"))
+        ordered = sorted(self, key=lambda entry: (entry.replicate, entry.source != "base"))
         return attention_picture(ordered, (sample, layer, head))
 
 
@@ -92,13 +92,13 @@ def attention_picture(maps: Sequence[AttentionMap], place: tuple[int, int, int])
         attention_patterns(
             [
                 AttentionPattern(
-                    title=f"{each.source}, seed {each.seed}",
-                    weights=tuple(map(tuple, each.numpy()[place].astype(float).tolist())),
-                    tokens=tuple(str(token) for token in each.tokens[sample]),
-                    learned_positions=each.learned_positions,
-                    target_start=each.target_start,
+                    title=f"{entry.source}, seed {entry.seed}",
+                    weights=tuple(map(tuple, entry.numpy()[place].astype(float).tolist())),
+                    tokens=tuple(str(token) for token in entry.tokens[sample]),
+                    learned_positions=entry.learned_positions,
+                    target_start=entry.target_start,
                 )
-                for each in maps
+                for entry in maps
             ],
             title=f"layer {layer}, head {head}, sample {sample}",
         )

@@ -38,7 +38,9 @@ def plot(
     if not 0 <= table < count:
         raise ValueError(f"There is no table {table}; there are {count}, counted from 0.")
     try:
-        tables = [TableComparison.model_validate(one.model_dump()) for one in comparison.tables]
+        tables = [
+            TableComparison.model_validate(answer.model_dump()) for answer in comparison.tables
+        ]
     except ValidationError as error:
         raise UnexpectedAnswer(
             f"This version cannot draw the server's comparison ({error.error_count()} errors). "

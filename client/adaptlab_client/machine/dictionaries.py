@@ -59,7 +59,7 @@ _WORD: TypeAdapter[Triple] = TypeAdapter(Triple)
 
 
 class NoDictionary(Exception):
-    """A dictionary is missing or unreadable; the message says what to install."""
+    """A dictionary is missing or unreadable; the message names the package."""
 
 
 @dataclass(frozen=True, slots=True)

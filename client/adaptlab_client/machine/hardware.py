@@ -1,4 +1,4 @@
-"""What a worker needs of this machine: torch, GPUs and Landlock."""
+"""Torch, GPUs and Landlock on this machine."""
 
 import ctypes
 import json
@@ -13,9 +13,9 @@ import json, torch
 gpus = []
 if torch.cuda.is_available():
     for number in range(torch.cuda.device_count()):
-        one = torch.cuda.get_device_properties(number)
+        gpu = torch.cuda.get_device_properties(number)
         torch.ones(1, device=f"cuda:{number}").sum().item()
-        gpus.append(f"{one.name}, {one.total_memory / 2**30:.0f} GiB")
+        gpus.append(f"{gpu.name}, {gpu.total_memory / 2**30:.0f} GiB")
 print(json.dumps({"version": torch.__version__, "gpus": gpus}))
 """
 

@@ -82,8 +82,8 @@ class JobResults:
     ) -> AttentionMaps:
         """Return the recorded attention maps.
 
-        `layer` and `head` filter their summaries. Arrays are fetched on demand: `attention(job,
-        source="adapted", replicate=0).numpy()`.
+        `layer` and `head` filter their summaries. Arrays are fetched on demand by
+        `attention(job, source="adapted", replicate=0).numpy()`.
         """
         query = {"layer": layer, "head": head, "source": source, "replicate": replicate}
         request = Request("GET", path_of("jobs", job_id, "attention"), query=query)

@@ -79,7 +79,7 @@ def _chart(
     for job, maps in maps_by_job:
         selection = _of_one_replicate(job, maps, *replicate_and_seed)
         seeds.append(selection[0].seed)
-        for recorded in sorted(selection, key=lambda each: each.source != "base"):
+        for recorded in sorted(selection, key=lambda entry: entry.source != "base"):
             if recorded.source != "base" or not patterns:
                 patterns.append(_pattern(job, recorded, place))
     layer, head, sample = place
@@ -95,7 +95,9 @@ def _of_one_replicate(
 
     A tuned job records attention only for the selected trial of each seed.
     """
-    recorded = {each.replicate: each.seed for each in sorted(maps, key=lambda each: each.replicate)}
+    recorded = {
+        entry.replicate: entry.seed for entry in sorted(maps, key=lambda entry: entry.replicate)
+    }
     if not recorded:
         raise UsageFault(
             f"Job {job.id} recorded no attention. Submit it again with "
@@ -103,7 +105,7 @@ def _of_one_replicate(
         )
     for number, of_seed in recorded.items():
         if replicate in (None, number) and seed in (None, of_seed):
-            return [each for each in maps if each.replicate == number]
+            return [entry for entry in maps if entry.replicate == number]
     request = f"seed {seed}" if replicate is None else f"replicate {replicate}"
     seeds = ", ".join(f"{of_seed} (replicate {number})" for number, of_seed in recorded.items())
     raise UsageFault(f"Job {job.id} has no attention for {request}. Recorded seeds: {seeds}.")

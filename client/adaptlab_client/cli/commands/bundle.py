@@ -78,7 +78,7 @@ def check(
     for finding in bundle.findings:
         complain(f"adaptlab: {finding.member}: {finding.text}")
     if not bundle.holds:
-        raise typer.Exit(ExitCode.UNSOUND)
+        raise typer.Exit(ExitCode.INVALID_FILE)
     if render is not None:
         _render(bundle, render)
 

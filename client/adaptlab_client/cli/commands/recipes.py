@@ -35,7 +35,7 @@ COLUMNS = ("recipe", "presets", "question")
 
 
 class ReportOutput(StrEnum):
-    """How a report is printed."""
+    """Formats of a report."""
 
     TABLE = "table"
     JSON = "json"

@@ -127,7 +127,7 @@ def list_jobs(
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """List the jobs of a study, including those that make its base models."""
+    """List the jobs of a study, including those that create its base models."""
     with open_client(context) as client:
         print_jobs(client.studies.jobs(study, filter=filter_text), output)
 

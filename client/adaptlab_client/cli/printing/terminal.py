@@ -91,13 +91,13 @@ def _plain(value: "BaseModel") -> "JsonValue":
 
 
 def say(text: str) -> None:
-    """Print a message on stderr, made inert, unless `--quiet` is set."""
+    """Print a message on stderr, escaped, unless `--quiet` is set."""
     if not is_quiet():
         complain(text)
 
 
 def complain(text: str) -> None:
-    """Print an error or warning on stderr, made inert, even with `--quiet`."""
+    """Print an error or warning on stderr, escaped, even with `--quiet`."""
     print(inert(text), file=sys.stderr)
 
 
