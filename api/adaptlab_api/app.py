@@ -25,8 +25,8 @@ from adaptlab_api.limits.auditing import AuditLog
 from adaptlab_api.limits.buckets import Buckets
 from adaptlab_api.limits.turns import Turns
 from adaptlab_api.openapi import describe
-from adaptlab_api.pages import problem_pages
-from adaptlab_api.pages.problem_pages import ProblemPages, page_renderer
+from adaptlab_api.pages.rendering import problem_pages
+from adaptlab_api.pages.rendering.problem_pages import ProblemPages, page_renderer
 from adaptlab_api.pages.routes import mount_static, page_routers
 from adaptlab_api.routes.attention import attention_router
 from adaptlab_api.routes.base_models import base_models_router

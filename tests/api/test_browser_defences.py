@@ -11,7 +11,7 @@ from tests.making import a_token
 
 from adaptlab_api.app import create_app
 from adaptlab_api.doors.gate import SESSION_COOKIE
-from adaptlab_api.pages.assets import charts_name
+from adaptlab_api.pages.rendering.assets import charts_name
 from adaptlab_services.settings import Settings
 
 SOMEWHERE = "00000000-0000-0000-0000-000000000000"

@@ -15,7 +15,7 @@ from adaptlab.bundle.reading import LARGEST_BUNDLE, LARGEST_MEMBER, MOST_MEMBERS
 from adaptlab.specs import spec
 from adaptlab_answers.people import MOST_QUEUES
 from adaptlab_api.doors import body_limit, http_protocol, open_requests, request_rate
-from adaptlab_api.pages.submit_routes import MOST_FIELDS
+from adaptlab_api.pages.submitting.routes import MOST_FIELDS
 from adaptlab_api.requests import strict_json
 from adaptlab_api.routes.jobs import LONGEST_WAIT
 from adaptlab_services.comparisons import (

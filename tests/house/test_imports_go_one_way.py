@@ -11,6 +11,7 @@ import pytest
 
 CLIENT = "client/adaptlab_client"
 SERVICES = "services/adaptlab_services"
+PAGES = "api/adaptlab_api/pages"
 FOLDERS = ("answers", "api", "client", "core", "db", "services", "stack", "worker")
 
 
@@ -76,6 +77,7 @@ def test_every_import_contract_is_kept(repository: Path) -> None:
         ("api/adaptlab_api/limits", "import adaptlab_api.routes", "wings of the API"),
         (f"{CLIENT}/transport", "import adaptlab_client.resources", "wings of the client"),
         (f"{CLIENT}/cli/printing", "import adaptlab_client.cli.commands", "wings of the command"),
+        (f"{PAGES}/rendering", "import adaptlab_api.pages.jobs", "wings of the pages"),
     ],
 )
 def test_an_import_in_the_wrong_direction_is_found(
@@ -90,7 +92,7 @@ def test_an_import_in_the_wrong_direction_is_found(
 
 
 @pytest.mark.parametrize(
-    "package", ["api/adaptlab_api", "core/adaptlab", CLIENT, f"{CLIENT}/cli", SERVICES]
+    "package", ["api/adaptlab_api", PAGES, "core/adaptlab", CLIENT, f"{CLIENT}/cli", SERVICES]
 )
 def test_a_module_of_no_wing_is_found(copy_of_the_house: Path, package: str) -> None:
     (copy_of_the_house / package / "stray.py").touch()

@@ -17,7 +17,7 @@ from tests.pages.visitors import PATIENCE, Visitor, a_visitor
 from tests.patience import patient_comparisons
 
 from adaptlab_api.app import create_app
-from adaptlab_api.pages.assets import charts_script
+from adaptlab_api.pages.rendering.assets import charts_script
 from adaptlab_services.people import tokens
 from adaptlab_services.settings import Settings
 

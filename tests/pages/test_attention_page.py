@@ -14,7 +14,7 @@ from tests.watching import of_jobs, statements
 
 from adaptlab.charts.head_grids import coarse
 from adaptlab_api.app import create_app
-from adaptlab_api.pages.attention_routes import CHARTS
+from adaptlab_api.pages.attention.routes import CHARTS
 from adaptlab_db.tables import AttentionMap
 from adaptlab_services.settings import Settings
 
@@ -94,7 +94,7 @@ def test_heads_are_sorted_by_the_server(visitor: TestClient, job: str) -> None:
 def test_the_table_of_heads_is_paged(
     visitor: TestClient, job: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("adaptlab_api.pages.attention_page.HEADS_PAGE", 3)
+    monkeypatch.setattr("adaptlab_api.pages.attention.page.HEADS_PAGE", 3)
     page = visitor.get(f"{job}/attention").text
     assert "1 to 3 of 4" in page
     following = unescape(page.partition('" rel="next"')[0].rpartition('href="')[2])

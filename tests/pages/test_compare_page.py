@@ -15,7 +15,7 @@ from tests.pages.made_up_studies import a_base, a_study, ordinary
 
 from adaptlab_answers.studies import StudyView
 from adaptlab_api.app import create_app
-from adaptlab_api.pages.formats import percent
+from adaptlab_api.pages.rendering.formats import percent
 from adaptlab_db.tables import Job
 from adaptlab_services.comparisons import comparisons
 from adaptlab_services.people import tokens

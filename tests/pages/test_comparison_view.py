@@ -5,7 +5,7 @@ from typing import get_args
 from adaptlab.comparisons.comparison import WarningKind
 from adaptlab.comparisons.table_comparison import TableWarningKind
 from adaptlab.comparisons.verdict import Finding
-from adaptlab_api.pages.comparison_view import FINDING_TITLES, WARNING_TITLES
+from adaptlab_api.pages.comparisons.tables import FINDING_TITLES, WARNING_TITLES
 
 
 def test_every_kind_of_warning_has_a_title():

@@ -5,7 +5,7 @@ from tests.making import a_replicate
 
 from adaptlab_answers.results import EvaluationLinks, EvaluationView
 from adaptlab_api.pages import formats
-from adaptlab_api.pages.scores import score_table
+from adaptlab_api.pages.jobs.scores import score_table
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.pages.made_up import ADAPTATION, PRETRAINING, MadeUpWorker
 
 from adaptlab_api.app import create_app
-from adaptlab_api.pages.routes import NOT_DONE
-from adaptlab_api.pages.signing_in import local_path
+from adaptlab_api.pages.jobs.routes import NOT_DONE
+from adaptlab_api.pages.signing_in.routes import local_path
 from adaptlab_db.tables import Job
 from adaptlab_services.settings import Settings
 
@@ -269,7 +269,7 @@ def test_static_files_are_public_kept_and_nothing_else(client: TestClient):
 
 def test_the_pages_never_load_the_javascript_engine():
     code = (
-        "import sys, adaptlab_api.app, adaptlab_api.pages.chart_data;"
+        "import sys, adaptlab_api.app, adaptlab_api.pages.jobs.curves;"
         "sys.exit('vl_convert' in sys.modules or 'torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

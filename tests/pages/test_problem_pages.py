@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.pages.submitting import HERE, sign_in, somebody
 
 from adaptlab_api.app import create_app
-from adaptlab_api.pages.problem_pages import wants_page
+from adaptlab_api.pages.rendering.problem_pages import wants_page
 from adaptlab_services.settings import Settings
 
 BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
@@ -96,7 +96,7 @@ def test_a_failure_of_the_server_is_a_page_that_tells_nothing(
     def fail(*_: object) -> None:
         raise RuntimeError("secret")
 
-    monkeypatch.setattr("adaptlab_api.pages.routes.job_list", fail)
+    monkeypatch.setattr("adaptlab_api.pages.jobs.routes.job_list", fail)
     page = a_page(signed_in.get("/"), 500)
     assert "if it fails again, see the server" in page
     assert "secret" not in page

@@ -2,7 +2,7 @@
 
 import pytest
 
-from adaptlab_api.pages.spec_texts import read
+from adaptlab_api.pages.submitting.spec_texts import read
 
 
 @pytest.mark.parametrize("text", ["10000", "10,000", "10 000", "10_000", "10\u202f000"])

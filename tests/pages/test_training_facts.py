@@ -7,7 +7,7 @@ from adaptlab.plugins.generated_words import generated_words
 from adaptlab.specs.resolve import BaseModelFacts, resolve
 from adaptlab.specs.resolved import write_resolved
 from adaptlab.specs.spec import AdaptSpec, PretrainSpec, ResolvedSpec
-from adaptlab_api.pages.job_page import rungs, spec_facts
+from adaptlab_api.pages.jobs.page import rungs, spec_facts
 
 BASE = PretrainSpec.model_validate(
     {"name": "base", "family": "minigpt", "task": {"name": "sort_ascending"}}

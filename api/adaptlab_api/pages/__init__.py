@@ -1,1 +1,1 @@
-"""The dashboard: pages rendered on the server. Routes call services; charts come from core."""
+"""The dashboard: pages rendered on the server, in wings by subject."""

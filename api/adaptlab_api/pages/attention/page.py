@@ -1,0 +1,236 @@
+"""The page of a job's attention: what can be chosen, how to read it, and every head's figures."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import urlencode
+from uuid import UUID
+
+from sqlalchemy.orm import Session
+
+from adaptlab_answers.attention import MapView
+from adaptlab_answers.jobs import JobView
+from adaptlab_answers.models import MethodEntry
+from adaptlab_api.pages.attention.charts import (
+    MOST_HEADS,
+    HeadWeights,
+    Shown,
+    grid_layers,
+    read_weights,
+)
+from adaptlab_api.pages.attention.view import AttentionView, Place, attention_view
+from adaptlab_api.pages.rendering.job_titles import job_title
+from adaptlab_services.errors import NotFound
+from adaptlab_services.jobs import jobs
+from adaptlab_services.models import catalogue
+from adaptlab_services.results import attention, attention_heads
+from adaptlab_services.results.attention import MapFilter
+from adaptlab_services.results.attention_heads import (
+    HeadOrder,
+    HeadRows,
+    LayerFacts,
+    MapOutline,
+    Sorting,
+    shown_map,
+)
+
+HEADS_PAGE = 48
+ROUNDING = 1e-3
+"""Below it a deviation is what half precision and float32 leave; above, something moved."""
+COLUMNS: tuple[tuple[HeadOrder, str, str], ...] = (
+    ("layer", "Layer, head", "order in the model"),
+    ("base_entropy", "Entropy before", "mean over query rows, over the content only, in nats"),
+    ("entropy", "Entropy", "the same, after adaptation"),
+    ("learned_mass", "Learned mass", "mean attention on learned positions"),
+    (
+        "divergence",
+        "Divergence",
+        "Jensen-Shannon divergence from the base model's relative attention, in nats",
+    ),
+    (
+        "relative_deviation",
+        "Relative deviation",
+        "largest absolute difference from the base model's relative attention",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the address of the page asks for."""
+
+    place: Place
+    shown: Shown | None
+    sorting: Sorting
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeadColumn:
+    """A column of the table of heads; `sorted` says how, `address` sorts by it."""
+
+    name: HeadOrder
+    title: str
+    means: str
+    sorted: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One token of the output: what stands where it is made, and what was answered.
+
+    `learned` is the attention on learned positions, `followed` what stands next in the sample.
+    """
+
+    number: int
+    position: int
+    token: int
+    before: int | None
+    after: int | None
+    followed: int | None
+    learned: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Guide:
+    """What can be said of how this job's method may act on attention, and what was measured."""
+
+    method: MethodEntry | None
+    learned: int
+    mass: tuple[float, float] | None
+    first: LayerFacts | None
+    later: LayerFacts | None
+
+    @property
+    def first_moved(self) -> bool:
+        """Whether the first layer's attention among the content differs by more than rounding."""
+        return self.first is not None and self.first.relative_deviation > ROUNDING
+
+
+def attention_page(session: Session, job_id: UUID, asked: Asked) -> dict[str, object]:
+    """Everything that the template shows; raises `NotFound`."""
+    job = jobs.get(session, job_id)
+    maps = attention_heads.outlines(session, job_id)
+    shown: dict[str, object] = {"job": job, "title": job_title(job), "view": None}
+    if not maps:
+        return shown
+    place = asked.place.within(maps)
+    wanted = MapFilter(replicate=place.replicate, layer=place.layer, head=place.head)
+    ours = [one for one in attention.maps(session, job_id, wanted).data if one.is_drawable]
+    if not ours:
+        return shown
+    view = attention_view(maps, ours[0])
+    rows = attention_heads.heads(
+        session, maps, place.replicate, asked.sorting, asked.offset, HEADS_PAGE
+    )
+    layers = attention_heads.layers(session, maps)
+    return {
+        **shown,
+        "view": view,
+        "place": place,
+        "seed": ours[0].seed,
+        "shown": _shown(asked.shown, view),
+        "step": _step(ours, place, read_weights(session, ours, place)),
+        "guide": _guide(job, layers, view),
+        "layers": layers,
+        "here": next((one for one in ours[-1].summaries), None) if view.adapted else None,
+        **_table(rows, asked, place),
+        **_grid(maps, place),
+    }
+
+
+def _shown(asked: Shown | None, view: AttentionView) -> Shown:
+    return (asked or "difference") if view.adapted else "base"
+
+
+def _grid(maps: Sequence[MapOutline], place: Place) -> dict[str, object]:
+    """Which layers stand in the grid, and how many there are."""
+    one = shown_map(maps, place.replicate)
+    assert one is not None
+    first, stop = grid_layers(one, place.layer)
+    return {"grid": (first, stop - 1, one.shape[1]), "cut_heads": one.shape[2] > MOST_HEADS}
+
+
+def _step(maps: Sequence[MapView], place: Place, head: HeadWeights | None) -> Step | None:
+    by_source = {one.source: one for one in maps}
+    one = maps[0]
+    position = one.target_start + place.step
+    tokens = one.tokens[place.sample]
+    if position >= len(tokens):
+        return None
+    learned = None
+    if head is not None and head.adapted is not None and head.learned:
+        learned = float(head.adapted[position, : head.learned].sum())
+    return Step(
+        number=place.step,
+        position=position,
+        token=tokens[position],
+        before=_answer(by_source.get("base"), place),
+        after=_answer(by_source.get("adapted"), place),
+        followed=tokens[position + 1] if position + 1 < len(tokens) else None,
+        learned=learned,
+    )
+
+
+def _answer(one: MapView | None, place: Place) -> int | None:
+    if one is None or place.sample >= len(one.predictions):
+        return None
+    answers = one.predictions[place.sample]
+    return answers[place.step] if place.step < len(answers) else None
+
+
+def _guide(job: JobView, layers: Sequence[LayerFacts], view: AttentionView) -> Guide:
+    masses = [(one.least_learned_mass, one.most_learned_mass) for one in layers]
+    mass = (min(low for low, _ in masses), max(high for _, high in masses)) if masses else None
+    return Guide(
+        method=_method(job.method),
+        learned=view.learned_positions,
+        mass=mass if view.learned_positions else None,
+        first=next((one for one in layers if one.layer == 0), None),
+        later=max(
+            (one for one in layers if one.layer > 0),
+            key=lambda one: one.relative_deviation,
+            default=None,
+        ),
+    )
+
+
+def _method(name: str | None) -> MethodEntry | None:
+    """What the method says of itself; None for none, or for one that is no longer installed."""
+    try:
+        return None if name is None else catalogue.method(name)
+    except NotFound:
+        return None
+
+
+def _table(rows: HeadRows, asked: Asked, place: Place) -> dict[str, object]:
+    """The table of heads: its columns with their links, and the links to the other pages."""
+    end = asked.offset + len(rows.data)
+    before = max(0, asked.offset - HEADS_PAGE)
+    return {
+        "heads": rows,
+        "columns": tuple(_column(*one, asked.sorting, place) for one in COLUMNS),
+        "first": asked.offset + 1,
+        "last": end,
+        "previous": _address(asked.sorting, place, before) if asked.offset else None,
+        "following": _address(asked.sorting, place, end) if end < rows.total else None,
+    }
+
+
+def _column(name: HeadOrder, title: str, means: str, sorting: Sorting, place: Place) -> HeadColumn:
+    """The figures that move are first sorted from the largest."""
+    is_it = sorting.by == name
+    turned = not sorting.descending if is_it else name != "layer"
+    how = ("descending" if sorting.descending else "ascending") if is_it else "none"
+    return HeadColumn(name, title, means, how, _address(Sorting(name, turned), place, 0))
+
+
+def _address(sorting: Sorting, place: Place, offset: int) -> str:
+    query: dict[str, object] = {name: getattr(place, name) for name in _PLACE}
+    query |= {"sort": sorting.by, "order": "desc" if sorting.descending else "asc"}
+    if offset:
+        query["offset"] = offset
+    return f"?{urlencode(query)}#heads"
+
+
+_PLACE = ("replicate", "sample", "layer", "head", "step")

@@ -1,0 +1,134 @@
+"""The routes of the attention page and of its charts."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Literal
+from uuid import UUID
+
+from fastapi import APIRouter, Depends, Query
+from fastapi.responses import Response
+from sqlalchemy.orm import Session
+
+from adaptlab.charts import Chart, Theme
+from adaptlab_api.pages.attention.charts import (
+    Look,
+    Shown,
+    difference_chart,
+    heads_chart,
+    patterns_chart,
+    step_chart,
+)
+from adaptlab_api.pages.attention.page import Asked, attention_page
+from adaptlab_api.pages.attention.view import Place
+from adaptlab_api.pages.rendering.drawing import drawn
+from adaptlab_api.pages.rendering.parameters import Number, ReaderDep
+from adaptlab_api.pages.rendering.renderer import Renderer
+from adaptlab_api.requests.dependencies import SessionDep
+from adaptlab_api.requests.routing import closed_router
+from adaptlab_services import short_ids
+from adaptlab_services.errors import NotFound
+from adaptlab_services.results.attention_heads import HeadOrder, Sorting
+
+MOST_OFFSET = 10**6
+NO_JOB = "No job has this id. The id may be mistyped, or the job may be on another server."
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """What a chart shows: where, how, and which of the patterns of a grid.
+
+    `step` is the one whose row is framed in a pattern, counted among the tokens of the output.
+    """
+
+    place: Place
+    look: Look
+    step: int | None
+    shown: Shown
+
+
+AttentionChart = Callable[[Session, UUID, Drawing], Chart | None]
+CHARTS: Mapping[str, AttentionChart] = {
+    "attention": lambda s, job, asked: patterns_chart(s, job, asked.place, asked.look, asked.step),
+    "attention_difference": lambda s, job, asked: difference_chart(
+        s, job, asked.place, asked.look, asked.step
+    ),
+    "attention_step": lambda s, job, asked: step_chart(s, job, asked.place, asked.look.theme),
+    "attention_heads": lambda s, job, asked: heads_chart(
+        s, job, asked.place, asked.shown, asked.look
+    ),
+}
+"""The charts of a job's attention, by the names of their routes."""
+
+
+# Coroutines, though they wait for nothing: see `adaptlab_api.requests.dependencies.at_once`.
+
+
+async def _place(
+    replicate: Number = 0,
+    sample: Number = 0,
+    layer: Number = 0,
+    head: Number = 0,
+    step: Number = 0,
+) -> Place:
+    return Place(replicate, sample, layer, head, step)
+
+
+async def _asked(
+    place: Annotated[Place, Depends(_place)],
+    shown: Shown | None = None,
+    sort: HeadOrder = "layer",
+    order: Literal["asc", "desc"] = "asc",
+    offset: Annotated[int, Query(ge=0, le=MOST_OFFSET)] = 0,
+) -> Asked:
+    return Asked(place, shown, Sorting(sort, order == "desc"), offset)
+
+
+async def _drawing(
+    place: Annotated[Place, Depends(_place)],
+    theme: Theme = "light",
+    columns: Annotated[int, Query(ge=1, le=3)] = 3,
+    step: Number | None = None,
+    shown: Shown = "difference",
+) -> Drawing:
+    return Drawing(place, Look(theme, columns), step, shown)
+
+
+def attention_routes(renderer: Renderer) -> APIRouter:
+    """One job's attention as a page."""
+    router = closed_router()
+
+    @router.get("/jobs/{job_id}/attention", name="attention_page")
+    def page(
+        job_id: str,
+        session: SessionDep,
+        principal: ReaderDep,
+        asked: Annotated[Asked, Depends(_asked)],
+    ) -> Response:
+        shown: dict[str, object] = {"principal": principal}
+        try:
+            content = attention_page(session, short_ids.job_id(session, job_id), asked)
+        except NotFound:
+            return renderer.fault(404, "There is no such job", NO_JOB, shown)
+        return renderer.page("attention.html", {**shown, **content})
+
+    return router
+
+
+def attention_chart_routes() -> APIRouter:
+    """Its charts, as JSON."""
+    router = closed_router("/jobs/{job_id}/charts")
+    for name, chart in CHARTS.items():
+        router.add_api_route(f"/{name.replace('_', '-')}", _route(chart), name=name)
+    return router
+
+
+def _route(chart: AttentionChart) -> Callable[..., Response]:
+    def draw(
+        job_id: UUID,
+        session: SessionDep,
+        _: ReaderDep,
+        asked: Annotated[Drawing, Depends(_drawing)],
+    ) -> Response:
+        return drawn(chart(session, job_id, asked))
+
+    return draw

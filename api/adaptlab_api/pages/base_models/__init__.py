@@ -1,0 +1,4 @@
+"""The pages of base models.
+
+May import rendering.
+"""

@@ -1,0 +1,69 @@
+"""The routes of base models: the list, and one with where it comes from and what adapts it."""
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+from sqlalchemy.orm import Session
+
+from adaptlab_api.pages.rendering.examples import first_job
+from adaptlab_api.pages.rendering.formats import pretty
+from adaptlab_api.pages.rendering.job_titles import job_title
+from adaptlab_api.pages.rendering.parameters import ReaderDep, server_address
+from adaptlab_api.pages.rendering.renderer import Renderer
+from adaptlab_api.requests.dependencies import SessionDep
+from adaptlab_api.requests.routing import closed_router
+from adaptlab_services.errors import NotFound
+from adaptlab_services.models import base_models
+from adaptlab_services.results import lineage
+
+HERE = "/base-models"
+PAGE_SIZE = 50
+POLL = 5
+NO_MODEL = "No base model of your projects has this name. The name may be mistyped."
+
+
+def base_model_routes(renderer: Renderer) -> APIRouter:
+    """The list, page by page, and one base model."""
+    router = closed_router(HERE)
+
+    @router.get("")
+    def base_models_page(
+        request: Request, session: SessionDep, principal: ReaderDep, page_token: str = ""
+    ) -> Response:
+        shown: dict[str, object] = {"principal": principal, "here": HERE}
+        shown["example"] = first_job(server_address(request))
+        return renderer.listed("base-models.html", shown, lambda: _listed(session, page_token))
+
+    @router.get("/{name}")
+    def one_base_model(name: str, session: SessionDep, principal: ReaderDep) -> Response:
+        shown: dict[str, object] = {"principal": principal, "here": HERE}
+        try:
+            content = _one(session, name)
+        except NotFound:
+            return renderer.fault(404, "There is no such base model", NO_MODEL, shown)
+        return renderer.page("base-model.html", {**shown, **content})
+
+    return router
+
+
+def _listed(session: Session, page_token: str) -> dict[str, object]:
+    page = base_models.page(session, PAGE_SIZE, page_token or None)
+    following = page.next_page_token
+    return {
+        "models": page.data,
+        "following": following and f"{HERE}?page_token={following}",
+        "poll": None if page_token else POLL,
+    }
+
+
+def _one(session: Session, name: str) -> dict[str, object]:
+    found = lineage.of(session, name)
+    spec = found.made_by.resolved_spec
+    return {
+        "found": found,
+        "model": found.model,
+        "spec": spec,
+        "family_json": pretty(found.model.family),
+        "task_json": pretty(found.model.task) if found.model.task else "",
+        "titles": {one.id: job_title(one) for one in found.newest},
+        "poll": POLL if not found.made_by.terminal else None,
+    }

@@ -1,0 +1,4 @@
+"""The pages of methods, tasks and families.
+
+May import rendering.
+"""

@@ -1,0 +1,138 @@
+"""The routes of what can be asked for: methods, tasks and families, as they declare themselves."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+
+from adaptlab_answers.models import PlugIn
+from adaptlab_api.pages.rendering.formats import pretty
+from adaptlab_api.pages.rendering.parameters import ReaderDep
+from adaptlab_api.pages.rendering.renderer import Renderer
+from adaptlab_api.requests.routing import closed_router
+from adaptlab_services.errors import NotFound
+from adaptlab_services.models import catalogue
+
+HERE = "/methods"
+LIMITS = {
+    "minimum": "from",
+    "exclusiveMinimum": "above",
+    "maximum": "to",
+    "exclusiveMaximum": "below",
+}
+NOT_HERE = (
+    "The name may be mistyped, or may belong to a plug-in that is not installed on this server."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Knob:
+    """A knob of a plug-in as its schema describes it."""
+
+    name: str
+    values: str
+    default: str
+    means: str
+
+
+def catalogue_routes(renderer: Renderer) -> APIRouter:
+    """Methods and tasks as cards, and each of them on a page of its own; families."""
+    router = closed_router()
+
+    @router.get("/methods")
+    def methods_page(principal: ReaderDep) -> Response:
+        shown = {"principal": principal, "here": HERE, "methods": catalogue.methods().data}
+        return renderer.page("methods.html", shown)
+
+    @router.get("/tasks")
+    def tasks_page(principal: ReaderDep) -> Response:
+        shown = {"principal": principal, "here": HERE, "plug_ins": catalogue.tasks().data}
+        return renderer.page("plug-ins.html", {**shown, **TASKS})
+
+    @router.get("/families")
+    def families_page(principal: ReaderDep) -> Response:
+        shown = {"principal": principal, "here": HERE, "plug_ins": catalogue.families().data}
+        return renderer.page("plug-ins.html", {**shown, **FAMILIES})
+
+    @router.get("/methods/{name}")
+    def one_method(name: str, principal: ReaderDep) -> Response:
+        shown: dict[str, object] = {"principal": principal, "here": HERE}
+        try:
+            found = catalogue.method(name)
+        except NotFound:
+            return renderer.fault(404, "There is no such method", NOT_HERE, shown)
+        return renderer.page("method.html", {**shown, "method": found, "knobs": knobs(found)})
+
+    @router.get("/tasks/{name}")
+    def one_task(name: str, principal: ReaderDep) -> Response:
+        shown: dict[str, object] = {"principal": principal, "here": HERE}
+        try:
+            found = catalogue.task(name)
+        except NotFound:
+            return renderer.fault(404, "There is no such task", NOT_HERE, shown)
+        values = {**shown, "task": found, "knobs": knobs(found), "schema": pretty(found.knobs)}
+        return renderer.page("task.html", values)
+
+    return router
+
+
+TASKS: Mapping[str, object] = {
+    "title": "Tasks",
+    "about": "what models learn; an item is right if every counted token is",
+    "place": "/tasks",
+    "asked_by": "task",
+}
+FAMILIES: Mapping[str, object] = {
+    "title": "Families",
+    "about": "the architectures of base models",
+    "place": None,
+    "asked_by": None,
+}
+
+
+def knobs(plug_in: PlugIn) -> tuple[Knob, ...]:
+    """The knobs of a plug-in, without its name."""
+    return tuple(_knobs(plug_in.knobs))
+
+
+def _knobs(schema: Mapping[str, object]) -> Iterator[Knob]:
+    properties = _mapping(schema.get("properties"))
+    required = cast("list[str]", schema.get("required", []))
+    for name, value in properties.items():
+        described = _mapping(value)
+        if name == "name":
+            continue
+        default = "required" if name in required else _default(described)
+        yield Knob(name, _values(described), default, str(described.get("description", "")))
+
+
+def _default(described: Mapping[str, object]) -> str:
+    return pretty(described["default"]) if "default" in described else ""
+
+
+def _values(described: Mapping[str, object]) -> str:
+    """What a knob may be, in words."""
+    if "enum" in described:
+        return " or ".join(str(one) for one in cast("list[object]", described["enum"]))
+    if "const" in described:
+        return str(described["const"])
+    if "anyOf" in described:
+        several = [_values(_mapping(one)) for one in cast("list[object]", described["anyOf"])]
+        return " or ".join(dict.fromkeys(several))
+    if "$ref" in described:
+        return str(described["$ref"]).rpartition("/")[2]
+    kind = {"null": "none", "boolean": "true or false"}.get(
+        str(described.get("type")), str(described.get("type", "any"))
+    )
+    limits = [
+        f"{word} {limit:,.12g}"
+        for name, word in LIMITS.items()
+        if isinstance(limit := described.get(name), int | float)
+    ]
+    return " ".join([kind, *limits])
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}

@@ -1,0 +1,96 @@
+"""The page that compares any jobs, without a study."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import urlencode
+from uuid import UUID
+
+from sqlalchemy.orm import Session
+
+from adaptlab.errors import InvalidSpec, Problem
+from adaptlab_answers.comparisons import ComparisonProgress, JobComparison
+from adaptlab_api.pages.comparisons.tables import table_views
+from adaptlab_api.pages.rendering.filter_bar import FilterFault, fault_of, fields_to_ask
+from adaptlab_api.requests.dependencies import Units
+from adaptlab_services import short_ids
+from adaptlab_services.comparisons import chosen_jobs
+from adaptlab_services.comparisons.comparison_inputs import DEFAULT_LEVEL, DEFAULT_MARGIN
+from adaptlab_services.comparisons.comparison_runs import ComparisonRuns
+from adaptlab_services.comparisons.comparisons import MOST_JOBS, JobsQuestion
+from adaptlab_services.errors import NotFound
+
+COMPARE_POLL, COMPUTING_POLL = 5, 2
+CANNOT, FAULT = "These jobs cannot be compared", "This filter is not valid"
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The jobs of an address: by their ids, in which case each once, or by a filter."""
+
+    job_ids: tuple[str, ...] = ()
+    filter: str = ""
+
+    @classmethod
+    def read(cls, ids: Sequence[str], filter_text: str) -> "Chosen":
+        """From the address."""
+        return cls(tuple(dict.fromkeys(filter(None, ids))), filter_text.strip())
+
+    def jobs(self, session: Session) -> tuple[UUID, ...]:
+        """All of them; raises `NotFound` for what is no job and `InvalidSpec` for too many."""
+        named = chosen_jobs.chosen_by(session, self.filter) if self.filter else ()
+        listed = (short_ids.job_id(session, one) for one in self.job_ids)
+        chosen = tuple(dict.fromkeys((*listed, *named)))
+        if len(chosen) > MOST_JOBS:
+            detail = f"{len(chosen)} jobs are too many to compare: the limit is {MOST_JOBS}."
+            raise InvalidSpec(Problem("/query/job", "too_many_jobs", detail))
+        return chosen
+
+
+def compared(
+    units: Units, runs: ComparisonRuns, chosen: Chosen
+) -> JobComparison | ComparisonProgress:
+    """The comparison of jobs, or how far it is; raises `NotFound` and `InvalidSpec`."""
+    with units() as session:
+        jobs = chosen.jobs(session)
+    return runs.answer(units, JobsQuestion(jobs))
+
+
+def compare_page(units: Units, runs: ComparisonRuns, chosen: Chosen) -> dict[str, object]:
+    """Everything that the template shows; raises `NotFound` and `InvalidSpec`."""
+    with units() as session:
+        jobs = chosen.jobs(session)
+    found = runs.answer(units, JobsQuestion(jobs))
+    progress = found if isinstance(found, ComparisonProgress) else None
+    tables = () if isinstance(found, ComparisonProgress) else table_views(found)
+    address = urlencode([("jobs", ",".join(map(str, jobs)))])
+    to_come = any(table.to_come for table in tables)
+    return {
+        **asking(chosen, None),
+        "progress": progress,
+        "tables": tables,
+        "charts": f"/compare/charts?{address}&",
+        "level": DEFAULT_LEVEL,
+        "margin": DEFAULT_MARGIN,
+        "jobs": len(jobs),
+        "poll": COMPUTING_POLL if progress else COMPARE_POLL if to_come else None,
+    }
+
+
+def refused(chosen: Chosen, refusal: InvalidSpec | NotFound) -> dict[str, object]:
+    """The same page, with what is wrong instead of tables."""
+    fault = fault_of(chosen.filter) if chosen.filter else None
+    heading = "There is no such job" if isinstance(refusal, NotFound) else CANNOT
+    refused: dict[str, object] = {"refusal": f"{refusal}", "heading": FAULT if fault else heading}
+    return {**asking(chosen, fault), "progress": None, "tables": (), "jobs": 0, **refused}
+
+
+def asking(chosen: Chosen, fault: FilterFault | None) -> dict[str, object]:
+    """What the form above the tables shows."""
+    return {
+        "filter": chosen.filter,
+        "fault": fault,
+        "fields": fields_to_ask(),
+        "refusal": None,
+        "most": MOST_JOBS,
+        "named": chosen.job_ids,
+    }

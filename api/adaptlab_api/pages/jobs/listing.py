@@ -1,0 +1,165 @@
+"""The jobs page: a filtered list with pagination."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from urllib.parse import urlencode
+
+from sqlalchemy.orm import Session
+
+from adaptlab.plugins.method import METHODS
+from adaptlab.plugins.task import TASKS
+from adaptlab_answers.jobs import JobSummary
+from adaptlab_answers.paging import Page
+from adaptlab_api.pages.rendering.filter_bar import fault_of, fields_to_ask
+from adaptlab_api.pages.rendering.job_titles import short_title
+from adaptlab_services.jobs import job_lists, job_scores
+from adaptlab_services.jobs.job_lists import JobQuery
+from adaptlab_services.lifecycle import workers
+
+PAGE_SIZE = 50
+# How the way back is kept: the tokens of the pages before this one. A longer way back starts
+# at the newest page again.
+LONGEST_TRAIL = 12
+TRAIL_SEPARATOR = "."
+ACTIVE_SECONDS, IDLE_SECONDS = 2, 10
+
+
+@dataclass(frozen=True, slots=True)
+class JobFilters:
+    """What the form above the list asks for; an empty field asks for nothing.
+
+    `filter` is in the language of `GET /v1/jobs?filter=` and narrows down what the others leave.
+    """
+
+    state: str = ""
+    method: str = ""
+    task: str = ""
+    base_model: str = ""
+    filter: str = ""
+
+    def query(self) -> dict[str, str]:
+        """The fields that ask for something."""
+        return {field.name: value for field in fields(self) if (value := getattr(self, field.name))}
+
+    def expression(self) -> str:
+        """The same in the language of `GET /v1/jobs?filter=`."""
+        chosen = self.query()
+        written = chosen.pop("filter", "").strip()
+        terms = [f"{name} = {_quoted(value)}" for name, value in chosen.items()]
+        return " AND ".join([*terms, f"({written})"] if written else terms)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Which page of the list is shown, and the tokens of those before it."""
+
+    token: str | None = None
+    trail: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, token: str, trail: str) -> "Place":
+        """From the address; the first page has no token."""
+        steps = tuple(trail.split(TRAIL_SEPARATOR)) if trail else ()
+        return cls(token or None, steps)
+
+    def next(self, token: str) -> "Place":
+        """The page that begins at `token`."""
+        behind = (*self.trail, self.token or "")
+        return Place(token, behind[-LONGEST_TRAIL:])
+
+    def previous(self) -> "Place":
+        """The page before; the first when the way back is not known any more."""
+        if not self.trail:
+            return Place()
+        return Place(self.trail[-1] or None, self.trail[:-1])
+
+    def address(self, filters: JobFilters) -> str:
+        """The link to this page of the filtered list."""
+        query = filters.query()
+        if self.token:
+            query["page_token"] = self.token
+            query["trail"] = TRAIL_SEPARATOR.join(self.trail)
+        return f"/?{urlencode(query)}" if query else "/"
+
+
+@dataclass(frozen=True, slots=True)
+class JobListRow:
+    """One line of the list; `seconds` is how long the job has run."""
+
+    job: JobSummary
+    title: str
+    accuracy: float | None
+    seconds: float | None
+
+
+def job_list(
+    session: Session, filters: JobFilters, place: Place, now: datetime
+) -> dict[str, object]:
+    """Everything that the template of the jobs page shows; no jobs for a filter with a fault."""
+    fault = fault_of(filters.filter)
+    page: Page[JobSummary] = Page(data=(), next_page_token=None)
+    if fault is None:
+        query = JobQuery(filters.expression(), page_size=PAGE_SIZE, page_token=place.token)
+        page = job_lists.summaries(session, query)
+    accuracy = job_scores.accuracies(session, [job.id for job in page.data])
+    rows = [
+        JobListRow(job, short_title(job), accuracy.get(job.id), running_seconds(job, now))
+        for job in page.data
+    ]
+    following = page.next_page_token
+    return {
+        "rows": rows,
+        "filters": filters,
+        "fault": fault,
+        "expression": filters.expression(),
+        "fields": fields_to_ask(),
+        "filtered": bool(filters.query()) or place.token is not None,
+        "states": ("waiting", "queued", "running", "paused", "succeeded", "failed", "cancelled"),
+        "methods": _options(METHODS.names(), filters.method),
+        "tasks": _options(TASKS.names(), filters.task),
+        "unserved": unserved_queues(session, page.data),
+        "counted": _counted(rows, more=following is not None or place.token is not None),
+        "first": Place().address(filters),
+        "previous": place.previous().address(filters) if place.token else None,
+        "following": place.next(following).address(filters) if following else None,
+        "poll": None if fault else _poll_seconds(page.data, place),
+    }
+
+
+def running_seconds(job: JobSummary, now: datetime) -> float | None:
+    """How long a job has run so far, or ran; None before its start and between two attempts."""
+    if job.started_at is None or not (job.state == "running" or job.terminal):
+        return None
+    end = job.finished_at or now.astimezone(UTC)
+    return max((end - job.started_at).total_seconds(), 0.0)
+
+
+def unserved_queues(session: Session, listed: Iterable[JobSummary]) -> tuple[str, ...]:
+    """The queues in which one of these jobs waits and which no live worker serves."""
+    wanted = {job.queue.name for job in listed if job.state in ("queued", "waiting")}
+    return tuple(sorted(wanted - set(workers.live_queues(session)))) if wanted else ()
+
+
+def _poll_seconds(listed: Iterable[JobSummary], place: Place) -> int | None:
+    """Often while something can change; now and then on the first page, where new jobs appear."""
+    if any(not job.terminal for job in listed):
+        return ACTIVE_SECONDS
+    return None if place.token else IDLE_SECONDS
+
+
+def _counted(rows: list[JobListRow], *, more: bool) -> str:
+    running = sum(row.job.state == "running" for row in rows)
+    waiting = sum(row.job.state in ("queued", "waiting") for row in rows)
+    shown = f"{len(rows)} on this page" if more else f"{len(rows)} in total"
+    return f"{shown}, {running} running, {waiting} waiting" if rows else ""
+
+
+def _options(known: tuple[str, ...], chosen: str) -> tuple[str, ...]:
+    """The names to choose from; one that came with the address stays choosable."""
+    return known if not chosen or chosen in known else (*known, chosen)
+
+
+def _quoted(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

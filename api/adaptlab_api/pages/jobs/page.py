@@ -1,0 +1,242 @@
+"""One job's page: what was asked for, how far it is, what came of it."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import cast
+from urllib.parse import quote
+from uuid import UUID
+
+from sqlalchemy.orm import Session
+
+from adaptlab.measurements.results import ReplicateResult
+from adaptlab.plugins.adaptation import Adaptation
+from adaptlab.specs.halving import rung_steps, stages
+from adaptlab.specs.resolved import UnreadSpec, read_resolved
+from adaptlab.specs.spec import EarlyStopping, ResolvedSpec, ResolvedTraining
+from adaptlab_answers.jobs import EventView
+from adaptlab_api.pages.attention.view import attention_view
+from adaptlab_api.pages.jobs.curves import MOST_REPLICATES
+from adaptlab_api.pages.jobs.listing import ACTIVE_SECONDS, running_seconds, unserved_queues
+from adaptlab_api.pages.jobs.scores import forgetting_rows, score_table
+from adaptlab_api.pages.rendering.formats import (
+    NOTHING,
+    integer,
+    method_title,
+    pretty,
+    significant,
+    words,
+)
+from adaptlab_api.pages.rendering.job_titles import job_title
+from adaptlab_api.pages.studies.page import studies_of_job
+from adaptlab_services.jobs import job_rights, jobs
+from adaptlab_services.lifecycle import events
+from adaptlab_services.results import attention, attention_heads, checkpoints, results
+from adaptlab_services.results.attention_heads import MapOutline
+
+MOST_EVENTS = 500
+MOST_FILES = 100
+HEADS_SHOWN = 12
+
+
+def job_page(session: Session, job_id: UUID, now: datetime) -> dict[str, object]:
+    """Everything that the template of a job shows; raises `NotFound`."""
+    job = jobs.get(session, job_id)
+    tried = results.replicates(session, job_id).data
+    maps = attention_heads.outlines(session, job_id)
+    spec = job.resolved_spec
+    evaluations = results.evaluations(session, job_id).data
+    told = _latest_events(session, job_id)
+    return {
+        "job": job,
+        "title": job_title(job),
+        "seconds": running_seconds(job, now),
+        "base_page": job.links.base_job and f"/base-models/{quote(job.base_model or '', safe='')}",
+        "unserved": unserved_queues(session, [job]),
+        "seeds": len(spec.seeds),
+        "trials": len(spec.training.learning_rates),
+        "scores": score_table(evaluations, tried, spec.task),
+        "forgetting": forgetting_rows(evaluations, spec),
+        "tried": tried,
+        "trained_steps": sum(one.steps for one in tried),
+        "rungs": rungs(spec, tried),
+        "decays_vary": _vary(spec, "weight_decay"),
+        "scales_vary": _vary(spec, "initial_scale"),
+        "maps": maps[:MOST_FILES],
+        "more_maps": max(0, len(maps) - MOST_FILES),
+        **_attention(session, job_id, maps),
+        "unread": unread_text(spec),
+        "facts": spec_facts(spec),
+        "resolved_json": pretty(spec),
+        "spec_json": pretty(job.spec),
+        "theory": results.theory(session, job_id).data,
+        "attempts": results.attempts(session, job_id).data,
+        "events": told,
+        "most_events": MOST_EVENTS,
+        "may_change": job_rights.may_change(session, job_id),
+        "studies": studies_of_job(session, job_id),
+        "checkpoints": checkpoints.of_job(session, job_id).data[:MOST_FILES],
+        "undrawn": max(0, len(tried) - MOST_REPLICATES),
+        "poll": None if job.terminal else ACTIVE_SECONDS,
+        "stream": None if job.terminal else _stream(job_id, told),
+    }
+
+
+def _attention(session: Session, job_id: UUID, maps: Sequence[MapOutline]) -> dict[str, object]:
+    """What can be chosen, and the heads of the first seed; all else is on the page of its own."""
+    nothing: dict[str, object] = {"attention": None, "deviation": None, "heads": ()}
+    if not maps:
+        return nothing
+    wanted = attention.MapFilter(replicate=maps[0].replicate, layer=0, head=0)
+    ours = [one for one in attention.maps(session, job_id, wanted).data if one.is_drawable]
+    if not ours:
+        return nothing
+    view = attention_view(maps, ours[0])
+    layers = attention_heads.layers(session, maps)
+    first = next((one for one in layers if one.layer == 0), None)
+    rows = attention_heads.heads(session, maps, maps[0].replicate, limit=HEADS_SHOWN)
+    return {
+        "attention": view,
+        "deviation": None if first is None else first.relative_deviation,
+        "heads": rows,
+    }
+
+
+def _latest_events(session: Session, job_id: UUID) -> tuple[EventView, ...]:
+    latest = events.pulse_of(session, job_id).sequence
+    return events.after(session, job_id, after=max(0, latest - MOST_EVENTS)).data
+
+
+def _stream(job_id: UUID, told: Sequence[EventView]) -> str:
+    """The address of the events that follow what the page tells."""
+    return f"/v1/jobs/{job_id}/events?after={told[-1].sequence if told else 0}"
+
+
+def unread_text(spec: ResolvedSpec) -> str | None:
+    """What this server lacks to read the spec of a job, None where it lacks nothing."""
+    found = read_resolved(spec)
+    return found.text if isinstance(found, UnreadSpec) else None
+
+
+def spec_facts(spec: ResolvedSpec) -> list[tuple[str, str]]:
+    """The lines of the table that says what a job will do, in plain words."""
+    folder = spec.model_folder
+    source = "trained from scratch" if folder is None else f"from the folder {folder.folder}"
+    if spec.checks:
+        return _theory_facts(spec)
+    facts = [
+        ("Kind", words(spec.kind)),
+        ("Method", _configuration(spec.method) if spec.method else NOTHING),
+        ("Task", _configuration(spec.task) if spec.task else NOTHING),
+        ("Base model", spec.base_model or source),
+        ("Family", _configuration(spec.family)),
+        *(() if spec.task is None else _training_facts(spec)),
+        ("Seeds", ", ".join(str(seed) for seed in spec.seeds)),
+        ("Evaluated on", "; ".join(map(_configuration, spec.evaluation_tasks)) or NOTHING),
+        ("Test items", integer(spec.evaluation_samples)),
+    ]
+    if spec.base_tasks:
+        own = "; ".join(_configuration(task) for task in spec.base_tasks)
+        facts.append(("Base pretrained on", own))
+    if spec.base_replicates:
+        facts.append(("Base replicates", ", ".join(str(one) for one in spec.base_replicates)))
+    return facts
+
+
+def _theory_facts(spec: ResolvedSpec) -> list[tuple[str, str]]:
+    return [
+        ("Kind", words(spec.kind)),
+        ("Checks", "; ".join(map(_configuration, spec.checks))),
+        ("Base model", spec.base_model or "built by the checks"),
+        *(("Adaptation", _measured(one)) for one in spec.adaptations),
+        ("Seed", str(spec.seeds[0])),
+    ]
+
+
+def _measured(one: Adaptation) -> str:
+    seeds = ", ".join(str(seed) for seed in one.seeds)
+    return f"{_configuration(one.method)}; job {one.job}, seeds {seeds}"
+
+
+def _training_facts(spec: ResolvedSpec) -> list[tuple[str, str]]:
+    training = spec.training
+    facts = [
+        ("Steps × batch", f"{integer(training.steps)} × {integer(training.batch_size)}"),
+        ("Learning rate", _tried(trial.learning_rate for trial in training.trials)),
+        (
+            "Schedule",
+            f"{training.schedule}, {100 * training.warmup_fraction:.0f}\N{NO-BREAK SPACE}% warm-up",
+        ),
+        ("Weight decay", _tried(trial.weight_decay for trial in training.trials)),
+        ("Gradient clip", significant(training.gradient_clip)),
+        ("Precision", training.precision),
+    ]
+    if _vary(spec, "initial_scale"):
+        facts.append(("Initial scale", _tried(trial.initial_scale for trial in training.trials)))
+    if len(training.trials) > 1:
+        facts.append(("Trial kept", _CHOICES[spec.selection]))
+    if training.halving is not None:
+        facts.append(("Successive halving", _halving(training)))
+    if training.accumulation > 1:
+        facts.append(("Gradient accumulation", f"{training.accumulation} parts per batch"))
+    if (rule := training.early_stopping) is not None:
+        facts.append(("Early stopping", _stopping(rule)))
+    return facts
+
+
+_CHOICES = {"per_seed": "best for each seed", "pooled": "best on average over seeds"}
+
+
+def _stopping(rule: EarlyStopping) -> str:
+    """When a replicate stops, in plain words."""
+    better = f" by {significant(rule.min_delta)}" if rule.min_delta else ""
+    return f"after {rule.patience} validations without a lower loss{better}; the best is kept"
+
+
+def _halving(training: ResolvedTraining) -> str:
+    """How many trials go on after which steps, in plain words."""
+    first, *others = stages(training)
+    later = ", ".join(f"{one.trials} after step {integer(one.first)}" for one in others)
+    return f"{first.trials} trials, then at most {later}"
+
+
+def rungs(spec: ResolvedSpec, tried: Sequence[ReplicateResult]) -> str:
+    """How many replicates went on at each rung of successive halving; empty without any."""
+    said: list[str] = []
+    for step in rung_steps(spec.training.steps, spec.training.halving):
+        on = sum(one.steps > step for one in tried)
+        lost = sum(one.status == "eliminated" and one.steps == step for one in tried)
+        if lost:
+            said.append(f"{on} of {on + lost} after step {integer(step)}")
+    return f"Replicates kept: {'; '.join(said)}." if said else ""
+
+
+def _vary(spec: ResolvedSpec, knob: str) -> bool:
+    """Whether the trials differ in a knob."""
+    return len({getattr(trial, knob) for trial in spec.training.trials}) > 1
+
+
+def _tried(values: Iterable[float]) -> str:
+    """The values of a knob over the trials, each once."""
+    shown = list(dict.fromkeys(significant(value) for value in values))
+    return shown[0] if len(shown) == 1 else f"one of {', '.join(shown)}"
+
+
+def _configuration(plug_in: Mapping[str, object]) -> str:
+    """A plug-in's name and its knobs: `LoRA (rank 1, alpha 2)`."""
+    knobs = ", ".join(
+        f"{words(name)} {_knob(value)}" for name, value in plug_in.items() if name != "name"
+    )
+    name = method_title(str(plug_in["name"]))
+    return f"{name} ({knobs})" if knobs else name
+
+
+def _knob(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float) or value is None:
+        return "none" if value is None else significant(value)
+    if isinstance(value, list | tuple):
+        return " + ".join(map(_knob, cast("Sequence[object]", value)))
+    if isinstance(value, dict) and "name" in value:
+        return _configuration(cast("Mapping[str, object]", value))
+    return str(value)  # pyright: ignore[reportUnknownArgumentType] - JSON

@@ -1,0 +1,164 @@
+"""Routes of the list of jobs, and of one job with its buttons and learning curves."""
+
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+from uuid import UUID
+
+from fastapi import APIRouter, BackgroundTasks, Depends, Query, Request
+from fastapi.responses import RedirectResponse, Response
+from sqlalchemy.orm import Session
+
+from adaptlab.charts import Theme
+from adaptlab.errors import InvalidSpec
+from adaptlab_api.answers.problems import answer
+from adaptlab_api.limits.auditing import noted
+from adaptlab_api.pages.jobs.curves import curves_chart
+from adaptlab_api.pages.jobs.listing import JobFilters, Place, job_list
+from adaptlab_api.pages.jobs.page import job_page
+from adaptlab_api.pages.rendering.drawing import drawn
+from adaptlab_api.pages.rendering.examples import first_job
+from adaptlab_api.pages.rendering.parameters import Reader, ReaderDep, server_address
+from adaptlab_api.pages.rendering.renderer import Renderer
+from adaptlab_api.requests.dependencies import ResourcesDep, SessionDep, SubmitterDep
+from adaptlab_api.requests.routing import closed_router
+from adaptlab_services import short_ids
+from adaptlab_services.errors import Conflict, Forbidden, LimitReached, NotFound
+from adaptlab_services.jobs import job_control, jobs
+from adaptlab_services.people.tokens import Principal
+
+SEVERAL = "Several jobs match this id"
+NO_JOB = "No job has this id. The id may be mistyped, or the job may be on another server."
+NOT_DONE = "This is not possible now"
+
+Control = Literal["pause", "resume", "retry"]
+
+
+# Coroutines, though they wait for nothing: see `adaptlab_api.requests.dependencies.at_once`.
+
+
+async def _filters(
+    state: str = "",
+    method: str = "",
+    task: str = "",
+    base_model: str = "",
+    filter_text: Annotated[str, Query(alias="filter")] = "",
+) -> JobFilters:
+    return JobFilters(state, method, task, base_model, filter_text)
+
+
+async def _place(page_token: str = "", trail: str = "") -> Place:
+    return Place.read(page_token, trail)
+
+
+def job_list_routes(renderer: Renderer) -> APIRouter:
+    """The list of jobs."""
+    router = closed_router()
+
+    @router.get("/")
+    def jobs_page(
+        request: Request,
+        session: SessionDep,
+        principal: ReaderDep,
+        filters: Annotated[JobFilters, Depends(_filters)],
+        place: Annotated[Place, Depends(_place)],
+    ) -> Response:
+        shown: dict[str, object] = {"principal": principal, "here": "/"}
+        shown["example"] = first_job(server_address(request))
+        return renderer.listed(
+            "jobs.html", shown, lambda: job_list(session, filters, place, datetime.now(UTC))
+        )
+
+    return router
+
+
+def job_routes(renderer: Renderer) -> APIRouter:
+    """The page of one job, and its buttons."""
+    router = closed_router()
+
+    @router.get("/jobs/{job_id}")
+    def one_job(job_id: str, session: SessionDep, principal: ReaderDep) -> Response:
+        try:
+            content = job_page(session, short_ids.job_id(session, job_id), datetime.now(UTC))
+        except NotFound:
+            return _no_job(renderer, principal)
+        except InvalidSpec as refusal:
+            return renderer.fault(404, SEVERAL, str(refusal), {"principal": principal})
+        return renderer.page("job.html", {"principal": principal, **content})
+
+    @router.post("/jobs/{job_id}/cancel")
+    def cancel_job(
+        job_id: UUID, request: Request, session: SessionDep, principal: SubmitterDep
+    ) -> Response:
+        try:
+            jobs.cancel(session, principal, job_id)
+        except NotFound:
+            return _no_job(renderer, principal)
+        except Forbidden as refusal:
+            return _refused(renderer, principal, refusal)
+        return noted(session, request, RedirectResponse(f"/jobs/{job_id}", 303))
+
+    _add_control(router, renderer)
+    return router
+
+
+def _add_control(router: APIRouter, renderer: Renderer) -> None:
+    """The buttons that pause a job, let it go on, and make it anew."""
+
+    @router.post("/jobs/{job_id}/{verb}")
+    def control_job(  # pyright: ignore[reportUnusedFunction] - the router keeps it
+        job_id: UUID,
+        verb: Control,
+        request: Request,
+        session: SessionDep,
+        principal: SubmitterDep,
+        opened: ResourcesDep,
+        background: BackgroundTasks,
+    ) -> Response:
+        most = opened.settings.max_queued_jobs
+        try:
+            # What was written before a refusal must go, though the page about it is an answer.
+            with session.begin_nested():
+                done = _controlled(session, principal, job_id, verb, most)
+        except NotFound:
+            return _no_job(renderer, principal)
+        except Conflict:  # somebody was quicker: the page shows how it is now
+            return RedirectResponse(f"/jobs/{job_id}", 303)
+        except (InvalidSpec, LimitReached, Forbidden) as refusal:
+            return _refused(renderer, principal, refusal)
+        background.add_task(opened.bell.ring, done.queues)  # after the commit
+        return noted(session, request, RedirectResponse(f"/jobs/{done.job.id}", 303))
+
+
+def _controlled(
+    session: Session, principal: Principal, job_id: UUID, verb: Control, most: int | None
+) -> job_control.Controlled:
+    if verb == "pause":
+        return job_control.pause(session, principal, job_id)
+    change = job_control.resume if verb == "resume" else job_control.retry
+    return change(session, principal, job_id, most_queued=most)
+
+
+def job_chart_routes() -> APIRouter:
+    """The learning curves of a job, as JSON."""
+    router = closed_router("/jobs/{job_id}/charts")
+
+    @router.get("/learning-curves")
+    def learning_curves(
+        job_id: UUID, session: SessionDep, _: ReaderDep, theme: Theme = "light"
+    ) -> Response:
+        return drawn(curves_chart(session, job_id, theme))
+
+    return router
+
+
+def _refused(
+    renderer: Renderer, principal: Principal, refusal: InvalidSpec | LimitReached | Forbidden
+) -> Response:
+    """The page that says why a button did nothing, with the status that the API would answer."""
+    known = answer(refusal)
+    status = 409 if known is None else known.status_code
+    return renderer.fault(status, NOT_DONE, f"{refusal}", {"principal": principal})
+
+
+def _no_job(renderer: Renderer, principal: Principal | Reader) -> Response:
+    return renderer.fault(404, "There is no such job", NO_JOB, {"principal": principal})

@@ -1,0 +1,4 @@
+"""The pages of recipes, and the report on a recipe's study.
+
+May import rendering.
+"""

@@ -1,0 +1,69 @@
+"""The routes of the pages of recipes: the list, one recipe, and the button that runs a preset."""
+
+from urllib.parse import quote
+
+from fastapi import APIRouter, BackgroundTasks, Request
+from fastapi.responses import RedirectResponse, Response
+
+from adaptlab.errors import InvalidSpec
+from adaptlab.reproductions.recipe import Preset
+from adaptlab.reproductions.recipe_study import RecipeRequest
+from adaptlab_api.limits.auditing import noted
+from adaptlab_api.pages.recipes.page import recipe_list, recipe_page
+from adaptlab_api.pages.rendering.parameters import ReaderDep, server_address
+from adaptlab_api.pages.rendering.renderer import Renderer
+from adaptlab_api.requests.dependencies import ResourcesDep, SessionDep, SubmitterDep
+from adaptlab_api.requests.routing import closed_router
+from adaptlab_api.requests.study_request import study_rules
+from adaptlab_services.errors import LimitReached, NotFound
+from adaptlab_services.recipes import recipe_studies
+
+HERE = "/recipes"
+CANNOT_RUN = "This recipe cannot be run here"
+NO_RECIPE = "No installed recipe has this name. The name may be mistyped."
+
+
+def recipe_routes(renderer: Renderer) -> APIRouter:
+    """The list of recipes, one recipe, and running it."""
+    router = closed_router(HERE)
+
+    @router.get("")
+    def recipes_page(principal: ReaderDep) -> Response:
+        return renderer.page(
+            "recipes.html", {"principal": principal, "here": HERE, **recipe_list()}
+        )
+
+    @router.get("/{name:path}")
+    def one_recipe(name: str, request: Request, principal: ReaderDep) -> Response:
+        shown: dict[str, object] = {"principal": principal, "here": HERE}
+        try:
+            content = recipe_page(name, server_address(request))
+        except NotFound:
+            return renderer.fault(404, "There is no such recipe", NO_RECIPE, shown)
+        return renderer.page("recipe.html", {**shown, **content})
+
+    @router.post("/{name:path}/run/{preset}")
+    def run_recipe(
+        name: str,
+        preset: Preset,
+        request: Request,
+        session: SessionDep,
+        principal: SubmitterDep,
+        opened: ResourcesDep,
+        background: BackgroundTasks,
+    ) -> Response:
+        shown: dict[str, object] = {"principal": principal, "here": HERE}
+        asked = RecipeRequest(recipe=name, preset=preset)
+        try:
+            # What was written before a refusal must go, though the page about it is an answer.
+            with session.begin_nested():
+                made = recipe_studies.create(session, principal, asked, study_rules(opened))
+        except InvalidSpec as fault:
+            return renderer.fault(422, CANNOT_RUN, f"{fault}", shown)
+        except LimitReached as fault:
+            return renderer.fault(429, CANNOT_RUN, f"{fault}", shown)
+        background.add_task(opened.bell.ring, made.queues)  # after the commit
+        place = f"/studies/{quote(made.study.name, safe='')}"
+        return noted(session, request, RedirectResponse(place, 303))
+
+    return router

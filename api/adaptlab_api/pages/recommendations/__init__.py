@@ -1,0 +1,4 @@
+"""The page of recommendations.
+
+May import rendering.
+"""

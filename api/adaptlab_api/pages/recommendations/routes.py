@@ -1,0 +1,91 @@
+"""The routes of the page of recommendations: asking, and submitting what is proposed."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+from urllib.parse import quote
+
+from fastapi import APIRouter, BackgroundTasks, Depends, Query, Request
+from fastapi.responses import RedirectResponse, Response
+
+from adaptlab.errors import InvalidSpec
+from adaptlab_api.answers.problems import answer
+from adaptlab_api.limits.auditing import noted
+from adaptlab_api.pages.recommendations.page import HERE, Asked, once, recommend_page
+from adaptlab_api.pages.rendering.forms import small_form_fields
+from adaptlab_api.pages.rendering.parameters import ReaderDep
+from adaptlab_api.pages.rendering.renderer import Renderer
+from adaptlab_api.requests.dependencies import ResourcesDep, SessionDep, SubmitterDep
+from adaptlab_api.requests.routing import closed_router
+from adaptlab_api.requests.study_request import study_rules
+from adaptlab_services.errors import Conflict, Forbidden, LimitReached
+from adaptlab_services.recommendations import recommended_jobs
+from adaptlab_services.recommendations.recommended_jobs import Submitted
+
+Typed = Annotated[str, Query(max_length=120)]
+FieldsDep = Annotated[Mapping[str, Sequence[str]], Depends(small_form_fields)]
+
+
+# A coroutine, though it waits for nothing: see `adaptlab_api.requests.dependencies.at_once`.
+async def _asked(
+    task: Annotated[str, Query(max_length=600)] = "",
+    base_model: Typed = "",
+    parameters: Typed = "",
+    budget: Typed = "",
+    share: Typed = "",
+    seconds: Typed = "",
+) -> Asked:
+    # As in the file of a job, whoever writes the address by hand calls the number a budget.
+    return Asked(task, base_model, parameters or budget, share, seconds)
+
+
+def recommend_routes(renderer: Renderer) -> APIRouter:
+    """The form with its answer, and the buttons that submit what would settle it."""
+    router = closed_router(HERE)
+
+    @router.get("", name="recommend_page")
+    def ask(
+        session: SessionDep,
+        principal: ReaderDep,
+        opened: ResourcesDep,
+        asked: Annotated[Asked, Depends(_asked)],
+    ) -> Response:
+        shown: dict[str, object] = {"principal": principal, "here": HERE}
+        content = recommend_page(session, asked, study_rules(opened))
+        return renderer.page(
+            "recommend.html", {**shown, **content}, 400 if content["faults"] else 200
+        )
+
+    @router.post("", name="submit_recommended")
+    def submit(
+        fields: FieldsDep,
+        request: Request,
+        session: SessionDep,
+        principal: SubmitterDep,
+        opened: ResourcesDep,
+        background: BackgroundTasks,
+    ) -> Response:
+        asked, rules = Asked.read(fields), study_rules(opened)
+        wanted = fields.get("submit", ["all"])[0]
+        try:
+            # What was written before a refusal must go, though the page about it is an answer.
+            with session.begin_nested():
+                made = recommended_jobs.submit(
+                    session, principal, asked.question(), rules, wanted, once(fields)
+                )
+        except (InvalidSpec, Conflict, LimitReached, Forbidden) as refusal:
+            known = answer(refusal)
+            status = 422 if known is None else known.status_code
+            content = recommend_page(session, asked, rules, refusal)
+            shown: dict[str, object] = {"principal": principal, "here": HERE}
+            return renderer.page("recommend.html", {**shown, **content}, status)
+        background.add_task(opened.bell.ring, made.queues)  # after the commit
+        return noted(session, request, RedirectResponse(_where(made), 303))
+
+    return router
+
+
+def _where(made: Submitted) -> str:
+    """The page of what was made; the list of jobs where these are several."""
+    if made.study is not None:
+        return f"/studies/{quote(made.study, safe='')}"
+    return f"/jobs/{made.jobs[0]}" if len(made.jobs) == 1 else "/"

@@ -1,0 +1,4 @@
+"""Signing a browser in and out.
+
+May import rendering.
+"""

@@ -1,0 +1,198 @@
+"""The pages of studies: the list, and one study with its progress and its comparison."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import quote, urlencode
+from uuid import UUID
+
+from sqlalchemy.orm import Session
+
+from adaptlab.comparisons.table_comparison import ComparedMethod
+from adaptlab_answers.comparisons import ComparisonProgress, JobComparison
+from adaptlab_answers.studies import StudyCell, StudyJobView, StudyView
+from adaptlab_api.pages.comparisons.tables import table_views
+from adaptlab_api.pages.recipes.page import report_of
+from adaptlab_api.pages.rendering.formats import integer, pretty
+from adaptlab_api.requests.dependencies import Units
+from adaptlab_services.comparisons.comparison_inputs import DEFAULT_LEVEL, DEFAULT_MARGIN
+from adaptlab_services.comparisons.comparison_runs import ComparisonRuns
+from adaptlab_services.comparisons.comparisons import StudyQuestion
+from adaptlab_services.jobs import job_rights
+from adaptlab_services.studies import studies
+
+STUDIES_PAGE = 50
+LIST_POLL, STUDY_POLL = 5, 4
+COMPUTING_POLL = 2
+LARGE_STUDY, LARGE_STUDY_POLL = 32, 15  # cells; seconds
+STATES = ("running", "queued", "waiting", "paused", "succeeded", "failed", "cancelled")
+MOST_STUDIES_OF_JOB = 20
+
+
+@dataclass(frozen=True, slots=True)
+class JobCounts:
+    """The jobs of a study: how many have ended, and how many are in each state."""
+
+    ended: int
+    total: int
+    states: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimCounts:
+    """The claims that the theory checks of a study measured, and how many of them hold."""
+
+    holding: int
+    measured: int
+
+
+@dataclass(frozen=True, slots=True)
+class CellRow:
+    """One method at all budgets; a cell is None where it was skipped."""
+
+    method: str
+    cells: tuple[StudyCell | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CellGrid:
+    """The cells of one task and base model: methods down, budgets across."""
+
+    base_model: str
+    task: str
+    budgets: tuple[int, ...]
+    rows: tuple[CellRow, ...]
+
+
+def study_list(session: Session, page_token: str | None) -> dict[str, object]:
+    """Everything that the template of the list shows; raises `InvalidSpec` for a wrong token."""
+    page = studies.page(session, page_size=STUDIES_PAGE, page_token=page_token)
+    following = page.next_page_token
+    running = any(not study.terminal for study in page.data)
+    return {
+        "rows": [(study, job_counts(study.jobs)) for study in page.data],
+        "following": following and f"/studies?{urlencode({'page_token': following})}",
+        "first": "/studies" if page_token else None,
+        "poll": LIST_POLL if running or not page_token else None,
+    }
+
+
+def study_page(units: Units, runs: ComparisonRuns, name: str) -> dict[str, object]:
+    """Everything that the template of a study shows; raises `NotFound`."""
+    with units() as session:
+        study = studies.get(session, name)
+        may_change = job_rights.may_change_study(session, study.id)
+        report = report_of(session, study)
+    found = runs.answer(units, StudyQuestion(str(study.id)))
+    progress = found if isinstance(found, ComparisonProgress) else None
+    jobs = _jobs(study)
+    return {
+        "study": study,
+        "may_change": may_change,
+        "counts": job_counts(study.jobs),
+        "steps": (sum(job.step for job in jobs), sum(job.total_steps for job in jobs)),
+        "facts": study_facts(study, found, jobs),
+        "grids": cell_grids(study),
+        "claims": claim_counts(study),
+        "report": report,
+        "progress": progress,
+        "tables": () if isinstance(found, ComparisonProgress) else table_views(found),
+        "charts": f"/studies/{quote(str(study.id), safe='')}/charts?",
+        "level": DEFAULT_LEVEL,
+        "margin": DEFAULT_MARGIN,
+        "spec_json": pretty(study.spec),
+        "poll": _poll_seconds(study, jobs) if progress is None else COMPUTING_POLL,
+    }
+
+
+def studies_of_job(session: Session, job_id: UUID) -> tuple[str, ...]:
+    """The names of the newest studies that a job belongs to."""
+    page = studies.page(session, job_id=job_id, page_size=MOST_STUDIES_OF_JOB)
+    return tuple(study.name for study in page.data)
+
+
+def job_counts(states: Mapping[str, int]) -> JobCounts:
+    """The counts of a study, states in their usual order."""
+    ended = sum(states.get(state, 0) for state in ("succeeded", "failed", "cancelled"))
+    shown = tuple((state, states[state]) for state in STATES if states.get(state))
+    return JobCounts(ended, sum(states.values()), shown)
+
+
+def study_facts(
+    study: StudyView, found: JobComparison | ComparisonProgress, jobs: Sequence[StudyJobView]
+) -> list[tuple[str, str]]:
+    """What was planned, in plain words; every value is one for all methods or named as several.
+
+    Seeds and steps are shown as soon as the comparison is there.
+    """
+    tables = () if isinstance(found, ComparisonProgress) else found.tables
+    behind = [one for table in tables for one in table.methods]
+    trained = [one for one in behind if one.parameters]
+    reused = sum(job.reused for job in jobs)
+    checks = {check.job.id for check in study.checks}
+    passes = sum(not job.reused and job.id not in checks for job in jobs)
+    seeds = _values(len(one.seeds) for one in behind)
+    budgets = dict.fromkeys(cell.budget for cell in study.cells)
+    of_checks = [("Theory checks", integer(len(checks)))] if checks else []
+    if not study.cells:
+        return [*of_checks, ("Jobs reused", integer(reused))]
+    return [
+        ("Budgets", ", ".join(integer(budget) for budget in budgets)),
+        ("Seeds × trials", f"{seeds} × {_values(one.trials for one in trained)}"),
+        ("Steps × batch", _steps(trained)),
+        ("Cells", integer(len(study.cells))),
+        *of_checks,
+        ("Engine passes", integer(passes)),
+        ("Jobs reused", integer(reused)),
+    ]
+
+
+def claim_counts(study: StudyView) -> ClaimCounts:
+    """The claims of all checks of a study."""
+    verdicts = [report.verdict for check in study.checks for report in check.reports]
+    return ClaimCounts(verdicts.count("holds"), len(verdicts))
+
+
+def cell_grids(study: StudyView) -> tuple[CellGrid, ...]:
+    """One grid a task and base model, in the order of the study."""
+    places = dict.fromkeys((cell.base_model, cell.task) for cell in study.cells)
+    return tuple(_grid(study.cells, base_model, task) for base_model, task in places)
+
+
+def _poll_seconds(study: StudyView, jobs: Sequence[StudyJobView]) -> int | None:
+    """As long as something can change, which outlives a cancelled study's end."""
+    if study.terminal and all(job.terminal for job in jobs):
+        return None
+    return LARGE_STUDY_POLL if len(study.cells) > LARGE_STUDY else STUDY_POLL
+
+
+def _grid(cells: Sequence[StudyCell], base_model: str, task: str) -> CellGrid:
+    ours = [cell for cell in cells if (cell.base_model, cell.task) == (base_model, task)]
+    budgets = tuple(sorted({cell.budget for cell in ours}))
+    by_place = {(cell.method, cell.budget): cell for cell in ours}
+    rows = tuple(
+        CellRow(method, tuple(by_place.get((method, budget)) for budget in budgets))
+        for method in dict.fromkeys(cell.method for cell in ours)
+    )
+    return CellGrid(base_model, task, budgets, rows)
+
+
+def _jobs(study: StudyView) -> tuple[StudyJobView, ...]:
+    """Every job once; a reference stands in many cells."""
+    found = [base.job for base in study.base_models]
+    found += [job for cell in study.cells for job in cell.jobs]
+    found += [check.job for check in study.checks]
+    return tuple({job.id: job for job in found}.values())
+
+
+def _values(values: Iterable[int]) -> str:
+    """One number, or the range of several that should have been one."""
+    found = sorted(set(values))
+    if not found:
+        return integer(None)
+    few, many = integer(found[0]), integer(found[-1])
+    return few if few == many else f"{few} to {many}"
+
+
+def _steps(trained: Sequence[ComparedMethod]) -> str:
+    batches = _values(one.batch_size for one in trained)
+    return f"{_values(one.steps for one in trained)} × {batches}"

@@ -1,0 +1,80 @@
+"""Routes of the list of studies, and of one study with its charts."""
+
+from fastapi import APIRouter, Request
+from fastapi.responses import RedirectResponse, Response
+
+from adaptlab.charts import Theme
+from adaptlab_api.limits.auditing import noted
+from adaptlab_api.pages.comparisons.charts import table_answer
+from adaptlab_api.pages.rendering.examples import first_study
+from adaptlab_api.pages.rendering.parameters import Number, Reader, ReaderDep, server_address
+from adaptlab_api.pages.rendering.renderer import Renderer
+from adaptlab_api.pages.studies.page import study_list, study_page
+from adaptlab_api.requests.dependencies import ResourcesDep, SessionDep, SubmitterDep, UnitsDep
+from adaptlab_api.requests.routing import closed_router
+from adaptlab_services.comparisons.comparisons import StudyQuestion
+from adaptlab_services.errors import NotFound
+from adaptlab_services.people.tokens import Principal
+from adaptlab_services.studies import studies
+
+HERE = "/studies"
+NO_STUDY = (
+    "No study has this name or id. The name may be mistyped, or the study may be on another server."
+)
+
+
+def study_routes(renderer: Renderer) -> APIRouter:
+    """The list of studies, one study, and its charts."""
+    router = closed_router(HERE)
+
+    @router.get("")
+    def studies_page(
+        request: Request, session: SessionDep, principal: ReaderDep, page_token: str = ""
+    ) -> Response:
+        shown: dict[str, object] = {"principal": principal, "here": HERE}
+        shown["example"] = first_study(server_address(request))
+        return renderer.listed(
+            "studies.html", shown, lambda: study_list(session, page_token or None)
+        )
+
+    @router.get("/{study}")
+    def one_study(
+        study: str, units: UnitsDep, opened: ResourcesDep, principal: ReaderDep
+    ) -> Response:
+        try:
+            content = study_page(units, opened.comparisons, study)
+        except NotFound:
+            return _no_study(renderer, principal)
+        return renderer.page("study.html", {"principal": principal, "here": HERE, **content})
+
+    @router.post("/{study}/cancel")
+    def cancel_study(
+        study: str, request: Request, session: SessionDep, principal: SubmitterDep
+    ) -> Response:
+        try:
+            changed = studies.cancel(session, principal, study)
+        except NotFound:
+            return _no_study(renderer, principal)
+        return noted(session, request, RedirectResponse(f"{HERE}/{changed.study.name}", 303))
+
+    @router.get("/{study}/charts")
+    def study_charts(
+        study: str,
+        units: UnitsDep,
+        opened: ResourcesDep,
+        _: ReaderDep,
+        table: Number = 0,
+        theme: Theme = "light",
+    ) -> Response:
+        try:
+            found = opened.comparisons.answer(units, StudyQuestion(study))
+        except NotFound:
+            return Response(status_code=404)
+        return table_answer(found, table, theme)
+
+    return router
+
+
+def _no_study(renderer: Renderer, principal: Principal | Reader) -> Response:
+    shown: dict[str, object] = {"principal": principal, "here": HERE}
+    return renderer.fault(404, "There is no such study", NO_STUDY, shown)

@@ -1,0 +1,4 @@
+"""The forms that submit a job or a study.
+
+May import rendering.
+"""

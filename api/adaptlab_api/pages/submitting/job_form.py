@@ -1,0 +1,295 @@
+"""The form of a job: the fields and initial values for each kind of job."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+
+from sqlalchemy.orm import Session
+
+from adaptlab.studies.study import StudySpec
+from adaptlab_answers.models import BaseModelView, PlugIn
+from adaptlab_api.pages.rendering.examples import FIRST_JOB
+from adaptlab_api.pages.rendering.formats import integer, words
+from adaptlab_api.pages.submitting.spec_document import Document
+from adaptlab_api.pages.submitting.spec_fields import Field, knob_fields, spec_field
+from adaptlab_api.pages.submitting.spec_form import Section
+from adaptlab_services.errors import NotFound
+from adaptlab_services.lifecycle import workers
+from adaptlab_services.models import base_models, catalogue
+from adaptlab_services.recipes import recipes
+
+MOST_BASES = 200
+KINDS = {
+    "adapt": "Adapt a base model",
+    "pretrain": "Train a base model",
+    "import": "Import a base model",
+    "theory": "Check the theory",
+}
+FIRST_TASK, FIRST_METHOD, FIRST_BUDGET = "sort_descending", "lora", 1000
+LIKE_THE_BASE = ("length", "alphabet")
+"""Knobs of a task in which it begins as its base model's does."""
+TRAINING = ("steps", "batch_size", "learning_rate")
+MORE_TRAINING = (
+    *("schedule", "warmup_fraction", "weight_decay", "gradient_clip", "precision", "validations"),
+    *("accumulation", "early_stopping"),
+)
+MORE_TUNING = (
+    *("learning_rate_range", "weight_decays", "initial_scales", "selection", "validation_samples"),
+    "halving",
+)
+COMMA = "separate several values with commas"
+HINTS = {
+    "/seeds": "a number of seeds, or a list: 0, 1, 2",
+    "/base_replicates": COMMA,
+    "/tuning/trials": "number of learning rates tried per seed",
+    "/tuning/learning_rates": COMMA,
+    "/tuning/learning_rate_range": "lowest, highest",
+    "/tuning/weight_decays": COMMA,
+    "/tuning/initial_scales": COMMA,
+    "/training/early_stopping": "JSON: {} or {“patience”: 3}",
+    "/tuning/halving": "JSON: {“rungs”: 2}",
+    "/evaluation/tasks": "one per line, as a name or JSON; default: the job's own task",
+    "/budget/trainable_parameters": "largest number of trainable parameters, such as 96 or 10,000",
+    "/labels": "one per line: name = value",
+    "/resources/priority": "0 to 9; 9 runs first",
+    "/resources/max_seconds": "in seconds; a longer job is stopped",
+    "/checks": "one per line, as a name or JSON",
+    "/adaptation": "id of an adaptation job",
+    "/folder": "ALIAS/SUB/PATH, below a model root of the server",
+    "/budget/fraction_of_base": "fraction of the base model's parameters, such as 0.001",
+}
+LABELS = {
+    "/capture/attention/samples": "Samples with attention maps",
+    "/evaluation/samples": "Test items",
+    "/evaluation/tasks": "Evaluation tasks",
+    "/budget/fraction_of_base": "Or fraction of the base model",
+    "/resources/max_seconds": "Time limit",
+    "/training/early_stopping": "Early stopping",
+    "/seeds": "Seeds",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What a form offers besides what is registered.
+
+    `made` are specs of base models by what stands for them, from recipes; `queues` are served.
+    """
+
+    bases: tuple[BaseModelView, ...]
+    queues: tuple[str, ...]
+    made: Mapping[str, Document]
+
+
+def around(session: Session) -> Around:
+    """The base models of the request's project, the live queues, and what recipes begin with."""
+    return Around(
+        bases=base_models.usable(session, MOST_BASES),
+        queues=workers.live_queues(session),
+        made=_bases_of_recipes(),
+    )
+
+
+def first_document(offered: Around, kind: str, base_model: str, method: str) -> Document:
+    """What a fresh form holds: the first job where there is nothing to adapt yet."""
+    if kind == "pretrain" or (not kind and not offered.bases and not base_model):
+        return {**FIRST_JOB}
+    if kind in ("import", "theory"):
+        return {"kind": kind}
+    ready = [one for one in offered.bases if one.ready] or list(offered.bases)
+    named = [one for one in offered.bases if one.name == base_model] or ready
+    task: Document = {"name": FIRST_TASK}
+    if named and named[0].task is not None:
+        known = named[0].task
+        task |= {name: known[name] for name in LIKE_THE_BASE if name in known}
+    document: Document = {
+        "kind": "adapt",
+        "base_model": base_model or (named[0].name if named else ""),
+        "task": _without_defaults(task),
+        "method": {"name": method or FIRST_METHOD},
+        "budget": {"trainable_parameters": FIRST_BUDGET},
+        "seeds": 5,
+    }
+    return {name: value for name, value in document.items() if value != ""}
+
+
+def job_sections(kind: str, chosen: Callable[[str], str], offered: Around) -> tuple[Section, ...]:
+    """The fields of one kind of job; `chosen` says what a field that chooses a plug-in holds."""
+    own = {
+        "adapt": lambda: _adapting(chosen, offered),
+        "pretrain": lambda: _pretraining(chosen),
+        "import": _importing,
+        "theory": lambda: _checking(offered),
+    }
+    return (*own[kind](), queue_section(kind, offered))
+
+
+def chosen_section(what: str, at: str, chosen: Callable[[str], str], note: str) -> Section:
+    """The choice of a method, task or family, with its knobs."""
+    listed, entry_of = _REGISTERED[what]
+    name = chosen(f"{at}/name")
+    try:
+        knobs = knob_fields(entry_of(name), at)
+    except NotFound:
+        knobs = ()
+    choice = Field(f"{at}/name", what.capitalize(), "choice", choices=listed(), required=True)
+    return Section(what, what.capitalize(), note, (choice, *knobs), of=name)
+
+
+def field_of(spec: str, pointer: str, **changes: object) -> Field:
+    """A field of a spec, with our words for it."""
+    found = spec_field(spec, pointer, **changes)
+    hint = HINTS.get(pointer) or found.hint
+    return replace(found, hint=hint, label=LABELS.get(pointer, found.label))
+
+
+def training_section(spec: str, *, tuned: bool) -> Section:
+    """Steps, seeds and rates."""
+    plain = [f"/training/{name}" for name in TRAINING]
+    more = [f"/training/{name}" for name in MORE_TRAINING]
+    if tuned:
+        plain += ["/tuning/trials", "/tuning/learning_rates"]
+        more += [f"/tuning/{name}" for name in MORE_TUNING]
+    if spec == "adapt":
+        more.append("/base_replicates")
+    title = "Training and tuning" if tuned else "Training"
+    fields = tuple(field_of(spec, one) for one in ("/seeds", *plain))
+    note = "an empty field takes the value shown in grey"
+    return Section("training", title, note, fields, tuple(field_of(spec, one) for one in more))
+
+
+def measuring_section(spec: str) -> Section:
+    """What is scored and recorded at the end."""
+    attention = field_of(spec, "/capture/attention/samples", default="none")
+    more = field_of(spec, "/evaluation/tasks")
+    samples = field_of(spec, "/evaluation/samples")
+    fields = (samples,) if spec == "import" else (samples, attention)
+    return Section("measuring", "Evaluation", "on test items, after training", fields, (more,))
+
+
+def names_of_bases(bases: Sequence[BaseModelView]) -> tuple[str, ...]:
+    """The names to choose from, what is ready first."""
+    return tuple(one.name for one in sorted(bases, key=lambda one: not one.ready))
+
+
+def told_of(base: BaseModelView) -> str:
+    """What a base model is, in a few words."""
+    task = words(str(base.task["name"])) if base.task else "imported"
+    state = "" if base.ready else f", {base.state}"
+    return f"{task}, {integer(base.parameters)} parameters{state}"
+
+
+def _adapting(chosen: Callable[[str], str], offered: Around) -> tuple[Section, ...]:
+    named = chosen("/base_model")
+    names = names_of_bases(offered.bases)
+    if named and named not in names and named not in offered.made:
+        names = (*names, named)
+    base = field_of("adapt", "/base_model", kind="choice", choices=names, hint="", required=True)
+    told = {one.name: told_of(one) for one in offered.bases}
+    base = replace(
+        base, grouped=_grouped(offered), told=tuple(told.get(name, "") for name in names)
+    )
+    inline = Field(
+        "/base_model/inline",
+        "Or the spec of a new base model, as JSON",
+        "open",
+        several_lines=5,
+        instead_of="/base_model",
+    )
+    budget = tuple(
+        field_of("adapt", f"/budget/{name}")
+        for name in ("trainable_parameters", "fraction_of_base")
+    )
+    return (
+        Section("base", "Base model", "the model to adapt", (base,), (inline,)),
+        chosen_section("task", "/task", chosen, "what the adapted model learns"),
+        chosen_section("method", "/method", chosen, "how the base model is adapted"),
+        Section("budget", "Budget", "determines the size of the method", budget),
+        training_section("adapt", tuned=True),
+        measuring_section("adapt"),
+    )
+
+
+def _pretraining(chosen: Callable[[str], str]) -> tuple[Section, ...]:
+    name = field_of(
+        "pretrain", "/name", hint="name of the new base model: a-z, 0-9, dots and dashes"
+    )
+    return (
+        Section("base", "Base model", "the model to train", (name,)),
+        chosen_section("family", "/family", chosen, "architecture of the model"),
+        chosen_section("task", "/task", chosen, "what the model learns"),
+        training_section("pretrain", tuned=False),
+        measuring_section("pretrain"),
+    )
+
+
+def _importing() -> tuple[Section, ...]:
+    fields = tuple(field_of("import", one) for one in ("/name", "/folder"))
+    return (
+        Section("base", "Base model", "the model to import", fields),
+        measuring_section("import"),
+    )
+
+
+def _checking(offered: Around) -> tuple[Section, ...]:
+    base = field_of(
+        "theory",
+        "/base_model",
+        kind="choice",
+        choices=names_of_bases(offered.bases),
+        default="none",
+    )
+    pointers = ("/checks", "/adaptation", "/replicates", "/seed")
+    checks, *rest = (field_of("theory", one) for one in pointers)
+    return (Section("base", "Theory checks", "claims to measure", (checks, base, *rest)),)
+
+
+def queue_section(kind: str, offered: Around) -> Section:
+    """Where, when and for how long it runs, and its labels."""
+    fields = tuple(
+        field_of(kind, f"/resources/{name}") for name in ("queue", "priority", "max_seconds")
+    )
+    served = ", ".join(offered.queues) or "none"
+    queue = replace(fields[0], hint=f"queues with a live worker: {served}")
+    more = (field_of(kind, "/labels"), field_of(kind, "/resources/self_fence"))
+    return Section("queue", "Queue", "where and when jobs run", (queue, *fields[1:]), more)
+
+
+def _grouped(offered: Around) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
+    listed = tuple(
+        (key, f"{spec['name']} ({key.split(':')[1]})") for key, spec in offered.made.items()
+    )
+    return (("From a recipe, created first if missing", listed),) if listed else ()
+
+
+@cache
+def _bases_of_recipes() -> dict[str, Document]:
+    """The base models that recipes make, each spec once."""
+    found: dict[str, Document] = {}
+    for summary in recipes.listed().data:
+        for preset in recipes.get(summary.name).presets:
+            given = StudySpec.model_validate(preset.spec).base_models
+            inline = [one for one in given if not isinstance(one, str)]
+            for number, base in enumerate(inline):
+                spec = base.model_dump(mode="json", exclude_unset=True)
+                if spec not in found.values():
+                    found[f"recipe:{summary.name} {preset.preset}:{number}"] = spec
+    return found
+
+
+def _without_defaults(task: Document) -> Document:
+    """The task without the knobs that are as they would be anyway."""
+    entry = _task(str(task["name"]))
+    usual = {one.pointer.rpartition("/")[2]: one.default for one in knob_fields(entry, "")}
+    return {n: value for n, value in task.items() if n == "name" or usual.get(n) != str(value)}
+
+
+def _task(name: str) -> PlugIn:
+    return catalogue.task(name)
+
+
+_REGISTERED: Mapping[str, tuple[Callable[[], tuple[str, ...]], Callable[[str], PlugIn]]] = {
+    "method": (lambda: tuple(one.name for one in catalogue.methods().data), catalogue.method),
+    "task": (lambda: tuple(one.name for one in catalogue.tasks().data), catalogue.task),
+    "family": (lambda: tuple(one.name for one in catalogue.families().data), catalogue.family),
+}

@@ -1,0 +1,372 @@
+"""The routes of the forms that submit a job and a study: open, preview and send.
+
+That a form lies on a page of this server is checked by the gate, as for every change with a cookie.
+"""
+
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated
+from urllib.parse import quote
+from uuid import UUID
+
+from fastapi import APIRouter, BackgroundTasks, Depends, Query, Request
+from fastapi.responses import RedirectResponse, Response
+from sqlalchemy.orm import Session
+
+from adaptlab.errors import AdaptlabError, InvalidSpec
+from adaptlab.reproductions.recipe import Preset
+from adaptlab.reproductions.recipe_study import RecipeRequest
+from adaptlab_api.answers.problems import answer
+from adaptlab_api.answers.state import Resources
+from adaptlab_api.limits.auditing import noted
+from adaptlab_api.pages.rendering.forms import form_fields
+from adaptlab_api.pages.rendering.parameters import server_address
+from adaptlab_api.pages.rendering.renderer import Renderer
+from adaptlab_api.pages.submitting.answers import (
+    REFUSALS,
+    JobAnswer,
+    StudyAnswer,
+    in_project,
+    job_answer,
+    job_spec,
+    problems_of,
+    projects_to_submit_to,
+    study_answer,
+    study_spec,
+)
+from adaptlab_api.pages.submitting.draft import Draft, draft_of, draft_typed
+from adaptlab_api.pages.submitting.job_form import (
+    KINDS,
+    Around,
+    around,
+    first_document,
+    job_sections,
+)
+from adaptlab_api.pages.submitting.page import draft_values
+from adaptlab_api.pages.submitting.spec_document import Document
+from adaptlab_api.pages.submitting.spec_form import typed
+from adaptlab_api.pages.submitting.study_form import first_study_document, study_sections
+from adaptlab_api.requests.dependencies import (
+    AccessDep,
+    PrincipalDep,
+    ResourcesDep,
+    SessionDep,
+    SubmitterDep,
+)
+from adaptlab_api.requests.routing import closed_router
+from adaptlab_api.requests.rules import lacks_to_submit
+from adaptlab_api.requests.study_request import study_rules
+from adaptlab_services import short_ids
+from adaptlab_services.errors import NotFound
+from adaptlab_services.jobs import jobs
+from adaptlab_services.people import projects
+from adaptlab_services.people.access import Access
+from adaptlab_services.people.tokens import Principal
+from adaptlab_services.recipes import recipes
+from adaptlab_services.studies import studies
+
+MOST_FIELDS = 400
+NEW_JOB, NEW_STUDY = "/jobs/new", "/studies/new"
+NO_SUCH = "The job, study or recipe to start from does not exist here. Its name may be mistyped."
+CANNOT_SUBMIT = "You cannot submit here"
+
+
+async def spec_form_fields(request: Request) -> Mapping[str, Sequence[str]]:
+    """The fields of a form that holds a spec; raises `Refused` for another body."""
+    return await form_fields(request, MOST_FIELDS)
+
+
+FieldsDep = Annotated[Mapping[str, Sequence[str]], Depends(spec_form_fields)]
+FromDep = Annotated[str, Query(alias="from", max_length=63)]
+NameDep = Annotated[str, Query(max_length=120)]
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """Who asks for a form, and with what: everything that its page needs of the request."""
+
+    request: Request
+    session: Session
+    principal: Principal
+    found: Access
+    opened: Resources
+    projects: tuple[str, ...]
+
+    @property
+    def lacks(self) -> str | None:
+        """What who asks lacks to submit anything, in words."""
+        return lacks_to_submit(self.request)
+
+    @property
+    def project(self) -> str:
+        """The project that is chosen where nothing is said: the usual one, else the first."""
+        if len(self.projects) < 2:
+            return next(iter(self.projects), "")
+        ids = {projects.id_of(self.session, self.found, name): name for name in self.projects}
+        return ids.get(self.found.project_id or 0, self.projects[0])
+
+    def shown(self, here: str) -> dict[str, object]:
+        """What every page of a form shows."""
+        return {
+            "principal": self.principal,
+            "here": here,
+            "projects": self.projects if len(self.projects) > 1 else (),
+        }
+
+    def form(self, here: str, new: str, kind: str | None = None) -> dict[str, object]:
+        """What its page shows beside; `address` opens the like of a page that answered a form."""
+        again = f"{new}?kind={kind}" if kind else new
+        address = again if self.request.method == "POST" else None
+        return {**self.shown(here), "new": new, "address": address}
+
+
+def asking(
+    request: Request,
+    session: SessionDep,
+    principal: PrincipalDep,
+    found: AccessDep,
+    opened: ResourcesDep,
+) -> Asking:
+    """A dependency: who asks."""
+    where = projects_to_submit_to(session, found)
+    return Asking(request, session, principal, found, opened, where)
+
+
+AskingDep = Annotated[Asking, Depends(asking)]
+
+
+def new_job_routes(renderer: Renderer) -> APIRouter:
+    """The form of a job."""
+    router = closed_router(NEW_JOB)
+
+    @router.get("")
+    def new_job_page(
+        asked: AskingDep,
+        kind: NameDep = "",
+        like: FromDep = "",
+        base_model: NameDep = "",
+        method: NameDep = "",
+    ) -> Response:
+        if asked.lacks:
+            return _closed(renderer, asked)
+        try:
+            draft = _opened_job(asked, kind, like, base_model, method)
+        except NotFound:
+            return renderer.fault(404, "There is no such job", NO_SUCH, asked.shown("/"))
+        return _job_page(renderer, asked, draft)
+
+    @router.post("/preview")
+    def preview_new_job(asked: AskingDep, fields: FieldsDep) -> Response:
+        # An answer to a question, whatever it is: 200.
+        return _job_page(renderer, asked, _typed_job(asked, fields))
+
+    @router.post("")
+    def submit_job(
+        asked: AskingDep, _: SubmitterDep, fields: FieldsDep, background: BackgroundTasks
+    ) -> Response:
+        draft, opened = _typed_job(asked, fields), asked.opened
+        try:
+            with _changing(asked, draft):
+                made = jobs.create(
+                    asked.session,
+                    asked.principal,
+                    job_spec(draft),
+                    idempotency_key=draft.key,
+                    roots=opened.model_roots,
+                    most_queued=opened.settings.max_queued_jobs,
+                )
+        except REFUSALS as refusal:
+            return _job_page(renderer, asked, draft, refusal)
+        return _made(asked, background, made.queues, f"/jobs/{made.job.id}")
+
+    return router
+
+
+def new_study_routes(renderer: Renderer) -> APIRouter:
+    """The form of a study."""
+    router = closed_router(NEW_STUDY)
+
+    @router.get("")
+    def new_study_page(
+        asked: AskingDep, like: FromDep = "", recipe: NameDep = "", preset: Preset = "quick"
+    ) -> Response:
+        if asked.lacks:
+            return _closed(renderer, asked)
+        try:
+            draft = _opened_study(asked, like, recipe, preset)
+        except (NotFound, InvalidSpec):
+            shown = asked.shown("/studies")
+            return renderer.fault(404, "There is no such study", NO_SUCH, shown)
+        return _study_page(renderer, asked, draft, hidden=_named_new(asked.session))
+
+    @router.post("/preview")
+    def preview_new_study(asked: AskingDep, fields: FieldsDep) -> Response:
+        return _study_page(renderer, asked, _typed_study(asked, fields))
+
+    @router.post("")
+    def submit_study(
+        asked: AskingDep, _: SubmitterDep, fields: FieldsDep, background: BackgroundTasks
+    ) -> Response:
+        draft, rules = _typed_study(asked, fields), study_rules(asked.opened)
+        try:
+            with _changing(asked, draft):
+                spec = study_spec(draft)
+                made = studies.create(
+                    asked.session, asked.principal, spec, rules, idempotency_key=draft.key
+                )
+        except REFUSALS as refusal:
+            return _study_page(renderer, asked, draft, refusal)
+        place = f"/studies/{quote(made.study.name, safe='')}"
+        return _made(asked, background, made.queues, place)
+
+    return router
+
+
+@contextmanager
+def _changing(asked: Asking, draft: Draft) -> Generator[None]:
+    """A change in the draft's project, of which nothing stays behind a refusal."""
+    # The page about the refusal is an answer: it would commit what was written before.
+    with asked.session.begin_nested(), in_project(asked.session, asked.found, draft.project):
+        yield
+
+
+def _made(
+    asked: Asking, background: BackgroundTasks, queues: Iterable[str], place: str
+) -> Response:
+    """On to the page of what was made; its queues are rung after the commit."""
+    background.add_task(asked.opened.bell.ring, queues)
+    return noted(asked.session, asked.request, RedirectResponse(place, 303))
+
+
+def _opened_job(asked: Asking, kind: str, like: str, base_model: str, method: str) -> Draft:
+    """A fresh form, or that of a job that is there; raises `NotFound`."""
+    project = asked.project
+    if not like:
+        offered = _around(asked, project)
+        document = first_document(offered, kind if kind in KINDS else "", base_model, method)
+        return _job_draft(document, offered, project)
+    job = jobs.get(asked.session, short_ids.job_id(asked.session, like))
+    project = job.project if job.project in asked.projects else project
+    document = {"kind": job.kind, **job.spec}
+    return _job_draft(document, _around(asked, project), project)
+
+
+def _job_draft(document: Document, offered: Around, project: str) -> Draft:
+    spec = kind_of(document)
+    return draft_of(spec, document, lambda s, chosen: job_sections(s, chosen, offered), project)
+
+
+def kind_of(document: Document) -> str:
+    """The kind of job that a document is of, or is taken for."""
+    kind = document.get("kind")
+    return kind if isinstance(kind, str) and kind in KINDS else next(iter(KINDS))
+
+
+def _typed_job(asked: Asking, fields: Mapping[str, Sequence[str]]) -> Draft:
+    kind = typed(fields, "kind")
+    offered = _around(asked, typed(fields, "project"))
+    return draft_typed(
+        kind if kind in KINDS else next(iter(KINDS)),
+        fields,
+        lambda spec, chosen: job_sections(spec, chosen, offered),
+        offered.made,
+        kind_of,
+    )
+
+
+def _opened_study(asked: Asking, like: str, recipe: str, preset: Preset) -> Draft:
+    """A fresh form, or that of a study or recipe; raises `NotFound` and `InvalidSpec`."""
+    project = asked.project
+    if recipe:
+        request = RecipeRequest(recipe=recipe, preset=preset)
+        with in_project(asked.session, asked.found, project):
+            spec = recipes.requested(asked.session, request).spec
+        document: Document = spec.model_dump(mode="json", exclude_unset=True)
+    elif like:
+        study = studies.get(asked.session, like)
+        project = study.project if study.project in asked.projects else project
+        document = {**study.spec, "name": f"{study.name[:60]}-2"}
+    else:
+        document = first_study_document(_around(asked, project), datetime.now(UTC))
+    offered = _around(asked, project)
+    return draft_of(
+        "study", document, lambda s, chosen: study_sections(s, chosen, offered), project
+    )
+
+
+def _typed_study(asked: Asking, fields: Mapping[str, Sequence[str]]) -> Draft:
+    offered = _around(asked, typed(fields, "project"))
+    return draft_typed(
+        "study",
+        fields,
+        lambda spec, chosen: study_sections(spec, chosen, offered),
+        offered.made,
+        lambda _: "study",
+    )
+
+
+def _around(asked: Asking, project: str) -> Around:
+    """What there is in the project; nothing where there is none of that name, or none is clear."""
+    try:
+        with in_project(asked.session, asked.found, project):
+            return around(asked.session)
+    except REFUSALS:
+        return Around((), (), {})
+
+
+def _job_page(
+    renderer: Renderer, asked: Asking, draft: Draft, refusal: AdaptlabError | None = None
+) -> Response:
+    roots = asked.opened.model_roots
+    if refusal is None:
+        found = job_answer(asked.session, asked.found, draft, roots)
+    else:
+        found = JobAnswer(problems=problems_of(refusal))
+    values = draft_values(
+        draft, found.problems, server_address(asked.request), "/v1/jobs", "jobs.submit"
+    )
+    texts = {"what": "job", "submits": "Submit job", "kinds": KINDS}
+    shown = {**asked.form("/", NEW_JOB, draft.spec), **values, **texts, "answer": found}
+    return renderer.page("job-new.html", shown, _status(refusal))
+
+
+def _study_page(
+    renderer: Renderer,
+    asked: Asking,
+    draft: Draft,
+    refusal: AdaptlabError | None = None,
+    hidden: UUID | None = None,
+) -> Response:
+    if refusal is None:
+        found = study_answer(asked.session, asked.found, draft, study_rules(asked.opened))
+    else:
+        found = StudyAnswer(problems=problems_of(refusal))
+    values = draft_values(
+        draft, found.problems, server_address(asked.request), "/v1/studies", "studies.create"
+    )
+    texts = {"what": "study", "submits": "Create study", "named_new": hidden}
+    shown = {**asked.form("/studies", NEW_STUDY), **values, **texts, "answer": found}
+    return renderer.page("study-new.html", shown, _status(refusal))
+
+
+def _named_new(session: Session) -> UUID | None:
+    """The study whose page this form stands in front of."""
+    try:
+        return studies.get(session, "new").id
+    except NotFound:
+        return None
+
+
+def _status(refusal: AdaptlabError | None) -> int:
+    if refusal is None:
+        return 200
+    known = answer(refusal)
+    return 422 if known is None else known.status_code
+
+
+def _closed(renderer: Renderer, asked: Asking) -> Response:
+    shown: dict[str, object] = {"principal": asked.principal}
+    # 200: it may be looked at, and says why there is no form.
+    return renderer.fault(200, CANNOT_SUBMIT, asked.lacks or "", shown)

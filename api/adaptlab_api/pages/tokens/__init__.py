@@ -1,0 +1,4 @@
+"""The page of tokens.
+
+May import rendering.
+"""

@@ -1,0 +1,94 @@
+"""The routes of the page of tokens: the list, making one, and revoking one.
+
+That a form lies on a page of this server is checked by the gate, as for every change with a cookie.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import RedirectResponse, Response
+from sqlalchemy.orm import Session
+
+from adaptlab.errors import InvalidSpec
+from adaptlab_api.answers.problems import Refused, answer
+from adaptlab_api.limits.auditing import noted
+from adaptlab_api.pages.rendering.forms import small_form_fields
+from adaptlab_api.pages.rendering.renderer import Renderer
+from adaptlab_api.pages.tokens.page import HERE, TokenForm, faults_of, token_page
+from adaptlab_api.requests.dependencies import AccessDep, PrincipalDep, SessionDep
+from adaptlab_api.requests.routing import closed_router
+from adaptlab_api.routes.results import RowId
+from adaptlab_services.errors import Forbidden, NotFound
+from adaptlab_services.people import issued_tokens
+from adaptlab_services.people.access import Access
+from adaptlab_services.people.tokens import Principal
+
+NO_TOKEN = "You have no token with this number. It may belong to another user."
+CAN_MORE = "This token has more permissions than yours"
+
+FieldsDep = Annotated[Mapping[str, Sequence[str]], Depends(small_form_fields)]
+
+
+def token_routes(renderer: Renderer) -> APIRouter:
+    """The page of tokens, and its two forms."""
+    router = closed_router(HERE)
+
+    @router.get("")
+    def tokens_page(
+        session: SessionDep, principal: PrincipalDep, found: AccessDep, page_token: str = ""
+    ) -> Response:
+        shown: dict[str, object] = {"principal": principal, "here": HERE}
+        return renderer.listed(
+            "tokens.html", shown, lambda: token_page(session, principal, found, page_token or None)
+        )
+
+    @router.post("")
+    def create_token(
+        fields: FieldsDep,
+        request: Request,
+        session: SessionDep,
+        principal: PrincipalDep,
+        found: AccessDep,
+    ) -> Response:
+        answer = _made(renderer, session, principal, found, TokenForm.read(fields))
+        return noted(session, request, answer) if answer.status_code < 400 else answer
+
+    @router.post("/{token_id}/revoke")
+    def revoke_token(
+        token_id: RowId,
+        request: Request,
+        session: SessionDep,
+        principal: PrincipalDep,
+        found: AccessDep,
+    ) -> Response:
+        shown: dict[str, object] = {"principal": principal, "here": HERE}
+        try:
+            issued_tokens.revoke(session, principal, found, token_id)
+        except NotFound:
+            return renderer.fault(404, "There is no such token", NO_TOKEN, shown)
+        except Forbidden as refusal:
+            return renderer.fault(403, CAN_MORE, str(refusal), shown)
+        return noted(session, request, RedirectResponse(HERE, 303))
+
+    return router
+
+
+def _made(
+    renderer: Renderer, session: Session, principal: Principal, found: Access, form: TokenForm
+) -> Response:
+    """The page with the new token, this once; or with what is wrong with the form."""
+    shown: dict[str, object] = {"principal": principal, "here": HERE}
+    try:
+        with session.begin_nested():
+            made = issued_tokens.create(session, principal, found, form.asked())
+    except (InvalidSpec, Refused, Forbidden, NotFound) as refusal:
+        known = answer(refusal)
+        status = 422 if known is None else known.status_code
+        content = token_page(session, principal, found, form=form)
+        faults = {"faults": faults_of(refusal)}
+        return renderer.page("tokens.html", {**shown, **content, **faults}, status)
+    content = token_page(session, principal, found)
+    # No redirect: the token would have to be kept somewhere until it is shown.
+    place = {"Location": f"/v1/tokens/{made.id}"}  # names it in the audit log
+    return renderer.page("tokens.html", {**shown, **content, "made": made}, 201, place)

@@ -1,0 +1,4 @@
+"""The page of workers and queues.
+
+May import rendering.
+"""

@@ -1,0 +1,56 @@
+"""The page of workers: who lives and what they run, and the queues that they serve."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from sqlalchemy.orm import Session
+
+from adaptlab_answers.server import WorkerView
+from adaptlab_api.pages.rendering.formats import method_title, words
+from adaptlab_services.leases import queues
+from adaptlab_services.leases.queues import RunningJob
+from adaptlab_services.lifecycle import workers
+
+POLL = 5
+MOST_WORKERS = 200
+MAKING = {"pretrain": "Pretraining", "import": "Import of"}
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRow:
+    """A worker, its state in a word, and what it runs: each job's address, title and device."""
+
+    worker: WorkerView
+    state: str
+    jobs: tuple[tuple[UUID, str, str | None], ...]
+
+
+def worker_page(session: Session) -> dict[str, object]:
+    """Everything that the template shows: live workers, and how many were here lately."""
+    known = workers.recent(session, MOST_WORKERS)
+    running = queues.running_by_worker(session)
+    found = queues.queue_views(session, known)
+    live = [worker for worker in known if worker.live]
+    return {
+        "rows": [_row(worker, running) for worker in live],
+        "gone": len(known) - len(live),
+        "cut": len(known) == MOST_WORKERS,
+        "queues": found,
+        "unserved": tuple(queue.name for queue in found if queue.queued and not queue.takers),
+        "poll": POLL,
+    }
+
+
+def _row(worker: WorkerView, running: Mapping[UUID, Sequence[RunningJob]]) -> WorkerRow:
+    jobs = tuple((job.id, _title(job), job.device) for job in running.get(worker.id, ()))
+    state = "unschedulable" if worker.unschedulable is not None else "running" if jobs else "idle"
+    return WorkerRow(worker, state, jobs)
+
+
+def _title(job: RunningJob) -> str:
+    if job.kind in MAKING:
+        return f"{MAKING[job.kind]} {job.name}"
+    if job.kind == "theory":
+        return "Theory checks"
+    return f"{method_title(job.method)} on {words(job.task)}"

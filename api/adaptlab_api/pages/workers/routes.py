@@ -1,0 +1,24 @@
+"""The route of the page of workers and queues."""
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+
+from adaptlab_api.pages.rendering.parameters import ReaderDep
+from adaptlab_api.pages.rendering.renderer import Renderer
+from adaptlab_api.pages.workers.page import worker_page
+from adaptlab_api.requests.dependencies import SessionDep
+from adaptlab_api.requests.routing import closed_router
+
+HERE = "/workers"
+
+
+def worker_routes(renderer: Renderer) -> APIRouter:
+    """The workers that live, and the queues."""
+    router = closed_router(HERE)
+
+    @router.get("")
+    def workers_page(session: SessionDep, principal: ReaderDep) -> Response:
+        shown: dict[str, object] = {"principal": principal, "here": HERE}
+        return renderer.page("workers.html", {**shown, **worker_page(session)})
+
+    return router
