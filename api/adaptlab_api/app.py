@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from starlette.middleware import Middleware
 from starlette.routing import BaseRoute
 
+from adaptlab_api import routes
 from adaptlab_api.answers import problems
 from adaptlab_api.answers.answer_headers import AnswerHeaders
 from adaptlab_api.answers.feed import Feed
@@ -26,27 +27,9 @@ from adaptlab_api.limits.buckets import Buckets
 from adaptlab_api.limits.turns import Turns
 from adaptlab_api.openapi import describe
 from adaptlab_api.pages.rendering import problem_pages
-from adaptlab_api.pages.rendering.problem_pages import ProblemPages, page_renderer
-from adaptlab_api.pages.routes import mount_static, page_routers
-from adaptlab_api.routes.attention import attention_router
-from adaptlab_api.routes.base_models import base_models_router
-from adaptlab_api.routes.budgets import budgets_router
-from adaptlab_api.routes.bundles import bundles_router
-from adaptlab_api.routes.catalogue import catalogue_router
-from adaptlab_api.routes.checkpoints import checkpoints_router
-from adaptlab_api.routes.comparisons import comparisons_router
-from adaptlab_api.routes.datasets import datasets_router
-from adaptlab_api.routes.events import events_router
-from adaptlab_api.routes.jobs import jobs_router
-from adaptlab_api.routes.leases import leases_router
-from adaptlab_api.routes.people import people_router
-from adaptlab_api.routes.queries import queries_router
-from adaptlab_api.routes.recipes import recipes_router
-from adaptlab_api.routes.recommendations import recommendations_router
-from adaptlab_api.routes.results import results_router
-from adaptlab_api.routes.server import description_router, health_router, server_router
-from adaptlab_api.routes.studies import studies_router
-from adaptlab_api.routes.uploads import uploads_router
+from adaptlab_api.pages.rendering.problem_pages import ProblemPages
+from adaptlab_api.pages.routes import mount_static, page_renderer, page_routes
+from adaptlab_api.requests.routing import modules_of, routers_of
 from adaptlab_db.session import close
 from adaptlab_db.visibility import guarded
 from adaptlab_services.comparisons.comparison_runs import ComparisonRuns
@@ -62,6 +45,17 @@ from adaptlab_services.settings import Settings
 
 THREADS = 20
 """As many as there can be connections: a request waits for a thread, not in one."""
+
+
+ORDER = (
+    *("jobs", "leases", "events", "results", "queries", "attention", "checkpoints", "base_models"),
+    *("datasets", "uploads", "catalogue", "budgets", "studies", "comparisons", "bundles"),
+    *("recommendations", "recipes", "people", "server"),
+)
+"""The order of the modules of routes in the description, and of the search for a route.
+
+The busiest come first. A module that is not listed follows these.
+"""
 
 
 class Application(FastAPI):
@@ -110,36 +104,13 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
 @cache
 def _routes() -> tuple[BaseRoute, ...]:
-    """Every route but the static files, made once in a process: those that are busy come first.
+    """Return every route but the static files, created once per process.
 
-    No route knows the settings or the application; reading the parameters of them all takes a
-    quarter of a second, which each application of a process of tests would spend again.
+    No route depends on settings or application. Reading the parameters of all routes takes a
+    quarter of a second, which every application of a test process would spend again.
     """
-    routers = (
-        jobs_router(),
-        leases_router(),
-        events_router(),
-        results_router(),
-        queries_router(),
-        attention_router(),
-        checkpoints_router(),
-        base_models_router(),
-        datasets_router(),
-        uploads_router(),
-        catalogue_router(),
-        budgets_router(),
-        studies_router(),
-        comparisons_router(),
-        bundles_router(),
-        recommendations_router(),
-        recipes_router(),
-        people_router(),
-        server_router(),
-        health_router(),
-        description_router(),
-        *page_routers(),
-    )
-    return tuple(route for router in routers for route in router.routes)
+    of_api = (router for module in modules_of(routes, ORDER) for router in routers_of(module))
+    return (*(route for router in of_api for route in router.routes), *page_routes())
 
 
 def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:

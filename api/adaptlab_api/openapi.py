@@ -13,30 +13,10 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import TypeAdapter
 
-from adaptlab.reproductions.recipe_study import RecipeRequest
-from adaptlab.specs.spec import JobSpec
-from adaptlab.studies.study import StudyChanges, StudyExtension, StudySpec
 from adaptlab_api.answers.problems import ProblemDocument
 from adaptlab_api.requests.describing import behind_the_gate, security_schemes
-from adaptlab_api.requests.routing import API_PREFIX
-from adaptlab_services.jobs.job_tokens import NewJobToken
-from adaptlab_services.leases.lease_views import (
-    HeartbeatReport,
-    LeaseEnd,
-    NewLease,
-    NewRecords,
-    NewWorker,
-    StandingBack,
-)
-from adaptlab_services.models.budgets import BudgetQuestion
-from adaptlab_services.models.dataset_uploads import DatasetFromUpload
-from adaptlab_services.models.datasets import NewDataset
-from adaptlab_services.people.issued_tokens import NewToken
-from adaptlab_services.people.projects import NewMember, NewProject
-from adaptlab_services.people.users import NewUser, UserChanges
-from adaptlab_services.recommendations.recommendation_views import RecommendationQuestion
+from adaptlab_api.requests.routing import API_PREFIX, ApiRoute
 from adaptlab_services.settings import Settings
-from adaptlab_services.storage.uploads import NewUpload
 
 FILE_NAME = "openapi.yaml"
 HEADER = "# Made by `python -m adaptlab_api.openapi`; do not edit.\n"
@@ -47,10 +27,6 @@ DESCRIPTION = (
     "Lists use keyset pagination: repeat the request with `page_token` set to `next_page_token` "
     "until that is null. New members and values can be added at any time, so ignore unknown ones."
 )
-
-ACCESS_BODIES = (NewToken, NewJobToken, NewUser, UserChanges, NewProject, NewMember)
-
-LEASE_BODIES = (NewWorker, StandingBack, NewLease, HeartbeatReport, NewRecords, LeaseEnd)
 
 # Any: an OpenAPI document, in FastAPI's own types.
 Document = dict[str, Any]
@@ -68,21 +44,10 @@ def describe(app: FastAPI) -> Document:
     schemas: Document = document["components"]["schemas"]
     for leftover in ("HTTPValidationError", "ValidationError"):
         schemas.pop(leftover, None)
-    schemas |= _body_schemas("JobSpec", TypeAdapter(JobSpec))
-    schemas |= _body_schemas("BudgetQuestion", TypeAdapter(BudgetQuestion))
-    schemas |= _body_schemas("RecommendationQuestion", TypeAdapter(RecommendationQuestion))
-    schemas |= _body_schemas("NewDataset", TypeAdapter(NewDataset))
-    schemas |= _body_schemas("DatasetFromUpload", TypeAdapter(DatasetFromUpload))
-    schemas |= _body_schemas("NewUpload", TypeAdapter(NewUpload))
-    for body in (
-        StudySpec,
-        StudyExtension,
-        StudyChanges,
-        RecipeRequest,
-        *ACCESS_BODIES,
-        *LEASE_BODIES,
-    ):
-        schemas |= _body_schemas(body.__name__, TypeAdapter(body))
+    for route in app.routes:
+        if isinstance(route, ApiRoute):
+            for name, adapter in route.bodies.items():
+                schemas |= _body_schemas(name, adapter)
     schemas |= _body_schemas("ProblemDocument", TypeAdapter(ProblemDocument), suffix="")
     document["components"] = {
         "schemas": dict(sorted(schemas.items())),

@@ -1,9 +1,9 @@
 """What is written into the audit log, in one place: every change, and refusals of changes."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -19,21 +19,23 @@ from adaptlab_services.people import audit
 from adaptlab_services.people.audit import FAILED_AUTHENTICATION, Entry
 from adaptlab_services.people.tokens import Principal
 
+H = TypeVar("H", bound=Callable[..., Any])
 T = TypeVar("T", bound=Response)
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-QUESTIONS = frozenset({"preview_new_job", "preview_new_study"})
-"""Forms that are sent as somebody types, to be answered: nothing is changed by them."""
-
-OF_LEASES = frozenset(
-    {
-        *("claim_job", "heartbeat", "record_results", "end_lease", "put_lease_artifact"),
-        *("stand_back", "say_goodbye"),
-    }
-)
-"""What workers do all day, which the events of the jobs tell; that one came is written."""
+_UNAUDITED = "adaptlab_unaudited"
 
 log = logging.getLogger(__name__)
+
+
+def unaudited(handler: H) -> H:
+    """Mark a handler whose successful requests are not written to the audit log.
+
+    These are previews, which change nothing, and what workers do continually, which the events of
+    their jobs record.
+    """
+    setattr(handler, _UNAUDITED, True)
+    return handler
 
 
 class AuditLog:
@@ -123,7 +125,7 @@ def _entry(request: HTTPConnection, method: str, message: Message) -> Entry | No
         return _failed_authentication(request, method)
     if method in SAFE_METHODS or not (status < 400 or status == 403):
         return None
-    if status < 400 and _operation(request) in QUESTIONS | OF_LEASES:
+    if status < 400 and _is_unaudited(request):
         return None
     return _change(request, method, status, Headers(raw=message["headers"]))
 
@@ -165,6 +167,11 @@ def _address(request: HTTPConnection) -> str | None:
 def _operation(request: HTTPConnection) -> str | None:
     """The name of the route, as it stands in the description of the API."""
     return getattr(request.scope.get("route"), "name", None)
+
+
+def _is_unaudited(request: HTTPConnection) -> bool:
+    handler = getattr(request.scope.get("route"), "endpoint", None)
+    return getattr(handler, _UNAUDITED, False)
 
 
 def _object(request: HTTPConnection, status: int, headers: Mapping[str, str]) -> str | None:

@@ -1,47 +1,52 @@
-"""The routers of the dashboard, in the order in which a request looks for its route."""
+"""The routes of the dashboard, collected from its wings."""
 
-from fastapi import APIRouter, FastAPI
+from collections.abc import Iterator
+from types import ModuleType
 
-from adaptlab_api.pages.attention.routes import attention_chart_routes, attention_routes
-from adaptlab_api.pages.base_models.routes import base_model_routes
-from adaptlab_api.pages.catalogue.routes import catalogue_routes
-from adaptlab_api.pages.comparisons.routes import compare_routes
-from adaptlab_api.pages.jobs.routes import job_chart_routes, job_list_routes, job_routes
-from adaptlab_api.pages.recipes.routes import recipe_routes
-from adaptlab_api.pages.recommendations.routes import recommend_routes
+from fastapi import FastAPI
+from starlette.routing import BaseRoute, Route
+
+from adaptlab_api import pages
 from adaptlab_api.pages.rendering.assets import load_assets
+from adaptlab_api.pages.rendering.navigation import NavigationEntry
 from adaptlab_api.pages.rendering.renderer import Renderer
 from adaptlab_api.pages.rendering.static_files import add_static_routes
-from adaptlab_api.pages.signing_in.routes import sign_in_routes
-from adaptlab_api.pages.studies.routes import study_routes
-from adaptlab_api.pages.submitting.routes import new_job_routes, new_study_routes
-from adaptlab_api.pages.tokens.routes import token_routes
-from adaptlab_api.pages.workers.routes import worker_routes
+from adaptlab_api.requests.routing import modules_of
 
 
-def page_routers() -> tuple[APIRouter, ...]:
-    """Every page; nothing of it is part of the API's description."""
-    renderer = Renderer.load(load_assets())
-    return (
-        sign_in_routes(renderer),
-        new_job_routes(renderer),  # before the jobs and studies of any name
-        new_study_routes(renderer),
-        job_list_routes(renderer),
-        job_routes(renderer),
-        job_chart_routes(),
-        attention_routes(renderer),
-        attention_chart_routes(),
-        study_routes(renderer),
-        compare_routes(renderer),
-        recommend_routes(renderer),
-        base_model_routes(renderer),
-        catalogue_routes(renderer),
-        recipe_routes(renderer),
-        worker_routes(renderer),
-        token_routes(renderer),
-    )
+def page_renderer() -> Renderer:
+    """Return a renderer of all pages, with the navigation that the wings declare."""
+    entries = (entry for module in _modules() for entry in _navigation(module))
+    return Renderer.load(load_assets(), tuple(sorted(entries)))
+
+
+def page_routes() -> tuple[BaseRoute, ...]:
+    """Return the routes of every page; none is part of the API's description.
+
+    A fixed address comes before one with a parameter: `/jobs/new` before `/jobs/{job_id}`.
+    """
+    renderer = page_renderer()
+    routers = (router for module in _modules() for router in module.routers(renderer))
+    return tuple(sorted((route for router in routers for route in router.routes), key=_precedence))
 
 
 def mount_static(app: FastAPI) -> None:
     """Serve the pages' own files and the chart library below `/static/`."""
     add_static_routes(app, load_assets())
+
+
+def _modules() -> Iterator[ModuleType]:
+    """Yield the module `routes` of every wing that has one."""
+    for wing in modules_of(pages):
+        if hasattr(wing, "__path__"):
+            yield from (module for module in modules_of(wing) if hasattr(module, "routers"))
+
+
+def _navigation(module: ModuleType) -> tuple[NavigationEntry, ...]:
+    entry = getattr(module, "NAVIGATION", None)
+    return () if entry is None else (entry,)
+
+
+def _precedence(route: BaseRoute) -> tuple[bool, ...]:
+    assert isinstance(route, Route)
+    return tuple(part.startswith("{") for part in route.path.split("/"))

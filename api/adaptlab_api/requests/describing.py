@@ -47,8 +47,21 @@ def succeeds(status: int, description: str, *media_types: str, **headers: str) -
     }
 
 
-def json_body(*schemas: str) -> dict[str, Any]:
-    """The body of a route that parses its JSON itself, strictly; it is exactly one of several."""
+def created(what: str, *, tagged: bool = False) -> Described:
+    """Return the description of an answer that creates something, with its address.
+
+    With `tagged`, the answer has an entity tag.
+    """
+    headers = {"Location": f"The address of the {what}."}
+    if tagged:
+        headers["ETag"] = "Entity tag of this representation."
+    described = succeeds(201, f"The new {what}.", **headers)
+    del described[201]["content"]  # FastAPI describes it
+    return described
+
+
+def body_of(*schemas: str) -> dict[str, Any]:
+    """Return the description of a JSON body, which has exactly one of the schemas."""
     references = [{"$ref": f"#/components/schemas/{schema}"} for schema in schemas]
     schema = references[0] if len(references) == 1 else {"oneOf": references}
     content = {"application/json": {"schema": schema}}

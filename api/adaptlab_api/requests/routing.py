@@ -5,8 +5,11 @@ routes share, which it solves one by one, and routers inside routers, where it l
 anew on every level.
 """
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from functools import cached_property
+from importlib import import_module
+from pkgutil import iter_modules
+from types import ModuleType
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -15,8 +18,10 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import Scope
 
+from adaptlab_api.requests.bodies import body_schemas
+from adaptlab_api.requests.describing import body_of
 from adaptlab_api.requests.parameters import QueryParameters
-from adaptlab_api.requests.rules import may_call
+from adaptlab_api.requests.rules import Rule, may_call, rule_of
 
 API_PREFIX = "/v1"
 
@@ -26,6 +31,11 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 class ClosedRoute(APIRoute):
     """A route for those whom its rule lets in; without a rule it is closed to everybody."""
+
+    @cached_property
+    def rule(self) -> Rule | None:
+        """The permission that a caller needs; None closes the route."""
+        return rule_of(self.endpoint)
 
     @cached_property
     def _beginning(self) -> str:
@@ -49,11 +59,22 @@ class ClosedRoute(APIRoute):
 
     def check(self, request: Request) -> None:
         """Raise `Refused` or `InvalidSpec` for a request that must not reach the route."""
-        may_call(request, self.name)
+        may_call(request, self.rule)
 
 
 class ApiRoute(ClosedRoute):
-    """A route below `/v1`, which takes no query parameter that it does not have."""
+    """A route below `/v1`, which takes no query parameter that it does not have.
+
+    Attributes:
+        bodies: the schemas that its body can have, by their names in the description.
+    """
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        # Any: the handlers and options are FastAPI's.
+        super().__init__(path, endpoint, **options)
+        self.bodies = dict(body_schemas(self.dependant))
+        if self.bodies:
+            self.openapi_extra = body_of(*self.bodies)
 
     @cached_property
     def _parameters(self) -> QueryParameters:
@@ -69,6 +90,18 @@ class ApiRoute(ClosedRoute):
 def operation_id(route: APIRoute) -> str:
     """The name of an operation in the description: that of its function."""
     return route.name
+
+
+def modules_of(package: ModuleType, order: Sequence[str] = ()) -> Iterator[ModuleType]:
+    """Import and yield the modules of a package: those of `order` first, then by name."""
+    names = sorted(module.name for module in iter_modules(package.__path__))
+    for name in sorted(names, key=lambda name: order.index(name) if name in order else len(order)):
+        yield import_module(f"{package.__name__}.{name}")
+
+
+def routers_of(module: ModuleType) -> tuple[APIRouter, ...]:
+    """Return the routers that a module defines, in their order."""
+    return tuple(value for value in vars(module).values() if isinstance(value, APIRouter))
 
 
 def api_router(prefix: str = "", *, tag: str | None = None) -> APIRouter:

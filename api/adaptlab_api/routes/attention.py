@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from starlette.responses import Response
 
 from adaptlab.measurements.results import AttentionSource
@@ -13,7 +13,8 @@ from adaptlab_api.requests.dependencies import ResourcesDep, SessionDep, UnitsDe
 from adaptlab_api.requests.describing import failures
 from adaptlab_api.requests.identities import JobId
 from adaptlab_api.requests.routing import api_router
-from adaptlab_api.routes.files import FILE
+from adaptlab_api.requests.rules import needs
+from adaptlab_api.routes.files import file_route
 from adaptlab_api.routes.results import RowId
 from adaptlab_services.results import attention
 from adaptlab_services.results.attention import MapFilter
@@ -21,22 +22,11 @@ from adaptlab_services.results.attention import MapFilter
 Place = Annotated[int | None, Query(ge=0, le=2**31 - 1)]
 
 
-def attention_router() -> APIRouter:
-    """The routes of attention."""
-    router = api_router("/jobs/{job_id}/attention", tag="attention")
-    router.add_api_route("", list_maps, response_model=Maps, responses=failures(404))
-    for method in ("GET", "HEAD"):
-        router.add_api_route(
-            "/{map_id}/content",
-            get_map_content,
-            methods=[method],
-            operation_id=f"{method.lower()}_map_content",
-            response_class=Response,
-            responses=FILE | failures(404, 410, 416),
-        )
-    return router
+router = api_router("/jobs/{job_id}/attention", tag="attention")
 
 
+@router.get("", response_model=Maps, responses=failures(404))
+@needs("reader")
 def list_maps(
     job_id: JobId,
     session: SessionDep,
@@ -50,6 +40,8 @@ def list_maps(
     return json_answer(attention.maps(session, job_id, wanted))
 
 
+@file_route(router, "/{map_id}/content")
+@needs("reader")
 def get_map_content(
     job_id: JobId, map_id: RowId, request: Request, opened: ResourcesDep, opens: UnitsDep
 ) -> Response:

@@ -2,7 +2,7 @@
 
 import base64
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response
 
 from adaptlab_api.answers.problems import TOO_MANY, problem
@@ -11,6 +11,7 @@ from adaptlab_api.limits.turns import Turn, turn_of
 from adaptlab_api.requests.dependencies import ResourcesDep, UnitsDep
 from adaptlab_api.requests.describing import failures, succeeds
 from adaptlab_api.requests.routing import api_router
+from adaptlab_api.requests.rules import needs
 from adaptlab_api.routes.comparisons import Level, Margin
 from adaptlab_api.routes.studies import Studied
 from adaptlab_services.comparisons import bundles
@@ -28,25 +29,23 @@ RETRY_SECONDS = 5
 OTHERS = "The server is writing other bundles; try again in a few seconds."
 
 
-def bundles_router() -> APIRouter:
-    """The route of bundles."""
-    router = api_router(tag="studies")
-    whole = succeeds(
-        200,
-        "The bundle.",
-        ZIP,
-        ETag="Identifies the decision and the writer's version.",
-        Content_Digest="The SHA-256 of the file.",
-    )
-    router.add_api_route(
-        "/studies/{study}/bundle",
-        get_study_bundle,
-        response_class=Response,
-        responses=whole | succeeds(304, "The bundle has not changed.") | failures(404, 409),
-    )
-    return router
+_BUNDLE = succeeds(
+    200,
+    "The bundle.",
+    ZIP,
+    ETag="Identifies the decision and the writer's version.",
+    Content_Digest="The SHA-256 of the file.",
+)
+
+router = api_router(tag="studies")
 
 
+@router.get(
+    "/studies/{study}/bundle",
+    response_class=Response,
+    responses=_BUNDLE | succeeds(304, "The bundle has not changed.") | failures(404, 409),
+)
+@needs("reader")
 async def get_study_bundle(
     study: Studied,
     units: UnitsDep,

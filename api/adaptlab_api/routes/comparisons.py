@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from pydantic import StringConstraints
 from starlette.responses import Response
 
@@ -12,6 +12,7 @@ from adaptlab_api.requests.dependencies import ResourcesDep, UnitsDep
 from adaptlab_api.requests.describing import Described, failures, succeeds
 from adaptlab_api.requests.identities import LONGEST_ID
 from adaptlab_api.requests.routing import api_router
+from adaptlab_api.requests.rules import needs
 from adaptlab_api.routes.studies import Studied
 from adaptlab_services import short_ids
 from adaptlab_services.comparisons.comparison_inputs import (
@@ -53,21 +54,22 @@ Jobs = Annotated[
 ]
 
 
-def comparisons_router() -> APIRouter:
-    """The routes of comparisons."""
-    router = api_router(tag="comparisons")
-    router.add_api_route(
-        "/studies/{study}/comparison",
-        get_study_comparison,
-        response_model=StudyComparison,
-        responses=_answers(),
-    )
-    router.add_api_route(
-        "/comparison", get_comparison, response_model=JobComparison, responses=_answers()
-    )
-    return router
+router = api_router(tag="comparisons")
 
 
+def _answers() -> Described:
+    good = succeeds(200, "The comparison; as CSV, one line per row of a cell.", CSV)
+    unchanged = succeeds(304, "The comparison has not changed.")
+    progress = succeeds(
+        202, "The comparison is being computed.", Retry_After="Seconds until the next request."
+    )
+    progress[202] |= {"model": ComparisonProgress}
+    del progress[202]["content"]
+    return good | progress | unchanged | failures(404)
+
+
+@router.get("/studies/{study}/comparison", response_model=StudyComparison, responses=_answers())
+@needs("reader")
 def get_study_comparison(
     study: Studied,
     units: UnitsDep,
@@ -87,6 +89,8 @@ def get_study_comparison(
     return _answer(opened.comparisons.answer(units, question), request, format_)
 
 
+@router.get("/comparison", response_model=JobComparison, responses=_answers())
+@needs("reader")
 def get_comparison(
     units: UnitsDep,
     request: Request,
@@ -116,14 +120,3 @@ def _answer(
     if wants_csv:
         return Response(csv_text(found), headers=NO_STORE, media_type=CSV)
     return tagged_answer(found, request.headers)
-
-
-def _answers() -> Described:
-    good = succeeds(200, "The comparison; as CSV, one line per row of a cell.", CSV)
-    unchanged = succeeds(304, "The comparison has not changed.")
-    progress = succeeds(
-        202, "The comparison is being computed.", Retry_After="Seconds until the next request."
-    )
-    progress[202] |= {"model": ComparisonProgress}
-    del progress[202]["content"]
-    return good | progress | unchanged | failures(404)

@@ -2,25 +2,25 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Request
-from pydantic import Discriminator, Tag, TypeAdapter
+from fastapi import Path, Request
+from pydantic import Discriminator, Tag
 from starlette.responses import Response
 
 from adaptlab_answers.models import DatasetView
 from adaptlab_answers.paging import Page
 from adaptlab_api.answers.answers import json_answer
 from adaptlab_api.answers.files import file_answer
+from adaptlab_api.requests.bodies import Body, json_body
 from adaptlab_api.requests.dependencies import (
-    BodyDep,
     ResourcesDep,
     SessionDep,
     SubmitterDep,
     UnitsDep,
-    valid,
 )
-from adaptlab_api.requests.describing import WITH_BODY, Described, failures, json_body
+from adaptlab_api.requests.describing import WITH_BODY, created, failures
 from adaptlab_api.requests.routing import api_router
-from adaptlab_api.routes.files import FILE
+from adaptlab_api.requests.rules import needs
+from adaptlab_api.routes.files import file_route
 from adaptlab_api.routes.jobs import PageSize, PageToken
 from adaptlab_services.models import datasets
 from adaptlab_services.models.dataset_uploads import DatasetFromUpload, from_upload
@@ -34,47 +34,32 @@ def _form(given: object) -> str:
     return "of_upload" if isinstance(given, dict) and "upload" in given else "of_triples"
 
 
-_NEW: TypeAdapter[NewDataset | DatasetFromUpload] = TypeAdapter(
-    Annotated[
-        Annotated[NewDataset, Tag("of_triples")] | Annotated[DatasetFromUpload, Tag("of_upload")],
-        Discriminator(_form),
-    ]
+_NEW = Annotated[
+    Annotated[NewDataset, Tag("of_triples")] | Annotated[DatasetFromUpload, Tag("of_upload")],
+    Discriminator(_form),
+]
+NewDatasetBody = Annotated[
+    Body[NewDataset | DatasetFromUpload], json_body(_NEW, NewDataset, DatasetFromUpload)
+]
+
+
+router = api_router("/datasets", tag="datasets")
+
+
+@router.post(
+    "",
+    status_code=201,
+    response_model=DatasetView,
+    responses=created("dataset")
+    | {200: {"model": DatasetView, "description": "A dataset with these words existed already."}}
+    | failures(404, 409, *WITH_BODY),
 )
-
-
-def datasets_router() -> APIRouter:
-    """The routes of datasets."""
-    router = api_router("/datasets", tag="datasets")
-    router.add_api_route(
-        "",
-        upload_dataset,
-        methods=["POST"],
-        status_code=201,
-        response_model=DatasetView,
-        openapi_extra=json_body("NewDataset", "DatasetFromUpload"),
-        responses=_new_dataset() | failures(404, 409, *WITH_BODY),
-    )
-    router.add_api_route("", list_datasets, response_model=Page[DatasetView], responses=failures())
-    router.add_api_route(
-        "/{name}", get_dataset, response_model=DatasetView, responses=failures(404)
-    )
-    for method in ("GET", "HEAD"):
-        router.add_api_route(
-            "/{name}/content",
-            get_dataset_content,
-            methods=[method],
-            operation_id=f"{method.lower()}_dataset_content",
-            response_class=Response,
-            responses=FILE | failures(404, 410, 416),
-        )
-    return router
-
-
+@needs("submitter")
 def upload_dataset(
-    body: BodyDep, session: SessionDep, who: SubmitterDep, opened: ResourcesDep
+    body: NewDatasetBody, session: SessionDep, who: SubmitterDep, opened: ResourcesDep
 ) -> Response:
     """Create a dataset from words in the body or in an upload; safe to repeat."""
-    new = valid(_NEW, body)
+    new = body.read()
     if isinstance(new, DatasetFromUpload):
         made = from_upload(session, opened.sessions, who, new)
     else:
@@ -85,6 +70,8 @@ def upload_dataset(
     return json_answer(made.dataset, status=201, headers=headers)
 
 
+@router.get("", response_model=Page[DatasetView], responses=failures())
+@needs("reader")
 def list_datasets(
     session: SessionDep, page_size: PageSize = DEFAULT_PAGE_SIZE, page_token: PageToken = None
 ) -> Response:
@@ -92,11 +79,15 @@ def list_datasets(
     return json_answer(datasets.page(session, page_size, page_token))
 
 
+@router.get("/{name}", response_model=DatasetView, responses=failures(404))
+@needs("reader")
 def get_dataset(name: Named, session: SessionDep) -> Response:
     """Get the metadata of one dataset."""
     return json_answer(datasets.get(session, name))
 
 
+@file_route(router, "/{name}/content")
+@needs("reader")
 def get_dataset_content(
     name: Named, request: Request, opened: ResourcesDep, opens: UnitsDep
 ) -> Response:
@@ -104,13 +95,3 @@ def get_dataset_content(
     with opens() as session:
         file = datasets.content(session, name)
     return file_answer(opened.sessions, file, request.headers, head=request.method == "HEAD")
-
-
-def _new_dataset() -> Described:
-    headers = {
-        "Location": {"description": "The address of the dataset.", "schema": {"type": "string"}}
-    }
-    return {
-        201: {"description": "The new dataset.", "headers": headers},
-        200: {"model": DatasetView, "description": "A dataset with these words existed already."},
-    }

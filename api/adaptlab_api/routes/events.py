@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import APIRouter, Header, Query, Request
+from fastapi import Header, Query, Request
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 from starlette.responses import Response, StreamingResponse
 
@@ -17,6 +17,7 @@ from adaptlab_api.requests.dependencies import ResourcesDep, Units, UnitsDep
 from adaptlab_api.requests.describing import failures, succeeds
 from adaptlab_api.requests.identities import JobId
 from adaptlab_api.requests.routing import api_router
+from adaptlab_api.requests.rules import needs
 from adaptlab_services.lifecycle import events
 from adaptlab_services.lifecycle.events import LARGEST_EVENT_PAGE, Pulse
 
@@ -33,22 +34,19 @@ LastEventId = Annotated[
 ]
 
 
-def events_router() -> APIRouter:
-    """The routes of events."""
-    router = api_router("/jobs/{job_id}/events", tag="events")
-    router.add_api_route(
-        "",
-        list_events,
-        response_model=EventPage,
-        responses={
-            200: {"content": {STREAM: {"schema": {"type": "string"}}}},
-            **succeeds(204, "The job has ended; no events follow."),
-            **failures(404),
-        },
-    )
-    return router
+router = api_router("/jobs/{job_id}/events", tag="events")
 
 
+@router.get(
+    "",
+    response_model=EventPage,
+    responses={
+        200: {"content": {STREAM: {"schema": {"type": "string"}}}},
+        **succeeds(204, "The job has ended; no events follow."),
+        **failures(404),
+    },
+)
+@needs("reader")
 async def list_events(
     job_id: JobId,
     request: Request,

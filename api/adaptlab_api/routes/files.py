@@ -1,6 +1,14 @@
-"""How routes that answer with files describe themselves."""
+"""Routes that answer with a file, and their description."""
 
-from adaptlab_api.requests.describing import succeeds
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from adaptlab_api.requests.describing import failures, succeeds
+
+H = TypeVar("H", bound=Callable[..., Any])
 
 BYTES = "application/octet-stream"
 HEADERS = {
@@ -14,3 +22,22 @@ FILE = (
     | succeeds(206, "A range of the file.", BYTES, **HEADERS, Content_Range="Range and file size.")
     | succeeds(304, "The content matches `If-None-Match`.")
 )
+
+
+def file_route(router: APIRouter, path: str) -> Callable[[H], H]:
+    """Return a decorator that routes GET and HEAD to a handler, which returns a file."""
+
+    def register(handler: H) -> H:
+        content = handler.__name__.removeprefix("get_")
+        for method in ("GET", "HEAD"):
+            router.add_api_route(
+                path,
+                handler,
+                methods=[method],
+                operation_id=f"{method.lower()}_{content}",
+                response_class=Response,
+                responses=FILE | failures(404, 410, 416),
+            )
+        return handler
+
+    return register

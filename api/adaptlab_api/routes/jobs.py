@@ -4,8 +4,7 @@ import asyncio
 from typing import Annotated, Literal
 from uuid import UUID
 
-from fastapi import APIRouter, Header, Query, Request
-from pydantic import TypeAdapter
+from fastapi import Header, Query, Request
 from sqlalchemy.orm import Session
 from starlette.responses import Response
 
@@ -15,17 +14,17 @@ from adaptlab_answers.paging import Page
 from adaptlab_api.answers.answers import json_answer, tagged_answer
 from adaptlab_api.answers.feed import Watch
 from adaptlab_api.limits.turns import turn_of
+from adaptlab_api.requests.bodies import Body, json_body
 from adaptlab_api.requests.changes import ChangesDep
 from adaptlab_api.requests.dependencies import (
-    BodyDep,
     LooksDep,
     ResourcesDep,
     Units,
-    valid,
 )
-from adaptlab_api.requests.describing import WITH_BODY, failures, json_body, succeeds
+from adaptlab_api.requests.describing import WITH_BODY, created, failures, succeeds
 from adaptlab_api.requests.identities import JobId
 from adaptlab_api.requests.routing import api_router
+from adaptlab_api.requests.rules import needs
 from adaptlab_services.errors import Unauthorised
 from adaptlab_services.jobs import job_control, job_lists, jobs
 from adaptlab_services.jobs.job_lists import JobQuery, Order
@@ -72,87 +71,29 @@ UnlessState = Annotated[
 
 JobPage = Page[JobView] | Page[JobSummary]
 
-_SPEC: TypeAdapter[Spec] = TypeAdapter(JobSpec)
+
+router = api_router("/jobs", tag="jobs")
 
 
-def jobs_router() -> APIRouter:
-    """The routes of jobs themselves."""
-    router = api_router("/jobs", tag="jobs")
-    router.add_api_route(
-        "",
-        create_job,
-        methods=["POST"],
-        status_code=201,
-        response_model=JobView,
-        openapi_extra=json_body("JobSpec"),
-        responses={
-            201: {"description": "The new job.", "headers": _NEW_JOB_HEADERS},
-            200: {"model": Preview | JobView, "description": "A preview, or the earlier answer."},
-            **failures(409, 429, *WITH_BODY),
-        },
-    )
-    router.add_api_route("", list_jobs, response_model=JobPage, responses=failures())
-    router.add_api_route(
-        "/{job_id}",
-        get_job,
-        response_model=JobView,
-        responses=succeeds(304, "The job has not changed.") | failures(404),
-    )
-    router.add_api_route(
-        "/{job_id}/cancel",
-        cancel_job,
-        methods=["POST"],
-        response_model=JobView,
-        responses={
-            202: {"model": JobView, "description": "A worker has been asked to stop."},
-            **failures(404),
-        },
-    )
-    _add_control(router)
-    return router
-
-
-def _add_control(router: APIRouter) -> None:
-    """What people do to a job besides cancelling it."""
-    router.add_api_route(
-        "/{job_id}/pause",
-        pause_job,
-        methods=["POST"],
-        response_model=JobView,
-        responses={
-            202: {"model": JobView, "description": "A worker has been asked to save and stop."},
-            **failures(404, 409),
-        },
-    )
-    router.add_api_route(
-        "/{job_id}/resume",
-        resume_job,
-        methods=["POST"],
-        response_model=JobView,
-        responses=failures(404, 409, 429),
-    )
-    router.add_api_route(
-        "/{job_id}/retry",
-        retry_job,
-        methods=["POST"],
-        status_code=201,
-        response_model=JobView,
-        responses={
-            201: {"description": "The new job.", "headers": _NEW_JOB_HEADERS},
-            200: {"model": JobView, "description": "The job that an earlier retry created."},
-            **failures(404, 409, 429),
-        },
-    )
-
-
+@router.post(
+    "",
+    status_code=201,
+    response_model=JobView,
+    responses={
+        **created("job", tagged=True),
+        200: {"model": Preview | JobView, "description": "A preview, or the earlier answer."},
+        **failures(409, 429, *WITH_BODY),
+    },
+)
+@needs("submitter")
 def create_job(
-    body: BodyDep,
+    body: Annotated[Body[Spec], json_body(JobSpec, name="JobSpec")],
     changes: ChangesDep,
     validate_only: OnlyValidate = False,
     idempotency_key: Key = None,
 ) -> Response:
     """Create a job, or with `validate_only` return a preview and create nothing."""
-    spec = valid(_SPEC, body)
+    spec = body.read()
     with changes() as change:
         if validate_only:
             preview = jobs.preview(change.session, spec, roots=change.opened.model_roots)
@@ -169,6 +110,8 @@ def create_job(
         return change.made(created.job, created, location=created.job.links.self)
 
 
+@router.get("", response_model=JobPage, responses=failures())
+@needs("reader")
 def list_jobs(
     opens: LooksDep,
     filter_text: FilterText = "",
@@ -191,6 +134,12 @@ def listed(session: Session, query: JobQuery, view: View) -> JobPage:
     return job_lists.page(session, query)
 
 
+@router.get(
+    "/{job_id}",
+    response_model=JobView,
+    responses=succeeds(304, "The job has not changed.") | failures(404),
+)
+@needs("reader")
 async def get_job(
     job_id: JobId,
     request: Request,
@@ -211,6 +160,15 @@ async def get_job(
     return tagged_answer(job, request.headers)
 
 
+@router.post(
+    "/{job_id}/cancel",
+    response_model=JobView,
+    responses={
+        202: {"model": JobView, "description": "A worker has been asked to stop."},
+        **failures(404),
+    },
+)
+@needs("submitter")
 def cancel_job(job_id: JobId, changes: ChangesDep) -> Response:
     """Cancel a job; a job that has already ended is not changed."""
     with changes() as change:
@@ -218,6 +176,15 @@ def cancel_job(job_id: JobId, changes: ChangesDep) -> Response:
         return change.answered(json_answer(done.job, status=200 if done.decided else 202))
 
 
+@router.post(
+    "/{job_id}/pause",
+    response_model=JobView,
+    responses={
+        202: {"model": JobView, "description": "A worker has been asked to save and stop."},
+        **failures(404, 409),
+    },
+)
+@needs("submitter")
 def pause_job(job_id: JobId, changes: ChangesDep) -> Response:
     """Pause a queued or running job; a running one stops with its state saved."""
     with changes() as change:
@@ -225,6 +192,8 @@ def pause_job(job_id: JobId, changes: ChangesDep) -> Response:
         return change.answered(json_answer(done.job, status=200 if done.decided else 202))
 
 
+@router.post("/{job_id}/resume", response_model=JobView, responses=failures(404, 409, 429))
+@needs("submitter")
 def resume_job(job_id: JobId, changes: ChangesDep) -> Response:
     """Queue a paused job again; a job that was running resumes from its saved state."""
     with changes() as change:
@@ -233,6 +202,17 @@ def resume_job(job_id: JobId, changes: ChangesDep) -> Response:
         return change.made(resumed.job, resumed)
 
 
+@router.post(
+    "/{job_id}/retry",
+    status_code=201,
+    response_model=JobView,
+    responses={
+        **created("job", tagged=True),
+        200: {"model": JobView, "description": "The job that an earlier retry created."},
+        **failures(404, 409, 429),
+    },
+)
+@needs("submitter")
 def retry_job(job_id: JobId, changes: ChangesDep) -> Response:
     """Retry a job that failed or was cancelled; active studies use the new job instead."""
     with changes() as change:
@@ -253,9 +233,3 @@ async def _news(watch: Watch, known: Pulse, wait: float, state: JobState | None)
         if watch.pulse is None or watch.closed or watch.pulse.state != state:
             return
         known = watch.pulse
-
-
-_NEW_JOB_HEADERS = {
-    "Location": {"description": "The address of the job.", "schema": {"type": "string"}},
-    "ETag": {"description": "Entity tag of this representation.", "schema": {"type": "string"}},
-}

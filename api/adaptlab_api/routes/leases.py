@@ -9,18 +9,20 @@ from dataclasses import dataclass
 from typing import IO, Annotated
 from uuid import UUID
 
-from fastapi import APIRouter, Depends, Path, Query, Request
-from pydantic import TypeAdapter
+from fastapi import Depends, Path, Query, Request
 from starlette.responses import Response
 
 from adaptlab_api.answers.answers import NO_STORE, json_answer
 from adaptlab_api.answers.files import file_answer
 from adaptlab_api.answers.state import Resources, resources_of
+from adaptlab_api.limits.auditing import unaudited
 from adaptlab_api.limits.turns import turn_of
-from adaptlab_api.requests.dependencies import BodyDep, at_once, principal_of, valid
-from adaptlab_api.requests.describing import WITH_BODY, bytes_body, failures, json_body, succeeds
+from adaptlab_api.requests.bodies import Body, json_body
+from adaptlab_api.requests.dependencies import at_once, principal_of
+from adaptlab_api.requests.describing import WITH_BODY, bytes_body, failures, succeeds
 from adaptlab_api.requests.receiving import BYTES, check_digest, receive
 from adaptlab_api.requests.routing import api_router
+from adaptlab_api.requests.rules import needs
 from adaptlab_api.routes.files import FILE
 from adaptlab_services.leases import token_leases
 from adaptlab_services.leases.lease_views import (
@@ -54,12 +56,6 @@ AttemptNumber = Annotated[
 ]
 Sha256 = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$", description="The SHA-256 of content.")]
 
-_WORKER = TypeAdapter(NewWorker)
-_STANDING_BACK = TypeAdapter(StandingBack)
-_LEASE = TypeAdapter(NewLease)
-_HEARTBEAT = TypeAdapter(HeartbeatReport)
-_RECORDS = TypeAdapter(NewRecords)
-_END = TypeAdapter(LeaseEnd)
 _DIGEST = {
     "name": "Content-Digest",
     "in": "header",
@@ -96,109 +92,46 @@ def _door_of(request: Request) -> _Door:
 DoorDep = Annotated[_Door, Depends(at_once(_door_of))]
 
 
-def leases_router() -> APIRouter:
-    """The routes of workers and their leases."""
-    router = api_router(tag="leases")
-    _add_workers(router)
-    router.add_api_route(
-        "/leases",
-        claim_job,
-        methods=["POST"],
-        status_code=201,
-        response_model=LeaseView,
-        openapi_extra=json_body("NewLease"),
-        responses=succeeds(204, "There is no eligible job.") | failures(404, 409, *WITH_BODY),
-    )
-    one = "/leases/{lease_id}"
-    router.add_api_route(
-        f"{one}/heartbeat",
-        heartbeat,
-        methods=["POST"],
-        response_model=HeartbeatAnswer,
-        openapi_extra=json_body("HeartbeatReport"),
-        responses=failures(404, 409, *WITH_BODY),
-    )
-    router.add_api_route(
-        f"{one}/records",
-        record_results,
-        methods=["POST"],
-        status_code=204,
-        openapi_extra=json_body("NewRecords"),
-        responses=failures(404, 409, *WITH_BODY),
-    )
-    router.add_api_route(
-        f"{one}/end",
-        end_lease,
-        methods=["POST"],
-        response_model=QueuesWithWork,
-        openapi_extra=json_body("LeaseEnd"),
-        responses=failures(404, 409, *WITH_BODY),
-    )
-    _add_artifacts(router, f"{one}/artifacts")
-    return router
+router = api_router(tag="leases")
 
 
-def _add_workers(router: APIRouter) -> None:
-    router.add_api_route(
-        "/workers",
-        register_worker,
-        methods=["POST"],
-        status_code=201,
-        response_model=RegisteredWorker,
-        openapi_extra=json_body("NewWorker"),
-        responses=failures(*WITH_BODY),
-    )
-    router.add_api_route(
-        "/workers/{worker_id}/stand-back",
-        stand_back,
-        methods=["POST"],
-        status_code=204,
-        openapi_extra=json_body("StandingBack"),
-        responses=failures(404, *WITH_BODY),
-    )
-    router.add_api_route(
-        "/workers/{worker_id}/goodbye",
-        say_goodbye,
-        methods=["POST"],
-        status_code=204,
-        responses=failures(404),
-    )
-
-
-def _add_artifacts(router: APIRouter, path: str) -> None:
-    router.add_api_route(
-        path,
-        put_lease_artifact,
-        methods=["POST"],
-        status_code=201,
-        response_model=StoredContent,
-        openapi_extra=bytes_body(BYTES) | {"parameters": [_DIGEST]},
-        responses=failures(404, 409, *WITH_BODY),
-    )
-    router.add_api_route(
-        f"{path}/{{sha256}}",
-        get_lease_artifact,
-        response_class=Response,
-        responses=FILE | failures(404, 409, 410, 416),
-    )
-
-
-def register_worker(body: BodyDep, door: DoorDep) -> Response:
+@router.post(
+    "/workers",
+    status_code=201,
+    response_model=RegisteredWorker,
+    responses=failures(*WITH_BODY),
+)
+@needs("worker")
+def register_worker(
+    body: Annotated[Body[NewWorker], json_body(NewWorker)], door: DoorDep
+) -> Response:
     """Register a worker, so that it can claim jobs."""
-    new = valid(_WORKER, body)
+    new = body.read()
     worker_id = door.ledger.register_worker(new.host, new.process_id, new.queues)
     return json_answer(RegisteredWorker(id=worker_id), status=201)
 
 
-def stand_back(worker_id: WorkerId, body: BodyDep, door: DoorDep) -> Response:
+@router.post(
+    "/workers/{worker_id}/stand-back",
+    status_code=204,
+    responses=failures(404, *WITH_BODY),
+)
+@needs("worker")
+@unaudited
+def stand_back(
+    worker_id: WorkerId, body: Annotated[Body[StandingBack], json_body(StandingBack)], door: DoorDep
+) -> Response:
     """Report that a worker is alive but takes no jobs until it claims again."""
-    told = valid(_STANDING_BACK, body)
+    told = body.read()
     with door.opened.worker_sessions.begin() as session:
         token_leases.check_worker(session, door.token, worker_id)
     door.ledger.stand_back(worker_id, told.why)
     return _nothing()
 
 
+@router.post("/workers/{worker_id}/goodbye", status_code=204, responses=failures(404))
+@needs("worker")
+@unaudited
 def say_goodbye(worker_id: WorkerId, door: DoorDep) -> Response:
     """Report that a worker has stopped and claims no more jobs."""
     with door.opened.worker_sessions.begin() as session:
@@ -207,9 +140,17 @@ def say_goodbye(worker_id: WorkerId, door: DoorDep) -> Response:
     return _nothing()
 
 
-def claim_job(body: BodyDep, door: DoorDep) -> Response:
+@router.post(
+    "/leases",
+    status_code=201,
+    response_model=LeaseView,
+    responses=succeeds(204, "There is no eligible job.") | failures(404, 409, *WITH_BODY),
+)
+@needs("worker")
+@unaudited
+def claim_job(body: Annotated[Body[NewLease], json_body(NewLease)], door: DoorDep) -> Response:
     """Claim the most urgent job of some queues; 204 if there is none."""
-    asked = valid(_LEASE, body)
+    asked = body.read()
     with door.opened.worker_sessions.begin() as session:
         token_leases.check_claim(session, door.token, asked)
     claim = door.ledger.claim(
@@ -218,32 +159,75 @@ def claim_job(body: BodyDep, door: DoorDep) -> Response:
     return _nothing() if claim is None else json_answer(LeaseView.of(claim), status=201)
 
 
-def heartbeat(lease_id: LeaseId, attempt: AttemptNumber, body: BodyDep, door: DoorDep) -> Response:
+@router.post(
+    "/leases/{lease_id}/heartbeat",
+    response_model=HeartbeatAnswer,
+    responses=failures(404, 409, *WITH_BODY),
+)
+@needs("worker")
+@unaudited
+def heartbeat(
+    lease_id: LeaseId,
+    attempt: AttemptNumber,
+    body: Annotated[Body[HeartbeatReport], json_body(HeartbeatReport)],
+    door: DoorDep,
+) -> Response:
     """Renew a lease; return whether to continue, to stop, or to save and stop."""
-    told = valid(_HEARTBEAT, body)
+    told = body.read()
     command = door.ledger.heartbeat(door.lease(lease_id, attempt), told.step)
     return json_answer(HeartbeatAnswer(command=command))
 
 
+@router.post(
+    "/leases/{lease_id}/records",
+    status_code=204,
+    responses=failures(404, 409, *WITH_BODY),
+)
+@needs("worker")
+@unaudited
 def record_results(
-    lease_id: LeaseId, attempt: AttemptNumber, body: BodyDep, door: DoorDep
+    lease_id: LeaseId,
+    attempt: AttemptNumber,
+    body: Annotated[Body[NewRecords], json_body(NewRecords)],
+    door: DoorDep,
 ) -> Response:
     """Record results of a run; the same request again only adds the job's events."""
-    records = valid(_RECORDS, body)
+    records = body.read()
     with token_leases.refusing_what_cannot_be_stored():
         door.ledger.record(door.lease(lease_id, attempt), records.events, records.by_path)
     return _nothing()
 
 
-def end_lease(lease_id: LeaseId, attempt: AttemptNumber, body: BodyDep, door: DoorDep) -> Response:
+@router.post(
+    "/leases/{lease_id}/end",
+    response_model=QueuesWithWork,
+    responses=failures(404, 409, *WITH_BODY),
+)
+@needs("worker")
+@unaudited
+def end_lease(
+    lease_id: LeaseId,
+    attempt: AttemptNumber,
+    body: Annotated[Body[LeaseEnd], json_body(LeaseEnd)],
+    door: DoorDep,
+) -> Response:
     """End an attempt by success, failure or returning the job; safe to repeat."""
-    end = valid(_END, body)
+    end = body.read()
     queues = _ended(door.ledger, door.lease(lease_id, attempt), end)
     if queues:
         door.opened.bell.ring(queues)
     return json_answer(QueuesWithWork(queues=queues))
 
 
+@router.post(
+    "/leases/{lease_id}/artifacts",
+    status_code=201,
+    response_model=StoredContent,
+    openapi_extra=bytes_body(BYTES) | {"parameters": [_DIGEST]},
+    responses=failures(404, 409, *WITH_BODY),
+)
+@needs("worker")
+@unaudited
 async def put_lease_artifact(
     lease_id: LeaseId, attempt: AttemptNumber, request: Request, door: DoorDep
 ) -> Response:
@@ -257,6 +241,12 @@ async def put_lease_artifact(
     return json_answer(StoredContent(sha256=stored.sha256, size=stored.size), status=201)
 
 
+@router.get(
+    "/leases/{lease_id}/artifacts/{sha256}",
+    response_class=Response,
+    responses=FILE | failures(404, 409, 410, 416),
+)
+@needs("worker")
 def get_lease_artifact(
     lease_id: LeaseId, attempt: AttemptNumber, sha256: Sha256, request: Request, door: DoorDep
 ) -> Response:

@@ -3,8 +3,7 @@
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query
-from pydantic import TypeAdapter
+from fastapi import Path, Query
 from starlette.responses import Response
 
 from adaptlab_answers.paging import Page
@@ -20,10 +19,12 @@ from adaptlab_answers.people import (
     UserView,
 )
 from adaptlab_api.answers.answers import NO_STORE, json_answer
-from adaptlab_api.requests.dependencies import AccessDep, BodyDep, PrincipalDep, SessionDep, valid
-from adaptlab_api.requests.describing import WITH_BODY, Described, failures, json_body
+from adaptlab_api.requests.bodies import Body, json_body
+from adaptlab_api.requests.dependencies import AccessDep, PrincipalDep, SessionDep
+from adaptlab_api.requests.describing import WITH_BODY, created, failures
 from adaptlab_api.requests.identities import JobId
 from adaptlab_api.requests.routing import api_router
+from adaptlab_api.requests.rules import needs
 from adaptlab_api.routes.jobs import PageSize, PageToken
 from adaptlab_api.routes.results import RowId
 from adaptlab_services.jobs import job_tokens
@@ -41,130 +42,55 @@ OfUser = Annotated[str | None, Query(max_length=63, description="Only tokens of 
 Text = Annotated[str | None, Query(max_length=200)]
 Instant = Annotated[datetime | None, Query(description="RFC 3339, for example 2026-01-31T12:00Z.")]
 
-_TOKEN = TypeAdapter(NewToken)
-_JOB_TOKEN = TypeAdapter(NewJobToken)
-_USER = TypeAdapter(NewUser)
-_USER_CHANGES = TypeAdapter(UserChanges)
-_PROJECT = TypeAdapter(NewProject)
-_MEMBER = TypeAdapter(NewMember)
+
+router = api_router(tag="access")
 
 
-def people_router() -> APIRouter:
-    """The routes of tokens, users, projects and the audit log."""
-    router = api_router(tag="access")
-    router.add_api_route("/me", get_me, response_model=Me, responses=failures())
-    _add_tokens(router)
-    _add_users(router)
-    _add_projects(router)
-    router.add_api_route(
-        "/audit", list_audit_entries, response_model=Page[AuditView], responses=failures()
-    )
-    return router
-
-
-def _add_tokens(router: APIRouter) -> None:
-    router.add_api_route(
-        "/tokens",
-        create_token,
-        methods=["POST"],
-        status_code=201,
-        response_model=CreatedToken,
-        openapi_extra=json_body("NewToken"),
-        responses=_made("token") | failures(404, *WITH_BODY),
-    )
-    router.add_api_route(
-        "/jobs/{job_id}/tokens",
-        create_job_token,
-        methods=["POST"],
-        status_code=201,
-        response_model=CreatedToken,
-        openapi_extra=json_body("NewJobToken"),
-        responses=_made("token") | failures(404, 409, *WITH_BODY),
-    )
-    router.add_api_route(
-        "/tokens", list_tokens, response_model=Page[TokenView], responses=failures()
-    )
-    router.add_api_route(
-        "/tokens/{token_id}/revoke",
-        revoke_token,
-        methods=["POST"],
-        response_model=TokenView,
-        responses=failures(404),
-    )
-
-
-def _add_users(router: APIRouter) -> None:
-    router.add_api_route(
-        "/users",
-        create_user,
-        methods=["POST"],
-        status_code=201,
-        response_model=UserView,
-        openapi_extra=json_body("NewUser"),
-        responses=_made("user") | failures(409, *WITH_BODY),
-    )
-    router.add_api_route("/users", list_users, response_model=Page[UserView], responses=failures())
-    router.add_api_route(
-        "/users/{user}",
-        update_user,
-        methods=["PATCH"],
-        response_model=UserView,
-        openapi_extra=json_body("UserChanges"),
-        responses=failures(404, 409, *WITH_BODY),
-    )
-
-
-def _add_projects(router: APIRouter) -> None:
-    router.add_api_route(
-        "/projects",
-        create_project,
-        methods=["POST"],
-        status_code=201,
-        response_model=ProjectView,
-        openapi_extra=json_body("NewProject"),
-        responses=_made("project") | failures(409, *WITH_BODY),
-    )
-    router.add_api_route("/projects", list_projects, response_model=Projects, responses=failures())
-    place = "/projects/{name}/members"
-    router.add_api_route(place, list_members, response_model=Members, responses=failures(404))
-    router.add_api_route(
-        f"{place}/{{user}}",
-        put_member,
-        methods=["PUT"],
-        response_model=MemberView,
-        openapi_extra=json_body("NewMember"),
-        responses=failures(404, *WITH_BODY),
-    )
-    router.add_api_route(
-        f"{place}/{{user}}",
-        delete_member,
-        methods=["DELETE"],
-        status_code=204,
-        responses=failures(404),
-    )
-
-
+@router.get("/me", response_model=Me, responses=failures())
+@needs("person")
 def get_me(session: SessionDep, who: PrincipalDep, found: AccessDep) -> Response:
     """Get your user, the permissions of your token, and your projects."""
     return json_answer(issued_tokens.me(session, who, found))
 
 
+@router.post(
+    "/tokens",
+    status_code=201,
+    response_model=CreatedToken,
+    responses=created("token") | failures(404, *WITH_BODY),
+)
+@needs("person")
 def create_token(
-    body: BodyDep, session: SessionDep, who: PrincipalDep, found: AccessDep
+    body: Annotated[Body[NewToken], json_body(NewToken)],
+    session: SessionDep,
+    who: PrincipalDep,
+    found: AccessDep,
 ) -> Response:
     """Create a token; only this answer contains its text."""
-    made = issued_tokens.create(session, who, found, valid(_TOKEN, body))
+    made = issued_tokens.create(session, who, found, body.read())
     return json_answer(made, status=201, headers={"Location": f"/v1/tokens/{made.id}"})
 
 
+@router.post(
+    "/jobs/{job_id}/tokens",
+    status_code=201,
+    response_model=CreatedToken,
+    responses=created("token") | failures(404, 409, *WITH_BODY),
+)
+@needs("submitter")
 def create_job_token(
-    job_id: JobId, body: BodyDep, session: SessionDep, who: PrincipalDep
+    job_id: JobId,
+    body: Annotated[Body[NewJobToken], json_body(NewJobToken)],
+    session: SessionDep,
+    who: PrincipalDep,
 ) -> Response:
     """Create a token with which workers run one job; only this answer contains its text."""
-    made = job_tokens.create(session, who, job_id, valid(_JOB_TOKEN, body))
+    made = job_tokens.create(session, who, job_id, body.read())
     return json_answer(made, status=201, headers={"Location": f"/v1/tokens/{made.id}"})
 
 
+@router.get("/tokens", response_model=Page[TokenView], responses=failures())
+@needs("person")
 def list_tokens(
     session: SessionDep,
     who: PrincipalDep,
@@ -177,6 +103,8 @@ def list_tokens(
     return json_answer(issued_tokens.page(session, who, found, user, page_size, page_token))
 
 
+@router.post("/tokens/{token_id}/revoke", response_model=TokenView, responses=failures(404))
+@needs("person")
 def revoke_token(
     token_id: RowId, session: SessionDep, who: PrincipalDep, found: AccessDep
 ) -> Response:
@@ -184,12 +112,23 @@ def revoke_token(
     return json_answer(issued_tokens.revoke(session, who, found, token_id))
 
 
-def create_user(body: BodyDep, session: SessionDep) -> Response:
+@router.post(
+    "/users",
+    status_code=201,
+    response_model=UserView,
+    responses=created("user") | failures(409, *WITH_BODY),
+)
+@needs("admin")
+def create_user(
+    body: Annotated[Body[NewUser], json_body(NewUser)], session: SessionDep
+) -> Response:
     """Create a user; to give access, add them to a project and create a token."""
-    made = users.create(session, valid(_USER, body))
+    made = users.create(session, body.read())
     return json_answer(made, status=201, headers={"Location": f"/v1/users/{made.name}"})
 
 
+@router.get("/users", response_model=Page[UserView], responses=failures())
+@needs("admin")
 def list_users(
     session: SessionDep, page_size: PageSize = DEFAULT_PAGE_SIZE, page_token: PageToken = None
 ) -> Response:
@@ -197,34 +136,70 @@ def list_users(
     return json_answer(users.page(session, page_size, page_token))
 
 
-def update_user(user: UserName, body: BodyDep, session: SessionDep, who: PrincipalDep) -> Response:
+@router.patch(
+    "/users/{user}",
+    response_model=UserView,
+    responses=failures(404, 409, *WITH_BODY),
+)
+@needs("admin")
+def update_user(
+    user: UserName,
+    body: Annotated[Body[UserChanges], json_body(UserChanges)],
+    session: SessionDep,
+    who: PrincipalDep,
+) -> Response:
     """Grant or revoke a user's admin rights or access."""
-    return json_answer(users.change(session, who, user, valid(_USER_CHANGES, body)))
+    return json_answer(users.change(session, who, user, body.read()))
 
 
-def create_project(body: BodyDep, session: SessionDep, found: AccessDep) -> Response:
+@router.post(
+    "/projects",
+    status_code=201,
+    response_model=ProjectView,
+    responses=created("project") | failures(409, *WITH_BODY),
+)
+@needs("admin")
+def create_project(
+    body: Annotated[Body[NewProject], json_body(NewProject)], session: SessionDep, found: AccessDep
+) -> Response:
     """Create a project."""
-    made = projects.create(session, found, valid(_PROJECT, body))
+    made = projects.create(session, found, body.read())
     return json_answer(made, status=201, headers={"Location": f"/v1/projects/{made.name}"})
 
 
+@router.get("/projects", response_model=Projects, responses=failures())
+@needs("person")
 def list_projects(session: SessionDep, found: AccessDep) -> Response:
     """List the projects that you can see, with your role in each."""
     return json_answer(projects.listed(session, found))
 
 
+@router.get("/projects/{name}/members", response_model=Members, responses=failures(404))
+@needs("reader")
 def list_members(name: ProjectName, session: SessionDep, found: AccessDep) -> Response:
     """List the members of a project, with their roles."""
     return json_answer(projects.members(session, found, name))
 
 
+@router.put(
+    "/projects/{name}/members/{user}",
+    response_model=MemberView,
+    responses=failures(404, *WITH_BODY),
+)
+@needs("reader")
 def put_member(
-    name: ProjectName, user: UserName, body: BodyDep, session: SessionDep, found: AccessDep
+    name: ProjectName,
+    user: UserName,
+    body: Annotated[Body[NewMember], json_body(NewMember)],
+    session: SessionDep,
+    found: AccessDep,
 ) -> Response:
     """Give a user a role in a project."""
-    return json_answer(projects.put_member(session, found, name, user, valid(_MEMBER, body)))
+    return json_answer(projects.put_member(session, found, name, user, body.read()))
 
 
+@router.delete("/projects/{name}/members/{user}", status_code=204, responses=failures(404))
+@needs("reader")
 def delete_member(
     name: ProjectName, user: UserName, session: SessionDep, found: AccessDep
 ) -> Response:
@@ -233,6 +208,8 @@ def delete_member(
     return Response(status_code=204, headers=NO_STORE)
 
 
+@router.get("/audit", response_model=Page[AuditView], responses=failures())
+@needs("admin")
 def list_audit_entries(
     session: SessionDep,
     actor: Text = None,
@@ -246,10 +223,3 @@ def list_audit_entries(
     """List audit entries, actions and refusals, newest first."""
     wanted = AuditFilter(actor=actor, action=action, object=of, since=since, until=until)
     return json_answer(audit.page(session, wanted, page_size, page_token))
-
-
-def _made(what: str) -> Described:
-    headers = {
-        "Location": {"description": f"The address of the {what}.", "schema": {"type": "string"}}
-    }
-    return {201: {"description": f"The new {what}.", "headers": headers}}

@@ -4,9 +4,9 @@ import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from starlette.responses import Response
 
 from adaptlab.errors import InvalidSpec, Problem
@@ -14,8 +14,9 @@ from adaptlab_answers.queries import ColumnView, FieldList, ResultRows
 from adaptlab_api.answers.answers import json_answer
 from adaptlab_api.answers.streaming import Pieces
 from adaptlab_api.requests.dependencies import SessionDep, UnitsDep
-from adaptlab_api.requests.describing import failures
+from adaptlab_api.requests.describing import Described, failures
 from adaptlab_api.requests.routing import api_router
+from adaptlab_api.requests.rules import needs
 from adaptlab_api.routes.jobs import PageSize, PageToken
 from adaptlab_services.paging import DEFAULT_PAGE_SIZE
 from adaptlab_services.querying.filtering import LONGEST_FILTER
@@ -62,35 +63,19 @@ RowFormat = Annotated[
 CurveFormat = Annotated[Literal["csv", "jsonl", "parquet"], Query(alias="format")]
 
 
-def queries_router() -> APIRouter:
-    """The routes that ask across jobs."""
-    router = api_router()
-    files = _described()
-    for path, route in (("/results", list_results), ("/attention", list_heads)):
-        router.add_api_route(
-            path,
-            route,
-            response_model=ResultRows,
-            responses=files | failures(),
-            tags=["results"],
-        )
-    for path, route in (
-        ("/results/fields", list_result_fields),
-        ("/attention/fields", list_head_fields),
-    ):
-        router.add_api_route(
-            path, route, response_model=FieldList, responses=failures(), tags=["results"]
-        )
-    router.add_api_route(
-        "/results/curves",
-        list_curves,
-        response_class=Response,
-        responses=files | failures(),
-        tags=["results"],
-    )
-    return router
+_BINARY = {"schema": {"type": "string", "format": "binary"}}
+_FILES: Described = {
+    200: {
+        "description": "The rows, as JSON or as a file.",
+        "content": {kind.partition(";")[0]: _BINARY for kind in MEDIA_TYPES.values()},
+    }
+}
+
+router = api_router(tag="results")
 
 
+@router.get("/results", response_model=ResultRows, responses=_FILES | failures())
+@needs("reader")
 def list_results(
     session: SessionDep,
     units: UnitsDep,
@@ -117,6 +102,8 @@ def list_results(
     return file_of(groups.columns, batches, row_format, "groups")
 
 
+@router.get("/attention", response_model=ResultRows, responses=_FILES | failures())
+@needs("reader")
 def list_heads(
     session: SessionDep,
     units: UnitsDep,
@@ -132,16 +119,22 @@ def list_heads(
     return _answer(session, units, question, row_format, page_size, page_token)
 
 
+@router.get("/results/fields", response_model=FieldList, responses=failures())
+@needs("reader")
 def list_result_fields() -> Response:
     """List the fields for queries of jobs and results."""
     return json_answer(result_queries.fields_of("results"))
 
 
+@router.get("/attention/fields", response_model=FieldList, responses=failures())
+@needs("reader")
 def list_head_fields() -> Response:
     """List the fields for queries of attention heads."""
     return json_answer(result_queries.fields_of("attention"))
 
 
+@router.get("/results/curves", response_class=Response, responses=_FILES | failures())
+@needs("reader")
 def list_curves(
     units: UnitsDep,
     filter_text: ResultFilter = "",
@@ -212,9 +205,3 @@ def _parquet(
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",")) if text.strip() else ()
-
-
-def _described() -> dict[int | str, dict[str, Any]]:  # Any: an OpenAPI fragment
-    binary = {"schema": {"type": "string", "format": "binary"}}
-    types = {kind.partition(";")[0]: binary for kind in MEDIA_TYPES.values()}
-    return {200: {"description": "The rows, as JSON or as a file.", "content": types}}

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Request
+from fastapi import Path, Request
 from starlette.responses import Response
 
 from adaptlab_answers.recipes import Recipes, RecipeView, StudyReport
@@ -10,6 +10,7 @@ from adaptlab_api.answers.answers import tagged_answer
 from adaptlab_api.requests.dependencies import SessionDep
 from adaptlab_api.requests.describing import failures, succeeds
 from adaptlab_api.requests.routing import api_router
+from adaptlab_api.requests.rules import needs
 from adaptlab_api.routes.studies import Studied
 from adaptlab_services.recipes import recipes
 
@@ -18,38 +19,29 @@ Named = Annotated[
 ]
 
 
-def recipes_router() -> APIRouter:
-    """The routes of recipes and of the reports of their studies."""
-    router = api_router(tag="recipes")
-    unchanged = succeeds(304, "The answer has not changed.")
-    router.add_api_route(
-        "/recipes", list_recipes, response_model=Recipes, responses=unchanged | failures()
-    )
-    router.add_api_route(
-        "/recipes/{name:path}",
-        get_recipe,
-        response_model=RecipeView,
-        responses=unchanged | failures(404),
-    )
-    router.add_api_route(
-        "/studies/{study}/report",
-        get_study_report,
-        response_model=StudyReport,
-        responses=unchanged | failures(404, 409),
-    )
-    return router
+_UNCHANGED = succeeds(304, "The answer has not changed.")
+
+router = api_router(tag="recipes")
 
 
+@router.get("/recipes", response_model=Recipes, responses=_UNCHANGED | failures())
+@needs("reader")
 def list_recipes(request: Request) -> Response:
     """List the recipes: studies that repeat a table of a paper, by name."""
     return tagged_answer(recipes.listed(), request.headers)
 
 
+@router.get("/recipes/{name:path}", response_model=RecipeView, responses=_UNCHANGED | failures(404))
+@needs("reader")
 def get_recipe(name: Named, request: Request) -> Response:
     """Get a recipe: the paper's tables and claims, and the study and notes of each preset."""
     return tagged_answer(recipes.get(name), request.headers)
 
 
+@router.get(
+    "/studies/{study}/report", response_model=StudyReport, responses=_UNCHANGED | failures(404, 409)
+)
+@needs("reader")
 def get_study_report(study: Studied, session: SessionDep, request: Request) -> Response:
     """Get the paper's tables with the results of a study so far, and the findings on claims.
 

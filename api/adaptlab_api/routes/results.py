@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import Path, Query, Request
 from starlette.responses import Response
 
 from adaptlab_answers.results import (
@@ -19,6 +19,7 @@ from adaptlab_api.requests.dependencies import SessionDep
 from adaptlab_api.requests.describing import failures, succeeds
 from adaptlab_api.requests.identities import JobId
 from adaptlab_api.requests.routing import api_router
+from adaptlab_api.requests.rules import needs
 from adaptlab_services.results import checkpoints, results
 from adaptlab_services.results.results import LARGEST_CURVE
 
@@ -43,32 +44,15 @@ OfAttached = Annotated[
 ]
 
 
-def results_router() -> APIRouter:
-    """The routes of results."""
-    router = api_router("/jobs/{job_id}", tag="results")
-    found = failures(404)
-    unchanged = succeeds(304, "Nothing has changed.")
-    router.add_api_route(
-        "/metrics", get_metrics, response_model=Curves, responses=unchanged | found
-    )
-    router.add_api_route("/replicates", get_replicates, response_model=Replicates, responses=found)
-    router.add_api_route("/attempts", get_attempts, response_model=Attempts, responses=found)
-    router.add_api_route(
-        "/evaluations", get_evaluations, response_model=Evaluations, responses=found
-    )
-    router.add_api_route(
-        "/evaluations/{evaluation_id}/outcomes",
-        get_outcomes,
-        response_model=OutcomeList,
-        responses=succeeds(200, "The outcomes; if packed, one bit per item.", PACKED) | found,
-    )
-    router.add_api_route(
-        "/checkpoints", get_checkpoints, response_model=Checkpoints, responses=found
-    )
-    router.add_api_route("/theory", get_theory, response_model=TheoryChecks, responses=found)
-    return router
+router = api_router("/jobs/{job_id}", tag="results")
 
 
+@router.get(
+    "/metrics",
+    response_model=Curves,
+    responses=succeeds(304, "Nothing has changed.") | failures(404),
+)
+@needs("reader")
 def get_metrics(
     job_id: JobId,
     request: Request,
@@ -82,21 +66,33 @@ def get_metrics(
     return tagged_answer(curves, request.headers)
 
 
+@router.get("/replicates", response_model=Replicates, responses=failures(404))
+@needs("reader")
 def get_replicates(job_id: JobId, session: SessionDep) -> Response:
     """Get the outcome of every seed and trial of a job."""
     return json_answer(results.replicates(session, job_id))
 
 
+@router.get("/attempts", response_model=Attempts, responses=failures(404))
+@needs("reader")
 def get_attempts(job_id: JobId, session: SessionDep) -> Response:
     """Get the attempts at a job, with host and environment."""
     return json_answer(results.attempts(session, job_id))
 
 
+@router.get("/evaluations", response_model=Evaluations, responses=failures(404))
+@needs("reader")
 def get_evaluations(job_id: JobId, session: SessionDep, attached: OfAttached = None) -> Response:
     """Get the scores of a job and of its base model on the same items."""
     return json_answer(results.evaluations(session, job_id, attached))
 
 
+@router.get(
+    "/evaluations/{evaluation_id}/outcomes",
+    response_model=OutcomeList,
+    responses=succeeds(200, "The outcomes; if packed, one bit per item.", PACKED) | failures(404),
+)
+@needs("reader")
 def get_outcomes(
     job_id: JobId, evaluation_id: RowId, request: Request, session: SessionDep
 ) -> Response:
@@ -110,11 +106,15 @@ def get_outcomes(
     return json_answer(listed)
 
 
+@router.get("/checkpoints", response_model=Checkpoints, responses=failures(404))
+@needs("reader")
 def get_checkpoints(job_id: JobId, session: SessionDep) -> Response:
     """Get the checkpoints of a job."""
     return json_answer(checkpoints.of_job(session, job_id))
 
 
+@router.get("/theory", response_model=TheoryChecks, responses=failures(404))
+@needs("reader")
 def get_theory(job_id: JobId, session: SessionDep) -> Response:
     """Get the results of a job's theory checks."""
     return json_answer(results.theory(session, job_id))

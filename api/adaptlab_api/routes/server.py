@@ -15,6 +15,7 @@ from adaptlab_api.answers.state import resources_of
 from adaptlab_api.requests.dependencies import ResourcesDep, SessionDep
 from adaptlab_api.requests.describing import failures, only_failures
 from adaptlab_api.requests.routing import api_router, closed_router, operation_id
+from adaptlab_api.requests.rules import needs
 from adaptlab_api.requests.strict_json import DEEPEST
 from adaptlab_api.routes.jobs import LONGEST_WAIT
 from adaptlab_db.tables import JOB_STATES
@@ -25,44 +26,20 @@ from adaptlab_services.people.idempotency import KEPT_FOR
 from adaptlab_services.storage import storage_status
 from adaptlab_services.storage.uploads import CHUNK_BYTES
 
-
-def server_router() -> APIRouter:
-    """The routes below `/v1` about the server."""
-    router = api_router(tag="server")
-    router.add_api_route("/workers", list_workers, response_model=Workers, responses=failures())
-    router.add_api_route(
-        "/capabilities", get_capabilities, response_model=Capabilities, responses=failures()
-    )
-    router.add_api_route(
-        "/storage", get_storage, response_model=StorageStatus, responses=failures()
-    )
-    return router
+router = api_router(tag="server")
+health = APIRouter(tags=["health"], generate_unique_id_function=operation_id)
+description = closed_router()
 
 
-def health_router() -> APIRouter:
-    """The two routes that need no token."""
-    router = APIRouter(tags=["health"], generate_unique_id_function=operation_id)
-    router.add_api_route(
-        "/healthz", healthz, response_model=Health, responses=only_failures(400, 431, 500)
-    )
-    router.add_api_route(
-        "/readyz", readyz, response_model=Health, responses=only_failures(400, 431, 500, 503)
-    )
-    return router
-
-
-def description_router() -> APIRouter:
-    """The OpenAPI document of this server."""
-    router = closed_router()
-    router.add_api_route("/openapi.json", get_description)
-    return router
-
-
+@router.get("/workers", response_model=Workers, responses=failures())
+@needs("reader")
 def list_workers(session: SessionDep) -> Response:
     """List the workers with the latest heartbeats."""
     return json_answer(Workers(data=workers.recent(session)))
 
 
+@router.get("/capabilities", response_model=Capabilities, responses=failures())
+@needs("reader")
 def get_capabilities(opened: ResourcesDep) -> Response:
     """Get versions, names and limits."""
     limits = Limits(
@@ -86,16 +63,20 @@ def get_capabilities(opened: ResourcesDep) -> Response:
     return json_answer(found)
 
 
+@router.get("/storage", response_model=StorageStatus, responses=failures())
+@needs("admin")
 def get_storage(session: SessionDep) -> Response:
     """Get the sizes of the stores, and how much is damaged or collected."""
     return json_answer(storage_status.status(session))
 
 
+@health.get("/healthz", response_model=Health, responses=only_failures(400, 431, 500))
 async def healthz() -> Response:
     """Answer 200 if the process responds."""
     return json_answer(Health(status="ok"))
 
 
+@health.get("/readyz", response_model=Health, responses=only_failures(400, 431, 500, 503))
 async def readyz(request: Request) -> Response:
     """Answer within about two seconds: 200 if the database and the artifact folder answer.
 
@@ -111,6 +92,8 @@ async def readyz(request: Request) -> Response:
     return json_answer(Health(status="ready", degraded=silent))
 
 
+@description.get("/openapi.json")
+@needs("person")
 def get_description(request: Request) -> Response:
     """Get the OpenAPI document."""
     kept = request.app.state

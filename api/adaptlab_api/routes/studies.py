@@ -2,24 +2,24 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, BackgroundTasks, Path, Query, Request
-from pydantic import TypeAdapter
+from fastapi import BackgroundTasks, Path, Query, Request
 from starlette.responses import Response
 
+from adaptlab.reproductions.recipe_study import RecipeRequest
 from adaptlab.studies.study import StudyChanges, StudyExtension, StudySpec
 from adaptlab_answers.paging import Page
 from adaptlab_answers.studies import StudyPreview, StudySummary, StudyView
 from adaptlab_api.answers.answers import changed_answer, json_answer, tagged_answer
 from adaptlab_api.answers.state import Resources
+from adaptlab_api.requests.bodies import Body, json_body
 from adaptlab_api.requests.dependencies import (
-    BodyDep,
     ResourcesDep,
     SessionDep,
     SubmitterDep,
-    valid,
 )
-from adaptlab_api.requests.describing import WITH_BODY, Described, failures, json_body, succeeds
+from adaptlab_api.requests.describing import WITH_BODY, created, failures, succeeds
 from adaptlab_api.requests.routing import api_router
+from adaptlab_api.requests.rules import needs
 from adaptlab_api.requests.study_request import asked_study, study_rules
 from adaptlab_api.routes.jobs import (
     FilterText,
@@ -46,60 +46,31 @@ OfJob = Annotated[
     Query(alias="job", max_length=64, description="Only studies with this job."),
 ]
 
-_EXTENSION = TypeAdapter(StudyExtension)
-_CHANGES = TypeAdapter(StudyChanges)
+
+StudyBody = Annotated[
+    Body[StudySpec | RecipeRequest],
+    json_body(StudySpec | RecipeRequest, StudySpec, RecipeRequest),
+]
+
+_NEW_STUDY = created("study", tagged=True) | {
+    200: {
+        "model": StudyPreview | StudyView,
+        "description": "A preview, or the earlier answer.",
+    }
+}
+
+router = api_router("/studies", tag="studies")
 
 
-def studies_router() -> APIRouter:
-    """The routes of studies."""
-    router = api_router("/studies", tag="studies")
-    add = router.add_api_route
-    add(
-        "",
-        create_study,
-        methods=["POST"],
-        status_code=201,
-        response_model=StudyView,
-        openapi_extra=json_body("StudySpec", "RecipeRequest"),
-        responses=_new_study() | failures(409, *WITH_BODY),
-    )
-    add("", list_studies, response_model=Page[StudySummary], responses=failures())
-    add(
-        "/{study}",
-        get_study,
-        response_model=StudyView,
-        responses=succeeds(304, "The study has not changed.") | failures(404),
-    )
-    add("/{study}/jobs", list_study_jobs, response_model=JobPage, responses=failures(404))
-    add(
-        "/{study}/cancel",
-        cancel_study,
-        methods=["POST"],
-        response_model=StudyView,
-        responses=failures(404),
-    )
-    add(
-        "/{study}/extend",
-        extend_study,
-        methods=["POST"],
-        response_model=StudyView | StudyPreview,
-        openapi_extra=json_body("StudyExtension"),
-        responses=failures(404, 409, *WITH_BODY),
-    )
-    add(
-        "/{study}/clone",
-        clone_study,
-        methods=["POST"],
-        status_code=201,
-        response_model=StudyView,
-        openapi_extra=json_body("StudyChanges"),
-        responses=_new_study() | failures(404, 409, *WITH_BODY),
-    )
-    return router
-
-
+@router.post(
+    "",
+    status_code=201,
+    response_model=StudyView,
+    responses=_NEW_STUDY | failures(409, *WITH_BODY),
+)
+@needs("submitter")
 def create_study(
-    body: BodyDep,
+    body: StudyBody,
     session: SessionDep,
     who: SubmitterDep,
     opened: ResourcesDep,
@@ -111,7 +82,7 @@ def create_study(
 
     The body is the spec of a study, or names a recipe and one of its presets.
     """
-    asked, rules = asked_study(body), study_rules(opened)
+    asked, rules = asked_study(body.content), study_rules(opened)
     if isinstance(asked, StudySpec):
         if validate_only:
             return json_answer(studies.preview(session, asked, rules))
@@ -122,6 +93,8 @@ def create_study(
     return changed_answer(made.study, made, opened, background, location=made.study.links.self)
 
 
+@router.get("", response_model=Page[StudySummary], responses=failures())
+@needs("reader")
 def list_studies(
     session: SessionDep,
     job_id: OfJob = None,
@@ -134,11 +107,19 @@ def list_studies(
     return json_answer(found)
 
 
+@router.get(
+    "/{study}",
+    response_model=StudyView,
+    responses=succeeds(304, "The study has not changed.") | failures(404),
+)
+@needs("reader")
 def get_study(study: Studied, session: SessionDep, request: Request) -> Response:
     """Get one study, with its cells."""
     return tagged_answer(studies.get(session, study), request.headers)
 
 
+@router.get("/{study}/jobs", response_model=JobPage, responses=failures(404))
+@needs("reader")
 def list_study_jobs(
     study: Studied,
     session: SessionDep,
@@ -154,14 +135,22 @@ def list_study_jobs(
     return json_answer(listed(session, query, view))
 
 
+@router.post("/{study}/cancel", response_model=StudyView, responses=failures(404))
+@needs("submitter")
 def cancel_study(study: Studied, session: SessionDep, who: SubmitterDep) -> Response:
     """Cancel a study and its jobs, except jobs that another study needs."""
     return json_answer(studies.cancel(session, who, study).study)
 
 
+@router.post(
+    "/{study}/extend",
+    response_model=StudyView | StudyPreview,
+    responses=failures(404, 409, *WITH_BODY),
+)
+@needs("submitter")
 def extend_study(
     study: Studied,
-    body: BodyDep,
+    body: Annotated[Body[StudyExtension], json_body(StudyExtension)],
     session: SessionDep,
     who: SubmitterDep,
     opened: ResourcesDep,
@@ -172,7 +161,7 @@ def extend_study(
 
     The same request sent again changes nothing.
     """
-    extension = valid(_EXTENSION, body)
+    extension = body.read()
     if validate_only:
         return json_answer(
             studies.preview_extension(session, study, extension, study_rules(opened))
@@ -181,9 +170,16 @@ def extend_study(
     return changed_answer(made.study, made, opened, background)
 
 
+@router.post(
+    "/{study}/clone",
+    status_code=201,
+    response_model=StudyView,
+    responses=_NEW_STUDY | failures(404, 409, *WITH_BODY),
+)
+@needs("submitter")
 def clone_study(
     study: Studied,
-    body: BodyDep,
+    body: Annotated[Body[StudyChanges], json_body(StudyChanges)],
     session: SessionDep,
     who: SubmitterDep,
     opened: ResourcesDep,
@@ -192,7 +188,7 @@ def clone_study(
     idempotency_key: Key = None,
 ) -> Response:
     """Create a copy of a study with the given members changed; existing jobs are reused."""
-    spec = studies.cloned(session, study, valid(_CHANGES, body))
+    spec = studies.cloned(session, study, body.read())
     with studies.inside_project_of(session, study):
         if validate_only:
             return json_answer(studies.preview(session, spec, study_rules(opened)))
@@ -209,15 +205,3 @@ def _created(
 ) -> Response:
     made = studies.create(session, who, spec, study_rules(opened), idempotency_key=idempotency_key)
     return changed_answer(made.study, made, opened, background, location=made.study.links.self)
-
-
-def _new_study() -> Described:
-    headers = {
-        "Location": {"description": "The address of the study.", "schema": {"type": "string"}},
-        "ETag": {"description": "Entity tag of this representation.", "schema": {"type": "string"}},
-    }
-    earlier = "A preview, or the earlier answer."
-    return {
-        201: {"description": "The new study.", "headers": headers},
-        200: {"model": StudyPreview | StudyView, "description": earlier},
-    }

@@ -25,6 +25,7 @@ from adaptlab_api.pages.rendering.parameters import Number, ReaderDep
 from adaptlab_api.pages.rendering.renderer import Renderer
 from adaptlab_api.requests.dependencies import SessionDep
 from adaptlab_api.requests.routing import closed_router
+from adaptlab_api.requests.rules import needs
 from adaptlab_services import short_ids
 from adaptlab_services.errors import NotFound
 from adaptlab_services.results.attention_heads import HeadOrder, Sorting
@@ -93,11 +94,17 @@ async def _drawing(
     return Drawing(place, Look(theme, columns), step, shown)
 
 
+def routers(renderer: Renderer) -> tuple[APIRouter, ...]:
+    """Return the routers of this wing."""
+    return (attention_routes(renderer), attention_chart_routes())
+
+
 def attention_routes(renderer: Renderer) -> APIRouter:
     """One job's attention as a page."""
     router = closed_router()
 
     @router.get("/jobs/{job_id}/attention", name="attention_page")
+    @needs("reader")
     def page(
         job_id: str,
         session: SessionDep,
@@ -123,6 +130,7 @@ def attention_chart_routes() -> APIRouter:
 
 
 def _route(chart: AttentionChart) -> Callable[..., Response]:
+    @needs("reader")
     def draw(
         job_id: UUID,
         session: SessionDep,

@@ -7,18 +7,26 @@ from sqlalchemy.orm import Session
 from adaptlab_api.pages.rendering.examples import first_job
 from adaptlab_api.pages.rendering.formats import pretty
 from adaptlab_api.pages.rendering.job_titles import job_title
+from adaptlab_api.pages.rendering.navigation import NavigationEntry
 from adaptlab_api.pages.rendering.parameters import ReaderDep, server_address
 from adaptlab_api.pages.rendering.renderer import Renderer
 from adaptlab_api.requests.dependencies import SessionDep
 from adaptlab_api.requests.routing import closed_router
+from adaptlab_api.requests.rules import needs
 from adaptlab_services.errors import NotFound
 from adaptlab_services.models import base_models
 from adaptlab_services.results import lineage
 
 HERE = "/base-models"
+NAVIGATION = NavigationEntry(5, "Base models", HERE)
 PAGE_SIZE = 50
 POLL = 5
 NO_MODEL = "No base model of your projects has this name. The name may be mistyped."
+
+
+def routers(renderer: Renderer) -> tuple[APIRouter, ...]:
+    """Return the routers of this wing."""
+    return (base_model_routes(renderer),)
 
 
 def base_model_routes(renderer: Renderer) -> APIRouter:
@@ -26,6 +34,7 @@ def base_model_routes(renderer: Renderer) -> APIRouter:
     router = closed_router(HERE)
 
     @router.get("")
+    @needs("reader")
     def base_models_page(
         request: Request, session: SessionDep, principal: ReaderDep, page_token: str = ""
     ) -> Response:
@@ -34,6 +43,7 @@ def base_model_routes(renderer: Renderer) -> APIRouter:
         return renderer.listed("base-models.html", shown, lambda: _listed(session, page_token))
 
     @router.get("/{name}")
+    @needs("reader")
     def one_base_model(name: str, session: SessionDep, principal: ReaderDep) -> Response:
         shown: dict[str, object] = {"principal": principal, "here": HERE}
         try:

@@ -9,13 +9,16 @@ from fastapi.responses import Response
 
 from adaptlab_answers.models import PlugIn
 from adaptlab_api.pages.rendering.formats import pretty
+from adaptlab_api.pages.rendering.navigation import NavigationEntry
 from adaptlab_api.pages.rendering.parameters import ReaderDep
 from adaptlab_api.pages.rendering.renderer import Renderer
 from adaptlab_api.requests.routing import closed_router
+from adaptlab_api.requests.rules import needs
 from adaptlab_services.errors import NotFound
 from adaptlab_services.models import catalogue
 
 HERE = "/methods"
+NAVIGATION = NavigationEntry(6, "Methods", HERE)
 LIMITS = {
     "minimum": "from",
     "exclusiveMinimum": "above",
@@ -37,26 +40,35 @@ class Knob:
     means: str
 
 
+def routers(renderer: Renderer) -> tuple[APIRouter, ...]:
+    """Return the routers of this wing."""
+    return (catalogue_routes(renderer),)
+
+
 def catalogue_routes(renderer: Renderer) -> APIRouter:
     """Methods and tasks as cards, and each of them on a page of its own; families."""
     router = closed_router()
 
     @router.get("/methods")
+    @needs("reader")
     def methods_page(principal: ReaderDep) -> Response:
         shown = {"principal": principal, "here": HERE, "methods": catalogue.methods().data}
         return renderer.page("methods.html", shown)
 
     @router.get("/tasks")
+    @needs("reader")
     def tasks_page(principal: ReaderDep) -> Response:
         shown = {"principal": principal, "here": HERE, "plug_ins": catalogue.tasks().data}
         return renderer.page("plug-ins.html", {**shown, **TASKS})
 
     @router.get("/families")
+    @needs("reader")
     def families_page(principal: ReaderDep) -> Response:
         shown = {"principal": principal, "here": HERE, "plug_ins": catalogue.families().data}
         return renderer.page("plug-ins.html", {**shown, **FAMILIES})
 
     @router.get("/methods/{name}")
+    @needs("reader")
     def one_method(name: str, principal: ReaderDep) -> Response:
         shown: dict[str, object] = {"principal": principal, "here": HERE}
         try:
@@ -66,6 +78,7 @@ def catalogue_routes(renderer: Renderer) -> APIRouter:
         return renderer.page("method.html", {**shown, "method": found, "knobs": knobs(found)})
 
     @router.get("/tasks/{name}")
+    @needs("reader")
     def one_task(name: str, principal: ReaderDep) -> Response:
         shown: dict[str, object] = {"principal": principal, "here": HERE}
         try:

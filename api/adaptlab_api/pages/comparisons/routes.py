@@ -13,8 +13,14 @@ from adaptlab_api.pages.rendering.parameters import Number, ReaderDep
 from adaptlab_api.pages.rendering.renderer import Renderer
 from adaptlab_api.requests.dependencies import ResourcesDep, UnitsDep
 from adaptlab_api.requests.routing import closed_router
+from adaptlab_api.requests.rules import needs
 from adaptlab_services.errors import NotFound
 from adaptlab_services.querying.filtering import LONGEST_FILTER
+
+
+def routers(renderer: Renderer) -> tuple[APIRouter, ...]:
+    """Return the routers of this wing."""
+    return (compare_routes(renderer),)
 
 
 def compare_routes(renderer: Renderer) -> APIRouter:
@@ -22,6 +28,7 @@ def compare_routes(renderer: Renderer) -> APIRouter:
     router = closed_router("/compare")
 
     @router.get("")
+    @needs("reader")
     def compare(
         units: UnitsDep,
         opened: ResourcesDep,
@@ -42,6 +49,7 @@ def compare_routes(renderer: Renderer) -> APIRouter:
         return renderer.page("compare.html", {**shown, **content})
 
     @router.get("/charts")
+    @needs("reader")
     def compare_charts(
         units: UnitsDep,
         opened: ResourcesDep,

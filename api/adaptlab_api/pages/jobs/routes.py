@@ -17,15 +17,18 @@ from adaptlab_api.pages.jobs.listing import JobFilters, Place, job_list
 from adaptlab_api.pages.jobs.page import job_page
 from adaptlab_api.pages.rendering.drawing import drawn
 from adaptlab_api.pages.rendering.examples import first_job
+from adaptlab_api.pages.rendering.navigation import NavigationEntry
 from adaptlab_api.pages.rendering.parameters import Reader, ReaderDep, server_address
 from adaptlab_api.pages.rendering.renderer import Renderer
 from adaptlab_api.requests.dependencies import ResourcesDep, SessionDep, SubmitterDep
 from adaptlab_api.requests.routing import closed_router
+from adaptlab_api.requests.rules import needs
 from adaptlab_services import short_ids
 from adaptlab_services.errors import Conflict, Forbidden, LimitReached, NotFound
 from adaptlab_services.jobs import job_control, jobs
 from adaptlab_services.people.tokens import Principal
 
+NAVIGATION = NavigationEntry(1, "Jobs", "/")
 SEVERAL = "Several jobs match this id"
 NO_JOB = "No job has this id. The id may be mistyped, or the job may be on another server."
 NOT_DONE = "This is not possible now"
@@ -50,11 +53,17 @@ async def _place(page_token: str = "", trail: str = "") -> Place:
     return Place.read(page_token, trail)
 
 
+def routers(renderer: Renderer) -> tuple[APIRouter, ...]:
+    """Return the routers of this wing."""
+    return (job_list_routes(renderer), job_routes(renderer), job_chart_routes())
+
+
 def job_list_routes(renderer: Renderer) -> APIRouter:
     """The list of jobs."""
     router = closed_router()
 
     @router.get("/")
+    @needs("reader")
     def jobs_page(
         request: Request,
         session: SessionDep,
@@ -76,6 +85,7 @@ def job_routes(renderer: Renderer) -> APIRouter:
     router = closed_router()
 
     @router.get("/jobs/{job_id}")
+    @needs("reader")
     def one_job(job_id: str, session: SessionDep, principal: ReaderDep) -> Response:
         try:
             content = job_page(session, short_ids.job_id(session, job_id), datetime.now(UTC))
@@ -86,6 +96,7 @@ def job_routes(renderer: Renderer) -> APIRouter:
         return renderer.page("job.html", {"principal": principal, **content})
 
     @router.post("/jobs/{job_id}/cancel")
+    @needs("submitter")
     def cancel_job(
         job_id: UUID, request: Request, session: SessionDep, principal: SubmitterDep
     ) -> Response:
@@ -105,6 +116,7 @@ def _add_control(router: APIRouter, renderer: Renderer) -> None:
     """The buttons that pause a job, let it go on, and make it anew."""
 
     @router.post("/jobs/{job_id}/{verb}")
+    @needs("submitter")
     def control_job(  # pyright: ignore[reportUnusedFunction] - the router keeps it
         job_id: UUID,
         verb: Control,
@@ -143,6 +155,7 @@ def job_chart_routes() -> APIRouter:
     router = closed_router("/jobs/{job_id}/charts")
 
     @router.get("/learning-curves")
+    @needs("reader")
     def learning_curves(
         job_id: UUID, session: SessionDep, _: ReaderDep, theme: Theme = "light"
     ) -> Response:

@@ -10,17 +10,25 @@ from adaptlab.reproductions.recipe import Preset
 from adaptlab.reproductions.recipe_study import RecipeRequest
 from adaptlab_api.limits.auditing import noted
 from adaptlab_api.pages.recipes.page import recipe_list, recipe_page
+from adaptlab_api.pages.rendering.navigation import NavigationEntry
 from adaptlab_api.pages.rendering.parameters import ReaderDep, server_address
 from adaptlab_api.pages.rendering.renderer import Renderer
 from adaptlab_api.requests.dependencies import ResourcesDep, SessionDep, SubmitterDep
 from adaptlab_api.requests.routing import closed_router
+from adaptlab_api.requests.rules import needs
 from adaptlab_api.requests.study_request import study_rules
 from adaptlab_services.errors import LimitReached, NotFound
 from adaptlab_services.recipes import recipe_studies
 
 HERE = "/recipes"
+NAVIGATION = NavigationEntry(3, "Recipes", HERE)
 CANNOT_RUN = "This recipe cannot be run here"
 NO_RECIPE = "No installed recipe has this name. The name may be mistyped."
+
+
+def routers(renderer: Renderer) -> tuple[APIRouter, ...]:
+    """Return the routers of this wing."""
+    return (recipe_routes(renderer),)
 
 
 def recipe_routes(renderer: Renderer) -> APIRouter:
@@ -28,12 +36,14 @@ def recipe_routes(renderer: Renderer) -> APIRouter:
     router = closed_router(HERE)
 
     @router.get("")
+    @needs("reader")
     def recipes_page(principal: ReaderDep) -> Response:
         return renderer.page(
             "recipes.html", {"principal": principal, "here": HERE, **recipe_list()}
         )
 
     @router.get("/{name:path}")
+    @needs("reader")
     def one_recipe(name: str, request: Request, principal: ReaderDep) -> Response:
         shown: dict[str, object] = {"principal": principal, "here": HERE}
         try:
@@ -43,6 +53,7 @@ def recipe_routes(renderer: Renderer) -> APIRouter:
         return renderer.page("recipe.html", {**shown, **content})
 
     @router.post("/{name:path}/run/{preset}")
+    @needs("submitter")
     def run_recipe(
         name: str,
         preset: Preset,

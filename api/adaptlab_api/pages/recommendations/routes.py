@@ -12,15 +12,18 @@ from adaptlab_api.answers.problems import answer
 from adaptlab_api.limits.auditing import noted
 from adaptlab_api.pages.recommendations.page import HERE, Asked, once, recommend_page
 from adaptlab_api.pages.rendering.forms import small_form_fields
+from adaptlab_api.pages.rendering.navigation import NavigationEntry
 from adaptlab_api.pages.rendering.parameters import ReaderDep
 from adaptlab_api.pages.rendering.renderer import Renderer
 from adaptlab_api.requests.dependencies import ResourcesDep, SessionDep, SubmitterDep
 from adaptlab_api.requests.routing import closed_router
+from adaptlab_api.requests.rules import needs
 from adaptlab_api.requests.study_request import study_rules
 from adaptlab_services.errors import Conflict, Forbidden, LimitReached
 from adaptlab_services.recommendations import recommended_jobs
 from adaptlab_services.recommendations.recommended_jobs import Submitted
 
+NAVIGATION = NavigationEntry(4, "Recommend", HERE)
 Typed = Annotated[str, Query(max_length=120)]
 FieldsDep = Annotated[Mapping[str, Sequence[str]], Depends(small_form_fields)]
 
@@ -38,11 +41,17 @@ async def _asked(
     return Asked(task, base_model, parameters or budget, share, seconds)
 
 
+def routers(renderer: Renderer) -> tuple[APIRouter, ...]:
+    """Return the routers of this wing."""
+    return (recommend_routes(renderer),)
+
+
 def recommend_routes(renderer: Renderer) -> APIRouter:
     """The form with its answer, and the buttons that submit what would settle it."""
     router = closed_router(HERE)
 
     @router.get("", name="recommend_page")
+    @needs("reader")
     def ask(
         session: SessionDep,
         principal: ReaderDep,
@@ -56,6 +65,7 @@ def recommend_routes(renderer: Renderer) -> APIRouter:
         )
 
     @router.post("", name="submit_recommended")
+    @needs("submitter")
     def submit(
         fields: FieldsDep,
         request: Request,

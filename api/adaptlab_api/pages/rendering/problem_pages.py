@@ -14,7 +14,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from adaptlab_api.answers import problems
 from adaptlab_api.answers.problems import MEDIA_TYPE, ProblemDocument
-from adaptlab_api.pages.rendering.assets import load_assets
 from adaptlab_api.pages.rendering.renderer import Renderer
 
 PAGE = "text/html"
@@ -84,11 +83,6 @@ def install(app: FastAPI, renderer: Renderer) -> None:
         return page
 
     app.add_exception_handler(Exception, handle)
-
-
-def page_renderer() -> Renderer:
-    """What renders the pages of problems."""
-    return Renderer.load(load_assets())
 
 
 def page_of(renderer: Renderer, request: HTTPConnection, body: bytes) -> Response:

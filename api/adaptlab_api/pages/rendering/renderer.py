@@ -10,6 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from adaptlab.errors import InvalidSpec
 from adaptlab_api.pages.rendering.assets import Assets
 from adaptlab_api.pages.rendering.formats import page_filters
+from adaptlab_api.pages.rendering.navigation import NavigationEntry
 from adaptlab_api.pages.rendering.parameters import Reader
 
 NO_LIST = "The address has invalid parameters"
@@ -37,9 +38,10 @@ class Renderer:
 
     environment: Environment
     assets: Assets
+    navigation: tuple[NavigationEntry, ...]
 
     @classmethod
-    def load(cls, assets: Assets) -> "Renderer":
+    def load(cls, assets: Assets, navigation: tuple[NavigationEntry, ...]) -> "Renderer":
         """Templates that escape everything and stop at a name that is not there."""
         environment = Environment(
             loader=PackageLoader("adaptlab_api.pages", "templates"),
@@ -51,7 +53,7 @@ class Renderer:
         for name, written in page_filters().items():
             # jinja2 does not say what its filters are.
             environment.filters[name] = written  # pyright: ignore[reportUnknownMemberType]
-        return cls(environment, assets)
+        return cls(environment, assets, navigation)
 
     def page(
         self,
@@ -68,7 +70,8 @@ class Renderer:
         absent = dict.fromkeys(("poll", "stream", "here", "principal"))
         who = values.get("principal")
         may_submit = not isinstance(who, Reader) or who.may_submit
-        shown = {**absent, "assets": self.assets, "may_submit": may_submit, **values}
+        frame = {"assets": self.assets, "navigation": self.navigation, "may_submit": may_submit}
+        shown = {**absent, **frame, **values}
         text = self.environment.get_template(template).render(shown)
         return HTMLResponse(text, status, {**PAGE_HEADERS, **(headers or {})})
 

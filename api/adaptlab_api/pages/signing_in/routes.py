@@ -60,6 +60,11 @@ def same_origin(request: Request) -> bool:
     return origin is None or is_from(origin, request.headers)
 
 
+def routers(renderer: Renderer) -> tuple[APIRouter, ...]:
+    """Return the routers of this wing."""
+    return (sign_in_routes(renderer),)
+
+
 def sign_in_routes(renderer: Renderer) -> APIRouter:
     """`/login` and `/logout`."""
     router = APIRouter(include_in_schema=False)

@@ -7,20 +7,28 @@ from adaptlab.charts import Theme
 from adaptlab_api.limits.auditing import noted
 from adaptlab_api.pages.comparisons.charts import table_answer
 from adaptlab_api.pages.rendering.examples import first_study
+from adaptlab_api.pages.rendering.navigation import NavigationEntry
 from adaptlab_api.pages.rendering.parameters import Number, Reader, ReaderDep, server_address
 from adaptlab_api.pages.rendering.renderer import Renderer
 from adaptlab_api.pages.studies.page import study_list, study_page
 from adaptlab_api.requests.dependencies import ResourcesDep, SessionDep, SubmitterDep, UnitsDep
 from adaptlab_api.requests.routing import closed_router
+from adaptlab_api.requests.rules import needs
 from adaptlab_services.comparisons.comparisons import StudyQuestion
 from adaptlab_services.errors import NotFound
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.studies import studies
 
 HERE = "/studies"
+NAVIGATION = NavigationEntry(2, "Studies", HERE)
 NO_STUDY = (
     "No study has this name or id. The name may be mistyped, or the study may be on another server."
 )
+
+
+def routers(renderer: Renderer) -> tuple[APIRouter, ...]:
+    """Return the routers of this wing."""
+    return (study_routes(renderer),)
 
 
 def study_routes(renderer: Renderer) -> APIRouter:
@@ -28,6 +36,7 @@ def study_routes(renderer: Renderer) -> APIRouter:
     router = closed_router(HERE)
 
     @router.get("")
+    @needs("reader")
     def studies_page(
         request: Request, session: SessionDep, principal: ReaderDep, page_token: str = ""
     ) -> Response:
@@ -38,6 +47,7 @@ def study_routes(renderer: Renderer) -> APIRouter:
         )
 
     @router.get("/{study}")
+    @needs("reader")
     def one_study(
         study: str, units: UnitsDep, opened: ResourcesDep, principal: ReaderDep
     ) -> Response:
@@ -48,6 +58,7 @@ def study_routes(renderer: Renderer) -> APIRouter:
         return renderer.page("study.html", {"principal": principal, "here": HERE, **content})
 
     @router.post("/{study}/cancel")
+    @needs("submitter")
     def cancel_study(
         study: str, request: Request, session: SessionDep, principal: SubmitterDep
     ) -> Response:
@@ -58,6 +69,7 @@ def study_routes(renderer: Renderer) -> APIRouter:
         return noted(session, request, RedirectResponse(f"{HERE}/{changed.study.name}", 303))
 
     @router.get("/{study}/charts")
+    @needs("reader")
     def study_charts(
         study: str,
         units: UnitsDep,

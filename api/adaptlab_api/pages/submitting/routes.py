@@ -20,7 +20,7 @@ from adaptlab.reproductions.recipe import Preset
 from adaptlab.reproductions.recipe_study import RecipeRequest
 from adaptlab_api.answers.problems import answer
 from adaptlab_api.answers.state import Resources
-from adaptlab_api.limits.auditing import noted
+from adaptlab_api.limits.auditing import noted, unaudited
 from adaptlab_api.pages.rendering.forms import form_fields
 from adaptlab_api.pages.rendering.parameters import server_address
 from adaptlab_api.pages.rendering.renderer import Renderer
@@ -56,7 +56,7 @@ from adaptlab_api.requests.dependencies import (
     SubmitterDep,
 )
 from adaptlab_api.requests.routing import closed_router
-from adaptlab_api.requests.rules import lacks_to_submit
+from adaptlab_api.requests.rules import lacks_to_submit, needs
 from adaptlab_api.requests.study_request import study_rules
 from adaptlab_services import short_ids
 from adaptlab_services.errors import NotFound
@@ -137,11 +137,17 @@ def asking(
 AskingDep = Annotated[Asking, Depends(asking)]
 
 
+def routers(renderer: Renderer) -> tuple[APIRouter, ...]:
+    """Return the routers of this wing."""
+    return (new_job_routes(renderer), new_study_routes(renderer))
+
+
 def new_job_routes(renderer: Renderer) -> APIRouter:
     """The form of a job."""
     router = closed_router(NEW_JOB)
 
     @router.get("")
+    @needs("reader")
     def new_job_page(
         asked: AskingDep,
         kind: NameDep = "",
@@ -158,11 +164,14 @@ def new_job_routes(renderer: Renderer) -> APIRouter:
         return _job_page(renderer, asked, draft)
 
     @router.post("/preview")
+    @needs("reader")
+    @unaudited
     def preview_new_job(asked: AskingDep, fields: FieldsDep) -> Response:
         # An answer to a question, whatever it is: 200.
         return _job_page(renderer, asked, _typed_job(asked, fields))
 
     @router.post("")
+    @needs("submitter")
     def submit_job(
         asked: AskingDep, _: SubmitterDep, fields: FieldsDep, background: BackgroundTasks
     ) -> Response:
@@ -189,6 +198,7 @@ def new_study_routes(renderer: Renderer) -> APIRouter:
     router = closed_router(NEW_STUDY)
 
     @router.get("")
+    @needs("reader")
     def new_study_page(
         asked: AskingDep, like: FromDep = "", recipe: NameDep = "", preset: Preset = "quick"
     ) -> Response:
@@ -202,10 +212,13 @@ def new_study_routes(renderer: Renderer) -> APIRouter:
         return _study_page(renderer, asked, draft, hidden=_named_new(asked.session))
 
     @router.post("/preview")
+    @needs("reader")
+    @unaudited
     def preview_new_study(asked: AskingDep, fields: FieldsDep) -> Response:
         return _study_page(renderer, asked, _typed_study(asked, fields))
 
     @router.post("")
+    @needs("submitter")
     def submit_study(
         asked: AskingDep, _: SubmitterDep, fields: FieldsDep, background: BackgroundTasks
     ) -> Response:

@@ -18,6 +18,7 @@ from adaptlab_api.pages.rendering.renderer import Renderer
 from adaptlab_api.pages.tokens.page import HERE, TokenForm, faults_of, token_page
 from adaptlab_api.requests.dependencies import AccessDep, PrincipalDep, SessionDep
 from adaptlab_api.requests.routing import closed_router
+from adaptlab_api.requests.rules import needs
 from adaptlab_api.routes.results import RowId
 from adaptlab_services.errors import Forbidden, NotFound
 from adaptlab_services.people import issued_tokens
@@ -30,11 +31,17 @@ CAN_MORE = "This token has more permissions than yours"
 FieldsDep = Annotated[Mapping[str, Sequence[str]], Depends(small_form_fields)]
 
 
+def routers(renderer: Renderer) -> tuple[APIRouter, ...]:
+    """Return the routers of this wing."""
+    return (token_routes(renderer),)
+
+
 def token_routes(renderer: Renderer) -> APIRouter:
     """The page of tokens, and its two forms."""
     router = closed_router(HERE)
 
     @router.get("")
+    @needs("person")
     def tokens_page(
         session: SessionDep, principal: PrincipalDep, found: AccessDep, page_token: str = ""
     ) -> Response:
@@ -44,6 +51,7 @@ def token_routes(renderer: Renderer) -> APIRouter:
         )
 
     @router.post("")
+    @needs("person")
     def create_token(
         fields: FieldsDep,
         request: Request,
@@ -55,6 +63,7 @@ def token_routes(renderer: Renderer) -> APIRouter:
         return noted(session, request, answer) if answer.status_code < 400 else answer
 
     @router.post("/{token_id}/revoke")
+    @needs("person")
     def revoke_token(
         token_id: RowId,
         request: Request,

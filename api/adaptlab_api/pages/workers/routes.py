@@ -3,13 +3,21 @@
 from fastapi import APIRouter
 from fastapi.responses import Response
 
+from adaptlab_api.pages.rendering.navigation import NavigationEntry
 from adaptlab_api.pages.rendering.parameters import ReaderDep
 from adaptlab_api.pages.rendering.renderer import Renderer
 from adaptlab_api.pages.workers.page import worker_page
 from adaptlab_api.requests.dependencies import SessionDep
 from adaptlab_api.requests.routing import closed_router
+from adaptlab_api.requests.rules import needs
 
 HERE = "/workers"
+NAVIGATION = NavigationEntry(7, "Workers", HERE)
+
+
+def routers(renderer: Renderer) -> tuple[APIRouter, ...]:
+    """Return the routers of this wing."""
+    return (worker_routes(renderer),)
 
 
 def worker_routes(renderer: Renderer) -> APIRouter:
@@ -17,6 +25,7 @@ def worker_routes(renderer: Renderer) -> APIRouter:
     router = closed_router(HERE)
 
     @router.get("")
+    @needs("reader")
     def workers_page(session: SessionDep, principal: ReaderDep) -> Response:
         shown: dict[str, object] = {"principal": principal, "here": HERE}
         return renderer.page("workers.html", {**shown, **worker_page(session)})
