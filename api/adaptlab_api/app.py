@@ -1,4 +1,4 @@
-"""The application: what it is made of, and in which order a request goes through it."""
+"""The application: its middleware, in the order of a request, its routes and its resources."""
 
 from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -44,7 +44,7 @@ from adaptlab_services.server.stores import open_sessions
 from adaptlab_services.settings import Settings
 
 THREADS = 20
-"""As many as there can be connections: a request waits for a thread, not in one."""
+"""As many as database connections, so a request waits for a thread and not in one."""
 
 
 ORDER = (
@@ -59,17 +59,17 @@ The busiest come first. A module that is not listed follows these.
 
 
 class Application(FastAPI):
-    """FastAPI with our own description of it."""
+    """FastAPI with our own OpenAPI document."""
 
     def openapi(self) -> dict[str, Any]:
-        """The OpenAPI document, made anew: only its text is kept (see `get_description`)."""
+        """Return a new OpenAPI document; only its text is kept (see `get_description`)."""
         return describe(self)
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
-    """The application for these settings, or for those of the environment."""
-    # The environment fills in what the constructor is not given.
-    known = settings or Settings()  # pyright: ignore[reportCallIssue]
+    """Return the application for these settings, or for those of the environment."""
+    # The environment supplies the arguments.
+    settings = settings or Settings()  # pyright: ignore[reportCallIssue]
     renderer = page_renderer()
     app = Application(
         title="adaptlab",
@@ -80,21 +80,22 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        lifespan=_lifespan(known),
+        lifespan=_lifespan(settings),
         middleware=[
             Middleware(AnswerHeaders),
             Middleware(ProblemPages, renderer=renderer),
-            Middleware(TimeLimit, seconds=known.answer_seconds),
+            Middleware(TimeLimit, seconds=settings.answer_seconds),
             Middleware(
-                BodyLimit, limit_of=limits_of_bodies(known.max_body_bytes, known.max_upload_bytes)
+                BodyLimit,
+                limit_of=limits_of_bodies(settings.max_body_bytes, settings.max_upload_bytes),
             ),
-            Middleware(WrongTokens, settings=known),
+            Middleware(WrongTokens, settings=settings),
             Middleware(Gate),
-            Middleware(RequestRate, settings=known),
-            Middleware(OpenRequests, settings=known),
+            Middleware(RequestRate, settings=settings),
+            Middleware(OpenRequests, settings=settings),
         ],
     )
-    app.state.settings = known
+    app.state.settings = settings
     problems.install(app)
     problem_pages.install(app, renderer)
     app.router.routes.extend(_routes())
@@ -155,8 +156,8 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
 def _still_good(
     sessions: sessionmaker[Session],
 ) -> Callable[[Collection[Admitted]], Collection[Admitted]]:
-    """How the feed sees that somebody may not watch any more."""
-    # Nothing of it belongs together, and a beginning and an end would be asked for every second.
+    """Return the function by which the feed finds watchers who have lost their permission."""
+    # Its statements are independent: a transaction would add two round trips every second.
     one_by_one = sessions.kw["bind"].execution_options(isolation_level="AUTOCOMMIT")
 
     def look(watching: Collection[Admitted]) -> Collection[Admitted]:

@@ -1,7 +1,7 @@
-"""The OpenAPI document: made from the routes, written to the repository, compared in CI.
+"""The OpenAPI document: generated from the routes, stored in the repository, checked in CI.
 
 `python -m adaptlab_api.openapi` writes `openapi.yaml`; with `--check` it changes nothing and
-exits with 1 when the file differs from what the routes say.
+exits with 1 if the file differs from the routes.
 """
 
 import sys
@@ -33,7 +33,7 @@ Document = dict[str, Any]
 
 
 def describe(app: FastAPI) -> Document:
-    """The OpenAPI 3.1 document of an application, with the bodies that it parses itself."""
+    """Return the OpenAPI 3.1 document of an application, including the bodies that it parses."""
     document = get_openapi(
         title=app.title,
         version=app.version,
@@ -61,15 +61,15 @@ def describe(app: FastAPI) -> Document:
 
 
 def undeployed() -> FastAPI:
-    """The application without a database: with all its routes, and serving nobody."""
-    from adaptlab_api.app import create_app  # the application asks this module to describe it
+    """Return the application with all its routes and no database."""
+    from adaptlab_api.app import create_app  # the application imports this module
 
     return create_app(Settings(database_url="postgresql://nowhere/none", broker_url="redis://none"))
 
 
 def written() -> str:
-    """The document as it stands in the repository; the same for the same code."""
-    # The same text in a third of the time, where PyYAML was built with libyaml.
+    """Return the text of `openapi.yaml`, which depends on the code alone."""
+    # libyaml, if PyYAML was built with it, writes the same text in a third of the time.
     dumper: type[yaml.SafeDumper] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     text = yaml.dump(
         undeployed().openapi(), Dumper=dumper, sort_keys=False, allow_unicode=True, width=100
@@ -78,7 +78,7 @@ def written() -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the file, or compare it; returns the exit code."""
+    """Write or compare the file; return the exit code."""
     path = _repository() / FILE_NAME
     text = written()
     if "--check" not in arguments:
@@ -91,7 +91,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _body_schemas(name: str, adapter: TypeAdapter[Any], suffix: str = "-Input") -> Document:
-    """The schema of a body and of everything inside it, under names that no answer has."""
+    """Return the schemas of a body and of its parts, under names that no answer has."""
     schema = adapter.json_schema(ref_template=f"#/components/schemas/{{model}}{suffix}")
     inner: Document = schema.pop("$defs", {})
     return {f"{part}{suffix}": content for part, content in inner.items()} | {name: schema}

@@ -1,4 +1,4 @@
-"""Serving the application: uvicorn, stopped in good time even while streams are open."""
+"""Serving with uvicorn, which stops within seconds even if streams are open."""
 
 import asyncio
 import ctypes
@@ -24,19 +24,19 @@ from adaptlab_api.doors.nearest_proxy import NearestProxy
 Headers = list[tuple[bytes, bytes]]
 
 STOP_SECONDS = 2
-# Between two looks for a signal that another thread was given; a stop allows for more.
+# Between checks for a signal that another thread received; a stop may take longer.
 TICK_SECONDS = 2.0
 # From malloc.h.
 M_ARENA_MAX, M_MMAP_THRESHOLD, M_TRIM_THRESHOLD = -8, -3, -1
-# Bytes of what goes back to the system when it is free. Not less: asyncio reads 256 KiB at a time,
-# and an upload is kept in rows of 1 MiB. Fresh memory for each of the one took a third of the time
-# that an upload needs, and for each of the other a twelfth.
+# Bytes from which a freed block returns to the system. Not fewer: asyncio reads 256 KiB at a time,
+# and an upload is stored in rows of 1 MiB. New memory for every read took a third of an upload's
+# time, and for every row a twelfth.
 LARGE = 1280 * 1024
 COLLECTED_AFTER = 5000  # objects
 
 
 class DatedState(ServerState):
-    """What uvicorn's connections share, of which the date is made when it is asked for."""
+    """State shared by uvicorn's connections; the date is formatted when it is needed."""
 
     def __init__(self) -> None:
         self._second = 0
@@ -45,7 +45,7 @@ class DatedState(ServerState):
 
     @property
     def default_headers(self) -> Headers:
-        """What every answer begins with; the date is that of this second."""
+        """Headers of every answer, with the date of this second."""
         now = int(time.time())
         if now != self._second:
             date = formatdate(now, usegmt=True).encode()
@@ -61,8 +61,8 @@ class DatedState(ServerState):
 class Server(uvicorn.Server):
     """A uvicorn server that ends its event streams before it waits for connections to close.
 
-    It sleeps where uvicorn's own wakes up ten times a second, which was most of what an idle server
-    did: a signal wakes it, and the date in answers is made when there is an answer.
+    uvicorn's own wakes up ten times a second, which was most of the work of an idle server. This
+    one sleeps until a signal wakes it, and formats the date when there is an answer.
     """
 
     def __init__(
@@ -85,8 +85,8 @@ class Server(uvicorn.Server):
                 port=port,
                 ssl_certfile=certificate,
                 ssl_keyfile=key,
-                # uvicorn would believe whoever is on this machine, or the first entry, which is
-                # the client's own.
+                # uvicorn would trust any process on this machine, or the first entry, which the
+                # client writes.
                 proxy_headers=False,
                 http=ProxiedProtocol if behind_proxy else PatientProtocol,
                 h11_max_incomplete_event_size=MOST_HEADER_BYTES,
@@ -99,27 +99,27 @@ class Server(uvicorn.Server):
         self.server_state = DatedState()
 
     async def main_loop(self) -> None:
-        """Wait until it is time to leave."""
+        """Wait until the server is to stop."""
         self._loop = asyncio.get_running_loop()
-        while not await self.on_tick(0):  # 0: the first makes the headers of answers
+        while not await self.on_tick(0):  # 0: the first tick sets the headers of answers
             with suppress(TimeoutError):
                 async with asyncio.timeout(TICK_SECONDS):
                     await self._leaving.wait()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Leave because of a signal."""
+        """Stop because of a signal."""
         super().handle_exit(sig, frame)
         self.leave()
 
     def leave(self) -> None:
-        """Begin to stop at once; any thread may ask for it."""
+        """Begin to stop at once; may be called from any thread."""
         self.should_exit = True
         if self._loop is not None:
-            with suppress(RuntimeError):  # it has ended by itself
+            with suppress(RuntimeError):  # the loop has ended
                 self._loop.call_soon_threadsafe(self._leaving.set)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop: no new requests, streams and waits ended, the rest given a moment."""
+        """Accept no more requests, end streams and waits, and let the rest finish briefly."""
         opened = getattr(self._app.state, "resources", None)
         if isinstance(opened, Resources):
             opened.feed.close()
@@ -129,7 +129,8 @@ class Server(uvicorn.Server):
 def serve(listening: Listening, inherited: int | None = None) -> None:
     """Serve until a signal says stop, on a new socket or on one inherited by its number.
 
-    Raises `UnsafeAddress` where others would send their tokens in the clear.
+    Raises:
+        UnsafeAddress: if tokens would cross a network unencrypted.
     """
     listening.check()
     _use_little_memory()
@@ -149,10 +150,10 @@ def serve(listening: Listening, inherited: int | None = None) -> None:
 
 
 def _use_little_memory() -> None:
-    """Keep glibc from giving every thread a heap of its own, and from keeping what is free.
+    """Make glibc use one heap for all threads and return freed memory.
 
-    That saves 10 MB and 1 MB. The threads wait for each other's Python anyway. Elsewhere than on
-    glibc this does nothing.
+    This saves 10 MB and 1 MB. The threads already wait for each other because of Python's lock.
+    Without glibc this does nothing.
     """
     tune = getattr(ctypes.CDLL(None), "mallopt", None)
     if tune is not None:
@@ -162,10 +163,10 @@ def _use_little_memory() -> None:
 
 
 def _give_back_memory() -> None:
-    """Free what loading has left over, and never look again at what stays; saves 1 MB.
+    """Free what loading left over and exempt the rest from garbage collection; saves 1 MB.
 
-    What requests leave behind is looked through for cycles after so many objects: by default that
-    happened several times for a page of a list, and took a twentieth of it.
+    The garbage of requests is collected after `COLLECTED_AFTER` objects. By default this happened
+    several times per page of a list and took 5 % of its time.
     """
     gc.collect()
     gc.freeze()

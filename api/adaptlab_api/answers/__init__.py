@@ -1,4 +1,4 @@
-"""What goes out: JSON, files, streams, news of jobs, and problems.
+"""Responses: JSON, files, streams, news of jobs, and problems.
 
 Imports `limits`.
 """

@@ -1,6 +1,6 @@
-"""What every answer tells a browser: never guess its type, run nothing, show it in no frame.
+"""Headers of every answer, which forbid browsers to guess types, run scripts and use frames.
 
-Pages and files say more of themselves; what an answer has already is left as it is.
+Pages and files set stricter ones themselves; headers that an answer already has are kept.
 """
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -15,13 +15,13 @@ UNDER_TLS = (b"strict-transport-security", b"max-age=31536000")
 
 
 def always(scheme: str) -> dict[str, str]:
-    """The headers of every answer by this scheme, by name."""
+    """Return the headers of every answer by this scheme, by name."""
     added = (*EVERYWHERE, UNDER_TLS) if scheme == "https" else EVERYWHERE
     return {name.decode(): value.decode() for name, value in added}
 
 
 class AnswerHeaders:
-    """Adds the headers to whatever the application answers."""
+    """Middleware that adds the headers to every answer."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""Answers in JSON, with an entity tag where a client may want to ask whether anything changed."""
+"""JSON answers, with an entity tag where a client may ask if anything has changed."""
 
 import hashlib
 from collections.abc import Mapping
@@ -15,11 +15,11 @@ NO_STORE = {"Cache-Control": "no-store"}
 
 
 class Done(Protocol):
-    """What a service did: whether it was done before, and the queues that have new work."""
+    """The result of a change: the queues with new work, or an earlier answer."""
 
     @property
     def replayed(self) -> bool:
-        """Whether an idempotency key brought back an earlier answer."""
+        """True if an idempotency key returned an earlier answer."""
         ...
 
     @property
@@ -31,7 +31,7 @@ class Done(Protocol):
 def json_answer(
     value: Value, *, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """The value as JSON."""
+    """Return the value as JSON."""
     fixed = NO_STORE | dict(headers or {})
     return Response(value.model_dump_json(), status, fixed, media_type="application/json")
 
@@ -43,7 +43,7 @@ def tagged_answer(
     status: int = 200,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """The value as JSON with an ETag; 304 if `asked` says that this content is known already."""
+    """Return the value as JSON with an ETag, or 304 if the headers `asked` have that tag."""
     content = value.model_dump_json().encode()
     etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
     fixed = {"Cache-Control": "private, no-cache", "ETag": etag} | dict(headers or {})
@@ -60,9 +60,9 @@ def changed_answer(
     *,
     location: str | None = None,
 ) -> Response:
-    """What was changed, or created at `location`; the queues with new work are rung."""
+    """Return what was changed, or created at `location`; ring the queues with new work."""
     if done.queues:
-        # After the answer, and so after the commit: a message about a job that is not there yet
+        # After the answer, and so after the commit: a message about a job that is not stored yet
         # would be lost.
         background.add_task(opened.bell.ring, done.queues)
     status = 201 if location and not done.replayed else 200
@@ -70,7 +70,7 @@ def changed_answer(
 
 
 def changed_headers(done: Done, location: str | None) -> Mapping[str, str]:
-    """What an answer says of a change beside its body."""
+    """Return the headers of the answer to a change."""
     headers = {"Location": location} if location else {}
     if done.replayed:
         headers["Idempotency-Replayed"] = "true"

@@ -1,10 +1,10 @@
-"""News of jobs for everybody who watches: one look at the database serves all of them.
+"""News of jobs: one query serves all watchers.
 
-A watcher holds no connection. While there is any, one task reads the pulse of every watched job
-by one statement, several times a second, and wakes those whose job has news. Where nothing but
-steps has come for a while it looks less often, and least where no job is near its last step: a long
-training has news when it begins and when it ends. Once a second it also sends away those whose
-token was revoked or has expired, or who may see less than when they came.
+A watcher holds no connection. While there are watchers, one task reads the pulses of all watched
+jobs in one statement, several times a second, and wakes the watchers of jobs with news. If only
+steps have changed for a while, it reads less often, and least often if no job is near its last
+step. Once a second it ends the watches whose token has expired or was revoked, and those whose
+user has lost permissions.
 """
 
 import asyncio
@@ -24,24 +24,24 @@ LOOK_SECONDS = 0.2
 QUIET_LOOK_SECONDS = 0.5
 FAR_LOOK_SECONDS = 1.0
 FAR = 0.9
-"""The part of its steps up to which a job is far from its end."""
+"""The fraction of its steps up to which a job is far from its end."""
 QUIET_AFTER_SECONDS = 5.0
-"""Without news but of steps, from which on the looks are rarer."""
+"""Without other news than steps; from then on, reads are rarer."""
 LOOK_AGAIN_SECONDS = 2.0
 CHECK_SECONDS = 1.0
 PATIENCE_SECONDS = 5.0
-"""With a look that is not answered, before the server stops all the same."""
+"""For a read that does not return, before the server stops without it."""
 
 
 class Look(Protocol):
-    """How the pulses of jobs are read; who may watch a job was decided when the watching began."""
+    """Reads the pulses of jobs; permission is checked when a watch begins."""
 
     def __call__(self, job_ids: Collection[UUID]) -> Mapping[UUID, Pulse]:
-        """The pulses of those that there are."""
+        """Return the pulses of the jobs that exist."""
         ...
 
     def rest(self) -> None:
-        """Let go of what is kept between two looks."""
+        """Release what is kept between reads."""
         ...
 
 
@@ -51,9 +51,9 @@ log = logging.getLogger(__name__)
 
 
 class Watch:
-    """One watcher's view of one job: the latest pulse, and a wait for another.
+    """One watcher's view of one job: the latest pulse, and a wait for the next.
 
-    `is_over` once the watcher may not watch any more.
+    `is_over` is True once the watcher has lost permission.
     """
 
     def __init__(self, job_id: UUID, watcher: Admitted) -> None:
@@ -65,7 +65,7 @@ class Watch:
         self._news = asyncio.Event()
 
     async def changed(self, known: Pulse | None, timeout: float) -> bool:
-        """Wait until the pulse differs from `known`, or the feed closes; False after `timeout`."""
+        """Wait for a pulse other than `known`, or the end of the feed; False after `timeout`."""
         try:
             async with asyncio.timeout(timeout):
                 while not self.closed and self.pulse in (known, None):
@@ -76,7 +76,7 @@ class Watch:
         return True
 
     def tell(self, pulse: Pulse) -> None:
-        """Take note of a pulse."""
+        """Store a pulse and wake the watcher."""
         if pulse != self.pulse:
             self.pulse = pulse
             self._news.set()
@@ -87,7 +87,7 @@ class Watch:
         self._news.set()
 
     def send_away(self) -> None:
-        """End it because the watcher may not watch any more."""
+        """End the watch because the watcher has lost permission."""
         self.is_over = True
         self.close()
 
@@ -103,7 +103,7 @@ class Feed:
         self._told: Mapping[UUID, Pulse] = {}
         self._is_quiet = False
         self._roused = asyncio.Event()
-        # Its own, or slow requests would keep those here who have to be sent away.
+        # A thread of its own: slow requests must not delay the end of a watch.
         self._thread = CapacityLimiter(1)
         self.closed = False
 
@@ -124,19 +124,19 @@ class Feed:
             self._watches.discard(watch)
 
     def close(self) -> None:
-        """Send all watchers away, so that the server can stop; called from the event loop."""
+        """End all watches, so that the server can stop; call from the event loop."""
         self.closed = True
         for watch in self._watches:
             watch.close()
         self._roused.set()
 
     async def ended(self) -> None:
-        """Wait until no look is under way any more, after `close`: it has a connection."""
+        """Wait, after `close`, until no read holds a connection."""
         if self._task is not None:
             await asyncio.wait([self._task], timeout=PATIENCE_SECONDS)
 
     async def _pause(self, seconds: float) -> None:
-        """Wait for so long, or until the feed closes or another job is watched in quiet times."""
+        """Wait until the feed closes or, in quiet times, another job is watched."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._roused.wait()
@@ -144,11 +144,11 @@ class Feed:
     async def _run(self) -> None:
         while self._watches and not self.closed:
             await self._serve()
-            # Somebody may come meanwhile, who would find this task still there.
+            # A new watcher may arrive meanwhile and rely on this task.
             await to_thread.run_sync(self._look.rest, limiter=self._thread)
 
     async def _serve(self) -> None:
-        """Look for as long as anybody watches."""
+        """Read pulses while there are watchers."""
         clock = asyncio.get_running_loop()
         checked, news_at = 0.0, clock.time()
         while self._watches and not self.closed:
@@ -161,9 +161,9 @@ class Feed:
                     self._ask, watched, watchers, limiter=self._thread
                 )
             except SQLAlchemyError as error:
-                # Watchers wait through an outage; their next request would be told of it.
+                # Watchers wait through an outage; their next request will get an error.
                 log.warning("The database did not answer: %s", type(error).__name__)
-                self._is_quiet = False  # who comes now does not make it be asked again sooner
+                self._is_quiet = False  # new watchers do not shorten the pause
                 await self._pause(LOOK_AGAIN_SECONDS)
                 continue
             if is_due:
@@ -175,15 +175,17 @@ class Feed:
             await self._pause(self._rest())
 
     def _rest(self) -> float:
-        """The seconds until the next look."""
+        """Return the seconds until the next read."""
         if not self._is_quiet:
             return LOOK_SECONDS
         pulses = self._told.values()
-        is_far = all(one.state == "running" and one.step < FAR * one.total for one in pulses)
+        is_far = all(
+            pulse.state == "running" and pulse.step < FAR * pulse.total for pulse in pulses
+        )
         return FAR_LOOK_SECONDS if is_far else QUIET_LOOK_SECONDS
 
     def _tell(self, pulses: Mapping[UUID, Pulse], lost: Collection[Admitted]) -> None:
-        """Tell the pulses to those who watch, and send away those who may not any more."""
+        """Pass the pulses to their watchers, and end the watches of `lost`."""
         self._told = pulses
         for watch in tuple(self._watches):
             if watch.watcher in lost:
@@ -192,7 +194,7 @@ class Feed:
                 watch.tell(pulse)
 
     def _has_news(self, pulses: Mapping[UUID, Pulse]) -> bool:
-        """Whether a look tells of another job than the one before it, or of more than steps."""
+        """Return True if a read has another job than the last one, or more than new steps."""
         return any(
             (before := self._told.get(job_id)) is None
             or (before.state, before.sequence) != (pulse.state, pulse.sequence)
@@ -202,9 +204,9 @@ class Feed:
     def _ask(
         self, job_ids: Collection[UUID], watchers: Collection[Admitted]
     ) -> tuple[Mapping[UUID, Pulse], Collection[Admitted]]:
-        """The pulses, and those of the watchers who may not watch any more.
+        """Return the pulses, and the watchers who have lost permission.
 
-        In one go: to hand work to a thread takes as long as half a look.
+        Both in one call, because passing work to a thread takes half as long as a read.
         """
         lost = set(watchers).difference(self._still_good(watchers)) if watchers else ()
         return self._look(job_ids), lost

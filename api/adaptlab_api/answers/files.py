@@ -1,4 +1,4 @@
-"""Answers that are files: strong ETag, conditions, and one range of bytes (RFC 9110, 13 and 14)."""
+"""File answers: strong ETag, conditions and one byte range (RFC 9110, sections 13 and 14)."""
 
 import re
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ from adaptlab_api.answers.streaming import Pieces
 from adaptlab_services.errors import RangeNotSatisfiable
 from adaptlab_services.storage.stored_files import StoredFile, require, stream
 
-# The content at an address never changes, but whoever may not see it any more should not.
+# Private: the content at an address never changes, but the permission to see it can.
 CACHE = "private, max-age=31536000, immutable"
 _RANGE = re.compile(r"bytes=\s*(\d{0,18})\s*-\s*(\d{0,18})\s*")
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The bytes from `start` up to, but without, `stop`."""
+    """The bytes from `start` to before `stop`."""
 
     start: int
     stop: int
@@ -27,17 +27,19 @@ class Span:
 def file_answer(
     sessions: sessionmaker[Session], file: StoredFile, headers: Headers, *, head: bool = False
 ) -> Response:
-    """The answer to GET or HEAD for a stored file.
-
-    Raises `RangeNotSatisfiable`, and `ArtifactGone` where the bytes are not to be had.
+    """Return the answer to GET or HEAD for a stored file.
 
     A request for several ranges gets the whole file, as the RFC allows.
+
+    Raises:
+        RangeNotSatisfiable: if the range is outside the file.
+        ArtifactGone: if the bytes are not available.
     """
     etag = f'"{file.sha256}"'
     fixed = {"ETag": etag, "Cache-Control": CACHE, "Accept-Ranges": "bytes"}
     if _matches(headers.get("if-none-match"), etag):
         return Response(status_code=304, headers=fixed)
-    require(sessions, file)  # once the answer has begun, it is too late for another status
+    require(sessions, file)  # the status cannot change once the answer has begun
     span = None if head else _asked_span(headers, etag, file.size)
     whole = Span(0, file.size)
     sent = span or whole
@@ -62,7 +64,7 @@ def _matches(header: str | None, etag: str) -> bool:
 
 
 def _asked_span(headers: Headers, etag: str, size: int) -> Span | None:
-    """The one range that is asked for; None when the whole file is to be sent."""
+    """Return the requested range, or None to send the whole file."""
     asked = headers.get("range")
     if asked is None or headers.get("if-range", etag) != etag:
         return None

@@ -1,4 +1,4 @@
-"""Errors as `application/problem+json` (RFC 9457): one document for everything that goes wrong."""
+"""Errors as `application/problem+json` (RFC 9457), one kind of document for all of them."""
 
 import logging
 from collections.abc import Iterable, Mapping
@@ -41,18 +41,18 @@ from adaptlab_services.people.tokens import without_tokens
 
 MEDIA_TYPE = "application/problem+json"
 LARGEST_LIST = 100
-"""How many faults one answer names; a body with more is not mended by reading them all."""
+"""The most errors that one answer lists."""
 RETRY_SECONDS = 2
 
 log = logging.getLogger(__name__)
 
 
 class Fault(Value):
-    """One fault at one place of the request.
+    """One error at one place of the request.
 
-    `pointer` is a JSON pointer into the body, or starts with /query, /path or /header; `nearest`
-    holds the accepted values that are closest to what was given. `column` is the character, from
-    1, at which the text there goes wrong.
+    `pointer` is a JSON pointer into the body, or starts with /query, /path or /header. `nearest`
+    holds the accepted values that are closest to the given one. `column` is the character, from 1,
+    at which the text becomes invalid.
     """
 
     pointer: str
@@ -64,7 +64,7 @@ class Fault(Value):
 
 
 class ProblemDocument(Value):
-    """What went wrong; `type` is stable, for programs, and `detail` is for people."""
+    """An error; `type` is stable, for programs, and `detail` is for people."""
 
     type: str
     title: str
@@ -135,7 +135,7 @@ OF_STATUS = {
 
 
 class Refused(AdaptlabError):
-    """A request that the HTTP layer itself turns down."""
+    """A request that the HTTP layer itself refuses."""
 
     def __init__(self, kind: Kind, detail: str, *faults: Problem) -> None:
         super().__init__(detail)
@@ -152,17 +152,17 @@ def problem(
     state: str | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """The answer for one problem; a token in it is cut down to its prefix."""
+    """Return the answer for one problem; tokens in it are shortened to their prefix."""
     document = ProblemDocument(
         type=f"urn:adaptlab:problem:{kind.name}",
         title=kind.title,
         status=kind.status,
         detail=detail,
         instance=uuid4().urn,
-        errors=tuple(_fault(found) for found in faults)[:LARGEST_LIST],
+        errors=tuple(map(_fault, faults))[:LARGEST_LIST],
         state=state,
     )
-    # What was sent is quoted, and clients write refusals into logs and reports of bugs.
+    # Details quote the request, and clients copy them into logs and bug reports.
     content = without_tokens(document.model_dump_json(exclude_none=True))
     answered = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
     answered |= {name.lower(): value for name, value in (headers or {}).items()}
@@ -170,7 +170,7 @@ def problem(
 
 
 def answer(error: Exception) -> Response | None:
-    """The answer for an error that is somebody's fault or a known state; None for a surprise."""
+    """Return the answer for an expected error, or None for an unexpected one."""
     if isinstance(error, AdaptlabError):
         return _refusal(error)
     if isinstance(error, OperationalError | InterfaceError | PoolTimeout) or (
@@ -182,7 +182,7 @@ def answer(error: Exception) -> Response | None:
         return _invalid("The request has invalid parameters", _parameter_faults(error))
     if isinstance(error, HTTPException):
         return _http(error)
-    if isinstance(error, ClientDisconnect):  # nobody reads this, and nobody is at fault here
+    if isinstance(error, ClientDisconnect):  # no client reads this answer
         return problem(
             BAD_REQUEST,
             "The connection closed before the whole body arrived. Send the request again.",
@@ -191,13 +191,13 @@ def answer(error: Exception) -> Response | None:
 
 
 def no_database() -> Response:
-    """The answer while the database gives none."""
+    """Return the answer for a database that does not respond."""
     detail = f"The database did not answer in time. Try again in {RETRY_SECONDS} seconds."
     return problem(UNAVAILABLE, detail, headers={"Retry-After": str(RETRY_SECONDS)})
 
 
 def install(app: FastAPI) -> None:
-    """Make every error of the application a problem document."""
+    """Answer every error of the application with a problem document."""
     known = (AdaptlabError, DBAPIError, PoolTimeout, RequestValidationError)
     for error in (*known, HTTPException, ClientDisconnect):
         app.add_exception_handler(error, handle)
@@ -205,15 +205,15 @@ def install(app: FastAPI) -> None:
 
 
 def handle(request: Request, error: Exception) -> Response:
-    """The answer for any error; one that nobody foresaw is logged."""
+    """Return the answer for any error; log an unexpected one."""
     if isinstance(error, HTTPException) and error.status_code == METHOD_NOT_ALLOWED.status:
         error = HTTPException(error.status_code, headers={"Allow": _methods_at(request)})
     known = answer(error)
     if known is not None:
         return known
-    # The traceback is logged by the server, which gets the error too; the answer tells nothing.
-    # The server ends the connection then, and this answer passes nothing that adds headers.
-    surprise = problem(
+    # uvicorn gets the error too and logs the traceback; the answer reveals nothing of it. uvicorn
+    # then closes the connection, and no middleware adds headers to this answer.
+    unexpected = problem(
         INTERNAL,
         "The server failed to handle the request. Try again; if it fails again, see the "
         "server's log.",
@@ -221,11 +221,11 @@ def handle(request: Request, error: Exception) -> Response:
     )
     path = without_tokens(request.url.path)
     log.error("Unexpected %s at %s %s", type(error).__name__, request.method, path)
-    return surprise
+    return unexpected
 
 
 def _methods_at(request: Request) -> str:
-    """Every method that the address takes, of whichever route."""
+    """Return every method that some route has at this address."""
     app: FastAPI = request.app
     methods = {
         method
@@ -247,7 +247,7 @@ def _refusal(error: AdaptlabError) -> Response | None:
         case Conflict():
             return problem(CONFLICT, error.detail, state=error.state)
         case LimitReached():
-            # Without Retry-After: nobody knows when a job of this owner starts.
+            # Without Retry-After: the time at which a job of this owner starts is unknown.
             return problem(LIMIT_REACHED, str(error))
         case IdempotencyMismatch():
             fault = Problem("/header/idempotency-key", "idempotency_key_reused", str(error))
@@ -268,7 +268,7 @@ def _no_bytes(error: AdaptlabError) -> Response | None:
         case Forbidden():
             return problem(FORBIDDEN, error.detail)
         case ArtifactGone():
-            # 503 without a time: the content comes back once somebody has mended the store.
+            # 503 without Retry-After: the content returns once the store is repaired.
             return problem(GONE if error.state == "collected" else DAMAGED, str(error))
         case WrongBytes():
             fault = Problem("/sha256", "wrong_digest", str(error))
@@ -294,7 +294,7 @@ def _to_worker(error: AdaptlabError) -> Response | None:
 
 
 def unauthorised(detail: str) -> Response:
-    """The answer to a request without a valid token."""
+    """Return the answer to a request without a valid token."""
     challenge = {"WWW-Authenticate": 'Bearer realm="adaptlab"'}
     return problem(UNAUTHORISED, detail, headers=challenge)
 
@@ -315,14 +315,14 @@ def _http(error: HTTPException) -> Response:
     return problem(kind, detail, headers=error.headers)
 
 
-def _fault(found: Problem) -> Fault:
+def _fault(problem: Problem) -> Fault:
     return Fault(
-        pointer=found.pointer,
-        code=found.code,
-        detail=found.detail,
-        allowed=found.allowed[:LARGEST_LIST],
-        nearest=found.nearest[:LARGEST_LIST],
-        column=found.column,
+        pointer=problem.pointer,
+        code=problem.code,
+        detail=problem.detail,
+        allowed=problem.allowed[:LARGEST_LIST],
+        nearest=problem.nearest[:LARGEST_LIST],
+        column=problem.column,
     )
 
 

@@ -1,4 +1,4 @@
-"""What one application holds while it runs, and how a request reaches it."""
+"""The open resources of an application."""
 
 from dataclasses import dataclass
 
@@ -22,9 +22,9 @@ class Resources:
     """The open resources of a running application; the lifespan opens and closes them.
 
     A session of `sessions` sees nothing that belongs to a project, unless it is opened on behalf
-    of somebody: see `adaptlab_services.people.access.unit`. `worker_sessions` are for the leases of
-    workers alone: see `adaptlab_services.leases.token_leases`. `drawings` are the turns to draw
-    plots, and `comparisons` are computed one at a time.
+    of a user: see `adaptlab_services.people.access.unit`. `worker_sessions` are only for the leases
+    of workers: see `adaptlab_services.leases.token_leases`. `drawings` limits how many plots are
+    drawn at a time; `comparisons` computes one comparison at a time.
     """
 
     settings: Settings
@@ -41,12 +41,12 @@ class Resources:
 
     @property
     def model_roots(self) -> ModelRoots:
-        """Where model folders may lie."""
+        """The folders that may contain model folders, by alias."""
         return ModelRoots(self.settings.model_roots)
 
 
 def resources_of(app: FastAPI) -> Resources:
-    """The resources of a started application."""
-    found = app.state.resources
-    assert isinstance(found, Resources)
-    return found
+    """Return the resources of a started application."""
+    resources = app.state.resources
+    assert isinstance(resources, Resources)
+    return resources

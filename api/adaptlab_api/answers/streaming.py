@@ -1,4 +1,4 @@
-"""Long answers in pieces, each made in a turn of its own and only for who still may have it."""
+"""Long answers in pieces, each read in its own turn and after a check of permissions."""
 
 import logging
 import time
@@ -19,9 +19,9 @@ log = logging.getLogger(__name__)
 
 
 class Pieces(StreamingResponse):
-    """An answer that breaks off when the token, session or membership of who asked has ended.
+    """An answer that breaks off when the caller's token, session or membership ends.
 
-    Its connection is closed in the middle of the body, which a client can tell from its end.
+    The connection is closed within the body, which a client can distinguish from its end.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class Pieces(StreamingResponse):
         self._request: Request | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it to whoever made this request."""
+        """Send the answer to the caller of this request."""
         self._request = Request(scope)
         await super().__call__(scope, receive, send)
 
@@ -50,7 +50,7 @@ class Pieces(StreamingResponse):
         while (piece := await turn.call(self._next, rights)) is not None:
             await send({"type": "http.response.body", "body": piece, "more_body": True})
         if rights.are_over:
-            log.info("An answer broke off: who asked for it may not have the rest.")
+            log.info("An answer broke off because its caller has lost permission.")
             return  # without the end of the body; the server then closes the connection
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
@@ -59,7 +59,7 @@ class Pieces(StreamingResponse):
 
 
 class Rights:
-    """The rights of who made a request, looked up again about once a second."""
+    """The permissions of a caller, checked about once a second."""
 
     def __init__(self, request: Request) -> None:
         self._opened: Resources = resources_of(request.app)
@@ -68,7 +68,7 @@ class Rights:
         self.are_over = False
 
     def hold(self) -> bool:
-        """Whether they are what they were; for a thread, as it asks the database."""
+        """Return True if they are unchanged; call from a thread, as it queries the database."""
         if not self.are_over and time.monotonic() - self._checked >= CHECK_SECONDS:
             with self._opened.sessions.begin() as session:
                 self.are_over = not admission.still_good(session, [self._who])

@@ -1,4 +1,4 @@
-"""What every request passes before a route sees it: sockets, tokens, rates, sizes and time.
+"""Checks of every request before it reaches a route: sockets, tokens, rates, sizes, time.
 
 Imports `requests` and the wings below it.
 """

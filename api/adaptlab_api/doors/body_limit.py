@@ -1,7 +1,7 @@
-"""The limits on request bodies and heads, kept by counting what arrives.
+"""Limits on request bodies and heads, enforced by counting the bytes that arrive.
 
-Starlette has a middleware for the size of a body; it answers in plain text, knows no rate, and
-here every error is a problem document.
+Starlette's middleware for the size of a body has no minimum rate and answers in plain text, while
+every error here is a problem document.
 """
 
 import asyncio
@@ -25,15 +25,15 @@ from adaptlab_api.doors.http_protocol import MOST_HEADER_BYTES, TOO_LONG
 DRAIN_FACTOR = 16
 DRAIN_SECONDS = 2.0
 GRACE_SECONDS = 10.0
-"""For which a body may keep the server waiting, whatever its rate."""
+"""Time for a body before its rate is checked."""
 SLOWEST_BYTES_PER_SECOND = 16 * 1024
 
 MOST_FORM_BYTES = 4096
-"""Of a form of the pages: the one to sign in, and those of tokens."""
+"""Of the sign-in form and the forms of tokens."""
 MOST_CHUNK_BYTES = 8 * 2**20
-"""Of one piece of a file that is uploaded."""
+"""Of one chunk of an upload."""
 MOST_RECORD_BYTES = 8 * 2**20
-"""Of what a worker reports at a time."""
+"""Of one report of a worker."""
 _OTHERWISE = (
     (re.compile(r"/login|/tokens(/[0-9]+/revoke)?"), MOST_FORM_BYTES),
     (re.compile(r"/v1/uploads/[^/]+/chunks/[0-9]+"), MOST_CHUNK_BYTES),
@@ -44,9 +44,11 @@ LimitOf = Callable[[Scope], int]
 
 
 def limits_of_bodies(most: int, most_content: int) -> LimitOf:
-    """How large the body of a request may be: `most` bytes, but where its route says otherwise.
+    """Return the function that gives the limit of a request's body, in bytes.
 
-    `most_content` is that of what a worker stores.
+    Args:
+        most: the limit for routes without one of their own.
+        most_content: the limit for content that a worker stores.
     """
     otherwise = (*_OTHERWISE, (re.compile(r"/v1/leases/[^/]+/artifacts"), most_content))
 
@@ -58,10 +60,10 @@ def limits_of_bodies(most: int, most_content: int) -> LimitOf:
 
 
 class BodyLimit:
-    """Refuses a request whose body, announced or counted, has more bytes than its route takes.
+    """Refuses a request whose body, announced or counted, is larger than its route's limit.
 
-    Also one that is compressed, whose size nobody knows before it is unpacked, one that arrives
-    too slowly, and a head that is too large or says two things of the body.
+    It also refuses a compressed body, whose size is unknown, a body that arrives too slowly, and
+    a head that is too large or describes its body in two ways.
     """
 
     def __init__(self, app: ASGIApp, limit_of: LimitOf) -> None:
@@ -85,7 +87,7 @@ class BodyLimit:
 
 
 class _Counted:
-    """What arrives of one body."""
+    """Counts the bytes of one body."""
 
     def __init__(self, receive: Receive, limit: int) -> None:
         self._receive = receive
@@ -95,9 +97,9 @@ class _Counted:
         self._complete = False
 
     async def receive(self) -> Message:
-        """The next message; raises `Refused` for too many bytes, or too few in their time."""
+        """Return the next message; raise `Refused` for too many bytes or too low a rate."""
         if self._complete:
-            return await self._receive()  # all that can come is that the client hangs up
+            return await self._receive()  # can only be a disconnect
         message = await self._in_time()
         self._counted += len(message.get("body", b""))
         self._complete = not message.get("more_body", False)
@@ -133,7 +135,7 @@ def _refusal_of_head(scope: Scope, limit: int) -> Refused | None:
 
 
 def _head_bytes(scope: Scope) -> int:
-    # The server bounds what it holds of an unfinished head; one that comes in one piece passes it.
+    # uvicorn limits what it buffers of an incomplete head; a head in one piece passes that limit.
     line = len(scope.get("raw_path") or b"") + len(scope["query_string"])
     return line + sum(len(name) + len(value) + 4 for name, value in scope["headers"])
 
@@ -151,7 +153,7 @@ def _too_slow(counted: int, seconds: float) -> Refused:
 
 
 async def _drain(receive: Receive, limit: int) -> None:
-    """Read on for a while, so that a client that sends before it reads sees the answer."""
+    """Read for a while, so that a client that sends before it reads gets the answer."""
     left = DRAIN_FACTOR * limit
     try:
         async with asyncio.timeout(DRAIN_SECONDS):
@@ -166,5 +168,5 @@ async def _drain(receive: Receive, limit: int) -> None:
 
 def _announced(length: str | None) -> int:
     text = length or "0"
-    # What is no number was refused by the server; here it counts as what arrives.
+    # uvicorn has refused what is no number; without a length, the bytes are counted.
     return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else 0

@@ -1,7 +1,7 @@
-"""Nobody gets past without a token: everything is closed but what is named here.
+"""The gate, which requires a token for everything but the addresses named here.
 
-It stands in front of the router, so a new route, a mounted application or an address that does
-not exist is closed too, without anybody having to remember it.
+It is in front of the router, so that new routes, mounted applications and addresses that do not
+exist are closed by default.
 """
 
 from collections.abc import Mapping
@@ -24,19 +24,19 @@ PUBLIC_PATHS = frozenset({"/healthz", "/readyz", "/login"})
 PUBLIC_FOLDER = "/static/"
 LONGEST_PROJECT = 64
 ACCESS_FOLDERS = ("/v1/tokens", "/v1/users", "/v1/projects", "/tokens", "/logout")
-"""What is changed here decides who comes in, and holds in this process with the next request;
-other processes hear of it within `adaptlab_services.people.admission.KEPT_SECONDS`."""
+"""Changes below these addresses change permissions. They take effect in this process with the next
+request, and in others within `adaptlab_services.people.admission.KEPT_SECONDS`."""
 
 
 class Gate:
-    """Lets a request through with its principal in `request.state`, or answers it itself."""
+    """Passes a request on with its principal in `request.state`, or refuses it."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run one request."""
-        if scope["type"] == "websocket":  # there are none; a close before accepting is a 403
+        if scope["type"] == "websocket":  # not supported; a close before accepting is a 403
             await send({"type": "websocket.close", "code": 1008})
             return
         if scope["type"] != "http":
@@ -67,7 +67,7 @@ async def _refusal(request: HTTPConnection, method: str) -> Response | None:
 
 
 def session_cookie(request: HTTPConnection) -> str:
-    """The name of the session's cookie; under TLS one that only this host can set, and only so."""
+    """Return the name of the session cookie; under TLS, only this host can set it."""
     return f"__Host-{SESSION_COOKIE}" if request.url.scheme == "https" else SESSION_COOKIE
 
 
@@ -83,9 +83,9 @@ def _changes_access(path: str, method: str) -> bool:
 
 
 def _forgetting(send: Send, opened: Resources) -> Send:
-    """A `send` before which nobody counts as known: the next request of each is looked up.
+    """Return a `send` that clears the cache of admissions before a successful answer.
 
-    Not of a refusal, which changed nothing, and which anybody can have without a token.
+    A refusal has changed nothing, and any client can cause one without a token.
     """
 
     async def sending(message: Message) -> None:
@@ -101,19 +101,19 @@ def _is_public(path: str) -> bool:
 
 
 async def _admit(request: HTTPConnection, method: str) -> None:
-    """Note in `request.state` who asks, what they may, and how to see whether they still may."""
+    """Store the caller, its permissions and its admission in `request.state`."""
     grant = _grant(request)
     admissions = resources_of(request.scope["app"]).admissions
-    found = admissions.known(grant) or await run_in_threadpool(admissions.admit, grant)
-    request.state.principal = found.principal
+    admitted = admissions.known(grant) or await run_in_threadpool(admissions.admit, grant)
+    request.state.principal = admitted.principal
     if grant.is_browser and method not in SAFE_METHODS and not _same_origin(request.headers):
         raise Refused(CROSS_SITE, "This request came from another site; send a token instead.")
-    request.state.access = found.access
-    request.state.admitted = found
+    request.state.access = admitted.access
+    request.state.admitted = admitted
 
 
 def _grant(request: HTTPConnection) -> Grant:
-    """What the request presents; raises `Unauthorised` if that is nothing."""
+    """Return the token or session of a request; raise `Unauthorised` without one."""
     projects = request.query_params.getlist("project")
     project = projects[0][:LONGEST_PROJECT] if projects else None
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
@@ -128,7 +128,7 @@ def _grant(request: HTTPConnection) -> Grant:
 
 
 def _same_origin(headers: Mapping[str, str]) -> bool:
-    """Whether a browser says that its page came from this server; silence does not count."""
+    """Return True if the browser reports a page of this server; False if it reports nothing."""
     site = headers.get("sec-fetch-site")
     if site is not None:
         return site == "same-origin"
@@ -137,7 +137,7 @@ def _same_origin(headers: Mapping[str, str]) -> bool:
 
 
 def is_from(origin: str, headers: Mapping[str, str]) -> bool:
-    """Whether an origin is the host that was asked."""
+    """Return True if an origin is the host of the request."""
     try:
         return urlsplit(origin).netloc == headers.get("host")
     except ValueError:  # brackets that hold no address

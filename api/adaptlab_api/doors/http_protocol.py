@@ -1,8 +1,9 @@
-"""HTTP on a socket, for clients that are slow, silent or talk no HTTP.
+"""HTTP on a socket, for clients that are slow, silent or do not speak HTTP.
 
-uvicorn waits for the head of a first request for ever (measured: a connection that sends nothing,
-half a head, or a header a second is open after 25 seconds), and answers what is no HTTP in plain
-text. Hypercorn and Granian were weighed: they would mean another server for these two lacks.
+uvicorn has no time limit for the head of a first request (measured: a connection that sends
+nothing, half a head, or a header per second is still open after 25 seconds), and answers invalid
+HTTP in plain text. Hypercorn and Granian were considered: replacing the server for these two gaps
+is not worth it.
 """
 
 import asyncio
@@ -21,13 +22,13 @@ from adaptlab_api.limits.addresses import subscriber
 MOST_HEADER_BYTES = 16 * 1024
 MOST_CONNECTIONS = 1000
 MOST_FROM_ONE_ADDRESS = 500
-"""Of them; an IPv6 address counts as its /64. One client cannot take all, whatever it does."""
+"""Of these; an IPv6 address counts as its /64. One client cannot take all connections."""
 HEADER_SECONDS = 10.0
-"""From the opening of a connection, or the first byte of another request, to the whole head."""
+"""From opening a connection, or the first byte of a later request, to the end of the head."""
 LINGER_SECONDS = 2.0
-"""For which the rest of a body is taken that the answer did not wait for."""
+"""For the rest of a body that was answered early."""
 SEND_SECONDS = 60.0
-"""For which an answer may stand still because the client takes nothing of it."""
+"""Without progress because the client does not read the answer."""
 
 TOO_LONG = f"The head of a request has at most {MOST_HEADER_BYTES} bytes; send fewer headers."
 LATE = f"The head of a request has to arrive within {HEADER_SECONDS:g} seconds."
@@ -35,7 +36,7 @@ NO_HTTP = "This is no HTTP/1.1 request."
 
 
 class PatientProtocol(H11Protocol):
-    """One connection, whose client has so much time for each thing and no more."""
+    """One connection, with time limits for its client."""
 
     limits_addresses: ClassVar[bool] = True
     waiting_since: float | None = None
@@ -47,17 +48,17 @@ class PatientProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride] - as uvicorn's own
         """Start the clock for the head of the first request."""
         super().connection_made(transport)
-        # The clock for untaken answers starts with their first byte instead of at 64 KiB: a closed
-        # connection would wait for its last bytes for ever. With 0, asyncio's TLS would pause
-        # without anything to send, and never resume.
+        # The clock for unread answers starts with their first byte instead of at 64 KiB, because a
+        # closed connection would wait for its last bytes for ever. With a limit of 0, asyncio's TLS
+        # would pause without anything to send, and never resume.
         transport.set_write_buffer_limits(high=1, low=0)
         self._allow(HEADER_SECONDS)
         every: list[PatientProtocol] = [
-            one for one in self.connections if isinstance(one, PatientProtocol)
+            other for other in self.connections if isinstance(other, PatientProtocol)
         ]
-        # Not those that were given up since the loop last ran: each makes room for one.
-        ours = [one for one in every if not one._is_given_up]
-        neighbours = [one for one in ours if one._subscriber == self._subscriber]
+        # Without those aborted since the loop last ran: each makes room for one connection.
+        ours = [other for other in every if not other._is_given_up]
+        neighbours = [other for other in ours if other._subscriber == self._subscriber]
         if self.limits_addresses and len(neighbours) > MOST_FROM_ONE_ADDRESS:
             self._make_room(neighbours)
         elif len(ours) > MOST_CONNECTIONS:
@@ -70,37 +71,37 @@ class PatientProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes; the clock runs until they make the head of a request."""
+        """Take bytes; the clock runs until the head of a request is complete."""
         super().data_received(data)
         if self._is_between_requests:
-            # The first byte starts the clock, and no later one sets it back.
+            # The first byte starts the clock, and later ones do not restart it.
             if self._deadline is None:
                 self._allow(HEADER_SECONDS)
         elif not self._is_answered:
             self._allow(None)
 
     def on_response_complete(self) -> None:
-        """Wait for another request, or for a little of what is left of this one."""
+        """Wait for another request, or briefly for the rest of this one."""
         super().on_response_complete()
         if self._is_between_requests:
-            self.waiting_since = time.monotonic()  # uvicorn's own clock runs until it says more
+            self.waiting_since = time.monotonic()  # uvicorn's keep-alive clock runs
         elif self._is_answered and self.conn.their_state is h11.SEND_BODY:
             self._allow(LINGER_SECONDS)
 
     def pause_writing(self) -> None:
-        """Start the clock for a client that takes nothing."""
+        """Start the clock for a client that does not read."""
         super().pause_writing()
         self.stuck_since = time.monotonic()
         self._stuck = self.loop.call_later(SEND_SECONDS, self._give_up)
 
     def resume_writing(self) -> None:
-        """Stop that clock: the client has taken something."""
+        """Stop that clock, because the client has read something."""
         self._cancel_stuck()
         super().resume_writing()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is no HTTP, or a head that is too long, with a problem document."""
-        # uvicorn calls this while it handles the error, and does not say which.
+        """Answer invalid HTTP or a head that is too long with a problem document."""
+        # uvicorn calls this while it handles the error, without passing it.
         hint = getattr(sys.exception(), "error_status_hint", 400)
         if hint == HEADERS_TOO_LARGE.status:
             self._refuse(HEADERS_TOO_LARGE, TOO_LONG)
@@ -117,11 +118,11 @@ class PatientProtocol(H11Protocol):
 
     @property
     def _in_hand(self) -> RequestResponseCycle | None:
-        """The latest request, if there has been one; uvicorn's type leaves that out."""
+        """The latest request; None before the first, which uvicorn's type omits."""
         return self.cycle
 
     def _allow(self, seconds: float | None) -> None:
-        """Give the client so much time for what it is to send now; None is for ever."""
+        """Limit the time for what the client has to send now; None removes the limit."""
         if self._deadline is not None:
             self._deadline.cancel()
         self._deadline = None if seconds is None else self.loop.call_later(seconds, self._late)
@@ -138,36 +139,36 @@ class PatientProtocol(H11Protocol):
 
     @property
     def idle_since(self) -> float | None:
-        """Since when the client has sent nothing that it has to, or taken nothing."""
-        since = [one for one in (self.waiting_since, self.stuck_since) if one is not None]
+        """Time since which the client owes bytes or has not read any; None if neither."""
+        since = [time for time in (self.waiting_since, self.stuck_since) if time is not None]
         return min(since, default=None)
 
     @property
     def _subscriber(self) -> str:
-        """The client's address, as far as it tells one subscriber from another."""
+        """The subscriber that the client's address identifies."""
         peer: tuple[str, int] | None = self.client
         return subscriber(peer[0] if peer else None)
 
     def _make_room(self, among: Sequence["PatientProtocol"]) -> None:
-        """Close the connection that has waited longest for its client; else this one."""
-        idle = [(one.idle_since, one) for one in among if one.idle_since is not None]
+        """Close the connection that has waited longest for its client, or else this one."""
+        idle = [(other.idle_since, other) for other in among if other.idle_since is not None]
         _, longest = min(idle, key=itemgetter(0), default=(0.0, self))
         longest._give_up()
 
     def _give_up(self) -> None:
-        """Close the connection with whatever the client has not taken."""
+        """Close the connection, without what the client has not read."""
         self._is_given_up = True
         self.transport.abort()
 
     def _refuse(self, kind: Kind, detail: str) -> None:
-        """Answer what never became a request, and hang up."""
+        """Answer what never became a request, and close the connection."""
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             answer = problem(kind, detail, headers={"Connection": "close"})
             head = h11.Response(status_code=kind.status, headers=answer.raw_headers)
             for event in (head, h11.Data(data=bytes(answer.body)), h11.EndOfMessage()):
                 self.transport.write(self.conn.send(event) or b"")
         if self._in_hand is not None and not self._in_hand.response_complete:
-            # Whoever still reads the body is told that no more of it comes.
+            # A route that still reads the body learns that the client is gone.
             self._in_hand.disconnected = True
             self._in_hand.message_event.set()
         self.transport.close()
@@ -180,6 +181,6 @@ class PatientProtocol(H11Protocol):
 
 
 class ProxiedProtocol(PatientProtocol):
-    """One connection of the proxy in front, which has all clients behind its address."""
+    """One connection of the proxy, whose address is that of all clients."""
 
     limits_addresses = False

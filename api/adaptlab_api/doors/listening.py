@@ -1,4 +1,4 @@
-"""Where the server may listen: tokens never cross a network in the clear."""
+"""Addresses to listen at; tokens never cross a network unencrypted."""
 
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -8,7 +8,7 @@ from adaptlab.errors import AdaptlabError
 
 
 class UnsafeAddress(AdaptlabError):
-    """An address that others reach, without anything that encrypts what they send there."""
+    """An address that other machines can reach without encryption."""
 
     def __init__(self, host: str) -> None:
         super().__init__(
@@ -21,10 +21,10 @@ class UnsafeAddress(AdaptlabError):
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """Where to listen and how that is protected.
+    """An address to listen at, and its protection.
 
-    `certificate` and `key` are PEM files for TLS. `behind_proxy` says that a proxy does TLS, and
-    that its word is taken for where requests come from.
+    `certificate` and `key` are PEM files for TLS. With `behind_proxy`, a proxy does TLS, and its
+    headers for the client's address are trusted.
     """
 
     host: str = "127.0.0.1"
@@ -34,14 +34,14 @@ class Listening:
     behind_proxy: bool = False
 
     def check(self) -> None:
-        """Raise `UnsafeAddress` for an address beyond this machine without TLS."""
+        """Raise `UnsafeAddress` if other machines can reach the address without TLS."""
         has_tls = self.certificate is not None and self.key is not None
         if not (has_tls or self.behind_proxy or is_loopback(self.host)):
             raise UnsafeAddress(self.host)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches the address; a name other than localhost may be any."""
+    """Return True if only this machine can reach the address; False for other names."""
     try:
         return ip_address(host).is_loopback
     except ValueError:

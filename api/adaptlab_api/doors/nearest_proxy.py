@@ -1,4 +1,4 @@
-"""Where a request comes from, on the word of the one proxy in front of this server."""
+"""The client's address as reported by the proxy in front of this server."""
 
 from ipaddress import ip_address
 
@@ -7,10 +7,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 
 class NearestProxy:
-    """Puts the client's address and scheme in place of the proxy's.
+    """Replaces the proxy's address and scheme by the client's.
 
-    Only the last entry of a header is believed: the proxy wrote it, while those before it are
-    whatever the client sent along.
+    Only the last entry of a header is trusted: the proxy wrote it, and the client can write those
+    before it.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -25,16 +25,16 @@ class NearestProxy:
 
 
 def _client(headers: Headers) -> dict[str, tuple[str, int]]:
-    told = _last(headers, "x-forwarded-for")
+    address = _last(headers, "x-forwarded-for")
     try:
-        return {"client": (str(ip_address(told)), 0)}
+        return {"client": (str(ip_address(address)), 0)}
     except ValueError:
         return {}
 
 
 def _scheme(headers: Headers) -> dict[str, str]:
-    told = _last(headers, "x-forwarded-proto").lower()
-    return {"scheme": told} if told in {"http", "https"} else {}
+    scheme = _last(headers, "x-forwarded-proto").lower()
+    return {"scheme": scheme} if scheme in {"http", "https"} else {}
 
 
 def _last(headers: Headers, name: str) -> str:

@@ -1,4 +1,4 @@
-"""How much of one person is under way at a time: requests, and the threads that they use."""
+"""Limits on the open requests of one user, and on the threads that they use."""
 
 from dataclasses import dataclass, field
 
@@ -14,16 +14,16 @@ from adaptlab_services.settings import Settings
 
 RETRY_SECONDS = 5
 CHANGES_AT_ONCE = 4
-"""Of one person, of the threads that all share; the others wait for their turn."""
+"""Threads per user; further changes wait for their turn."""
 READS_AT_ONCE = 8
-"""The same for reads, which are told to come again when there is no turn in time."""
+"""Threads per user; reads without a turn in time are refused with `Retry-After`."""
 PATIENCE_SECONDS = 5.0
 LEASES = "/v1/leases"
 
 
 @dataclass(slots=True)
 class _Person:
-    """What one person has under way."""
+    """The open requests of one user."""
 
     requests: int = 0
     changes: Turns = field(default_factory=lambda: Turns(CHANGES_AT_ONCE))
@@ -31,12 +31,12 @@ class _Person:
 
 
 class OpenRequests:
-    """Refuses somebody's requests beyond so many at a time; stands behind the gate.
+    """Refuses a user's requests beyond a number at a time; comes after the gate.
 
-    Every one of them holds a connection, and a stream, a wait or a slow download never counts as
-    silent: without this one reader takes all connections that there are. And every one uses a
-    thread until its answer begins, of which there are few. Counted by each process, and workers
-    that come with one token apart, as if they were one more person.
+    Every open request holds a connection, and streams, waits and slow downloads never count as
+    idle: without a limit, one reader could take all connections. Every request also uses one of a
+    few threads until its answer begins. Each process counts for itself. The workers of one token
+    count as one more user.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
@@ -45,12 +45,12 @@ class OpenRequests:
         self._people: dict[tuple[str, int], _Person] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run one request, or ask its sender to wait."""
+        """Run one request, or refuse it with `Retry-After`."""
         who = getattr(HTTPConnection(scope).state, "principal", None) if _is_http(scope) else None
         if not isinstance(who, Principal):
             await self._app(scope, receive, send)
             return
-        # A worker's long upload must not keep its user's other workers, or its user, waiting.
+        # A worker's long upload must not delay its user or the user's other workers.
         is_lease = is_of_leases(scope)
         side = ("token", who.token_id) if is_lease else ("user", who.user_id)
         person = self._people.setdefault(side, _Person())
@@ -68,7 +68,7 @@ class OpenRequests:
     async def _run(self, person: _Person, scope: Scope, receive: Receive, send: Send) -> None:
         is_read = scope["method"] in SAFE_METHODS
         turn = Turn(person.reads if is_read else person.changes)
-        # A change waits for as long as it takes; it may be a study that takes seconds.
+        # A change waits without limit, because the one before it may be a study of seconds.
         if not await turn.take(PATIENCE_SECONDS if is_read else None):
             await _too_many(f"At most {READS_AT_ONCE} slow reads")(scope, receive, send)
             return
@@ -80,13 +80,13 @@ class OpenRequests:
 
 
 def is_of_leases(scope: Scope) -> bool:
-    """Whether a request is a worker's under a lease, or for one."""
+    """Return True if a request claims a lease or is made under one."""
     path: str = scope["path"]
     return path.startswith(LEASES)
 
 
 def _until_it_begins(turn: Turn, send: Send) -> Send:
-    """A `send` that gives the turn back when the answer begins: what follows takes its own."""
+    """Return a `send` that gives the turn back when the answer begins."""
 
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":

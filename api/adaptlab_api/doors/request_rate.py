@@ -1,9 +1,9 @@
-"""How often somebody may ask: so many requests a second per person, so few wrong tokens a minute.
+"""Limits on requests per second and user, and on wrong tokens per minute and address.
 
-Workers that come by the API are counted apart, by their token. Reads are counted by each process,
-as what they cost is its time. Writes and wrong tokens are counted for all processes together, in
-Valkey. While that is away each process counts for itself, and that for signing in as well: a limit
-holds at any time, and nobody is kept from looking at a server whose broker has failed.
+Workers that use the API are counted by their token. Each process counts reads for itself, because
+they cost its time. Writes and wrong tokens are counted in Valkey for all processes together. If
+Valkey is unreachable, each process counts these for itself too: the limits always apply, and a
+failed broker locks nobody out.
 """
 
 from dataclasses import dataclass
@@ -28,14 +28,14 @@ from adaptlab_services.settings import Settings
 MINUTE = 60 * SECOND
 SIGN_IN = "/login"
 BACKOFF = ((1, 1), (3, 10), (8, 60))
-"""So many times as many wrong tokens in so many minutes: who goes on waits longer and longer."""
+"""(factor, minutes): wrong tokens allowed in that time, in multiples of the limit per minute."""
 WRONG_TOKENS = "This token opens nothing, and too many such came from this address"
 SIGN_INS = "Too many sign-ins came from this address"
 
 
 @dataclass(frozen=True, slots=True)
 class _Allowed:
-    """What one person may do of one kind."""
+    """The rate of one kind of request per user."""
 
     what: str
     rate: Rate
@@ -43,9 +43,9 @@ class _Allowed:
 
 
 class RequestRate:
-    """Counts everybody's requests; stands behind the gate, which says whose they are.
+    """Counts requests by user; comes after the gate, which finds the user.
 
-    By the person and not by the token, of which anybody can make more.
+    Not by token, because any user can create more of them.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
@@ -58,7 +58,7 @@ class RequestRate:
         self._leases = _Allowed("requests under leases", leases, shared=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run one request, or ask its sender to wait."""
+        """Run one request, or refuse it with `Retry-After`."""
         refusal = await self._refusal(scope) if scope["type"] == "http" else None
         await (refusal or self._app)(scope, receive, send)
 
@@ -84,10 +84,10 @@ class RequestRate:
 
 
 class WrongTokens:
-    """Counts per address the tokens that open nothing; stands in front of the gate.
+    """Counts wrong tokens by address; comes before the gate.
 
-    Every token is looked up first, so a valid one is never kept waiting by others' failures behind
-    the same address. Beyond the limit, failures are answered with 429 instead of 401.
+    Every token is looked up first, so the failures of others at the same address never delay a
+    valid token. Beyond the limit, failures get 429 instead of 401.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
@@ -97,7 +97,7 @@ class WrongTokens:
         self._sign_ins = Rate(settings.sign_ins_per_minute, MINUTE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run one request, or answer that its sender has to wait."""
+        """Run one request, or refuse it with `Retry-After`."""
         presented = _presents(scope)
         if presented is None:
             await self._app(scope, receive, send)
@@ -117,7 +117,7 @@ class WrongTokens:
                 if message["status"] == 401:
                     refusal = await self._refusal(scope)
                 elif sign_ins is not None and message["status"] < 400:
-                    # Each opens a session, which is kept for twelve hours.
+                    # Each opens a session, which lasts twelve hours.
                     await buckets.take(sign_ins, self._sign_ins, shared=True)
                 if refusal is not None:
                     await refusal(scope, receive, send)
@@ -127,17 +127,16 @@ class WrongTokens:
         await self._app(scope, receive, counting)
 
     async def _refusal(self, scope: Scope) -> Response | None:
-        """Count a token that opened nothing; an answer if there were too many."""
+        """Count a wrong token; return an answer if there were too many."""
         key = f"wrong:{_address(scope)}"
         seconds = await _resources(scope).buckets.take(key, *self._rates, shared=True)
         return _too_many(WRONG_TOKENS, seconds) if seconds else None
 
 
 def _presents(scope: Scope) -> Literal["header", "form"] | None:
-    """Where a request has its token; None if it has none.
+    """Return the place of a request's token, or None without one.
 
-    Cookies are not counted: one that has expired comes with everything that a browser then asks
-    for.
+    Cookies are not counted, because a browser sends an expired one with every request.
     """
     if scope["type"] != "http":
         return None
@@ -147,13 +146,13 @@ def _presents(scope: Scope) -> Literal["header", "form"] | None:
 
 
 def _principal(scope: Scope) -> Principal | None:
-    """Who is asking, once the gate has found out."""
-    found = getattr(HTTPConnection(scope).state, "principal", None)
-    return found if isinstance(found, Principal) else None
+    """Return the caller that the gate has found, if any."""
+    principal = getattr(HTTPConnection(scope).state, "principal", None)
+    return principal if isinstance(principal, Principal) else None
 
 
 def _address(scope: Scope) -> str:
-    """The client's address; of IPv6 the network that one subscriber has."""
+    """Return the subscriber that the client's address identifies."""
     return subscriber((scope.get("client") or (None, 0))[0])
 
 

@@ -1,4 +1,4 @@
-"""How long an answer may take to begin, whatever stands still behind it."""
+"""A time limit until an answer begins."""
 
 import asyncio
 import logging
@@ -12,7 +12,7 @@ from adaptlab_api.answers.problems import RETRY_SECONDS, SLOW, problem
 from adaptlab_services.people.tokens import without_tokens
 
 SLOW_FACTOR = 10
-"""For routes that write or read through files of any size, or draw."""
+"""For routes that read or write files of any size, or draw."""
 _SLOW_ROUTES = re.compile(
     r"/v1/(studies/[^/]+/bundle|uploads/[^/]+/complete|leases/[^/]+/(artifacts|records))"
 )
@@ -23,10 +23,10 @@ log = logging.getLogger(__name__)
 class TimeLimit:
     """Answers 503 for a request whose answer has not begun in time.
 
-    A database that stands still without closing its connections lets a thread wait for ever, and
-    a thread cannot be ended from outside. Its client gets an answer; what it later finds or stores
-    is kept but not sent. The clock runs from the last byte of the body on, and a long poll has
-    what it asked to wait in addition.
+    A database that hangs without closing its connections makes a thread wait for ever, and a thread
+    cannot be ended from outside. The client gets this answer; the thread may still store its
+    change, but its own answer is not sent. The clock starts with the last byte of the body. The
+    wait of a long poll is added.
 
     Args:
         seconds: until the answer begins; ten times as long for bundles, uploads and results of
@@ -56,7 +56,7 @@ class TimeLimit:
 
 
 class _Exchange:
-    """One request and its answer, which comes from the application or from the clock."""
+    """One request and its answer, from the application or from the clock."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, seconds: float) -> None:
         self._scope = scope
@@ -73,9 +73,9 @@ class _Exchange:
         self._clock = loop.call_later(self._seconds, self._is_over)
 
     async def receive(self) -> Message:
-        """The next message; the client has its own limits for the body."""
+        """Return the next message; other limits apply to the body."""
         if self._is_complete:
-            return await self._receive()  # that the client hangs up
+            return await self._receive()  # a disconnect
         self._stop_clock()
         message = await self._receive()
         self._is_complete = not message.get("more_body", False)
@@ -84,7 +84,7 @@ class _Exchange:
         return message
 
     async def send(self, message: Message) -> None:
-        """Pass a message on, unless the client has been answered."""
+        """Pass a message on, unless the clock has answered."""
         if self._late is not None:
             return
         self._has_begun = True
@@ -92,7 +92,7 @@ class _Exchange:
         await self._send(message)
 
     async def end(self) -> None:
-        """Stop the clock, and let a late answer be sent to its end."""
+        """Stop the clock, and finish sending its answer if there is one."""
         self._stop_clock()
         if self._late is not None:
             with suppress(OSError):  # the client has gone
@@ -119,7 +119,7 @@ class _Exchange:
 
 
 def _asked_to_wait(query: bytes) -> float:
-    """The seconds of a long poll, which its route checks; 0 for everything else."""
+    """Return the seconds of a long poll, which its route validates; 0 for other requests."""
     if b"wait=" not in query:
         return 0.0
     asked = parse_qs(query.decode("latin-1")).get("wait", ["0"])[-1]

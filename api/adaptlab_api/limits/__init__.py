@@ -1,4 +1,4 @@
-"""How often and how much one client may ask, and what the audit log notes of refusals.
+"""Limits per client, and the entries of the audit log.
 
 Imports no other wing.
 """

@@ -1,4 +1,4 @@
-"""Where requests come from, as far as that tells one subscriber from another."""
+"""Client addresses, reduced to what identifies one subscriber."""
 
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
@@ -9,9 +9,9 @@ MOST_KNOWN = 10_000
 
 @lru_cache(MOST_KNOWN)
 def subscriber(host: str | None) -> str:
-    """A client's address; of IPv6 the network of 64 bits that one subscriber has."""
+    """Return a client's IPv4 address, or the /64 network of its IPv6 address."""
     try:
         address = ip_address(host or "")
-    except ValueError:  # a socket of this machine, or a proxy that passes on anything
+    except ValueError:  # a Unix socket, or a proxy that forwards anything
         return UNKNOWN
     return address.exploded[:19] if isinstance(address, IPv6Address) else str(address)

@@ -1,4 +1,4 @@
-"""What is written into the audit log, in one place: every change, and refusals of changes."""
+"""The entries of the audit log: every change, and refusals of changes."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -39,33 +39,33 @@ def unaudited(handler: H) -> H:
 
 
 class AuditLog:
-    """Writes entries, and of refusals only so many a minute."""
+    """Writes entries, with a limit per minute on refusals."""
 
     def __init__(self, sessions: sessionmaker[Session], refusals: Refusals | None = None) -> None:
         self._sessions = sessions
         self._refusals = refusals or Refusals()
 
     def due(self, entry: Entry) -> Sequence[Entry]:
-        """What is to be written because of this: itself, if it is not a refusal too many."""
+        """Return the entries to write for this one; a refusal beyond the limit is only counted."""
         return (entry,) if entry.status < 400 else self._refusals.due(entry)
 
     def close(self) -> None:
-        """Write how many refusals were left out."""
+        """Write the sums of the refusals that were left out."""
         for entry in self._refusals.rest():
             self.write(entry)
 
     def write(self, entry: Entry) -> None:
-        """Append an entry; where the database does not take it, it goes to the server's log."""
+        """Append an entry; if the database fails, write it to the server's log."""
         try:
             with self._sessions.begin() as session:
                 audit.record(session, entry)
         except SQLAlchemyError:
-            # The action is done and its answer must be true: the log is where it is told.
+            # The action is done, so its answer must not change to an error.
             log.exception("Not in the audit log: %s", entry)
 
 
 def audited(send: Send, request: HTTPConnection, method: str, written: AuditLog) -> Send:
-    """A `send` that writes down what the request did, before its answer goes out."""
+    """Return a `send` that writes the entry of a request before its answer."""
 
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -79,10 +79,9 @@ def audited(send: Send, request: HTTPConnection, method: str, written: AuditLog)
 
 
 def noted(session: Session, request: HTTPConnection, answer: T) -> T:
-    """Write down what a request did in the unit of work that does it; returns its answer.
+    """Write the entry of a request in the unit of work that carries it out; return `answer`.
 
-    One commit less than by `audited`, which then has nothing left to do, and what is done is never
-    without its entry.
+    This saves the commit that `audited` would need, and no change can lack its entry.
     """
     request.state.facts = audit.facts(session)
     entry = entry_of(request, answer.status_code, answer.headers)
@@ -94,19 +93,19 @@ def noted(session: Session, request: HTTPConnection, answer: T) -> T:
 def entry_of(
     request: HTTPConnection, status: int, headers: Mapping[str, str] = MappingProxyType({})
 ) -> Entry:
-    """The entry for a request that is answered with this status and these headers."""
+    """Return the entry of a request for this status and these headers of the answer."""
     return _change(request, request.scope["method"], status, headers)
 
 
 def was_noted(request: HTTPConnection, entry: Entry) -> None:
-    """An entry was written in the unit of work that does what the request asks for."""
+    """Record that the unit of work of a request has written its entry."""
     request.state.noted = entry.request_id
 
 
 async def _written(
     request: HTTPConnection, method: str, message: Message, written: AuditLog
 ) -> UUID | None:
-    """The name under which a request stands in the log; None for one that does not."""
+    """Return the id of a request's entry, or None if it has none."""
     already: UUID | None = getattr(request.state, "noted", None)
     if already is not None and message["status"] < 400:  # else it was rolled back
         return already
@@ -114,8 +113,8 @@ async def _written(
     if entry is None:
         return None
     due = written.due(entry)
-    for one in due:
-        await run_in_threadpool(written.write, one)
+    for due_entry in due:
+        await run_in_threadpool(written.write, due_entry)
     return entry.request_id if entry in due else None
 
 
@@ -145,7 +144,7 @@ def _change(request: HTTPConnection, method: str, status: int, headers: Mapping[
 def _failed_authentication(request: HTTPConnection, method: str) -> Entry | None:
     signs_in = method == "POST" and request.scope["path"] == "/login"
     if not signs_in and not {"authorization", "cookie"} & set(request.headers):
-        return None  # nobody tried anything
+        return None  # no token was tried
     return Entry(
         principal=None,
         address=_address(request),
@@ -165,7 +164,7 @@ def _address(request: HTTPConnection) -> str | None:
 
 
 def _operation(request: HTTPConnection) -> str | None:
-    """The name of the route, as it stands in the description of the API."""
+    """Return the name of the route, which is its operation id."""
     return getattr(request.scope.get("route"), "name", None)
 
 
@@ -175,7 +174,7 @@ def _is_unaudited(request: HTTPConnection) -> bool:
 
 
 def _object(request: HTTPConnection, status: int, headers: Mapping[str, str]) -> str | None:
-    """The id or name of what was made, else of what the address names."""
+    """Return the id or name of the created object, else of what the address names."""
     if status == 201 and "location" in headers:
         return headers["location"].rpartition("/")[2]
     named = [str(value) for value in request.scope.get("path_params", {}).values()]

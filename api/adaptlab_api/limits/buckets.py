@@ -1,9 +1,9 @@
-"""Token buckets, which say whether somebody may do a thing once more, and when else.
+"""Token buckets, which decide if a request is within its rate, and when it will be.
 
-Shared ones lie in Valkey and count for all processes. While it is away, and for those that are
-not shared, each process counts for itself. `limits`, slowapi (which builds on it) and
-pyrate-limiter were weighed: the first two know windows, no rate with a burst beside it, and
-`limits` does not allow the redis client of this release.
+Shared buckets are stored in Valkey and count for all processes. Other buckets, and all of them
+while Valkey is unreachable, count per process. `limits`, slowapi (which builds on it) and
+pyrate-limiter were considered: the first two have windows and no rate with a burst, and `limits`
+does not support the redis client of this release.
 """
 
 import logging
@@ -25,22 +25,22 @@ T = TypeVar("T")
 State = tuple[float, ...]
 
 SECOND = 1000
-"""Rates count in milliseconds."""
+"""In milliseconds, the unit of rates."""
 ANSWER_SECONDS = 0.2
 AWAY_SECONDS = 5.0
-"""For which Valkey is not asked again after it did not answer."""
+"""Without requests to Valkey after it did not answer."""
 MOST_AHEAD = 10
 PART_AHEAD = 10
-"""So many, and no more than such a part of a bucket, are taken from it by one question to Valkey:
-what one process has in hand, the others do not find in the bucket."""
+"""One request to Valkey takes at most `MOST_AHEAD` tokens and one `PART_AHEAD`th of the bucket,
+because the other processes cannot use them."""
 MOST_KEPT = 10_000
-"""Buckets in one process; of more, those go that have not been used for longest."""
+"""Buckets in one process; beyond this, the least recently used are dropped."""
 
 log = logging.getLogger(__name__)
 
 
 class Buckets:
-    """All buckets of one application, by key; the rates come with every question."""
+    """The buckets of one application, by key; every call passes the rates."""
 
     def __init__(self, broker_url: str) -> None:
         self._valkey = Redis.from_url(  # pyright: ignore[reportUnknownMemberType] - its options have no types
@@ -56,11 +56,11 @@ class Buckets:
         self._away_until = 0.0
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close the connection to Valkey."""
         await self._valkey.aclose()
 
     async def take(self, key: str, *rates: Rate, shared: bool) -> float:
-        """Take one from a bucket: 0, or if there is none in it, the seconds until there is."""
+        """Take a token; return 0, or the seconds until there is one."""
         if shared and not self._is_away:
             check = self._stored(key).check(self._algorithm, list(rates), _now(), 1)
             decided = await self._answered(cast("Awaitable[Decision]", check))
@@ -71,15 +71,15 @@ class Buckets:
         return _wait(decision)
 
     async def take_ahead(self, key: str, rate: Rate) -> float:
-        """`take` from a shared bucket, a few at a time: for what comes often, Valkey is far away.
+        """`take` from a shared bucket, a few tokens at a time, to save requests to Valkey.
 
-        What is left in hand is given up in the time in which a whole bucket fills, so it costs
-        somebody no more than that part of their rate.
+        Unused tokens expire in the time that a whole bucket takes to fill, so they cost at most
+        that part of the rate.
         """
         if self._hand_out(key):
             return 0.0
         turn = self._turns.setdefault(key, Lock())
-        async with turn:  # one asks, and those who came meanwhile are given of what it brings
+        async with turn:  # one asks Valkey; those who wait share its tokens
             if self._hand_out(key):
                 return 0.0
             many = min(MOST_AHEAD, rate.burst // PART_AHEAD)
@@ -93,25 +93,25 @@ class Buckets:
             return await self.take(key, rate, shared=True)
 
     def _hand_out(self, key: str) -> bool:
-        """Give out one of those in hand, if there is one."""
-        found = self._in_hand.get(key)
-        if found is None or not found.left or found.until <= _now():
+        """Use one of the tokens taken ahead, if there is one."""
+        tokens = self._in_hand.get(key)
+        if tokens is None or not tokens.left or tokens.until <= _now():
             return False
-        found.left -= 1
+        tokens.left -= 1
         return True
 
     async def look(self, key: str, *rates: Rate, shared: bool) -> float:
-        """What `take` would answer; nothing is taken."""
+        """Return what `take` would, without taking a token."""
         state = self._kept.get(key)
         if shared and not self._is_away:
             read = self._stored(key).read(self._algorithm, list(rates))
-            found = await self._answered(cast("Awaitable[State]", read))
-            state = state if found is None else found
+            stored = await self._answered(cast("Awaitable[State]", read))
+            state = state if stored is None else stored
         return _wait(self._step(state, *rates)[1])
 
     def _step(self, state: State | None, *rates: Rate) -> tuple[State, Decision]:
-        known = state or self._algorithm.initial(list(rates))
-        return self._algorithm.step(list(rates), known, _now(), 1)
+        state = state or self._algorithm.initial(list(rates))
+        return self._algorithm.step(list(rates), state, _now(), 1)
 
     def _stored(self, key: str) -> RedisStateStore:
         return RedisStateStore(self._valkey, f"adaptlab:bucket:{key}")
@@ -121,25 +121,28 @@ class Buckets:
         return time.monotonic() < self._away_until
 
     async def _answered(self, question: Awaitable[T]) -> T | None:
-        """Valkey's answer; None if there is none."""
+        """Return Valkey's answer, or None if there is none."""
         try:
             return await question
         except (RedisError, OSError) as error:
             self._away_until = time.monotonic() + AWAY_SECONDS
-            log.warning("Requests are counted here alone, Valkey is away: %s", type(error).__name__)
+            log.warning(
+                "Valkey is unreachable, so requests are counted per process: %s",
+                type(error).__name__,
+            )
             return None
 
 
 @dataclass(slots=True)
 class _InHand:
-    """What was taken ahead from a bucket, and until when that may be given out."""
+    """Tokens taken ahead from a bucket, usable until a time in milliseconds."""
 
     left: int
     until: float
 
 
 def _keep(kept: OrderedDict[str, T], key: str, value: T) -> None:
-    """Put in what is used now; of too many, what has not been used for longest goes."""
+    """Store a value; drop the least recently used if there are too many."""
     kept[key] = value
     kept.move_to_end(key)
     if len(kept) > MOST_KEPT:
@@ -151,5 +154,5 @@ def _now() -> int:
 
 
 def _wait(decision: Decision) -> float:
-    # Rates whose burst is below one are refused when they are made, so a wait is always known.
+    # The settings refuse a burst below one, so there is always a wait.
     return 0.0 if decision.allowed else (decision.retry_after_ms or SECOND) / SECOND

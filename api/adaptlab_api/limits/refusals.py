@@ -1,6 +1,6 @@
-"""Refusals in the audit log: so many a minute of one person or address, the others counted.
+"""Refusals in the audit log: limited per minute and user or address; the rest are counted.
 
-Somebody who fails ten thousand times is a few lines in the log and a number, and hides nobody else.
+Ten thousand failures of one client become a few entries and a number, and hide nobody else's.
 """
 
 import time
@@ -14,9 +14,9 @@ from adaptlab_api.limits.addresses import subscriber
 from adaptlab_services.people.audit import REFUSALS_LEFT_OUT, Entry
 
 REFUSALS_A_MINUTE = 20
-"""Of one person, or of one address where nobody could be told."""
+"""Per user, or per address if the user is unknown."""
 UNKNOWN_A_MINUTE = 200
-"""Of everybody who could not be told, as somebody may have many addresses."""
+"""Over all unknown users, because one client may have many addresses."""
 MINUTE = 60.0
 MOST_KNOWN = 1_000
 
@@ -25,7 +25,7 @@ Clock = Callable[[], float]
 
 @dataclass(slots=True)
 class _Minute:
-    """What came from one side since `began`; `latest` is the last that was left out."""
+    """Refusals of one user or address since `began`; `latest` is the last one left out."""
 
     began: float
     written: int = 0
@@ -33,13 +33,13 @@ class _Minute:
     latest: Entry | None = None
 
     def leave_out(self, entry: Entry) -> None:
-        """Count a refusal that is not written down."""
+        """Count a refusal that gets no entry."""
         self.left_out += 1
         self.latest = entry
 
 
 class Refusals:
-    """Says which refusals are written down, and sums up those that are not."""
+    """Decides which refusals become entries, and sums up the others."""
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
@@ -48,35 +48,35 @@ class Refusals:
         self._unknown = _Minute(clock())
 
     def due(self, entry: Entry) -> Sequence[Entry]:
-        """What is to be written now: sums of minutes that are over, and this one if there is room.
+        """Return the entries to write now: sums of past minutes, and this one within the limit.
 
-        A sum has the action `refusals_left_out`, and how many in its details.
+        A sum has the action `refusals_left_out` and the number in its details.
         """
         with self._lock:
             now = self._clock()
-            found = self._sums(lambda minute: now - minute.began >= MINUTE)
+            due = self._sums(lambda minute: now - minute.began >= MINUTE)
             if now - self._unknown.began >= MINUTE:
-                found += _sum(self._unknown)
+                due += _sum(self._unknown)
                 self._unknown = _Minute(now)
             is_unknown = entry.principal is None
             if is_unknown and self._unknown.written >= UNKNOWN_A_MINUTE:
-                # Of all addresses together: a sum for each would be as many entries as addresses.
+                # One sum over all addresses: a sum for each could be thousands of entries.
                 self._unknown.leave_out(entry)
-                return found
+                return due
             minute = self._minutes.setdefault(_side(entry), _Minute(now))
             if minute.written >= REFUSALS_A_MINUTE:
                 minute.leave_out(entry)
             else:
                 minute.written += 1
                 self._unknown.written += is_unknown
-                found.append(entry)
+                due.append(entry)
             if len(self._minutes) > MOST_KNOWN:
                 _, oldest = self._minutes.popitem(last=False)
-                found += _sum(oldest)
-            return found
+                due += _sum(oldest)
+            return due
 
     def rest(self) -> Sequence[Entry]:
-        """The sums of all that was left out, at the end."""
+        """Return the sums of everything left out, when the server stops."""
         with self._lock:
             unknown, self._unknown = self._unknown, _Minute(self._clock())
             return [*self._sums(lambda _: True), *_sum(unknown)]

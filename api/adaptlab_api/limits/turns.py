@@ -1,4 +1,4 @@
-"""Turns at the threads that all requests share, so that one person does not use them all."""
+"""Turns at the threads that all requests share, so that one user cannot use them all."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,18 +11,18 @@ T = TypeVar("T")
 
 
 class Turns(asyncio.Semaphore):
-    """So many threads at a time for one person and one kind of request."""
+    """The threads that one user may use at a time for one kind of request."""
 
 
 class Turn:
-    """One request's turn: taken, given back, and taken again for each piece of a long answer."""
+    """The turn of one request; a long answer takes it again for each piece."""
 
     def __init__(self, turns: Turns) -> None:
         self._turns = turns
         self._is_taken = False
 
     async def take(self, seconds: float | None = None) -> bool:
-        """Wait for a turn; False if there was none for so many seconds."""
+        """Wait for a turn; return False if there was none within `seconds`."""
         try:
             async with asyncio.timeout(seconds):
                 await self._turns.acquire()
@@ -32,13 +32,13 @@ class Turn:
         return True
 
     def give_back(self) -> None:
-        """Let somebody else have it; once, however often this is called."""
+        """Give the turn back; safe to repeat."""
         if self._is_taken:
             self._is_taken = False
             self._turns.release()
 
     async def call(self, function: Callable[..., T], *arguments: object) -> T:
-        """Call the function in a thread when it is its turn."""
+        """Call the function in a thread, during the turn."""
         if not self._is_taken:
             await self.take()
         try:
@@ -48,6 +48,6 @@ class Turn:
 
 
 def turn_of(request: Request) -> Turn:
-    """The turn of a request; one of its own, for as much as it likes, where nobody counts."""
-    found = getattr(request.state, "turn", None)
-    return found if isinstance(found, Turn) else Turn(Turns())
+    """Return the turn of a request, or a new one if requests are not counted."""
+    turn = getattr(request.state, "turn", None)
+    return turn if isinstance(turn, Turn) else Turn(Turns())

@@ -1,4 +1,4 @@
-"""What comes in: bodies, parameters, ids, and what a route checks before it runs.
+"""Requests: bodies, parameters, ids, and the checks before a route runs.
 
 Imports `answers` and `limits`.
 """

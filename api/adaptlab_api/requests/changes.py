@@ -1,4 +1,4 @@
-"""One change on behalf of somebody: its unit of work, its entry in the audit log, the doorbell."""
+"""One change: its unit of work, its entry in the audit log, and the doorbell."""
 
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
@@ -21,7 +21,7 @@ R = TypeVar("R", bound=Response)
 
 
 class Change:
-    """A change under way: what it does it does in `session`, and it has one answer."""
+    """A change in progress, in the unit of work `session`, with one answer."""
 
     def __init__(self, session: Session, request: Request) -> None:
         self.session = session
@@ -31,28 +31,28 @@ class Change:
 
     @property
     def who(self) -> Principal:
-        """On whose behalf it is made."""
+        """The user who makes the change."""
         return principal_of(self._request)
 
     @property
     def opened(self) -> Resources:
-        """What the application has open."""
+        """The application's resources."""
         return resources_of(self._request.app)
 
     def answered(self, answer: R) -> R:
-        """The answer to the change, which is written down beside it."""
+        """Write the entry of the change; return its answer."""
         return noted(self.session, self._request, answer)
 
     def entry(self, status: int) -> Entry:
-        """The entry of the audit log for an answer with that status, for what writes it itself.
+        """Return the entry for an answer with this status, for a service that writes it itself.
 
-        What is made anew then is, and the answer that tells of it writes nothing more.
+        `made` then writes no second entry.
         """
         self._entry = entry_of(self._request, status)
         return self._entry
 
     def made(self, value: Value, done: Done, *, location: str | None = None) -> Response:
-        """What was changed, or created at `location`; the queues with new work are rung."""
+        """Return what was changed, or created at `location`; ring the queues with new work."""
         self.queues = done.queues
         status = 201 if location and not done.replayed else 200
         answer = tagged_answer(value, status=status, headers=changed_headers(done, location))
@@ -63,11 +63,11 @@ class Change:
 
 
 Changes = Callable[[], AbstractContextManager[Change]]
-"""Begins a change; it is committed at the end of the block, and then its queues are rung."""
+"""Begins a change; the end of the block commits it and rings its queues."""
 
 
 def changes_of(request: Request) -> Changes:
-    """How a route changes something, all of it in one thread."""
+    """Return the function with which a route makes a change within one thread."""
     return partial(_changing, request)
 
 
@@ -76,7 +76,7 @@ def _changing(request: Request) -> Generator[Change]:
     with units_of(request)() as session:
         change = Change(session, request)
         yield change
-    # After the commit: a message about a job that is not there yet would be lost.
+    # After the commit: a message about a job that is not stored yet would be lost.
     if change.queues:
         change.opened.bell.ring(change.queues)
 

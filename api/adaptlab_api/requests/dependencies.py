@@ -1,4 +1,4 @@
-"""What routes ask for: a unit of work, who is asking, and the body as a valid value."""
+"""Dependencies of routes: a unit of work, the caller, and the application's resources."""
 
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import AbstractContextManager
@@ -23,9 +23,9 @@ T = TypeVar("T")
 
 
 def at_once(find: Callable[[Request], T]) -> Callable[[Request], Awaitable[T]]:
-    """What a request holds, as a FastAPI dependency.
+    """Return a FastAPI dependency that finds a value in a request.
 
-    A coroutine, though it waits for nothing: FastAPI runs plain functions in a thread each.
+    It is a coroutine, though it waits for nothing, because FastAPI runs plain functions in threads.
     """
 
     async def dependency(request: Request) -> T:
@@ -35,28 +35,31 @@ def at_once(find: Callable[[Request], T]) -> Callable[[Request], Awaitable[T]]:
 
 
 Units = Callable[[], AbstractContextManager[Session]]
-"""Opens units of work on behalf of who asks, for routes that need more than one, or a thread."""
+"""Opens units of work of the caller, for routes that need several, or a thread."""
 
 
 def units_of(request: Request) -> Units:
-    """Units of work that see what the asker may; nothing of any project where nobody is known."""
+    """Return the function that opens units of work of the caller.
+
+    Without a caller, they see no project.
+    """
     return _opened(request, unit)
 
 
 def looks_of(request: Request) -> Units:
-    """The same for routes that only read, a tenth cheaper."""
+    """Return the same for routes that only read, which is 10 % faster."""
     return _opened(request, look)
 
 
 def _opened(request: Request, of: Callable[..., AbstractContextManager[Session]]) -> Units:
-    sessions, found = resources_of(request.app).sessions, getattr(request.state, "access", None)
-    if isinstance(found, Access):
-        return lambda: of(sessions, found)
+    sessions, access = resources_of(request.app).sessions, getattr(request.state, "access", None)
+    if isinstance(access, Access):
+        return lambda: of(sessions, access)
     return sessions.begin
 
 
 def unit_of_work(request: Request) -> Generator[Session]:
-    """A session that commits when the route has returned, before anything is sent."""
+    """Yield a session that commits after the route has returned and before anything is sent."""
     with units_of(request)() as session:
         try:
             yield session
@@ -65,15 +68,15 @@ def unit_of_work(request: Request) -> Generator[Session]:
 
 
 def principal_of(request: Request) -> Principal:
-    """Who is asking, as the gate has found out."""
-    found = getattr(request.state, "principal", None)
-    if not isinstance(found, Principal):
+    """Return the caller that the gate has found; raise `Unauthorised` without one."""
+    principal = getattr(request.state, "principal", None)
+    if not isinstance(principal, Principal):
         raise Unauthorised
-    return found
+    return principal
 
 
 async def json_bytes(request: Request) -> bytes:
-    """The body of a request that says that it is JSON."""
+    """Return the body of a request; raise `Refused` if it is not declared as JSON."""
     header = request.headers.get("content-type") or "missing"
     kind = header.partition(";")[0].strip().lower()
     if kind != "application/json" and not (
@@ -85,11 +88,11 @@ async def json_bytes(request: Request) -> bytes:
 
 
 def valid(adapter: TypeAdapter[T], body: bytes) -> T:
-    """The value in a JSON body, checked strictly; raises `Refused` or `InvalidSpec`."""
+    """Return the valid value in a JSON body; raise `Refused` or `InvalidSpec`."""
     document = strict_json.parse(body)
     try:
-        # The bytes again, not the document: only in JSON does strict pydantic take a list for a
-        # tuple, while it goes on refusing a text for a number.
+        # The bytes and not the document: strict pydantic accepts a list for a tuple only in JSON,
+        # and still refuses a text for a number.
         return adapter.validate_json(body, strict=True)
     except ValidationError as error:
         faults = error.errors(include_url=False, include_input=False)
@@ -99,7 +102,7 @@ def valid(adapter: TypeAdapter[T], body: bytes) -> T:
 
 SessionDep = Annotated[Session, Depends(unit_of_work, scope="function")]
 PrincipalDep = Annotated[Principal, Depends(at_once(principal_of))]
-SubmitterDep = PrincipalDep  # that they may submit is the route's rule
+SubmitterDep = PrincipalDep  # the route's rule checks the permission to submit
 AccessDep = Annotated[Access, Depends(at_once(access_of))]
 UnitsDep = Annotated[Units, Depends(at_once(units_of))]
 LooksDep = Annotated[Units, Depends(at_once(looks_of))]

@@ -9,8 +9,8 @@ from adaptlab_api.requests.parameters import PROJECT
 Described = dict[int | str, dict[str, Any]]
 
 EVERYWHERE = (400, 401, 403, 422, 429, 431, 500, 503)
-"""A bad address, no token, a wrong token, bad parameters, too many requests or headers, a fault,
-no database."""
+"""A bad address, no token, no permission, bad parameters, too many requests or headers, a server
+error, no database."""
 WITH_BODY = (408, 413, 415)
 
 BEARER = "HTTPBearer"
@@ -23,17 +23,17 @@ _PROJECT = (
 
 
 def failures(*statuses: int) -> Described:
-    """The problem documents that a route answers, beside those that every route does."""
+    """Return the problem documents of a route, including those of every route."""
     return only_failures(*EVERYWHERE, *statuses)
 
 
 def only_failures(*statuses: int) -> Described:
-    """The problem documents of a route that answers no others."""
+    """Return the problem documents of a route that answers no others."""
     return {status: _problem(status) for status in sorted(set(statuses))}
 
 
 def succeeds(status: int, description: str, *media_types: str, **headers: str) -> Described:
-    """A good answer that FastAPI cannot see: its media types and its headers."""
+    """Return the media types and headers of an answer that FastAPI cannot infer."""
     binary = {"schema": {"type": "string", "format": "binary"}}
     return {
         status: {
@@ -69,18 +69,18 @@ def body_of(*schemas: str) -> dict[str, Any]:
 
 
 def bytes_body(media_type: str) -> dict[str, Any]:
-    """The body of a route that takes bytes as they come."""
+    """Return the description of a body of bytes."""
     content = {media_type: {"schema": {"type": "string", "format": "binary"}}}
     return {"requestBody": {"required": True, "content": content}}
 
 
 def security_schemes() -> dict[str, Any]:
-    """How who asks is known."""
+    """Return the ways to authenticate."""
     return {BEARER: {"type": "http", "description": _TOKEN, "scheme": "bearer"}}
 
 
 def behind_the_gate(operation: dict[str, Any]) -> dict[str, Any]:
-    """An operation as FastAPI describes it, and what the gate takes from its request."""
+    """Return FastAPI's description of an operation, with what the gate reads of a request."""
     parameters = operation.pop("parameters", [])
     rest = {name: operation.pop(name) for name in ("responses", "requestBody") if name in operation}
     headers = [parameter for parameter in parameters if parameter["in"] == "header"]

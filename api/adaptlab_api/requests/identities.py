@@ -1,4 +1,4 @@
-"""Ids of jobs in addresses: in full, or as many characters of them as are unique."""
+"""Ids of jobs in addresses: complete, or a unique part."""
 
 from typing import Annotated
 from uuid import UUID
@@ -22,9 +22,9 @@ ShortId = Annotated[
 
 
 async def whole_id(text: str, opens: Units) -> UUID:
-    """The id of the job; the database is asked only about a short one."""
-    known = short_ids.in_full(text)
-    return known if known is not None else await run_in_threadpool(_looked_up, text, opens)
+    """Return the id of the job; only a short one needs the database."""
+    complete = short_ids.in_full(text)
+    return complete if complete is not None else await run_in_threadpool(_looked_up, text, opens)
 
 
 def _looked_up(text: str, opens: Units) -> UUID:
@@ -33,7 +33,7 @@ def _looked_up(text: str, opens: Units) -> UUID:
 
 
 async def job_identity(job_id: ShortId, opens: LooksDep) -> UUID:
-    """The id of the job that the address names."""
+    """Return the id of the job that the address names."""
     return await whole_id(job_id, opens)
 
 

@@ -1,6 +1,6 @@
-"""A query parameter that no route knows is a fault: `validate_onyl=true` must not create a job.
+"""Query parameters: an unknown one is an error, so that `validate_onyl=true` creates no job.
 
-Nor may one be given twice that is read once: two readers could each take another for the one.
+So is a repeated one that is not a list, because two readers could use different values.
 """
 
 from collections import Counter
@@ -17,19 +17,19 @@ from starlette.datastructures import QueryParams
 from adaptlab.errors import InvalidSpec, Problem
 
 PROJECT = "project"
-"""The parameter that every route has: the gate reads it."""
+"""The parameter of every route, which the gate reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueryParameters:
-    """The query parameters of a route, and those of them that may be given more than once."""
+    """The query parameters of a route, and those that can be repeated."""
 
     known: frozenset[str]
     lists: frozenset[str]
 
     @classmethod
     def of(cls, dependant: Dependant) -> Self:
-        """Those that a route and its dependencies take."""
+        """Return the parameters of a route and its dependencies."""
         kinds = {
             field.alias: get_origin(field.field_info.annotation)
             for field in get_flat_params(dependant)
@@ -39,7 +39,7 @@ class QueryParameters:
         return cls(frozenset({*kinds, PROJECT}), lists)
 
     def check(self, given: QueryParams) -> None:
-        """Raise `InvalidSpec` for parameters that the route does not have, or has only once."""
+        """Raise `InvalidSpec` for unknown parameters and invalid repetitions."""
         unknown = [_unknown(name, self.known) for name in given if name not in self.known]
         times = Counter(name for name, _ in given.multi_items())
         once = self.known - self.lists

@@ -1,4 +1,4 @@
-"""Bodies that are bytes: taken in a piece at a time, with what they are announced to be."""
+"""Bodies of bytes: received in pieces and compared with their announced digest."""
 
 import base64
 import binascii
@@ -22,31 +22,32 @@ BYTES = "application/octet-stream"
 ROWS_AT_ONCE = 2
 """Rows of 1 MiB in one unit of work."""
 HELD_BYTES = 2**20
-"""Of a body that is taken in whole: what is in memory before a file takes it."""
+"""In memory, of a body that is received whole; more goes to a file."""
 _SHA256 = re.compile(r"(?:^|,)\s*sha-256\s*=\s*:([A-Za-z0-9+/=]{44}):\s*(?=$|,)")
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A whole body: its bytes, in a file that is read from the start, and their SHA-256."""
+    """A whole body, in a file positioned at its start, and its SHA-256."""
 
     file: IO[bytes]
     sha256: str
 
 
 def announced_digest(request: Request) -> str:
-    """The SHA-256 in `Content-Digest` (RFC 9530), as hexadecimal digits.
+    """Return the SHA-256 in `Content-Digest` (RFC 9530), as hexadecimal digits.
 
-    Raises `InvalidSpec` without one, or with several, and `Refused` where the body is not said to
-    be bytes.
+    Raises:
+        InvalidSpec: without a digest, or with several.
+        Refused: if the body is not declared as bytes.
     """
     _check_kind(request)
-    found: list[str] = _SHA256.findall(",".join(request.headers.getlist("content-digest")))
-    if len(found) > 1:
-        detail = f"There are {len(found)} SHA-256 digests of the body; send one."
+    digests: list[str] = _SHA256.findall(",".join(request.headers.getlist("content-digest")))
+    if len(digests) > 1:
+        detail = f"There are {len(digests)} SHA-256 digests of the body; send one."
         raise InvalidSpec(Problem("/header/content-digest", "several_digests", detail))
     try:
-        digest = base64.b64decode(found[0], validate=True) if found else b""
+        digest = base64.b64decode(digests[0], validate=True) if digests else b""
     except binascii.Error:
         digest = b""
     if len(digest) != 32:
@@ -56,7 +57,7 @@ def announced_digest(request: Request) -> str:
 
 
 def check_digest(request: Request, sha256: str) -> None:
-    """Raise `InvalidSpec` where a digest is announced and the body has another."""
+    """Raise `InvalidSpec` if the announced digest differs from that of the body."""
     if "content-digest" in request.headers and announced_digest(request) != sha256:
         detail = f"The body has the SHA-256 {sha256}, and another was announced."
         raise InvalidSpec(Problem("/header/content-digest", "wrong_digest", detail))
@@ -64,9 +65,10 @@ def check_digest(request: Request, sha256: str) -> None:
 
 @asynccontextmanager
 async def receive(request: Request, folder: Path) -> AsyncGenerator[Received]:
-    """Take the whole body in, into a nameless file below `folder` where it is a large one.
+    """Receive the whole body; a large one goes to an unnamed file in `folder`.
 
-    Raises `Refused` where the body is not said to be bytes.
+    Raises:
+        Refused: if the body is not declared as bytes.
     """
     _check_kind(request)
     digest = hashlib.sha256()
@@ -84,10 +86,10 @@ async def receive(request: Request, folder: Path) -> AsyncGenerator[Received]:
 
 
 async def take_in(request: Request, writing: ChunkWriting) -> None:
-    """Hand over the body some rows at a time; no more than these are in memory."""
+    """Write the body a few rows at a time; only these are in memory."""
     held: list[bytes] = []
     async for row in _rows(request):
-        # Not as soon as they are so many: the last rows of a chunk go with what finishes it.
+        # Before the next row and not after this one: `finish` writes the last rows of a chunk.
         if len(held) == ROWS_AT_ONCE:
             await run_in_threadpool(writing.write, held)
             held = []
@@ -102,7 +104,7 @@ def _check_kind(request: Request) -> None:
 
 
 async def _rows(request: Request) -> AsyncIterator[bytes]:
-    """The body in pieces of `ROW_BYTES`; each byte is copied once."""
+    """Yield the body in pieces of `ROW_BYTES`; each byte is copied once."""
     held: list[bytes | memoryview] = []
     missing = ROW_BYTES
     async for piece in request.stream():

@@ -1,8 +1,7 @@
-"""What a route checks before it runs, and the routers that make such routes.
+"""Routes that check a request before they run, and the routers that create them.
 
-FastAPI has two other ways, which cost every request some 500 calls each: dependencies that all
-routes share, which it solves one by one, and routers inside routers, where it looks for a route
-anew on every level.
+FastAPI's two other ways cost every request about 500 calls each: it solves dependencies shared by
+all routes one by one, and it searches nested routers again on every level.
 """
 
 from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -30,7 +29,7 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 class ClosedRoute(APIRoute):
-    """A route for those whom its rule lets in; without a rule it is closed to everybody."""
+    """A route for callers with its permission; without a rule, it is closed to everybody."""
 
     @cached_property
     def rule(self) -> Rule | None:
@@ -42,13 +41,13 @@ class ClosedRoute(APIRoute):
         return self.path.partition("{")[0]
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """FastAPI's own, where the address begins as the route's does: of most it does not."""
+        """Return FastAPI's match, after a cheap comparison that excludes most addresses."""
         if not scope["path"].startswith(self._beginning):
             return Match.NONE, {}
         return super().matches(scope)
 
     def get_route_handler(self) -> Handler:
-        """FastAPI's own, behind the check."""
+        """Return FastAPI's handler, preceded by the check."""
         handle = super().get_route_handler()
 
         async def checked(request: Request) -> Response:
@@ -81,14 +80,14 @@ class ApiRoute(ClosedRoute):
         return QueryParameters.of(self.dependant)
 
     def check(self, request: Request) -> None:
-        """Raise for whom the rule keeps out, then for parameters."""
+        """Raise for a missing permission, then for invalid parameters."""
         super().check(request)
         if request.query_params:
             self._parameters.check(request.query_params)
 
 
 def operation_id(route: APIRoute) -> str:
-    """The name of an operation in the description: that of its function."""
+    """Return the name of an operation in the description: that of its function."""
     return route.name
 
 
@@ -105,7 +104,7 @@ def routers_of(module: ModuleType) -> tuple[APIRouter, ...]:
 
 
 def api_router(prefix: str = "", *, tag: str | None = None) -> APIRouter:
-    """A router of routes below `/v1`."""
+    """Return a router of routes below `/v1`."""
     return APIRouter(
         prefix=API_PREFIX + prefix,
         tags=[tag] if tag else None,
@@ -115,5 +114,5 @@ def api_router(prefix: str = "", *, tag: str | None = None) -> APIRouter:
 
 
 def closed_router(prefix: str = "") -> APIRouter:
-    """A router of pages and other routes that the description leaves out."""
+    """Return a router of pages and other routes without a description."""
     return APIRouter(prefix=prefix, route_class=ClosedRoute, include_in_schema=False)

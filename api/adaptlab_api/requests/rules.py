@@ -16,8 +16,11 @@ from adaptlab_services.people.tokens import WORKER, Principal
 
 H = TypeVar("H", bound=Callable[..., Any])
 Rule = Literal["person", "reader", "submitter", "operator", "admin", "worker"]
-"""`person` is anybody with a token that is not a worker's; `admin` is one of the whole server;
-`worker` is no role: it is a token with that scope, and no other opens these routes."""
+"""The permission that a route requires.
+
+`person` is any token that is not a worker's, and `admin` an admin of the server. `worker` is not a
+role: these routes require a token with that scope.
+"""
 
 RULE = "adaptlab_rule"
 """The attribute of a handler that holds its rule."""
@@ -42,7 +45,7 @@ def may_call(request: Request, rule: Rule | None) -> None:
     """Raise `Refused` unless the caller has the permission that a route requires."""
     if rule is None:
         raise Refused(FORBIDDEN, "Nobody may call this: the server has no rule for it.")
-    who, found = request.state.principal, access_of(request)
+    who, access = request.state.principal, access_of(request)
     assert isinstance(who, Principal)
     if rule == "worker":
         if WORKER not in who.scopes:
@@ -54,28 +57,28 @@ def may_call(request: Request, rule: Rule | None) -> None:
         raise Refused(
             FORBIDDEN, "This token is a worker's, which opens its leases alone; take one of yours."
         )
-    if rule == "person" or _has(found, rule):
+    if rule == "person" or _has(access, rule):
         return
     raise Refused(FORBIDDEN, _lacking(who, rule))
 
 
 def lacks_to_submit(request: Request) -> str | None:
-    """What whoever asks lacks to submit anything, in words; None for who may."""
+    """Return the permission that the caller lacks to submit, in words; None if it has it."""
     if _has(access_of(request), "submitter"):
         return None
     return _lacking(request.state.principal, "submitter")
 
 
 def access_of(request: Request) -> Access:
-    """What the asker may see and do, as the gate has found out; raises `Unauthorised`."""
-    found = getattr(request.state, "access", None)
-    if not isinstance(found, Access):
+    """Return the caller's permissions; raise `Unauthorised` if the gate has found none."""
+    access = getattr(request.state, "access", None)
+    if not isinstance(access, Access):
         raise Unauthorised
-    return found
+    return access
 
 
-def _has(found: Access, rule: Role) -> bool:
-    return found.is_admin if rule == "admin" else is_at_least(found.highest(), rule)
+def _has(access: Access, rule: Role) -> bool:
+    return access.is_admin if rule == "admin" else is_at_least(access.highest(), rule)
 
 
 def _lacking(who: Principal, rule: Role) -> str:

@@ -1,9 +1,9 @@
 """JSON as RFC 8259 and Postgres understand it, and nothing that only some parsers accept.
 
-Python's own parser takes NaN, infinities, numbers that overflow, duplicate keys, lone surrogates
-and NUL; each of these later breaks a response, a column or somebody else's parser. Here they
-are faults, each with a pointer to its place. pydantic's parser was weighed: it finds neither
-duplicate keys nor NUL.
+Python's own parser accepts NaN, infinities, numbers that overflow, duplicate keys, lone surrogates
+and NUL. Each of these later breaks a response, a column or another parser. Here they are errors,
+each with a pointer to its place. pydantic's parser was considered: it finds neither duplicate keys
+nor NUL.
 """
 
 import json
@@ -19,7 +19,7 @@ DEEPEST = 32
 LARGEST_INTEGER = 2**63 - 1
 MOST_FAULTS = 20
 
-# Any: what a JSON document holds is known only after it has been validated.
+# Any: the types in a JSON document are known only after its validation.
 Json = Any
 
 
@@ -31,28 +31,28 @@ class _BadNumber:
 
 
 class _Repeating(dict[str, Json]):
-    """An object in which a key occurs more than once."""
+    """An object with a key that occurs more than once."""
 
     repeated: tuple[str, ...] = ()
 
 
 def parse(body: bytes) -> Json:
-    """The document in `body`; raises `Refused` for what is not strict JSON.
+    """Return the document in `body`; raise `Refused` if it is not strict JSON.
 
-    Most bodies show by a look at their text that no value in them can be a fault, and are read at
-    once; `parse_with_care` looks at every value, and alone says what is wrong.
+    For most bodies, a scan of their text shows that no value can be invalid, and they are read
+    directly. `parse_with_care` checks every value, and reports every error.
     """
     text = _text(body)
     if _is_ordinary(text):
         try:
             return _ORDINARY.decode(text)
-        except ValueError:  # what is wrong, and where, is found with care
+        except ValueError:  # the careful parser reports what is wrong
             pass
     return _read_with_care(text)
 
 
 def parse_with_care(body: bytes) -> Json:
-    """What `parse` does, of any body: every value is looked at."""
+    """Return the same as `parse`, but check every value of any body."""
     return _read_with_care(_text(body))
 
 
@@ -67,18 +67,18 @@ def _text(body: bytes) -> str:
 
 
 _CALLS_FOR_CARE = re.compile(r"\\u|NaN|Infinity|\d{19}|[eE][+-]?\d{3}")
-"""What stands in every body with a text or number that may be a fault.
+"""Matches in every body with a text or number that may be invalid.
 
-An escape by number, which alone brings U+0000 or half of a surrogate pair through UTF-8; what some
-parsers take for a number; 19 digits in a row, as integers that are too large have; an exponent of
-three digits: with less than that and fewer digits, a number is finite.
+It finds numeric escapes, the only way for U+0000 or half of a surrogate pair through UTF-8; names
+that some parsers accept as numbers; 19 digits in a row, which integers that are too large have;
+and exponents of three digits, because shorter numbers are finite.
 """
 
 
 def _is_ordinary(text: str) -> bool:
-    """Whether nothing in a JSON text can be a fault, but for keys that are repeated.
+    """Return True if a JSON text cannot have any error but repeated keys.
 
-    It cannot nest deeper than it has brackets.
+    It cannot be nested deeper than the number of its brackets.
     """
     shallow = text.count("{") + text.count("[") <= DEEPEST
     return shallow and _CALLS_FOR_CARE.search(text) is None
@@ -89,10 +89,10 @@ class _Repeated(ValueError):
 
 
 def _without_repeats(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    members = dict(pairs)
+    if len(members) != len(pairs):
         raise _Repeated
-    return found
+    return members
 
 
 _ORDINARY = json.JSONDecoder(object_pairs_hook=_without_repeats)
@@ -131,7 +131,7 @@ def _unreadable(code: str, detail: str) -> Refused:
 
 
 def _integer(text: str) -> int | _BadNumber:
-    # Counting the digits first: converting thousands of them takes time quadratic in their number.
+    # The digits are counted first: conversion takes time quadratic in their number.
     value = int(text) if len(text) <= 20 else LARGEST_INTEGER + 1
     if abs(value) > LARGEST_INTEGER:
         detail = f"{text[:24]}… is too large. The largest whole number is {LARGEST_INTEGER}."
@@ -147,17 +147,17 @@ def _float(text: str) -> float | _BadNumber:
 
 
 def _object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-    found = dict(pairs)
-    if len(found) == len(pairs):
-        return found
-    repeating = _Repeating(found)
+    members = dict(pairs)
+    if len(members) == len(pairs):
+        return members
+    repeating = _Repeating(members)
     seen: set[str] = set()
     repeating.repeated = tuple(key for key, _ in pairs if key in seen or seen.add(key))
     return repeating
 
 
 def _faults(document: Json) -> tuple[Problem, ...]:
-    """Every fault in the document, in order, up to a number that a person would read."""
+    """Return the errors in the document, in order, at most `MOST_FAULTS`."""
     faults: list[Problem] = []
     waiting: list[tuple[str, Json, int]] = [("", document, 0)]
     while waiting and len(faults) < MOST_FAULTS:
@@ -211,7 +211,7 @@ def _text_faults(pointer: str, text: str) -> list[Problem]:
 
 
 def _escaped(key: str) -> str:
-    # A pointer is itself sent back as JSON, so what made the key a fault must not come along.
+    # A pointer is sent as JSON, so it must not contain what makes the key invalid.
     return _clean(key).replace("~", "~0").replace("/", "~1")
 
 

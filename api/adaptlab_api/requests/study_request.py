@@ -1,4 +1,4 @@
-"""What a request for a study asks, a whole spec or a recipe by name, and what it may."""
+"""Requests for a study, by its spec or by a recipe's name, and the limits on studies."""
 
 from collections.abc import Mapping
 from typing import cast
@@ -21,7 +21,7 @@ _RECIPE = TypeAdapter(RecipeRequest)
 
 
 def asked_study(body: bytes) -> StudySpec | RecipeRequest:
-    """What a body asks for; raises `Refused` or `InvalidSpec`, also for one that asks for both."""
+    """Return the request in a body; raise `Refused` or `InvalidSpec`, also for a mixture."""
     document: object = strict_json.parse(body)
     named: set[str] = set()
     if isinstance(document, Mapping):
@@ -34,7 +34,7 @@ def asked_study(body: bytes) -> StudySpec | RecipeRequest:
 
 
 def study_rules(opened: Resources) -> Rules:
-    """What this server allows a study."""
+    """Return the limits of this server on a study."""
     return Rules(
         most_jobs=opened.settings.max_study_jobs,
         roots=opened.model_roots,
