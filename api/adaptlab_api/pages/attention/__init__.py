@@ -1,4 +1,4 @@
-"""The attention page of a job and its charts.
+"""The attention page of a job, and its charts.
 
 May import rendering.
 """

@@ -1,6 +1,6 @@
-"""The charts of attention: one head before and after, its difference, one step, all heads."""
+"""Charts of attention: one head, its change, one output step, and all heads."""
 
-from __future__ import annotations  # for the types of arrays, which are loaded by who draws
+from __future__ import annotations  # array types; numpy is loaded only to draw
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
 Shown = Literal["difference", "adapted", "base"]
 Weights: TypeAlias = "NDArray[np.float64]"
 UNREADABLE = (IndexError, ArtifactGone, ValueError)
-"""No such place, no such bytes any more, and bytes that a worker sent and that are no array."""
+"""Errors for a place outside the maps, collected bytes, and bytes that are not an array."""
 BEFORE, AFTER, AMONG = "before (base model)", "after adaptation", "after, content only"
 MOST_HEADS, MOST_WEIGHTS = 256, 4_000_000
-"""Of a grid at a time: heads, and the numbers that are read for them."""
+"""Per grid: heads, and values that are read for them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How charts are drawn: in which colours, and how many heat maps side by side."""
+    """The colours of charts, and the number of heat maps per row."""
 
     theme: Theme
     columns: int
@@ -49,7 +49,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class HeadWeights:
-    """One head on one sample, of shape [query, key]: before, after, and what the keys are."""
+    """Attention of one head on one sample, [query, key], before and after adaptation."""
 
     base: Weights | None
     adapted: Weights | None
@@ -59,44 +59,45 @@ class HeadWeights:
 
     @property
     def among(self) -> Weights | None:
-        """The adapted pattern over the content alone, each row renormalised to one."""
+        """Adapted relative attention: over content only, rows rescaled to one."""
         return None if self.adapted is None else among_content(self.adapted, self.learned)
 
     def row_of(self, step: int | None) -> int | None:
-        """The row that makes a token of the output, counted from 0; None for no token."""
+        """Return the row that produces output token `step`, from 0; None without one."""
         return None if step is None else self.target_start + step
 
 
 def head_weights(session: Session, job_id: UUID, place: Place) -> HeadWeights | None:
-    """The patterns of one head; None where there is none, or none any more."""
+    """Return the patterns of one head, or None if none is stored."""
     wanted = MapFilter(replicate=place.replicate, layer=place.layer, head=place.head)
-    maps = [one for one in attention.maps(session, job_id, wanted).data if one.is_drawable]
+    maps = [view for view in attention.maps(session, job_id, wanted).data if view.is_drawable]
     return read_weights(session, maps, place)
 
 
 def read_weights(session: Session, maps: Sequence[MapView], place: Place) -> HeadWeights | None:
-    """The patterns of one head of these maps, which are of one replicate."""
+    """Return the patterns of one head from the maps of one replicate."""
     if not maps:
         return None
-    found: dict[str, Weights] = {}
+    weights: dict[str, Weights] = {}
     try:
-        for one in maps:
-            found[one.source] = pattern(session, one, place.sample, place.layer, place.head)
+        for view in maps:
+            weights[view.source] = pattern(session, view, place.sample, place.layer, place.head)
     except UNREADABLE:
         return None
     return HeadWeights(
-        base=found.get("base"),
-        adapted=found.get("adapted"),
-        learned=max(one.learned_positions for one in maps),
+        base=weights.get("base"),
+        adapted=weights.get("adapted"),
+        learned=max(view.learned_positions for view in maps),
         tokens=tuple(str(token) for token in maps[0].tokens[place.sample]),
         target_start=maps[0].target_start,
     )
 
 
 def among_content(weights: Weights, learned: int) -> Weights:
-    """What is left for the content, renormalised, as the theory compares it with the base.
+    """Return relative attention, which the theory compares with the base model's.
 
-    The last two axes are queries and keys, of which the first `learned` are learned.
+    The last two axes of `weights` are queries and keys; the first `learned` keys are learned
+    positions, which are left out before each row is rescaled to one.
     """
     import numpy as np
 
@@ -108,9 +109,9 @@ def among_content(weights: Weights, learned: int) -> Weights:
 def patterns_chart(
     session: Session, job_id: UUID, place: Place, look: Look, step: int | None
 ) -> Chart | None:
-    """The pattern of one head before and after; None where there is none.
+    """Return the pattern of one head before and after, or None without one.
 
-    Where learned positions take attention away, a third map shows what is left for the content.
+    If there are learned positions, a third map shows relative attention.
     """
     head = head_weights(session, job_id, place)
     if head is None:
@@ -127,7 +128,7 @@ def patterns_chart(
 def difference_chart(
     session: Session, job_id: UUID, place: Place, look: Look, step: int | None
 ) -> Chart | None:
-    """The adapted pattern among the content minus the base's; None without either."""
+    """Return adapted relative attention minus the base's; None without both."""
     head = head_weights(session, job_id, place)
     if head is None or head.base is None or head.among is None:
         return None
@@ -137,7 +138,7 @@ def difference_chart(
 
 
 def step_chart(session: Session, job_id: UUID, place: Place, theme: Theme) -> Chart | None:
-    """What one head looks at while it makes one token of the output."""
+    """Return the attention of one head while it produces one output token."""
     head = head_weights(session, job_id, place)
     if head is None:
         return None
@@ -157,23 +158,25 @@ def step_chart(session: Session, job_id: UUID, place: Place, theme: Theme) -> Ch
 def heads_chart(
     session: Session, job_id: UUID, place: Place, shown: Shown, look: Look
 ) -> Chart | None:
-    """All heads of some layers on one sample; None where there is nothing of that kind."""
+    """Return all heads of some layers on one sample, or None without such maps."""
     maps = attention_heads.outlines(session, job_id)
-    ours = {one.source: one for one in maps if one.replicate == place.replicate}
-    base, adapted = ours.get("base"), ours.get("adapted")
-    one = adapted if shown == "adapted" else base
-    if one is None or (shown == "difference" and adapted is None):
+    by_source = {
+        outline.source: outline for outline in maps if outline.replicate == place.replicate
+    }
+    base, adapted = by_source.get("base"), by_source.get("adapted")
+    outline = adapted if shown == "adapted" else base
+    if outline is None or (shown == "difference" and adapted is None):
         return None
-    layers = grid_layers(one, place.layer)
+    layers = grid_layers(outline, place.layer)
     try:
-        weights = patterns_of_layers(session, one, place.sample, layers)
+        weights = patterns_of_layers(session, outline, place.sample, layers)
         if shown == "difference" and adapted is not None:
             after = patterns_of_layers(session, adapted, place.sample, layers)
             weights = among_content(after, adapted.learned_positions) - weights
     except UNREADABLE:
         return None
     return head_grid(
-        _grid(weights, layers[0], one.learned_positions if shown == "adapted" else 0),
+        _grid(weights, layers[0], outline.learned_positions if shown == "adapted" else 0),
         signed=shown == "difference",
         selected=(place.layer, place.head),
         theme=look.theme,
@@ -181,9 +184,9 @@ def heads_chart(
     )
 
 
-def grid_layers(one: MapOutline, layer: int) -> tuple[int, int]:
-    """The layers that stand in one grid with this one: the first, and the one after the last."""
-    _, layers, heads, rows, columns = one.shape
+def grid_layers(outline: MapOutline, layer: int) -> tuple[int, int]:
+    """Return the range of layers in one grid with `layer`: first, and last + 1."""
+    _, layers, heads, rows, columns = outline.shape
     fits = min(MOST_HEADS // heads, MOST_WEIGHTS // (heads * rows * columns))
     window = max(1, min(layers, fits))
     first = layer // window * window
@@ -198,11 +201,11 @@ def _grid(weights: Weights, first: int, learned: int) -> list[HeadPattern]:
     ]
 
 
-_Named: TypeAlias = "tuple[str, Weights | None, Any]"  # Any: what else is known of it
+_Named: TypeAlias = "tuple[str, Weights | None, Any]"  # Any: its learned positions or its padding
 
 
 def _there(shown: Sequence[_Named]) -> Iterator[tuple[str, Weights, Any]]:
-    """Those of which there are weights."""
+    """Yield those with weights."""
     for name, weights, more in shown:
         if weights is not None:
             yield name, weights, more

@@ -1,4 +1,4 @@
-"""The page of a job's attention: what can be chosen, how to read it, and every head's figures."""
+"""The attention page of a job: choices, a guide, and the figures of every head."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ from adaptlab_services.results.attention_heads import (
 
 HEADS_PAGE = 48
 ROUNDING = 1e-3
-"""Below it a deviation is what half precision and float32 leave; above, something moved."""
+"""Deviations up to this are rounding of half precision and float32."""
 COLUMNS: tuple[tuple[HeadOrder, str, str], ...] = (
     ("layer", "Layer, head", "order in the model"),
     ("base_entropy", "Entropy before", "mean over query rows, over the content only, in nats"),
@@ -56,7 +56,7 @@ COLUMNS: tuple[tuple[HeadOrder, str, str], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the address of the page asks for."""
+    """The choices in the address of the page."""
 
     place: Place
     shown: Shown | None
@@ -66,7 +66,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class HeadColumn:
-    """A column of the table of heads; `sorted` says how, `address` sorts by it."""
+    """A column of the table of heads; `sorted` is its order, `address` sorts by it."""
 
     name: HeadOrder
     title: str
@@ -77,9 +77,10 @@ class HeadColumn:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One token of the output: what stands where it is made, and what was answered.
+    """One output token: the token at its position, and the answers there.
 
-    `learned` is the attention on learned positions, `followed` what stands next in the sample.
+    `before` and `after` are the answers of the base and the adapted model, `learned` the attention
+    on learned positions, and `followed` the next token of the sample.
     """
 
     number: int
@@ -93,7 +94,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Guide:
-    """What can be said of how this job's method may act on attention, and what was measured."""
+    """The expected effect of a job's method on attention, and the measured one."""
 
     method: MethodEntry | None
     learned: int
@@ -103,12 +104,12 @@ class Guide:
 
     @property
     def first_moved(self) -> bool:
-        """Whether the first layer's attention among the content differs by more than rounding."""
+        """True if the first layer's relative attention changed by more than rounding."""
         return self.first is not None and self.first.relative_deviation > ROUNDING
 
 
 def attention_page(session: Session, job_id: UUID, asked: Asked) -> dict[str, object]:
-    """Everything that the template shows; raises `NotFound`."""
+    """Return the values of the template; raise `NotFound`."""
     job = jobs.get(session, job_id)
     maps = attention_heads.outlines(session, job_id)
     shown: dict[str, object] = {"job": job, "title": job_title(job), "view": None}
@@ -116,7 +117,7 @@ def attention_page(session: Session, job_id: UUID, asked: Asked) -> dict[str, ob
         return shown
     place = asked.place.within(maps)
     wanted = MapFilter(replicate=place.replicate, layer=place.layer, head=place.head)
-    ours = [one for one in attention.maps(session, job_id, wanted).data if one.is_drawable]
+    ours = [view for view in attention.maps(session, job_id, wanted).data if view.is_drawable]
     if not ours:
         return shown
     view = attention_view(maps, ours[0])
@@ -133,7 +134,7 @@ def attention_page(session: Session, job_id: UUID, asked: Asked) -> dict[str, ob
         "step": _step(ours, place, read_weights(session, ours, place)),
         "guide": _guide(job, layers, view),
         "layers": layers,
-        "here": next((one for one in ours[-1].summaries), None) if view.adapted else None,
+        "here": next(iter(ours[-1].summaries), None) if view.adapted else None,
         **_table(rows, asked, place),
         **_grid(maps, place),
     }
@@ -144,18 +145,18 @@ def _shown(asked: Shown | None, view: AttentionView) -> Shown:
 
 
 def _grid(maps: Sequence[MapOutline], place: Place) -> dict[str, object]:
-    """Which layers stand in the grid, and how many there are."""
-    one = shown_map(maps, place.replicate)
-    assert one is not None
-    first, stop = grid_layers(one, place.layer)
-    return {"grid": (first, stop - 1, one.shape[1]), "cut_heads": one.shape[2] > MOST_HEADS}
+    """Return the first and last layer of the grid, and the number of layers."""
+    outline = shown_map(maps, place.replicate)
+    assert outline is not None
+    first, stop = grid_layers(outline, place.layer)
+    layers, heads = outline.shape[1:3]
+    return {"grid": (first, stop - 1, layers), "cut_heads": heads > MOST_HEADS}
 
 
 def _step(maps: Sequence[MapView], place: Place, head: HeadWeights | None) -> Step | None:
-    by_source = {one.source: one for one in maps}
-    one = maps[0]
-    position = one.target_start + place.step
-    tokens = one.tokens[place.sample]
+    by_source = {view.source: view for view in maps}
+    position = maps[0].target_start + place.step
+    tokens = maps[0].tokens[place.sample]
     if position >= len(tokens):
         return None
     learned = None
@@ -172,31 +173,31 @@ def _step(maps: Sequence[MapView], place: Place, head: HeadWeights | None) -> St
     )
 
 
-def _answer(one: MapView | None, place: Place) -> int | None:
-    if one is None or place.sample >= len(one.predictions):
+def _answer(view: MapView | None, place: Place) -> int | None:
+    if view is None or place.sample >= len(view.predictions):
         return None
-    answers = one.predictions[place.sample]
+    answers = view.predictions[place.sample]
     return answers[place.step] if place.step < len(answers) else None
 
 
 def _guide(job: JobView, layers: Sequence[LayerFacts], view: AttentionView) -> Guide:
-    masses = [(one.least_learned_mass, one.most_learned_mass) for one in layers]
+    masses = [(layer.least_learned_mass, layer.most_learned_mass) for layer in layers]
     mass = (min(low for low, _ in masses), max(high for _, high in masses)) if masses else None
     return Guide(
         method=_method(job.method),
         learned=view.learned_positions,
         mass=mass if view.learned_positions else None,
-        first=next((one for one in layers if one.layer == 0), None),
+        first=next((layer for layer in layers if layer.layer == 0), None),
         later=max(
-            (one for one in layers if one.layer > 0),
-            key=lambda one: one.relative_deviation,
+            (layer for layer in layers if layer.layer > 0),
+            key=lambda layer: layer.relative_deviation,
             default=None,
         ),
     )
 
 
 def _method(name: str | None) -> MethodEntry | None:
-    """What the method says of itself; None for none, or for one that is no longer installed."""
+    """Return the catalogue entry of a method, or None if it is not installed."""
     try:
         return None if name is None else catalogue.method(name)
     except NotFound:
@@ -204,12 +205,12 @@ def _method(name: str | None) -> MethodEntry | None:
 
 
 def _table(rows: HeadRows, asked: Asked, place: Place) -> dict[str, object]:
-    """The table of heads: its columns with their links, and the links to the other pages."""
+    """Return the table of heads, with the links of its columns and pages."""
     end = asked.offset + len(rows.data)
     before = max(0, asked.offset - HEADS_PAGE)
     return {
         "heads": rows,
-        "columns": tuple(_column(*one, asked.sorting, place) for one in COLUMNS),
+        "columns": tuple(_column(*column, asked.sorting, place) for column in COLUMNS),
         "first": asked.offset + 1,
         "last": end,
         "previous": _address(asked.sorting, place, before) if asked.offset else None,
@@ -218,7 +219,7 @@ def _table(rows: HeadRows, asked: Asked, place: Place) -> dict[str, object]:
 
 
 def _column(name: HeadOrder, title: str, means: str, sorting: Sorting, place: Place) -> HeadColumn:
-    """The figures that move are first sorted from the largest."""
+    """Return a column; its first sort is descending, except for the layer."""
     is_it = sorting.by == name
     turned = not sorting.descending if is_it else name != "layer"
     how = ("descending" if sorting.descending else "ascending") if is_it else "none"

@@ -1,4 +1,4 @@
-"""The routes of the attention page and of its charts."""
+"""Routes of the attention page and its charts."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -36,9 +36,9 @@ NO_JOB = "No job has this id. The id may be mistyped, or the job may be on anoth
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """What a chart shows: where, how, and which of the patterns of a grid.
+    """The request for a chart: its place in the maps, its look, and the patterns of a grid.
 
-    `step` is the one whose row is framed in a pattern, counted among the tokens of the output.
+    `step` is the output token whose row is framed in a pattern.
     """
 
     place: Place
@@ -100,7 +100,7 @@ def routers(renderer: Renderer) -> tuple[APIRouter, ...]:
 
 
 def attention_routes(renderer: Renderer) -> APIRouter:
-    """One job's attention as a page."""
+    """Return the route of the page."""
     router = closed_router()
 
     @router.get("/jobs/{job_id}/attention", name="attention_page")
@@ -122,7 +122,7 @@ def attention_routes(renderer: Renderer) -> APIRouter:
 
 
 def attention_chart_routes() -> APIRouter:
-    """Its charts, as JSON."""
+    """Return the routes of the charts, which are JSON."""
     router = closed_router("/jobs/{job_id}/charts")
     for name, chart in CHARTS.items():
         router.add_api_route(f"/{name.replace('_', '-')}", _route(chart), name=name)

@@ -1,4 +1,4 @@
-"""What can be chosen of a job's attention: seeds, samples, layers, heads, steps of the output."""
+"""Choices in a job's attention: seed, sample, layer, head and output step."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ LONGEST_SAMPLE = 60
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where in the maps of a job somebody looks; `step` counts the tokens of the output."""
+    """A place in the maps of a job; `step` counts output tokens."""
 
     replicate: int = 0
     sample: int = 0
@@ -22,13 +22,13 @@ class Place:
     step: int = 0
 
     def within(self, maps: Sequence[MapOutline]) -> "Place":
-        """The nearest place that these maps have; there must be one."""
-        known = {one.replicate for one in maps}
+        """Return the nearest place in these maps, of which there is at least one."""
+        replicates = {outline.replicate for outline in maps}
         first = maps[0]
         samples, layers, heads, rows, _ = first.shape
         return replace(
             self,
-            replicate=self.replicate if self.replicate in known else min(known),
+            replicate=self.replicate if self.replicate in replicates else min(replicates),
             sample=min(self.sample, samples - 1),
             layer=min(self.layer, layers - 1),
             head=min(self.head, heads - 1),
@@ -38,7 +38,10 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class AttentionView:
-    """The choices above the heat maps; `learned_positions` of the adapted maps, if any."""
+    """The choices above the heat maps.
+
+    `learned_positions` is that of the adapted maps.
+    """
 
     replicates: tuple[Option, ...]
     samples: tuple[Option, ...]
@@ -49,27 +52,27 @@ class AttentionView:
     adapted: bool
 
 
-def attention_view(maps: Sequence[MapOutline], one: MapView) -> AttentionView:
-    """The choices that the maps of a job leave; `one` of them has the samples."""
+def attention_view(maps: Sequence[MapOutline], view: MapView) -> AttentionView:
+    """Return the choices in the maps of a job; `view` is one that has the samples."""
     _, layers, heads, rows, _ = maps[0].shape
     return AttentionView(
-        replicates=_distinct((found.replicate, str(found.seed)) for found in maps),
-        samples=tuple((n, _sample(n, one)) for n in range(len(one.tokens))),
+        replicates=_distinct((outline.replicate, str(outline.seed)) for outline in maps),
+        samples=tuple((n, _sample(n, view)) for n in range(len(view.tokens))),
         layers=tuple((n, str(n)) for n in range(layers)),
         heads=tuple((n, str(n)) for n in range(heads)),
-        steps=max(rows - one.target_start, 1),
-        learned_positions=max(found.learned_positions for found in maps),
-        adapted=any(found.source == "adapted" for found in maps),
+        steps=max(rows - view.target_start, 1),
+        learned_positions=max(outline.learned_positions for outline in maps),
+        adapted=any(outline.source == "adapted" for outline in maps),
     )
 
 
-def question(one: MapView, sample: int) -> tuple[int, ...]:
-    """The tokens of a sample that were given; those after them are the model's answer."""
-    return one.tokens[sample][: one.target_start + 1]
+def question(view: MapView, sample: int) -> tuple[int, ...]:
+    """Return the input tokens of a sample, without the model's answer."""
+    return view.tokens[sample][: view.target_start + 1]
 
 
-def _sample(number: int, one: MapView) -> str:
-    text = " ".join(str(token) for token in question(one, number))
+def _sample(number: int, view: MapView) -> str:
+    text = " ".join(str(token) for token in question(view, number))
     return f"{number}: {shortened(text, LONGEST_SAMPLE)}"
 
 

@@ -1,4 +1,4 @@
-"""The routes of base models: the list, and one with where it comes from and what adapts it."""
+"""Routes of the list of base models, and of one with its lineage."""
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
@@ -30,7 +30,7 @@ def routers(renderer: Renderer) -> tuple[APIRouter, ...]:
 
 
 def base_model_routes(renderer: Renderer) -> APIRouter:
-    """The list, page by page, and one base model."""
+    """Return the routes of the list and of one base model."""
     router = closed_router(HERE)
 
     @router.get("")
@@ -66,14 +66,14 @@ def _listed(session: Session, page_token: str) -> dict[str, object]:
 
 
 def _one(session: Session, name: str) -> dict[str, object]:
-    found = lineage.of(session, name)
-    spec = found.made_by.resolved_spec
+    origin = lineage.of(session, name)
+    spec = origin.made_by.resolved_spec
     return {
-        "found": found,
-        "model": found.model,
+        "found": origin,
+        "model": origin.model,
         "spec": spec,
-        "family_json": pretty(found.model.family),
-        "task_json": pretty(found.model.task) if found.model.task else "",
-        "titles": {one.id: job_title(one) for one in found.newest},
-        "poll": POLL if not found.made_by.terminal else None,
+        "family_json": pretty(origin.model.family),
+        "task_json": pretty(origin.model.task) if origin.model.task else "",
+        "titles": {job.id: job_title(job) for job in origin.newest},
+        "poll": POLL if not origin.made_by.terminal else None,
     }

@@ -1,4 +1,4 @@
-"""The routes of what can be asked for: methods, tasks and families, as they declare themselves."""
+"""Routes of methods, tasks and families, as the plug-ins declare themselves."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ NOT_HERE = (
 
 @dataclass(frozen=True, slots=True)
 class Knob:
-    """A knob of a plug-in as its schema describes it."""
+    """A knob of a plug-in, as its schema describes it."""
 
     name: str
     values: str
@@ -46,7 +46,7 @@ def routers(renderer: Renderer) -> tuple[APIRouter, ...]:
 
 
 def catalogue_routes(renderer: Renderer) -> APIRouter:
-    """Methods and tasks as cards, and each of them on a page of its own; families."""
+    """Return the routes of methods, tasks and families."""
     router = closed_router()
 
     @router.get("/methods")
@@ -106,7 +106,7 @@ FAMILIES: Mapping[str, object] = {
 
 
 def knobs(plug_in: PlugIn) -> tuple[Knob, ...]:
-    """The knobs of a plug-in, without its name."""
+    """Return the knobs of a plug-in, without its name."""
     return tuple(_knobs(plug_in.knobs))
 
 
@@ -126,7 +126,7 @@ def _default(described: Mapping[str, object]) -> str:
 
 
 def _values(described: Mapping[str, object]) -> str:
-    """What a knob may be, in words."""
+    """Return the values of a knob, in words."""
     if "enum" in described:
         return " or ".join(str(one) for one in cast("list[object]", described["enum"]))
     if "const" in described:

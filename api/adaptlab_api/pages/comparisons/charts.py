@@ -1,4 +1,4 @@
-"""The charts of a comparison's table, all at once: they come from the same scores."""
+"""The charts of a comparison's table, drawn together from the same scores."""
 
 from fastapi.responses import Response
 
@@ -9,18 +9,18 @@ from adaptlab_answers.comparisons import ComparisonProgress, JobComparison
 from adaptlab_api.pages.rendering.drawing import drawn
 
 
-def table_charts(found: JobComparison, number: int, theme: Theme) -> dict[str, Chart] | None:
-    """The charts of one table by the names that its page uses; None where there is no table."""
-    if number >= len(found.tables):
+def table_charts(comparison: JobComparison, number: int, theme: Theme) -> dict[str, Chart] | None:
+    """Return the charts of one table by name, or None without a table."""
+    if number >= len(comparison.tables):
         return None
-    table = found.tables[number]
+    table = comparison.tables[number]
     if table.comparison is None:
         return None
-    return dict(charts_of(table, methods=compared_methods(found.tables), theme=theme))
+    return dict(charts_of(table, methods=compared_methods(comparison.tables), theme=theme))
 
 
 def table_answer(found: JobComparison | ComparisonProgress, table: int, theme: Theme) -> Response:
-    """All charts of one table by name; no content where nothing is scored, or not yet computed."""
+    """Return the charts of one table; no content if there are no scores yet."""
     if isinstance(found, ComparisonProgress):
         return Response(status_code=204)
     return drawn(table_charts(found, table, theme))

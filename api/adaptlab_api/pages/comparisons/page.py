@@ -1,4 +1,4 @@
-"""The page that compares any jobs, without a study."""
+"""The page that compares chosen jobs, without a study."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,20 +25,20 @@ CANNOT, FAULT = "These jobs cannot be compared", "This filter is not valid"
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The jobs of an address: by their ids, in which case each once, or by a filter."""
+    """The jobs in an address: by their ids, without duplicates, or by a filter."""
 
     job_ids: tuple[str, ...] = ()
     filter: str = ""
 
     @classmethod
     def read(cls, ids: Sequence[str], filter_text: str) -> "Chosen":
-        """From the address."""
+        """Return the jobs in the address."""
         return cls(tuple(dict.fromkeys(filter(None, ids))), filter_text.strip())
 
     def jobs(self, session: Session) -> tuple[UUID, ...]:
-        """All of them; raises `NotFound` for what is no job and `InvalidSpec` for too many."""
+        """Return the ids; raise `NotFound` for a missing job, `InvalidSpec` for too many."""
         named = chosen_jobs.chosen_by(session, self.filter) if self.filter else ()
-        listed = (short_ids.job_id(session, one) for one in self.job_ids)
+        listed = (short_ids.job_id(session, text) for text in self.job_ids)
         chosen = tuple(dict.fromkeys((*listed, *named)))
         if len(chosen) > MOST_JOBS:
             detail = f"{len(chosen)} jobs are too many to compare: the limit is {MOST_JOBS}."
@@ -49,19 +49,19 @@ class Chosen:
 def compared(
     units: Units, runs: ComparisonRuns, chosen: Chosen
 ) -> JobComparison | ComparisonProgress:
-    """The comparison of jobs, or how far it is; raises `NotFound` and `InvalidSpec`."""
+    """Return the comparison or its progress; raise `NotFound` or `InvalidSpec`."""
     with units() as session:
         jobs = chosen.jobs(session)
     return runs.answer(units, JobsQuestion(jobs))
 
 
 def compare_page(units: Units, runs: ComparisonRuns, chosen: Chosen) -> dict[str, object]:
-    """Everything that the template shows; raises `NotFound` and `InvalidSpec`."""
+    """Return the values of the template; raise `NotFound` or `InvalidSpec`."""
     with units() as session:
         jobs = chosen.jobs(session)
-    found = runs.answer(units, JobsQuestion(jobs))
-    progress = found if isinstance(found, ComparisonProgress) else None
-    tables = () if isinstance(found, ComparisonProgress) else table_views(found)
+    answer = runs.answer(units, JobsQuestion(jobs))
+    progress = answer if isinstance(answer, ComparisonProgress) else None
+    tables = () if isinstance(answer, ComparisonProgress) else table_views(answer)
     address = urlencode([("jobs", ",".join(map(str, jobs)))])
     to_come = any(table.to_come for table in tables)
     return {
@@ -77,7 +77,7 @@ def compare_page(units: Units, runs: ComparisonRuns, chosen: Chosen) -> dict[str
 
 
 def refused(chosen: Chosen, refusal: InvalidSpec | NotFound) -> dict[str, object]:
-    """The same page, with what is wrong instead of tables."""
+    """Return the values of the page with an error instead of tables."""
     fault = fault_of(chosen.filter) if chosen.filter else None
     heading = "There is no such job" if isinstance(refusal, NotFound) else CANNOT
     refused: dict[str, object] = {"refusal": f"{refusal}", "heading": FAULT if fault else heading}
@@ -85,7 +85,7 @@ def refused(chosen: Chosen, refusal: InvalidSpec | NotFound) -> dict[str, object
 
 
 def asking(chosen: Chosen, fault: FilterFault | None) -> dict[str, object]:
-    """What the form above the tables shows."""
+    """Return the values of the form above the tables."""
     return {
         "filter": chosen.filter,
         "fault": fault,

@@ -24,7 +24,7 @@ def routers(renderer: Renderer) -> tuple[APIRouter, ...]:
 
 
 def compare_routes(renderer: Renderer) -> APIRouter:
-    """Any jobs side by side, and their charts."""
+    """Return the routes of the page and of its charts."""
     router = closed_router("/compare")
 
     @router.get("")
@@ -59,9 +59,9 @@ def compare_routes(renderer: Renderer) -> APIRouter:
         theme: Theme = "light",
     ) -> Response:
         try:
-            found = compared(units, opened.comparisons, Chosen.read(jobs.split(","), ""))
+            comparison = compared(units, opened.comparisons, Chosen.read(jobs.split(","), ""))
         except (NotFound, InvalidSpec):
             return Response(status_code=404)
-        return table_answer(found, table, theme)
+        return table_answer(comparison, table, theme)
 
     return router

@@ -1,4 +1,4 @@
-"""A comparison as its page shows it: warnings, then every table budget by budget, never sorted."""
+"""A comparison as its page shows it: warnings, then every table by budget."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ WARNING_TITLES = {
     "unpaired": "Some pairs cannot be compared",
 }
 NOT_COMING = ("succeeded", "failed", "cancelled")
-"""States of jobs whose scores will not come by themselves."""
+"""States of jobs that will not produce missing scores."""
 FINDING_TITLES = {
     "better": "Better or worse over all seeds",
     "cannot_be_told_apart": "Cannot be told apart",
@@ -52,7 +52,7 @@ class WarningView:
 
 @dataclass(frozen=True, slots=True)
 class RowView:
-    """A method at a budget; `gap` is what it leaves of it, None for a reference or no budget."""
+    """A method at a budget; `gap` is the unused part, None for a reference."""
 
     row: ComparisonRow
     behind: ComparedMethod
@@ -61,7 +61,7 @@ class RowView:
 
 @dataclass(frozen=True, slots=True)
 class TiedRows:
-    """The methods that can have the same ranks: which of them is ahead is not known."""
+    """Methods with the same range of ranks, whose order is not known."""
 
     low: int
     high: int
@@ -71,7 +71,7 @@ class TiedRows:
 
 @dataclass(frozen=True, slots=True)
 class PairView:
-    """Two methods, the better one first where they were told apart."""
+    """Two methods, the better one first if the scores decide."""
 
     first: str
     second: str
@@ -81,7 +81,7 @@ class PairView:
 
 @dataclass(frozen=True, slots=True)
 class FindingView:
-    """The pairs of which the same is found."""
+    """The pairs with the same finding."""
 
     finding: str
     title: str
@@ -90,9 +90,9 @@ class FindingView:
 
 @dataclass(frozen=True, slots=True)
 class BudgetView:
-    """The methods at one budget; `swept` says that some chose among learning rates.
+    """The methods at one budget; `swept` if some had several learning rates.
 
-    `chosen` is the corrected score of the one that `sentence` names the best.
+    `chosen` is the corrected score of the method that `sentence` names the best.
     """
 
     number: int
@@ -105,13 +105,13 @@ class BudgetView:
 
     @property
     def pairs(self) -> int:
-        """How many pairs there is a verdict of."""
+        """The number of pairs with a verdict."""
         return sum(len(finding.pairs) for finding in self.findings)
 
 
 @dataclass(frozen=True, slots=True)
 class ForgettingTable:
-    """What each method did to the base model's own tasks; None where it was not scored."""
+    """Changes on the base model's own tasks by method; None if not scored."""
 
     tasks: tuple[str, ...]
     rows: tuple[tuple[str, tuple[ScoreChange | None, ...]], ...]
@@ -119,10 +119,10 @@ class ForgettingTable:
 
 @dataclass(frozen=True, slots=True)
 class TableView:
-    """One task and base model; `version` changes with whatever its charts show.
+    """One task and base model; `version` changes with the content of its charts.
 
-    Of the scores that jobs lack, `missing` will not come by themselves. What was skipped is told
-    with the study, not with its tables.
+    `to_come` are missing scores that jobs will still produce, and `missing` the others. Skipped
+    cells are shown with the study, not with its tables.
     """
 
     number: int
@@ -141,17 +141,18 @@ class TableView:
     has_curves: bool
 
 
-def table_views(found: JobComparison) -> tuple[TableView, ...]:
-    """All tables of a comparison."""
-    return tuple(_table(number, table, found) for number, table in enumerate(found.tables))
+def table_views(job_comparison: JobComparison) -> tuple[TableView, ...]:
+    """Return the tables of a comparison."""
+    tables = job_comparison.tables
+    return tuple(_table(number, table, job_comparison) for number, table in enumerate(tables))
 
 
-def _table(number: int, table: TableComparison, found: JobComparison) -> TableView:
+def _table(number: int, table: TableComparison, whole: JobComparison) -> TableView:
     comparison = table.comparison
-    ours = [w for w in found.warnings if (w.base_model, w.task) == (table.base_model, table.task)]
-    colours, sweeps = compared_methods(found.tables), [one.sweep for one in table.methods]
+    ours = [w for w in whole.warnings if (w.base_model, w.task) == (table.base_model, table.task)]
+    colours, sweeps = compared_methods(whole.tables), [method.sweep for method in table.methods]
     differences = comparison.differences if comparison else ()
-    lacking = [one for one in table.missing if one.state != "skipped"]
+    lacking = [scores for scores in table.missing if scores.state != "skipped"]
     return TableView(
         number=number,
         version=hashlib.sha256(f"{comparison}{sweeps}{colours}".encode()).hexdigest()[:12],
@@ -159,19 +160,19 @@ def _table(number: int, table: TableComparison, found: JobComparison) -> TableVi
         task=table.task,
         comparison=comparison,
         warnings=tuple(_warnings(ours, table)),
-        notes=tuple(one.text for one in differences if one.weight == "note"),
+        notes=tuple(difference.text for difference in differences if difference.weight == "note"),
         budgets=tuple(_budgets(table, comparison)) if comparison else (),
-        failed=tuple(one for one in table.diagnoses if one.diagnosis.cause != "none"),
-        learned=tuple(one for one in table.diagnoses if one.diagnosis.cause == "none"),
-        missing=tuple(one for one in lacking if one.state in NOT_COMING),
-        to_come=tuple(one for one in lacking if one.state not in NOT_COMING),
+        failed=tuple(method for method in table.diagnoses if method.diagnosis.cause != "none"),
+        learned=tuple(method for method in table.diagnoses if method.diagnosis.cause == "none"),
+        missing=tuple(scores for scores in lacking if scores.state in NOT_COMING),
+        to_come=tuple(scores for scores in lacking if scores.state not in NOT_COMING),
         forgetting=_forgetting(table),
         has_curves=bool(comparison) and len(comparison.cells) > 1 and bool(comparison.curves),
     )
 
 
 def _warnings(warnings: Sequence[TableWarning], table: TableComparison) -> Iterator[WarningView]:
-    """One notice a kind; what is missing is counted here and listed below the tables."""
+    """Yield one notice per kind; missing scores are listed below the tables."""
     for kind in dict.fromkeys(one.kind for one in warnings):
         texts = tuple(one.text for one in warnings if one.kind == kind)
         if kind == "missing":

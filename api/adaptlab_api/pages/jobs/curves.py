@@ -1,4 +1,4 @@
-"""Learning curves as a chart: the page's script fetches it and hands it to the chart library."""
+"""The chart of a job's learning curves."""
 
 from uuid import UUID
 
@@ -9,22 +9,22 @@ from adaptlab.measurements.results import MetricPoint
 from adaptlab_services.jobs import jobs
 from adaptlab_services.results import results
 
-# By the metric's name as the trainer reports it: the label under which it is drawn.
+# Labels in the chart by the names of metrics.
 LOSSES = {"train_loss": "training", "validation_loss": "validation"}
-MOST_POINTS = 400  # a curve: more than a screen has pixels to tell apart
-MOST_DRAWN = 20_000  # points of all curves together
+MOST_POINTS = 400  # per curve, about what a screen can resolve
+MOST_DRAWN = 20_000  # points in all curves
 LEAST_POINTS = 12
-MOST_REPLICATES = 200  # which are drawn; the others are in the API
+MOST_REPLICATES = 200  # drawn; the API has all
 
 
 def curves_chart(session: Session, job_id: UUID, theme: Theme) -> Chart | None:
-    """Training and validation loss of the replicates; None before the first point."""
+    """Return the losses of the replicates, or None before the first point."""
     spec = jobs.get(session, job_id).resolved_spec
     drawn = min(len(spec.seeds) * max(1, len(spec.training.trials)), MOST_REPLICATES)
     points = max(LEAST_POINTS, min(MOST_POINTS, MOST_DRAWN // (len(LOSSES) * drawn)))
-    found = results.metrics(session, job_id, tuple(LOSSES), range(drawn), points).data
+    measured = results.metrics(session, job_id, tuple(LOSSES), range(drawn), points).data
     curves: dict[str, list[MetricPoint]] = {}
-    for curve in found:
+    for curve in measured:
         curves.setdefault(LOSSES[curve.name], []).extend(
             MetricPoint(replicate=curve.replicate, name="loss", step=step, value=value)
             for step, value in zip(curve.steps, curve.values, strict=True)

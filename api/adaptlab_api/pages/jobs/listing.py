@@ -1,4 +1,4 @@
-"""The jobs page: a filtered list with pagination."""
+"""The list of jobs, with filters and pagination."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
@@ -18,8 +18,8 @@ from adaptlab_services.jobs.job_lists import JobQuery
 from adaptlab_services.lifecycle import workers
 
 PAGE_SIZE = 50
-# How the way back is kept: the tokens of the pages before this one. A longer way back starts
-# at the newest page again.
+# The address has the tokens of at most this many previous pages. Beyond them, `Previous` leads to
+# the newest page.
 LONGEST_TRAIL = 12
 TRAIL_SEPARATOR = "."
 ACTIVE_SECONDS, IDLE_SECONDS = 2, 10
@@ -27,9 +27,9 @@ ACTIVE_SECONDS, IDLE_SECONDS = 2, 10
 
 @dataclass(frozen=True, slots=True)
 class JobFilters:
-    """What the form above the list asks for; an empty field asks for nothing.
+    """The fields of the form above the list; an empty one selects all jobs.
 
-    `filter` is in the language of `GET /v1/jobs?filter=` and narrows down what the others leave.
+    `filter` is an expression as in `GET /v1/jobs?filter=`, combined with the other fields by AND.
     """
 
     state: str = ""
@@ -39,11 +39,11 @@ class JobFilters:
     filter: str = ""
 
     def query(self) -> dict[str, str]:
-        """The fields that ask for something."""
+        """Return the fields that are not empty."""
         return {field.name: value for field in fields(self) if (value := getattr(self, field.name))}
 
     def expression(self) -> str:
-        """The same in the language of `GET /v1/jobs?filter=`."""
+        """Return all fields as one expression for `GET /v1/jobs?filter=`."""
         chosen = self.query()
         written = chosen.pop("filter", "").strip()
         terms = [f"{name} = {_quoted(value)}" for name, value in chosen.items()]
@@ -52,30 +52,30 @@ class JobFilters:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Which page of the list is shown, and the tokens of those before it."""
+    """A page of the list, and the tokens of the pages before it."""
 
     token: str | None = None
     trail: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, token: str, trail: str) -> "Place":
-        """From the address; the first page has no token."""
+        """Return the page in the address; the first one has no token."""
         steps = tuple(trail.split(TRAIL_SEPARATOR)) if trail else ()
         return cls(token or None, steps)
 
     def next(self, token: str) -> "Place":
-        """The page that begins at `token`."""
+        """Return the page that begins at `token`."""
         behind = (*self.trail, self.token or "")
         return Place(token, behind[-LONGEST_TRAIL:])
 
     def previous(self) -> "Place":
-        """The page before; the first when the way back is not known any more."""
+        """Return the page before, or the first one if that is not known."""
         if not self.trail:
             return Place()
         return Place(self.trail[-1] or None, self.trail[:-1])
 
     def address(self, filters: JobFilters) -> str:
-        """The link to this page of the filtered list."""
+        """Return the address of this page of the filtered list."""
         query = filters.query()
         if self.token:
             query["page_token"] = self.token
@@ -85,7 +85,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class JobListRow:
-    """One line of the list; `seconds` is how long the job has run."""
+    """One line of the list; `seconds` is the running time of the job."""
 
     job: JobSummary
     title: str
@@ -96,7 +96,7 @@ class JobListRow:
 def job_list(
     session: Session, filters: JobFilters, place: Place, now: datetime
 ) -> dict[str, object]:
-    """Everything that the template of the jobs page shows; no jobs for a filter with a fault."""
+    """Return the values of the template; an invalid filter has no jobs."""
     fault = fault_of(filters.filter)
     page: Page[JobSummary] = Page(data=(), next_page_token=None)
     if fault is None:
@@ -128,7 +128,7 @@ def job_list(
 
 
 def running_seconds(job: JobSummary, now: datetime) -> float | None:
-    """How long a job has run so far, or ran; None before its start and between two attempts."""
+    """Return the running time in seconds; None before it starts or between attempts."""
     if job.started_at is None or not (job.state == "running" or job.terminal):
         return None
     end = job.finished_at or now.astimezone(UTC)
@@ -136,13 +136,13 @@ def running_seconds(job: JobSummary, now: datetime) -> float | None:
 
 
 def unserved_queues(session: Session, listed: Iterable[JobSummary]) -> tuple[str, ...]:
-    """The queues in which one of these jobs waits and which no live worker serves."""
+    """Return the queues of waiting jobs that no live worker serves."""
     wanted = {job.queue.name for job in listed if job.state in ("queued", "waiting")}
     return tuple(sorted(wanted - set(workers.live_queues(session)))) if wanted else ()
 
 
 def _poll_seconds(listed: Iterable[JobSummary], place: Place) -> int | None:
-    """Often while something can change; now and then on the first page, where new jobs appear."""
+    """Return the polling interval; longer on a first page without active jobs."""
     if any(not job.terminal for job in listed):
         return ACTIVE_SECONDS
     return None if place.token else IDLE_SECONDS
@@ -155,9 +155,9 @@ def _counted(rows: list[JobListRow], *, more: bool) -> str:
     return f"{shown}, {running} running, {waiting} waiting" if rows else ""
 
 
-def _options(known: tuple[str, ...], chosen: str) -> tuple[str, ...]:
-    """The names to choose from; one that came with the address stays choosable."""
-    return known if not chosen or chosen in known else (*known, chosen)
+def _options(names: tuple[str, ...], chosen: str) -> tuple[str, ...]:
+    """Return the names to choose from, including the one in the address."""
+    return names if not chosen or chosen in names else (*names, chosen)
 
 
 def _quoted(value: str) -> str:

@@ -1,4 +1,4 @@
-"""One job's page: what was asked for, how far it is, what came of it."""
+"""The page of one job: its spec, progress and results."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -39,13 +39,13 @@ HEADS_SHOWN = 12
 
 
 def job_page(session: Session, job_id: UUID, now: datetime) -> dict[str, object]:
-    """Everything that the template of a job shows; raises `NotFound`."""
+    """Return the values of the template; raise `NotFound`."""
     job = jobs.get(session, job_id)
     tried = results.replicates(session, job_id).data
     maps = attention_heads.outlines(session, job_id)
     spec = job.resolved_spec
     evaluations = results.evaluations(session, job_id).data
-    told = _latest_events(session, job_id)
+    latest = _latest_events(session, job_id)
     return {
         "job": job,
         "title": job_title(job),
@@ -57,7 +57,7 @@ def job_page(session: Session, job_id: UUID, now: datetime) -> dict[str, object]
         "scores": score_table(evaluations, tried, spec.task),
         "forgetting": forgetting_rows(evaluations, spec),
         "tried": tried,
-        "trained_steps": sum(one.steps for one in tried),
+        "trained_steps": sum(replicate.steps for replicate in tried),
         "rungs": rungs(spec, tried),
         "decays_vary": _vary(spec, "weight_decay"),
         "scales_vary": _vary(spec, "initial_scale"),
@@ -70,29 +70,29 @@ def job_page(session: Session, job_id: UUID, now: datetime) -> dict[str, object]
         "spec_json": pretty(job.spec),
         "theory": results.theory(session, job_id).data,
         "attempts": results.attempts(session, job_id).data,
-        "events": told,
+        "events": latest,
         "most_events": MOST_EVENTS,
         "may_change": job_rights.may_change(session, job_id),
         "studies": studies_of_job(session, job_id),
         "checkpoints": checkpoints.of_job(session, job_id).data[:MOST_FILES],
         "undrawn": max(0, len(tried) - MOST_REPLICATES),
         "poll": None if job.terminal else ACTIVE_SECONDS,
-        "stream": None if job.terminal else _stream(job_id, told),
+        "stream": None if job.terminal else _stream(job_id, latest),
     }
 
 
 def _attention(session: Session, job_id: UUID, maps: Sequence[MapOutline]) -> dict[str, object]:
-    """What can be chosen, and the heads of the first seed; all else is on the page of its own."""
+    """Return the choices and the heads of the first seed; the attention page has the rest."""
     nothing: dict[str, object] = {"attention": None, "deviation": None, "heads": ()}
     if not maps:
         return nothing
     wanted = attention.MapFilter(replicate=maps[0].replicate, layer=0, head=0)
-    ours = [one for one in attention.maps(session, job_id, wanted).data if one.is_drawable]
+    ours = [view for view in attention.maps(session, job_id, wanted).data if view.is_drawable]
     if not ours:
         return nothing
     view = attention_view(maps, ours[0])
     layers = attention_heads.layers(session, maps)
-    first = next((one for one in layers if one.layer == 0), None)
+    first = next((layer for layer in layers if layer.layer == 0), None)
     rows = attention_heads.heads(session, maps, maps[0].replicate, limit=HEADS_SHOWN)
     return {
         "attention": view,
@@ -106,19 +106,19 @@ def _latest_events(session: Session, job_id: UUID) -> tuple[EventView, ...]:
     return events.after(session, job_id, after=max(0, latest - MOST_EVENTS)).data
 
 
-def _stream(job_id: UUID, told: Sequence[EventView]) -> str:
-    """The address of the events that follow what the page tells."""
-    return f"/v1/jobs/{job_id}/events?after={told[-1].sequence if told else 0}"
+def _stream(job_id: UUID, shown: Sequence[EventView]) -> str:
+    """Return the address of the events after those on the page."""
+    return f"/v1/jobs/{job_id}/events?after={shown[-1].sequence if shown else 0}"
 
 
 def unread_text(spec: ResolvedSpec) -> str | None:
-    """What this server lacks to read the spec of a job, None where it lacks nothing."""
-    found = read_resolved(spec)
-    return found.text if isinstance(found, UnreadSpec) else None
+    """Return what this server lacks to read the spec, or None if nothing."""
+    resolved = read_resolved(spec)
+    return resolved.text if isinstance(resolved, UnreadSpec) else None
 
 
 def spec_facts(spec: ResolvedSpec) -> list[tuple[str, str]]:
-    """The lines of the table that says what a job will do, in plain words."""
+    """Return the lines of the table that describes a job, in words."""
     folder = spec.model_folder
     source = "trained from scratch" if folder is None else f"from the folder {folder.folder}"
     if spec.checks:
@@ -138,7 +138,7 @@ def spec_facts(spec: ResolvedSpec) -> list[tuple[str, str]]:
         own = "; ".join(_configuration(task) for task in spec.base_tasks)
         facts.append(("Base pretrained on", own))
     if spec.base_replicates:
-        facts.append(("Base replicates", ", ".join(str(one) for one in spec.base_replicates)))
+        facts.append(("Base replicates", ", ".join(str(number) for number in spec.base_replicates)))
     return facts
 
 
@@ -147,14 +147,14 @@ def _theory_facts(spec: ResolvedSpec) -> list[tuple[str, str]]:
         ("Kind", words(spec.kind)),
         ("Checks", "; ".join(map(_configuration, spec.checks))),
         ("Base model", spec.base_model or "built by the checks"),
-        *(("Adaptation", _measured(one)) for one in spec.adaptations),
+        *(("Adaptation", _measured(adaptation)) for adaptation in spec.adaptations),
         ("Seed", str(spec.seeds[0])),
     ]
 
 
-def _measured(one: Adaptation) -> str:
-    seeds = ", ".join(str(seed) for seed in one.seeds)
-    return f"{_configuration(one.method)}; job {one.job}, seeds {seeds}"
+def _measured(adaptation: Adaptation) -> str:
+    seeds = ", ".join(str(seed) for seed in adaptation.seeds)
+    return f"{_configuration(adaptation.method)}; job {adaptation.job}, seeds {seeds}"
 
 
 def _training_facts(spec: ResolvedSpec) -> list[tuple[str, str]]:
@@ -187,42 +187,44 @@ _CHOICES = {"per_seed": "best for each seed", "pooled": "best on average over se
 
 
 def _stopping(rule: EarlyStopping) -> str:
-    """When a replicate stops, in plain words."""
+    """Return the condition for early stopping, in words."""
     better = f" by {significant(rule.min_delta)}" if rule.min_delta else ""
     return f"after {rule.patience} validations without a lower loss{better}; the best is kept"
 
 
 def _halving(training: ResolvedTraining) -> str:
-    """How many trials go on after which steps, in plain words."""
+    """Return the number of trials after each rung, in words."""
     first, *others = stages(training)
-    later = ", ".join(f"{one.trials} after step {integer(one.first)}" for one in others)
+    later = ", ".join(f"{stage.trials} after step {integer(stage.first)}" for stage in others)
     return f"{first.trials} trials, then at most {later}"
 
 
 def rungs(spec: ResolvedSpec, tried: Sequence[ReplicateResult]) -> str:
-    """How many replicates went on at each rung of successive halving; empty without any."""
-    said: list[str] = []
+    """Return the replicates kept at each rung, in words; empty without rungs."""
+    parts: list[str] = []
     for step in rung_steps(spec.training.steps, spec.training.halving):
-        on = sum(one.steps > step for one in tried)
-        lost = sum(one.status == "eliminated" and one.steps == step for one in tried)
+        kept = sum(replicate.steps > step for replicate in tried)
+        lost = sum(
+            replicate.status == "eliminated" and replicate.steps == step for replicate in tried
+        )
         if lost:
-            said.append(f"{on} of {on + lost} after step {integer(step)}")
-    return f"Replicates kept: {'; '.join(said)}." if said else ""
+            parts.append(f"{kept} of {kept + lost} after step {integer(step)}")
+    return f"Replicates kept: {'; '.join(parts)}." if parts else ""
 
 
 def _vary(spec: ResolvedSpec, knob: str) -> bool:
-    """Whether the trials differ in a knob."""
+    """Return True if the trials differ in a knob."""
     return len({getattr(trial, knob) for trial in spec.training.trials}) > 1
 
 
 def _tried(values: Iterable[float]) -> str:
-    """The values of a knob over the trials, each once."""
+    """Return the distinct values of a knob over the trials, in words."""
     shown = list(dict.fromkeys(significant(value) for value in values))
     return shown[0] if len(shown) == 1 else f"one of {', '.join(shown)}"
 
 
 def _configuration(plug_in: Mapping[str, object]) -> str:
-    """A plug-in's name and its knobs: `LoRA (rank 1, alpha 2)`."""
+    """Return a plug-in's name and knobs: `LoRA (rank 1, alpha 2)`."""
     knobs = ", ".join(
         f"{words(name)} {_knob(value)}" for name, value in plug_in.items() if name != "name"
     )

@@ -59,7 +59,7 @@ def routers(renderer: Renderer) -> tuple[APIRouter, ...]:
 
 
 def job_list_routes(renderer: Renderer) -> APIRouter:
-    """The list of jobs."""
+    """Return the route of the list."""
     router = closed_router()
 
     @router.get("/")
@@ -81,7 +81,7 @@ def job_list_routes(renderer: Renderer) -> APIRouter:
 
 
 def job_routes(renderer: Renderer) -> APIRouter:
-    """The page of one job, and its buttons."""
+    """Return the routes of one job and its buttons."""
     router = closed_router()
 
     @router.get("/jobs/{job_id}")
@@ -113,7 +113,7 @@ def job_routes(renderer: Renderer) -> APIRouter:
 
 
 def _add_control(router: APIRouter, renderer: Renderer) -> None:
-    """The buttons that pause a job, let it go on, and make it anew."""
+    """Add the buttons that pause, resume and retry a job."""
 
     @router.post("/jobs/{job_id}/{verb}")
     @needs("submitter")
@@ -128,12 +128,12 @@ def _add_control(router: APIRouter, renderer: Renderer) -> None:
     ) -> Response:
         most = opened.settings.max_queued_jobs
         try:
-            # What was written before a refusal must go, though the page about it is an answer.
+            # The page about a refusal commits, so what was written before it is rolled back here.
             with session.begin_nested():
                 done = _controlled(session, principal, job_id, verb, most)
         except NotFound:
             return _no_job(renderer, principal)
-        except Conflict:  # somebody was quicker: the page shows how it is now
+        except Conflict:  # the state has changed meanwhile: show it
             return RedirectResponse(f"/jobs/{job_id}", 303)
         except (InvalidSpec, LimitReached, Forbidden) as refusal:
             return _refused(renderer, principal, refusal)
@@ -151,7 +151,7 @@ def _controlled(
 
 
 def job_chart_routes() -> APIRouter:
-    """The learning curves of a job, as JSON."""
+    """Return the route of the learning curves, which are JSON."""
     router = closed_router("/jobs/{job_id}/charts")
 
     @router.get("/learning-curves")
@@ -167,9 +167,9 @@ def job_chart_routes() -> APIRouter:
 def _refused(
     renderer: Renderer, principal: Principal, refusal: InvalidSpec | LimitReached | Forbidden
 ) -> Response:
-    """The page that says why a button did nothing, with the status that the API would answer."""
-    known = answer(refusal)
-    status = 409 if known is None else known.status_code
+    """Return the page about a refused button, with the status of the API."""
+    response = answer(refusal)
+    status = 409 if response is None else response.status_code
     return renderer.fault(status, NOT_DONE, f"{refusal}", {"principal": principal})
 
 

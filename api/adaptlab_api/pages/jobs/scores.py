@@ -1,4 +1,4 @@
-"""The evaluations of a job as tables: one row a seed, and before beside after for every task."""
+"""The evaluations of a job as tables, by seed and by task."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class ScoreColumn:
 
 @dataclass(frozen=True, slots=True)
 class ScoreRow:
-    """One seed; an accuracy is None where its evaluation is not there yet."""
+    """One seed; an accuracy is None until its evaluation is stored."""
 
     seed: int
     learning_rate: float | None
@@ -35,7 +35,7 @@ class ScoreRow:
 
 @dataclass(frozen=True, slots=True)
 class ScoreTable:
-    """All test scores of a job; `total` is the number of items behind each."""
+    """All test scores of a job; `total` is the number of items per score."""
 
     columns: tuple[ScoreColumn, ...]
     rows: tuple[ScoreRow, ...]
@@ -44,7 +44,7 @@ class ScoreTable:
 
 @dataclass(frozen=True, slots=True)
 class ForgettingRow:
-    """One task before and after; `is_own` says that the base was pretrained on it."""
+    """One task before and after; `is_own` if the base was pretrained on it."""
 
     task: str
     is_own: bool
@@ -56,7 +56,7 @@ def score_table(
     replicates: Sequence[ReplicateResult],
     own: Mapping[str, object] | None = None,
 ) -> ScoreTable:
-    """Put evaluations side by side, without those of the base model on its own.
+    """Return the attached evaluations as a table.
 
     Scores of `own`, the task that the job trains on, are the first column.
     """
@@ -85,7 +85,7 @@ def score_table(
 def forgetting_rows(
     evaluations: Sequence[EvaluationView], spec: ResolvedSpec
 ) -> tuple[ForgettingRow, ...]:
-    """Every task scored both ways, those that the base was pretrained on first."""
+    """Return every task scored before and after; the base model's own come first."""
     changes = score_changes(evaluations)
     labels = task_labels([change.task for change in changes])
     rows = [
@@ -98,5 +98,5 @@ def forgetting_rows(
 def _accuracies(
     cells: Mapping[tuple[int, str], EvaluationView], replicate: int, tasks: Sequence[str]
 ) -> tuple[float | None, ...]:
-    found = [cells.get((replicate, task)) for task in tasks]
-    return tuple(one.correct / one.total if one else None for one in found)
+    scores = [cells.get((replicate, task)) for task in tasks]
+    return tuple(score.correct / score.total if score else None for score in scores)

@@ -1,4 +1,4 @@
-"""The pages of recipes: the list, one recipe with its presets, and the report on a study's page."""
+"""The list of recipes, one recipe, and the report on a study's page."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,12 +20,12 @@ FINDINGS = {
     "undecided": ("incomplete", "undecided"),
     "not_measured": ("waiting", "not measured"),
 }
-"""The state whose mark and colour a finding has, and its words."""
+"""The state whose mark and colour a finding uses, and its words."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimRow:
-    """A claim in one wording, and the mark and the words of what is found of it."""
+    """A claim in one wording, with the mark and the words of its verdict."""
 
     verdict: ClaimVerdict
     mark: str
@@ -35,12 +35,12 @@ class ClaimRow:
     @property
     def met(self) -> int:
         """The number of controls that are met."""
-        return sum(one.finding == "reproduced" for one in self.verdict.controls)
+        return sum(control.finding == "reproduced" for control in self.verdict.controls)
 
 
 @dataclass(frozen=True, slots=True)
 class TableRows:
-    """A table of the paper with the rows that it or this preset has; `left_out` has neither."""
+    """A table with the rows that the paper or this preset has; `left_out` the rest."""
 
     table: ReportTable
     rows: tuple[ReportRow, ...]
@@ -57,12 +57,12 @@ class Statement:
 
 
 def recipe_list() -> dict[str, object]:
-    """Everything that the template of the list shows."""
-    return {"recipes": [recipes.get(one.name) for one in recipes.listed().data]}
+    """Return the values of the list."""
+    return {"recipes": [recipes.get(summary.name) for summary in recipes.listed().data]}
 
 
 def recipe_page(name: str, server: str) -> dict[str, object]:
-    """Everything that the template of a recipe shows; raises `NotFound`."""
+    """Return the values of one recipe; raise `NotFound`."""
     recipe = recipes.get(name)
     quickest = recipe.presets[0].preset
     return {
@@ -74,7 +74,7 @@ def recipe_page(name: str, server: str) -> dict[str, object]:
 
 
 def report_of(session: Session, study: StudyView) -> dict[str, object] | None:
-    """What a study's page says of its recipe; None for a study of none, or of one that is gone."""
+    """Return the report on a study's page, or None if no installed recipe made it."""
     if study.recipe is None:
         return None
     try:
@@ -95,7 +95,7 @@ def _shown(table: ReportTable) -> TableRows:
 
 
 def _is_empty(row: ReportRow) -> bool:
-    """Whether neither the paper nor this preset has it."""
+    """Return True if neither the paper nor this preset has the row."""
     return all(cell.published is None and cell.state == "absent" for cell in row.cells)
 
 

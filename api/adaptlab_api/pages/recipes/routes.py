@@ -1,4 +1,4 @@
-"""The routes of the pages of recipes: the list, one recipe, and the button that runs a preset."""
+"""Routes of the list of recipes, one recipe, and its button."""
 
 from urllib.parse import quote
 
@@ -32,7 +32,7 @@ def routers(renderer: Renderer) -> tuple[APIRouter, ...]:
 
 
 def recipe_routes(renderer: Renderer) -> APIRouter:
-    """The list of recipes, one recipe, and running it."""
+    """Return the routes of the list, one recipe, and its button."""
     router = closed_router(HERE)
 
     @router.get("")
@@ -66,7 +66,7 @@ def recipe_routes(renderer: Renderer) -> APIRouter:
         shown: dict[str, object] = {"principal": principal, "here": HERE}
         asked = RecipeRequest(recipe=name, preset=preset)
         try:
-            # What was written before a refusal must go, though the page about it is an answer.
+            # The page about a refusal commits, so what was written before it is rolled back here.
             with session.begin_nested():
                 made = recipe_studies.create(session, principal, asked, study_rules(opened))
         except InvalidSpec as fault:

@@ -1,4 +1,4 @@
-"""The page of recommendations: a question as a form, and what stored results say of it."""
+"""The page of recommendations: a form, and the answer from stored results."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,7 +38,7 @@ FIELDS: Mapping[str, tuple[str, str]] = {
     "/budget": ("parameters", "Maximum trainable parameters"),
     "/max_seconds": ("seconds", "Maximum seconds per job"),
 }
-"""The field of the form that a place of the question comes from, and its label."""
+"""Fields of the form and their labels, by their places in the question."""
 LARGEST = 2**53
 LONGEST_SECONDS = 7 * 24 * 3600
 _QUESTION: TypeAdapter[RecommendationQuestion] = TypeAdapter(RecommendationQuestion)
@@ -46,7 +46,7 @@ _QUESTION: TypeAdapter[RecommendationQuestion] = TypeAdapter(RecommendationQuest
 
 @dataclass(frozen=True, slots=True)
 class FieldFault:
-    """What is wrong with the field of that name; no name and label where it is with none."""
+    """An error in one field; name and label are empty if it is in none."""
 
     field: str
     label: str
@@ -68,15 +68,15 @@ class Asked:
 
     @classmethod
     def read(cls, given: Mapping[str, Sequence[str]]) -> "Asked":
-        """From the fields of a form."""
+        """Return the typed fields."""
         return cls(*(given.get(field.name, [""])[0].strip() for field in fields(cls)))
 
     def is_empty(self) -> bool:
-        """Whether nothing was asked yet."""
+        """Return True if every field is empty."""
         return not any(asdict(self).values())
 
     def question(self) -> RecommendationQuestion:
-        """The question; raises `InvalidSpec` for fields that make none."""
+        """Return the question; raise `InvalidSpec` for invalid fields."""
         if faults := tuple(self._faults()):
             raise InvalidSpec(*faults)
         budget: dict[str, object] = {}
@@ -98,23 +98,23 @@ class Asked:
             raise InvalidSpec(*validation_problems(faults, document)) from error
 
     def _faults(self) -> Iterator[Problem]:
-        """What can be said in the words of the form."""
+        """Yield the errors that name a field of the form."""
         if not self.task:
             yield Problem("/task", "missing", "Choose one, or enter its name.")
         if not self.base_model:
             yield Problem("/base_model", "missing", "Choose one, or enter its name.")
         if bool(self.parameters) == bool(self.share):
-            told = (
+            detail = (
                 "Enter either a number of trainable parameters or a percentage of the base model."
             )
-            yield Problem("/budget", "one_of_two", told)
+            yield Problem("/budget", "one_of_two", detail)
         yield from _no_number(PARAMETERS, self.parameters, LARGEST, whole=True)
         yield from _no_number(SHARE, self.share, 100)
         yield from _no_number("/max_seconds", self.seconds, LONGEST_SECONDS)
 
 
 def faults_of(refusal: AdaptlabError) -> tuple[FieldFault, ...]:
-    """What a refusal says, each beside the label of the field that it is about."""
+    """Return the errors of a refusal, with their fields."""
     if not isinstance(refusal, InvalidSpec):
         return (FieldFault("", "", f"{refusal}"),)
     return tuple(_at_field(problem) for problem in refusal.problems)
@@ -123,7 +123,7 @@ def faults_of(refusal: AdaptlabError) -> tuple[FieldFault, ...]:
 def recommend_page(
     session: Session, asked: Asked, rules: Rules, refusal: AdaptlabError | None = None
 ) -> dict[str, object]:
-    """Everything that the template shows, and a fault instead of an answer where there is one."""
+    """Return the values of the template, with an answer or the errors."""
     answer: Recommendation | None = None
     if not asked.is_empty() and refusal is None:
         try:
@@ -135,7 +135,7 @@ def recommend_page(
         "asked": asked,
         "fields": {**asdict(asked), "once": uuid4().hex},
         "tasks": TASKS.names(),
-        "bases": [one.name for one in bases.data],
+        "bases": [base.name for base in bases.data],
         "more_bases": bases.next_page_token is not None,
         "faults": faults_of(refusal) if refusal else (),
         "answer": answer,
@@ -145,13 +145,13 @@ def recommend_page(
 
 
 def once(given: Mapping[str, Sequence[str]]) -> str | None:
-    """What tells two answers apart, by which a form that is sent twice submits once."""
-    found = given.get("once", [""])[0]
-    return found if _ONCE.fullmatch(found) else None
+    """Return the key by which a form that is sent twice submits once."""
+    key = given.get("once", [""])[0]
+    return key if _ONCE.fullmatch(key) else None
 
 
 def _task(text: str) -> object:
-    """A task by its name, or with knobs where it is a JSON object; raises `InvalidSpec`."""
+    """Return a task by name, or by JSON with knobs; raise `InvalidSpec`."""
     if not text.startswith("{"):
         return text
     try:
@@ -171,7 +171,7 @@ def _at_field(problem: Problem) -> FieldFault:
 
 
 def _no_number(pointer: str, text: str, most: int, *, whole: bool = False) -> Iterator[Problem]:
-    """What is wrong with a number as it was typed; nothing where nothing was."""
+    """Yield the error in a typed number, if any."""
     if not text:
         return
     number = _number(text)
@@ -179,17 +179,17 @@ def _no_number(pointer: str, text: str, most: int, *, whole: bool = False) -> It
         kind = "whole number" if whole else "number"
         yield Problem(pointer, "no_number", f"“{text[:40]}” is not a {kind}.")
     elif not 0 < number <= most:
-        told = f"{text[:40]} is out of range: enter a number above 0 and at most {integer(most)}."
-        yield Problem(pointer, "out_of_range", told)
+        detail = f"{text[:40]} is out of range: enter a number above 0 and at most {integer(most)}."
+        yield Problem(pointer, "out_of_range", detail)
 
 
 def _number(text: str) -> int | float | None:
-    """A number as it was typed, with spaces or commas between thousands; None for another text."""
+    """Return a typed number, which may have thousands separators, or None."""
     plain = text.replace("\N{NARROW NO-BREAK SPACE}", "").replace(" ", "").replace(",", "")
     for kind in (int, float):
         try:
-            found = kind(plain)
+            number = kind(plain)
         except ValueError:
             continue
-        return found if isinstance(found, int) or isfinite(found) else None
+        return number if isinstance(number, int) or isfinite(number) else None
     return None

@@ -1,4 +1,4 @@
-"""The routes of the page of recommendations: asking, and submitting what is proposed."""
+"""Routes of the page of recommendations, and of the jobs that it proposes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated
@@ -37,7 +37,7 @@ async def _asked(
     share: Typed = "",
     seconds: Typed = "",
 ) -> Asked:
-    # As in the file of a job, whoever writes the address by hand calls the number a budget.
+    # `budget` is accepted too, because the file of a job has that name.
     return Asked(task, base_model, parameters or budget, share, seconds)
 
 
@@ -47,7 +47,7 @@ def routers(renderer: Renderer) -> tuple[APIRouter, ...]:
 
 
 def recommend_routes(renderer: Renderer) -> APIRouter:
-    """The form with its answer, and the buttons that submit what would settle it."""
+    """Return the routes of the form and of its buttons."""
     router = closed_router(HERE)
 
     @router.get("", name="recommend_page")
@@ -77,25 +77,25 @@ def recommend_routes(renderer: Renderer) -> APIRouter:
         asked, rules = Asked.read(fields), study_rules(opened)
         wanted = fields.get("submit", ["all"])[0]
         try:
-            # What was written before a refusal must go, though the page about it is an answer.
+            # The page about a refusal commits, so what was written before it is rolled back here.
             with session.begin_nested():
-                made = recommended_jobs.submit(
+                submitted = recommended_jobs.submit(
                     session, principal, asked.question(), rules, wanted, once(fields)
                 )
         except (InvalidSpec, Conflict, LimitReached, Forbidden) as refusal:
-            known = answer(refusal)
-            status = 422 if known is None else known.status_code
+            response = answer(refusal)
+            status = 422 if response is None else response.status_code
             content = recommend_page(session, asked, rules, refusal)
             shown: dict[str, object] = {"principal": principal, "here": HERE}
             return renderer.page("recommend.html", {**shown, **content}, status)
-        background.add_task(opened.bell.ring, made.queues)  # after the commit
-        return noted(session, request, RedirectResponse(_where(made), 303))
+        background.add_task(opened.bell.ring, submitted.queues)  # after the commit
+        return noted(session, request, RedirectResponse(_where(submitted), 303))
 
     return router
 
 
-def _where(made: Submitted) -> str:
-    """The page of what was made; the list of jobs where these are several."""
-    if made.study is not None:
-        return f"/studies/{quote(made.study, safe='')}"
-    return f"/jobs/{made.jobs[0]}" if len(made.jobs) == 1 else "/"
+def _where(submitted: Submitted) -> str:
+    """Return the page of the study or job, or the list if there are several jobs."""
+    if submitted.study is not None:
+        return f"/studies/{quote(submitted.study, safe='')}"
+    return f"/jobs/{submitted.jobs[0]}" if len(submitted.jobs) == 1 else "/"

@@ -1,4 +1,4 @@
-"""Shared by all pages: templates, formats, forms, static files and problem pages.
+"""Shared by all pages: templates, formats, forms, static files, problem pages.
 
 Imports no other wing of the pages.
 """

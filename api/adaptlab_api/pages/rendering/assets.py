@@ -1,4 +1,4 @@
-"""Style, scripts and icon of the pages, and the chart library, made once per version."""
+"""Style, scripts and icon of the pages, and the chart library."""
 
 import gzip
 import hashlib
@@ -34,18 +34,18 @@ class Asset:
 
 @dataclass(frozen=True, slots=True)
 class Assets:
-    """Every small file the pages need, by name, and where the browser finds it."""
+    """The small files of the pages, by name, and the address of the chart library."""
 
     by_name: Mapping[str, Asset]
     charts_url: str
 
     def url(self, name: str) -> str:
-        """The address of one file; another content has another address, so it can be kept."""
+        """Return the address of a file, which changes with its content."""
         return f"/static/{name}?v={self.by_name[name].digest[:12]}"
 
 
 def load_assets() -> Assets:
-    """Read the files that lie beside this module."""
+    """Read the files in `static/`."""
     folder = files("adaptlab_api.pages") / "static"
     by_name = {
         entry.name: _asset(entry.name, entry.read_bytes())
@@ -56,14 +56,14 @@ def load_assets() -> Assets:
 
 
 def charts_name() -> str:
-    """The file name of the chart library; another version has another name."""
+    """Return the file name of the chart library, which includes its version."""
     return f"charts-{version('vl-convert-python')}-{VEGA_LITE}.js"
 
 
 def charts_script(cache: Path) -> bytes:
-    """The chart library, gzip-compressed, from `cache` or made anew in a process of its own.
+    """Return the chart library, gzip-compressed; a child process writes it to `cache`.
 
-    Two requests at once make it twice, which is harmless: the file appears whole.
+    Two simultaneous requests write it twice, which is harmless: the file appears whole.
     """
     target = cache / f"{charts_name()}.gz"
     if not target.exists():
@@ -74,7 +74,7 @@ def charts_script(cache: Path) -> bytes:
 
 
 def plain(compressed: bytes) -> bytes:
-    """The script for a browser that does not take gzip."""
+    """Return the script for a browser without gzip."""
     return gzip.decompress(compressed)
 
 

@@ -15,7 +15,7 @@ SNIPPET = "window.adaptlabCharts = { vegaEmbed, vega };"
 
 
 def write(target: Path) -> None:
-    """Write the script, compressed, to `target`: whole or not at all."""
+    """Write the compressed script to `target` atomically."""
     import vl_convert  # only here: see above
 
     script = vl_convert.javascript_bundle(SNIPPET, vl_version=VEGA_LITE)

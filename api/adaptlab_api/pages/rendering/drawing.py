@@ -1,4 +1,4 @@
-"""Charts as answers: the page's script fetches them and hands them to the chart library."""
+"""Charts as answers to the page's script, which passes them to the chart library."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ NOTHING_DRAWN = 204
 
 
 def drawn(chart: Chart | Mapping[str, Chart] | None) -> Response:
-    """A chart, or charts by name, as JSON; no content where there is nothing to draw yet."""
+    """Return a chart, or charts by name, as JSON; no content without one."""
     if chart is None:
         return Response(status_code=NOTHING_DRAWN)
     return JSONResponse(chart, headers={"Cache-Control": "no-store"})

@@ -1,4 +1,4 @@
-"""Command lines shown where there is nothing else to show yet."""
+"""Example commands for pages without content."""
 
 import json
 import shlex
@@ -28,22 +28,22 @@ FIRST_STUDY = {
 
 
 def first_job(server: str) -> str:
-    """The command that submits a first job to the server at this address."""
+    """Return the command that submits a first job to a server."""
     return _posted(f"{server}/v1/jobs", FIRST_JOB)
 
 
 def first_study(server: str) -> str:
-    """The command that creates a first study of the base model that the first job makes."""
+    """Return the command that creates a study of the first job's base model."""
     return _posted(f"{server}/v1/studies", FIRST_STUDY)
 
 
 def recipe_by_request(server: str, name: str, preset: str) -> str:
-    """The command that posts a recipe to the server at this address."""
+    """Return the command that posts a recipe to a server."""
     return _posted(f"{server}/v1/studies", {"recipe": name, "preset": preset})
 
 
 def recipe_by_command(name: str, preset: str) -> str:
-    """The command line that runs a recipe and prints its report."""
+    """Return the command that runs a recipe and prints its report."""
     return f"adaptlab recipes run {name} --preset {preset}"
 
 

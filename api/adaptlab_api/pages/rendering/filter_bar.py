@@ -1,4 +1,4 @@
-"""The filter above a list: whether it makes sense, and where it does not."""
+"""Errors and fields of the filter above a list."""
 
 import re
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _WORD = re.compile(r'"[^"]*"?|[^\s()=<>!~,"]+|.')
 
 @dataclass(frozen=True, slots=True)
 class FilterFault:
-    """What is wrong with a filter: its text in three parts, of which `at` is at fault."""
+    """The error in a filter, whose text is in three parts; `at` is invalid."""
 
     detail: str
     before: str
@@ -23,21 +23,21 @@ class FilterFault:
 
 
 def fault_of(text: str) -> FilterFault | None:
-    """The first fault of a filter of jobs; None for one that makes sense."""
+    """Return the first error in a filter of jobs, or None if it is valid."""
     try:
         condition(text, job_fields(), Joins())
     except InvalidSpec as error:
         problem = error.problems[0]
         start = len(text) if problem.column is None else min(problem.column - 1, len(text))
-        found = _WORD.match(text, start)
-        stop = start if found is None else found.end()
-        nearest = tuple(str(one) for one in problem.nearest)
+        word = _WORD.match(text, start)
+        stop = start if word is None else word.end()
+        nearest = tuple(map(str, problem.nearest))
         return FilterFault(problem.detail, text[:start], text[start:stop], text[stop:], nearest)
     return None
 
 
 def fields_to_ask() -> tuple[tuple[str, str], ...]:
-    """The names that a filter of jobs knows, each with what it means."""
-    known = job_fields()
-    plain = ((one.name, one.means) for one in known.fields)
-    return (*plain, *((one.pattern, one.means) for one in known.families))
+    """Return the fields of a filter of jobs, with their meanings."""
+    available = job_fields()
+    plain = ((field.name, field.means) for field in available.fields)
+    return (*plain, *((family.pattern, family.means) for family in available.families))

@@ -1,4 +1,4 @@
-"""How numbers, times and names are written on a page; each is a filter in the templates."""
+"""Formats of numbers, times and names; each is a filter in the templates."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -18,12 +18,12 @@ KIBI = 1024
 
 
 def integer(value: int | None) -> str:
-    """A comma between thousands: 117,888."""
+    """Format with a comma between thousands: 117,888."""
     return NOTHING if value is None else f"{value:,}"
 
 
 def percent(value: float | None) -> str:
-    """A fraction with one decimal: 96.4 %; only what is exactly all or nothing is written so."""
+    """Format a fraction as 96.4 %; only exact values become 0.0 % or 100.0 %."""
     if value is None:
         return NOTHING
     rounded = round(100 * value, 1)
@@ -33,12 +33,12 @@ def percent(value: float | None) -> str:
 
 
 def bare_percent(value: float | None) -> str:
-    """As `percent` without the sign, for a table that says what it is in."""
+    """Format as `percent`, without the sign, for a table with a unit."""
     return percent(value).rstrip("%").rstrip()
 
 
 def points(change: float) -> str:
-    """A change of a fraction in percentage points, with its sign: +12.3, +0.03, 0.0."""
+    """Format a change of a fraction in percentage points: +12.3, +0.03, 0.0."""
     if change == 0:
         return "0.0"
     shown = 100 * change
@@ -47,26 +47,26 @@ def points(change: float) -> str:
 
 
 def share(progress: Progress, *, succeeded: bool = False) -> str:
-    """How much of the training is done: 42 %, never 100 % before the last step.
+    """Format progress: 42 %, and 100 % only after the last step.
 
-    Of a job that trains nothing, all is done when it has `succeeded`.
+    A job without training has 100 % once it has `succeeded`.
     """
     step, total = (progress.step, progress.total) if progress.total else (int(succeeded), 1)
     return f"{100 * step // total}\N{NO-BREAK SPACE}%"
 
 
 def significant(value: float | None) -> str:
-    """Three significant digits: 0.00316."""
+    """Format with three significant digits: 0.00316."""
     return NOTHING if value is None else f"{value:.3g}"
 
 
 def fixed(value: float | None) -> str:
-    """Three decimals, for a column of similar numbers."""
+    """Format with three decimals, for a column of similar numbers."""
     return NOTHING if value is None else f"{value:.3f}"
 
 
 def scientific(value: float | None) -> str:
-    """Three decimals, or a power of ten for what would look like zero without being it."""
+    """Format with three decimals, or a power of ten if that would read 0.000."""
     if value is None:
         return NOTHING
     if value == 0 or abs(value) >= 0.001:
@@ -77,14 +77,14 @@ def scientific(value: float | None) -> str:
 
 
 def probability(value: float | None) -> str:
-    """A p-value: two significant digits, and no more than three zeros: 0.034, < 0.0001."""
+    """Format a p-value with two significant digits: 0.034, < 0.0001."""
     if value is None:
         return NOTHING
     return f"{value:.2g}" if value >= 0.0001 else "< 0.0001"
 
 
 def duration(seconds: float | None) -> str:
-    """The two largest units: 850 ms, 42.1 s, 3 min 20 s, 2 h 5 min, 1 d 3 h."""
+    """Format in the two largest units: 850 ms, 42.1 s, 3 min 20 s, 1 d 3 h."""
     if seconds is None:
         return NOTHING
     if seconds < 1:
@@ -99,12 +99,12 @@ def duration(seconds: float | None) -> str:
 
 
 def until(start: datetime | None, end: datetime | None) -> str:
-    """The time between two moments."""
+    """Format the time between two moments."""
     return NOTHING if start is None or end is None else duration((end - start).total_seconds())
 
 
 def size(count: int | None) -> str:
-    """Bytes in binary units: 500 B, 1.2 KiB, 3.4 MiB."""
+    """Format bytes in binary units: 500 B, 1.2 KiB, 3.4 MiB."""
     if count is None:
         return NOTHING
     if count < KIBI:
@@ -118,22 +118,22 @@ def size(count: int | None) -> str:
 
 
 def utc(moment: datetime) -> str:
-    """What stands there until the browser writes its own local time."""
+    """Format in UTC; the browser replaces it by local time."""
     return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def short_id(identity: UUID | str) -> str:
-    """The end of an id, as comparisons and the command line name jobs too."""
+    """Return the end of an id, as in comparisons and on the command line."""
     return str(identity)[-8:]
 
 
 def words(name: str | None) -> str:
-    """A name of ours as words: sort_descending becomes sort descending."""
+    """Format a name as words: sort_descending becomes sort descending."""
     return NOTHING if not name else name.replace("_", " ")
 
 
 def method_title(name: str | None) -> str:
-    """The title that a method gives itself, or its name when it is no longer installed."""
+    """Return the title of a method, or its name if it is not installed."""
     if name is None:
         return "No method"
     try:
@@ -143,36 +143,36 @@ def method_title(name: str | None) -> str:
 
 
 def size_rule(name: str) -> str:
-    """What decides the size of an installed method where no knob does."""
+    """Return the rule for the size of a method without a size knob."""
     return METHODS.get(name).size_rule
 
 
 def pretty(value: object) -> str:
-    """Indented JSON, with every character as itself."""
+    """Format as indented JSON, without escapes for non-ASCII characters."""
     return json.dumps(_plain(value), indent=2, ensure_ascii=False, default=str)
 
 
 def one_line(value: object) -> str:
-    """An event's data as `name: value` pairs, without what is nested deeper."""
+    """Format an event's data as `name: value` pairs, without nested values."""
     flat = [(name, item) for name, item in members(value) if not isinstance(item, dict | list)]
     return ", ".join(f"{name}: {_scalar(item)}" for name, item in flat)
 
 
 def members(value: object) -> list[tuple[str, object]]:
-    """The members of a value or a mapping, as pairs; none of anything else."""
-    found = _plain(value)
-    if not isinstance(found, Mapping):
+    """Return the members of a value or mapping; empty for anything else."""
+    plain = _plain(value)
+    if not isinstance(plain, Mapping):
         return []
-    return list(cast("Mapping[str, object]", found).items())
+    return list(cast("Mapping[str, object]", plain).items())
 
 
 def use(value: object, pointer: str) -> str:
-    """What a button sends that takes a value over into a form."""
+    """Return the value of a button that puts a value into a form."""
     return json.dumps([pointer, value])
 
 
 def page_filters() -> dict[str, Callable[..., object]]:
-    """Every filter under the name that templates use."""
+    """Return the filters by their names in templates."""
     return {
         "integer": integer,
         "percent": percent,

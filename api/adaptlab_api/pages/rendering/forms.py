@@ -1,4 +1,4 @@
-"""The forms of the pages: urlencoded, and never of several parts."""
+"""Urlencoded forms."""
 
 from collections.abc import Mapping, Sequence
 from urllib.parse import parse_qs
@@ -12,12 +12,12 @@ MOST_FIELDS = 8
 
 
 async def small_form_fields(request: Request) -> Mapping[str, Sequence[str]]:
-    """The fields of a form of few fields; raises `Refused` for another body."""
+    """Return the fields of a small form; raise `Refused` for another body."""
     return await form_fields(request, MOST_FIELDS)
 
 
 async def form_fields(request: Request, most: int) -> Mapping[str, Sequence[str]]:
-    """At most so many fields of a form, whose size its route bounds; raises `Refused`."""
+    """Return the fields of a form; raise `Refused` for more than `most`."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != FORM:
         raise Refused(NO_FORM, f"The Content-Type is {kind[:64]!r}; send {FORM}.")

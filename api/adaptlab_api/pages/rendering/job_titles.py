@@ -7,7 +7,7 @@ MAKING_TITLES = {"pretrain": "Pretraining", "import": "Import of"}
 
 
 def job_title(job: JobSummary) -> str:
-    """What a job is, in words."""
+    """Return the title of a job."""
     if job.kind in MAKING_TITLES:
         return f"{MAKING_TITLES[job.kind]} {job.name}"
     if job.kind == "theory":
@@ -16,12 +16,12 @@ def job_title(job: JobSummary) -> str:
 
 
 def theory_title(job: JobSummary) -> str:
-    """Which theory checks a job makes, and of what."""
+    """Return the title of a job of theory checks."""
     names = ", ".join(job.checks)
     of = f" of {job.base_model}" if job.base_model else ""
     return f"Theory checks{of}: {names}"
 
 
 def short_title(job: JobSummary) -> str:
-    """The same beside a column that names the task."""
+    """Return the title of a job for a table with a column of tasks."""
     return method_title(job.method) if job.kind == "adapt" else job_title(job)

@@ -1,4 +1,4 @@
-"""What the routes of the pages take."""
+"""Parameters of the pages' routes."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -11,14 +11,14 @@ from adaptlab_api.requests.rules import lacks_to_submit
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Whoever looks at a page: their name, and whether there is a project to submit to."""
+    """The reader of a page, and the permission to submit to some project."""
 
     name: str
     may_submit: bool
 
 
 def reader_of(request: Request) -> Reader:
-    """Who looks. That they may read is the route's rule."""
+    """Return the reader; the route's rule checks the permission to read."""
     return Reader(principal_of(request).name, lacks_to_submit(request) is None)
 
 
@@ -27,5 +27,5 @@ Number = Annotated[int, Query(ge=0, lt=2**31)]
 
 
 def server_address(request: Request) -> str:
-    """The address under which the browser knows this server."""
+    """Return the address at which the browser reaches this server."""
     return str(request.base_url).rstrip("/")

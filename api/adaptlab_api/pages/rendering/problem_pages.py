@@ -1,6 +1,6 @@
-"""Problems as pages: what a browser is shown where a program gets a problem document.
+"""Pages for browsers in place of problem documents.
 
-It stands around everything else, so that whoever refuses a request need not know who asks.
+The middleware is outside of all others, so these need not distinguish browsers from programs.
 """
 
 from collections.abc import Mapping
@@ -28,11 +28,11 @@ NEXT_STEPS: Mapping[int, str] = MappingProxyType(
         422: "Go back, or correct the address.",
     }
 )
-"""What to do about it, where the problem's own words leave it open."""
+"""Advice by status, for problems whose text has none."""
 
 
 class ProblemPages:
-    """Turns problem documents into pages for who wants pages; others get them as they are."""
+    """Middleware that renders problem documents for clients that prefer pages."""
 
     def __init__(self, app: ASGIApp, renderer: Renderer) -> None:
         self._app = app
@@ -70,14 +70,14 @@ class ProblemPages:
 
 
 def install(app: FastAPI, renderer: Renderer) -> None:
-    """Make a failure of the server a page too: it is answered around all that can be added."""
+    """Render server errors too, which are answered outside of all middleware."""
 
     def handle(request: Request, error: Exception) -> Response:
-        known = problems.handle(request, error)
+        document = problems.handle(request, error)
         if not wants_page(request.headers.get("accept", "")):
-            return known
-        page = page_of(renderer, request, bytes(known.body))
-        for name, value in known.headers.items():
+            return document
+        page = page_of(renderer, request, bytes(document.body))
+        for name, value in document.headers.items():
             if name not in ("content-type", "content-length"):
                 page.headers.setdefault(name, value)
         return page
@@ -86,33 +86,33 @@ def install(app: FastAPI, renderer: Renderer) -> None:
 
 
 def page_of(renderer: Renderer, request: HTTPConnection, body: bytes) -> Response:
-    """The page that says the same as a problem document."""
-    told = ProblemDocument.model_validate_json(body)
+    """Return the page of a problem document."""
+    document = ProblemDocument.model_validate_json(body)
     values = {
         "principal": getattr(request.state, "principal", None),
-        "faults": [one for one in told.errors if one.detail not in told.detail],
-        "next_step": NEXT_STEPS.get(told.status),
-        "signed_out": told.status == 401,
+        "faults": [fault for fault in document.errors if fault.detail not in document.detail],
+        "next_step": NEXT_STEPS.get(document.status),
+        "signed_out": document.status == 401,
     }
-    page = renderer.fault(told.status, told.title, told.detail, values)
+    page = renderer.fault(document.status, document.title, document.detail, values)
     page.headers["Vary"] = "Accept"
     return page
 
 
 def wants_page(accept: str) -> bool:
-    """Whether who asks names pages, and prefers them to documents."""
+    """Return True if the client names pages and prefers them to documents."""
     weights = dict(_weights(accept))
     document = next((weights[kind] for kind in DOCUMENTS if kind in weights), 0.0)
     return weights.get(PAGE, 0.0) > document
 
 
 def _weights(accept: str) -> list[tuple[str, float]]:
-    """Each media range with its weight; 0 for one that is none."""
-    found: list[tuple[str, float]] = []
+    """Return every media range with its weight; an invalid weight is 0."""
+    weights: list[tuple[str, float]] = []
     for part in accept.lower().split(","):
         kind, _, parameters = part.partition(";")
-        found.append((kind.strip(), _weight(parameters)))
-    return found
+        weights.append((kind.strip(), _weight(parameters)))
+    return weights
 
 
 def _weight(parameters: str) -> float:

@@ -1,4 +1,4 @@
-"""From a template and values to a response, with the headers every page carries."""
+"""Rendering of templates to responses with the headers of every page."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ from adaptlab_api.pages.rendering.parameters import Reader
 
 NO_LIST = "The address has invalid parameters"
 
-# Nothing inline and nothing from elsewhere: text that slips through escaping still cannot run.
-# The charts fit in because Vega's expressions are interpreted instead of compiled.
+# Nothing inline and nothing from other sites: text that escapes escaping still cannot run. Charts
+# work because Vega's expressions are interpreted instead of compiled.
 PAGE_HEADERS: Mapping[str, str] = MappingProxyType(
     {
         "Content-Security-Policy": (
@@ -34,7 +34,7 @@ PAGE_HEADERS: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Renderer:
-    """The templates and the files that they refer to."""
+    """The templates, the files that they refer to, and the navigation."""
 
     environment: Environment
     assets: Assets
@@ -42,7 +42,7 @@ class Renderer:
 
     @classmethod
     def load(cls, assets: Assets, navigation: tuple[NavigationEntry, ...]) -> "Renderer":
-        """Templates that escape everything and stop at a name that is not there."""
+        """Load templates that escape everything and fail for undefined names."""
         environment = Environment(
             loader=PackageLoader("adaptlab_api.pages", "templates"),
             autoescape=True,
@@ -51,7 +51,7 @@ class Renderer:
             lstrip_blocks=True,
         )
         for name, written in page_filters().items():
-            # jinja2 does not say what its filters are.
+            # jinja2's filters have no type.
             environment.filters[name] = written  # pyright: ignore[reportUnknownMemberType]
         return cls(environment, assets, navigation)
 
@@ -62,10 +62,10 @@ class Renderer:
         status: int = 200,
         headers: Mapping[str, str] | None = None,
     ) -> HTMLResponse:
-        """One whole page; `poll` among the values says after how many seconds it asks again.
+        """Return a page; `poll` among the values is its interval of updates in seconds.
 
-        With `stream`, the address of server-sent events, it asks when there is one of these.
-        What submits something is shown unless the principal is a `Reader` who may not.
+        With `stream`, the address of server-sent events, it updates after each of these. Forms and
+        buttons that submit are hidden from a `Reader` without that permission.
         """
         absent = dict.fromkeys(("poll", "stream", "here", "principal"))
         who = values.get("principal")
@@ -81,17 +81,19 @@ class Renderer:
         shown: Mapping[str, object],
         listing: Callable[[], Mapping[str, object]],
     ) -> HTMLResponse:
-        """The page of a list; or one that says that its address asks for what no list knows."""
+        """Return the page of a list, or an error for an invalid address."""
         try:
             content = listing()
         except InvalidSpec as fault:
-            return self.fault(400, NO_LIST, " ".join(one.detail for one in fault.problems), shown)
+            return self.fault(
+                400, NO_LIST, " ".join(problem.detail for problem in fault.problems), shown
+            )
         return self.page(template, {**shown, **content}, 400 if content.get("fault") else 200)
 
     def fault(
         self, status: int, heading: str, detail: str, values: Mapping[str, object]
     ) -> HTMLResponse:
-        """A page that says what went wrong; `faults`, `next_step` and `signed_out` say more."""
+        """Return an error page; `faults`, `next_step` and `signed_out` are optional values."""
         absent = dict.fromkeys(("faults", "next_step", "signed_out"))
         shown = {**absent, **values, "heading": heading, "detail": detail}
         return self.page("fault.html", shown, status)

@@ -1,4 +1,4 @@
-"""What the pages load: their own style and script, and the chart library."""
+"""Routes of the static files and the chart library."""
 
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.responses import Response
@@ -6,12 +6,12 @@ from fastapi.responses import Response
 from adaptlab_api.pages.rendering.assets import Assets, charts_name, charts_script, plain
 from adaptlab_api.requests.dependencies import ResourcesDep
 
-FOR_EVER = "public, max-age=31536000, immutable"  # another content has another address
+FOR_EVER = "public, max-age=31536000, immutable"  # the address changes with the content
 SAFE = {"X-Content-Type-Options": "nosniff", "Cross-Origin-Resource-Policy": "same-origin"}
 
 
 def add_static_routes(app: FastAPI, assets: Assets) -> None:
-    """Serve every asset at `/static/NAME`, and the chart library at its versioned name."""
+    """Serve assets at `/static/NAME`, and the chart library at its versioned name."""
 
     @app.get(f"/static/{charts_name()}", include_in_schema=False)
     def charts(request: Request, resources: ResourcesDep) -> Response:
@@ -19,13 +19,13 @@ def add_static_routes(app: FastAPI, assets: Assets) -> None:
 
     @app.get("/static/{name}", include_in_schema=False)
     def asset(name: str, request: Request) -> Response:
-        found = assets.by_name.get(name)
-        if found is None:
+        file = assets.by_name.get(name)
+        if file is None:
             raise HTTPException(404)
-        versioned = request.query_params.get("v") == found.digest[:12]
+        versioned = request.query_params.get("v") == file.digest[:12]
         keep = FOR_EVER if versioned else "no-cache"
-        headers = {"Cache-Control": keep, "ETag": f'"{found.digest}"', **SAFE}
-        return Response(found.content, media_type=found.media_type, headers=headers)
+        headers = {"Cache-Control": keep, "ETag": f'"{file.digest}"', **SAFE}
+        return Response(file.content, media_type=file.media_type, headers=headers)
 
 
 def _script(request: Request, compressed: bytes) -> Response:

@@ -1,4 +1,4 @@
-"""Signing a browser in and out: a token is exchanged for a session that lies on the server."""
+"""Signing a browser in and out, by exchanging a token for a session."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -21,14 +21,14 @@ FOREIGN = "This form was sent from another site. Open the sign-in page here and 
 
 @dataclass(frozen=True, slots=True)
 class SignIn:
-    """What the form says; `next` is the local path that the browser wanted to go to."""
+    """The sign-in form; `next` is the local path to continue at."""
 
     token: str
     next: str
 
 
 async def sign_in_form(request: Request) -> SignIn:
-    """The form of the sign-in page; raises `Refused` for a body of another kind."""
+    """Return the sign-in form; raise `Refused` for another kind of body."""
     fields = await small_form_fields(request)
     return SignIn(
         token=fields.get("token", [""])[0].strip(),
@@ -37,7 +37,7 @@ async def sign_in_form(request: Request) -> SignIn:
 
 
 def local_path(address: str) -> str:
-    """The address if it is a path on this server, else the first page."""
+    """Return the address if it is a path on this server, or else `/`."""
     try:
         parts = urlsplit(address.replace("\\", "/"))
     except ValueError:  # brackets that hold no address
@@ -49,9 +49,9 @@ def local_path(address: str) -> str:
 
 
 def same_origin(request: Request) -> bool:
-    """Whether the browser says that the form lies on a page of this server.
+    """Return True if the browser reports a page of this server, or reports nothing.
 
-    Programs other than browsers say nothing, and have no session to misuse.
+    Programs other than browsers report nothing, and have no session to misuse.
     """
     site = request.headers.get("sec-fetch-site")
     if site is not None:
@@ -66,7 +66,7 @@ def routers(renderer: Renderer) -> tuple[APIRouter, ...]:
 
 
 def sign_in_routes(renderer: Renderer) -> APIRouter:
-    """`/login` and `/logout`."""
+    """Return the routes `/login` and `/logout`."""
     router = APIRouter(include_in_schema=False)
 
     def form(wanted: str, fault: str | None = None, status: int = 200) -> Response:
@@ -79,16 +79,16 @@ def sign_in_routes(renderer: Renderer) -> APIRouter:
 
     @router.post("/login")
     def login(
-        request: Request, session: SessionDep, given: Annotated[SignIn, Depends(sign_in_form)]
+        request: Request, session: SessionDep, sign_in: Annotated[SignIn, Depends(sign_in_form)]
     ) -> Response:
         if not same_origin(request):
-            return form(given.next, FOREIGN, 403)
+            return form(sign_in.next, FOREIGN, 403)
         try:
-            principal = tokens.authenticate(session, given.token)
+            principal = tokens.authenticate(session, sign_in.token)
         except Unauthorised:
-            return form(given.next, WRONG, 401)
+            return form(sign_in.next, WRONG, 401)
         request.state.principal = principal  # for the audit log
-        answer = RedirectResponse(given.next, 303)
+        answer = RedirectResponse(sign_in.next, 303)
         _set_cookie(answer, tokens.open_browser_session(session, principal), request)
         return noted(session, request, answer)
 

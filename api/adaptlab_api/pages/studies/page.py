@@ -1,4 +1,4 @@
-"""The pages of studies: the list, and one study with its progress and its comparison."""
+"""The list of studies, and one study with its progress and comparison."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ MOST_STUDIES_OF_JOB = 20
 
 @dataclass(frozen=True, slots=True)
 class JobCounts:
-    """The jobs of a study: how many have ended, and how many are in each state."""
+    """The numbers of jobs of a study, ended and by state."""
 
     ended: int
     total: int
@@ -39,7 +39,7 @@ class JobCounts:
 
 @dataclass(frozen=True, slots=True)
 class ClaimCounts:
-    """The claims that the theory checks of a study measured, and how many of them hold."""
+    """The number of claims measured by a study's theory checks, and of those that hold."""
 
     holding: int
     measured: int
@@ -47,7 +47,7 @@ class ClaimCounts:
 
 @dataclass(frozen=True, slots=True)
 class CellRow:
-    """One method at all budgets; a cell is None where it was skipped."""
+    """One method at all budgets; a skipped cell is None."""
 
     method: str
     cells: tuple[StudyCell | None, ...]
@@ -64,7 +64,7 @@ class CellGrid:
 
 
 def study_list(session: Session, page_token: str | None) -> dict[str, object]:
-    """Everything that the template of the list shows; raises `InvalidSpec` for a wrong token."""
+    """Return the values of the list; raise `InvalidSpec` for a wrong token."""
     page = studies.page(session, page_size=STUDIES_PAGE, page_token=page_token)
     following = page.next_page_token
     running = any(not study.terminal for study in page.data)
@@ -77,25 +77,25 @@ def study_list(session: Session, page_token: str | None) -> dict[str, object]:
 
 
 def study_page(units: Units, runs: ComparisonRuns, name: str) -> dict[str, object]:
-    """Everything that the template of a study shows; raises `NotFound`."""
+    """Return the values of one study; raise `NotFound`."""
     with units() as session:
         study = studies.get(session, name)
         may_change = job_rights.may_change_study(session, study.id)
         report = report_of(session, study)
-    found = runs.answer(units, StudyQuestion(str(study.id)))
-    progress = found if isinstance(found, ComparisonProgress) else None
+    comparison = runs.answer(units, StudyQuestion(str(study.id)))
+    progress = comparison if isinstance(comparison, ComparisonProgress) else None
     jobs = _jobs(study)
     return {
         "study": study,
         "may_change": may_change,
         "counts": job_counts(study.jobs),
         "steps": (sum(job.step for job in jobs), sum(job.total_steps for job in jobs)),
-        "facts": study_facts(study, found, jobs),
+        "facts": study_facts(study, comparison, jobs),
         "grids": cell_grids(study),
         "claims": claim_counts(study),
         "report": report,
         "progress": progress,
-        "tables": () if isinstance(found, ComparisonProgress) else table_views(found),
+        "tables": () if isinstance(comparison, ComparisonProgress) else table_views(comparison),
         "charts": f"/studies/{quote(str(study.id), safe='')}/charts?",
         "level": DEFAULT_LEVEL,
         "margin": DEFAULT_MARGIN,
@@ -105,39 +105,41 @@ def study_page(units: Units, runs: ComparisonRuns, name: str) -> dict[str, objec
 
 
 def studies_of_job(session: Session, job_id: UUID) -> tuple[str, ...]:
-    """The names of the newest studies that a job belongs to."""
+    """Return the names of the newest studies of a job."""
     page = studies.page(session, job_id=job_id, page_size=MOST_STUDIES_OF_JOB)
     return tuple(study.name for study in page.data)
 
 
 def job_counts(states: Mapping[str, int]) -> JobCounts:
-    """The counts of a study, states in their usual order."""
+    """Return the numbers of jobs, with states in their usual order."""
     ended = sum(states.get(state, 0) for state in ("succeeded", "failed", "cancelled"))
     shown = tuple((state, states[state]) for state in STATES if states.get(state))
     return JobCounts(ended, sum(states.values()), shown)
 
 
 def study_facts(
-    study: StudyView, found: JobComparison | ComparisonProgress, jobs: Sequence[StudyJobView]
+    study: StudyView,
+    comparison: JobComparison | ComparisonProgress,
+    jobs: Sequence[StudyJobView],
 ) -> list[tuple[str, str]]:
-    """What was planned, in plain words; every value is one for all methods or named as several.
+    """Return the plan of a study, in words; a value that differs by method is a range.
 
-    Seeds and steps are shown as soon as the comparison is there.
+    Seeds and steps are shown once the comparison is computed.
     """
-    tables = () if isinstance(found, ComparisonProgress) else found.tables
-    behind = [one for table in tables for one in table.methods]
-    trained = [one for one in behind if one.parameters]
+    tables = () if isinstance(comparison, ComparisonProgress) else comparison.tables
+    compared = [method for table in tables for method in table.methods]
+    trained = [method for method in compared if method.parameters]
     reused = sum(job.reused for job in jobs)
     checks = {check.job.id for check in study.checks}
     passes = sum(not job.reused and job.id not in checks for job in jobs)
-    seeds = _values(len(one.seeds) for one in behind)
+    seeds = _values(len(method.seeds) for method in compared)
     budgets = dict.fromkeys(cell.budget for cell in study.cells)
     of_checks = [("Theory checks", integer(len(checks)))] if checks else []
     if not study.cells:
         return [*of_checks, ("Jobs reused", integer(reused))]
     return [
         ("Budgets", ", ".join(integer(budget) for budget in budgets)),
-        ("Seeds × trials", f"{seeds} × {_values(one.trials for one in trained)}"),
+        ("Seeds × trials", f"{seeds} × {_values(method.trials for method in trained)}"),
         ("Steps × batch", _steps(trained)),
         ("Cells", integer(len(study.cells))),
         *of_checks,
@@ -147,19 +149,19 @@ def study_facts(
 
 
 def claim_counts(study: StudyView) -> ClaimCounts:
-    """The claims of all checks of a study."""
+    """Return the numbers of claims over all checks of a study."""
     verdicts = [report.verdict for check in study.checks for report in check.reports]
     return ClaimCounts(verdicts.count("holds"), len(verdicts))
 
 
 def cell_grids(study: StudyView) -> tuple[CellGrid, ...]:
-    """One grid a task and base model, in the order of the study."""
+    """Return one grid per task and base model, in the order of the study."""
     places = dict.fromkeys((cell.base_model, cell.task) for cell in study.cells)
     return tuple(_grid(study.cells, base_model, task) for base_model, task in places)
 
 
 def _poll_seconds(study: StudyView, jobs: Sequence[StudyJobView]) -> int | None:
-    """As long as something can change, which outlives a cancelled study's end."""
+    """Return the polling interval, or None if no job can change any more."""
     if study.terminal and all(job.terminal for job in jobs):
         return None
     return LARGE_STUDY_POLL if len(study.cells) > LARGE_STUDY else STUDY_POLL
@@ -177,22 +179,22 @@ def _grid(cells: Sequence[StudyCell], base_model: str, task: str) -> CellGrid:
 
 
 def _jobs(study: StudyView) -> tuple[StudyJobView, ...]:
-    """Every job once; a reference stands in many cells."""
-    found = [base.job for base in study.base_models]
-    found += [job for cell in study.cells for job in cell.jobs]
-    found += [check.job for check in study.checks]
-    return tuple({job.id: job for job in found}.values())
+    """Return every job once, though a reference is in many cells."""
+    jobs = [base.job for base in study.base_models]
+    jobs += [job for cell in study.cells for job in cell.jobs]
+    jobs += [check.job for check in study.checks]
+    return tuple({job.id: job for job in jobs}.values())
 
 
 def _values(values: Iterable[int]) -> str:
-    """One number, or the range of several that should have been one."""
-    found = sorted(set(values))
-    if not found:
+    """Return one number, or the range of several."""
+    ordered = sorted(set(values))
+    if not ordered:
         return integer(None)
-    few, many = integer(found[0]), integer(found[-1])
+    few, many = integer(ordered[0]), integer(ordered[-1])
     return few if few == many else f"{few} to {many}"
 
 
 def _steps(trained: Sequence[ComparedMethod]) -> str:
-    batches = _values(one.batch_size for one in trained)
-    return f"{_values(one.steps for one in trained)} × {batches}"
+    batches = _values(method.batch_size for method in trained)
+    return f"{_values(method.steps for method in trained)} × {batches}"

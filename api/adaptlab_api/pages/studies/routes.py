@@ -32,7 +32,7 @@ def routers(renderer: Renderer) -> tuple[APIRouter, ...]:
 
 
 def study_routes(renderer: Renderer) -> APIRouter:
-    """The list of studies, one study, and its charts."""
+    """Return the routes of the list, one study, and its charts."""
     router = closed_router(HERE)
 
     @router.get("")
@@ -79,10 +79,10 @@ def study_routes(renderer: Renderer) -> APIRouter:
         theme: Theme = "light",
     ) -> Response:
         try:
-            found = opened.comparisons.answer(units, StudyQuestion(study))
+            comparison = opened.comparisons.answer(units, StudyQuestion(study))
         except NotFound:
             return Response(status_code=404)
-        return table_answer(found, table, theme)
+        return table_answer(comparison, table, theme)
 
     return router
 

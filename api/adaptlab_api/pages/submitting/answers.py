@@ -1,4 +1,4 @@
-"""What would become of a draft: the solver's answer, or what is wrong with it."""
+"""The preview of a draft, or its errors."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -36,7 +36,7 @@ from adaptlab_services.studies.studies import Rules
 REFUSALS = (
     InvalidSpec, Refused, Conflict, Forbidden, LimitReached, NotFound, IdempotencyMismatch
 )  # fmt: skip
-"""What a service says of a spec that it does not take."""
+"""Errors of a service for a spec that it refuses."""
 SHOWN_FOR_EFFORT = ("voids", "effort")
 
 _JOB: TypeAdapter[AnySpec] = TypeAdapter(JobSpec)
@@ -45,7 +45,7 @@ _STUDY = TypeAdapter(StudySpec)
 
 @dataclass(frozen=True, slots=True)
 class JobAnswer:
-    """What would become of a job, with the sizes beside the solved one; or the problems."""
+    """The preview of a job with neighbouring sizes, or its errors."""
 
     preview: Preview | None = None
     sizes: SizeSteps | None = None
@@ -54,7 +54,7 @@ class JobAnswer:
 
 @dataclass(frozen=True, slots=True)
 class MethodSizes:
-    """One method of a study on one base model: what it trains at each budget."""
+    """One method of a study on one base model, at each budget."""
 
     base_model: str
     method: str
@@ -63,10 +63,10 @@ class MethodSizes:
 
 @dataclass(frozen=True, slots=True)
 class StudyAnswer:
-    """What would become of a study; or the problems.
+    """The preview of a study, or its errors.
 
-    `replicates` are trained by new jobs. `effort` are differences by which methods would not be
-    compared with equal effort, in words.
+    `replicates` are those of new jobs. `effort` lists the differences that would make the effort of
+    methods unequal, in words.
     """
 
     preview: StudyPreview | None = None
@@ -78,33 +78,33 @@ class StudyAnswer:
 
 
 def job_spec(draft: Draft) -> AnySpec:
-    """The spec of a job; raises `InvalidSpec` and `Refused`."""
+    """Return the spec of a job; raise `InvalidSpec` or `Refused`."""
     if draft.unread:
         raise InvalidSpec(*draft.unread)
     return valid(_JOB, draft.body)
 
 
 def study_spec(draft: Draft) -> StudySpec:
-    """The spec of a study; raises `InvalidSpec` and `Refused`."""
+    """Return the spec of a study; raise `InvalidSpec` or `Refused`."""
     if draft.unread:
         raise InvalidSpec(*draft.unread)
     return valid(_STUDY, draft.body)
 
 
-def job_answer(session: Session, found: Access, draft: Draft, roots: ModelRoots) -> JobAnswer:
-    """Ask for a job as `?validate_only=true` does."""
+def job_answer(session: Session, rights: Access, draft: Draft, roots: ModelRoots) -> JobAnswer:
+    """Return the preview of a job, as with `?validate_only=true`."""
     try:
-        with in_project(session, found, draft.project):
+        with in_project(session, rights, draft.project):
             preview = jobs.preview(session, job_spec(draft), roots=roots)
     except REFUSALS as refusal:
         return JobAnswer(problems=problems_of(refusal))
     return JobAnswer(preview, size_steps.size_steps(preview.resolved_spec))
 
 
-def study_answer(session: Session, found: Access, draft: Draft, rules: Rules) -> StudyAnswer:
-    """Ask for a study as `?validate_only=true` does."""
+def study_answer(session: Session, rights: Access, draft: Draft, rules: Rules) -> StudyAnswer:
+    """Return the preview of a study, as with `?validate_only=true`."""
     try:
-        with in_project(session, found, draft.project):
+        with in_project(session, rights, draft.project):
             preview = studies.preview(session, study_spec(draft), rules)
     except REFUSALS as refusal:
         return StudyAnswer(problems=problems_of(refusal))
@@ -119,7 +119,7 @@ def study_answer(session: Session, found: Access, draft: Draft, rules: Rules) ->
 
 
 def problems_of(refusal: AdaptlabError) -> tuple[Problem, ...]:
-    """What is wrong, each at its place in the spec; that of a taken name is the name's."""
+    """Return the errors of a refusal, at their places in the spec."""
     match refusal:
         case InvalidSpec():
             return refusal.problems
@@ -139,23 +139,23 @@ def problems_of(refusal: AdaptlabError) -> tuple[Problem, ...]:
             return (Problem("", "refused", str(refusal)),)
 
 
-def in_project(session: Session, found: Access, name: str) -> AbstractContextManager[None]:
-    """Let what is made go into the project that was chosen, where one was; raises `NotFound`."""
+def in_project(session: Session, rights: Access, name: str) -> AbstractContextManager[None]:
+    """Create resources in the project `name`, if not empty; raises `NotFound`."""
     if not name:
         return nullcontext()
-    return access.inside(session, projects.id_of(session, found, name))
+    return access.inside(session, projects.id_of(session, rights, name))
 
 
-def projects_to_submit_to(session: Session, found: Access) -> tuple[str, ...]:
-    """The names of the projects in which the asker may make something."""
-    listed = projects.listed(session, found).data
-    # The view has the role as a text, as answers of the API do.
-    roles: dict[str, Role | None] = {one.name: cast("Role | None", one.role) for one in listed}
+def projects_to_submit_to(session: Session, rights: Access) -> tuple[str, ...]:
+    """Return the names of the projects to which the caller can submit."""
+    views = projects.listed(session, rights).data
+    # Answers have the role as a text.
+    roles: dict[str, Role | None] = {view.name: cast("Role | None", view.role) for view in views}
     return tuple(name for name, role in roles.items() if is_at_least(role, "submitter"))
 
 
 def _sizes(cells: Sequence[PlannedCell], budgets: Sequence[int]) -> tuple[MethodSizes, ...]:
-    """The sizes by base model and method; they are the same on every task."""
+    """Return the sizes by base model and method, which are the same for all tasks."""
     rows: dict[tuple[str, str], dict[int, PlannedCell]] = {}
     for cell in cells:
         rows.setdefault((cell.base_model, cell.method), {}).setdefault(cell.budget, cell)
@@ -166,16 +166,16 @@ def _sizes(cells: Sequence[PlannedCell], budgets: Sequence[int]) -> tuple[Method
 
 
 def _effort(preview: StudyPreview) -> tuple[str, ...]:
-    """In what the methods of one task and base model would differ besides what is compared."""
+    """Return the differences in effort between methods on one task and base model."""
     specs = {job.spec_digest: job.resolved_spec for job in preview.jobs}
     compared: dict[tuple[str, str], dict[str, ComparedJob]] = {}
     for cell in preview.cells:
         job = ComparedJob(label=cell.method, spec=specs[cell.jobs[0]])
         compared.setdefault((cell.base_model, cell.task), {}).setdefault(cell.method, job)
-    told = (
+    texts = (
         difference.text
         for group in compared.values()
         for difference in comparability(tuple(group.values()))
         if difference.weight in SHOWN_FOR_EFFORT
     )
-    return tuple(dict.fromkeys(told))
+    return tuple(dict.fromkeys(texts))

@@ -27,7 +27,7 @@ KINDS = {
 }
 FIRST_TASK, FIRST_METHOD, FIRST_BUDGET = "sort_descending", "lora", 1000
 LIKE_THE_BASE = ("length", "alphabet")
-"""Knobs of a task in which it begins as its base model's does."""
+"""Knobs of a new task that are copied from the base model's task."""
 TRAINING = ("steps", "batch_size", "learning_rate")
 MORE_TRAINING = (
     *("schedule", "warmup_fraction", "weight_decay", "gradient_clip", "precision", "validations"),
@@ -71,9 +71,10 @@ LABELS = {
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What a form offers besides what is registered.
+    """The choices of a form besides plug-ins.
 
-    `made` are specs of base models by what stands for them, from recipes; `queues` are served.
+    `made` are specs of base models from recipes, by their keys in the form. `queues` have a live
+    worker.
     """
 
     bases: tuple[BaseModelView, ...]
@@ -82,7 +83,7 @@ class Around:
 
 
 def around(session: Session) -> Around:
-    """The base models of the request's project, the live queues, and what recipes begin with."""
+    """Return the base models of the project and of recipes, and the live queues."""
     return Around(
         bases=base_models.usable(session, MOST_BASES),
         queues=workers.live_queues(session),
@@ -91,17 +92,17 @@ def around(session: Session) -> Around:
 
 
 def first_document(offered: Around, kind: str, base_model: str, method: str) -> Document:
-    """What a fresh form holds: the first job where there is nothing to adapt yet."""
+    """Return the document of a new form; without a base model, the first job."""
     if kind == "pretrain" or (not kind and not offered.bases and not base_model):
         return {**FIRST_JOB}
     if kind in ("import", "theory"):
         return {"kind": kind}
-    ready = [one for one in offered.bases if one.ready] or list(offered.bases)
-    named = [one for one in offered.bases if one.name == base_model] or ready
+    ready = [base for base in offered.bases if base.ready] or list(offered.bases)
+    named = [base for base in offered.bases if base.name == base_model] or ready
     task: Document = {"name": FIRST_TASK}
     if named and named[0].task is not None:
-        known = named[0].task
-        task |= {name: known[name] for name in LIKE_THE_BASE if name in known}
+        own = named[0].task
+        task |= {name: own[name] for name in LIKE_THE_BASE if name in own}
     document: Document = {
         "kind": "adapt",
         "base_model": base_model or (named[0].name if named else ""),
@@ -114,7 +115,7 @@ def first_document(offered: Around, kind: str, base_model: str, method: str) -> 
 
 
 def job_sections(kind: str, chosen: Callable[[str], str], offered: Around) -> tuple[Section, ...]:
-    """The fields of one kind of job; `chosen` says what a field that chooses a plug-in holds."""
+    """Return the fields of a kind of job; `chosen` gives the chosen plug-ins by pointer."""
     own = {
         "adapt": lambda: _adapting(chosen, offered),
         "pretrain": lambda: _pretraining(chosen),
@@ -125,7 +126,7 @@ def job_sections(kind: str, chosen: Callable[[str], str], offered: Around) -> tu
 
 
 def chosen_section(what: str, at: str, chosen: Callable[[str], str], note: str) -> Section:
-    """The choice of a method, task or family, with its knobs."""
+    """Return the choice of a method, task or family, with its knobs."""
     listed, entry_of = _REGISTERED[what]
     name = chosen(f"{at}/name")
     try:
@@ -137,14 +138,14 @@ def chosen_section(what: str, at: str, chosen: Callable[[str], str], note: str) 
 
 
 def field_of(spec: str, pointer: str, **changes: object) -> Field:
-    """A field of a spec, with our words for it."""
-    found = spec_field(spec, pointer, **changes)
-    hint = HINTS.get(pointer) or found.hint
-    return replace(found, hint=hint, label=LABELS.get(pointer, found.label))
+    """Return a field of a spec, with the label and hint of the forms."""
+    field = spec_field(spec, pointer, **changes)
+    hint = HINTS.get(pointer) or field.hint
+    return replace(field, hint=hint, label=LABELS.get(pointer, field.label))
 
 
 def training_section(spec: str, *, tuned: bool) -> Section:
-    """Steps, seeds and rates."""
+    """Return the fields of training and tuning."""
     plain = [f"/training/{name}" for name in TRAINING]
     more = [f"/training/{name}" for name in MORE_TRAINING]
     if tuned:
@@ -153,13 +154,15 @@ def training_section(spec: str, *, tuned: bool) -> Section:
     if spec == "adapt":
         more.append("/base_replicates")
     title = "Training and tuning" if tuned else "Training"
-    fields = tuple(field_of(spec, one) for one in ("/seeds", *plain))
+    fields = tuple(field_of(spec, pointer) for pointer in ("/seeds", *plain))
     note = "an empty field takes the value shown in grey"
-    return Section("training", title, note, fields, tuple(field_of(spec, one) for one in more))
+    return Section(
+        "training", title, note, fields, tuple(field_of(spec, pointer) for pointer in more)
+    )
 
 
 def measuring_section(spec: str) -> Section:
-    """What is scored and recorded at the end."""
+    """Return the fields of the evaluation."""
     attention = field_of(spec, "/capture/attention/samples", default="none")
     more = field_of(spec, "/evaluation/tasks")
     samples = field_of(spec, "/evaluation/samples")
@@ -168,12 +171,12 @@ def measuring_section(spec: str) -> Section:
 
 
 def names_of_bases(bases: Sequence[BaseModelView]) -> tuple[str, ...]:
-    """The names to choose from, what is ready first."""
-    return tuple(one.name for one in sorted(bases, key=lambda one: not one.ready))
+    """Return the names of base models, ready ones first."""
+    return tuple(base.name for base in sorted(bases, key=lambda base: not base.ready))
 
 
-def told_of(base: BaseModelView) -> str:
-    """What a base model is, in a few words."""
+def base_summary(base: BaseModelView) -> str:
+    """Return a base model's task, size and state in a few words."""
     task = words(str(base.task["name"])) if base.task else "imported"
     state = "" if base.ready else f", {base.state}"
     return f"{task}, {integer(base.parameters)} parameters{state}"
@@ -185,9 +188,9 @@ def _adapting(chosen: Callable[[str], str], offered: Around) -> tuple[Section, .
     if named and named not in names and named not in offered.made:
         names = (*names, named)
     base = field_of("adapt", "/base_model", kind="choice", choices=names, hint="", required=True)
-    told = {one.name: told_of(one) for one in offered.bases}
+    summaries = {model.name: base_summary(model) for model in offered.bases}
     base = replace(
-        base, grouped=_grouped(offered), told=tuple(told.get(name, "") for name in names)
+        base, grouped=_grouped(offered), told=tuple(summaries.get(name, "") for name in names)
     )
     inline = Field(
         "/base_model/inline",
@@ -224,7 +227,7 @@ def _pretraining(chosen: Callable[[str], str]) -> tuple[Section, ...]:
 
 
 def _importing() -> tuple[Section, ...]:
-    fields = tuple(field_of("import", one) for one in ("/name", "/folder"))
+    fields = tuple(field_of("import", pointer) for pointer in ("/name", "/folder"))
     return (
         Section("base", "Base model", "the model to import", fields),
         measuring_section("import"),
@@ -240,12 +243,12 @@ def _checking(offered: Around) -> tuple[Section, ...]:
         default="none",
     )
     pointers = ("/checks", "/adaptation", "/replicates", "/seed")
-    checks, *rest = (field_of("theory", one) for one in pointers)
+    checks, *rest = (field_of("theory", pointer) for pointer in pointers)
     return (Section("base", "Theory checks", "claims to measure", (checks, base, *rest)),)
 
 
 def queue_section(kind: str, offered: Around) -> Section:
-    """Where, when and for how long it runs, and its labels."""
+    """Return the fields of queue, priority, time limit and labels."""
     fields = tuple(
         field_of(kind, f"/resources/{name}") for name in ("queue", "priority", "max_seconds")
     )
@@ -264,24 +267,24 @@ def _grouped(offered: Around) -> tuple[tuple[str, tuple[tuple[str, str], ...]], 
 
 @cache
 def _bases_of_recipes() -> dict[str, Document]:
-    """The base models that recipes make, each spec once."""
-    found: dict[str, Document] = {}
+    """Return the base models of recipes, without repetitions."""
+    specs: dict[str, Document] = {}
     for summary in recipes.listed().data:
         for preset in recipes.get(summary.name).presets:
-            given = StudySpec.model_validate(preset.spec).base_models
-            inline = [one for one in given if not isinstance(one, str)]
+            bases = StudySpec.model_validate(preset.spec).base_models
+            inline = [base for base in bases if not isinstance(base, str)]
             for number, base in enumerate(inline):
                 spec = base.model_dump(mode="json", exclude_unset=True)
-                if spec not in found.values():
-                    found[f"recipe:{summary.name} {preset.preset}:{number}"] = spec
-    return found
+                if spec not in specs.values():
+                    specs[f"recipe:{summary.name} {preset.preset}:{number}"] = spec
+    return specs
 
 
 def _without_defaults(task: Document) -> Document:
-    """The task without the knobs that are as they would be anyway."""
+    """Return the task without the knobs that have their default."""
     entry = _task(str(task["name"]))
-    usual = {one.pointer.rpartition("/")[2]: one.default for one in knob_fields(entry, "")}
-    return {n: value for n, value in task.items() if n == "name" or usual.get(n) != str(value)}
+    defaults = {field.pointer.rpartition("/")[2]: field.default for field in knob_fields(entry, "")}
+    return {n: value for n, value in task.items() if n == "name" or defaults.get(n) != str(value)}
 
 
 def _task(name: str) -> PlugIn:
@@ -289,7 +292,7 @@ def _task(name: str) -> PlugIn:
 
 
 _REGISTERED: Mapping[str, tuple[Callable[[], tuple[str, ...]], Callable[[str], PlugIn]]] = {
-    "method": (lambda: tuple(one.name for one in catalogue.methods().data), catalogue.method),
-    "task": (lambda: tuple(one.name for one in catalogue.tasks().data), catalogue.task),
-    "family": (lambda: tuple(one.name for one in catalogue.families().data), catalogue.family),
+    "method": (lambda: tuple(entry.name for entry in catalogue.methods().data), catalogue.method),
+    "task": (lambda: tuple(entry.name for entry in catalogue.tasks().data), catalogue.task),
+    "family": (lambda: tuple(entry.name for entry in catalogue.families().data), catalogue.family),
 }

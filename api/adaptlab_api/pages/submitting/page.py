@@ -1,4 +1,4 @@
-"""What the template of a form shows: fields with what is wrong with them, and the request."""
+"""The values of a form's template: fields with their errors, and the request."""
 
 import json
 import pprint
@@ -18,13 +18,16 @@ PYTHON_WIDTH = 78
 def draft_values(
     draft: Draft, problems: Sequence[Problem], server: str, path: str, call: str
 ) -> dict[str, object]:
-    """The values of a form; `path` is the API's and `call` the client's for the same request."""
+    """Return the values of a form.
+
+    `path` is the address of the same request to the API, and `call` the client's method for it.
+    """
     beside, nowhere = placed(problems, draft.sections)
-    about_paste = [one for one in nowhere if one.pointer == f"/{PASTED}"]
+    about_paste = [problem for problem in nowhere if problem.pointer == f"/{PASTED}"]
     return {
         "draft": draft,
         "beside": beside,
-        "nowhere": [one for one in nowhere if one not in about_paste],
+        "nowhere": [problem for problem in nowhere if problem not in about_paste],
         "about_paste": about_paste,
         "json_text": pretty(draft.document),
         "curl": _curl(draft, server, path),

@@ -1,6 +1,6 @@
-"""The routes of the forms that submit a job and a study: open, preview and send.
+"""Routes of the forms that submit a job or a study: open, preview and send.
 
-That a form lies on a page of this server is checked by the gate, as for every change with a cookie.
+The gate checks that a form was sent from this server, as for every change with a cookie.
 """
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
@@ -74,7 +74,7 @@ CANNOT_SUBMIT = "You cannot submit here"
 
 
 async def spec_form_fields(request: Request) -> Mapping[str, Sequence[str]]:
-    """The fields of a form that holds a spec; raises `Refused` for another body."""
+    """Return the fields of a form with a spec; raise `Refused` for another body."""
     return await form_fields(request, MOST_FIELDS)
 
 
@@ -85,7 +85,7 @@ NameDep = Annotated[str, Query(max_length=120)]
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """Who asks for a form, and with what: everything that its page needs of the request."""
+    """A request for a form: everything that its page needs."""
 
     request: Request
     session: Session
@@ -96,19 +96,19 @@ class Asking:
 
     @property
     def lacks(self) -> str | None:
-        """What who asks lacks to submit anything, in words."""
+        """The permission that the caller lacks to submit, in words; None if it has it."""
         return lacks_to_submit(self.request)
 
     @property
     def project(self) -> str:
-        """The project that is chosen where nothing is said: the usual one, else the first."""
+        """The project of a new form: the usual one, or else the first."""
         if len(self.projects) < 2:
             return next(iter(self.projects), "")
         ids = {projects.id_of(self.session, self.found, name): name for name in self.projects}
         return ids.get(self.found.project_id or 0, self.projects[0])
 
     def shown(self, here: str) -> dict[str, object]:
-        """What every page of a form shows."""
+        """Return the values of every page with a form."""
         return {
             "principal": self.principal,
             "here": here,
@@ -116,7 +116,7 @@ class Asking:
         }
 
     def form(self, here: str, new: str, kind: str | None = None) -> dict[str, object]:
-        """What its page shows beside; `address` opens the like of a page that answered a form."""
+        """Return the values of the page of a form; `address` opens a new one after a POST."""
         again = f"{new}?kind={kind}" if kind else new
         address = again if self.request.method == "POST" else None
         return {**self.shown(here), "new": new, "address": address}
@@ -129,9 +129,9 @@ def asking(
     found: AccessDep,
     opened: ResourcesDep,
 ) -> Asking:
-    """A dependency: who asks."""
-    where = projects_to_submit_to(session, found)
-    return Asking(request, session, principal, found, opened, where)
+    """Return the request for a form; a FastAPI dependency."""
+    names = projects_to_submit_to(session, found)
+    return Asking(request, session, principal, found, opened, names)
 
 
 AskingDep = Annotated[Asking, Depends(asking)]
@@ -143,7 +143,7 @@ def routers(renderer: Renderer) -> tuple[APIRouter, ...]:
 
 
 def new_job_routes(renderer: Renderer) -> APIRouter:
-    """The form of a job."""
+    """Return the routes of the form of a job."""
     router = closed_router(NEW_JOB)
 
     @router.get("")
@@ -167,7 +167,7 @@ def new_job_routes(renderer: Renderer) -> APIRouter:
     @needs("reader")
     @unaudited
     def preview_new_job(asked: AskingDep, fields: FieldsDep) -> Response:
-        # An answer to a question, whatever it is: 200.
+        # 200 also with errors: a preview is a question.
         return _job_page(renderer, asked, _typed_job(asked, fields))
 
     @router.post("")
@@ -178,7 +178,7 @@ def new_job_routes(renderer: Renderer) -> APIRouter:
         draft, opened = _typed_job(asked, fields), asked.opened
         try:
             with _changing(asked, draft):
-                made = jobs.create(
+                created = jobs.create(
                     asked.session,
                     asked.principal,
                     job_spec(draft),
@@ -188,13 +188,13 @@ def new_job_routes(renderer: Renderer) -> APIRouter:
                 )
         except REFUSALS as refusal:
             return _job_page(renderer, asked, draft, refusal)
-        return _made(asked, background, made.queues, f"/jobs/{made.job.id}")
+        return _redirected(asked, background, created.queues, f"/jobs/{created.job.id}")
 
     return router
 
 
 def new_study_routes(renderer: Renderer) -> APIRouter:
-    """The form of a study."""
+    """Return the routes of the form of a study."""
     router = closed_router(NEW_STUDY)
 
     @router.get("")
@@ -226,35 +226,35 @@ def new_study_routes(renderer: Renderer) -> APIRouter:
         try:
             with _changing(asked, draft):
                 spec = study_spec(draft)
-                made = studies.create(
+                created = studies.create(
                     asked.session, asked.principal, spec, rules, idempotency_key=draft.key
                 )
         except REFUSALS as refusal:
             return _study_page(renderer, asked, draft, refusal)
-        place = f"/studies/{quote(made.study.name, safe='')}"
-        return _made(asked, background, made.queues, place)
+        place = f"/studies/{quote(created.study.name, safe='')}"
+        return _redirected(asked, background, created.queues, place)
 
     return router
 
 
 @contextmanager
 def _changing(asked: Asking, draft: Draft) -> Generator[None]:
-    """A change in the draft's project, of which nothing stays behind a refusal."""
-    # The page about the refusal is an answer: it would commit what was written before.
+    """Make a change in the draft's project; roll it back if it is refused."""
+    # The page about a refusal commits, so what was written before it is rolled back here.
     with asked.session.begin_nested(), in_project(asked.session, asked.found, draft.project):
         yield
 
 
-def _made(
+def _redirected(
     asked: Asking, background: BackgroundTasks, queues: Iterable[str], place: str
 ) -> Response:
-    """On to the page of what was made; its queues are rung after the commit."""
+    """Redirect to the page of the new resource; ring its queues after the commit."""
     background.add_task(asked.opened.bell.ring, queues)
     return noted(asked.session, asked.request, RedirectResponse(place, 303))
 
 
 def _opened_job(asked: Asking, kind: str, like: str, base_model: str, method: str) -> Draft:
-    """A fresh form, or that of a job that is there; raises `NotFound`."""
+    """Return a new form, or that of an existing job; raise `NotFound`."""
     project = asked.project
     if not like:
         offered = _around(asked, project)
@@ -272,7 +272,7 @@ def _job_draft(document: Document, offered: Around, project: str) -> Draft:
 
 
 def kind_of(document: Document) -> str:
-    """The kind of job that a document is of, or is taken for."""
+    """Return the kind of job of a document; the first kind if it has none."""
     kind = document.get("kind")
     return kind if isinstance(kind, str) and kind in KINDS else next(iter(KINDS))
 
@@ -290,7 +290,12 @@ def _typed_job(asked: Asking, fields: Mapping[str, Sequence[str]]) -> Draft:
 
 
 def _opened_study(asked: Asking, like: str, recipe: str, preset: Preset) -> Draft:
-    """A fresh form, or that of a study or recipe; raises `NotFound` and `InvalidSpec`."""
+    """Return a new form, or that of a study or recipe.
+
+    Raises:
+        NotFound: if there is no such study or recipe.
+        InvalidSpec: if the recipe cannot be a study here.
+    """
     project = asked.project
     if recipe:
         request = RecipeRequest(recipe=recipe, preset=preset)
@@ -321,7 +326,7 @@ def _typed_study(asked: Asking, fields: Mapping[str, Sequence[str]]) -> Draft:
 
 
 def _around(asked: Asking, project: str) -> Around:
-    """What there is in the project; nothing where there is none of that name, or none is clear."""
+    """Return the choices of a project; none if the project is unknown or ambiguous."""
     try:
         with in_project(asked.session, asked.found, project):
             return around(asked.session)
@@ -334,14 +339,14 @@ def _job_page(
 ) -> Response:
     roots = asked.opened.model_roots
     if refusal is None:
-        found = job_answer(asked.session, asked.found, draft, roots)
+        preview = job_answer(asked.session, asked.found, draft, roots)
     else:
-        found = JobAnswer(problems=problems_of(refusal))
+        preview = JobAnswer(problems=problems_of(refusal))
     values = draft_values(
-        draft, found.problems, server_address(asked.request), "/v1/jobs", "jobs.submit"
+        draft, preview.problems, server_address(asked.request), "/v1/jobs", "jobs.submit"
     )
     texts = {"what": "job", "submits": "Submit job", "kinds": KINDS}
-    shown = {**asked.form("/", NEW_JOB, draft.spec), **values, **texts, "answer": found}
+    shown = {**asked.form("/", NEW_JOB, draft.spec), **values, **texts, "answer": preview}
     return renderer.page("job-new.html", shown, _status(refusal))
 
 
@@ -353,19 +358,19 @@ def _study_page(
     hidden: UUID | None = None,
 ) -> Response:
     if refusal is None:
-        found = study_answer(asked.session, asked.found, draft, study_rules(asked.opened))
+        preview = study_answer(asked.session, asked.found, draft, study_rules(asked.opened))
     else:
-        found = StudyAnswer(problems=problems_of(refusal))
+        preview = StudyAnswer(problems=problems_of(refusal))
     values = draft_values(
-        draft, found.problems, server_address(asked.request), "/v1/studies", "studies.create"
+        draft, preview.problems, server_address(asked.request), "/v1/studies", "studies.create"
     )
     texts = {"what": "study", "submits": "Create study", "named_new": hidden}
-    shown = {**asked.form("/studies", NEW_STUDY), **values, **texts, "answer": found}
+    shown = {**asked.form("/studies", NEW_STUDY), **values, **texts, "answer": preview}
     return renderer.page("study-new.html", shown, _status(refusal))
 
 
 def _named_new(session: Session) -> UUID | None:
-    """The study whose page this form stands in front of."""
+    """Return the study named `new`, whose page this form hides."""
     try:
         return studies.get(session, "new").id
     except NotFound:
@@ -375,11 +380,11 @@ def _named_new(session: Session) -> UUID | None:
 def _status(refusal: AdaptlabError | None) -> int:
     if refusal is None:
         return 200
-    known = answer(refusal)
-    return 422 if known is None else known.status_code
+    response = answer(refusal)
+    return 422 if response is None else response.status_code
 
 
 def _closed(renderer: Renderer, asked: Asking) -> Response:
     shown: dict[str, object] = {"principal": asked.principal}
-    # 200: it may be looked at, and says why there is no form.
+    # 200: the reader may see the page, which explains why there is no form.
     return renderer.fault(200, CANNOT_SUBMIT, asked.lacks or "", shown)

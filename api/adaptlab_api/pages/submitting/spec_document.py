@@ -1,4 +1,4 @@
-"""A spec as a JSON document: places in it by JSON pointer, put, taken and looked at."""
+"""A spec as a JSON document, read and changed by JSON pointer."""
 
 from collections.abc import Mapping
 from typing import cast
@@ -11,7 +11,7 @@ END = "-"
 
 
 def put(document: Document, pointer: str, value: object) -> None:
-    """Write a value; what does not lead there yet is made, and a bare name becomes an object."""
+    """Write a value; create the objects above it, and replace a bare name by one."""
     *way, last = parts_of(pointer)
     here: object = document
     for part, below in zip(way, [*way, last][1:], strict=True):
@@ -20,7 +20,7 @@ def put(document: Document, pointer: str, value: object) -> None:
 
 
 def look(document: object, pointer: str) -> object:
-    """What stands at a place, None where nothing does."""
+    """Return the value at a place, or None."""
     here = document
     for part in parts_of(pointer):
         if isinstance(here, dict):
@@ -34,7 +34,7 @@ def look(document: object, pointer: str) -> object:
 
 
 def take(document: Document, pointer: str) -> None:
-    """Remove what stands at a place, and what is left empty above it."""
+    """Remove the value at a place, and the containers that become empty."""
     parts = parts_of(pointer)
     for length in range(len(parts), 0, -1):
         above = look(document, pointer_of(parts[: length - 1]))
@@ -45,34 +45,34 @@ def take(document: Document, pointer: str) -> None:
 
 
 def parts_of(pointer: str) -> list[str]:
-    """The parts of a JSON pointer (RFC 6901)."""
+    """Return the parts of a JSON pointer (RFC 6901)."""
     split = pointer.split("/")[1:]
     return [part.replace("~1", "/").replace("~0", "~") for part in split]
 
 
 def pointer_of(parts: list[str]) -> str:
-    """The JSON pointer of these parts."""
+    """Return the JSON pointer of these parts."""
     return "".join(f"/{part.replace('~', '~0').replace('/', '~1')}" for part in parts)
 
 
 def is_document(value: object) -> bool:
-    """Whether a JSON value is an object."""
+    """Return True if a JSON value is an object."""
     return isinstance(value, Mapping)
 
 
 def _entered(here: object, part: str, below: str) -> object:
-    """What stands at `part`, made into what `below` can be put into."""
-    found = look(here, pointer_of([part]))
-    made: object
+    """Return the value at `part`, replaced by a container for `below` if it is none."""
+    value = look(here, pointer_of([part]))
+    container: object
     is_entry = below == END or _index(below) is not None
-    if isinstance(found, str) and not is_entry:
-        made = {"name": found}
-    elif isinstance(found, list if is_entry else dict):
-        return cast("object", found)
+    if isinstance(value, str) and not is_entry:
+        container = {"name": value}
+    elif isinstance(value, list if is_entry else dict):
+        return cast("object", value)
     else:
-        made = [] if is_entry else {}
-    _write(here, part, made)
-    return made
+        container = [] if is_entry else {}
+    _write(here, part, container)
+    return container
 
 
 def _write(here: object, part: str, value: object) -> None:

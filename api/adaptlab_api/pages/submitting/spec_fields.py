@@ -1,4 +1,4 @@
-"""The fields of a form, as the schemas of specs and plug-ins declare them."""
+"""The fields of a form, from the schemas of specs and plug-ins."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -25,18 +25,21 @@ SPECS: Mapping[str, type[Value]] = {
     "study": StudySpec,
 }
 AREAS: tuple[Kind, ...] = ("labels", "lines")
-"""Kinds that take several lines."""
+"""Kinds of several lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field: where in the spec it belongs, how its text is read, and what to say beside it.
+    """One field of a form: its place in the spec, its kind and its texts.
 
-    `default` is what the server takes where nothing is given. With `choices` one of them is
-    chosen, or several where the kind is `lines`; `grouped` are further ones under a heading each.
-    `several_lines` is how high the field is. What is in a field with `instead_of` stands in the
-    place of that one, if that one is empty. `told` says of each choice what it is. Of a list, it
-    holds what comes behind the `first` entries.
+    Attributes:
+        default: the server's default, shown in an empty field.
+        choices: the values to choose from; several can be chosen if the kind is `lines`.
+        grouped: further choices, by heading.
+        several_lines: the height of the field in lines; 0 for a single line.
+        instead_of: the field whose place in the spec this one takes if that one is empty.
+        told: a description of each choice.
+        first: the number of entries of a list that belong to other fields.
     """
 
     pointer: str
@@ -55,7 +58,7 @@ class Field:
 
     @property
     def place(self) -> str:
-        """Where in the spec its value stands."""
+        """The place of its value in the spec."""
         return self.instead_of or self.pointer
 
     @property
@@ -65,7 +68,7 @@ class Field:
 
 
 def spec_field(spec: str, pointer: str, **changes: object) -> Field:
-    """The field of a member of a spec, with what is said otherwise than its schema does."""
+    """Return the field of a member of a spec; `changes` override its schema."""
     schema = _schema(spec)
     root = here = schema
     required = False
@@ -74,16 +77,16 @@ def spec_field(spec: str, pointer: str, **changes: object) -> Field:
         below = _members(here)
         required = part in cast("Sequence[str]", here.get("required", ()))
         here = below.get(part, {})
-    made = replace(_field(pointer, here, root), required=required)
-    return replace(made, **changes)  # pyright: ignore[reportArgumentType] - members by name
+    field = replace(_field(pointer, here, root), required=required)
+    return replace(field, **changes)  # pyright: ignore[reportArgumentType] - members by name
 
 
 def knob_fields(entry: PlugIn, at: str) -> tuple[Field, ...]:
-    """The fields of a plug-in's knobs, below the place where it is chosen."""
+    """Return the fields of a plug-in's knobs, below its place in the spec."""
     members = _members(entry.knobs)
     return tuple(
-        _field(f"{at}/{name}", found, entry.knobs)
-        for name, found in members.items()
+        _field(f"{at}/{name}", schema, entry.knobs)
+        for name, schema in members.items()
         if name != "name"
     )
 
@@ -94,16 +97,16 @@ def _schema(spec: str) -> Schema:
 
 
 def _field(pointer: str, schema: Schema, root: Schema) -> Field:
-    found = _resolved(schema, root)
-    kind, choices = _kind(found, root)
-    default = found.get("default", schema.get("default"))
+    resolved = _resolved(schema, root)
+    kind, choices = _kind(resolved, root)
+    default = resolved.get("default", schema.get("default"))
     return Field(
         pointer=pointer,
         label=_label(parts_of(pointer)[-1]),
         kind=kind,
         default=_default(default),
         choices=choices,
-        hint=_limits(found),
+        hint=_limits(resolved),
         several_lines=3 if kind in AREAS else 0,
     )
 
@@ -131,9 +134,9 @@ def _kind(schema: Schema, root: Schema) -> tuple[Kind, tuple[str, ...]]:
 
 
 def _of_several(options: Sequence[Schema], root: Schema) -> tuple[Kind, tuple[str, ...]]:
-    """Of a union: `auto` and null are said by words and by nothing."""
-    real = [one for one in options if one.get("type") != "null" and "const" not in one]
-    kinds = [_kind(_resolved(one, root), root) for one in real]
+    """Return the kind of a union, ignoring constants such as `auto` and null."""
+    real = [option for option in options if option.get("type") != "null" and "const" not in option]
+    kinds = [_kind(_resolved(option, root), root) for option in real]
     names = {kind for kind, _ in kinds}
     if len(kinds) == 1:
         return kinds[0]
@@ -143,12 +146,12 @@ def _of_several(options: Sequence[Schema], root: Schema) -> tuple[Kind, tuple[st
 def _of_array(schema: Schema, root: Schema) -> Kind:
     items = schema.get("items") or next(iter(cast("Sequence[Schema]", schema["prefixItems"])))
     kind, _ = _kind(_resolved(cast("Schema", items), root), root)
-    known: dict[Kind, Kind] = {"integer": "integers", "number": "numbers", "text": "texts"}
-    return known.get(kind, "texts" if kind == "choice" else "lines")
+    plurals: dict[Kind, Kind] = {"integer": "integers", "number": "numbers", "text": "texts"}
+    return plurals.get(kind, "texts" if kind == "choice" else "lines")
 
 
 def _resolved(schema: Schema, root: Schema) -> Schema:
-    """The schema behind a reference, and behind a union of it with null or a short form."""
+    """Return the schema of a reference, also in a union with null or a short form."""
     here = schema
     while True:
         if "$ref" in here:
@@ -156,9 +159,9 @@ def _resolved(schema: Schema, root: Schema) -> Schema:
             here = cast("Mapping[str, Schema]", root["$defs"])[name]
             continue
         options = [
-            one
-            for one in cast("Sequence[Schema]", here.get("anyOf", ()))
-            if "$ref" in one and "DatasetReference" not in str(one["$ref"])
+            option
+            for option in cast("Sequence[Schema]", here.get("anyOf", ()))
+            if "$ref" in option and "DatasetReference" not in str(option["$ref"])
         ]
         if len(options) != 1 or "Choice" in str(options[0]["$ref"]):
             return here
@@ -190,7 +193,7 @@ def _label(name: str) -> str:
 
 
 def _limits(schema: Schema) -> str:
-    """The least and the most, in words."""
+    """Return the minimum and maximum, in words."""
     options = cast("Sequence[Schema]", schema.get("anyOf", ()))
     numbers = [one for one in (schema, *options) if one.get("type") in ("integer", "number")]
     for one in numbers:

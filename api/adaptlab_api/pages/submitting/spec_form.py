@@ -1,4 +1,4 @@
-"""A form that is a spec: from what was typed to the JSON document, and back into the fields."""
+"""Conversion between the fields of a form and the JSON document of a spec."""
 
 import copy
 import json
@@ -15,20 +15,20 @@ from adaptlab_api.requests import strict_json
 
 ALL = "all"
 REST = "rest"
-"""The field of the members that no other field has, as JSON."""
+"""The field of all other members, as JSON."""
 NAMED = ("task", "method", "family")
-"""Members that may be given by a bare name."""
+"""Members that can be a bare name."""
 INSTEAD = {"/budget/trainable_parameters": "/budget/fraction_of_base"}
-"""What is given up for a value that is taken over."""
+"""Members that a clicked value replaces."""
 
 Typed = Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Fields under one heading; `more` are those that most people leave alone.
+    """Fields under one heading; `more` are rarely used.
 
-    `of` is the plug-in whose knobs are among them: with another one the fields are others.
+    `of` is the plug-in whose knobs are among the fields.
     """
 
     id: str
@@ -46,9 +46,9 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """What stands in the fields: texts by pointer, and for fields of several choices these.
+    """The content of the fields: texts and lists of choices, by pointer.
 
-    `rest` is JSON, and `unread` what is wrong with it.
+    `rest` is JSON, and `unread` has its errors.
     """
 
     texts: Mapping[str, str]
@@ -58,78 +58,80 @@ class Filled:
 
 
 def typed(fields: Typed, name: str) -> str:
-    """The text of one field of a form, without the space around it."""
+    """Return the text of a field, without surrounding space."""
     return next(iter(fields.get(name, ())), "").strip()
 
 
 def filled_in(fields: Typed, sections: Sequence[Section]) -> Filled:
-    """The fields as they were typed."""
+    """Return the fields as typed."""
     every = list(_fields(sections))
-    texts = {one.pointer: text for one in every if (text := typed(fields, one.pointer))}
-    several = [one for one in every if _is_several(one)]
-    chosen = {one.pointer: tuple(fields.get(one.pointer, ())) for one in several}
+    texts = {field.pointer: text for field in every if (text := typed(fields, field.pointer))}
+    several = [field for field in every if _is_several(field)]
+    chosen = {field.pointer: tuple(fields.get(field.pointer, ())) for field in several}
     rest = typed(fields, REST)
     try:
         document: object = strict_json.parse(rest.encode()) if rest else {}
         wrong = () if is_document(document) else (_no_object(),)
     except Refused as refusal:
         wrong = refusal.faults or (Problem(f"/{REST}", "invalid_json", refusal.detail),)
-    return Filled(texts, chosen, rest, tuple(replace(one, pointer=f"/{REST}") for one in wrong))
+    return Filled(
+        texts, chosen, rest, tuple(replace(problem, pointer=f"/{REST}") for problem in wrong)
+    )
 
 
 def document_of(
     spec: str, filled: Filled, sections: Sequence[Section], known: Mapping[str, Document]
 ) -> Document:
-    """The JSON document that the fields amount to.
+    """Return the JSON document that the fields describe.
 
-    `known` are specs that a choice of a field stands for.
+    `known` are specs by the choices that represent them.
     """
     rest: object = json.loads(filled.rest) if filled.rest and not filled.unread else {}
     document = cast("Document", rest)
     if spec != "study":
         document["kind"] = spec
-    for one in _fields(sections):
-        if _is_several(one):
-            _put_chosen(document, one, filled.chosen.get(one.pointer, ()))
-        elif text := filled.texts.get(one.pointer):
-            _put_text(document, one, text, known)
+    for field in _fields(sections):
+        if _is_several(field):
+            _put_chosen(document, field, filled.chosen.get(field.pointer, ()))
+        elif text := filled.texts.get(field.pointer):
+            _put_text(document, field, text, known)
     order = [name for name in ("kind", *SPECS[spec].model_fields) if name in document]
     return {name: document[name] for name in dict.fromkeys([*order, *document])}
 
 
 def filled_from(document: Document, sections: Sequence[Section]) -> Filled:
-    """The fields that amount to a document; what fits into none of them is the rest."""
+    """Return the fields of a document; members without a field are the rest."""
     left = copy.deepcopy(document)
     left.pop("kind", None)
     texts: dict[str, str] = {}
     chosen: dict[str, tuple[str, ...]] = {}
     every = list(_fields(sections))
-    for one in filter(_is_several, every):
-        chosen[one.pointer] = _take_chosen(left, one)
-    # Backwards: what is behind a list's first entry is taken before that, and names last.
-    for one in reversed([one for one in every if not _is_several(one)]):
-        if (text := _take_text(left, one)) is not None:
-            texts[one.pointer] = text
+    for field in filter(_is_several, every):
+        chosen[field.pointer] = _take_chosen(left, field)
+    # Backwards: later entries of a list are taken before its first, and names last.
+    for field in reversed([field for field in every if not _is_several(field)]):
+        if (text := _take_text(left, field)) is not None:
+            texts[field.pointer] = text
     return Filled(texts, chosen, pretty(left) if left else "")
 
 
 def normalised(document: Document) -> Document:
-    """The same with short forms written out, which is how the fields see it."""
-    made = copy.deepcopy(document)
+    """Return the document with its short forms expanded, as the fields need it."""
+    expanded = copy.deepcopy(document)
     for name in NAMED:
-        if isinstance(made.get(name), str):
-            made[name] = {"name": made[name]}
-    if isinstance(made.get("budget"), int) and not isinstance(made["budget"], bool):
-        made["budget"] = {"trainable_parameters": made["budget"]}
-    if isinstance(tasks := made.get("tasks"), list) and tasks and isinstance(tasks[0], str):
+        if isinstance(expanded.get(name), str):
+            expanded[name] = {"name": expanded[name]}
+    if isinstance(expanded.get("budget"), int) and not isinstance(expanded["budget"], bool):
+        expanded["budget"] = {"trainable_parameters": expanded["budget"]}
+    if isinstance(tasks := expanded.get("tasks"), list) and tasks and isinstance(tasks[0], str):
         tasks[0] = {"name": tasks[0]}
-    if isinstance(budgets := made.get("budgets"), list):
-        made["budgets"] = [_short_budget(one) for one in cast("list[object]", budgets)]
-    return made
+    if isinstance(budgets := expanded.get("budgets"), list):
+        expanded["budgets"] = [_short_budget(budget) for budget in cast("list[object]", budgets)]
+    return expanded
 
 
 def taken_over(document: Document, use: str) -> Document:
-    """The document with the value that somebody clicked on; `use` is its pointer and itself."""
+    """Return the document with a clicked value; `use` is JSON of [pointer, value]."""
     try:
         pointer, value = json.loads(use)
     except (ValueError, RecursionError):
@@ -138,17 +140,17 @@ def taken_over(document: Document, use: str) -> Document:
         return document
     if not isinstance(pointer, str) or not pointer.startswith("/"):
         return document
-    made = copy.deepcopy(document)
+    changed = copy.deepcopy(document)
     if pointer in INSTEAD:
-        take(made, INSTEAD[pointer])
-    put(made, pointer, value)
-    return made
+        take(changed, INSTEAD[pointer])
+    put(changed, pointer, value)
+    return changed
 
 
 def placed(
     problems: Sequence[Problem], sections: Sequence[Section]
 ) -> tuple[dict[str, list[Problem]], list[Problem]]:
-    """The problems by the field that they stand beside, and those without one."""
+    """Return the problems by field, and those without one."""
     beside: dict[str, list[Problem]] = {}
     nowhere: list[Problem] = []
     every = list(_fields(sections))
@@ -159,21 +161,23 @@ def placed(
 
 
 def _field_of(place: str, fields: Sequence[Field]) -> str | None:
-    """The field with that place or the nearest above it, else the first one below it."""
+    """Return the field at or nearest above a place, or else the first below it."""
     if place == f"/{REST}":
         return place
-    above = [one for one in fields if place == one.place or place.startswith(f"{one.place}/")]
-    further = [one for one in fields if one.pointer.endswith(f"/{END}") and _is_further(place, one)]
-    if further and not any(one.place == place for one in above):
+    above = [field for field in fields if f"{place}/".startswith(f"{field.place}/")]
+    further = [field for field in fields if _is_further(place, field)]
+    if further and not any(field.place == place for field in above):
         return further[0].pointer
     if above:
-        return max(above, key=lambda one: len(one.place)).pointer
-    below = (one.pointer for one in fields if one.place.startswith(f"{place}/") and place)
+        return max(above, key=lambda field: len(field.place)).pointer
+    below = (field.pointer for field in fields if field.place.startswith(f"{place}/") and place)
     return next(below, None)
 
 
 def _is_further(place: str, field: Field) -> bool:
-    """Whether a place is in an entry of a list behind the first, which has fields of its own."""
+    """Return True if `field` has the further entries of a list, and a place is in one."""
+    if not field.pointer.endswith(f"/{END}"):
+        return False
     above = field.pointer.removesuffix(END)
     index = place.removeprefix(above).partition("/")[0]
     return place.startswith(above) and index.isdigit() and index != "0"
@@ -209,7 +213,7 @@ def _put_text(document: Document, field: Field, text: str, known: Mapping[str, D
 
 
 def _take_chosen(left: Document, field: Field) -> tuple[str, ...]:
-    """The entries that are bare names to choose from."""
+    """Take the entries that are among the choices; return them."""
     value = left.get(field.pointer[1:])
     if value == ALL:
         del left[field.pointer[1:]]
@@ -217,10 +221,10 @@ def _take_chosen(left: Document, field: Field) -> tuple[str, ...]:
     if not isinstance(value, list):
         return ()
     listed = cast("list[object]", value)
-    names = {json.dumps({"name": one}): one for one in field.choices if one != ALL}
-    names |= {json.dumps(one): one for one in field.choices if one != ALL}
-    chosen = [names[json.dumps(one)] for one in listed if json.dumps(one) in names]
-    left[field.pointer[1:]] = [one for one in listed if json.dumps(one) not in names]
+    names = {json.dumps({"name": choice}): choice for choice in field.choices if choice != ALL}
+    names |= {json.dumps(choice): choice for choice in field.choices if choice != ALL}
+    chosen = [names[json.dumps(entry)] for entry in listed if json.dumps(entry) in names]
+    left[field.pointer[1:]] = [entry for entry in listed if json.dumps(entry) not in names]
     if not left[field.pointer[1:]]:
         del left[field.pointer[1:]]
     return tuple(dict.fromkeys(chosen))

@@ -1,7 +1,7 @@
-"""What somebody types into a field as JSON, and JSON as what they would have typed.
+"""Conversion between the texts of fields and JSON values.
 
-Nothing is checked here: a text that is not of its field's kind stays a text, and the check of the
-spec says what is wrong with it.
+Nothing is checked here: a text that is not of its field's kind remains a text, and the validation
+of the spec reports it.
 """
 
 import json
@@ -23,11 +23,11 @@ Kind = Literal[
     "open",
     "lines",
 ]
-"""`integers` is one or a list; `open` a bare text or JSON, `lines` a list of such; `labels` lines
-of `name = value`."""
+"""`integers` is one integer or a list, `open` a bare text or JSON, `lines` a list of these, and
+`labels` lines of `name = value`."""
 
 Json = object
-"""Any JSON value, as Python's parser makes it."""
+"""Any JSON value, as Python's parser returns it."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]{1,4})?", re.IGNORECASE)
@@ -37,12 +37,12 @@ _BETWEEN = re.compile(r"[,;\s]+")
 
 
 def read(kind: Kind, text: str) -> Json:
-    """The value of a text that is not empty."""
+    """Return the value of a text that is not empty."""
     return _READ[kind](text)
 
 
 def write(kind: Kind, value: Json) -> str | None:
-    """The text that is read as this value; None if there is none."""
+    """Return the text that `read` converts to this value, or None."""
     text = _written(kind, value)
     if text is None or not text.strip():
         return None
@@ -51,7 +51,7 @@ def write(kind: Kind, value: Json) -> str | None:
 
 
 def pretty(value: Json) -> str:
-    """Indented JSON, with every character as itself."""
+    """Format as indented JSON, without escapes for non-ASCII characters."""
     return json.dumps(value, indent=2, ensure_ascii=False)
 
 
@@ -64,8 +64,8 @@ def _written(kind: Kind, value: Json) -> str | None:
         case _, str():
             return value
         case "labels", Mapping():
-            found = cast("Mapping[str, Json]", value)
-            return "\n".join(f"{name} = {told}" for name, told in found.items())
+            labels = cast("Mapping[str, Json]", value)
+            return "\n".join(f"{name} = {label}" for name, label in labels.items())
         case "integers" | "numbers" | "texts", list():
             listed = ", ".join(_scalar(entry) for entry in cast("list[Json]", value))
             return f"{listed}," if kind == "integers" and "," not in listed else listed

@@ -1,4 +1,4 @@
-"""The form of a study: its fields, and what it begins with."""
+"""The form of a study: its fields and initial values."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -7,13 +7,13 @@ from datetime import datetime
 from adaptlab_api.pages.submitting.job_form import (
     FIRST_TASK,
     Around,
+    base_summary,
     chosen_section,
     field_of,
     first_document,
     measuring_section,
     names_of_bases,
     queue_section,
-    told_of,
     training_section,
 )
 from adaptlab_api.pages.submitting.spec_document import Document
@@ -29,7 +29,7 @@ CONFIGURED = "one per line, as JSON: {“name”: “lora”, “sites”: [“m
 
 
 def first_study_document(offered: Around, now: datetime) -> Document:
-    """What a fresh form holds."""
+    """Return the document of a new form."""
     like = first_document(offered, "adapt", "", "")
     return {
         "name": f"study-{now:%Y%m%d-%H%M}",
@@ -43,7 +43,7 @@ def first_study_document(offered: Around, now: datetime) -> Document:
 
 
 def study_sections(_: str, chosen: Callable[[str], str], offered: Around) -> tuple[Section, ...]:
-    """The fields of a study."""
+    """Return the fields of a study."""
     name = field_of("study", "/name", hint="a-z, 0-9, dots and dashes")
     task = chosen_section("task", "/tasks/0", chosen, "what every method learns")
     further = Field(
@@ -70,7 +70,7 @@ def study_sections(_: str, chosen: Callable[[str], str], offered: Around) -> tup
 
 def _bases(offered: Around) -> Section:
     names = names_of_bases(offered.bases)
-    told = {one.name: told_of(one) for one in offered.bases}
+    summaries = {base.name: base_summary(base) for base in offered.bases}
     chosen = Field(
         "/base_models",
         "Base models",
@@ -78,7 +78,7 @@ def _bases(offered: Around) -> Section:
         choices=names,
         hint="" if names else NO_BASE,
         several_lines=0 if names else 2,
-        told=tuple(told[name] for name in names),
+        told=tuple(summaries[name] for name in names),
     )
     inline = Field(
         "/base_models/-",
@@ -91,7 +91,7 @@ def _bases(offered: Around) -> Section:
 
 
 def _methods() -> Section:
-    names = tuple(one.name for one in catalogue.methods().data)
+    names = tuple(entry.name for entry in catalogue.methods().data)
     chosen = Field("/methods", "Methods", "lines", choices=(*names, ALL))
     configured = Field(
         "/methods/-",
@@ -105,9 +105,9 @@ def _methods() -> Section:
 
 def _budgets() -> Section:
     budgets = field_of("study", "/budgets", kind="numbers", several_lines=0, required=True)
-    said = replace(budgets, hint="trainable parameters, separated by commas: 512, 4096")
+    hinted = replace(budgets, hint="trainable parameters, separated by commas: 512, 4096")
     tolerance = field_of(
         "study", "/budget_tolerance", hint="fraction of a budget that a method may leave unused"
     )
     note = "each budget determines the size of every method"
-    return Section("budget", "Budgets", note, (said,), (tolerance,))
+    return Section("budget", "Budgets", note, (hinted,), (tolerance,))

@@ -1,4 +1,4 @@
-"""The page of tokens: those that there are, the form that makes one, and what its reader used."""
+"""The page of tokens: the list, the form for a new one, and the reader's usage."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from adaptlab_services.people.tokens import Principal
 
 HERE = "/tokens"
 PAGE_SIZE = 50
-# Not `worker`: that one is for machines and opens no page.
+# Not `worker`, which is for machines and opens no page.
 SCOPES = {
     "read": "view",
     "submit": "create and change",
@@ -35,7 +35,7 @@ _TOKEN = TypeAdapter(NewToken)
 
 @dataclass(frozen=True, slots=True)
 class TokenForm:
-    """What the form holds, as it was typed."""
+    """The fields of the form, as typed."""
 
     name: str = ""
     scopes: tuple[str, ...] = USUAL_SCOPES
@@ -45,16 +45,16 @@ class TokenForm:
 
     @classmethod
     def read(cls, fields: Mapping[str, Sequence[str]]) -> "TokenForm":
-        """From the fields of a form."""
+        """Return the fields of a form."""
 
-        def one(name: str) -> str:
+        def text(name: str) -> str:
             return next(iter(fields.get(name, ())), "").strip()
 
         scopes = tuple(fields.get("scope", ()))
-        return cls(one("name"), scopes, one("project"), one("days"), bool(one("forever")))
+        return cls(text("name"), scopes, text("project"), text("days"), bool(text("forever")))
 
     def asked(self) -> NewToken:
-        """The token that it asks for; raises `InvalidSpec`, and `Refused` for NUL in a text."""
+        """Return the new token; raise `InvalidSpec`, or `Refused` for a NUL character."""
         is_number = self.days.isascii() and self.days.isdigit() and len(self.days) < 6
         days = int(self.days) if is_number else self.days
         document = {
@@ -73,7 +73,7 @@ def token_page(
     page_token: str | None = None,
     form: TokenForm | None = None,
 ) -> dict[str, object]:
-    """Everything that the template shows; raises `InvalidSpec` for a wrong `page_token`."""
+    """Return the values of the template; raise `InvalidSpec` for a wrong `page_token`."""
     page = issued_tokens.page(session, principal, found, None, PAGE_SIZE, page_token)
     following = page.next_page_token
     offered = offered_scopes(principal)
@@ -96,15 +96,17 @@ def token_page(
 
 
 def offered_scopes(principal: Principal) -> tuple[str, ...]:
-    """The scopes that whoever asks may give a token."""
+    """Return the scopes that the caller can give a token."""
     return tuple(name for name in SCOPES if name in covered(principal.scopes))
 
 
 def faults_of(refusal: InvalidSpec | Refused | Forbidden | NotFound) -> tuple[str, ...]:
-    """What is wrong with a form, one sentence for each field."""
+    """Return the errors in a form, one sentence per field."""
     match refusal:
         case InvalidSpec():
-            return tuple(f"{_field(one.pointer)}: {one.detail}" for one in refusal.problems)
+            return tuple(
+                f"{_field(problem.pointer)}: {problem.detail}" for problem in refusal.problems
+            )
         case NotFound():
             return ("Project: you cannot see a project with this name.",)
         case _:
@@ -112,5 +114,5 @@ def faults_of(refusal: InvalidSpec | Refused | Forbidden | NotFound) -> tuple[st
 
 
 def _field(pointer: str) -> str:
-    """What the form calls the place of a fault."""
+    """Return the label of the field of an error."""
     return next((name for place, name in FIELDS.items() if pointer.startswith(place)), "The form")

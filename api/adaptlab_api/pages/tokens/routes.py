@@ -1,6 +1,6 @@
-"""The routes of the page of tokens: the list, making one, and revoking one.
+"""Routes of the page of tokens: the list, creating a token, and revoking one.
 
-That a form lies on a page of this server is checked by the gate, as for every change with a cookie.
+The gate checks that a form was sent from this server, as for every change with a cookie.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ def routers(renderer: Renderer) -> tuple[APIRouter, ...]:
 
 
 def token_routes(renderer: Renderer) -> APIRouter:
-    """The page of tokens, and its two forms."""
+    """Return the routes of the page and of its two forms."""
     router = closed_router(HERE)
 
     @router.get("")
@@ -86,18 +86,18 @@ def token_routes(renderer: Renderer) -> APIRouter:
 def _made(
     renderer: Renderer, session: Session, principal: Principal, found: Access, form: TokenForm
 ) -> Response:
-    """The page with the new token, this once; or with what is wrong with the form."""
+    """Return the page with the new token, shown once, or with the errors."""
     shown: dict[str, object] = {"principal": principal, "here": HERE}
     try:
         with session.begin_nested():
-            made = issued_tokens.create(session, principal, found, form.asked())
+            created = issued_tokens.create(session, principal, found, form.asked())
     except (InvalidSpec, Refused, Forbidden, NotFound) as refusal:
-        known = answer(refusal)
-        status = 422 if known is None else known.status_code
+        response = answer(refusal)
+        status = 422 if response is None else response.status_code
         content = token_page(session, principal, found, form=form)
         faults = {"faults": faults_of(refusal)}
         return renderer.page("tokens.html", {**shown, **content, **faults}, status)
     content = token_page(session, principal, found)
-    # No redirect: the token would have to be kept somewhere until it is shown.
-    place = {"Location": f"/v1/tokens/{made.id}"}  # names it in the audit log
-    return renderer.page("tokens.html", {**shown, **content, "made": made}, 201, place)
+    # No redirect: the token would have to be stored until it is shown.
+    place = {"Location": f"/v1/tokens/{created.id}"}  # names it in the audit log
+    return renderer.page("tokens.html", {**shown, **content, "made": created}, 201, place)

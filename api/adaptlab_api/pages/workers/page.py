@@ -1,4 +1,4 @@
-"""The page of workers: who lives and what they run, and the queues that they serve."""
+"""The page of live workers, their jobs and the queues that they serve."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ MAKING = {"pretrain": "Pretraining", "import": "Import of"}
 
 @dataclass(frozen=True, slots=True)
 class WorkerRow:
-    """A worker, its state in a word, and what it runs: each job's address, title and device."""
+    """A worker with its state and its jobs: id, title and device of each."""
 
     worker: WorkerView
     state: str
@@ -27,17 +27,17 @@ class WorkerRow:
 
 
 def worker_page(session: Session) -> dict[str, object]:
-    """Everything that the template shows: live workers, and how many were here lately."""
-    known = workers.recent(session, MOST_WORKERS)
+    """Return the values of the template: live workers, and the number of others."""
+    recent = workers.recent(session, MOST_WORKERS)
     running = queues.running_by_worker(session)
-    found = queues.queue_views(session, known)
-    live = [worker for worker in known if worker.live]
+    views = queues.queue_views(session, recent)
+    live = [worker for worker in recent if worker.live]
     return {
         "rows": [_row(worker, running) for worker in live],
-        "gone": len(known) - len(live),
-        "cut": len(known) == MOST_WORKERS,
-        "queues": found,
-        "unserved": tuple(queue.name for queue in found if queue.queued and not queue.takers),
+        "gone": len(recent) - len(live),
+        "cut": len(recent) == MOST_WORKERS,
+        "queues": views,
+        "unserved": tuple(queue.name for queue in views if queue.queued and not queue.takers),
         "poll": POLL,
     }
 

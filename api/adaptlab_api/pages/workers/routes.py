@@ -21,7 +21,7 @@ def routers(renderer: Renderer) -> tuple[APIRouter, ...]:
 
 
 def worker_routes(renderer: Renderer) -> APIRouter:
-    """The workers that live, and the queues."""
+    """Return the route of the page."""
     router = closed_router(HERE)
 
     @router.get("")
