@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from tests.making import a_pretrain_spec, a_resolved_job, an_adapt_spec
 
-from adaptlab.specs.cost import Work, _model_pass, work  # pyright: ignore[reportPrivateUsage]
+from adaptlab.specs.cost import Work, work
+from adaptlab.specs.forward_pass import model_pass
 
 # Width 8, one layer, one head, MLP of 32; 6 tokens in the vocabulary; items of 3 digits, so that
 # 5 positions are fed and 3 answer. Multiply-adds of one item:
@@ -61,7 +62,7 @@ def test_jobs_that_share_counts_of_their_model_are_counted_as_if_alone() -> None
     methods = ("lora", "prefix_tuning", "head_only", "full_finetuning", "lora")
     together = [adaptation(method, trials=2) for method in methods]
     for method, shared in zip(methods, together, strict=True):
-        _model_pass.cache_clear()
+        model_pass.cache_clear()
         assert adaptation(method, trials=2) == shared
 
 
