@@ -1,4 +1,4 @@
-"""The science of adaptlab: what can be asked for (torch-free) and how it is done (`engine`).
+"""Science of adaptlab: specs without torch, and training in `engine`.
 
-Knows no HTTP, SQL, queue, settings or clock; everything arrives as an argument.
+The package has no HTTP, SQL, queue, settings or clock; everything arrives as an argument.
 """

@@ -1,4 +1,4 @@
-"""Which code a result was computed with."""
+"""Version of the code that computed a result."""
 
 import hashlib
 from functools import cache
@@ -8,7 +8,7 @@ from pathlib import Path
 
 @cache
 def code_version() -> str:
-    """The installed version and a digest of the core's sources, so that edits show."""
+    """Return the installed version and a digest of the core's sources."""
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parent.rglob("*.py")):
         digest.update(path.read_bytes())

@@ -1,4 +1,4 @@
-"""Every error the core raises; each names the value, the limit and the next step."""
+"""Errors of the core; each names the value, the limit and the next step."""
 
 import errno
 from dataclasses import dataclass
@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One fault in a spec, at one place.
+    """One error in a spec, with its place.
 
-    `pointer` is a JSON pointer (RFC 6901) into the request body, `code` a stable word for
-    programs, `allowed` the values that would have been accepted, `nearest` the closest ones.
-    `column` is the character, from 1, at which the text there goes wrong.
+    `pointer` is a JSON pointer (RFC 6901) into the request body and `code` a stable word for
+    programs. `allowed` lists the accepted values and `nearest` the closest of them. `column` is the
+    position of the first wrong character in a text, counted from 1.
     """
 
     pointer: str
@@ -22,11 +22,11 @@ class Problem:
 
 
 class AdaptlabError(Exception):
-    """The root of all errors raised by this project on purpose."""
+    """Base class of all errors that this project raises on purpose."""
 
 
 class InvalidSpec(AdaptlabError):
-    """A spec that cannot be run as written; carries every problem found, not only the first."""
+    """A spec that cannot run as written, with all of its problems."""
 
     def __init__(self, *problems: Problem) -> None:
         super().__init__("; ".join(f"{p.pointer or '/'}: {p.detail}" for p in problems))
@@ -34,39 +34,39 @@ class InvalidSpec(AdaptlabError):
 
 
 class InfeasibleBudget(InvalidSpec):
-    """A parameter budget that no configuration of the method meets; names the nearest ones."""
+    """A parameter budget that no configuration of the method meets."""
 
 
 class UnknownName(InvalidSpec):
-    """A method, task or family that is not registered; lists those that are."""
+    """A name that is not registered, with the names that are."""
 
 
 class TrainingDiverged(AdaptlabError):
-    """Every replicate of the job reached a loss that is not finite."""
+    """A job of which every replicate reached a loss that is not finite."""
 
 
 class TrainingStopped(AdaptlabError):
-    """The observer asked the run to stop before its last step."""
+    """A run that its observer stopped before the last step."""
 
 
 class BadWeightsFile(AdaptlabError):
-    """A file that is no whole safetensors file, or one that would cost too much to read."""
+    """A file that is not complete safetensors or would cost too much to read."""
 
 
 class BadCheckpoint(AdaptlabError):
-    """A checkpoint whose tensors are missing, extra, of another shape or not finite."""
+    """A checkpoint with missing, extra, misshapen or non-finite tensors."""
 
 
 class BadModelFolder(AdaptlabError):
-    """A folder that does not hold exactly one published model of a known family, as safetensors."""
+    """A folder that does not contain exactly one model of a supported family."""
 
 
 class BadDataset(AdaptlabError):
-    """Content that is not the canonical content of the dataset it is said to be."""
+    """Content that is not the canonical content of its dataset."""
 
 
 class BrokenBundle(AdaptlabError):
-    """A file that is no bundle, or a bundle of which a member cannot be trusted or read."""
+    """A file that is not a bundle, or a bundle with an unreadable member."""
 
     def __init__(self, member: str, detail: str) -> None:
         super().__init__(f"{member}: {detail}")
@@ -79,7 +79,7 @@ class BadSettings(AdaptlabError, ValueError):
 
 
 class OutOfMemory(AdaptlabError, MemoryError):
-    """Not even one replicate at a time fits in memory."""
+    """A job of which not even one replicate at a time fits in memory."""
 
 
 _OUT_OF_MEMORY_NAMES = frozenset({"OutOfMemoryError", "MemoryError"})
@@ -87,7 +87,10 @@ _OUT_OF_MEMORY_WORDS = ("can't allocate memory", "not enough memory", "out of me
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether torch or Python could not get memory; on the CPU torch says so in words only."""
+    """Return True if torch or Python ran out of memory.
+
+    On the CPU, torch raises a plain `RuntimeError`, so the text of the message decides.
+    """
     names = {kind.__name__ for kind in type(error).__mro__}
     return bool(names & _OUT_OF_MEMORY_NAMES) or (
         isinstance(error, RuntimeError)
@@ -99,9 +102,9 @@ _DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 def is_disk_full(error: BaseException) -> bool:
-    """Whether a disk, or the share of it that somebody may use, had no room left.
+    """Return True if a disk is full or a disk quota is used up.
 
-    Safetensors is written in Rust, whose errors give the system's number in words only.
+    Safetensors is written in Rust, whose errors have the system's number only in their text.
     """
     if isinstance(error, OSError):
         return error.errno in _DISK_FULL

@@ -1,4 +1,4 @@
-"""Loading what a process needs for as long as it lives."""
+"""Loading of modules that a process keeps as long as it lives."""
 
 import gc
 from collections.abc import Generator
@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def uncollected() -> Generator[None]:
-    """Load modules without looks for what is not needed any more: all that they make stays.
+    """Load modules without garbage collection.
 
-    That saves about a tenth of the time.
+    Everything they create stays, so this saves about a tenth of the time.
     """
     gc.disable()
     try:

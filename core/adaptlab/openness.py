@@ -1,7 +1,7 @@
-"""Schemas that let through what a newer program has added: members, words and kinds of values.
+"""Schemas that accept what a newer version has added to a value.
 
-A value is strict where it is made. Where it is read from the answer of a program that may be newer,
-it keeps what it does not know, and writes it again.
+A value is strict where it is created. A value that is read from a program of a newer version keeps
+unknown members, words and kinds, and writes them again.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,15 +18,15 @@ _WORDS: Mapping[type, str] = {str: "str", int: "int", float: "float", bool: "boo
 
 
 def opened_for_writing(schema: CoreSchema) -> CoreSchema:
-    """The schema of a class by which it writes what was kept besides what it declares."""
+    """Return the schema by which a class also writes unknown members."""
     return _rebuilt(dict(schema), _writes)
 
 
 def opened_for_reading(schema: CoreSchema) -> CoreSchema:
-    """The schema of a class by which it takes words and kinds that it does not know, of any size.
+    """Return the schema by which a class accepts unknown words and kinds.
 
-    Limits change from version to version and are the server's to keep; a value of a kind that is
-    not known stays as it is in the JSON.
+    It has no limits, because they change between versions and only the server enforces them. A
+    value of an unknown kind stays as it is in the JSON.
     """
     return _rebuilt(dict(schema), _reads)
 
@@ -38,13 +38,13 @@ def _rebuilt(node: Any, change: Callable[[Node], Node]) -> Any:  # a schema or a
         return rebuilt if isinstance(parts, list) else tuple(rebuilt)
     if not isinstance(node, dict):
         return node
-    found = cast("Node", node)
-    if not isinstance(found.get("type"), str):  # schemas by name, as the members of a model
-        return {name: _rebuilt(part, change) for name, part in found.items()}
+    members = cast("Node", node)
+    if not isinstance(members.get("type"), str):  # schemas by name, such as a model's fields
+        return {name: _rebuilt(part, change) for name, part in members.items()}
     return change(
         {
             name: part if name in _NO_SCHEMAS else _rebuilt(part, change)
-            for name, part in found.items()
+            for name, part in members.items()
         }
     )
 
@@ -72,29 +72,29 @@ def _reads(node: Node) -> Node:
         case "tagged-union":
             return {"type": "union", "mode": "left_to_right", "choices": [node, {"type": "any"}]}
         case "model":
-            return _as_made(node)
+            return _without_own_validator(node)
         case _:
             return {name: part for name, part in node.items() if name not in LIMITS}
 
 
 def _word(node: Node) -> Node:
-    """Any value of the kind of which the listed ones are."""
+    """Return the schema of any value that has the type of the listed ones."""
     words: list[object] = node["expected"]
     kinds = {type(word) for word in words}
     kind = _WORDS.get(kinds.pop()) if len(kinds) == 1 else None
     return {"type": kind or "any"}
 
 
-def _as_made(node: Node) -> Node:
-    """A model without its own validator: pydantic would use the one that the class has already."""
+def _without_own_validator(node: Node) -> Node:
+    """Return the schema of a model without the class's own validator."""
     cls = node["cls"]
 
-    def made(parts: tuple[dict[str, Any], dict[str, Any] | None, set[str]]) -> object:
+    def construct(parts: tuple[dict[str, Any], dict[str, Any] | None, set[str]]) -> object:
         members, kept, names = parts
         value = cls.model_construct(names, **members)
         object.__setattr__(value, "__pydantic_extra__", kept)
         return value
 
-    function = {"type": "no-info", "function": made}
-    found: Node = {"type": "function-after", "function": function, "schema": node["schema"]}
-    return found | ({"ref": node["ref"]} if "ref" in node else {})
+    function = {"type": "no-info", "function": construct}
+    schema: Node = {"type": "function-after", "function": function, "schema": node["schema"]}
+    return schema | ({"ref": node["ref"]} if "ref" in node else {})

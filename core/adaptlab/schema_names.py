@@ -1,4 +1,4 @@
-"""Which names a place of a document may have, read from the JSON schema of the document."""
+"""Member names that a JSON schema allows at a place of a document."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
@@ -7,20 +7,23 @@ Node = Mapping[str, object]
 
 
 def names_at(schema: Node, location: Sequence[int | str]) -> tuple[str, ...]:
-    """The names of the members at a place, sorted; none where the schema leaves them open.
+    """Return the sorted names of the members that are allowed at a place.
 
-    A location is pydantic's: it holds the names of union members too, which choose among them.
+    The result is empty if the schema allows any name.
+
+    `location` is in pydantic's form: it also contains the names of union members, which select
+    one of the choices.
     """
     nodes = tuple(_plain(schema, schema))
     for part in location:
         below = tuple(child for node in nodes for child in _below(schema, node, part))
-        # Where nothing lies below, the part chooses among the members of a union.
+        # A part without anything below it selects one of the members of a union.
         nodes = below or tuple(node for node in nodes if _is_called(node, part)) or nodes
     return tuple(sorted({name for node in nodes for name in _mapping(node, "properties")}))
 
 
 def _plain(root: Node, node: Node) -> Iterator[Node]:
-    """The node, or those that it refers to or chooses between."""
+    """Yield the node, or the nodes that it refers to or chooses between."""
     reference = node.get("$ref")
     if isinstance(reference, str):
         definitions = _mapping(root, "$defs")
@@ -44,17 +47,17 @@ def _below(root: Node, node: Node, part: int | str) -> Iterator[Node]:
 
 
 def _is_called(node: Node, name: int | str) -> bool:
-    """Whether a member of a union goes by this name: its title, or the word that chooses it."""
+    """Return True if `name` is a union member's title or discriminator."""
     properties = _mapping(node, "properties").values()
-    words = [cast("Node", one).get("const") for one in properties if isinstance(one, dict)]
+    words = [cast("Node", schema).get("const") for schema in properties if isinstance(schema, dict)]
     return name in (node.get("title"), *words)
 
 
 def _mapping(node: Node, name: str) -> Mapping[str, object]:
-    found = node.get(name)
-    return cast("Mapping[str, object]", found) if isinstance(found, dict) else {}
+    value = node.get(name)
+    return cast("Mapping[str, object]", value) if isinstance(value, dict) else {}
 
 
 def _list(node: Node, name: str) -> Sequence[Node]:
-    found = node.get(name)
-    return cast("Sequence[Node]", found) if isinstance(found, list) else ()
+    value = node.get(name)
+    return cast("Sequence[Node]", value) if isinstance(value, list) else ()

@@ -1,13 +1,13 @@
-"""Cells of CSV files, which somebody will open with a spreadsheet."""
+"""Cells of CSV files that are safe to open in a spreadsheet."""
 
 from typing import TypeVar
 
 T = TypeVar("T")
 
-# A spreadsheet takes a cell that begins so for a formula, and runs it.
+# A spreadsheet interprets a cell that begins with one of these as a formula, and runs it.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def harmless(cell: T) -> T | str:
-    """The cell; a text that would be taken for a formula gets a quote in front."""
+    """Return the cell, with a quote before a text that could be a formula."""
     return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell

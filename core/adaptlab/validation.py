@@ -1,4 +1,4 @@
-"""Pydantic's complaints as problems with JSON pointers into what the user sent."""
+"""Pydantic's errors as problems with JSON pointers into a document."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
@@ -14,40 +14,48 @@ Schema = Callable[[], Mapping[str, object]]
 
 
 def validation_problems(
-    faults: Iterable[ErrorDetails], given: object, pointer: str = "", schema: Schema | None = None
+    faults: Iterable[ErrorDetails],
+    document: object,
+    pointer: str = "",
+    schema: Schema | None = None,
 ) -> tuple[Problem, ...]:
-    """One problem for each place in `given` that does not validate.
+    """Return one problem for each place in `document` that does not validate.
 
-    The names of union members, which pydantic puts into a fault's location, are left out, and
-    the complaints of several members about one place become one. A list is not called too short
-    when it is so only because entries at fault were not counted. `schema` makes the JSON schema of
-    what was expected, from which the names come that a member may have.
+    The names of union members, which pydantic puts into a location, are left out. The errors of
+    several members of a union about one place become one problem. A list is not reported as too
+    short if that is only because its invalid entries were not counted.
+
+    Args:
+        faults: pydantic's errors.
+        document: the input as the user sent it.
+        pointer: the JSON pointer of the document in the request.
+        schema: returns the JSON schema of the document, to suggest names of members.
     """
-    at: dict[str, list[ErrorDetails]] = {}
-    placed = [(pointer + _pointer(f["loc"], given, f["type"]), f) for f in faults]
+    by_place: dict[str, list[ErrorDetails]] = {}
+    placed = [(pointer + _pointer(f["loc"], document, f["type"]), f) for f in faults]
     for place, fault in placed:
         if fault["type"] == "too_short" and any(p.startswith(f"{place}/") for p, _ in placed):
             continue
-        at.setdefault(place, []).append(fault)
-    return tuple(_problem(place, found, given, schema) for place, found in at.items())
+        by_place.setdefault(place, []).append(fault)
+    return tuple(_problem(place, here, document, schema) for place, here in by_place.items())
 
 
 def told(name: str, faults: Sequence[ErrorDetails]) -> str:
-    """What is wrong with one value, in one sentence."""
-    wanted = dict.fromkeys(one for fault in faults if (one := demand(fault)) is not None)
-    other = dict.fromkeys(sentence(name, one) for one in faults if demand(one) is None)
+    """Return the errors of one value as one sentence."""
+    wanted = dict.fromkeys(words for fault in faults if (words := demand(fault)) is not None)
+    other = dict.fromkeys(sentence(name, fault) for fault in faults if demand(fault) is None)
     demands = [f"{name} must be {' or '.join(wanted)}"] if wanted else []
     text = "; ".join([*demands, *other])
     return text if text.endswith((".", "?", "!")) else f"{text}."
 
 
 def _problem(
-    place: str, faults: Sequence[ErrorDetails], given: object, schema: Schema | None
+    place: str, faults: Sequence[ErrorDetails], document: object, schema: Schema | None
 ) -> Problem:
     first = faults[0]
     name = _subject(place)
     allowed = tuple(dict.fromkeys(word for fault in faults for word in _allowed(fault)))
-    sought = _value(first["loc"], given)
+    sought = _value(first["loc"], document)
     if first["type"] == "extra_forbidden":
         sought = str(first["loc"][-1])
         allowed = () if schema is None else names_at(schema(), first["loc"][:-1])
@@ -58,7 +66,7 @@ def _problem(
 
 
 def _subject(place: str) -> str:
-    """What a pointer points at, by its last name: `seeds[3]`; the whole is the body."""
+    """Return the name of a pointer's target, such as `seeds[3]` or `The body`."""
     *before, last = ("", *(part.replace("~1", "/").replace("~0", "~") for part in _parts(place)))
     if last.isdecimal() and before and before[-1]:
         return f"{before[-1]}[{last}]"
@@ -69,17 +77,17 @@ def _parts(place: str) -> Iterator[str]:
     yield from place.split("/")[1:]
 
 
-def _value(location: tuple[int | str, ...], given: object) -> object:
-    here = given
+def _value(location: tuple[int | str, ...], document: object) -> object:
+    here = document
     for part in location:
         inside, below = _member(here, part)
         here = below if inside else here
     return here
 
 
-def _pointer(location: tuple[int | str, ...], given: object, code: str) -> str:
+def _pointer(location: tuple[int | str, ...], document: object, code: str) -> str:
     parts: list[str] = []
-    here = given
+    here = document
     for index, part in enumerate(location):
         inside, below = _member(here, part)
         if inside:
@@ -93,7 +101,7 @@ def _pointer(location: tuple[int | str, ...], given: object, code: str) -> str:
 
 
 def _member(container: object, part: int | str) -> tuple[bool, object]:
-    """Whether `container` holds `part`, and what stands there."""
+    """Return whether `container` has a member `part`, and its value."""
     if isinstance(container, Mapping):
         members = cast("Mapping[int | str, object]", container)
         return part in members, members.get(part)

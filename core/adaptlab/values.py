@@ -1,4 +1,4 @@
-"""The base of every value that is written as JSON: frozen, strict about names and finite."""
+"""Base class of the values that are written as JSON."""
 
 from typing import Annotated, Any, Literal
 
@@ -14,10 +14,10 @@ Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$", max_length=6
 
 
 class Value(BaseModel):
-    """A frozen value; unknown members, NaN and infinity are refused.
+    """A frozen value that rejects unknown members, NaN and infinity.
 
-    A reader that validates with `extra="allow"` keeps unknown members, which are written again with
-    the others: see `docs/decisions/0014-one-package-of-answers.md`.
+    A reader that validates with `extra="allow"` keeps unknown members and writes them again; see
+    `docs/decisions/0014-one-package-of-answers.md`.
     """
 
     model_config = ConfigDict(
@@ -27,13 +27,13 @@ class Value(BaseModel):
     @classmethod
     def __pydantic_on_complete__(cls) -> None:
         schema = opened_for_writing(cls.__pydantic_core_schema__)
-        # Without this pydantic would find the class complete and use what it has.
+        # Otherwise pydantic considers the class complete and keeps the old serialiser.
         del cls.__pydantic_serializer__
         cls.__pydantic_serializer__ = SchemaSerializer(schema)
 
 
 PluginName = Any
-"""The `name` field of a plug-in's base class, which every plug-in narrows to its own literal.
+"""The type of a plug-in's `name` in its base class; every plug-in narrows it to its own literal.
 
-Any, because the type checker takes fields of a frozen model for mutable and so for invariant.
+Any, because the type checker considers fields of a frozen model mutable, and therefore invariant.
 """

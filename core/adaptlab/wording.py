@@ -1,4 +1,4 @@
-"""What a value that does not validate ought to be, in words for people."""
+"""Words for people about values that do not validate."""
 
 import json
 import re
@@ -38,14 +38,14 @@ _KINDS: Mapping[str, str] = {
     "none_required": "null",
 }
 UNKNOWN = "unknown_"
-"""How the codes of a registry's own complaints begin, which are sentences: see `registry`."""
+"""The first part of the codes of a registry's errors, whose messages are sentences."""
 MOST_OF_A_VALUE = 40
-"""Characters of a wrong value that are said again."""
+"""Characters of a wrong value that a message quotes."""
 _LENGTH = re.compile(r"\w+ should have (at (?:least|most) \d+ (?:character|item)s?)")
 
 
 def demand(fault: ErrorDetails) -> str | None:
-    """What the value must be, to stand behind "must be"; None where that says nothing."""
+    """Return the words that complete "must be", None if there are none."""
     code, message = fault["type"], fault["msg"]
     if code == "string_pattern_mismatch":
         pattern = str((fault.get("ctx") or {}).get("pattern"))
@@ -61,15 +61,15 @@ def demand(fault: ErrorDetails) -> str | None:
 
 
 def sentence(name: str, fault: ErrorDetails) -> str:
-    """What is wrong with the member of that name, where `demand` says nothing."""
+    """Return the error of a member as a sentence, where `demand` returns None."""
     match fault["type"]:
         case "missing" | "union_tag_not_found":
             return f"{name} is missing"
         case "extra_forbidden":
             return f"there is no {name!r} here"
         case "value_error" | "assertion_error":
-            told = fault["msg"].partition(", ")[2].rstrip(".")
-            return told or fault["msg"]
+            reason = fault["msg"].partition(", ")[2].rstrip(".")
+            return reason or fault["msg"]
         case code if code.startswith(UNKNOWN):
             return fault["msg"].rstrip(".")
         case _:
@@ -77,16 +77,16 @@ def sentence(name: str, fault: ErrorDetails) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """A number of things: "1 seed", "5 seeds"."""
+    """Return a number with its noun: "1 seed", "5 seeds"."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def in_short(value: object) -> str:
-    """A value that stands where another was wanted: as JSON, on one line."""
+    """Return a wrong value for a message: as JSON, shortened, on one line."""
     is_single = value is None or isinstance(value, str | float | bool)
     return shortened(json.dumps(value) if is_single else "a list", MOST_OF_A_VALUE)
 
 
 def shortened(text: str, most: int) -> str:
-    """A text, of which so many characters are shown at most, the last of them an ellipsis."""
+    """Return a text cut to `most` characters, with an ellipsis if cut."""
     return text if len(text) <= most else f"{text[: most - 1]}…"

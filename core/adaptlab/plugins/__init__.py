@@ -1,4 +1,4 @@
-"""What a plug-in is: the registry, and what families, methods, tasks and checks are made of.
+"""Registry of plug-ins and base classes of families, methods and tasks.
 
 Imports no other wing.
 """

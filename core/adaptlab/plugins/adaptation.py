@@ -1,4 +1,4 @@
-"""What is known of a job's adaptation by those who measure it afterwards."""
+"""Trained adaptations as theory checks refer to them."""
 
 from pathlib import Path
 from uuid import UUID
@@ -7,13 +7,13 @@ from adaptlab.values import Value
 
 
 class Adaptation(Value):
-    """An adaptation that a job makes: of what, by what, and for which seeds.
+    """The adaptation that a job trains: base model, method, task and seeds.
 
-    `digest` is that of the job's spec and `method` what is kept of the method; `base_replicates`
-    says for each of `seeds` which replicate of the base it starts from.
+    `digest` is the digest of the job's spec, and `method` the part of the method that is stored.
+    `base_replicates` has, for each of `seeds`, the replicate of the base that it starts from.
     """
 
-    # As JSON; `adaptlab.plugins.theory_check.Measured` is the same with its plug-ins.
+    # As JSON; `adaptlab.plugins.theory_check.Measured` is the same with plug-ins as values.
 
     job: UUID
     digest: str
@@ -26,9 +26,9 @@ class Adaptation(Value):
 
 
 class AdapterFile(Value):
-    """The trained tensors of one replicate of an adaptation, as a safetensors file.
+    """A safetensors file with the trained tensors of one replicate.
 
-    `adaptation` is the place of the adaptation among those of the resolved spec.
+    `adaptation` is the index of the adaptation in the resolved spec.
     """
 
     adaptation: int

@@ -1,7 +1,7 @@
-"""Datasets of words in three languages: what is known of them, and their words, as values.
+"""Datasets of words in three languages, as values.
 
-The content of a dataset is canonical: one JSON object a line, sorted by the English word, which no
-two lines share. Its SHA-256 is the dataset's digest.
+The content of a dataset is canonical: one JSON object per line, sorted by English words, without
+repetition. Its SHA-256 is the dataset's digest.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ Source = Literal["generated", "imported"]
 
 
 def _checked(word: str) -> str:
-    """A word that a dataset may hold: composed letters, and little between them."""
+    """Return a word unless it has characters that datasets do not allow."""
     if unicodedata.normalize("NFC", word) != word:
         raise PydanticCustomError("not_composed", "the word is not in Unicode's form NFC")
     if any(not (sign.isalpha() or sign in BETWEEN_LETTERS) for sign in word):
@@ -54,12 +54,12 @@ class Triple(NamedTuple):
 
     @property
     def longest(self) -> int:
-        """Characters of its longest form."""
+        """Characters of the longest of the three words."""
         return max(map(len, self))
 
 
 class DatasetReference(Value):
-    """Which words exactly a task is about; `characters` are those of all its words, sorted."""
+    """A dataset by its digest, with the sorted characters of its words."""
 
     name: Name
     digest: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -68,44 +68,44 @@ class DatasetReference(Value):
 
 
 class DatasetFacts(DatasetReference):
-    """What is known of a dataset without its words.
+    """Facts about a dataset without its words.
 
-    `lengths` counts triples by the characters of their longest form, from one character on.
+    `lengths` counts triples by the characters of their longest word, starting at 1.
     """
 
     lengths: tuple[int, ...]
 
     @property
     def longest(self) -> int:
-        """Characters of its longest word."""
+        """Characters of the longest word."""
         return len(self.lengths)
 
     def triples_up_to(self, longest: int) -> int:
-        """How many triples have no form with more characters."""
+        """Return the number of triples without a longer word."""
         return sum(self.lengths[:longest])
 
     def reference(self) -> DatasetReference:
-        """What a resolved task keeps of it."""
+        """Return the part that a resolved task keeps."""
         return DatasetReference(
             name=self.name, digest=self.digest, source=self.source, characters=self.characters
         )
 
 
 Datasets = Mapping[str, DatasetFacts]
-"""The datasets that a spec may name, besides the generated list."""
+"""Uploaded datasets by name; the generated list is not among them."""
 
 NO_DATASETS: Datasets = MappingProxyType({})
 
 
 @dataclass(frozen=True)
 class WordList:
-    """The words of a dataset; lists of one digest are the same."""
+    """The words of a dataset; lists with the same digest are equal."""
 
     digest: str
     triples: tuple[Triple, ...] = field(compare=False, repr=False)
 
     def facts(self, name: str, source: Source) -> DatasetFacts:
-        """What is known of the list under that name."""
+        """Return the facts about the list under a name."""
         counts = [0] * max(triple.longest for triple in self.triples)
         for triple in self.triples:
             counts[triple.longest - 1] += 1
@@ -119,7 +119,7 @@ class WordList:
 
     @cached_property
     def characters(self) -> str:
-        """Those of all its words, sorted."""
+        """The characters of all words, sorted."""
         return "".join(sorted({sign for triple in self.triples for sign in "".join(triple)}))
 
     @cached_property
@@ -130,15 +130,19 @@ class WordList:
         return tuple(sorted(self.triples, key=place))
 
     def chosen(self, longest: int, words: int) -> tuple[Triple, ...]:
-        """The first `words` triples without a form of more than `longest` characters.
+        """Return the first `words` triples without longer words than `longest`.
 
-        They come in an order that depends on nothing but the English words.
+        Lengths are in characters. The order depends only on the English words.
         """
         return tuple(t for t in self._shuffled if t.longest <= longest)[:words]
 
 
 def word_list(triples: Iterable[Triple]) -> WordList:
-    """The list of some triples in any order; raises `InvalidSpec` where they are no dataset."""
+    """Return the list of triples given in any order.
+
+    Raises:
+        InvalidSpec: the triples are not a valid dataset.
+    """
     ordered = tuple(sorted(triples))
     if faults := tuple(_faults(ordered)):
         raise InvalidSpec(*faults)
@@ -146,7 +150,7 @@ def word_list(triples: Iterable[Triple]) -> WordList:
 
 
 def content_of(triples: Iterable[Triple]) -> bytes:
-    """The canonical content of sorted triples."""
+    """Return the canonical content of sorted triples."""
     lines = (
         json.dumps(triple._asdict(), ensure_ascii=False, separators=(",", ":"))
         for triple in triples
@@ -155,10 +159,14 @@ def content_of(triples: Iterable[Triple]) -> bytes:
 
 
 def read_words(content: bytes, digest: str) -> WordList:
-    """The list with that canonical content; raises `BadDataset` for anything else."""
-    found = hashlib.sha256(content).hexdigest()
-    if found != digest:
-        raise BadDataset(f"The dataset {digest} arrived with the SHA-256 {found}. Fetch it again.")
+    """Return the list with this canonical content.
+
+    Raises:
+        BadDataset: the content has another digest or is not in canonical form.
+    """
+    actual = hashlib.sha256(content).hexdigest()
+    if actual != digest:
+        raise BadDataset(f"The dataset {digest} arrived with the SHA-256 {actual}. Fetch it again.")
     try:
         line: TypeAdapter[Triple] = TypeAdapter(Triple)
         lines = content.decode().splitlines()
@@ -174,7 +182,7 @@ def read_words(content: bytes, digest: str) -> WordList:
 
 
 def _faults(ordered: tuple[Triple, ...]) -> Iterable[Problem]:
-    """What keeps sorted triples from being a dataset."""
+    """Yield the reasons why sorted triples are not a dataset."""
     count, pointer = len(ordered), "/triples"
     if not FEWEST_TRIPLES <= count <= MOST_TRIPLES:
         detail = f"A dataset has {FEWEST_TRIPLES} to {MOST_TRIPLES:,} triples, not {count:,}."
@@ -187,5 +195,7 @@ def _faults(ordered: tuple[Triple, ...]) -> Iterable[Problem]:
             break
     signs = {sign for triple in ordered for sign in "".join(triple)}
     if len(signs) > MOST_CHARACTERS:
-        detail = f"The words have {len(signs)} different characters; at most {MOST_CHARACTERS}."
+        detail = (
+            f"The words have {len(signs)} different characters. The limit is {MOST_CHARACTERS}."
+        )
         yield Problem(pointer, "too_many_characters", detail, nearest=(MOST_CHARACTERS,))

@@ -1,4 +1,4 @@
-"""What decoder families declare alike: the sites and tensors of a pre-norm decoder."""
+"""Sites and tensors that decoder families have in common."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -9,20 +9,20 @@ from adaptlab.plugins.shapes import Initialiser, ModelShape, Site, TensorShape
 
 BLOCK_PARTS = ("attn.q", "attn.k", "attn.v", "attn.o", "mlp.up", "mlp.gate", "mlp.down")
 Attention = Literal["causal", "bidirectional", "none"]
-"""Whether a position sees the positions up to its own, all of them, or itself alone."""
+"""The positions that a position attends to: up to its own, all of them, or only itself."""
 
 SPREAD = 0.02  # standard deviation of initial weights (Radford et al. 2019)
 
 
 @dataclass(frozen=True, kw_only=True)
 class DecoderLayout:
-    """The dimensions of a decoder and which of the optional tensors it has.
+    """The dimensions and optional tensors of a pre-norm decoder.
 
-    `query_width` is heads times head size, `key_value_width` the same over the heads of keys and
-    values; `biased` holds the parts of a block that add a bias. A tied head multiplies by the
-    embedding and has no tensor of its own. Without attention there is no attention sublayer; with
-    `bidirectional` attention the embedding has one row more, the mask. `pads` visible pad
-    positions stand before the content.
+    `query_width` is heads times head size, and `key_value_width` likewise for the heads of keys and
+    values. `biased` contains the parts of a block that add a bias. A tied head multiplies by the
+    embedding and has no tensor of its own. Without attention there is no attention sublayer. With
+    `bidirectional` attention the embedding has an additional row, the mask. `pads` is the number
+    of visible pad positions before the content.
     """
 
     family: str
@@ -44,9 +44,9 @@ class DecoderLayout:
     pads: int = 0
 
     def shape(self) -> ModelShape:
-        """Sites and tensors in forward order."""
+        """Return the sites and tensors in forward order."""
         sites: dict[str, Site] = {}
-        if self.attention != "none":  # nothing could see virtual tokens
+        if self.attention != "none":  # otherwise nothing attends to virtual tokens
             sites["embed"] = Site("embed", "embedding", self.vocabulary, self.width)
         tokens = self.vocabulary + (self.attention == "bidirectional")
         tensors = {"embed.weight": _matrix(tokens, self.width, decays=False)}
@@ -75,14 +75,17 @@ class DecoderLayout:
         )
 
     def _first_attention(self, tensors: Iterable[str]) -> frozenset[str]:
-        """The embeddings, and the norm, queries and keys of the first block's attention."""
+        """Return the tensors that determine attention in the first block.
+
+        These are the embeddings and the block's norm, queries and keys.
+        """
         if self.attention == "none":
             return frozenset()
         parts = ("embed", "positions", *(f"blocks.0.attn.{part}" for part in ("norm", "q", "k")))
         return frozenset(name for name in tensors if name.rpartition(".")[0] in parts)
 
     def _parts(self) -> dict[str, tuple[int, int]]:
-        """Inputs and outputs of the linear parts of a block."""
+        """Return inputs and outputs of the linear parts of a block."""
         width, hidden = self.width, self.hidden
         parts = {
             "attn.q": (width, self.query_width),
@@ -139,14 +142,14 @@ def _matrix(rows: int, columns: int, spread: float = SPREAD, *, decays: bool = T
 
 
 def heads_problems(heads: int, width: int) -> tuple[Problem, ...]:
-    """The fault of heads that do not share a width evenly, if there is one."""
+    """Return the problem of a number of heads that does not divide the width."""
     return divisor_problems("/family/heads", "heads", heads, "the width", width)
 
 
 def divisor_problems(
     pointer: str, noun: str, count: int, whole: str, size: int
 ) -> tuple[Problem, ...]:
-    """The fault of a count that does not divide a size, with every count that does."""
+    """Return the problem of a count that does not divide a size."""
     if size % count == 0:
         return ()
     divisors = tuple(d for d in range(1, size + 1) if size % d == 0)

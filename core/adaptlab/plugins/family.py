@@ -1,4 +1,4 @@
-"""What a model family declares, torch-free: its switches, sites and tensors."""
+"""Declaration of a model family without torch: options, sites and tensors."""
 
 from abc import ABC, abstractmethod
 from typing import Annotated, ClassVar, Self
@@ -10,7 +10,7 @@ from adaptlab.values import PluginName, Value
 
 
 class Family(Value, ABC):
-    """A family of base models as it can be asked for; the fields are its switches."""
+    """A family of base models; its fields are the options of a spec."""
 
     title: ClassVar[str]
     summary: ClassVar[str]
@@ -22,30 +22,35 @@ class Family(Value, ABC):
 
     @abstractmethod
     def resolved(self, vocabulary: int, context: int) -> Self:
-        """The configuration with every `auto` filled in for a task of these needs."""
+        """Return the configuration with every `auto` filled in.
+
+        Args:
+            vocabulary: tokens that the tasks need.
+            context: positions that the tasks need.
+        """
 
     @abstractmethod
     def shape(self) -> ModelShape:
-        """Dimensions, sites and tensors of a resolved configuration."""
+        """Return dimensions, sites and tensors of a resolved configuration."""
 
     def problems(self) -> tuple[Problem, ...]:
-        """Faults of the configuration, with pointers below `/family`."""
+        """Return the errors of the configuration, with pointers below `/family`."""
         return ()
 
     def fills_in(self) -> bool:
-        """Whether answer tokens are hidden at the input, because every position sees them all.
+        """Return True if answer tokens are masked at the input.
 
-        The model then reads the mask, whose id is the vocabulary's size, in their place and
-        answers all positions at once.
+        That is so where every position attends to all others. The model reads the mask, whose id
+        is the size of the vocabulary, and answers all positions at once.
         """
         return False
 
     def positions_before_content(self) -> int:
-        """Visible positions of the model's own that are before the content."""
+        """Return the number of visible pad positions before the content."""
         return 0
 
 
 FAMILIES: Registry[type[Family]] = Registry("family", "adaptlab.families")
 
 AnyFamily = Annotated[Family, ByName(FAMILIES)]
-"""A field of a value that holds any registered one; it is read by name."""
+"""A field with any registered family, read by name."""

@@ -1,9 +1,9 @@
-"""The generated list of words: always there, the same everywhere, of the shape of a dictionary.
+"""The generated list of words, the same in every installation.
 
-Its English-like, German-like and Spanish-like words are made of each language's kind of syllables
-and have nothing to do with each other, but for a few cognates. Their number, mean lengths
-(7.3, 8.0 and 7.6 characters), longest words (22, 19 and 14) and shares of capital letters are about
-those of the list that the paper translates (Petrov, Torr, Bibi, ICLR 2024, appendix C).
+Its English-like, German-like and Spanish-like words consist of syllables typical of each language
+and are unrelated, except for a few cognates. Mean lengths are 7.3, 8.0 and 7.6 characters; the
+longest words have 22, 19 and 14. These figures, the number of words and the share of capital
+letters are close to those of the paper's list (Petrov, Torr, Bibi, ICLR 2024, appendix C).
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,16 +16,15 @@ NAME = "generated"
 COUNT = 4921
 WORD = 2**64
 KINSHIPS = 64
-"""Of so many words about one has the English form in Spanish as well, and another in German."""
+"""One word in about this many is the same in Spanish as in English, and another one in German."""
 
 
 @dataclass(frozen=True)
 class _Style:
-    """How words of a language look.
+    """The parts and lengths of a language's words.
 
-    A word has `shortest` characters, one more for about half of `coins`, and, for one word in
-    `rare`, up to `tail` more. Of the words one in `common` begins with a small letter where
-    `is_capitalised`.
+    A word has `shortest` characters, plus the heads in `coins` coin tosses, plus up to `tail` more
+    for one word in `rare`. If `is_capitalised`, one word in `common` begins with a small letter.
     """
 
     onsets: Sequence[str]
@@ -41,7 +40,7 @@ class _Style:
 
 
 def _parts(text: str) -> tuple[str, ...]:
-    """Parts that spaces divide; an underscore is none."""
+    """Return the parts between spaces; an underscore is an empty part."""
     return tuple(part.replace("_", "") for part in text.split())
 
 
@@ -84,7 +83,7 @@ SPANISH = _Style(
 
 @lru_cache(maxsize=1)  # a pure function that takes a tenth of a second
 def generated_words() -> WordList:
-    """The list."""
+    """Return the generated list."""
     english: dict[str, None] = {}
     for number in range(WORD):
         english.setdefault(_word(ENGLISH, 0, number))
@@ -104,7 +103,7 @@ def _triple(english: str, place: int) -> Triple:
 
 
 def _word(style: _Style, language: int, place: int) -> str:
-    """The word of a language at a place."""
+    """Return the word of a language at a place of the list."""
     draws = _draws(language, place)
     length = style.shortest + (next(draws) % 2**style.coins).bit_count()
     if next(draws) % style.rare == 0:
@@ -126,7 +125,10 @@ def _one_of(parts: Sequence[str], draws: Iterator[int]) -> str:
 
 
 def _draws(*counters: int) -> Iterator[int]:
-    """Whole numbers below 2⁶⁴ that the counters alone decide (SplitMix64: Steele, Lea, Flood)."""
+    """Yield pseudorandom integers determined by the counters.
+
+    The generator is SplitMix64 (Steele, Lea, Flood 2014).
+    """
     state = 0
     for counter in counters:
         state = _mixed(state ^ counter)

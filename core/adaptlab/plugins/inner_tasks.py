@@ -1,4 +1,4 @@
-"""Tasks that are made of other tasks: how those are named, and what they cannot be."""
+"""Tasks inside the configuration of another task."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,14 +13,14 @@ from adaptlab.plugins.task import TASKS, DigitTask
 
 
 def _inner(value: object, _: object) -> DigitTask:
-    """A digit task from its name or its configuration."""
+    """Return a digit task from its name or configuration."""
     if isinstance(value, DigitTask):
         return value
-    found = nested(TASKS, value)
-    if isinstance(found, DigitTask):
-        return found
+    task = nested(TASKS, value)
+    if isinstance(task, DigitTask):
+        return task
     raise PydanticCustomError(
-        "not_a_digit_task", "{task} is not made of digits", {"task": found.name}
+        "not_a_digit_task", "{task} is not made of digits", {"task": task.name}
     )
 
 
@@ -31,7 +31,7 @@ InnerTask = Annotated[
 
 
 def inner_problems(inner: Mapping[str, DigitTask]) -> tuple[Problem, ...]:
-    """The faults of tasks at their pointers; none of them may itself mix several."""
+    """Return the errors of inner tasks, which must not be mixtures."""
     faults: list[Problem] = []
     for pointer, task in inner.items():
         if len(task.parts()) > 1:

@@ -1,4 +1,4 @@
-"""What methods that learn positions have in common: a length, a start, and what they cost."""
+"""Common part of the methods that learn positions."""
 
 from abc import ABC
 from typing import ClassVar, Literal
@@ -20,7 +20,10 @@ def _is_default(start: Initialisation) -> bool:
 
 
 class LearnedPositions(Method, ABC):
-    """Learn `length` positions that attention reads beside the content, drawn from a normal law."""
+    """Learn `length` positions that attention reads besides the content.
+
+    Their initial values are drawn from a normal distribution.
+    """
 
     first_layer_attention: ClassVar[AttentionClaim] = "cannot_change"
     size_knob: ClassVar[str | None] = "length"
@@ -35,23 +38,23 @@ class LearnedPositions(Method, ABC):
     initial_scale: float = Field(default=1.0, gt=0, le=100)
 
     def is_read_by_one_layer(self, shape: ModelShape) -> bool:
-        """Return True if the only attention of the model reads the embeddings themselves.
+        """Return True if the only attention layer reads the embeddings.
 
-        A row that is learned at the input is then a row of that layer.
+        A row learned at the input is then a row of that layer.
         """
         return [site.layer for site in shape.layer_sites("attention_input")] == [0]
 
     def without_size(self) -> Method:
-        """Also without the scale at which the rows start."""
+        """Return the configuration without size and initial scale."""
         scale = type(self).model_fields["initial_scale"].default
         return super().without_size().model_copy(update={"initial_scale": scale})
 
     def largest_size(self, shape: ModelShape) -> int:
-        """A limit on sense, not on the model: learned positions take none of its context."""
+        """Return the longest length; learned positions do not use up the context."""
         return LONGEST
 
     def problems(self, shape: ModelShape) -> tuple[Problem, ...]:
-        """A length outside 1 to the longest."""
+        """Return the problem of a length outside 1 to the longest."""
         length, limit = self.length, self.largest_size(shape)
         if not isinstance(length, int) or 1 <= length <= limit:
             return ()
@@ -65,35 +68,36 @@ class LearnedPositions(Method, ABC):
         )
 
     def extra_context_tokens(self) -> int:
-        """As many as are learned."""
+        """Return the number of learned positions."""
         assert isinstance(self.length, int)
         return self.length
 
     def extra_flops_per_token(self, shape: ModelShape) -> int:
-        """A score and a weighted sum for every learned position and layer."""
+        """Return the cost of scores and weighted sums in all layers."""
         return 4 * self.extra_context_tokens() * shape.width * shape.layers
 
 
 class VirtualTokens(LearnedPositions, ABC):
     """Learned positions that can run through all layers like tokens.
 
-    They start at random, with standard deviation `initial_scale`, or with `initialisation:
-    vocabulary` as embeddings of tokens drawn per seed, none of them again before all are used.
+    They start at random with standard deviation `initial_scale`, or with `initialisation:
+    vocabulary` as embeddings of tokens. Tokens are drawn per seed, without repetition while the
+    vocabulary lasts.
     """
 
     initialisation: Initialisation = Field(
         default="normal",
-        exclude_if=_is_default,  # so that jobs from before there was a choice keep their digests
+        exclude_if=_is_default,  # older jobs, which had no choice, keep their digests
         description=(
             "`normal` draws the rows with standard deviation `initial_scale`. `vocabulary` copies "
-            "embeddings of the base model, of tokens drawn per seed without repetition while the "
-            "vocabulary lasts; it has no scale, so `initial_scale` has to stay at its default and "
-            "`tuning.initial_scales` are refused."
+            "the base model's embeddings of tokens drawn per seed, without repetition while the "
+            "vocabulary lasts. Copied rows have no scale: leave `initial_scale` at its default and "
+            "`tuning.initial_scales` empty."
         ),
     )
 
     def virtual_tokens(self, shape: ModelShape) -> TensorShape:
-        """The learned rows at the input; positions have no part in how they start."""
+        """Return the learned rows at the input; no position codes are added."""
         assert isinstance(self.length, int)
         start = Initialiser("normal", self.initial_scale)
         if self.initialisation == "vocabulary":
@@ -101,11 +105,11 @@ class VirtualTokens(LearnedPositions, ABC):
         return TensorShape((self.length, shape.width), start)
 
     def without_size(self) -> Method:
-        """Also without the choice of how the rows start."""
+        """Return the configuration without size, initial scale and initialisation."""
         return super().without_size().model_copy(update={"initialisation": "normal"})
 
     def problems(self, shape: ModelShape) -> tuple[Problem, ...]:
-        """Also a scale of rows that are copied."""
+        """Return the problems of the length and of a scale for copied rows."""
         faults = super().problems(shape)
         default: float = type(self).model_fields["initial_scale"].default
         if self.initialisation == "normal" or self.initial_scale == default:

@@ -1,4 +1,4 @@
-"""Plug-ins inside the configuration of another plug-in: by name, or with knobs beside the name."""
+"""Plug-ins inside the configuration of another plug-in."""
 
 import json
 from typing import LiteralString, TypeVar, cast
@@ -14,22 +14,26 @@ P = TypeVar("P", bound=Value)
 
 
 def nested(registry: Registry[type[P]], value: object) -> P:
-    """The plug-in that a name or configuration means; faults are in pydantic's form."""
-    given = cast("dict[str, object]", value) if isinstance(value, dict) else {"name": value}
+    """Return the plug-in of a name or configuration.
+
+    Raises:
+        ValidationError: the name is not registered, or the configuration is invalid.
+    """
+    choice = cast("dict[str, object]", value) if isinstance(value, dict) else {"name": value}
     try:
-        plug_in = registry.get(str(given.get("name")))
+        plug_in = registry.get(str(choice.get("name")))
     except UnknownName as error:
-        raise _fault(error.problems[0], given) from error
-    return plug_in.model_validate_json(json.dumps(given), strict=True)
+        raise _fault(error.problems[0], choice) from error
+    return plug_in.model_validate_json(json.dumps(choice), strict=True)
 
 
-def _fault(problem: Problem, given: dict[str, object]) -> ValidationError:
-    """The registry's complaint in pydantic's form, which knows where in the spec it happened."""
+def _fault(problem: Problem, choice: dict[str, object]) -> ValidationError:
+    """Return the registry's error as pydantic's, which adds the place."""
     facts = {
         "detail": problem.detail.removesuffix("."),
         "expected": ", ".join(str(name) for name in problem.allowed),
     }
-    code = cast("LiteralString", problem.code)  # pydantic asks for a literal, this one is ours
+    code = cast("LiteralString", problem.code)  # not from a user, as pydantic requires
     fault = PydanticCustomError(code, "{detail}", facts)
-    where = InitErrorDetails(type=fault, loc=("name",), input=given)
+    where = InitErrorDetails(type=fault, loc=("name",), input=choice)
     return ValidationError.from_exception_data("part", [where])

@@ -1,4 +1,4 @@
-"""Discovery of methods, tasks and families: a decorator registers, modules are found by looking."""
+"""Registration by decorator and discovery of methods, tasks and families."""
 
 import importlib
 import json
@@ -22,9 +22,10 @@ M = TypeVar("M", bound=BaseModel)
 
 
 class Registry(Generic[T]):
-    """Names of one kind, found in one package, at any depth, and in the entry points of its name.
+    """Plug-ins of one kind by name.
 
-    A plug-in cannot take a name that is already taken.
+    They are discovered in one package, at any depth, and in the entry points of the package's name.
+    A name that is already registered cannot be used again.
     """
 
     def __init__(self, kind: str, package: str) -> None:
@@ -35,23 +36,29 @@ class Registry(Generic[T]):
         self._began = self._discovered = False
 
     def register(self, name: str) -> Callable[[Plugin], Plugin]:
-        """Make the decorated object, which must be a `T`, available under `name`."""
+        """Return a decorator that registers an object, a `T`, under `name`."""
 
         def keep(entry: Plugin) -> Plugin:
             if name in self._entries and self._entries[name] is not entry:
-                raise AdaptlabError(f"The {self.kind} {name!r} is registered twice.")
-            self._entries[name] = cast("T", entry)  # keeps the type narrower than T for callers
+                raise AdaptlabError(
+                    f"The {self.kind} {name!r} is registered twice. Give one of them another name."
+                )
+            self._entries[name] = cast("T", entry)  # callers keep the narrower type
             return entry
 
         return keep
 
     def names(self) -> tuple[str, ...]:
-        """All registered names, sorted."""
+        """Return all registered names, sorted."""
         self._discover()
         return tuple(sorted(self._entries))
 
     def get(self, name: str, pointer: str = "") -> T:
-        """The entry called `name`; raises `UnknownName` at `pointer` when there is none."""
+        """Return the entry with this name.
+
+        Raises:
+            UnknownName: there is no such entry; the problem has the pointer `pointer`.
+        """
         self._discover()
         if name not in self._entries:
             raise UnknownName(
@@ -66,11 +73,11 @@ class Registry(Generic[T]):
         return self._entries[name]
 
     def _discover(self) -> None:
-        """Import the plug-ins once; other threads wait for all of them."""
+        """Import all plug-ins once; other threads wait until that is done."""
         if self._discovered:
             return
         with self._looking:
-            if self._began:  # done, or a plug-in that is being imported asks for another
+            if self._began:  # done meanwhile, or called by a plug-in that is being imported
                 return
             self._began = True
             package = importlib.import_module(self._package)
@@ -83,13 +90,12 @@ class Registry(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class ByName:
-    """Reads and writes a field that holds a plug-in, whichever of a registry it is.
+    """Annotation of a field with any plug-in of a registry.
 
-    It annotates the plug-ins' base class. JSON is read as `by_name` does, and every knob is
-    written.
+    It annotates the plug-ins' base class. JSON is read by `by_name`, and every field is written.
     """
 
-    registry: Registry[Any]  # of plug-ins of any kind
+    registry: Registry[Any]  # Any: plug-ins of all kinds
 
     def __get_pydantic_core_schema__(
         self, source: type[BaseModel], handler: GetCoreSchemaHandler
@@ -102,9 +108,11 @@ class ByName:
 
 
 def by_name(registry: Registry[type[M]], value: object) -> M:
-    """The plug-in whose configuration this is, by its `name`.
+    """Return the plug-in of a configuration, by its `name`.
 
-    Raises `UnknownName` where it is not registered, and `InvalidSpec` for knobs that it lacks.
+    Raises:
+        UnknownName: the name is not registered.
+        InvalidSpec: the plug-in does not accept the other members.
     """
     if not isinstance(value, Mapping):
         raise ValueError(f"Input should be the configuration of a {registry.kind}")
@@ -117,5 +125,5 @@ def by_name(registry: Registry[type[M]], value: object) -> M:
 
 
 def as_json(plug_in: BaseModel) -> dict[str, object]:
-    """The configuration of a plug-in as it is stored and sent."""
+    """Return the configuration of a plug-in as it is stored and sent."""
     return plug_in.model_dump(mode="json")

@@ -1,4 +1,4 @@
-"""Shapes of models and of trainable tensors: all that counting and allocating needs to know."""
+"""Shapes of models and trainable tensors, for counting and allocation."""
 
 import math
 from dataclasses import dataclass, field
@@ -16,13 +16,13 @@ TensorRole = Literal["weight", "bias", "norm_scale", "norm_shift"]
 
 @dataclass(frozen=True, slots=True)
 class Initialiser:
-    """How a tensor starts, such as `normal` with standard deviation `scale`.
+    """The initial values of a tensor.
 
-    `constant` is `scale` everywhere, `base` a copy of the base tensor `source`, `base_row_norms`
-    the length of each of its rows;
-    `base_rows` copies rows drawn from the first `rows` of `source`, none of them again before all
-    are used, and zeros where those rows are shorter;
-    `kaiming_uniform` draws from U(-b, b) with b = `scale` / sqrt(last dimension).
+    - `normal` has the standard deviation `scale`, and `constant` is `scale` everywhere.
+    - `kaiming_uniform` draws from U(-b, b) with b = `scale` / sqrt(last dimension).
+    - `base` copies the base tensor `source`, and `base_row_norms` has the norm of each of its rows.
+    - `base_rows` copies rows drawn from the first `rows` of `source`, without repetition while they
+      last; rows that are too short are filled up with zeros.
     """
 
     kind: InitialiserKind
@@ -32,13 +32,13 @@ class Initialiser:
 
     @property
     def is_random(self) -> bool:
-        """Whether the values are drawn, so that a trial's initial scale applies to them."""
+        """True if the values are random, so that an initial scale applies."""
         return self.kind in ("normal", "kaiming_uniform")
 
 
 @dataclass(frozen=True, slots=True)
 class TensorShape:
-    """One tensor of a base model or of an adaptation, without its replicate axis."""
+    """A tensor of a model or an adaptation, without its replicate axis."""
 
     shape: tuple[int, ...]
     initialiser: Initialiser
@@ -55,12 +55,15 @@ class TensorShape:
 class Site:
     """A named place in the forward pass to which a method can attach.
 
-    A `linear` site maps `inputs` to `outputs` features. At `attention_input` learned rows of
-    width `inputs` join the layer's attention input; at `attention_keys_values` learned keys and
-    values of width `outputs` join the layer's own; at `embedding` virtual tokens join the input.
-    A model has no site at which what joins could change nothing.
-    `attention_mix` is what attention gathered before W_O; a `sublayer` is attention or MLP as a
-    whole, from its normed input to what it adds to the residual stream.
+    - A `linear` site maps `inputs` to `outputs` features.
+    - At `attention_input`, learned rows of width `inputs` join the layer's attention input.
+    - At `attention_keys_values`, learned keys and values of width `outputs` join the layer's own.
+    - At `embedding`, virtual tokens join the input.
+    - `attention_mix` is the output of attention before W_O.
+    - A `sublayer` is attention or MLP as a whole, from its normed input to its contribution to the
+      residual stream.
+
+    A model has no site at which an addition would have no effect.
     """
 
     name: str
@@ -74,11 +77,11 @@ class Site:
 class ModelShape:
     """The dimensions, sites and tensors of one configured model of a family.
 
-    `layers` counts the layers in which positions may look at each other, and `heads` the heads
-    of each, or 0 where layers differ. `tied` maps the name of a tensor that the model does not
-    have to the one used in its place, such as the head's to the embedding's; tied tensors are
-    counted once. `first_attention` names the tensors that decide how the first layer with attention
-    divides it over the content; training any other leaves that pattern as it is.
+    `layers` is the number of layers with attention, and `heads` the number of heads of each, or 0
+    if layers differ. `tied` maps the name of a tensor that the model does not have to the one used
+    instead, such as the head's to the embedding's. Tied tensors are counted once. `first_attention`
+    names the tensors that determine the attention pattern of the first layer with attention;
+    training others leaves that pattern unchanged.
     """
 
     family: str
@@ -95,11 +98,14 @@ class ModelShape:
 
     @property
     def parameters(self) -> int:
-        """The number of scalars of the whole base model."""
+        """The number of parameters of the base model."""
         return sum(tensor.size for tensor in self.tensors.values())
 
     def owns(self, tensor: str) -> bool:
-        """Whether the dotted name of a trainable tensor contains a site or tensor of this model."""
+        """Return True if a trainable tensor belongs to this model.
+
+        Its dotted name then contains the name of a site or tensor.
+        """
         parts = tensor.split(".")
         within = (
             ".".join(parts[start:stop])
@@ -110,15 +116,15 @@ class ModelShape:
 
     @cached_property
     def linear_sites(self) -> tuple[Site, ...]:
-        """Sites that multiply by a matrix, in forward order, the output head last."""
+        """Linear sites in forward order; the output head is the last."""
         return tuple(site for site in self.sites.values() if site.kind == "linear")
 
     def layer_sites(self, kind: SiteKind) -> tuple[Site, ...]:
-        """Sites of one kind, in layer order."""
+        """Return the sites of one kind, in layer order."""
         return tuple(site for site in self.sites.values() if site.kind == kind)
 
     def copies(self, *roles: TensorRole) -> dict[str, TensorShape]:
-        """Trainable copies of the base tensors that play one of the roles."""
+        """Return trainable copies of the base tensors with one of the roles."""
         return {
             name: TensorShape(
                 tensor.shape, Initialiser("base", source=name), tensor.decays, tensor.role
@@ -128,13 +134,17 @@ class ModelShape:
         }
 
     def matching_sites(self, pattern: str) -> tuple[Site, ...]:
-        """Linear sites whose dotted name contains the dotted `pattern` as whole segments.
+        """Return the linear sites whose dotted name contains `pattern`.
 
-        `mlp` finds `blocks.0.mlp.up`, `q` finds `blocks.0.attn.q`, `blocks.1` all of layer 1.
+        Whole segments are compared: `mlp` matches `blocks.0.mlp.up`, `q` matches
+        `blocks.0.attn.q`, and `blocks.1` all sites of layer 1.
         """
         wanted = f".{pattern}."
         return tuple(site for site in self.linear_sites if wanted in f".{site.name}.")
 
     def forward_flops_per_token(self) -> int:
-        """Floating-point operations of the matrix products for one token, without attention."""
+        """Return the operations of all matrix products per token.
+
+        The products of queries with keys and of weights with values are not included.
+        """
         return sum(2 * site.inputs * site.outputs for site in self.linear_sites)

@@ -1,4 +1,4 @@
-"""Whether a model has the sites that a method needs."""
+"""Check that a model has the sites that a method needs."""
 
 from adaptlab.errors import Problem
 from adaptlab.plugins.decoder import DecoderLayout
@@ -7,14 +7,14 @@ from adaptlab.plugins.shapes import ModelShape
 
 
 def missing_sites(method: Method, shape: ModelShape) -> tuple[Problem, ...]:
-    """The fault of a method whose sites the model lacks, so that it would train nothing of it.
+    """Return the problem of a method for which the model has no sites.
 
-    A method that trains nothing on a complete model either is a baseline and has no fault.
+    A method that trains nothing on a complete model either, such as a baseline, has no problem.
     """
-    smallest = method.smallest().kept()  # what only helps training stands nowhere
+    smallest = method.smallest().kept()  # tensors that only help training belong to no site
     tensors = smallest.tensors(shape)
-    found = all(shape.owns(name) for name in tensors)
-    if found and (tensors or not smallest.tensors(_complete())):
+    has_sites = all(shape.owns(name) for name in tensors)
+    if has_sites and (tensors or not smallest.tensors(_complete())):
         return ()
     kinds = dict.fromkeys(site.kind for site in shape.sites.values())
     roles = dict.fromkeys(tensor.role for tensor in shape.tensors.values())
@@ -32,7 +32,7 @@ def missing_sites(method: Method, shape: ModelShape) -> tuple[Problem, ...]:
 
 
 def _complete() -> ModelShape:
-    """A model that has every kind of site and tensor."""
+    """Return a model with every kind of site and tensor."""
     return DecoderLayout(
         family="complete",
         layers=1,

@@ -1,23 +1,23 @@
-"""The largest size that a budget pays for, found by few looks at what sizes cost."""
+"""Search for the largest size within a budget."""
 
 from collections.abc import Callable
 
 
 def largest_within(budget: int, cost: Callable[[int], int], largest: int) -> int:
-    """The largest size from 1 to `largest` that costs at most `budget`, which 1 must do.
+    """Return the largest size from 1 to `largest` that costs at most `budget`.
 
-    A larger size must not cost less than a smaller one. Where each costs the same more than the
-    one before, three or four costs are asked for; otherwise some more than halving takes. That of
-    the size that is found is always among them.
+    Size 1 must be within the budget, and a larger size must not cost less than a smaller one. If
+    the cost is linear, it is evaluated three or four times, otherwise a few times more often than
+    by bisection. It is always evaluated for the result.
     """
     least = cost(1)
-    second = min(max(budget // max(least, 1), 2), largest)  # right if cost is in proportion to size
+    second = min(max(budget // max(least, 1), 2), largest)  # exact if cost is proportional to size
     more = cost(second) - least
     low, high = (second, largest) if least + more <= budget else (1, second - 1)
-    expected = 1 + (budget - least) * (second - 1) // max(more, 1)  # right if costs are on a line
+    expected = 1 + (budget - least) * (second - 1) // max(more, 1)  # exact if cost is linear
     likely = iter((min(expected, largest), expected + 1))
-    while low < high:  # low stays within the budget throughout
+    while low < high:  # low is always within the budget
         halfway = (low + high + 1) // 2
-        size = next((one for one in likely if low < one <= high), halfway)
+        size = next((guess for guess in likely if low < guess <= high), halfway)
         low, high = (size, high) if cost(size) <= budget else (low, size - 1)
     return low

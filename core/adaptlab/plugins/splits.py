@@ -1,4 +1,4 @@
-"""Which split a question belongs to, for ever: torch-free, as the engine says it on tensors."""
+"""Assignment of questions to splits, equal to the engine's on tensors."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -12,18 +12,21 @@ SIXTEENTHS: dict[Split, range] = {
     "validation": range(4, 5),
     "train": range(5, 16),
 }
-"""The values of a question's hash that make it one of a split."""
+"""The values of a question's hash that assign it to a split."""
 
 EVERY_SPLIT: tuple[Split, ...] = ("train", "validation", "test")
 MANY = 4096
-"""Of so many questions every split has about its share; of fewer they are counted."""
+"""Above this number of questions every split has about its share; up to it they are counted."""
 LEAST_SHARE = 1 / 64
-"""An item of a split with less is not found in as many attempts as the engine makes at one."""
+"""With a smaller share the engine would exhaust its attempts to draw an item of the split."""
 _WORD = 2**64 - 1
 
 
 def split_hash(question: Sequence[int]) -> int:
-    """The stable hash of a question modulo 16; `adaptlab.engine.digits.split_of` of a tensor."""
+    """Return the stable hash of a question, modulo 16.
+
+    `adaptlab.engine.digits.split_of` computes the same for tensors.
+    """
     value = 0
     for digit in question:
         value = _mixed(value ^ digit)
@@ -31,24 +34,24 @@ def split_hash(question: Sequence[int]) -> int:
 
 
 def first_of_splits(questions: Iterable[Sequence[int]]) -> dict[Split, int]:
-    """How many of these questions, from the first on, it takes until each split has one.
+    """Return the number of questions until each split has one.
 
-    A split that has none of them is left out.
+    A split without any of these questions is left out.
     """
     split_of: dict[int, Split] = {
         value: split for split, part in SIXTEENTHS.items() for value in part
     }
-    found: dict[Split, int] = {}
+    counts: dict[Split, int] = {}
     for count, question in enumerate(questions, start=1):
-        found.setdefault(split_of[split_hash(question)], count)
-        if len(found) == len(SIXTEENTHS):
+        counts.setdefault(split_of[split_hash(question)], count)
+        if len(counts) == len(SIXTEENTHS):
             break
-    return found
+    return counts
 
 
 @lru_cache(maxsize=64)
 def scarce_splits(length: int, alphabet: int) -> tuple[Split, ...]:
-    """The splits that have no items, or next to none, of all questions of so many digits."""
+    """Return the splits with almost none of all questions of `length` digits."""
     if alphabet**length > MANY:
         return ()
     values = [0]
@@ -63,7 +66,7 @@ def scarce_splits(length: int, alphabet: int) -> tuple[Split, ...]:
 
 
 def enough_length(alphabet: int, splits: Sequence[Split]) -> int:
-    """The smallest length from which on none of these splits is scarce."""
+    """Return the smallest length from which none of these splits is scarce."""
     length = 1
     while alphabet**length <= MANY:
         length += 1
@@ -73,7 +76,7 @@ def enough_length(alphabet: int, splits: Sequence[Split]) -> int:
 
 
 def _mixed(value: int) -> int:
-    """SplitMix64's finaliser; see `adaptlab.engine.counter.mixed`."""
+    """Return SplitMix64's finaliser; see `adaptlab.engine.counter.mixed`."""
     value = (value + 0x9E3779B97F4A7C15) & _WORD
     value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9 & _WORD
     value = (value ^ (value >> 27)) * 0x94D049BB133111EB & _WORD

@@ -1,4 +1,4 @@
-"""What a task declares, torch-free: its knobs, lengths, vocabulary and chance level."""
+"""Declaration of a task without torch."""
 
 import math
 import sys
@@ -17,10 +17,10 @@ from adaptlab.values import PluginName, Value
 
 
 class Task(Value, ABC):
-    """A task as it can be asked for: input tokens, target tokens, one score per item.
+    """A task with input tokens, target tokens and one score per item.
 
-    The model sees `input_length` tokens and then its own answer; an item is right when all
-    `target_length` answer tokens are.
+    The model reads `input_length` tokens and then its own answer. An item is correct if all of its
+    answer's counted tokens are, of which there are at most `target_length`.
     """
 
     title: ClassVar[str]
@@ -31,80 +31,84 @@ class Task(Value, ABC):
 
     @abstractmethod
     def vocabulary(self) -> int:
-        """The number of tokens a model needs for it."""
+        """Return the number of tokens that a model needs."""
 
     def input_alphabet(self) -> int:
-        """The number that every token of a question is below."""
+        """Return a number that every token of a question is below."""
         return self.vocabulary()
 
     @abstractmethod
     def input_length(self) -> int:
-        """Tokens of the question."""
+        """Return the number of tokens of a question."""
 
     @abstractmethod
     def target_length(self) -> int:
-        """Tokens of the answer."""
+        """Return the number of tokens of an answer."""
 
     @abstractmethod
     def chance(self) -> float:
-        """The exact-match accuracy of uniform guessing over the possible answer tokens."""
+        """Return the exact-match accuracy of uniform guessing of answer tokens."""
 
     def end_token(self) -> int | None:
-        """The token that ends an answer of fewer than `target_length` tokens and fills up the rest.
+        """Return the token that ends a short answer and pads the rest.
 
-        Loss and score look at the answer and the first end token, not at the filling. None where
-        all answers are of one length.
+        Loss and score consider the answer and the first end token, but not the padding. The result
+        is None if all answers have the same length.
         """
         return None
 
     def chance_loss(self) -> float:
-        """The loss of uniform guessing, in nats a counted token of the answer."""
+        """Return the loss of uniform guessing in nats per counted token."""
         return -math.log(self.chance()) / self.target_length()
 
     def counted_length(self) -> float:
-        """The mean number of tokens of an answer that count, its end token among them.
+        """Return the mean number of counted tokens of an answer.
 
-        Of questions as `chance` takes them. Times a loss it is the nats that an answer costs.
+        The first end token counts. Questions are distributed as for `chance`. Multiplied by a loss
+        it gives the nats per answer.
         """
         return self.target_length()
 
     def sequence_length(self) -> int:
-        """Tokens that the model is fed: question and answer without its last token."""
+        """Return the tokens that the model reads: all but the answer's last one."""
         return self.input_length() + self.target_length() - 1
 
     def parts(self) -> "tuple[Task, ...]":
-        """The tasks whose items it mixes; a task that mixes none is its own only part."""
+        """Return the tasks of a mixture, or the task itself."""
         return (self,)
 
     def problems(self) -> tuple[Problem, ...]:
-        """Faults of the configuration, with pointers below the task."""
+        """Return the errors of the configuration, with pointers below the task."""
         return ()
 
     def split_problems(self, splits: tuple[Split, ...]) -> tuple[Problem, ...]:
-        """Faults, with pointers below the task, where one of these splits has too few items."""
+        """Return the problem of too few items in one of these splits."""
         return ()
 
     def settled(self, datasets: Datasets) -> "Task":
-        """The task with what depends on a dataset decided; a dataset not among these stays open."""
+        """Return the task with everything set that follows from its dataset.
+
+        A dataset that is not among `datasets` stays open.
+        """
         return self
 
     def datasets(self) -> tuple[DatasetReference, ...]:
-        """The datasets whose content it needs to make items."""
+        """Return the datasets whose content the task's items need."""
         return ()
 
     def with_words(self, lists: Mapping[str, WordList]) -> "Task":
-        """The same task with the content of its datasets at hand; `lists` are by digest."""
+        """Return the task with the content of its datasets, by digest."""
         return self
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionLaw:
-    """How the questions of a digit task are drawn: `length` digits below `alphabet`.
+    """The distribution of a digit task's questions.
 
-    With `few_distinct`, half of the attempts are rejected when they hold more than five distinct
-    digits, which makes repeated digits common (paper, section 5). Where questions are not
-    `held_out`, every split draws from all of them. With `listed` they are not drawn digit by digit,
-    but taken from the list that it names: tasks whose laws name one list ask the same questions.
+    A question has `length` digits below `alphabet`. With `few_distinct`, half of the attempts are
+    rejected if they have more than five distinct digits, which makes repeated digits common (paper,
+    section 5). Unless questions are `held_out`, every split draws from all of them. With `listed`,
+    questions come from the list of that name; tasks that name the same list ask the same questions.
     """
 
     length: int
@@ -115,41 +119,42 @@ class QuestionLaw:
 
 
 class DigitTask(Task, ABC):
-    """A sequence of digits in, a sequence of tokens out that follows from it."""
+    """A task with digits as input, which determine the target tokens."""
 
     headroom: ClassVar[int] = 2
-    """Tokens beyond the alphabet, so that a base of one task can also answer `add`."""
+    """Additional tokens, so that a base model of another task can also answer `add`."""
 
     @abstractmethod
     def questions(self) -> QuestionLaw:
-        """How its questions are drawn."""
+        """Return the distribution of the questions."""
 
     def asker(self) -> "DigitTask":
-        """The task whose questions it asks: itself, unless it is made of others."""
+        """Return the task that draws the questions, itself or an inner task."""
         return self
 
     @abstractmethod
     def answer_alphabet(self) -> int:
-        """The number that every token of an answer is below."""
+        """Return a number that every token of an answer is below."""
 
     def vocabulary(self) -> int:
-        """Digits of questions, with headroom, and tokens of answers."""
+        """Return the number of tokens of questions, with headroom, and answers."""
         return max(self.questions().alphabet + self.headroom, self.answer_alphabet())
 
     def input_alphabet(self) -> int:
-        """That of its questions."""
+        """Return the number of digits of questions."""
         return self.questions().alphabet
 
     def input_length(self) -> int:
-        """As many tokens as digits."""
+        """Return the number of digits of a question."""
         return self.questions().length
 
 
 class PlainTask(DigitTask, ABC):
-    """A digit task with a law of questions of its own, and by default as many tokens out.
+    """A digit task with its own distribution of questions.
 
-    `length` digits are drawn from an alphabet of `alphabet` digits. With `few_distinct`, half of
-    the attempts are rejected when they hold more than five distinct digits.
+    `length` digits are drawn from `alphabet` digits. With `few_distinct`, half of the attempts are
+    rejected if they have more than five distinct digits. By default an answer is as long as a
+    question.
     """
 
     length: int = Field(default=10, ge=1, le=512)
@@ -157,46 +162,49 @@ class PlainTask(DigitTask, ABC):
     few_distinct: bool = True
 
     def questions(self) -> QuestionLaw:
-        """The knobs as they are."""
+        """Return the distribution that the fields describe."""
         return QuestionLaw(self.length, self.alphabet, self.few_distinct)
 
     def split_problems(self, splits: tuple[Split, ...]) -> tuple[Problem, ...]:
-        """At the length, with the smallest that is enough."""
+        """Return the problem of questions too short for these splits."""
         law = self.questions()
         scarce = scarce_splits(law.length, law.alphabet) if law.held_out else ()
         if not (lacking := [split for split in splits if split in scarce]):
             return ()
         nearest = enough_length(law.alphabet, splits)
         detail = (
-            f"{self.name} has no {lacking[0]} items, or next to none, among the "
-            f"{law.alphabet**law.length} questions of length {law.length} over {law.alphabet} "
-            f"digits; give it a length of at least {nearest}."
+            f"{self.name} has no {lacking[0]} items, or almost none, among the "
+            f"{law.alphabet**law.length:,} questions of length {law.length} over {law.alphabet} "
+            f"digits. Use a length of {nearest} or more."
         )
         return (Problem("/length", "empty_split", detail, nearest=(nearest,)),)
 
     def answer_alphabet(self) -> int:
-        """That of the questions."""
+        """Return the number of digits of questions."""
         return self.alphabet
 
     def target_length(self) -> int:
-        """As many tokens as digits."""
+        """Return the number of digits of a question."""
         return self.length
 
     def chance(self) -> float:
-        """Guessing every token of the answer from as many as there are digits."""
+        """Return the accuracy of guessing every token from the alphabet."""
         return chance_of(self.alphabet, self.target_length())
 
     def chance_loss(self) -> float:
-        """Guessing from as many tokens as there are digits."""
+        """Return the loss of guessing every token from the alphabet."""
         return math.log(self.alphabet)
 
 
 def chance_of(tokens: int, length: int) -> float:
-    """Of guessing so many tokens of an answer rightly; never 0, which a float would round it to."""
+    """Return the probability of guessing `length` tokens correctly.
+
+    It is never 0, to which a float would round it.
+    """
     return max(float(tokens) ** -length, sys.float_info.min)
 
 
 TASKS: Registry[type[Task]] = Registry("task", "adaptlab.tasks")
 
 AnyTask = Annotated[Task, ByName(TASKS)]
-"""A field of a value that holds any registered one; it is read by name."""
+"""A field with any registered task, read by name."""

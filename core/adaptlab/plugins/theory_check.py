@@ -1,4 +1,4 @@
-"""What a theory check declares, torch-free: its knobs, and what it needs to measure."""
+"""Declaration of a theory check without torch."""
 
 from collections.abc import Iterable
 from typing import Annotated, ClassVar
@@ -13,10 +13,10 @@ from adaptlab.values import PluginName, Value
 
 
 class Measured(Value):
-    """An adaptation that is to be measured, of what and for which seeds.
+    """An adaptation to measure.
 
-    `digest` is that of the job's spec and `method` what is kept of the method; `base_replicates`
-    has for each of `seeds` the replicate of the base that it starts from.
+    `digest` is the digest of the job's spec, and `method` the part of the method that is stored.
+    `base_replicates` has, for each of `seeds`, the replicate of the base that it starts from.
     """
 
     job: UUID
@@ -29,7 +29,7 @@ class Measured(Value):
     base_replicates: tuple[int, ...]
 
     def of_first(self, replicates: int) -> "Measured":
-        """The same adaptation with that many seeds at most."""
+        """Return the adaptation with at most this number of seeds."""
         return self.model_copy(
             update={
                 "seeds": self.seeds[:replicates],
@@ -39,32 +39,32 @@ class Measured(Value):
 
 
 class TheoryCheck(Value):
-    """A check as it can be asked for; the fields are its knobs.
+    """A theory check; its fields are its options.
 
-    It yields one or more reports, each of a claim with what was measured of it.
+    It returns one or more reports, each of a claim with its measured value.
     """
 
     title: ClassVar[str]
     summary: ClassVar[str]
     needs_base: ClassVar[bool] = False
-    """Whether it measures a base model; the others build what they measure."""
+    """True if it measures a base model; other checks build the models that they measure."""
     needs_adaptation: ClassVar[bool] = False
-    """Whether it measures what jobs have trained, all of it on one base model."""
+    """True if it measures trained adaptations, all of one base model."""
 
     name: PluginName
 
     def tokens(self, base: Family) -> int:
-        """How many tokens pass through models at most, for one adaptation if it measures such."""
+        """Return the most tokens that pass through models, per adaptation."""
         return 0
 
     def problems(self, base: Family) -> tuple[Problem, ...]:
-        """Why it cannot measure such a base model, with pointers to `/base_model`."""
+        """Return the reasons against a base model, with pointers to `/base_model`."""
         return ()
 
     def adaptation_problems(
         self, base: Family, measured: tuple[Measured, ...]
     ) -> tuple[Problem, ...]:
-        """Why it cannot measure such adaptations of it.
+        """Return the reasons against measuring these adaptations.
 
         Pointers are to `/adaptation`, `/base_model`, or the check's own `/check/…`.
         """
@@ -74,29 +74,31 @@ class TheoryCheck(Value):
 THEORY_CHECKS: Registry[type[TheoryCheck]] = Registry("check", "adaptlab.theory_checks")
 
 AnyTheoryCheck = Annotated[TheoryCheck, ByName(THEORY_CHECKS)]
-"""A field of a value that holds any registered one; it is read by name."""
+"""A field with any registered theory check, read by name."""
 
 
 def no_attention(base: Family) -> tuple[Problem, ...]:
-    """The fault of a model without attention."""
+    """Return the problem of a model without attention."""
     if base.shape().layers:
         return ()
-    detail = f"The check is of attention, which this {base.name} does not have."
+    detail = (
+        f"The check measures attention, which this {base.name} does not have. Name a base model "
+        "with attention."
+    )
     return (Problem("/base_model", "no_attention_to_check", detail),)
 
 
 def no_prefixes(measured: Iterable[Measured]) -> tuple[Problem, ...]:
-    """The fault of methods that are not, or not only, a prefix."""
+    """Return the problems of methods that are more than a prefix, or none."""
     return tuple(
         Problem(
             pointer="/adaptation",
             code="not_a_prefix",
             detail=(
-                f"The claim is about learned rows in front of every layer's attention and nothing "
-                f"else, and job {one.job} trains {one.method.name}; name a job of a "
-                "prefix."
+                f"The check measures prefixes only, and job {adaptation.job} trains "
+                f"{adaptation.method.name}. Name a job that trains only a prefix."
             ),
         )
-        for one in measured
-        if not one.method.is_prefix
+        for adaptation in measured
+        if not adaptation.method.is_prefix
     )
