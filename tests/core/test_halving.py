@@ -6,7 +6,7 @@ from tests.making import a_resolved_job, an_adapt_spec
 
 from adaptlab.errors import InvalidSpec
 from adaptlab.specs.cost import Work, work
-from adaptlab.specs.halving import Stage, going_on, rung_steps, stages
+from adaptlab.specs.halving import Stage, continuing_trials, rung_steps, stages
 from adaptlab.specs.resolved import ResolvedAdapt, ResolvedPretrain
 from adaptlab.specs.spec import Halving
 
@@ -41,11 +41,11 @@ def test_trials_are_compared_where_every_stage_costs_as_much(
 
 
 def test_the_share_that_goes_on_is_rounded_up_but_not_for_the_last_bit():
-    assert [going_on(Halving(rungs=1), n) for n in (1, 2, 3, 4, 5)] == [1, 1, 2, 2, 3]
+    assert [continuing_trials(Halving(rungs=1), n) for n in (1, 2, 3, 4, 5)] == [1, 1, 2, 2, 3]
     # 0.1 · 30 and 5 / 6 · 6 are a little above 3 and 5 as floating-point numbers
-    assert going_on(Halving(rungs=1, keep=0.1), 30) == 3
-    assert going_on(Halving(rungs=1, keep=5 / 6), 6) == 5
-    assert going_on(Halving(rungs=1, keep=1e-9), 64) == 1
+    assert continuing_trials(Halving(rungs=1, keep=0.1), 30) == 3
+    assert continuing_trials(Halving(rungs=1, keep=5 / 6), 6) == 5
+    assert continuing_trials(Halving(rungs=1, keep=1e-9), 64) == 1
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_what_would_halve_nothing_is_refused(
 
 def test_every_share_that_is_offered_as_the_nearest_stops_one_trial():
     for trials in range(2, 65):
-        assert going_on(Halving(rungs=1, keep=(trials - 1) / trials), trials) == trials - 1
+        assert continuing_trials(Halving(rungs=1, keep=(trials - 1) / trials), trials) == trials - 1
 
 
 @pytest.mark.parametrize(

@@ -144,5 +144,5 @@ def test_values_out_of_bounds_are_pointed_at(tuning: dict[str, object], pointer:
 def test_pretraining_is_checked_as_well():
     jobs: TypeAdapter[PretrainSpec] = TypeAdapter(PretrainSpec)
     document = {**BASE, "training": {"batch_size": 9, "accumulation": 2}}
-    with pytest.raises(InvalidSpec, match="cannot be split into 2 equal parts"):
+    with pytest.raises(InvalidSpec, match=r"cannot be split into 2 equal parts\. Use 1 or 3\."):
         resolve(jobs.validate_json(json.dumps(document), strict=True), None)

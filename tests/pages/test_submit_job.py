@@ -121,7 +121,7 @@ def test_sent_twice_it_is_made_once_and_changed_it_is_another(
         ("/task/name", "sort_descendin", "There is no task"),
         ("/task/length", "0", "greater than or equal to 1"),
         ("/task/length", "1", "at least"),
-        (BUDGET, "3", "nearest feasible budget is 32"),
+        (BUDGET, "3", "smallest configuration has 32 parameters"),
         (BUDGET, "0", "greater than or equal to 1"),
         ("/base_model", "no-such-base", "There is no base model named"),
         ("/resources/queue", "Not A Queue", "a name of at most 31 lower-case"),

@@ -1,4 +1,4 @@
-"""Job specs: what can be asked for, what it becomes when resolved, and what it costs.
+"""Job specs as submitted, their resolved form, and the cost of a job.
 
 Imports the plug-ins, `weights` and `plugins`.
 """

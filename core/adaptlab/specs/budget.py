@@ -1,4 +1,4 @@
-"""The budget solver: from a number of trainable parameters to the configuration that fits."""
+"""Budget solver: the largest configuration within a parameter budget."""
 
 from dataclasses import dataclass
 
@@ -12,12 +12,14 @@ BYTES_PER_SCALAR = 4
 
 
 class BudgetVector(Value):
-    """What an adaptation costs, on every axis on which methods are compared.
+    """The cost of an adaptation in all respects that methods are compared in.
 
-    `gap` is the part of the requested budget that the configuration leaves unused,
-    `stored_bytes` counts the float32 tensors that are kept, which may be fewer than are trained,
-    `flops_per_token` one forward pass of base and adaptation without the attention products,
-    `tensors` the scalars of each trainable tensor.
+    - `gap` is the unused part of the requested budget.
+    - `stored_bytes` is the size of the stored tensors in float32. It can be smaller than the size
+      of the trained tensors.
+    - `flops_per_token` is the cost of a forward pass of base model and adaptation, without the
+      attention products.
+    - `tensors` has the number of parameters of each trainable tensor.
     """
 
     requested: int | None
@@ -31,35 +33,42 @@ class BudgetVector(Value):
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """A method whose every knob is decided, and what it costs on one model."""
+    """A fully configured method with its cost on one model."""
 
     method: Method
     budget: BudgetVector
 
 
 def trainable_parameters(method: Method, shape: ModelShape) -> int:
-    """The number of scalars that a resolved configuration trains on this model."""
+    """Return the number of trainable parameters of a resolved configuration."""
     return method.trained_scalars(shape)
 
 
 def solve(method: Method, shape: ModelShape, budget: int | None) -> Method:
-    """The largest configuration of `method` that trains at most `budget` parameters.
+    """Return the largest configuration of `method` within `budget` parameters.
 
-    A size that the spec gives is kept and only checked. Raises `InvalidSpec` for a configuration
-    that the model does not have, `InfeasibleBudget` with the nearest budgets for one too large.
+    A size that the spec sets is kept and only checked.
+
+    Raises:
+        InvalidSpec: the model does not support the configuration.
+        InfeasibleBudget: even the smallest configuration exceeds the budget.
     """
     check_method(method, shape)
     return fit(method, shape, budget)
 
 
 def check_method(method: Method, shape: ModelShape) -> None:
-    """Raise `InvalidSpec` for a configuration that the model does not have, at any budget."""
+    """Raise `InvalidSpec` if the model does not support the configuration."""
     if faults := method.problems(shape) or missing_sites(method, shape):
         raise InvalidSpec(*faults)
 
 
 def fit(method: Method, shape: ModelShape, budget: int | None) -> Method:
-    """Solve for a method that `check_method` has passed; raises `InfeasibleBudget`."""
+    """Return the solution for a method that `check_method` has accepted.
+
+    Raises:
+        InfeasibleBudget: even the smallest configuration exceeds the budget.
+    """
     if budget is None:
         if method.size_is_free():
             raise _missing(method)
@@ -71,7 +80,7 @@ def fit(method: Method, shape: ModelShape, budget: int | None) -> Method:
 
 
 def budget_vector(method: Method, shape: ModelShape, requested: int | None) -> BudgetVector:
-    """The cost of a resolved configuration, next to what was asked for."""
+    """Return the cost of a resolved configuration."""
     tensors = {name: tensor.size for name, tensor in method.tensors(shape).items()}
     trained = sum(tensors.values())
     kept = method.kept()
@@ -103,8 +112,8 @@ def _infeasible(method: Method, budget: int, least: int) -> InfeasibleBudget:
             pointer="/budget/trainable_parameters",
             code="infeasible_budget",
             detail=(
-                f"Budget {budget} is too small for {method.name} on this model. The nearest "
-                f"feasible budget is {least}."
+                f"Budget {budget:,} is too small for {method.name} on this model, whose smallest "
+                f"configuration has {least:,} parameters. Use {least:,} or more."
             ),
             nearest=(least,),
         )

@@ -1,4 +1,4 @@
-"""The steps of a training at which curves have points, which bounds how many points there are."""
+"""Training steps at which curves have points."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -7,18 +7,18 @@ from adaptlab.specs.halving import rung_steps
 from adaptlab.specs.spec import ResolvedTraining
 
 CURVE_POINTS = 200
-"""Points of a loss curve, apart from those at its ends and where replicates are compared."""
+"""Points of a loss curve, except those at its ends and at rungs."""
 
 
 @dataclass(frozen=True, slots=True)
 class CurveSteps:
-    """Where the curves of one training have points.
+    """The steps at which the curves of one training have points.
 
     Attributes:
         last: the number of steps.
         interval: the number of steps between two points of the training loss.
-        validated: after which the validation split is scored, at even distances.
-        rungs: after which trials are compared.
+        validated: the steps after which the validation split is scored, at even intervals.
+        rungs: the steps after which trials are compared.
     """
 
     last: int
@@ -28,7 +28,7 @@ class CurveSteps:
 
     @classmethod
     def of(cls, training: ResolvedTraining) -> Self:
-        """Those of a resolved training."""
+        """Return the steps of a resolved training."""
         steps, count = training.steps, training.validations
         return cls(
             last=steps,
@@ -39,11 +39,11 @@ class CurveSteps:
 
     def closes_window(self, step: int) -> bool:
         """Return True if the training loss has a point at `step`."""
-        # Replicates that diverged do not compete, so a rung closes a window too.
+        # A rung needs the latest loss, because replicates that diverged do not compete.
         is_end = step in (1, self.last)
         return is_end or step % self.interval == 0 or step in self.rungs
 
     def __contains__(self, step: int) -> bool:
-        """Return True if some curve can have a point at `step`."""
+        """Return True if any curve can have a point at `step`."""
         in_range = 1 <= step <= self.last
         return in_range and (self.closes_window(step) or step in self.validated)

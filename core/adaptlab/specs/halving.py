@@ -1,4 +1,4 @@
-"""Successive halving: when trials are compared on the way, and how many of them go on.
+"""Successive halving: steps of the rungs and trials that continue.
 
 K. Jamieson and A. Talwalkar, "Non-stochastic best arm identification and hyperparameter
 optimization" (2016); L. Li et al., "Hyperband" (2017), whose reduction factor is 1 / `keep`.
@@ -15,7 +15,7 @@ from adaptlab.values import Value
 
 
 class Stage(Value):
-    """The steps after `first` up to `last`, made by `trials` of every seed."""
+    """The steps after `first` up to `last`, with `trials` trials per seed."""
 
     first: int
     last: int
@@ -23,9 +23,10 @@ class Stage(Value):
 
 
 def rung_steps(steps: int, halving: Halving | None) -> tuple[int, ...]:
-    """The steps after which trials are compared: the shares keepⁿ, …, keep², keep of all.
+    """Return the steps after which trials are compared.
 
-    So every stage after the first costs the same, because the trials become fewer as it grows.
+    They are the shares keepⁿ, …, keep², keep of all steps. Every stage after the first costs the
+    same, because longer stages have fewer trials.
     """
     if halving is None:
         return ()
@@ -33,53 +34,56 @@ def rung_steps(steps: int, halving: Halving | None) -> tuple[int, ...]:
     return tuple(math.ceil(steps * keep**power) for power in range(halving.rungs, 0, -1))
 
 
-def going_on(halving: Halving, trials: int) -> int:
-    """How many of so many trials go on at a rung: the share `keep`, rounded up."""
+def continuing_trials(halving: Halving, trials: int) -> int:
+    """Return the number of trials that continue after a rung, rounded up."""
     return max(1, math.ceil(_exact(halving.keep) * trials))
 
 
 def stages(training: ResolvedTraining) -> Iterator[Stage]:
-    """From rung to rung, as if no trial ended in another way; one stage without halving."""
+    """Yield the stages from rung to rung; without halving, a single one.
+
+    Early stopping and divergence are not considered.
+    """
     first, trials = 0, len(training.trials)
     for last in rung_steps(training.steps, training.halving):
         yield Stage(first=first, last=last, trials=trials)
         assert training.halving is not None
-        first, trials = last, going_on(training.halving, trials)
+        first, trials = last, continuing_trials(training.halving, trials)
     yield Stage(first=first, last=training.steps, trials=trials)
 
 
 def halving_problems(steps: int, trials: int, halving: Halving | None) -> Iterator[Problem]:
-    """What of a halving cannot be done with so many steps and trials."""
+    """Yield the problems of halving with these steps and trials."""
     if halving is None:
         return
     if trials == 1:
         detail = (
-            "There is only one trial, so halving has nothing to stop. Use more trials, or "
+            "There is only 1 trial per seed, so halving has nothing to stop. Use more trials, or "
             "leave halving out."
         )
         yield Problem("/tuning/halving", "nothing_to_halve", detail)
-    elif going_on(halving, trials) == trials:
+    elif continuing_trials(halving, trials) == trials:
         detail = (
             f"A share of {halving.keep:g} of {trials} trials, rounded up, is all of them, so "
-            "none would be stopped. Lower the share, or leave halving out."
+            "no trial would be stopped. Lower `keep`, or leave halving out."
         )
         most = ((trials - 1) / trials,)
         yield Problem("/tuning/halving/keep", "nothing_to_halve", detail, nearest=most)
     if not _are_apart(steps, halving):
         detail = (
-            f"{halving.rungs} rungs, each after {halving.keep:g} of the steps of the next, do "
-            f"not fit in {steps} steps. Use fewer rungs."
+            f"{halving.rungs} rungs, each after {halving.keep:g} of the steps of the next one, "
+            f"do not fit in {steps:,} steps. Use fewer rungs."
         )
         fewer = (halving.model_copy(update={"rungs": n}) for n in range(halving.rungs - 1, 0, -1))
-        nearest = next(((one.rungs,) for one in fewer if _are_apart(steps, one)), ())
+        nearest = next(((other.rungs,) for other in fewer if _are_apart(steps, other)), ())
         yield Problem("/tuning/halving/rungs", "too_many_rungs", detail, nearest=nearest)
 
 
 def _are_apart(steps: int, halving: Halving) -> bool:
     places = (0, *rung_steps(steps, halving), steps)
-    return all(one < other for one, other in pairwise(places))
+    return all(before < after for before, after in pairwise(places))
 
 
 def _exact(keep: float) -> Fraction:
-    """The simple fraction that is meant, so that 5 / 6 of six trials are five, not all of them."""
+    """Return the closest simple fraction, so that 5 / 6 of 6 trials are 5."""
     return Fraction(keep).limit_denominator(10**6)

@@ -1,4 +1,4 @@
-"""From a spec to what will run: plug-ins checked, every `auto` decided, the budget solved."""
+"""Resolution of specs: plug-ins checked, `auto` replaced, budget solved."""
 
 from dataclasses import replace
 from functools import lru_cache
@@ -37,9 +37,9 @@ P = TypeVar("P", bound=Value)
 
 
 class BaseModelFacts(Value):
-    """What resolving an adaptation needs to know about its base model.
+    """The facts about a base model that resolving an adaptation needs.
 
-    `task` is what it was pretrained on, None where that is not known.
+    `task` is the task of its pretraining, None if that is unknown.
     """
 
     name: str
@@ -73,11 +73,16 @@ def resolve(
     datasets: Datasets = NO_DATASETS,
     solution: Solution | None = None,
 ) -> ResolvedPretrain | ResolvedAdapt:
-    """The job that `spec` asks for; raises `InvalidSpec` with pointers into the spec.
+    """Return the job of a spec.
 
-    `base` describes the base model of an adaptation and is None for pretraining; `datasets` are
-    what tasks may name. `solution` is the method of an adaptation at its budget, where the caller
-    has solved it already.
+    Args:
+        spec: the spec as submitted.
+        base: the base model of an adaptation, None for pretraining.
+        datasets: the uploaded datasets that tasks may name.
+        solution: the method at its budget, if the caller has already solved for it.
+
+    Raises:
+        InvalidSpec: the spec cannot run; the problems have pointers into the spec.
     """
     if isinstance(spec, PretrainSpec):
         return _resolve_pretraining(spec, datasets)
@@ -89,7 +94,7 @@ def resolve(
 def resolve_import(
     spec: ImportSpec, family: Family, folder: ModelFolder, datasets: Datasets = NO_DATASETS
 ) -> ResolvedImport:
-    """The import that `spec` asks for, of the model of `family` that was found in `folder`."""
+    """Return the import of a spec, for the model of `family` in `folder`."""
     shape = family_shape(family)
     evaluated = _evaluation_tasks(spec, None, datasets)
     _check_fits(None, evaluated, shape)
@@ -109,9 +114,9 @@ def resolve_task(
     *,
     splits: tuple[Split, ...] = EVERY_SPLIT,
 ) -> Task:
-    """The task that `choice` names, with its knobs checked and its dataset looked up.
+    """Return the task of a choice, checked, with its dataset looked up.
 
-    It has items in all of `splits`.
+    The task must have items in all of `splits`.
     """
     task = configured(TASKS.get(choice.name, f"{pointer}/name"), choice, pointer)
     task = task.settled(datasets)
@@ -121,32 +126,37 @@ def resolve_task(
 
 
 def resolve_method(choice: Choice, pointer: str = "/method") -> Method:
-    """The method that `choice` names, with its knobs checked but not yet sized."""
+    """Return the method of a choice, checked but not yet sized."""
     return configured(METHODS.get(choice.name, f"{pointer}/name"), choice, pointer)
 
 
 def configured(plug_in: type[P], choice: Choice, pointer: str) -> P:
-    """The plug-in's own configuration, with its complaints pointed into the spec."""
+    """Return the plug-in of a choice.
+
+    Raises:
+        InvalidSpec: the plug-in does not accept the choice; pointers are into the spec.
+    """
     try:
         return plug_in.model_validate_json(choice.model_dump_json(), strict=True)
     except ValidationError as error:
-        given = choice.model_dump(mode="json")
+        document = choice.model_dump(mode="json")
         schema = plug_in.model_json_schema
-        raise InvalidSpec(*validation_problems(error.errors(), given, pointer, schema)) from error
+        problems = validation_problems(error.errors(), document, pointer, schema)
+        raise InvalidSpec(*problems) from error
 
 
 def family_shape(family: Family) -> ModelShape:
-    """The shape of a resolved family; others that ask for it get the same one."""
+    """Return the shape of a resolved family, from a cache."""
     return _shape_of(family)  # pyright: ignore[reportArgumentType] - frozen, and so hashable
 
 
-@lru_cache(maxsize=32)  # half a megabyte of the deepest; many jobs adapt the same base model
+@lru_cache(maxsize=32)  # up to 0.5 MB each; many jobs adapt the same base model
 def _shape_of(family: Family) -> ModelShape:
     return family.shape()
 
 
 def budget_limit(budget: BudgetSpec, shape: ModelShape) -> int | None:
-    """The largest number of trainable parameters that `budget` allows on this model."""
+    """Return the most trainable parameters that `budget` allows on a model."""
     if budget.trainable_parameters is not None and budget.fraction_of_base is not None:
         raise InvalidSpec(
             Problem(
@@ -230,7 +240,7 @@ def _solution(spec: AdaptSpec, shape: ModelShape) -> Solution:
 def _evaluation_tasks(
     spec: PretrainSpec | ImportSpec | AdaptSpec, task: Task | None, datasets: Datasets
 ) -> tuple[Task, ...]:
-    """The tasks to score, the job's own when none is named, each with its own knobs."""
+    """Return the tasks to score; by default the job's own task."""
     chosen = tuple(
         resolve_task(choice, f"/evaluation/tasks/{index}", datasets, splits=("test",))
         for index, choice in enumerate(spec.evaluation.tasks)
@@ -246,14 +256,14 @@ def _check_fits(task: Task | None, evaluated: tuple[Task, ...], shape: ModelShap
         if other != task
     }
     faults: list[Problem] = []
-    for pointer, asked in {**own, **others}.items():
-        for what, needed, available in (
-            ("vocabulary", asked.vocabulary(), shape.vocabulary),
-            ("context", asked.sequence_length(), shape.context),
+    for pointer, scored in {**own, **others}.items():
+        for noun, needed, available in (
+            ("vocabulary", scored.vocabulary(), shape.vocabulary),
+            ("context", scored.sequence_length(), shape.context),
         ):
             if needed > available:
-                detail = f"{asked.name} needs a {what} of {needed}. The model has {available}."
-                faults.append(Problem(pointer, f"{what}_too_small", detail, nearest=(available,)))
+                detail = f"{scored.name} needs a {noun} of {needed}. The model has {available}."
+                faults.append(Problem(pointer, f"{noun}_too_small", detail, nearest=(available,)))
     if faults:
         raise InvalidSpec(*faults)
 
@@ -261,7 +271,7 @@ def _check_fits(task: Task | None, evaluated: tuple[Task, ...], shape: ModelShap
 def _training(
     training: TrainingSpec, trials: tuple[Trial, ...], halving: Halving | None = None
 ) -> ResolvedTraining:
-    """The training as asked for, with what is tried for every seed."""
+    """Return the resolved training with its trials."""
     halved = halving_problems(training.steps, len(trials), halving)
     if faults := (*training_problems(training), *halved):
         raise InvalidSpec(*faults)
@@ -273,7 +283,7 @@ def _training(
 
 
 def _single_trial(training: TrainingSpec, family: Family) -> Trial:
-    """Pretraining tries nothing: the rate and decay as given, or the family's own."""
+    """Return the single trial of pretraining, by default the family's."""
     rate, decay = training.learning_rate, training.weight_decay
     return Trial(
         learning_rate=family.default_learning_rate if rate == AUTO else rate,
@@ -286,7 +296,7 @@ def _seeds(seeds: int | tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _base_replicates(spec: AdaptSpec, seeds: int, available: int) -> tuple[int, ...]:
-    """The replicate of the base that each seed starts from."""
+    """Return the replicate of the base that each seed starts from."""
     chosen = spec.base_replicates
     if chosen == AUTO:
         return tuple(index % available for index in range(seeds))
@@ -309,7 +319,7 @@ def _base_replicates(spec: AdaptSpec, seeds: int, available: int) -> tuple[int, 
 def _attention(
     spec: PretrainSpec | AdaptSpec, task: Task, shape: ModelShape
 ) -> AttentionSpec | None:
-    """The capture as asked for; given inputs must be questions of the task."""
+    """Return the checked spec of attention capture."""
     attention = spec.capture.attention
     if attention and not (shape.layers and shape.heads):
         detail = (
@@ -333,7 +343,7 @@ def _attention(
 
 
 def whole_model(shape: ModelShape) -> BudgetVector:
-    """What a model costs of which everything is trained."""
+    """Return the cost of a model that is trained as a whole."""
     tensors = {name: tensor.size for name, tensor in shape.tensors.items()}
     return BudgetVector(
         requested=None,

@@ -1,4 +1,4 @@
-"""From a spec of theory checks to what will run."""
+"""Resolution of specs of theory checks."""
 
 import re
 from collections.abc import Sequence
@@ -13,17 +13,21 @@ from adaptlab.specs.resolved import ResolvedAdapt, ResolvedTheory
 from adaptlab.specs.spec import TheorySpec
 
 BUILT = Formal(vocabulary=4, context=4)
-"""Stands for the models that checks build by formula, where there is no base model."""
+"""The family of a job without a base model, whose checks build models by formula."""
 
 
 def resolve_theory(
     spec: TheorySpec, base: BaseModelFacts | None, adaptations: Sequence[Measured] = ()
 ) -> ResolvedTheory:
-    """The checks that `spec` asks for, of the base model that `base` describes, if any.
+    """Return the job of a spec of theory checks.
 
-    `adaptations` are those that the spec names, in its order, and `base` then is the base model
-    that `measured_base` tells. Raises `InvalidSpec` for a check that there is not, or that cannot
-    be done.
+    Args:
+        spec: the spec as submitted.
+        base: the base model that `measured_base` names, if any.
+        adaptations: the adaptations that the spec names, in its order.
+
+    Raises:
+        InvalidSpec: a check is not registered or cannot run.
     """
     kept = _kept(spec, base, adaptations)
     family = BUILT if base is None else base.family
@@ -41,11 +45,14 @@ def resolve_theory(
 
 
 def measured_base(spec: TheorySpec, adaptations: Sequence[Measured]) -> str | None:
-    """The name of the base model that is measured: that of the adaptations, where there are any.
+    """Return the name of the base model that is measured, if any.
 
-    Raises `InvalidSpec` for adaptations of several base models, or of another than the spec names.
+    It is the base model of the adaptations or, without any, the one that the spec names.
+
+    Raises:
+        InvalidSpec: the adaptations belong to several base models, or not to the one of the spec.
     """
-    names = tuple(dict.fromkeys(one.base_model for one in adaptations))
+    names = tuple(dict.fromkeys(adaptation.base_model for adaptation in adaptations))
     if len(names) > 1:
         detail = (
             f"The adaptations belong to {', '.join(names)}. Name adaptations of one base model."
@@ -60,7 +67,7 @@ def measured_base(spec: TheorySpec, adaptations: Sequence[Measured]) -> str | No
 
 
 def adaptation_of(job: UUID, digest: str, resolved: ResolvedAdapt) -> Measured:
-    """What is known of the adaptation that the job of a resolved spec makes."""
+    """Return the adaptation that a job trains."""
     return Measured(
         job=job,
         digest=digest,
@@ -76,23 +83,26 @@ def adaptation_of(job: UUID, digest: str, resolved: ResolvedAdapt) -> Measured:
 def _kept(
     spec: TheorySpec, base: BaseModelFacts | None, adaptations: Sequence[Measured]
 ) -> tuple[Measured, ...]:
-    """The adaptations with the seeds that are measured of each."""
-    if tuple(one.job for one in adaptations) != spec.adaptations:
+    """Return the adaptations, each with the seeds that are measured."""
+    if tuple(adaptation.job for adaptation in adaptations) != spec.adaptations:
         raise ValueError("Theory checks are resolved against the adaptations that they name.")
     measured_base(spec, adaptations)
-    for one in adaptations:
-        if base is None or one.base_digest != base.digest:
-            detail = f"The base model {one.base_model!r} of job {one.job} has been replaced since."
+    for adaptation in adaptations:
+        if base is None or adaptation.base_digest != base.digest:
+            detail = (
+                f"The base model {adaptation.base_model!r} was replaced after job "
+                f"{adaptation.job} had adapted it. Name a job that adapted the present one."
+            )
             raise InvalidSpec(Problem("/adaptation", "base_model_replaced", detail))
     if spec.replicates == "all":
         return tuple(adaptations)
-    return tuple(one.of_first(spec.replicates) for one in adaptations)
+    return tuple(adaptation.of_first(spec.replicates) for adaptation in adaptations)
 
 
 def _all(base: BaseModelFacts | None, adaptations: Sequence[Measured]) -> tuple[TheoryCheck, ...]:
-    """Every check that can be done, with its own defaults."""
-    known = [THEORY_CHECKS.get(name)(name=name) for name in THEORY_CHECKS.names()]
-    return tuple(check for check in known if not _faults(check, base, adaptations))
+    """Return every check that can run, with its default options."""
+    checks = [THEORY_CHECKS.get(name)(name=name) for name in THEORY_CHECKS.names()]
+    return tuple(check for check in checks if not _faults(check, base, adaptations))
 
 
 def _chosen(
@@ -112,14 +122,14 @@ def _chosen(
 
 
 def _below(pointer: str, fault: Problem) -> Problem:
-    """A fault of a check's own knob, where the spec has that check."""
+    """Return a problem with its pointer to the check's place in the spec."""
     return replace(fault, pointer=re.sub(r"^/check(?=/)", pointer, fault.pointer))
 
 
 def _faults(
     check: TheoryCheck, base: BaseModelFacts | None, adaptations: Sequence[Measured]
 ) -> tuple[Problem, ...]:
-    """Why a check cannot be done."""
+    """Return the reasons why a check cannot run."""
     if check.needs_adaptation and not adaptations:
         detail = f"The check {check.name!r} measures an adaptation. Name its job in adaptation."
         return (Problem("/adaptation", "adaptation_needed", detail),)

@@ -1,7 +1,7 @@
-"""Resolved specs as values: one class for each kind of job, and the conversion from and to JSON.
+"""Resolved specs as values, one class per kind of job.
 
-`ResolvedSpec` is their JSON, which is stored, answered and sent to workers. Only the functions here
-convert between the two.
+`ResolvedSpec` is their JSON form, which is stored, returned by the API and sent to workers. Only
+the functions in this module convert between the two.
 """
 
 import hashlib
@@ -35,13 +35,13 @@ from adaptlab.values import Value
 CheckpointKind = Literal["base_model", "adapter"]
 
 UNTRAINED = Trial(learning_rate=0, weight_decay=0)
-"""The one trial of a job that trains nothing."""
+"""The single trial of a job that trains nothing."""
 
 
 class _Job(Value):
-    """What jobs of every kind have.
+    """The common members of all kinds of jobs.
 
-    What a kind does not have is a constant of its class: `None`, or no entries.
+    A member that a kind does not have is a constant of its class: `None` or empty.
     """
 
     family: AnyFamily
@@ -56,7 +56,7 @@ class _Scored(_Job):
 
 
 class _Trained(_Scored):
-    """A job that trains a task, every seed once with each of its trials."""
+    """A job that trains a task, once for every seed and trial."""
 
     task: AnyTask
     training: ResolvedTraining
@@ -80,7 +80,7 @@ class _Trained(_Scored):
 
 
 class _Untrained(Value):
-    """A job that trains nothing, and so measures one replicate."""
+    """A job that trains nothing and measures a single replicate."""
 
     task: ClassVar[None] = None
     method: ClassVar[None] = None
@@ -92,7 +92,7 @@ class _Untrained(Value):
 
 
 class ResolvedPretrain(_Trained):
-    """A base model to be trained from scratch."""
+    """The training of a base model from scratch."""
 
     kind: Literal["pretrain"] = "pretrain"
     checkpoint_kind: ClassVar[CheckpointKind] = "base_model"
@@ -107,8 +107,8 @@ class ResolvedPretrain(_Trained):
 class ResolvedAdapt(_Trained):
     """An adaptation of a base model.
 
-    `base_replicates` has for each seed the replicate of the base that it starts from. `base_tasks`
-    are what the base was pretrained on; none where that is not known.
+    `base_replicates` has, for each seed, the replicate of the base that it starts from.
+    `base_tasks` are the tasks of the base's pretraining, empty if they are unknown.
     """
 
     kind: Literal["adapt"] = "adapt"
@@ -122,7 +122,7 @@ class ResolvedAdapt(_Trained):
 
 
 class ResolvedImport(_Untrained, _Scored):
-    """A published model to be taken from a folder as a base model."""
+    """The import of a published model from a folder as a base model."""
 
     kind: Literal["import"] = "import"
     checkpoint_kind: ClassVar[CheckpointKind] = "base_model"
@@ -136,10 +136,10 @@ class ResolvedImport(_Untrained, _Scored):
 
 
 class ResolvedTheory(_Untrained, _Job):
-    """Theory checks to be made, of a base model and of `adaptations` where they measure such.
+    """Theory checks of a base model and of `adaptations`.
 
-    Without a base model the family is the one in which they build their own; `seed` draws what is
-    random.
+    Without a base model, `family` is the family in which checks build their own. `seed` determines
+    everything random.
     """
 
     kind: Literal["theory"] = "theory"
@@ -171,14 +171,14 @@ Resolved = ResolvedPretrain | ResolvedImport | ResolvedAdapt | ResolvedTheory
 
 @dataclass(frozen=True, slots=True)
 class UnreadSpec:
-    """A resolved spec that this installation cannot read, because it lacks a plug-in or a kind."""
+    """A resolved spec with a plug-in or kind that this installation lacks."""
 
     document: ResolvedSpec
     problems: tuple[Problem, ...]
 
     @property
     def text(self) -> str:
-        """What is missing, in sentences."""
+        """The missing parts, as sentences."""
         return " ".join(problem.detail for problem in self.problems)
 
 
@@ -186,26 +186,33 @@ _RESOLVED: TypeAdapter[Resolved] = TypeAdapter(Annotated[Resolved, Field(discrim
 
 
 def read_resolved(document: ResolvedSpec) -> Resolved | UnreadSpec:
-    """The job that was stored or sent as `document`."""
+    """Return the job of a stored or received document."""
     try:
         return _RESOLVED.validate_python(document, from_attributes=True)
     except InvalidSpec as error:
         return UnreadSpec(document, error.problems)
     except ValidationError as error:
-        given = document.model_dump(mode="json")
-        return UnreadSpec(document, validation_problems(error.errors(), given))
+        members = document.model_dump(mode="json")
+        return UnreadSpec(document, validation_problems(error.errors(), members))
 
 
 def readable(document: ResolvedSpec) -> Resolved:
-    """The job that was stored or sent as `document`; raises `InvalidSpec` where it is unread."""
-    found = read_resolved(document)
-    if isinstance(found, UnreadSpec):
-        raise InvalidSpec(*found.problems)
-    return found
+    """Return the job of a stored or received document.
+
+    Raises:
+        InvalidSpec: this installation cannot read it.
+    """
+    job = read_resolved(document)
+    if isinstance(job, UnreadSpec):
+        raise InvalidSpec(*job.problems)
+    return job
 
 
 def write_resolved(resolved: Resolved) -> ResolvedSpec:
-    """The JSON of a job. What its kind lacks is 0, null or an empty list."""
+    """Return the JSON form of a job.
+
+    Members that its kind lacks are 0, null or empty.
+    """
     trained = None if resolved.training is None else resolved
     scored = None if isinstance(resolved, ResolvedTheory) else resolved
     return ResolvedSpec(
@@ -247,29 +254,29 @@ def _adaptation(measured: Measured) -> Adaptation:
 
 
 def spec_digest(resolved: Resolved | ResolvedSpec) -> str:
-    """The SHA-256 of the canonical JSON of everything that decides the result.
+    """Return the SHA-256 of everything that determines the result.
 
-    The budget does not: what it costs follows from the method, and two limits under which a method
-    comes out the same are one training.
+    It is computed from canonical JSON without the budget, because the cost follows from the method.
+    Two budgets that lead to the same configuration lead to the same training.
     """
     document = resolved if isinstance(resolved, ResolvedSpec) else write_resolved(resolved)
-    jobs = {"__all__": {"job"}}  # equal specs make equal adaptations, whichever job did
+    jobs = {"__all__": {"job"}}  # equal specs give equal adaptations, whatever the job's id
     deciding = document.model_dump(mode="json", exclude={"budget": True, "adaptations": jobs})
     for later in ("checks", "adaptations"):
-        if not deciding[later]:  # so that jobs from before there were any keep their digests
+        if not deciding[later]:  # older jobs, which lack these members, keep their digests
             del deciding[later]
     canonical = json.dumps(deciding, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
 def seedless_digest(resolved: Resolved | ResolvedSpec) -> str:
-    """The digest of everything that decides a result but the seeds."""
+    """Return the digest of everything but seeds that determines the result."""
     document = resolved if isinstance(resolved, ResolvedSpec) else write_resolved(resolved)
     return spec_digest(document.model_copy(update={"seeds": (), "base_replicates": ()}))
 
 
 def scored_tasks(resolved: Resolved) -> tuple[AnyTask, ...]:
-    """The evaluation tasks and then the base's own, each once."""
+    """Return the evaluation tasks and the base's tasks, without repetition."""
     tasks: list[AnyTask] = []
     for task in (*resolved.evaluation_tasks, *resolved.base_tasks):
         if task not in tasks:
@@ -278,7 +285,7 @@ def scored_tasks(resolved: Resolved) -> tuple[AnyTask, ...]:
 
 
 def datasets_of(resolved: Resolved) -> tuple[DatasetReference, ...]:
-    """The uploaded datasets whose content the job's tasks need, each once."""
+    """Return the uploaded datasets of the job's tasks, without repetition."""
     tasks = (*(() if resolved.task is None else (resolved.task,)), *scored_tasks(resolved))
-    needed = (one for task in tasks for one in task.datasets())
-    return tuple({one.digest: one for one in needed}.values())
+    needed = (dataset for task in tasks for dataset in task.datasets())
+    return tuple({dataset.digest: dataset for dataset in needed}.values())

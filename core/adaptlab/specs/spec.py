@@ -1,4 +1,4 @@
-"""The job spec: what a user may ask for, before and after every `auto` is decided."""
+"""Job specs, as submitted and with every `auto` replaced."""
 
 from collections.abc import Mapping
 from typing import Annotated, Literal, cast, get_args
@@ -32,10 +32,10 @@ Queue = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,30}$")]
 
 
 class Choice(Value):
-    """A plug-in by name, with the knobs that it declares beside it.
+    """A plug-in by name, with its options as further members.
 
-    Further members are checked against the plug-in's own declaration; see `/v1/methods`,
-    `/v1/tasks` and `/v1/families`.
+    They are checked against the plug-in's own schema; see `/v1/methods`, `/v1/tasks` and
+    `/v1/families`.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
@@ -44,7 +44,7 @@ class Choice(Value):
 
 
 def _named(value: object) -> object:
-    """A bare name is short for `{name: …}`."""
+    """Return a bare name as `{name: …}`."""
     return {"name": value} if isinstance(value, str) else value
 
 
@@ -52,14 +52,14 @@ NamedChoice = Annotated[Choice, BeforeValidator(_named, json_schema_input_type=C
 
 
 class BudgetSpec(Value):
-    """A limit on trainable parameters, as a number or as a share of the base model."""
+    """A limit on trainable parameters: a number, or a share of the base model."""
 
     trainable_parameters: int | None = Field(default=None, ge=1, le=10**12)
     fraction_of_base: float | None = Field(default=None, gt=0, le=1)
 
 
 def _budget_from_number(value: object) -> object:
-    """`budget: 96` is short for `budget: {trainable_parameters: 96}`."""
+    """Return `96` as `{trainable_parameters: 96}`."""
     if isinstance(value, int) and not isinstance(value, bool):
         return {"trainable_parameters": value}
     if isinstance(value, BudgetSpec | Mapping):
@@ -77,15 +77,15 @@ Budget = Annotated[
 
 
 Precision = Literal["float32", "float64", "bfloat16"]
-"""Of the arithmetic; with bfloat16 the weights and the optimiser's state stay float32."""
+"""The precision of the arithmetic; with bfloat16, weights and optimiser state stay in float32."""
 
 
 class EarlyStopping(Value):
-    """When a replicate stops before the last step, for each on its own.
+    """Early stopping, decided for each replicate on its own.
 
-    After `patience` validations in a row whose loss was not at least `min_delta` (nats) below the
-    lowest so far. Every replicate then ends with its weights of the validation that counted as its
-    best, also one that went on to the last step.
+    A replicate stops after `patience` consecutive validations without an improvement. A loss is an
+    improvement if it is at least `min_delta` nats below the lowest so far. Every replicate ends
+    with the weights of its best validation, even if it was trained to the last step.
     """
 
     patience: int = Field(default=3, ge=1, le=1000)
@@ -93,11 +93,11 @@ class EarlyStopping(Value):
 
 
 class TrainingSpec(Value):
-    """The steps of gradient descent, the same for every replicate of a job.
+    """Settings of gradient descent for all replicates of a job.
 
-    `validations` is how often on the way the validation split is scored, at even distances.
-    `accumulation` is the number of equal parts in which a batch goes through the model: more of
-    them need less memory and give the same gradient.
+    `validations` is how many times the validation split is scored during training, at even
+    intervals. `accumulation` is the number of equal parts in which a batch passes through the
+    model. More parts need less memory and give the same gradient.
     """
 
     steps: int = Field(default=2000, ge=1, le=1_000_000)
@@ -114,14 +114,14 @@ class TrainingSpec(Value):
 
 
 Selection = Literal["per_seed", "pooled"]
-"""Which trial is kept: for every seed its own best, or the one that is best over all seeds."""
+"""The trial that is kept: the best one of each seed, or the best one over all seeds."""
 
 
 class Halving(Value):
-    """Successive halving: the worst trials stop on the way, at each of `rungs` comparisons.
+    """Successive halving: the worst trials stop at each of `rungs` rungs.
 
-    Comparison k of n stands after the share keepⁿ⁺¹⁻ᵏ of all steps; of the trials still trained
-    the share `keep`, rounded up, goes on, by the rule that chooses the trial at the end.
+    Rung k of n is after the share keepⁿ⁺¹⁻ᵏ of all steps. There the share `keep` of the remaining
+    trials, rounded up, continues. They are selected by the same rule as at the end.
     """
 
     rungs: int = Field(ge=1, le=16)
@@ -129,14 +129,15 @@ class Halving(Value):
 
 
 class TuningSpec(Value):
-    """What is tried for every seed; the best on the validation split is kept.
+    """Trials per seed, of which the best on the validation split is kept.
 
     The trials are the product of learning rates, `weight_decays` and `initial_scales`. Without
-    `learning_rates` there are as many rates as `trials` asks for, log-spaced over
-    `learning_rate_range` or, without it, the method's own range. `trials` may be left to follow
-    from the lists; a number that they cannot make is refused. With `selection` per_seed every seed
-    keeps its own best trial; with pooled all seeds keep the one with the best mean accuracy, to
-    which a diverged replicate contributes 0.
+    `learning_rates`, rates are log-spaced over `learning_rate_range` or the method's own range, and
+    their number follows from `trials`. If `trials` is `auto`, it follows from the lists; a number
+    that contradicts them is rejected.
+
+    With `selection: per_seed`, every seed keeps its own best trial. With `pooled`, all seeds keep
+    the trial with the best mean accuracy, to which a diverged replicate contributes 0.
     """
 
     trials: Annotated[int, Field(ge=1, le=MOST_TRIALS)] | Auto = AUTO
@@ -152,7 +153,7 @@ class TuningSpec(Value):
 
 
 class EvaluationSpec(Value):
-    """Tasks scored on fresh test items after training; empty means the job's own task."""
+    """Tasks to score on test items after training, by default the job's own."""
 
     tasks: Annotated[tuple[NamedChoice, ...], Field(max_length=16)] = ()
     samples: int = Field(default=3200, ge=1, le=100_000)
@@ -164,14 +165,14 @@ Tokens = Annotated[
 
 
 class AttentionSpec(Value):
-    """Which inputs have their attention recorded: the first test items, or the given ones."""
+    """Inputs whose attention is recorded: `inputs`, or the first test items."""
 
     samples: int = Field(default=4, ge=0, le=64)
     inputs: Annotated[tuple[Tokens, ...], Field(max_length=64)] = ()
 
 
 class CaptureSpec(Value):
-    """What is recorded besides scores."""
+    """Recordings besides scores."""
 
     attention: AttentionSpec | None = None
 
@@ -180,11 +181,11 @@ SelfFence = Literal["ride_through", "strict"]
 
 
 class ResourcesSpec(Value):
-    """Where, how urgently and for how long a job may run.
+    """Queue, time limit and priority of a job.
 
-    With `self_fence: strict` a worker that cannot reach the server stops the run before its lease
-    ends, for jobs that hold something which must not be used by two at a time. Otherwise the run
-    rides an outage through, since whatever a lost run writes is refused.
+    With `self_fence: strict`, a worker that cannot reach the server stops the run before its lease
+    expires. Use it for jobs with a resource that two runs must not use at the same time. By
+    default the run continues during an outage, because writes without a valid lease are rejected.
     """
 
     queue: Queue = "cpu"
@@ -197,7 +198,7 @@ AllChecks = Literal["all"]
 
 
 class PretrainSpec(Value):
-    """Train a base model from scratch; it can be used under `name` when it is done."""
+    """Pretraining of a base model, which is available as `name` afterwards."""
 
     kind: Literal["pretrain"] = "pretrain"
     name: Name
@@ -212,10 +213,10 @@ class PretrainSpec(Value):
 
 
 class ImportSpec(Value):
-    """Take a published model from a folder as a base model; it can be used under `name`.
+    """Import of a published model as a base model called `name`.
 
-    `folder` is `ALIAS/SUB/PATH` below one of the server's model roots. Without evaluation tasks
-    nothing is scored: an imported model has no task of its own.
+    `folder` is `ALIAS/SUB/PATH` below one of the server's model roots. An imported model has no
+    task of its own, so nothing is scored without evaluation tasks.
     """
 
     kind: Literal["import"] = "import"
@@ -227,7 +228,7 @@ class ImportSpec(Value):
 
 
 def _kind_of_base(value: object) -> str:
-    """A text names a base model; an inline spec is of pretraining unless it says otherwise."""
+    """Return the union member of a base: a name, an import or a pretraining."""
     if isinstance(value, str):
         return "name"
     if isinstance(value, dict):
@@ -237,7 +238,7 @@ def _kind_of_base(value: object) -> str:
 
 
 BaseSpec = PretrainSpec | ImportSpec
-"""The spec of a job that makes a base model."""
+"""The spec of a job that creates a base model."""
 
 AnyBase = Annotated[
     Annotated[Name, Tag("name")]
@@ -248,10 +249,10 @@ AnyBase = Annotated[
 
 
 class AdaptSpec(Value):
-    """Adapt a base model to a task with one method, within a parameter budget.
+    """Adaptation of a base model to a task, within a parameter budget.
 
-    `base_replicates` says from which replicate of the base each seed starts; `auto` takes them in
-    turn, the first seed from the first.
+    `base_replicates` is the replicate of the base that each seed starts from. With `auto`, seeds
+    take the replicates in turn, beginning with the first.
     """
 
     kind: Literal["adapt"] = "adapt"
@@ -270,13 +271,15 @@ class AdaptSpec(Value):
 
 
 class TheorySpec(Value):
-    """Measure claims of the theory, each with its tolerance and a verdict.
+    """Measurement of claims of the theory, each with tolerance and verdict.
 
-    `checks` are theory checks by name, with their knobs; `all` are those that can be done, which
-    without a `base_model` are the ones that build their own models. Of a base model the first
-    replicate is measured. `adaptation` is the id of an adapt job, or several of one base model,
-    which then is the one that is measured; of each the chosen replicates of its first seeds, as
-    many as `replicates`. `seed` draws everything that is random.
+    `checks` are theory checks by name, with their options. `all` runs every possible check; without
+    a `base_model` these are the checks that build their own models. The first replicate of a base
+    model is measured.
+
+    `adaptation` is the id of an adapt job, or several ids of jobs on one base model, which is then
+    measured. Of each job, the selected trials of the first `replicates` seeds are measured. `seed`
+    determines everything random.
     """
 
     kind: Literal["theory"] = "theory"
@@ -292,10 +295,10 @@ class TheorySpec(Value):
 
     @property
     def adaptations(self) -> tuple[UUID, ...]:
-        """The ids of the jobs whose adaptations are measured, each once."""
-        given = self.adaptation
-        several = given if isinstance(given, tuple) else () if given is None else (given,)
-        return tuple(dict.fromkeys(several))
+        """The ids of the jobs whose adaptations are measured, without repetition."""
+        ids = self.adaptation
+        jobs = ids if isinstance(ids, tuple) else () if ids is None else (ids,)
+        return tuple(dict.fromkeys(jobs))
 
 
 AnySpec = PretrainSpec | ImportSpec | AdaptSpec | TheorySpec
@@ -303,7 +306,7 @@ JobSpec = Annotated[AnySpec, Field(discriminator="kind")]
 
 
 class Trial(Value):
-    """What one trial of a seed is trained with.
+    """The hyperparameters of one trial.
 
     `initial_scale` multiplies the random initial values of the method's tensors.
     """
@@ -314,9 +317,9 @@ class Trial(Value):
 
 
 class ResolvedTraining(Value):
-    """Training with every `auto` decided; every seed is trained once with each of `trials`.
+    """Settings of training with every `auto` replaced.
 
-    With `halving`, the worst of them not to the last step.
+    Every seed is trained once with each of `trials`. With `halving`, the worst trials stop early.
     """
 
     steps: int
@@ -338,7 +341,7 @@ class ResolvedTraining(Value):
 
 
 class ModelFolder(Value):
-    """Where an imported model is read from, below a model root, and what was found there."""
+    """The folder of an imported model, below a model root, with its files."""
 
     folder: str
     files: tuple[ModelFile, ...]
@@ -346,24 +349,24 @@ class ModelFolder(Value):
 
 Kind = Literal["pretrain", "import", "adapt", "theory"]
 StoredKind = Annotated[str, WithJsonSchema({"type": "string", "enum": [*get_args(Kind)]})]
-"""As it was stored: a version that has another kind may have stored it."""
+"""A kind as stored, possibly by another version with other kinds."""
 
 
 class ResolvedSpec(Value):
-    """A job as it will run: what every `auto` became, and what the adaptation costs.
+    """A job with every `auto` replaced, and the cost of its adaptation.
 
-    `family`, `task`, `method`, `evaluation_tasks` and `base_tasks` are complete plug-in
-    configurations; `seeds` has one entry a seed, `base_replicates` the replicate of the base that
-    each starts from (empty for pretraining). `base_tasks` are what the base was pretrained on,
-    scored to see what is forgotten; none where that is not known.
-    An import has a `model_folder` instead of a `task`, and no steps of training. Theory checks
-    have `checks`, complete plug-in configurations, and no training either; without a base model
-    their family is the one in which they build their own. `adaptations` are those that they
-    measure, with the seeds that they measure of each.
+    `family`, `task`, `method`, `evaluation_tasks`, `base_tasks` and `checks` are complete plug-in
+    configurations. `base_replicates` has, for each of `seeds`, the replicate of the base that it
+    starts from; it is empty for pretraining. `base_tasks` are the tasks of the base's pretraining,
+    scored to measure forgetting, and empty if they are unknown.
+
+    An import has a `model_folder` instead of a `task`, and no training steps. Theory checks have
+    `checks` and no training steps. Without a base model, `family` is the family in which they build
+    models. `adaptations` are measured by theory checks, with the seeds that are listed for each.
     """
 
-    # As JSON, one form for every kind: what is stored, answered and sent to workers, also where
-    # this version lacks a plug-in. `adaptlab.specs.resolved` reads it into values and writes it.
+    # One JSON form for every kind, also if this version lacks a plug-in: it is stored, returned by
+    # the API and sent to workers. `adaptlab.specs.resolved` converts it to values and back.
     spec_version: int = SPEC_VERSION
     kind: StoredKind
     base_model: str | None

@@ -1,7 +1,7 @@
-"""The trials of a seed: which learning rates, weight decays and initial scales are tried.
+"""Trials of a seed: learning rates, weight decays and initial scales.
 
-The effort of a job is its number of trials, and it never silently shrinks or grows: a number that
-the knobs given cannot make is refused with the nearest that they can.
+The effort of a job is its number of trials and never changes silently. A number that the lists
+cannot produce is rejected, with the nearest number that they can.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,10 +18,13 @@ from adaptlab.wording import counted
 def resolve_trials(
     training: TrainingSpec, tuning: TuningSpec, method: Method, shape: ModelShape
 ) -> tuple[Trial, ...]:
-    """The product of rates, decays and scales, the rates outermost.
+    """Return the product of rates, decays and scales, rates outermost.
 
-    Where no rate is given, there are as many as the number of trials asks for, log-spaced over the
-    range given or the method's own. Raises `InvalidSpec` with pointers into the spec.
+    If the spec names no rates, their number follows from the number of trials. They are log-spaced
+    over the spec's range or the method's own.
+
+    Raises:
+        InvalidSpec: the settings contradict each other; pointers are into the spec.
     """
     if faults := (*_problems(training, tuning), *_scale_problems(tuning, method, shape)):
         raise InvalidSpec(*faults)
@@ -42,7 +45,7 @@ def resolve_trials(
 
 
 def _given_rates(training: TrainingSpec, tuning: TuningSpec) -> tuple[float, ...] | None:
-    """The rates that the spec names, None where they are to be spread over a range."""
+    """Return the rates that the spec names, None if it leaves them open."""
     if training.learning_rate != AUTO:
         return (training.learning_rate,)
     return tuning.learning_rates
@@ -59,9 +62,9 @@ def _spread_rates(tuning: TuningSpec, method: Method, combinations: int) -> tupl
 
 
 def _problems(training: TrainingSpec, tuning: TuningSpec) -> Iterator[Problem]:
-    """What contradicts itself."""
+    """Yield contradictions in the settings."""
     is_fixed = training.learning_rate != AUTO
-    for name, given, other, taken in (
+    for name, value, other, is_fixed_there in (
         ("learning_rates", tuning.learning_rates, "/training/learning_rate", is_fixed),
         ("learning_rate_range", tuning.learning_rate_range, "/training/learning_rate", is_fixed),
         (
@@ -77,15 +80,16 @@ def _problems(training: TrainingSpec, tuning: TuningSpec) -> Iterator[Problem]:
             training.weight_decay != AUTO,
         ),
     ):
-        if given and taken:
-            detail = f"{other} is given too. Leave one of the two out."
+        if value and is_fixed_there:
+            detail = f"{other} is also set. Leave one of the two out."
             yield Problem(f"/tuning/{name}", "given_twice", detail)
     for name in ("learning_rates", "weight_decays", "initial_scales"):
         yield from _repeated(f"/tuning/{name}", getattr(tuning, name) or ())
     low, high = tuning.learning_rate_range or (0.0, 1.0)
     if low >= high:
         detail = (
-            f"The range must go from its lower to its higher end, not from {low:g} to {high:g}."
+            f"The range goes from {low:g} to {high:g}, but its first end must be below its second. "
+            "Give the lower rate first."
         )
         yield Problem("/tuning/learning_rate_range", "empty_range", detail)
 
@@ -93,31 +97,31 @@ def _problems(training: TrainingSpec, tuning: TuningSpec) -> Iterator[Problem]:
 def _repeated(pointer: str, values: Sequence[float]) -> Iterator[Problem]:
     for index, value in enumerate(values):
         if value in values[:index]:
-            detail = f"{value:g} occurs twice. Leave one out: it would repeat a trial."
+            detail = f"{value:g} occurs twice, which would repeat a trial. Leave one out."
             yield Problem(f"{pointer}/{index}", "repeated", detail)
 
 
 def _scale_problems(tuning: TuningSpec, method: Method, shape: ModelShape) -> Iterator[Problem]:
-    """Scales that would change nothing would make trials that are all the same."""
+    """Yield the problem of scales without effect, which would repeat trials."""
     if not tuning.initial_scales:
         return
     tensors = method.tensors(shape).values()
     if not any(tensor.initialiser.is_random for tensor in tensors):
         detail = (
             f"No tensor of {method.name} starts at random, so there is nothing to scale. Leave "
-            "it out."
+            "the initial scales out."
         )
         yield Problem("/tuning/initial_scales", "nothing_to_scale", detail)
 
 
 def _other_number(trials: int, rates: int, combinations: int) -> Problem:
-    made = rates * combinations
+    product = rates * combinations
     detail = (
         f"{counted(rates, 'learning rate')} and {counted(combinations, 'combination')} of weight "
-        f"decay and initial scale make {counted(made, 'trial')}, not {trials}; ask for {made}, "
-        "give other lists, or leave the learning rate open."
+        f"decay and initial scale give {counted(product, 'trial')}, not {trials}. Set trials to "
+        f"{product}, change the lists, or leave the learning rate open."
     )
-    return Problem("/tuning/trials", "other_number_of_trials", detail, nearest=(made,))
+    return Problem("/tuning/trials", "other_number_of_trials", detail, nearest=(product,))
 
 
 def _no_multiple(trials: int, combinations: int) -> Problem:
@@ -125,23 +129,29 @@ def _no_multiple(trials: int, combinations: int) -> Problem:
     nearest = tuple(n for n in (below, below + combinations) if 0 < n <= MOST_TRIALS)
     detail = (
         f"Every learning rate is tried with {combinations} combinations of weight decay and "
-        f"initial scale, which {trials} trials do not allow. Use a multiple of {combinations}."
+        f"initial scale, and {trials} trials are not a multiple of that. Use a multiple of "
+        f"{combinations}."
     )
     return Problem("/tuning/trials", "other_number_of_trials", detail, nearest=nearest)
 
 
-def _check_number(made: int) -> None:
-    if made > MOST_TRIALS:
-        detail = f"The lists make {made} trials per seed. The limit is {MOST_TRIALS}. Shorten them."
+def _check_number(trials: int) -> None:
+    if trials > MOST_TRIALS:
+        detail = (
+            f"The lists give {trials:,} trials per seed. The limit is {MOST_TRIALS}. Shorten them."
+        )
         raise InvalidSpec(Problem("/tuning", "too_many_trials", detail, nearest=(MOST_TRIALS,)))
 
 
 def training_problems(training: TrainingSpec) -> Iterator[Problem]:
-    """What of the training cannot be done, with the nearest that can."""
+    """Yield the problems of a training, with the nearest valid values."""
     size, parts = training.batch_size, training.accumulation
     if size % parts:
-        detail = f"A batch of {size} items cannot be split into {parts} equal parts."
         nearest = _nearest_divisors(size, parts)
+        divisors = " or ".join(str(divisor) for divisor in nearest)
+        detail = (
+            f"A batch of {size} items cannot be split into {parts} equal parts. Use {divisors}."
+        )
         yield Problem("/training/accumulation", "unequal_parts", detail, nearest=nearest)
     stopping = training.early_stopping
     if stopping is not None and training.validations <= stopping.patience:
@@ -158,7 +168,7 @@ def training_problems(training: TrainingSpec) -> Iterator[Problem]:
 
 
 def _nearest_divisors(number: int, near: int) -> tuple[int, ...]:
-    """The divisors of a number right below and above one that is none."""
+    """Return the divisors of `number` next to `near`, which is not a divisor."""
     divisors = [d for d in range(1, number + 1) if number % d == 0]
     below = [d for d in divisors if d < near][-1:]
     return (*below, *[d for d in divisors if d > near][:1])
