@@ -1,4 +1,4 @@
-"""What a run reports and what is kept of it, with the bounds on both.
+"""Reports of a run, their stored form, and the bounds on both.
 
 Imports `specs` and the wings below it.
 """

@@ -1,13 +1,14 @@
-"""What a run of a resolved spec can report: everything that arrives from a worker is held to it.
+"""Checks of everything that a worker reports about a job.
 
-A worker computes on another machine, and its token may be in other hands. So a report is not
-believed further than its job's spec goes: replicates, seeds, trials, steps, tasks, splits, sample
-counts, tensors and maps are those that follow from the spec, and numbers are within bounds.
+A worker computes on another machine, and its token may have been stolen. So a report is only
+accepted if it follows from the job's spec: its replicates, seeds, trials, steps, tasks, splits,
+sample counts, tensors and maps. Numbers must be within bounds.
 """
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Self
 
 from adaptlab.errors import Problem
@@ -23,34 +24,34 @@ from adaptlab.specs.resolve import family_shape
 from adaptlab.specs.resolved import Resolved, ResolvedAdapt, ResolvedTheory, scored_tasks
 
 LEAST_LOSS = -1.0
-"""A loss is not negative but for rounding."""
+"""A loss can be negative only by rounding."""
 LARGEST_COUNT = 2**53
-"""Of bytes: the largest whole number that every reader of JSON has."""
+"""Bytes: the largest whole number that every JSON parser can represent."""
 LONGEST_SECONDS = 1e9
 MOST_REPORTS = 1000
 MOST_DETAILS = 256
-"""Of a theory check: numbers and texts by name, and numbers of one list."""
+"""Details of a theory check, and numbers in one of its lists."""
 LARGEST_FIGURE = 1e100
-"""Of a theory check; ratios of what should be equal can be large."""
+"""A figure of a theory check; ratios of values that should be equal can be large."""
 MOST_PROBLEMS = 20
-"""What one refusal names; whoever sends so many does not mend them one by one."""
+"""Problems in one response, because nobody fixes more of them one by one."""
 
 Shapes = Mapping[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What the runs of one job can report.
+    """The reports that runs of one job can send.
 
     Attributes:
         spec: the resolved spec that everything follows from.
-        trials: trials per seed; replicate r is seed r // trials, trial r % trials.
-        tasks: the tasks that are scored, complete.
+        trials: trials per seed; replicate r has seed r // trials and trial r % trials.
+        tasks: the complete configurations of the scored tasks.
         curves: the steps at which curves have points, None without training.
-        checkpoint_kind: the kind of the checkpoints, None for a job without any.
+        checkpoint_kind: the kind of the checkpoints, None if there are none.
         tensors: the shapes of a checkpoint's tensors.
-        dtype: the type of these, as safetensors names it.
-        maps: the attention maps, None where none are recorded.
+        dtype: the type of the tensors in safetensors' notation.
+        maps: the attention maps, None if none are recorded.
     """
 
     spec: Resolved
@@ -64,7 +65,7 @@ class Expected:
 
     @classmethod
     def of(cls, spec: Resolved) -> Self:
-        """What follows from a resolved spec."""
+        """Return the expected reports of a resolved spec."""
         method = None if spec.method is None else spec.method.kept()
         return cls(
             spec=spec,
@@ -84,18 +85,17 @@ class Expected:
 
     @property
     def steps(self) -> int:
-        """The steps of the training, if there is any."""
+        """The number of training steps, 0 without training."""
         return 0 if self.spec.training is None else self.spec.training.steps
 
     def problems(self, events: Sequence[results.Event], at: str = "/events") -> tuple[Problem, ...]:
-        """The problems of a batch of events, each with a pointer to its value."""
-        found: list[Problem] = []
-        for place, event in enumerate(events):
-            for problem in self._problems_of(f"{at}/{place}", event):
-                found.append(problem)
-                if len(found) == MOST_PROBLEMS:
-                    return tuple(found)
-        return tuple(found)
+        """Return the problems of a batch of events, at most `MOST_PROBLEMS`."""
+        problems = (
+            problem
+            for place, event in enumerate(events)
+            for problem in self._problems_of(f"{at}/{place}", event)
+        )
+        return tuple(islice(problems, MOST_PROBLEMS))
 
     def _problems_of(self, at: str, event: results.Event) -> Iterator[Problem]:
         match event:
@@ -137,10 +137,10 @@ class Expected:
         environment = event.environment.model_dump(exclude={"allocation"})
         yield from texts(f"{at}/environment", environment)
         yield from count(f"{at}/environment/threads", event.environment.threads, 0, 2**20)
-        if (told := event.environment.allocation) is not None:
+        if (allocation := event.environment.allocation) is not None:
             where = f"{at}/environment/allocation"
-            yield from texts(where, told.model_dump())
-            yield from count(f"{where}/restart_count", told.restart_count, 0, 2**31 - 1)
+            yield from texts(where, allocation.model_dump())
+            yield from count(f"{where}/restart_count", allocation.restart_count, 0, 2**31 - 1)
 
     def _metrics(self, at: str, event: results.Metrics) -> Iterator[Problem]:
         for place, point in enumerate(event.points):
@@ -158,53 +158,55 @@ class Expected:
             yield from number(f"{here}/value", point.value, low, high)
 
     def _decided(self, at: str, event: results.ReplicatesDecided) -> Iterator[Problem]:
-        for place, one in enumerate(event.replicates):
-            yield from self._result(f"{at}/replicates/{place}", one)
+        for place, replicate in enumerate(event.replicates):
+            yield from self._result(f"{at}/replicates/{place}", replicate)
         yield from self._choice(f"{at}/replicates", event.replicates)
 
-    def _result(self, at: str, one: results.ReplicateResult) -> Iterator[Problem]:
-        faults = tuple(self._replicate(at, one.replicate, one.seed))
+    def _result(self, at: str, result: results.ReplicateResult) -> Iterator[Problem]:
+        faults = tuple(self._replicate(at, result.replicate, result.seed))
         yield from faults
         if not faults:
-            number_of_trial = one.replicate % self.trials
-            yield from equal(f"{at}/trial", one.trial, number_of_trial, "trial of this replicate")
-            for name, value in self.spec.trials[number_of_trial]:
-                yield from equal(f"{at}/{name}", getattr(one, name), value, f"{name} of this trial")
-        yield from number(f"{at}/final_loss", one.final_loss, LEAST_LOSS, LARGEST_LOSS)
-        yield from number(f"{at}/validation_accuracy", one.validation_accuracy, 0, 1)
-        yield from count(f"{at}/steps", one.steps, 0, self.steps)
-        if one.selected and one.status in ("diverged", "eliminated"):
-            detail = f"A replicate that is {one.status} cannot be the one kept for its seed."
+            trial = result.replicate % self.trials
+            yield from equal(f"{at}/trial", result.trial, trial, "trial of this replicate")
+            for name, value in self.spec.trials[trial]:
+                reported = getattr(result, name)
+                yield from equal(f"{at}/{name}", reported, value, f"{name} of this trial")
+        yield from number(f"{at}/final_loss", result.final_loss, LEAST_LOSS, LARGEST_LOSS)
+        yield from number(f"{at}/validation_accuracy", result.validation_accuracy, 0, 1)
+        yield from count(f"{at}/steps", result.steps, 0, self.steps)
+        if result.selected and result.status in ("diverged", "eliminated"):
+            detail = f"The replicate is {result.status}, so its seed cannot keep it."
             yield Problem(f"{at}/selected", "cannot_be_selected", detail)
 
-    def _choice(self, at: str, told: Sequence[results.ReplicateResult]) -> Iterator[Problem]:
-        """Each seed is decided once, with all its trials and at most one of them kept."""
-        numbers = [one.replicate for one in told]
+    def _choice(self, at: str, replicates: Sequence[results.ReplicateResult]) -> Iterator[Problem]:
+        """Yield a problem unless every seed keeps at most one of its trials."""
+        numbers = [result.replicate for result in replicates]
         if sorted(numbers) != list(range(self.replicates)):
             detail = (
-                f"The job's {self.replicates} replicates are decided together, each once; "
-                f"{len(numbers)} were sent."
+                f"The job's {self.replicates} replicates are decided together, each exactly once, "
+                f"but {len(numbers)} were sent."
             )
             yield Problem(at, "not_all_replicates", detail)
-        kept = [one.seed for one in told if one.selected]
+        kept = [result.seed for result in replicates if result.selected]
         if len(set(kept)) < len(kept):
-            yield Problem(at, "several_selected", "A seed keeps at most one of its trials.")
+            detail = "Several trials of one seed are selected. A seed keeps at most one."
+            yield Problem(at, "several_selected", detail)
 
     def _evaluated(self, at: str, event: results.Evaluated) -> Iterator[Problem]:
-        one, at = event.evaluation, f"{at}/evaluation"
-        yield from self._replicate(at, one.replicate, one.seed)
-        if one.task not in self.tasks:
+        evaluation, at = event.evaluation, f"{at}/evaluation"
+        yield from self._replicate(at, evaluation.replicate, evaluation.seed)
+        if evaluation.task not in self.tasks:
             named = ", ".join(str(task["name"]) for task in self.tasks) or "none"
-            detail = f"The job does not score {brief(one.task)}; it scores {named}."
+            detail = f"The job does not score {brief(evaluation.task)}. It scores {named}."
             yield Problem(f"{at}/task", "unknown_task", detail)
-        yield from one_of(f"{at}/split", one.split, ("test",), "scored split")
-        if not one.attached and not isinstance(self.spec, ResolvedAdapt):
-            detail = "A base model has nothing that could be detached."
+        yield from one_of(f"{at}/split", evaluation.split, ("test",), "scored split")
+        if not evaluation.attached and not isinstance(self.spec, ResolvedAdapt):
+            detail = "The job adapts no model, so there is nothing to detach."
             yield Problem(f"{at}/attached", "not_adapted", detail)
         if not isinstance(self.spec, ResolvedTheory):
             samples = self.spec.evaluation_samples
-            yield from equal(f"{at}/total", one.total, samples, "sample count")
-        yield from _outcomes(at, one)
+            yield from equal(f"{at}/total", evaluation.total, samples, "sample count")
+        yield from _outcomes(at, evaluation)
 
     def _captured(self, at: str, event: results.AttentionCaptured) -> Iterator[Problem]:
         at = f"{at}/attention"
@@ -215,20 +217,20 @@ class Expected:
             yield from self.maps.problems(at, event.attention)
 
     def _written(self, at: str, event: results.CheckpointWritten) -> Iterator[Problem]:
-        one, at = event.checkpoint, f"{at}/checkpoint"
-        yield from self._replicate(at, one.replicate, one.seed)
+        checkpoint, at = event.checkpoint, f"{at}/checkpoint"
+        yield from self._replicate(at, checkpoint.replicate, checkpoint.seed)
         if self.checkpoint_kind is None:
-            yield Problem(at, "not_asked_for", "The job makes no checkpoint.")
+            yield Problem(at, "not_asked_for", "The job has no checkpoints.")
             return
-        yield from equal(f"{at}/kind", one.kind, self.checkpoint_kind, "kind of checkpoint")
-        yield from _same_tensors(f"{at}/tensors", one.tensors, self.tensors)
+        yield from equal(f"{at}/kind", checkpoint.kind, self.checkpoint_kind, "kind of checkpoint")
+        yield from _same_tensors(f"{at}/tensors", checkpoint.tensors, self.tensors)
         size = sum(map(math.prod, self.tensors.values()))
-        yield from equal(f"{at}/parameters", one.parameters, size, "parameter count")
+        yield from equal(f"{at}/parameters", checkpoint.parameters, size, "parameter count")
 
     def _theory(self, at: str, event: results.TheoryChecked) -> Iterator[Problem]:
         check = event.check
         if not isinstance(self.spec, ResolvedTheory):
-            yield Problem(at, "not_asked_for", "The job makes no theory checks.")
+            yield Problem(at, "not_asked_for", "The job has no theory checks.")
         yield from count(f"{at}/place", event.place, 0, MOST_REPORTS - 1)
         at = f"{at}/check"
         yield from text(f"{at}/claim", check.claim)
@@ -250,7 +252,7 @@ class Expected:
         yield from count(f"{at}/passes", usage.passes, 0, max(1, self.replicates))
 
     def _replicate(self, at: str, replicate: int, seed: int | None = None) -> Iterator[Problem]:
-        """The number of a replicate, and its seed where the event names it."""
+        """Yield the problems of a replicate's number, and of its seed if reported."""
         if isinstance(self.spec, ResolvedTheory):
             yield Problem(at, "not_asked_for", "Theory checks have no replicates.")
         elif not 0 <= replicate < self.replicates:
@@ -285,40 +287,46 @@ def _maps(spec: Resolved, method: Method | None) -> ExpectedMaps | None:
     )
 
 
-def _same_tensors(at: str, told: Shapes, expected: Shapes) -> Iterator[Problem]:
-    if told.keys() != expected.keys():
+def _same_tensors(at: str, reported: Shapes, expected: Shapes) -> Iterator[Problem]:
+    if reported.keys() != expected.keys():
         missing, extra = (
-            sorted(expected.keys() - told.keys()),
-            sorted(told.keys() - expected.keys()),
+            sorted(expected.keys() - reported.keys()),
+            sorted(reported.keys() - expected.keys()),
         )
         detail = (
-            f"The checkpoint lacks {brief(missing[:8])} and has {brief(extra[:8])} beyond what the "
-            "job's spec declares."
+            f"The checkpoint lacks the tensors {brief(missing[:8])} and has {brief(extra[:8])}, "
+            "which the job's spec does not declare."
         )
         yield Problem(at, "other_tensors", detail)
         return
     for name, shape in expected.items():
-        yield from equal(f"{at}/{name}", told[name], shape, f"shape of {name}")
+        yield from equal(f"{at}/{name}", reported[name], shape, f"shape of {name}")
 
 
-def _outcomes(at: str, one: results.Evaluation) -> Iterator[Problem]:
-    """One bit an item, as many right as the score says, and nothing after the last."""
+def _outcomes(at: str, evaluation: results.Evaluation) -> Iterator[Problem]:
+    """Yield a problem unless there is one bit per item and the score agrees."""
     try:
-        bits = bytes.fromhex(one.outcomes)
+        bits = bytes.fromhex(evaluation.outcomes)
     except ValueError:
-        detail = "The outcomes are not hexadecimal digits, two a byte."
+        detail = "The outcomes are not hexadecimal. Write two digits per byte."
         yield Problem(f"{at}/outcomes", "not_hexadecimal", detail)
         return
-    if len(bits) != -(-one.total // 8):
-        detail = f"There are {8 * len(bits)} bits for {brief(one.total)} items."
+    if len(bits) != -(-evaluation.total // 8):
+        detail = (
+            f"There are {8 * len(bits)} bits for {brief(evaluation.total)} items. Write one bit "
+            "per item, filled up to a whole byte."
+        )
         yield Problem(f"{at}/outcomes", "wrong_length", detail)
         return
     packed = int.from_bytes(bits)
-    if packed & ((1 << (8 * len(bits) - one.total)) - 1):
-        detail = "Bits after the last item are set."
+    if packed & ((1 << (8 * len(bits) - evaluation.total)) - 1):
+        detail = "Bits after the last item are set. Fill up with zeros."
         yield Problem(f"{at}/outcomes", "wrong_length", detail)
-    elif packed.bit_count() != one.correct:
-        detail = f"{packed.bit_count()} bits are set, and {brief(one.correct)} items were right."
+    elif packed.bit_count() != evaluation.correct:
+        detail = (
+            f"{packed.bit_count()} bits are set, but {brief(evaluation.correct)} items are "
+            "reported as correct."
+        )
         yield Problem(f"{at}/correct", "other_than_outcomes", detail)
 
 
@@ -329,7 +337,7 @@ def _detail(at: str, detail: Detail) -> Iterator[Problem]:
     numbers = detail if isinstance(detail, tuple) else (detail,)
     yield from count(at, len(numbers), 0, MOST_DETAILS)
     for value in numbers[:MOST_DETAILS]:
-        # Compared as it is: a whole number can be too large for a float.
+        # Not converted to float, because a whole number can be too large for one.
         if not -LARGEST_FIGURE <= value <= LARGEST_FIGURE:
             limit = f"{LARGEST_FIGURE:g}"
             yield Problem(at, "out_of_range", f"{brief(value)} is outside -{limit} to {limit}.")

@@ -1,4 +1,4 @@
-"""What a run reports: frozen values that cross from the trainer to the database and the client."""
+"""Reports of a run, from the trainer to the database and the client."""
 
 import math
 from pathlib import Path
@@ -11,25 +11,26 @@ from adaptlab.plugins.splits import Split
 from adaptlab.values import Value
 
 ReplicateStatus = Literal["completed", "stopped", "diverged", "eliminated"]
-"""Stopped is early stopping: the replicate is as good as one that went on to the last step.
-Eliminated is successive halving: its trial was among the worst and cannot be chosen."""
+"""`stopped` means early stopping; the replicate is as valid as a completed one. `eliminated` means
+successive halving; the trial was among the worst and cannot be selected."""
 AttentionSource = Literal["base", "adapted"]
 
 METRICS = ("train_loss", "validation_loss", "validation_accuracy", "rung_accuracy")
-"""The curves that a training has."""
+"""The curves of a training."""
 LARGEST_LOSS = 1e30
-"""A larger loss counts as diverged: its square, and sums of such, are still finite numbers."""
+"""A larger loss counts as diverged. Up to this value, squares and their sums are finite."""
 
 
 def is_loss(value: float) -> bool:
-    """Return True if a loss is finite and at most `LARGEST_LOSS`, so that training can go on."""
+    """Return True if a loss is finite and at most `LARGEST_LOSS`."""
     return math.isfinite(value) and abs(value) <= LARGEST_LOSS
 
 
 class Allocation(Value):
-    """The batch job of a lab's scheduler in which a worker ran; what it did not tell is None.
+    """The batch job of a scheduler in which a worker ran.
 
-    `restart_count` is how often the scheduler has requeued the batch job, which keeps its id.
+    Members that the scheduler did not report are null. `restart_count` is how many times the
+    scheduler has requeued the batch job, which keeps its id.
     """
 
     scheduler: Literal["slurm"]
@@ -43,9 +44,9 @@ class Allocation(Value):
 
 
 class Environment(Value):
-    """Where and how a run was computed; stored with every attempt.
+    """The hardware and software of a run, stored with every attempt.
 
-    `allocation` is None for a worker outside of batch jobs.
+    `allocation` is null for a worker outside of batch jobs.
     """
 
     device: str
@@ -60,7 +61,7 @@ class Environment(Value):
 
 
 class MetricPoint(Value):
-    """One value of one curve; a loss that is not finite is reported as None."""
+    """One point of a curve; `value` is null for a loss that is not finite."""
 
     replicate: int
     name: str
@@ -69,10 +70,11 @@ class MetricPoint(Value):
 
 
 class ReplicateResult(Value):
-    """One seed and trial: how its training ended and whether the trial was chosen for its seed.
+    """The outcome of training for one seed and trial.
 
-    `validation_accuracy` is None when the job has one trial a seed or the replicate diverged; of
-    an eliminated one it is that with which it was. `steps` are those that it made.
+    `selected` is true if its seed keeps the trial. `validation_accuracy` is null if the job has one
+    trial per seed or the replicate diverged. For an eliminated replicate it is the accuracy at that
+    rung. `steps` is the number of steps that the replicate was trained for.
     """
 
     replicate: int
@@ -89,10 +91,10 @@ class ReplicateResult(Value):
 
 
 class Evaluation(Value):
-    """Exact-match scores of one replicate on one task; `outcomes` packs one bit an item.
+    """The exact-match score of one replicate on one task.
 
-    `attached` is false for a score of the base model on its own. Bits are packed as by
-    `numpy.packbits` (big-endian), written as hexadecimal.
+    `attached` is false for a score of the base model alone. `outcomes` has one bit per item, packed
+    as by `numpy.packbits` (big-endian) and written as hexadecimal digits.
     """
 
     replicate: int
@@ -106,17 +108,19 @@ class Evaluation(Value):
 
     @property
     def accuracy(self) -> float:
-        """The fraction of items with every answer token right."""
+        """The share of items with every counted token correct."""
         return self.correct / self.total
 
 
 class AttentionSummary(Value):
-    """One head of one layer, over the recorded samples; all figures computed in float64.
+    """Attention of one head over the recorded samples, computed in float64.
 
-    `entropy` is the mean over query rows in nats, over content columns renormalised to one;
-    `learned_mass` the mean attention on learned positions; `divergence` the mean Jensen-Shannon
-    divergence (nats) from the base's relative attention; `relative_deviation` the largest
-    absolute difference from it (paper, equation 6: zero for a prefix in the first layer).
+    - `entropy` is the mean entropy of query rows in nats, over content columns rescaled to sum to
+      one.
+    - `learned_mass` is the mean attention on learned positions.
+    - `divergence` is the mean Jensen-Shannon divergence in nats from the base's relative attention.
+    - `relative_deviation` is the largest absolute difference from the base's relative attention. It
+      is zero for a prefix in the first layer (paper, equation 6).
     """
 
     layer: int
@@ -130,10 +134,9 @@ class AttentionSummary(Value):
 class AttentionMap(Value):
     """The attention patterns of one replicate on the recorded samples.
 
-    The array is float16 of shape [sample, layer, head, query, key]; the first
-    `learned_positions` keys are learned, the rest are content at the base's own positions.
-    `tokens` holds what stood at each content position, `target_start` the first query row that
-    produces an answer token.
+    The array is float16 of shape [sample, layer, head, query, key]. The first `learned_positions`
+    keys are learned; the others are content at the base's own positions. `tokens` are the tokens
+    at the content positions. `target_start` is the first query row that produces an answer token.
     """
 
     replicate: int
@@ -149,7 +152,7 @@ class AttentionMap(Value):
 
 
 class Checkpoint(Value):
-    """The trained tensors of one selected replicate, as one safetensors file."""
+    """A safetensors file with the trained tensors of a selected replicate."""
 
     replicate: int
     seed: int
@@ -159,12 +162,12 @@ class Checkpoint(Value):
 
 
 class Usage(Value):
-    """What a run took: seconds of its phases and the largest memory of its process.
+    """The time and memory of a run.
 
-    `peak_memory_bytes` is that of the device's allocator on a GPU and of the process on a CPU;
-    `base_memory_bytes` is what the process held before the run. `training_steps` are those since
-    the run began or went on; `passes` is into how many parts the replicates of a step had to be
-    divided at most, because they did not fit in memory at once.
+    `peak_memory_bytes` is measured by the device's allocator on a GPU and for the process on a CPU.
+    `base_memory_bytes` is the memory of the process before the run. `training_steps` counts the
+    steps since the run started or resumed. `passes` is the most passes that a step needed because
+    its replicates did not fit in memory together.
     """
 
     training_seconds: float
@@ -176,7 +179,7 @@ class Usage(Value):
 
 
 class Finished(Value):
-    """The last event of a run that came to its end."""
+    """The last event of a completed run."""
 
     event: Literal["finished"] = "finished"
     usage: Usage
@@ -191,7 +194,7 @@ class Started(Value):
 
 
 class Progress(Value):
-    """How many of the training steps are done."""
+    """The number of completed training steps."""
 
     event: Literal["progress"] = "progress"
     phase: Literal["training", "evaluating"]
@@ -207,21 +210,21 @@ class Metrics(Value):
 
 
 class ReplicatesDecided(Value):
-    """How every replicate ended; the trials that were chosen are marked."""
+    """The outcomes of all replicates, with the selected trials marked."""
 
     event: Literal["replicates"] = "replicates"
     replicates: tuple[ReplicateResult, ...]
 
 
 class Evaluated(Value):
-    """One finished evaluation."""
+    """A finished evaluation."""
 
     event: Literal["evaluated"] = "evaluated"
     evaluation: Evaluation
 
 
 class AttentionCaptured(Value):
-    """Attention patterns, as a `.npy` file at `path` in the run's scratch folder."""
+    """Attention patterns in the `.npy` file `path` of the scratch folder."""
 
     event: Literal["attention"] = "attention"
     attention: AttentionMap
@@ -229,7 +232,7 @@ class AttentionCaptured(Value):
 
 
 class CheckpointWritten(Value):
-    """Trained tensors, as a safetensors file at `path` in the run's scratch folder."""
+    """Trained tensors in the safetensors file `path` of the scratch folder."""
 
     event: Literal["checkpoint"] = "checkpoint"
     checkpoint: Checkpoint
@@ -237,7 +240,7 @@ class CheckpointWritten(Value):
 
 
 class TheoryChecked(Value):
-    """What one theory check says; `place` counts the reports of a run from 0."""
+    """The report of a theory check; `place` counts a run's reports from 0."""
 
     event: Literal["theory"] = "theory"
     place: int = Field(ge=0)
@@ -245,7 +248,7 @@ class TheoryChecked(Value):
 
 
 class TrainingSaved(Value):
-    """The state of the training after a step, as a safetensors file in the scratch folder."""
+    """The state of training after a step, as a safetensors file."""
 
     event: Literal["saved"] = "saved"
     step: int

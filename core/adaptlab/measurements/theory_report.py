@@ -1,4 +1,4 @@
-"""What a theory check says: a claim, what was measured, how much may deviate, and a verdict."""
+"""Report of a theory check: claim, measured value, tolerance and verdict."""
 
 from collections.abc import Mapping
 from typing import Annotated, Literal, Self
@@ -14,11 +14,11 @@ Detail = Number | str | tuple[Number, ...]
 
 
 class Check(Value):
-    """One claim of the theory and what was measured of it.
+    """One claim of the theory with its measured value.
 
     `claim` is a sentence that names its equation or theorem. `measured` is a largest deviation or
-    a count of cases, and `tolerance` the most or the least that it may be, as `bound` says.
-    `details` are the numbers behind it, by name.
+    a number of cases. `tolerance` is the largest or smallest value that agrees with the claim,
+    depending on `bound`. `details` are the numbers behind it, by name.
     """
 
     name: Name
@@ -31,14 +31,14 @@ class Check(Value):
 
     @property
     def holds(self) -> bool:
-        """Return True if the claim was borne out."""
+        """True if the measurement agrees with the claim."""
         return self.verdict == "holds"
 
     @classmethod
     def at_most(
         cls, name: str, claim: str, measured: float, tolerance: float, **details: Detail
     ) -> Self:
-        """The check that holds where no more than `tolerance` was measured."""
+        """Return a check that holds if `measured` is at most `tolerance`."""
         return cls(
             name=name,
             claim=claim,
@@ -52,9 +52,9 @@ class Check(Value):
     def at_least(
         cls, name: str, claim: str, measured: float, tolerance: float, **details: Detail
     ) -> Self:
-        """The check that holds where no less than `tolerance` was measured, as a negative has it.
+        """Return a check that holds if `measured` is at least `tolerance`.
 
-        What a claim says is broken must be seen to break.
+        Negative claims need it: a violation that the claim predicts must be measured.
         """
         return cls(
             name=name,
@@ -74,5 +74,5 @@ class TheoryReport(Value):
 
     @property
     def failed(self) -> tuple[Check, ...]:
-        """The checks whose claims were not borne out."""
+        """The checks whose measurement contradicts the claim."""
         return tuple(check for check in self.checks if check.verdict == "fails")
