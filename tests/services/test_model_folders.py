@@ -165,12 +165,12 @@ def _code_of_its_own(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "told"),
     [
-        (_pickled, "pytorch_model.bin is refused"),
+        (_pickled, "pytorch_model.bin is not read"),
         (_truncated, f"{WEIGHTS} is not a whole safetensors file"),
         (_missing, "lacks the tensors layers.0.self_attn.q_proj.weight"),
-        (_extra, "has extra.weight beyond them"),
-        (_misshapen, f"{QUERY} is (8, 9) instead of (8, 8)"),
-        (_other_architecture, "['BertModel']; adaptlab computes one of"),
+        (_extra, "has the additional tensors extra.weight"),
+        (_misshapen, f"{QUERY} has the shape (8, 9) instead of (8, 8)"),
+        (_other_architecture, "['BertModel']. adaptlab supports one of"),
         (_code_of_its_own, "auto_map"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Weights in files, and folders of models in Hugging Face's layout.
+"""Files of weights, and model folders in the Hugging Face layout.
 
 Imports `plugins`.
 """

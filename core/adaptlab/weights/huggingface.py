@@ -1,7 +1,7 @@
-"""Model folders in the Hugging Face layout: what a family must say to be read from one.
+"""Model folders in the Hugging Face layout, and the families that use it.
 
-A folder holds `config.json` and one or more safetensors files. Nothing in it is run or unpickled.
-This half reads the small files; `adaptlab.engine.huggingface` reads the tensors.
+A folder has a `config.json` and one or more safetensors files. Nothing in it is executed or
+unpickled. This module reads the small files; `adaptlab.engine.huggingface` reads the tensors.
 """
 
 import json
@@ -27,20 +27,20 @@ LARGEST_JSON = 2**22  # bytes; the index of 10,000 tensors takes a megabyte
 
 
 class PublishedConfig(BaseModel):
-    """The members of a `config.json` that decide what a model computes; others are ignored."""
+    """The members of a `config.json` that affect the model's computation."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore", allow_inf_nan=False)
 
-    auto_map: None = None  # code of its own, which is never run
+    auto_map: None = None  # would name the model's own code, which is never run
     quantization_config: None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedTensor:
-    """Where a tensor [outputs, ...] stands in the files of a published model.
+    """The place of a tensor [outputs, ...] in the files of a published model.
 
-    `transposed` files keep matrices as [inputs, outputs]; a fused tensor holds `parts` tensors
-    one after the other along the outputs, of which this is number `part`.
+    A `transposed` matrix is stored as [inputs, outputs]. A fused tensor contains `parts` tensors
+    along the outputs, of which this one has the index `part`.
     """
 
     name: str
@@ -49,16 +49,16 @@ class PublishedTensor:
     parts: int = 1
 
     def stored_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape that the file must have for a tensor of `shape`."""
+        """Return the stored shape of a tensor of `shape`."""
         fused = (shape[0] * self.parts, *shape[1:])
         return fused[::-1] if self.transposed else fused
 
 
 class PublishedFamily(Family):
-    """A family whose models others have published in the Hugging Face layout.
+    """A family with models published in the Hugging Face layout.
 
-    `prefix` may stand before the names of all tensors but the head's; `buffers` are the ends of
-    names of tensors that older files hold although they can be computed.
+    The names of all tensors but the head's can begin with `prefix`. Tensors whose names end in one
+    of `buffers` are ignored: older files contain them although they can be computed.
     """
 
     architectures: ClassVar[tuple[str, ...]]
@@ -68,17 +68,24 @@ class PublishedFamily(Family):
     @classmethod
     @abstractmethod
     def from_published(cls, architecture: str, config: Mapping[str, object]) -> Self:
-        """The resolved configuration of a `config.json`; raises `ValidationError`."""
+        """Return the resolved configuration of a `config.json`.
+
+        Raises:
+            ValidationError: the family does not support the model.
+        """
 
     @abstractmethod
     def published_tensors(self) -> dict[str, PublishedTensor]:
-        """Where each tensor of the shape is found, and the head even if it is tied."""
+        """Return the places of the tensors, and of the head even if it is tied."""
 
 
 def read_family(folder: Path, within: Path | None = None) -> PublishedFamily:
-    """The family and dimensions of the model in a folder; raises `BadModelFolder`.
+    """Return the family and dimensions of the model in a folder.
 
     See `adaptlab.weights.weights_file.opened` for `within`.
+
+    Raises:
+        BadModelFolder: no family supports the model.
     """
     config = _json_object(folder / CONFIG, within)
     architecture, family = _known_architecture(config)
@@ -87,7 +94,8 @@ def read_family(folder: Path, within: Path | None = None) -> PublishedFamily:
     except ValidationError as error:
         faults = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
         raise BadModelFolder(
-            f"{CONFIG} describes a {architecture} that adaptlab cannot compute. {'; '.join(faults)}"
+            f"{CONFIG} describes a {architecture} that adaptlab does not support. "
+            f"{'; '.join(faults)}"
         ) from error
     if problems := published.problems():
         raise BadModelFolder(f"{CONFIG} contradicts itself: {InvalidSpec(*problems)}")
@@ -95,18 +103,22 @@ def read_family(folder: Path, within: Path | None = None) -> PublishedFamily:
 
 
 def weight_files(folder: Path, within: Path | None = None) -> tuple[Path, ...]:
-    """The safetensors files of the model in a folder; raises `BadModelFolder`."""
+    """Return the safetensors files of the model in a folder.
+
+    Raises:
+        BadModelFolder: there are none, or it is unclear which of them belong to the model.
+    """
     if (folder / INDEX).is_file():
         return _indexed_files(folder, within)
-    found = sorted(folder.glob("*.safetensors"))
-    if (folder / SINGLE) in found:
+    files = sorted(folder.glob("*.safetensors"))
+    if (folder / SINGLE) in files:
         return (folder / SINGLE,)
-    if len(found) == 1:
-        return (found[0],)
-    if found:
+    if len(files) == 1:
+        return (files[0],)
+    if files:
         raise BadModelFolder(
-            f"There are {len(found)} safetensors files but no {INDEX} that says which belong "
-            "together; add it."
+            f"The folder has {len(files)} safetensors files, but no {INDEX} that lists the ones "
+            "of the model. Add it."
         )
     raise _no_weights(folder)
 
@@ -114,10 +126,10 @@ def weight_files(folder: Path, within: Path | None = None) -> tuple[Path, ...]:
 def _no_weights(folder: Path) -> BadModelFolder:
     pickles = sorted(path.name for path in folder.iterdir() if path.suffix in PICKLES)
     if not pickles:
-        return BadModelFolder(f"The folder holds no safetensors file; {SINGLE} is missing.")
+        return BadModelFolder(f"The folder has no safetensors file. Add {SINGLE}.")
     return BadModelFolder(
-        f"{pickles[0]} is refused: reading such a file can run code that it brings along. Give "
-        f"{SINGLE} instead; save_pretrained of current transformers writes it."
+        f"{pickles[0]} is not read, because a file of this type can contain code that runs when "
+        f"it is loaded. Add {SINGLE}, which save_pretrained of current transformers writes."
     )
 
 
@@ -128,17 +140,17 @@ def _indexed_files(folder: Path, within: Path | None) -> tuple[Path, ...]:
     named = cast("dict[str, object]", weight_map).values()
     others = [name for name in named if not isinstance(name, str)]
     if others:
-        raise BadModelFolder(f"{INDEX} names {in_short(others[0])}, which is no name of a file.")
+        raise BadModelFolder(f"{INDEX} names {in_short(others[0])}, which is not a file name.")
     names = {name for name in named if isinstance(name, str)}
     files: list[Path] = []
     for name in sorted(names):
         is_name = Path(name).name == name and name.isprintable() and len(name) <= LONGEST_FILE_NAME
         if not is_name or not name.endswith(".safetensors"):
             raise BadModelFolder(
-                f"{INDEX} names {name[:200]!r}, which is no safetensors file beside it."
+                f"{INDEX} names {name[:200]!r}, which is not a safetensors file in its folder."
             )
         if not (folder / name).is_file():
-            raise BadModelFolder(f"{INDEX} names {name}, which is missing.")
+            raise BadModelFolder(f"{INDEX} names {name}, which is missing. Add the file.")
         files.append(folder / name)
     return tuple(files)
 
@@ -146,8 +158,8 @@ def _indexed_files(folder: Path, within: Path | None) -> tuple[Path, ...]:
 def _known_architecture(
     config: Mapping[str, object],
 ) -> tuple[str, type[PublishedFamily]]:
-    """The architecture that the configuration names, and the family that computes it."""
-    known = {
+    """Return the architecture that the configuration names, with its family."""
+    families = {
         architecture: family
         for family in map(FAMILIES.get, FAMILIES.names())
         if issubclass(family, PublishedFamily)
@@ -155,25 +167,25 @@ def _known_architecture(
     }
     named = config.get("architectures")
     names = [str(n) for n in cast("list[object]", named)] if isinstance(named, list) else []
-    if len(names) == 1 and names[0] in known:
-        return names[0], known[names[0]]
+    if len(names) == 1 and names[0] in families:
+        return names[0], families[names[0]]
     raise BadModelFolder(
-        f"{CONFIG} names the architectures {names}; adaptlab computes one of {sorted(known)}."
+        f"{CONFIG} names the architectures {names}. adaptlab supports one of {sorted(families)}."
     )
 
 
 def _json_object(path: Path, within: Path | None) -> dict[str, object]:
-    """What stands in a small JSON file."""
+    """Return the content of a small JSON file."""
     try:
         with opened(path, within) as file:
             text = file.read(LARGEST_JSON + 1)
         if len(text) > LARGEST_JSON:
-            raise BadModelFolder(f"{path.name} is larger than {LARGEST_JSON} bytes.")
+            raise BadModelFolder(f"{path.name} has more than {LARGEST_JSON:,} bytes.")
         content: object = json.loads(text)
     except OSError as error:
         raise BadModelFolder(f"{path.name} cannot be read: {error.strerror}.") from error
     except (ValueError, RecursionError) as error:
         raise BadModelFolder(f"{path.name} is not JSON: {error}.") from error
     if not isinstance(content, dict):
-        raise BadModelFolder(f"{path.name} does not hold a JSON object.")
+        raise BadModelFolder(f"{path.name} is not a JSON object.")
     return cast("dict[str, object]", content)

@@ -1,4 +1,4 @@
-"""A model folder before any weight is loaded: what its headers say, and its fingerprint."""
+"""Checks and fingerprint of a model folder, before weights are loaded."""
 
 import hashlib
 import os
@@ -30,9 +30,9 @@ from adaptlab.weights.weights_file import (
 
 
 class ModelFile(Value):
-    """A file of a model folder, as it was when the job was made.
+    """A file of a model folder at the time when the job was created.
 
-    `digest` is a SHA-256: of a small file, or of the header and samples of a file of weights; see
+    `digest` is the SHA-256 of a small file, or of the header and samples of a file of weights; see
     `fingerprint`.
     """
 
@@ -46,11 +46,10 @@ SAMPLE_BYTES = 4096
 
 @dataclass(frozen=True, slots=True)
 class CheckedFolder:
-    """A folder whose files hold exactly one model, as far as their headers tell.
+    """A folder with exactly one model, according to the headers of its files.
 
-    `sources` says for each of this project's tensors, tied heads that are stored twice among
-    them, in which stored tensor it stands and how; `stored` are all tensors of all files. No file
-    outside `within` is read.
+    `sources` has the stored tensor for each tensor of the family, and for a tied head if it is
+    stored separately. `stored` are all tensors of all files. Files outside `within` are not read.
     """
 
     folder: Path
@@ -61,10 +60,13 @@ class CheckedFolder:
 
 
 def check_folder(folder: Path, within: Path | None = None) -> CheckedFolder:
-    """Check configuration and headers; raises `BadModelFolder` with the name of what is wrong.
+    """Check the configuration and the names, shapes and types of all tensors.
 
-    Names, shapes and types of all tensors are checked; the numbers themselves are not read. Files
-    that lie outside the folder `within`, when they are opened, are refused.
+    The numbers are not read. A file that is outside the folder `within` when it is opened is
+    rejected.
+
+    Raises:
+        BadModelFolder: the folder is not a valid model; the message names the file or tensor.
     """
     with _readable(folder):
         family = read_family(folder, within)
@@ -75,16 +77,19 @@ def check_folder(folder: Path, within: Path | None = None) -> CheckedFolder:
         name: (by_name[source.name], source) for name, source in _wanted(family, by_name).items()
     }
     shape = family.shape()
-    for name, (found, source) in sources.items():
-        _check_header(found, source.stored_shape(shape.tensors[shape.tied.get(name, name)].shape))
+    for name, (tensor, source) in sources.items():
+        _check_header(tensor, source.stored_shape(shape.tensors[shape.tied.get(name, name)].shape))
     return CheckedFolder(folder, within, family, sources, stored)
 
 
 def fingerprint(checked: CheckedFolder) -> tuple[ModelFile, ...]:
-    """What tells this model from another without reading all of it; raises `BadModelFolder`.
+    """Return digests that identify the model without reading all of it.
 
-    Of `config.json` every byte counts; of a file of weights its size, its header and up to 4 KiB
-    from the middle of each tensor. Weights that were trained further differ in all of them.
+    The digest of `config.json` covers every byte. The digest of a file of weights covers its header
+    and up to 4 KiB from the middle of each tensor, all of which differ after further training.
+
+    Raises:
+        BadModelFolder: a file cannot be read.
     """
     config = checked.folder / CONFIG
     with _readable(config), opened(config, checked.within) as file:
@@ -99,7 +104,7 @@ def fingerprint(checked: CheckedFolder) -> tuple[ModelFile, ...]:
 
 
 def _digest(file: BinaryIO, tensors: Sequence[StoredTensor]) -> str:
-    # From its length to the first tensor goes the header, which has been checked.
+    # The checked header is between its length and the first tensor.
     file.seek(LENGTH_BYTES)
     begin = min(tensor.start for tensor in tensors)
     digest = hashlib.sha256(file.read(begin - LENGTH_BYTES))
@@ -111,7 +116,7 @@ def _digest(file: BinaryIO, tensors: Sequence[StoredTensor]) -> str:
 
 
 def _checked_file(path: Path, within: Path | None) -> WeightsFile:
-    """One file of weights, by its header."""
+    """Return a file of weights by its header."""
     with _readable(path):
         try:
             return read_header(path, within)
@@ -120,14 +125,14 @@ def _checked_file(path: Path, within: Path | None) -> WeightsFile:
 
 
 def _all_tensors(files: Iterable[Path], within: Path | None) -> tuple[StoredTensor, ...]:
-    """The tensors of all files, which together are no more than one file may hold."""
+    """Return the tensors of all files, with the limit of a single file."""
     stored: list[StoredTensor] = []
     for path in files:
         stored.extend(_checked_file(path, within).tensors)
         if len(stored) > MOST_TENSORS:
             raise BadModelFolder(
-                f"The files up to {path.name} name {len(stored)} tensors, more than the "
-                f"{MOST_TENSORS} taken."
+                f"The files up to {path.name} have {len(stored):,} tensors. The limit is "
+                f"{MOST_TENSORS:,}."
             )
     return tuple(stored)
 
@@ -135,23 +140,29 @@ def _all_tensors(files: Iterable[Path], within: Path | None) -> tuple[StoredTens
 def _without_prefix(
     family: PublishedFamily, stored: Iterable[StoredTensor]
 ) -> dict[str, StoredTensor]:
-    """The tensors under their names without the family's prefix, buffers left out."""
-    found: dict[str, StoredTensor] = {}
+    """Return the tensors by name without the family's prefix and buffers."""
+    by_name: dict[str, StoredTensor] = {}
     for tensor in stored:
         short = tensor.name.removeprefix(family.prefix)
-        if short in found:
-            raise BadModelFolder(f"The tensor {tensor.name} of {tensor.file.name} is there twice.")
+        if short in by_name:
+            raise BadModelFolder(
+                f"The tensor {tensor.name} of {tensor.file.name} occurs twice in the folder. "
+                "Remove one of them."
+            )
         if not short.endswith(family.buffers or ("\0",)):
-            found[short] = tensor
-    return found
+            by_name[short] = tensor
+    return by_name
 
 
 def _wanted(
     family: PublishedFamily, stored: Mapping[str, StoredTensor]
 ) -> dict[str, PublishedTensor]:
-    """Where every tensor of the family stands; raises unless these are all that there are.
+    """Return the places of the family's tensors.
 
-    A tied head may be stored once more beside the embedding.
+    A tied head can be stored in addition to the embedding.
+
+    Raises:
+        BadModelFolder: the folder lacks tensors or has others.
     """
     shape, places = family.shape(), family.published_tensors()
     doubles = {name for name in shape.tied if places[name].name in stored}
@@ -160,14 +171,14 @@ def _wanted(
     missing, extra = needed - stored.keys(), stored.keys() - needed
     if missing or extra:
         raise BadModelFolder(
-            f"For the {family.name} that its config.json describes, the folder lacks the tensors "
-            f"{_some(missing)} and has {_some(extra)} beyond them."
+            f"The folder lacks the tensors {_some(missing)} of the {family.name} that its "
+            f"config.json describes, and has the additional tensors {_some(extra)}."
         )
     return wanted
 
 
 def _some(names: set[str]) -> str:
-    """Names for a message, the first few of many, each cut to a sensible length."""
+    """Return the first few names for a message, shortened."""
     listed = [name[:200] for name in sorted(names)]
     shown = ", ".join(listed[:8]) or "(none)"
     return shown if len(listed) <= 8 else f"{shown} and {len(listed) - 8} more"
@@ -175,16 +186,16 @@ def _some(names: set[str]) -> str:
 
 def _check_header(stored: StoredTensor, expected: tuple[int, ...]) -> None:
     if stored.shape != expected:
-        raise BadModelFolder(f"{stored.name} is {stored.shape} instead of {expected}.")
+        raise BadModelFolder(f"{stored.name} has the shape {stored.shape} instead of {expected}.")
     if stored.dtype not in WEIGHT_DTYPES:
         raise BadModelFolder(
-            f"{stored.name} is stored as {stored.dtype}; give weights in one of {WEIGHT_DTYPES}."
+            f"{stored.name} is stored as {stored.dtype}. Store it as one of {WEIGHT_DTYPES}."
         )
 
 
 @contextmanager
 def _readable(path: Path) -> Generator[None]:
-    """Tell by name, and without the place, of what cannot be read."""
+    """Raise `BadModelFolder` for files that cannot be read, without their folder."""
     try:
         yield
     except OSError as error:
