@@ -1,1 +1,4 @@
-"""One file a family: what it is. The forward pass stands in `adaptlab.engine.families`."""
+"""Families of base models, one per file.
+
+Their forward passes are in `adaptlab.engine.families`.
+"""

@@ -1,4 +1,4 @@
-"""The theory's transformer: attention, ReLU and linear layers in any order and of any size."""
+"""The formal transformer of the theory."""
 
 from collections.abc import Iterator, Sequence
 from typing import Annotated, ClassVar, Literal, Self
@@ -14,26 +14,26 @@ Size = Annotated[int, Field(ge=1, le=4096)]
 
 
 class Head(Value):
-    """One attention head: the sizes of its queries and keys, and of its values."""
+    """An attention head: the size of its queries and keys, and of its values."""
 
     key_size: Size
     value_size: Size
 
 
 class AttentionLayer(Value):
-    """t_i = Σ_h Σ_j A^h_ij W_V^h x_j; the values of all heads have one size."""
+    """t_i = Σ_h Σ_j A^h_ij W_V^h x_j, with one value size for all heads."""
 
     kind: Literal["attention"] = "attention"
     heads: Annotated[tuple[Head, ...], Field(min_length=1, max_length=64)]
 
     @property
     def key_width(self) -> int:
-        """The key sizes of all heads together."""
+        """The sum of the heads' key sizes."""
         return sum(head.key_size for head in self.heads)
 
     @property
     def value_width(self) -> int:
-        """The value sizes of all heads together."""
+        """The sum of the heads' value sizes."""
         return sum(head.value_size for head in self.heads)
 
 
@@ -55,24 +55,27 @@ Layer = Annotated[AttentionLayer | ReluLayer | LinearLayer, Field(discriminator=
 
 
 def _paper_stack() -> tuple[Layer, ...]:
-    """The example of the paper's section 2: attention, ReLU and linear layer, twice."""
-    one = (
+    """Return the example of the paper's section 2.
+
+    It is an attention, a ReLU and a linear layer, twice.
+    """
+    block = (
         AttentionLayer(heads=(Head(key_size=16, value_size=16),)),
         ReluLayer(width=32),
         LinearLayer(width=16),
     )
-    return (*one, *one)
+    return (*block, *block)
 
 
 @FAMILIES.register("formal")
 class Formal(Family):
-    """Layers in a row without residual stream, norms or an output matrix of attention.
+    """A stack of layers without residual stream, norms and output matrices.
 
-    A token enters as its embedding of `width` features and the one-hot code of its position, and
-    a linear layer turns the last features into logits. A head's scores are T/√k · (W_Q x_i)·(W_K
-    x_j), with `inverse_temperature` T and key size k. The first `reserved_positions` codes belong
-    to no content position: a virtual token can carry them. With `bidirectional` attention the
-    answer is masked at the input, as in minigpt.
+    A token is represented by its embedding of `width` features and the one-hot code of its
+    position. A final linear layer computes the logits. The scores of a head are
+    T/√k · (W_Q x_i)·(W_K x_j), with `inverse_temperature` T and key size k. The first
+    `reserved_positions` codes belong to no content position and can be used by virtual tokens. With
+    `bidirectional` attention the answer is masked at the input, as in minigpt.
     """
 
     title: ClassVar[str] = "Formal transformer"
@@ -109,8 +112,8 @@ class Formal(Family):
                 pointer=f"/family/stack/{index}/heads/{place}/value_size",
                 code="values_of_two_sizes",
                 detail=(
-                    f"Values are added over heads, and {head.value_size} features cannot be "
-                    f"added to {layer.heads[0].value_size}."
+                    f"The values of all heads are added, so their sizes must be equal, but "
+                    f"{head.value_size} differs from {layer.heads[0].value_size}. Use one size."
                 ),
                 nearest=(layer.heads[0].value_size,),
             )
@@ -120,17 +123,17 @@ class Formal(Family):
         )
 
     def attention_layers(self) -> tuple[tuple[int, AttentionLayer], ...]:
-        """The attention layers and their places in the stack."""
+        """Return the attention layers with their indices in the stack."""
         layers = enumerate(self.stack)
         return tuple((i, layer) for i, layer in layers if isinstance(layer, AttentionLayer))
 
     def attends_twice(self) -> bool:
-        """Whether nothing stands between the first two attention layers."""
+        """Return True if the first two attention layers are adjacent."""
         places = [place for place, _ in self.attention_layers()]
         return len(places) > 1 and places[1] == places[0] + 1
 
     def codes(self) -> int:
-        """The number of position codes."""
+        """Return the number of position codes."""
         assert isinstance(self.context, int)
         return self.reserved_positions + self.context
 
@@ -158,7 +161,10 @@ class Formal(Family):
         )
 
     def _first_attention(self, sites: Sequence[Site]) -> frozenset[str]:
-        """The embedding, every layer before the first attention, and its queries and keys."""
+        """Return the tensors that determine the first attention pattern.
+
+        These are the embedding, all layers before the first attention, and its queries and keys.
+        """
         first = self.attention_layers()[0][0]
         linear = [site for site in sites if site.kind == "linear" and site.layer is not None]
         inside = (f"blocks.{first}.attn.q", f"blocks.{first}.attn.k")
@@ -166,7 +172,10 @@ class Formal(Family):
         return frozenset({"embed.weight", *_tensors(before)})
 
     def _sites(self, even: bool) -> Iterator[Site]:
-        """The sites in forward order; `even` where every attention layer has as many heads."""
+        """Yield the sites in forward order.
+
+        `even` is true if all attention layers have the same number of heads.
+        """
         assert isinstance(self.vocabulary, int)
         direct = all(layer.key_width == layer.value_width for _, layer in self.attention_layers())
         width = self.width + self.codes()
@@ -190,7 +199,7 @@ class Formal(Family):
 
 
 def _tensors(sites: Sequence[Site]) -> dict[str, TensorShape]:
-    """The matrix of every linear site, and a bias for those outside attention."""
+    """Return the matrices of linear sites, with biases outside attention."""
     tensors: dict[str, TensorShape] = {}
     for site in sites:
         if site.kind != "linear":

@@ -1,4 +1,4 @@
-"""GPT-2, of any size, and its published weights."""
+"""GPT-2 of any size, with its published weights."""
 
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal, Self
@@ -14,7 +14,7 @@ from adaptlab.weights.huggingface import PublishedConfig, PublishedFamily, Publi
 
 
 class _Config(PublishedConfig):
-    """`config.json` of a GPT2LMHeadModel; what is absent has the value of `transformers`."""
+    """`config.json` of a GPT2LMHeadModel, with the defaults of `transformers`."""
 
     n_layer: PositiveInt
     n_head: PositiveInt
@@ -32,9 +32,9 @@ class _Config(PublishedConfig):
 
 @FAMILIES.register("gpt2")
 class GPT2(PublishedFamily):
-    """A pre-norm decoder with learned positions, biases everywhere and a tied head.
+    """A pre-norm decoder with learned positions, biases and a tied head.
 
-    `hidden` is the width of the MLP, four times the width when `auto`.
+    `hidden` is the width of the MLP; `auto` is four times the width.
     """
 
     title: ClassVar[str] = "GPT-2"
@@ -87,16 +87,16 @@ class GPT2(PublishedFamily):
 
     @classmethod
     def from_published(cls, architecture: str, config: Mapping[str, object]) -> Self:
-        given = _Config.model_validate(config)
+        published = _Config.model_validate(config)
         return cls(
-            layers=given.n_layer,
-            heads=given.n_head,
-            width=given.n_embd,
-            hidden=4 * given.n_embd if given.n_inner is None else given.n_inner,
-            tied_head=given.tie_word_embeddings,
-            norm_epsilon=given.layer_norm_epsilon,
-            vocabulary=given.vocab_size,
-            context=given.n_positions,
+            layers=published.n_layer,
+            heads=published.n_head,
+            width=published.n_embd,
+            hidden=4 * published.n_embd if published.n_inner is None else published.n_inner,
+            tied_head=published.tie_word_embeddings,
+            norm_epsilon=published.layer_norm_epsilon,
+            vocabulary=published.vocab_size,
+            context=published.n_positions,
         )
 
     def published_tensors(self) -> dict[str, PublishedTensor]:
@@ -110,7 +110,7 @@ class GPT2(PublishedFamily):
         for layer in range(self.layers):
             ours, theirs = f"blocks.{layer}", f"h.{layer}"
             for kind in ("weight", "bias"):
-                conv = kind == "weight"  # Conv1D keeps its matrices as [inputs, outputs]
+                conv = kind == "weight"  # Conv1D stores matrices as [inputs, outputs]
                 for part, letter in enumerate("qkv"):
                     fused = PublishedTensor(f"{theirs}.attn.c_attn.{kind}", conv, part, 3)
                     tensors[f"{ours}.attn.{letter}.{kind}"] = fused
@@ -119,8 +119,8 @@ class GPT2(PublishedFamily):
                     ("mlp.up", "mlp.c_fc"),
                     ("mlp.down", "mlp.c_proj"),
                 ):
-                    found = PublishedTensor(f"{theirs}.{other}.{kind}", conv)
-                    tensors[f"{ours}.{mine}.{kind}"] = found
+                    place = PublishedTensor(f"{theirs}.{other}.{kind}", conv)
+                    tensors[f"{ours}.{mine}.{kind}"] = place
                 for mine, other in (("attn.norm", "ln_1"), ("mlp.norm", "ln_2")):
                     tensors[f"{ours}.{mine}.{kind}"] = PublishedTensor(f"{theirs}.{other}.{kind}")
         return tensors

@@ -1,4 +1,7 @@
-"""Llama and the published models built like it: Mistral, Qwen2, SmolLM."""
+"""Llama and published models of the same architecture.
+
+These are Mistral, Qwen2 and SmolLM.
+"""
 
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal, Self, cast
@@ -31,17 +34,18 @@ PUBLISHED_PARTS = {
 
 
 class LinearScaling(Value):
-    """Positions are divided by `factor` before they turn anything."""
+    """Scaling of rotary positions that divides every position by `factor`."""
 
     kind: Literal["linear"] = "linear"
     factor: float = Field(ge=1)
 
 
 class Llama3Scaling(Value):
-    """Slow turns are slowed by `factor`, fast ones kept, those between blended (Llama 3.1).
+    """Scaling of rotary positions by frequency (Llama 3.1).
 
-    A turn is slow when it takes more than `original_context` / `low_frequency_factor` positions,
-    fast when less than `original_context` / `high_frequency_factor`.
+    Low frequencies are divided by `factor`, high ones are kept, and those between are interpolated.
+    A frequency is low if its wavelength is more than `original_context` / `low_frequency_factor`
+    positions, and high if it is less than `original_context` / `high_frequency_factor`.
     """
 
     kind: Literal["llama3"] = "llama3"
@@ -62,14 +66,15 @@ RotaryScaling = Annotated[LinearScaling | Llama3Scaling, Field(discriminator="ki
 
 @FAMILIES.register("llama")
 class Llama(PublishedFamily):
-    """A pre-norm decoder with RMSNorm, rotary positions, grouped queries and a SwiGLU MLP.
+    """A pre-norm decoder with RMSNorm, rotary positions and a SwiGLU MLP.
 
-    `hidden` is the width of the MLP, 8/3 of the width rounded up to a multiple of 8 when `auto`;
-    `head_size` the width over the heads when `auto`. `rotary_base` is the theta of the paper.
+    Queries are grouped. `hidden` is the width of the MLP; `auto` is 8/3 of the width, rounded up to
+    a multiple of 8. `head_size: auto` is the width divided by the heads. `rotary_base` is the theta
+    of the paper.
     """
 
     title: ClassVar[str] = "Llama"
-    summary: ClassVar[str] = "Llama, Mistral, Qwen2 and SmolLM weights, or such a model from here."
+    summary: ClassVar[str] = "Llama, Mistral, Qwen2 and SmolLM, published or trained here."
     reference: ClassVar[str] = "Touvron et al. (2023); Su et al. (2021); Ainslie et al. (2023)"
     default_learning_rate: ClassVar[float] = 3e-3
     default_weight_decay: ClassVar[float] = 0.1
@@ -122,7 +127,8 @@ class Llama(PublishedFamily):
         return Problem(
             pointer="/family/head_size",
             code="odd_head_size",
-            detail=f"Rotary positions turn pairs of features; a head of {size} has one left over.",
+            detail=f"The head size {size} is odd, but rotary positions need pairs of features. "
+            "Use an even size.",
             nearest=tuple(even for even in (size - 1, size + 1) if even > 0),
         )
 
@@ -151,22 +157,23 @@ class Llama(PublishedFamily):
 
     @classmethod
     def from_published(cls, architecture: str, config: Mapping[str, object]) -> Self:
-        given = _CONFIGS[architecture].model_validate(config)
+        published = _CONFIGS[architecture].model_validate(config)
+        heads = published.num_attention_heads
         return cls(
-            layers=given.num_hidden_layers,
-            heads=given.num_attention_heads,
-            key_value_heads=given.num_key_value_heads or given.num_attention_heads,
-            width=given.hidden_size,
-            head_size=given.head_dim or given.hidden_size // given.num_attention_heads,
-            hidden=given.intermediate_size,
-            attention_biases=given.attention_biases(),
-            mlp_biases=given.mlp_biases(),
-            tied_head=given.tie_word_embeddings,
-            norm_epsilon=given.rms_norm_eps,
-            rotary_base=given.rope_parameters.rope_theta,
-            rotary_scaling=given.rope_parameters.scaling(),
-            vocabulary=given.vocab_size,
-            context=min(given.max_position_embeddings, given.window()),
+            layers=published.num_hidden_layers,
+            heads=heads,
+            key_value_heads=published.num_key_value_heads or heads,
+            width=published.hidden_size,
+            head_size=published.head_dim or published.hidden_size // heads,
+            hidden=published.intermediate_size,
+            attention_biases=published.attention_biases(),
+            mlp_biases=published.mlp_biases(),
+            tied_head=published.tie_word_embeddings,
+            norm_epsilon=published.rms_norm_eps,
+            rotary_base=published.rope_parameters.rope_theta,
+            rotary_scaling=published.rope_parameters.scaling(),
+            vocabulary=published.vocab_size,
+            context=min(published.max_position_embeddings, published.window()),
         )
 
     def published_tensors(self) -> dict[str, PublishedTensor]:
@@ -197,14 +204,18 @@ class _Rope(PublishedConfig):
     original_max_position_embeddings: PositiveInt | None = None
 
     def scaling(self) -> LinearScaling | Llama3Scaling | None:
-        """The scaling of the family's own configuration; raises `ValidationError`."""
-        given = {"kind": self.rope_type, "factor": self.factor}
+        """Return the scaling in the family's own form.
+
+        Raises:
+            ValidationError: its members are missing or out of range.
+        """
+        scaling = {"kind": self.rope_type, "factor": self.factor}
         if self.rope_type == "linear":
-            return LinearScaling.model_validate(given)
+            return LinearScaling.model_validate(scaling)
         if self.rope_type == "default":
             return None
         return Llama3Scaling.model_validate(
-            given
+            scaling
             | {
                 "low_frequency_factor": self.low_freq_factor,
                 "high_frequency_factor": self.high_freq_factor,
@@ -214,9 +225,9 @@ class _Rope(PublishedConfig):
 
 
 class _Config(PublishedConfig):
-    """What the `config.json` of all three architectures holds.
+    """The common members of the three architectures' `config.json`.
 
-    Where something is absent, it has the value that `transformers` gives it.
+    Absent members have the defaults of `transformers`.
     """
 
     num_hidden_layers: PositiveInt
@@ -234,27 +245,30 @@ class _Config(PublishedConfig):
 
     @model_validator(mode="before")
     @classmethod
-    def _one_place_for_rope(cls, given: dict[str, object]) -> dict[str, object]:
-        """Before transformers 5 the base stood outside and the scaling was called `type`."""
-        found = given.get("rope_parameters")
-        if found is None:
-            base = {"rope_theta": given["rope_theta"]} if "rope_theta" in given else {}
-            found = base | _members(given.get("rope_scaling"))
-        rope = _members(found)
+    def _one_place_for_rope(cls, config: dict[str, object]) -> dict[str, object]:
+        """Return the configuration in the form of transformers 5.
+
+        Older versions have the base elsewhere and call the kind of scaling `type`.
+        """
+        parameters = config.get("rope_parameters")
+        if parameters is None:
+            base = {"rope_theta": config["rope_theta"]} if "rope_theta" in config else {}
+            parameters = base | _members(config.get("rope_scaling"))
+        rope = _members(parameters)
         if "type" in rope:
             rope = {"rope_type": rope["type"]} | rope
-        return {**given, "rope_parameters": rope}
+        return {**config, "rope_parameters": rope}
 
     def attention_biases(self) -> AttentionBiases:
-        """Which parts of attention have biases."""
+        """Return the parts of attention with biases."""
         return "none"
 
     def mlp_biases(self) -> bool:
-        """Whether the MLP has biases."""
+        """Return True if the MLP has biases."""
         return False
 
     def window(self) -> int:
-        """Positions within which every layer sees all that came before."""
+        """Return the positions within which every layer attends to all before it."""
         return self.max_position_embeddings
 
 
@@ -272,9 +286,9 @@ class _Llama(_Config):
 
 
 class _Mistral(_Config):
-    """`config.json` of a MistralForCausalLM, whose layers see a sliding window.
+    """`config.json` of a MistralForCausalLM, with a sliding window.
 
-    The context is cut to the window, because within it the window makes no difference.
+    The context is limited to the window, within which the window has no effect.
     """
 
     num_key_value_heads: PositiveInt | None = 8
@@ -285,7 +299,7 @@ class _Mistral(_Config):
 
 
 class _Qwen2(_Config):
-    """`config.json` of a Qwen2ForCausalLM, which has biases at queries, keys and values."""
+    """`config.json` of a Qwen2ForCausalLM, with biases of q, k and v."""
 
     num_key_value_heads: PositiveInt | None = 32
     use_sliding_window: bool = False
@@ -299,9 +313,9 @@ class _Qwen2(_Config):
         return used or self.max_position_embeddings
 
 
-def _members(given: object) -> dict[str, object]:
-    """What is in a JSON object; nothing, if it is none."""
-    return cast("dict[str, object]", given) if isinstance(given, dict) else {}
+def _members(value: object) -> dict[str, object]:
+    """Return the members of a JSON object, none for other values."""
+    return cast("dict[str, object]", value) if isinstance(value, dict) else {}
 
 
 _CONFIGS: dict[str, type[_Config]] = {

@@ -1,4 +1,4 @@
-"""The experiments' decoder: a small GPT with learned positions and an untied head."""
+"""The decoder of the paper's experiments, a small GPT."""
 
 from typing import ClassVar, Literal, Self
 
@@ -13,16 +13,20 @@ from adaptlab.values import AUTO, Auto
 
 @FAMILIES.register("minigpt")
 class MiniGPT(Family):
-    """A pre-norm decoder: attention and a four-fold tanh-GELU MLP in every block.
+    """A pre-norm decoder with attention and an MLP in every block.
 
-    `attention_norm` off drops the layer norm before attention, as in the paper's table 2.
-    `attention` is causal; or bidirectional, and then the answer is masked at the input and filled
-    in at all positions at once, each answer token read one position before its place as in the
-    causal model; or none, and then blocks are MLPs alone and no position sees another.
-    `dropout` acts on embeddings, attention patterns and what sublayers add, and only while every
-    weight is trained: in pretraining and full fine-tuning.
-    `pad_positions` stand before the content, hold token 0 and are seen by it, as in the paper;
-    rows of a prefix and virtual tokens of a soft prompt take their place.
+    Positions are learned, the head is untied, and the MLP is four times as wide as the model, with
+    tanh-GELU.
+
+    - Without `attention_norm` there is no layer norm before attention, as in the paper's table 2.
+    - With `attention: bidirectional` the answer is masked at the input, and all of its tokens are
+      predicted at once, each one position before its own, as in the causal model. With `none`,
+      blocks are MLPs only and no position attends to another.
+    - `dropout` applies to embeddings, attention patterns and outputs of sublayers. It is used only
+      if every weight is trained: in pretraining and full fine-tuning.
+    - `pad_positions` is the number of positions before the content that hold token 0 and are
+      visible to it, as in the paper. Rows of a prefix and virtual tokens of a soft prompt replace
+      them.
     """
 
     title: ClassVar[str] = "miniGPT"
@@ -56,7 +60,8 @@ class MiniGPT(Family):
                 Problem(
                     pointer="/family/pad_positions",
                     code="pads_without_attention",
-                    detail=f"Without attention nothing can see {self.pad_positions} pads.",
+                    detail=f"Without attention, no position can attend to {self.pad_positions} pad "
+                    "positions. Use 0.",
                     nearest=(0,),
                 ),
             )

@@ -1,1 +1,4 @@
-"""One file a method: what it is. How it is done stands in `adaptlab.engine.methods`."""
+"""Adaptation methods, one per file.
+
+Their computations are in `adaptlab.engine.methods`.
+"""

@@ -1,4 +1,4 @@
-"""Small bottleneck networks inside every layer."""
+"""Adapters: small bottleneck networks in every layer."""
 
 from collections.abc import Iterator
 from typing import ClassVar, Literal
@@ -13,10 +13,10 @@ from adaptlab.values import AUTO, Auto
 
 @METHODS.register("adapter")
 class Adapter(Method):
-    """Learn a two-layer bottleneck network after attention, the MLP, or both, in every layer.
+    """Learn a two-layer bottleneck network after attention, the MLP, or both.
 
-    Serial adapters read what the sublayer gives, parallel ones what it is given; both add to its
-    output. The second matrix starts at zero, so that training starts from the base model.
+    Serial adapters read the output of the sublayer, parallel ones its input; both add to its
+    output. The second matrix starts at zero, so training starts from the base model.
     """
 
     title: ClassVar[str] = "Bottleneck adapter"
@@ -34,7 +34,7 @@ class Adapter(Method):
     after: tuple[Literal["attn", "mlp"], ...] = Field(default=("mlp",), min_length=1, max_length=2)
 
     def chosen_sites(self, shape: ModelShape) -> tuple[Site, ...]:
-        """The sublayers that get an adapter."""
+        """Return the sublayers with an adapter."""
         sites = shape.layer_sites("sublayer")
         return tuple(site for site in sites if site.name.split(".")[-1] in self.after)
 
@@ -57,7 +57,7 @@ class Adapter(Method):
         return (*self._absent(shape), *self._out_of_range(shape))
 
     def _absent(self, shape: ModelShape) -> Iterator[Problem]:
-        """Sublayers that are named and not there, on a model that has others."""
+        """Yield the problems of sublayers that the model lacks."""
         sites = shape.layer_sites("sublayer")
         there = tuple(dict.fromkeys(site.name.split(".")[-1] for site in sites))
         for index, name in enumerate(self.after):
@@ -65,7 +65,7 @@ class Adapter(Method):
                 yield Problem(
                     pointer=f"/method/after/{index}",
                     code="no_such_sublayer",
-                    detail=f"This {shape.family} has no {name}, only {', '.join(there)}.",
+                    detail=f"This {shape.family} has no {name}. Use {' or '.join(there)}.",
                     allowed=there,
                     nearest=there,
                 )
@@ -76,7 +76,7 @@ class Adapter(Method):
             yield Problem(
                 pointer="/method/bottleneck",
                 code="bottleneck_out_of_range",
-                detail=f"The bottleneck {self.bottleneck} is outside 1 to the width {limit}.",
+                detail=f"The bottleneck {self.bottleneck} is outside 1 to {limit}, the width.",
                 nearest=(min(max(self.bottleneck, 1), limit),),
             )
 

@@ -1,4 +1,4 @@
-"""A learned shift of what attention gathers, of a learned strength at every position."""
+"""A learned vector and a learned strength in every attention head."""
 
 from typing import ClassVar, Literal
 
@@ -8,16 +8,18 @@ from adaptlab.plugins.shapes import Initialiser, ModelShape, TensorShape
 
 @METHODS.register("attention_bias")
 class AttentionBias(Method):
-    """Replace what each head gathers, t, by α μ + (1 - α) t, with α and μ learned directly.
+    """Replace the output t of each head by α μ + (1 - α) t.
 
-    μ is free for every head, and α = sigmoid(a) for every head and position. A prefix of one
-    position gives the same formula with α its attention and μ = W_V s. Neither contains the other:
-    α cannot depend on the content here, as a prefix's does, and a longer prefix mixes several
-    vectors; but μ need not be in the image of W_V. So its failure says nothing about a prefix.
+    α and μ are learned directly.
+
+    Every head has its own μ, and every head and position its own α = sigmoid(a). A prefix of one
+    position has the same formula, with its attention as α and with μ = W_V s. Neither method
+    includes the other. Here α cannot depend on the content, and a longer prefix mixes several
+    vectors; but μ can be outside the image of W_V. So a failure is no evidence about prefixes.
     """
 
     title: ClassVar[str] = "Attention bias"
-    summary: ClassVar[str] = "Every head's output is pulled towards a learned vector."
+    summary: ClassVar[str] = "The output of every head is mixed with a learned vector."
     formula: ClassVar[str] = "tᵢ ← αᵢ μ + (1 - αᵢ) tᵢ"
     reference: ClassVar[str] = "Petrov, Torr, Bibi (ICLR 2024), equation 7, in part"
     first_layer_attention: ClassVar[AttentionClaim] = "cannot_change"
@@ -33,7 +35,7 @@ class AttentionBias(Method):
         tensors: dict[str, TensorShape] = {}
         for site in shape.layer_sites("attention_mix"):
             tensors[f"{site.name}.shift"] = TensorShape((site.inputs,), Initialiser("normal", 0.02))
-            # sigmoid(0) would throw half of the content away before training has begun
+            # sigmoid(0) would replace half of every head's output before the first step.
             strength = Initialiser("constant", -3.0)
             tensors[f"{site.name}.strength"] = TensorShape((shape.heads, shape.context), strength)
         return tensors

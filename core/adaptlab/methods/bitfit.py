@@ -1,4 +1,4 @@
-"""Only the bias vectors are trained."""
+"""BitFit: training of bias vectors only."""
 
 from typing import ClassVar, Literal
 
@@ -9,7 +9,7 @@ from adaptlab.plugins.shapes import ModelShape, TensorShape
 
 @METHODS.register("bitfit")
 class BitFit(Method):
-    """Train a copy of every bias vector, those of the norms included."""
+    """Train a copy of every bias vector, including those of norms."""
 
     title: ClassVar[str] = "BitFit"
     summary: ClassVar[str] = "Only the bias vectors that the base model has are trained."
@@ -32,8 +32,8 @@ class BitFit(Method):
                 pointer="/method/name",
                 code="no_biases",
                 detail=(
-                    f"This {shape.family} has no bias for bitfit to train. layernorm_tuning "
-                    "trains the scales of its norms instead."
+                    f"This {shape.family} has no biases for bitfit to train. Use "
+                    "layernorm_tuning, which trains the scales of its norms."
                 ),
                 nearest=("layernorm_tuning",),
             ),

@@ -1,4 +1,4 @@
-"""Several methods at once, with one parameter budget shared between them."""
+"""Several methods that share one parameter budget."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -15,7 +15,7 @@ from adaptlab.plugins.sites import missing_sites
 
 
 def _part(value: object, _: object) -> Method:
-    """A method from its name or its configuration."""
+    """Return a method from its name or configuration."""
     return value if isinstance(value, Method) else nested(METHODS, value)
 
 
@@ -24,6 +24,7 @@ Part = Annotated[
     WrapValidator(_part, json_schema_input_type=str | dict[str, object]),
 ]
 FEWEST = 2
+MOST = 4
 Share = Annotated[float, Field(gt=0, le=1e6)]
 
 
@@ -31,16 +32,16 @@ Share = Annotated[float, Field(gt=0, le=1e6)]
 class Combine(Method):
     """Train several methods together on one base.
 
-    `parts` are names or configurations, each method at most once. What parts of a given size
-    leave of the budget is divided among the others in proportion to `shares`, equally without
-    them; what a part cannot use is offered to the next, and at the end to all from the first
-    on, so that no part could grow. Trials use the geometric mean of the parts' learning rates;
-    weight decay is none unless given. Hooks at one site act in the order of the parts.
+    `parts` are names or configurations; each method can occur once. The budget that parts of fixed
+    size leave over is divided among the other parts in proportion to `shares`, which are equal by
+    default. Parameters that a part cannot use go to the next one, and finally to every part that
+    can still grow. Trials use the geometric mean of the parts' learning rates. The default weight
+    decay is 0. At a common site, the parts act in their order.
     """
 
     title: ClassVar[str] = "Combination"
     summary: ClassVar[str] = "Several methods share one parameter budget and are trained together."
-    formula: ClassVar[str] = "the changes of all parts at once"
+    formula: ClassVar[str] = "the changes of all parts together"
     reference: ClassVar[str] = (
         "He et al. (ICLR 2022), Mix-and-Match; the rule of shares is adaptlab's"
     )
@@ -53,8 +54,8 @@ class Combine(Method):
     parts: tuple[Part, ...] = Field(
         default=cast("tuple[Method, ...]", ("prefix_tuning", "lora")),
         validate_default=True,
-        max_length=4,
-        json_schema_extra={"minItems": FEWEST},  # checked where a faulty part does not count
+        max_length=MOST,
+        json_schema_extra={"minItems": FEWEST},  # checked in `_own_problems`, on valid parts
     )
     shares: tuple[Share, ...] | None = None
 
@@ -85,9 +86,9 @@ class Combine(Method):
             parts[index] = self.parts[index].within(shape, allowance)
             counts[index] = parts[index].trained_scalars(shape)
 
-        unused = 0  # of the targets of earlier parts; negative where one needed more
+        unused = 0  # parameters left of earlier targets; negative if a part needed more
         for index, target in self._targets(counts, budget).items():
-            most = counts[index] + budget - sum(counts)  # every later part keeps its smallest
+            most = counts[index] + budget - sum(counts)  # later parts keep their smallest size
             grow(index, min(max(target + unused, counts[index]), most))
             unused += target - counts[index]
         for index in range(len(parts)):
@@ -109,14 +110,14 @@ class Combine(Method):
         return sum(part.extra_flops_per_token(shape) for part in self.parts)
 
     def learning_rates(self, trials: int) -> tuple[float, ...]:
-        each = zip(*(part.learning_rates(trials) for part in self.parts), strict=True)
-        return tuple(geometric_mean(rates) for rates in each)
+        by_trial = zip(*(part.learning_rates(trials) for part in self.parts), strict=True)
+        return tuple(geometric_mean(rates) for rates in by_trial)
 
     def _with(self, parts: Iterable[Method]) -> Self:
         return self.model_copy(update={"parts": tuple(parts)})
 
     def _targets(self, counts: list[int], budget: int) -> dict[int, int]:
-        """What each part of free size is meant to get, by its index."""
+        """Return the target of each part of free size, by its index."""
         free = [index for index, part in enumerate(self.parts) if part.size_is_free()]
         room = budget - sum(count for index, count in enumerate(counts) if index not in free)
         shares = self.shares or (1.0,) * len(self.parts)
@@ -127,10 +128,10 @@ class Combine(Method):
         names = [part.name for part in self.parts]
         count = len(names)
         if count < FEWEST:
-            detail = f"A combination needs at least {FEWEST} parts, not {count}."
+            detail = f"A combination has {FEWEST} to {MOST} parts, not {count}. Add parts."
             yield Problem("/method/parts", "too_few_parts", detail, nearest=(FEWEST,))
         if self.shares is not None and len(self.shares) != count:
-            detail = f"There are {len(self.shares)} shares for {count} parts."
+            detail = f"There are {len(self.shares)} shares for {count} parts. Give one per part."
             yield Problem("/method/shares", "shares_do_not_match", detail, nearest=(count,))
         for index, part in enumerate(self.parts):
             pointer = f"/method/parts/{index}/name"
@@ -138,11 +139,11 @@ class Combine(Method):
                 detail = "A combination cannot contain a combination. Name the inner parts instead."
                 yield Problem(pointer, "nested_combination", detail)
             elif part.name in names[:index]:
-                detail = f"{part.name} is already a part. Each method can be a part only once."
+                detail = f"{part.name} is already a part. Name each method only once."
                 yield Problem(pointer, "part_twice", detail)
 
     def _overlaps(self, shape: ModelShape) -> Iterator[Problem]:
-        """Parts that would take the place of the same base tensor, of which one would be idle."""
+        """Yield the problems of parts that replace the same base tensor."""
         seen: dict[str, str] = {}
         for index, part in enumerate(self.smallest().parts):
             replaced = shape.tensors.keys() | shape.tied.keys()

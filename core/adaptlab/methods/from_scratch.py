@@ -1,4 +1,4 @@
-"""The base model's shape trained from nothing: whether the task needs a base at all."""
+"""Control: a new model of the base's shape, trained from scratch."""
 
 from typing import ClassVar, Literal
 
@@ -8,17 +8,17 @@ from adaptlab.plugins.shapes import ModelShape, TensorShape
 
 @METHODS.register("from_scratch")
 class FromScratch(Method):
-    """Train all weights of a model of the base's shape from a fresh initialisation.
+    """Train all weights of a new model of the base's shape.
 
-    Weights start as in pretraining: by the family's own initialisers, for every seed its own
-    values. Of the base only the shape is used. A failure of the methods that adapt the base, where
-    this succeeds, is theirs and not the model's.
+    Weights are initialised as in pretraining, with other values for every seed. Only the shape of
+    the base is used. If this succeeds and a method that adapts the base fails, the cause is the
+    method and not the model.
     """
 
     title: ClassVar[str] = "From scratch"
-    summary: ClassVar[str] = "A fresh model of the base's shape; nothing of the base's is used."
-    formula: ClassVar[str] = "W ← W₀ + ΔW for every W, with W₀ drawn as before pretraining"
-    reference: ClassVar[str] = "a control beside Petrov, Torr, Bibi (ICLR 2024), section 5.2"
+    summary: ClassVar[str] = "A new model of the base's shape, trained without its weights."
+    formula: ClassVar[str] = "W ← W₀ + ΔW for every W, with W₀ drawn as in pretraining"
+    reference: ClassVar[str] = "control for Petrov, Torr, Bibi (ICLR 2024), section 5.2"
     first_layer_attention: ClassVar[AttentionClaim] = "can_change"
     default_learning_rate: ClassVar[float] = 3e-3
     learning_rate_range: ClassVar[tuple[float, float]] = (1e-4, 1e-2)

@@ -1,4 +1,4 @@
-"""The base model as it is: what every method has to beat."""
+"""Baseline: the base model without adaptation."""
 
 from typing import ClassVar, Literal
 

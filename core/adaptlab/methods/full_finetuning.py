@@ -1,4 +1,4 @@
-"""Every weight of the base model is trained."""
+"""Full fine-tuning: training of every weight."""
 
 from typing import ClassVar, Literal
 

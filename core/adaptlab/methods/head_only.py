@@ -1,4 +1,4 @@
-"""Only the output head is trained."""
+"""Training of the output head only."""
 
 from dataclasses import replace
 from typing import ClassVar, Literal
@@ -9,9 +9,9 @@ from adaptlab.plugins.shapes import ModelShape, TensorShape
 
 @METHODS.register("head_only")
 class HeadOnly(Method):
-    """Train a copy of the matrix that turns the last hidden states into logits.
+    """Train a copy of the matrix that maps the last hidden states to logits.
 
-    A head that is tied to the embedding is untied: its copy is trained, the embedding stays.
+    A head that is tied to the embedding is untied: its copy is trained, and the embedding is not.
     """
 
     title: ClassVar[str] = "Head only"

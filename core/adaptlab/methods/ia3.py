@@ -1,4 +1,4 @@
-"""Learned scales of keys, values and the hidden layer of the MLP."""
+"""IA3: learned scales of keys, values and the MLP's hidden features."""
 
 from typing import ClassVar, Literal
 
@@ -8,7 +8,7 @@ from adaptlab.plugins.shapes import Initialiser, ModelShape, TensorShape
 
 @METHODS.register("ia3")
 class IA3(Method):
-    """Scale keys, values and the input of the MLP's second matrix, feature by feature."""
+    """Scale features of keys, values and the input of the MLP's second matrix."""
 
     title: ClassVar[str] = "IA3"
     summary: ClassVar[str] = "Keys, values and the MLP's hidden features are rescaled."

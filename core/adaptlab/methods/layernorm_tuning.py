@@ -1,4 +1,4 @@
-"""Only the norms are trained."""
+"""Training of norms only."""
 
 from typing import ClassVar, Literal
 

@@ -1,4 +1,4 @@
-"""A low-rank update added to chosen weight matrices."""
+"""LoRA: low-rank updates of selected weight matrices."""
 
 from typing import ClassVar, Literal
 
@@ -12,16 +12,16 @@ from adaptlab.values import AUTO, Auto
 
 @METHODS.register("lora")
 class Lora(Method):
-    """Add (alpha / rank) · B A x to the output of every chosen linear site.
+    """Add (alpha / rank) · B A x to the output of every selected linear site.
 
-    A starts as U(-1/√inputs, 1/√inputs), B at zero. `sites` are dotted name parts: `q`,
-    `attn.v`, `mlp`, `blocks.0.mlp.up`. With `scaling: rank_stabilised` the factor is
-    alpha / √rank (Kalajdzievski 2023). With `dora` the length of every row of W + s B A is learned
-    apart from its direction (Liu et al., ICML 2024): y = m / ‖W + s B A‖ · (W + s B A) x.
+    A is initialised from U(-1/√inputs, 1/√inputs) and B with zeros. `sites` are dotted parts of
+    names, such as `q`, `attn.v`, `mlp` or `blocks.0.mlp.up`. With `scaling: rank_stabilised` the
+    factor s is alpha / √rank (Kalajdzievski 2023). With `dora` the norm m of every row of W + s B A
+    is learned separately: y = m / ‖W + s B A‖ · (W + s B A) x (Liu et al., ICML 2024).
     """
 
     title: ClassVar[str] = "LoRA"
-    summary: ClassVar[str] = "A low-rank matrix is learned beside each chosen weight matrix."
+    summary: ClassVar[str] = "A low-rank matrix is added to each selected weight matrix."
     formula: ClassVar[str] = "y = W x + (alpha / rank) · B A x"
     reference: ClassVar[str] = "Hu et al. (ICLR 2022)"
     first_layer_attention: ClassVar[AttentionClaim] = "can_change"
@@ -37,12 +37,12 @@ class Lora(Method):
     dora: bool = False
 
     def scale(self) -> float:
-        """The factor s of what is added."""
+        """Return the factor s of the update."""
         assert isinstance(self.rank, int)
         return self.alpha / (self.rank if self.scaling == "standard" else self.rank**0.5)
 
     def chosen_sites(self, shape: ModelShape) -> tuple[Site, ...]:
-        """The linear sites that any of the patterns names, in forward order."""
+        """Return the linear sites that match a pattern, in forward order."""
         chosen = {site.name for pattern in self.sites for site in shape.matching_sites(pattern)}
         return tuple(site for site in shape.linear_sites if site.name in chosen)
 
@@ -69,7 +69,7 @@ class Lora(Method):
             Problem(
                 pointer=f"/method/sites/{index}",
                 code="unknown_site",
-                detail=f"No linear site of {shape.family} matches {pattern!r}.",
+                detail=f"No linear site of this {shape.family} matches {pattern!r}.",
                 allowed=names,
             )
             for index, pattern in enumerate(self.sites)

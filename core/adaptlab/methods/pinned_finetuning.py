@@ -1,4 +1,4 @@
-"""Everything is trained that leaves the first layer's attention as it is."""
+"""Control: fine-tuning that cannot change attention in the first layer."""
 
 from dataclasses import replace
 from typing import ClassVar, Literal
@@ -10,20 +10,20 @@ from adaptlab.plugins.shapes import ModelShape, TensorShape
 
 @METHODS.register("pinned_finetuning")
 class PinnedFinetuning(Method):
-    """Train a copy of every base weight on which the first layer's attention does not depend.
+    """Train all base weights that do not affect attention in the first layer.
 
-    Frozen are the embeddings, the norm before the first attention, and its queries and keys; its
+    The embeddings, the norm before the first attention, and its queries and keys are frozen. Its
     values and output, its MLP, all later layers and the head are trained. A head that is tied to
     the embedding is untied.
 
-    It is the control for explanations by attention. Where it learns a task, the task does not need
-    a new pattern in the first layer, so another method's failure has another reason.
+    It is a control for explanations by attention. If it learns a task, the task needs no new
+    pattern in the first layer, so failures of other methods have another cause.
     """
 
     title: ClassVar[str] = "Fine-tuning with pinned attention"
     summary: ClassVar[str] = "Every weight is trained except those that decide the first attention."
     formula: ClassVar[str] = "W ← W + ΔW, except embeddings, norm, W_Q and W_K of the first layer"
-    reference: ClassVar[str] = "a control beside Petrov, Torr, Bibi (ICLR 2024), equation 6"
+    reference: ClassVar[str] = "control for Petrov, Torr, Bibi (ICLR 2024), equation 6"
     first_layer_attention: ClassVar[AttentionClaim] = "cannot_change"
     default_learning_rate: ClassVar[float] = 2e-3
     learning_rate_range: ClassVar[tuple[float, float]] = (3e-5, 3e-2)
@@ -51,7 +51,7 @@ class PinnedFinetuning(Method):
                 pointer="/method/name",
                 code="no_attention",
                 detail=(
-                    f"This {shape.family} has no attention that could be pinned; full_finetuning "
+                    f"This {shape.family} has no attention to pin. Use full_finetuning, which "
                     "trains the same weights."
                 ),
                 nearest=("full_finetuning",),

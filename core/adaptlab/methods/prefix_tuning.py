@@ -1,4 +1,4 @@
-"""Learned positions in front of every layer's attention."""
+"""Prefix-tuning: learned positions in the attention of every layer."""
 
 from typing import ClassVar, Literal
 
@@ -13,7 +13,7 @@ MLP = "reparameterisation"
 
 
 class Reparameterisation(Value):
-    """A two-layer tanh network of `hidden` features that makes the prefix while it is trained."""
+    """A two-layer tanh network that generates the prefix during training."""
 
     hidden: int = Field(ge=1, le=65_536)
 
@@ -23,16 +23,16 @@ class PrefixTuning(LearnedPositions):
     """Learn a prefix for every layer's attention.
 
     With `side: input` the prefix rows pass through the layer's own norm, W_K and W_V, as in the
-    paper; with `side: key_value` keys and values are learned directly. Content keeps its
-    positions in both.
+    paper. With `side: key_value` keys and values are learned directly. Positions of the content do
+    not change.
 
-    With `reparameterisation` the prefix of all layers is W₂ tanh(W₁ e + b₁) + b₂ of learned
-    rows e of the model's width. All of that is trained and counts against the budget; the prefix
-    that it makes is kept.
+    With `reparameterisation` the prefix of all layers is W₂ tanh(W₁ e + b₁) + b₂ for learned rows e
+    of the model's width. All of these are trained and count against the budget. Only the prefix is
+    stored.
 
-    Rows and keys start at random. They cannot start as tokens of the vocabulary, as those of a
-    soft prompt can: that takes a pass of the base model before the first step, for what a token
-    has become in each layer.
+    Rows and keys start at random. Unlike a soft prompt, they cannot start as tokens of the
+    vocabulary. The representation of a token in each layer would need a pass of the base model
+    before the first step.
     """
 
     title: ClassVar[str] = "Prefix-tuning"
@@ -54,7 +54,7 @@ class PrefixTuning(LearnedPositions):
         return self.model_copy(update={"reparameterisation": None})
 
     def prefix(self, shape: ModelShape) -> dict[str, TensorShape]:
-        """What attention gets to see, in the order in which the network gives it."""
+        """Return the stored prefix, in the order of the network's outputs."""
         assert isinstance(self.length, int)
         start = Initialiser("normal", self.initial_scale)
         if self.side == "input":

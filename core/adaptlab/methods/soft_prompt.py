@@ -1,4 +1,4 @@
-"""Learned virtual tokens in front of the input."""
+"""Soft prompt: learned virtual tokens before the input."""
 
 from typing import ClassVar, Literal
 
@@ -12,19 +12,19 @@ from adaptlab.plugins.shapes import ModelShape, TensorShape
 class SoftPrompt(VirtualTokens):
     """Learn the embeddings of `length` virtual tokens before the content.
 
-    They run through all layers like tokens; content keeps its positions. With `initialisation:
-    vocabulary` they start as embeddings of tokens.
+    They pass through all layers like tokens. Positions of the content do not change. With
+    `initialisation: vocabulary` they start as embeddings of tokens.
     """
 
     title: ClassVar[str] = "Soft prompt"
-    summary: ClassVar[str] = "Virtual tokens with learned embeddings stand before the input."
+    summary: ClassVar[str] = "Virtual tokens with learned embeddings precede the input."
     formula: ClassVar[str] = "x = [s₁ … s_n ; E(x₁) … ]"
     reference: ClassVar[str] = "Lester, Al-Rfou, Constant (EMNLP 2021)"
 
     name: Literal["soft_prompt"] = "soft_prompt"
 
     def equivalent_on(self, shape: ModelShape) -> Method:
-        """The rows of a prefix, where one layer alone reads them and both start at random."""
+        """Return a prefix if one layer reads the rows and they start at random."""
         if not self.is_read_by_one_layer(shape) or self.initialisation == "vocabulary":
             return self
         return PrefixTuning(length=self.length, initial_scale=self.initial_scale)

@@ -1,4 +1,4 @@
-"""Learned positions between question and answer, in every layer or at the input alone."""
+"""Suffix-tuning: learned positions between question and answer."""
 
 from typing import ClassVar, Literal
 
@@ -12,16 +12,16 @@ VIRTUAL_TOKENS = "embed.suffix"
 
 @METHODS.register("suffix_tuning")
 class SuffixTuning(VirtualTokens):
-    """Learn rows that attention finds after the question and before the answer.
+    """Learn positions after the question and before the answer.
 
-    With `scope: per_layer` they pass through the layer's own norm, W_K and W_V, as the rows of a
-    prefix do, and are free in every layer; at the positions that see them the identities of
-    prefix-tuning hold. With `scope: input_only` they are virtual tokens, as those of a soft prompt
-    are: learned once, and passed through all layers, in which they see the question. Those alone
-    can start as embeddings of tokens, with `initialisation: vocabulary`.
+    With `scope: per_layer` every layer has its own rows, which pass through its norm, W_K and W_V
+    like those of a prefix. At the positions that attend to them, the identities of prefix-tuning
+    hold. With `scope: input_only` they are virtual tokens, as in a soft prompt: learned once, they
+    pass through all layers and attend to the question. Only these can start as embeddings of
+    tokens, with `initialisation: vocabulary`.
 
-    Question positions do not see them; the positions that the answer is read from do, the last of
-    the question included, because it produces the first answer token. Content keeps its positions.
+    Positions of the question do not attend to them. Positions that predict the answer do, including
+    the last of the question, which predicts the first token. The content keeps its positions.
     """
 
     title: ClassVar[str] = "Suffix-tuning"
@@ -33,7 +33,7 @@ class SuffixTuning(VirtualTokens):
     scope: Literal["per_layer", "input_only"] = "per_layer"
 
     def equivalent_on(self, shape: ModelShape) -> Method:
-        """The rows of the layer, where one layer alone reads them and both start at random."""
+        """Return the `per_layer` form if it is equivalent on this model."""
         if not self.is_read_by_one_layer(shape) or self.initialisation == "vocabulary":
             return self
         return self.model_copy(update={"scope": "per_layer"})
@@ -47,7 +47,7 @@ class SuffixTuning(VirtualTokens):
         return {site.name: TensorShape((self.length, site.inputs), start) for site in sites}
 
     def problems(self, shape: ModelShape) -> tuple[Problem, ...]:
-        """Also rows of layers that are to start as tokens, whose embeddings are at the input."""
+        """Return the problems, with that of rows of layers that start as tokens."""
         faults = super().problems(shape)
         if self.scope == "input_only" or self.initialisation == "normal":
             return faults
@@ -55,8 +55,8 @@ class SuffixTuning(VirtualTokens):
             pointer="/method/initialisation",
             code="no_virtual_tokens",
             detail=(
-                "Only virtual tokens can start as embeddings of tokens, and with `scope: "
-                "per_layer` there are none; use `scope: input_only` or `initialisation: normal`."
+                "Only virtual tokens can start as embeddings of tokens, and `scope: per_layer` "
+                "has none. Use `scope: input_only` or `initialisation: normal`."
             ),
             allowed=("normal",),
         )
