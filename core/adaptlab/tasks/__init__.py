@@ -1,1 +1,4 @@
-"""One file a task: what it is. How items are made stands in `adaptlab.engine.tasks`."""
+"""Tasks, one per file.
+
+Their items are generated in `adaptlab.engine.tasks`.
+"""

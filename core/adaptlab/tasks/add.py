@@ -1,4 +1,4 @@
-"""A constant added to every digit."""
+"""Addition of a constant to every digit."""
 
 from typing import ClassVar, Literal
 
@@ -9,7 +9,7 @@ from adaptlab.plugins.task import TASKS, PlainTask
 
 @TASKS.register("add")
 class Add(PlainTask):
-    """Answer with every input digit plus `k`, in the input's order."""
+    """Answer with every input digit plus `k`, in the order of the input."""
 
     title: ClassVar[str] = "Add a constant"
     summary: ClassVar[str] = "Every input digit plus k, in the order of the input."

@@ -15,15 +15,15 @@ from adaptlab.plugins.task import TASKS, DigitTask, QuestionLaw, Task
 
 @TASKS.register("composition")
 class Composition(DigitTask):
-    """Answer as `then` would if asked the answer of `first`.
+    """Answer as `then` would answer the answer of `first`.
 
-    Questions are those of `first`. Answers of `first` must be questions that `then` has: as
-    many tokens as its length, all below its alphabet; its sampling rule does not matter.
+    Questions are those of `first`. Its answers must have the form of questions of `then`: the same
+    length, and all tokens below the alphabet. The distribution of `then`'s questions has no effect.
     """
 
     title: ClassVar[str] = "Composition"
     summary: ClassVar[str] = "The answer of one task is the question of the next."
-    reference: ClassVar[str] = "extended experiments beside Petrov, Torr, Bibi (ICLR 2024)"
+    reference: ClassVar[str] = "extended experiments of Petrov, Torr, Bibi (ICLR 2024)"
 
     name: Literal["composition"] = "composition"
     first: InnerTask = Field(default=cast("DigitTask", "sort_ascending"), validate_default=True)
@@ -37,7 +37,7 @@ class Composition(DigitTask):
         return tuple(replace(fault, pointer=f"/first{fault.pointer}") for fault in faults)
 
     def asker(self) -> DigitTask:
-        """That of the task that is asked first."""
+        """Return the task that draws the questions of `first`."""
         return self.first.asker()
 
     def settled(self, datasets: Datasets) -> Task:
@@ -57,26 +57,26 @@ class Composition(DigitTask):
         return self.then.answer_alphabet()
 
     def vocabulary(self) -> int:
-        """As many tokens as either needs."""
+        """Return the larger vocabulary of the two tasks."""
         return max(self.first.vocabulary(), self.then.vocabulary())
 
     def target_length(self) -> int:
         return self.then.target_length()
 
     def end_token(self) -> int | None:
-        """That of the task that gives the answer."""
+        """Return the end token of `then`."""
         return self.then.end_token()
 
     def chance(self) -> float:
-        """That of the task that gives the answer."""
+        """Return the chance level of `then`."""
         return self.then.chance()
 
     def chance_loss(self) -> float:
-        """That of the task that gives the answer."""
+        """Return the chance loss of `then`."""
         return self.then.chance_loss()
 
     def counted_length(self) -> float:
-        """That of the task that gives the answer, as if it were asked its own questions."""
+        """Return the counted length of `then` for its own questions."""
         return self.then.counted_length()
 
     def problems(self) -> tuple[Problem, ...]:
@@ -84,22 +84,23 @@ class Composition(DigitTask):
         return inner_problems(inner) or tuple(self._misfits())
 
     def _misfits(self) -> Iterator[Problem]:
-        """Where the answers of `first` are no questions of `then`."""
-        given, law = self.first, self.then.questions()
+        """Yield the reasons why answers of `first` are not questions of `then`."""
+        first, law = self.first, self.then.questions()
         if law.listed is not None:
-            detail = f"{self.then.name} is asked {law.listed} only; put it first."
+            detail = f"{self.then.name} has questions from {law.listed} only. Use it as `first`."
             yield Problem("/then/name", "asked_from_a_list", detail)
             return
-        length, below = given.target_length(), given.answer_alphabet()
+        length, below = first.target_length(), first.answer_alphabet()
         if law.length != length:
             detail = (
-                f"{given.name} answers with {length} tokens and {self.then.name} is asked "
-                f"{law.length}; give it the length {length}."
+                f"Answers of {first.name} have {length} tokens, but questions of {self.then.name} "
+                f"have {law.length}. Set its length to {length}."
             )
             yield Problem("/then/length", "length_does_not_match", detail, nearest=(length,))
         if law.alphabet < below:
             detail = (
-                f"{given.name} answers with tokens below {below} and {self.then.name} is asked "
-                f"digits below {law.alphabet}; give it an alphabet of at least {below}."
+                f"Answers of {first.name} have tokens below {below}, but questions of "
+                f"{self.then.name} have digits below {law.alphabet}. Set its alphabet to {below} "
+                "or more."
             )
             yield Problem("/then/alphabet", "alphabet_too_small", detail, nearest=(below,))

@@ -1,4 +1,4 @@
-"""How often every digit occurs: a task that no pretrained skill contains."""
+"""Number of occurrences of every digit, a skill that no base model has."""
 
 import math
 from typing import ClassVar, Literal
@@ -10,14 +10,14 @@ from adaptlab.plugins.task import TASKS, PlainTask, chance_of
 
 @TASKS.register("double_histogram")
 class DoubleHistogram(PlainTask):
-    """Answer for every input digit with the number of its occurrences in the input.
+    """Answer with the number of occurrences of every input digit.
 
-    The vocabulary holds a count of `length`: ten equal digits need token 10, which the published
-    code's vocabulary of ten lacks. A base model for this task needs at least `length` + 1 tokens.
+    The vocabulary includes the count `length`: ten equal digits need token 10, which is missing in
+    the vocabulary of the published code. A base model needs at least `length` + 1 tokens.
     """
 
     title: ClassVar[str] = "Double histogram"
-    summary: ClassVar[str] = "For every input digit, how often it occurs in the input."
+    summary: ClassVar[str] = "The number of occurrences of every input digit."
     reference: ClassVar[str] = "Petrov, Torr, Bibi (ICLR 2024), section 5.2, H in table 3"
 
     name: Literal["double_histogram"] = "double_histogram"
@@ -27,9 +27,9 @@ class DoubleHistogram(PlainTask):
         return self.length + 1
 
     def chance(self) -> float:
-        """Guessing every count from 1 to the length."""
+        """Return the accuracy of guessing counts from 1 to the length."""
         return chance_of(self.length, self.length)
 
     def chance_loss(self) -> float:
-        """Guessing from the counts from 1 to the length."""
+        """Return the loss of guessing counts from 1 to the length."""
         return math.log(self.length)

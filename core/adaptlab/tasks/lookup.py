@@ -1,4 +1,4 @@
-"""An arbitrary map from questions to answers, which can only be remembered."""
+"""A random map from questions to answers, which can only be memorised."""
 
 from typing import ClassVar, Literal
 
@@ -9,11 +9,11 @@ from adaptlab.plugins.task import TASKS, PlainTask, QuestionLaw
 
 @TASKS.register("lookup")
 class Lookup(PlainTask):
-    """Answer with what the map of `map_seed` holds for the whole question.
+    """Answer with the value of a random map for the question.
 
-    All `alphabet` ** `length` questions have `answer_length` random digits as their answer, the
-    same in every run. Nothing can be inferred about one from the others: every split draws from
-    all questions, and a score is the share of the map that is remembered.
+    Each of the `alphabet` ** `length` questions has `answer_length` random digits as its answer,
+    determined by `map_seed`. No answer can be inferred from others, so every split draws from all
+    questions, and a score is the share of the map that was memorised.
     """
 
     title: ClassVar[str] = "Lookup"

@@ -1,4 +1,4 @@
-"""Items of several tasks without a cue to which one is meant."""
+"""Items of several tasks without a cue to the task."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -18,19 +18,19 @@ Weight = Annotated[float, Field(gt=0, le=1e6)]
 
 @TASKS.register("mixture")
 class Mixture(DigitTask):
-    """Ask questions that belong to one of several `tasks`, which one the question does not say.
+    """Ask questions of several `tasks` without a cue to the task.
 
-    The task of an item is drawn with probabilities proportional to `weights`, equal ones without
-    them, from the item's number, seed and split alone. An item is right when the answer is that
-    of its own task. As there is no cue, no model is right on all items: one that always answers
-    for one task scores about that task's share, more only where tasks agree.
+    The task of an item is drawn with probabilities proportional to `weights`, which are equal by
+    default. It depends only on the item's number, seed and split. An item is correct if the answer
+    is that of its task. Without a cue, no model can answer all items correctly: a model that always
+    answers for one task scores about that task's share, or more where tasks agree.
 
-    All tasks draw their questions by one law, else the law would be a cue, and answer with
-    equally many tokens; the vocabulary is the largest.
+    All tasks must draw their questions from the same distribution, which would otherwise be a cue,
+    and answer with the same number of tokens. The vocabulary is the largest.
     """
 
     title: ClassVar[str] = "Mixture"
-    summary: ClassVar[str] = "Items of several tasks, weighted, without a cue to which is meant."
+    summary: ClassVar[str] = "Weighted items of several tasks, without a cue to the task."
     reference: ClassVar[str] = "Petrov, Torr, Bibi (ICLR 2024), section 5.2, pretraining"
 
     name: Literal["mixture"] = "mixture"
@@ -46,7 +46,7 @@ class Mixture(DigitTask):
         ),
         validate_default=True,
         max_length=16,
-        json_schema_extra={"minItems": FEWEST},  # checked where a faulty task does not count
+        json_schema_extra={"minItems": FEWEST},  # checked in `_counts`, on valid tasks
     )
     weights: tuple[Weight, ...] | None = None
 
@@ -54,7 +54,7 @@ class Mixture(DigitTask):
         return self.tasks
 
     def shares(self) -> tuple[float, ...]:
-        """The probability of every task."""
+        """Return the probability of every task."""
         weights = self.weights or (1.0,) * len(self.tasks)
         return tuple(weight / sum(weights) for weight in weights)
 
@@ -66,14 +66,14 @@ class Mixture(DigitTask):
         return tuple(replace(fault, pointer=f"/tasks/0{fault.pointer}") for fault in faults)
 
     def asker(self) -> DigitTask:
-        """That of any of its tasks, which all ask the same."""
+        """Return the task that draws the questions of all tasks."""
         return self.tasks[0].asker()
 
     def settled(self, datasets: Datasets) -> Task:
         return self._with(lambda task: task.settled(datasets))
 
     def datasets(self) -> tuple[DatasetReference, ...]:
-        return tuple(one for task in self.tasks for one in task.datasets())
+        return tuple(dataset for task in self.tasks for dataset in task.datasets())
 
     def with_words(self, lists: Mapping[str, WordList]) -> Task:
         return self._with(lambda task: task.with_words(lists))
@@ -85,29 +85,32 @@ class Mixture(DigitTask):
         return max(task.answer_alphabet() for task in self.tasks)
 
     def vocabulary(self) -> int:
-        """As many tokens as any of the tasks needs."""
+        """Return the largest vocabulary of the tasks."""
         return max(task.vocabulary() for task in self.tasks)
 
     def target_length(self) -> int:
         return self.tasks[0].target_length()
 
     def end_token(self) -> int | None:
-        """The one that all tasks have; which targets count, every item's own task says."""
+        """Return the end token that all tasks have in common.
+
+        The counted tokens of an item follow from its own task.
+        """
         ends = {task.end_token() for task in self.tasks}
         return ends.pop() if len(ends) == 1 else None
 
     def chance(self) -> float:
-        """The mean of the tasks' own chances: of guessing with the task of each item known."""
+        """Return the mean chance level of the tasks, for guesses with known tasks."""
         parts = zip(self.shares(), self.tasks, strict=True)
         return sum(share * task.chance() for share, task in parts)
 
     def chance_loss(self) -> float:
-        """The mean of the tasks' own, as if their answers were of one length."""
+        """Return the mean chance loss of the tasks, weighted by their shares."""
         parts = zip(self.shares(), self.tasks, strict=True)
         return sum(share * task.chance_loss() for share, task in parts)
 
     def counted_length(self) -> float:
-        """The mean of the tasks' own."""
+        """Return the mean counted length of the tasks."""
         parts = zip(self.shares(), self.tasks, strict=True)
         return sum(share * task.counted_length() for share, task in parts)
 
@@ -118,21 +121,22 @@ class Mixture(DigitTask):
     def _counts(self) -> Iterator[Problem]:
         count = len(self.tasks)
         if count < FEWEST:
-            detail = f"A mixture has at least {FEWEST} tasks, not {count}."
+            detail = f"A mixture has at least {FEWEST} tasks, not {count}. Add tasks."
             yield Problem("/tasks", "too_few_tasks", detail, nearest=(FEWEST,))
         if self.weights is not None and len(self.weights) != count:
-            detail = f"There are {len(self.weights)} weights for {count} tasks."
+            detail = f"There are {len(self.weights)} weights for {count} tasks. Give one per task."
             yield Problem("/weights", "weights_do_not_match", detail, nearest=(count,))
 
     def _misfits(self) -> Iterator[Problem]:
-        """Tasks that draw or answer unlike the first."""
+        """Yield the differences of tasks from the first task."""
         wanted = _form(self.tasks[0])
         listed = self.questions().listed
         for index, task in enumerate(self.tasks):
             if (other := task.questions().listed) != listed:
                 detail = (
-                    f"{task.name} asks {other or 'drawn digits'}, and {self.tasks[0].name} "
-                    f"{listed or 'drawn digits'}: a mixture asks one question of all its tasks."
+                    f"{task.name} has questions from {other or 'drawn digits'}, but "
+                    f"{self.tasks[0].name} from {listed or 'drawn digits'}. All tasks of a mixture "
+                    "need the same questions."
                 )
                 yield Problem(f"/tasks/{index}", "tasks_differ", detail)
                 continue
@@ -140,15 +144,15 @@ class Mixture(DigitTask):
                 if value == wanted[knob]:
                     continue
                 detail = (
-                    f"{task.name} has the {knob} {value}, and {self.tasks[0].name} "
-                    f"{wanted[knob]}: a mixture is of one form, or it would give a cue."
+                    f"{task.name} has the {knob} {value}, but {self.tasks[0].name} has "
+                    f"{wanted[knob]}, which would be a cue to the task. Use {wanted[knob]}."
                 )
                 nearest = (wanted[knob],)
                 yield Problem(f"/tasks/{index}/{knob}", "tasks_differ", detail, nearest=nearest)
 
 
 def _form(task: DigitTask) -> dict[str, int]:
-    """What the tasks of a mixture have to share, by the knobs that decide it."""
+    """Return the settings that the tasks of a mixture must have in common."""
     law = task.questions()
     return {
         "length": law.length,

@@ -1,4 +1,4 @@
-"""Every digit modulo the first one."""
+"""Every digit modulo the first."""
 
 from typing import ClassVar, Literal
 
@@ -9,11 +9,11 @@ from adaptlab.plugins.task import TASKS, PlainTask
 class Modulo(PlainTask):
     """Answer with every input digit modulo the first; x mod 0 is x (Knuth).
 
-    The authors' extended experiments draw digits from 1 on and so never divide by zero.
+    The authors' extended experiments draw digits from 1 and so never divide by zero.
     """
 
     title: ClassVar[str] = "Modulo the first digit"
     summary: ClassVar[str] = "The remainder of every input digit after division by the first."
-    reference: ClassVar[str] = "extended experiments beside Petrov, Torr, Bibi (ICLR 2024)"
+    reference: ClassVar[str] = "extended experiments of Petrov, Torr, Bibi (ICLR 2024)"
 
     name: Literal["modulo"] = "modulo"

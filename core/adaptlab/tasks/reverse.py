@@ -1,4 +1,4 @@
-"""The digits from the last to the first."""
+"""The digits in reverse order."""
 
 from typing import ClassVar, Literal
 
@@ -7,10 +7,10 @@ from adaptlab.plugins.task import TASKS, PlainTask
 
 @TASKS.register("reverse")
 class Reverse(PlainTask):
-    """Answer with the input digits in the opposite order."""
+    """Answer with the input digits in reverse order."""
 
     title: ClassVar[str] = "Reverse"
     summary: ClassVar[str] = "The input digits, last first."
-    reference: ClassVar[str] = "adaptlab; copying with another pattern of attention"
+    reference: ClassVar[str] = "adaptlab; copying with another attention pattern"
 
     name: Literal["reverse"] = "reverse"

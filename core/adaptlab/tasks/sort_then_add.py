@@ -1,4 +1,4 @@
-"""The digits in ascending order with a constant added: a combination of two skills."""
+"""The digits in ascending order with a constant added."""
 
 from typing import ClassVar, Literal
 
@@ -9,7 +9,7 @@ from adaptlab.plugins.task import TASKS, PlainTask
 
 @TASKS.register("sort_then_add")
 class SortThenAdd(PlainTask):
-    """Answer with the input digits in ascending order, `k` added to each."""
+    """Answer with the input digits in ascending order, with `k` added to each."""
 
     title: ClassVar[str] = "Sort, then add"
     summary: ClassVar[str] = "The input digits, smallest first, each with k added."

@@ -1,4 +1,4 @@
-"""Words of one language with their counterparts in another, which can only be remembered."""
+"""Translations of words, which can only be memorised."""
 
 import math
 from collections.abc import Mapping
@@ -27,24 +27,24 @@ Target = Literal["german", "spanish", "german_reversed"]
 
 @TASKS.register("word_translation")
 class WordTranslation(DigitTask):
-    """Answer an English word with its counterpart in the `target` language, letter by letter.
+    """Answer an English word with its translation, letter by letter.
 
-    The words are those of a `dataset`: `generated`, which is always there, or one that was
-    uploaded. Of them the first `words` are taken, in an order of their own, that have no form of
-    more than `longest` characters in any language; so tasks of one dataset that differ in `target`
-    alone ask the same words. Without the two knobs all words are taken. `german_reversed` is the
-    German word from its last letter to its first.
+    Words come from a `dataset`: `generated`, which is always available, or an uploaded one. In a
+    fixed order, the first `words` triples are used that have no word of more than `longest`
+    characters in any language. So tasks that differ only in `target` have the same questions.
+    Without these two options, all words are used. `german_reversed` is the German word with its
+    letters in reverse order.
 
     A question is the word, padding and a separator; an answer is the word and an end token. The
-    vocabulary has the characters of all languages of the dataset, so that every target can be
-    learned by a base model of any. As a word says nothing about another's translation, all splits
-    ask the same words and a score is the share that is remembered; with `held_out` every word
-    belongs to one split. Scored items go through the list in order, each word once before any
-    comes again; trained ones are drawn from it.
+    vocabulary has the characters of all languages of the dataset, so a base model trained on one
+    target can learn the others. A translation cannot be inferred from others, so all splits have
+    the same words, and a score is the share that was memorised. With `held_out`, every word belongs
+    to one split. Scored items go through the list in order, each word once before any is repeated.
+    Training items are drawn from the list.
     """
 
     title: ClassVar[str] = "Word translation"
-    summary: ClassVar[str] = "English words to German or Spanish ones, to be remembered."
+    summary: ClassVar[str] = "English words to memorise in German or Spanish."
     reference: ClassVar[str] = "Petrov, Torr, Bibi (ICLR 2024), appendix C"
 
     name: Literal["word_translation"] = "word_translation"
@@ -58,7 +58,7 @@ class WordTranslation(DigitTask):
     _problems: tuple[Problem, ...] = PrivateAttr(default=())
 
     def settled(self, datasets: Datasets) -> "WordTranslation":
-        """With the dataset known by its digest, and `longest` and `words` filled in."""
+        """Return the task with its dataset's digest, `longest` and `words` set."""
         name = self.dataset if isinstance(self.dataset, str) else self.dataset.name
         facts = generated_facts() if name == generated_words.NAME else datasets.get(name)
         faults = () if facts is None else tuple(self._misfits(facts))
@@ -84,37 +84,44 @@ class WordTranslation(DigitTask):
         return (self._known,) if self._known.source == "imported" else ()
 
     def with_words(self, lists: Mapping[str, WordList]) -> "WordTranslation":
-        made = self.model_copy()
-        made._content = lists.get(self._known.digest)
-        return made
+        task = self.model_copy()
+        task._content = lists.get(self._known.digest)
+        return task
 
     def asked(self) -> tuple[int, int]:
-        """The most characters of a word, and the number of words."""
+        """Return the most characters of a word, and the number of words."""
         return self.longest or LONGEST_WORD, self.words or MOST_TRIPLES
 
     def word_list(self) -> WordList:
-        """The words of its dataset; raises `BadDataset` where they are not at hand."""
-        known, words = self._known, self._content
-        if words is None and known.source == "generated":
+        """Return the words of the dataset.
+
+        Raises:
+            BadDataset: the words have not been loaded, or this version generates others.
+        """
+        dataset, words = self._known, self._content
+        if words is None and dataset.source == "generated":
             words = generated_words.generated_words()
-        if words is None or words.digest != known.digest:
+        if words is None or words.digest != dataset.digest:
             raise BadDataset(
-                f"The words of the dataset {known.name!r} with the SHA-256 {known.digest} are "
+                f"The words of the dataset {dataset.name!r} with the SHA-256 {dataset.digest} are "
                 "not available here. Get them from the server, or use the same version of the "
                 "code."
             )
         return words
 
     def question(self, english: str, characters: str) -> tuple[int, ...]:
-        """The tokens of a word of a list with these `characters`; separator and padding last."""
+        """Return the tokens of a word, then padding and separator.
+
+        `characters` are those of the dataset; a token is an index in them.
+        """
         padding = [len(characters) + 1] * (self.asked()[0] - len(english))
         return (*map(characters.index, english), *padding, len(characters))
 
     def split_problems(self, splits: tuple[Split, ...]) -> tuple[Problem, ...]:
-        """At the number of words, with the smallest of this list that is enough.
+        """Return the problem of too few words in one of these splits.
 
-        Of an imported dataset the words are not at hand when a job is asked for; of too few of
-        them, held out, the job fails as it makes its first items.
+        The words of an uploaded dataset are not available when a job is submitted. If they are too
+        few to be held out, the job fails when it generates its first items.
         """
         try:
             words = self.word_list() if self.held_out else None
@@ -123,39 +130,39 @@ class WordTranslation(DigitTask):
         return () if words is None else self._empty_split(words, splits)
 
     def questions(self) -> QuestionLaw:
-        known = self._known
+        dataset = self._known
         longest, words = self.asked()
-        listed = f"{words} words to {longest} characters of {known.name} ({known.digest[:12]})"
+        listed = f"{words} words to {longest} characters of {dataset.name} ({dataset.digest[:12]})"
         return QuestionLaw(self._places, self.vocabulary(), False, self.held_out, listed)
 
     def answer_alphabet(self) -> int:
         return self.vocabulary()
 
     def vocabulary(self) -> int:
-        """Every character is the token of its place; then come separator and end token."""
+        """Return the number of characters, separator and end token included."""
         return len(self._known.characters) + 2
 
     def target_length(self) -> int:
-        """The longest word and its end token."""
+        """Return the length of the longest word with its end token."""
         return self._places
 
     def end_token(self) -> int:
-        """Pads questions as well."""
+        """Return the end token, which also pads questions."""
         return len(self._known.characters) + 1
 
     def chance(self) -> float:
-        """Giving one of the words of the list as the answer, whatever is asked."""
+        """Return the accuracy of answering every question with the same word."""
         return 1 / self.asked()[1]
 
     def chance_loss(self) -> float:
-        """Guessing every token from characters and end token."""
+        """Return the loss of guessing from characters and end token."""
         return math.log(len(self._known.characters) + 1)
 
     def counted_length(self) -> float:
-        """A word and its end token, the mean over the list.
+        """Return the mean length of a word with its end token.
 
-        Where the words of an imported dataset are not at hand, `target_length`, which is the most
-        that it can be.
+        If the words of an uploaded dataset are not available, it is the upper limit,
+        `target_length`.
         """
         try:
             words = self.word_list()
@@ -167,27 +174,31 @@ class WordTranslation(DigitTask):
         return 1 + letters / len(chosen)
 
     def _empty_split(self, words: WordList, splits: tuple[Split, ...]) -> tuple[Problem, ...]:
-        """The first of the splits that has no word, with the nearest knob that gives each one."""
+        """Return the problem of the first split without words.
+
+        `nearest` is the smallest number or length of words that gives every split a word.
+        """
         longest, count = self.asked()
         takes = self._first_of_splits(words, longest)
         lacking = [split for split in splits if takes.get(split, MOST_TRIPLES + 1) > count]
         if not lacking:
             return ()
-        none = f"None of the {self.questions().listed} is of the {lacking[0]} split; take"
+        none = f"None of the {self.questions().listed} is in the {lacking[0]} split. Use"
         if set(splits) <= takes.keys():
             more = max(takes[split] for split in splits)
-            return (Problem("/words", "empty_split", f"{none} at least {more}.", nearest=(more,)),)
+            detail = f"{none} {more:,} or more."
+            return (Problem("/words", "empty_split", detail, nearest=(more,)),)
         longer = range(longest + 1, LONGEST_WORD + 1)
         enough = (n for n in longer if set(splits) <= self._first_of_splits(words, n).keys())
         nearest = tuple(islice(enough, 1))
-        detail = f"{none} words of more characters, or of a longer list."
+        detail = f"{none} longer words, or a dataset with more words."
         return (Problem("/longest", "empty_split", detail, nearest=nearest),)
 
     def _first_of_splits(self, words: WordList, longest: int) -> dict[Split, int]:
-        """How many words of up to so many characters it takes until each split has one."""
+        """Return the number of words until each split has one."""
         task = self.model_copy(update={"longest": longest})
         chosen = words.chosen(longest, MOST_TRIPLES)
-        return first_of_splits(task.question(one.english, words.characters) for one in chosen)
+        return first_of_splits(task.question(t.english, words.characters) for t in chosen)
 
     @property
     def _places(self) -> int:
@@ -200,24 +211,33 @@ class WordTranslation(DigitTask):
         return self.dataset
 
     def _misfits(self, facts: DatasetFacts) -> "list[Problem]":
-        """Where the knobs ask for what the dataset has not."""
+        """Return the problems of options that the dataset cannot satisfy."""
         if not isinstance(self.dataset, str) and self.dataset != facts.reference():
-            detail = f"The dataset {facts.name!r} differs here: its SHA-256 is {facts.digest}."
+            detail = (
+                f"The dataset {facts.name!r} on this server has the SHA-256 {facts.digest}, which "
+                "differs from the spec's. Use this digest, or name the dataset only."
+            )
             return [Problem("/dataset", "dataset_differs", detail, nearest=(facts.digest,))]
         longest = self.longest or facts.longest
-        there = facts.triples_up_to(longest)
-        if there < FEWEST_TRIPLES:
-            detail = f"{facts.name!r} has {there} words of at most {longest} characters."
+        available = facts.triples_up_to(longest)
+        if available < FEWEST_TRIPLES:
             nearest = next(n for n in range(1, facts.longest + 1) if facts.triples_up_to(n) > 1)
+            detail = (
+                f"{facts.name!r} has {available} words of at most {longest} characters, but a task "
+                f"needs {FEWEST_TRIPLES}. Set `longest` to {nearest} or more."
+            )
             return [Problem("/longest", "too_few_words", detail, nearest=(nearest,))]
-        if self.words is not None and self.words > there:
-            detail = f"{facts.name!r} has {there:,} words of at most {longest} characters."
-            return [Problem("/words", "too_many_words", detail, nearest=(there,))]
+        if self.words is not None and self.words > available:
+            detail = (
+                f"{facts.name!r} has {available:,} words of at most {longest} characters, not "
+                f"{self.words:,}. Use {available:,} or fewer."
+            )
+            return [Problem("/words", "too_many_words", detail, nearest=(available,))]
         return []
 
 
 def generated_facts() -> DatasetFacts:
-    """What is known of the generated list."""
+    """Return the facts about the generated list."""
     return generated_words.generated_words().facts(generated_words.NAME, "generated")
 
 

@@ -1,1 +1,1 @@
-"""The theory checks, one file each; a file here is found without being listed."""
+"""Theory checks, one per file, which are discovered automatically."""

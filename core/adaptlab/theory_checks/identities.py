@@ -1,4 +1,4 @@
-"""Equations 6 and 7 and what follows from them, on a base model."""
+"""Equations 6 and 7 and their consequences, on a base model."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -13,11 +13,14 @@ Length = Annotated[int, Field(ge=1, le=64)]
 
 @THEORY_CHECKS.register("identities")
 class Identities(TheoryCheck):
-    """Random prefixes of the `lengths` given, and LoRA on queries, on `samples` random inputs."""
+    """Random prefixes of several `lengths`, and LoRA on queries.
+
+    The check uses `samples` random inputs.
+    """
 
     title: ClassVar[str] = "Identities of prefixes"
     summary: ClassVar[str] = (
-        "A prefix leaves relative attention as it is; LoRA on queries moves it."
+        "A prefix leaves relative attention unchanged; LoRA on queries changes it."
     )
     needs_base: ClassVar[bool] = True
 
@@ -26,13 +29,16 @@ class Identities(TheoryCheck):
     samples: int = Field(default=8, ge=1, le=256)
 
     def tokens(self, base: Family) -> int:
-        """Those of its samples, if they fill the context."""
+        """Return the tokens of all samples if they fill the context."""
         return self.samples * base.shape().context
 
     def problems(self, base: Family) -> tuple[Problem, ...]:
-        """A model without attention."""
+        """Return the problem of a model without attention."""
         shape = base.shape()
         if shape.layers and shape.heads:
             return ()
-        detail = f"The identities are of attention, which this {base.name} does not have."
+        detail = (
+            f"The check measures attention with the same number of heads in every layer, which "
+            f"this {base.name} does not have. Name another base model."
+        )
         return (Problem("/base_model", "no_attention_to_check", detail),)

@@ -1,4 +1,4 @@
-"""How attention over learned positions varies over inputs."""
+"""Variation of attention over learned positions between inputs."""
 
 from typing import ClassVar, Literal
 
@@ -13,14 +13,14 @@ FEWEST = 2
 
 @THEORY_CHECKS.register("prefix_attention")
 class PrefixAttention(TheoryCheck):
-    """Attention of the question's last token over learned positions, on `samples` test items.
+    """Attention of the question's last token over learned positions.
 
-    It is renormalised to one over them; what varies is each position's gap between its 99th and 1st
-    percentile over the items.
+    It is rescaled to sum to one over these positions. Its variation is the difference between the
+    99th and the 1st percentile over `samples` test items, for each position.
     """
 
     title: ClassVar[str] = "Attention over learned positions"
-    summary: ClassVar[str] = "It varies little over inputs, so that the span is hardly used."
+    summary: ClassVar[str] = "It varies little between inputs, so the span is hardly used."
     needs_base: ClassVar[bool] = True
     needs_adaptation: ClassVar[bool] = True
 
@@ -28,27 +28,27 @@ class PrefixAttention(TheoryCheck):
     samples: int = Field(default=256, ge=2, le=4096)
 
     def tokens(self, base: Family) -> int:
-        """Those of its samples, if they fill the context."""
+        """Return the tokens of all samples if they fill the context."""
         return self.samples * base.shape().context
 
     def problems(self, base: Family) -> tuple[Problem, ...]:
-        """A model without attention."""
+        """Return the problem of a model without attention."""
         return no_attention(base)
 
     def adaptation_problems(
         self, base: Family, measured: tuple[Measured, ...]
     ) -> tuple[Problem, ...]:
-        """Adaptations with fewer than two learned positions."""
+        """Return the problems of adaptations with fewer than 2 learned positions."""
         return tuple(
             Problem(
                 pointer="/adaptation",
                 code="too_few_learned_positions",
                 detail=(
-                    f"The job {one.job} ({one.method.name}) has {positions} learned "
-                    f"positions, and attention can vary only between {FEWEST} or more."
+                    f"Job {adaptation.job} ({adaptation.method.name}) has {positions} learned "
+                    f"positions. Attention can only vary between {FEWEST} or more."
                 ),
                 nearest=(FEWEST,),
             )
-            for one in measured
-            if (positions := one.method.extra_context_tokens()) < FEWEST
+            for adaptation in measured
+            if (positions := adaptation.method.extra_context_tokens()) < FEWEST
         )

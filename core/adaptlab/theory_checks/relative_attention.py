@@ -1,4 +1,4 @@
-"""Equations 6 and 7 for what a job has trained."""
+"""Equations 6 and 7 for a trained adaptation."""
 
 from typing import ClassVar, Literal
 
@@ -11,15 +11,15 @@ from adaptlab.plugins.theory_check import THEORY_CHECKS, TheoryCheck, no_attenti
 
 @THEORY_CHECKS.register("relative_attention")
 class RelativeAttention(TheoryCheck):
-    """Relative attention with and without an adaptation, on `samples` test items of its task.
+    """Relative attention with and without an adaptation, on its test items.
 
-    It stays as it is under methods that declare that they cannot change it, in the first layer and,
-    with the layer's input held equal, in deeper ones; of the others it is measured whether it
-    moves. A prefix is held to equation 7 as well.
+    Methods that declare that they cannot change it must leave it unchanged: in the first layer, and
+    with equal inputs in deeper layers. For other methods the change is measured. A prefix must also
+    satisfy equation 7. The check uses `samples` test items.
     """
 
     title: ClassVar[str] = "Relative attention of an adaptation"
-    summary: ClassVar[str] = "What was trained leaves relative attention as it is, or moves it."
+    summary: ClassVar[str] = "The adaptation leaves relative attention unchanged, or changes it."
     needs_base: ClassVar[bool] = True
     needs_adaptation: ClassVar[bool] = True
 
@@ -27,9 +27,9 @@ class RelativeAttention(TheoryCheck):
     samples: int = Field(default=16, ge=1, le=256)
 
     def tokens(self, base: Family) -> int:
-        """Those of its samples, if they fill the context."""
+        """Return the tokens of all samples if they fill the context."""
         return self.samples * base.shape().context
 
     def problems(self, base: Family) -> tuple[Problem, ...]:
-        """A model without attention."""
+        """Return the problem of a model without attention."""
         return no_attention(base)

@@ -1,4 +1,4 @@
-"""What a trained prefix in the first layer does to the scores of the second."""
+"""Effect of a trained prefix in the first layer on second-layer scores."""
 
 from typing import ClassVar, Literal
 
@@ -12,14 +12,14 @@ from adaptlab.plugins.theory_check import THEORY_CHECKS, Measured, TheoryCheck, 
 
 @THEORY_CHECKS.register("second_layer")
 class SecondLayer(TheoryCheck):
-    """The four terms of the second layer's scores, with their sizes, on `samples` test items.
+    """The four terms of second-layer scores and their sizes on test items.
 
-    They are exact where one attention layer follows on another with nothing between them: a
-    residual stream, a norm or an MLP would leave a remainder of any size.
+    They are exact for two adjacent attention layers. A residual stream, a norm or an MLP between
+    them would leave a remainder of any size. The check uses `samples` test items.
     """
 
     title: ClassVar[str] = "Four terms of second-layer scores"
-    summary: ClassVar[str] = "A prefix in one layer reaches the next one's scores by four terms."
+    summary: ClassVar[str] = "A prefix affects the scores of the next layer by four terms."
     needs_base: ClassVar[bool] = True
     needs_adaptation: ClassVar[bool] = True
 
@@ -27,21 +27,22 @@ class SecondLayer(TheoryCheck):
     samples: int = Field(default=16, ge=1, le=256)
 
     def tokens(self, base: Family) -> int:
-        """Those of its samples, if they fill the context."""
+        """Return the tokens of all samples if they fill the context."""
         return self.samples * base.shape().context
 
     def problems(self, base: Family) -> tuple[Problem, ...]:
-        """A model whose first two attention layers do not follow directly on each other."""
+        """Return the problem of a model without adjacent attention layers."""
         if isinstance(base, Formal) and base.attends_twice():
             return ()
         detail = (
-            "The four terms are exact for two attention layers with nothing between them, which "
-            f"this {base.name} lacks; take a `formal` base whose stack has two in a row."
+            "The four terms are exact only for two adjacent attention layers, which this "
+            f"{base.name} does not have. Name a `formal` base whose first two attention layers are "
+            "adjacent."
         )
         return (Problem("/base_model", "layers_do_not_follow", detail),)
 
     def adaptation_problems(
         self, base: Family, measured: tuple[Measured, ...]
     ) -> tuple[Problem, ...]:
-        """What is not a prefix."""
+        """Return the problems of methods that are not only a prefix."""
         return no_prefixes(measured)
