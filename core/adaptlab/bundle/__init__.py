@@ -1,4 +1,4 @@
-"""Bundles: a study's decision as one file that renders, and is checked, without a server.
+"""Bundles: a study's decision as one file, checked without a server.
 
-Pure: bytes go in and out through files that are given; what is in a bundle is read by fixed names.
+Bundles are read and written through files passed as arguments. Members have fixed names.
 """

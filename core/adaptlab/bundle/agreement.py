@@ -1,29 +1,29 @@
-"""Whether two documents say the same: numbers up to rounding, everything else exactly."""
+"""Comparison of two documents: numbers up to rounding, the rest exactly."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
 CLOSE = 1e-9
-"""How far a number may be off, relative to it: another processor sums in another order."""
-MOST_TOLD = 20
+"""Relative tolerance of numbers, because processors add in different orders."""
+MOST_DIFFERENCES = 20
 Members = Mapping[str, object]
 Elements = Sequence[object]
 
 
 def disagreements(stated: object, again: object) -> tuple[int, tuple[str, ...]]:
-    """How many numbers agree, and where the documents differ, at most `MOST_TOLD` places."""
-    agreed, found = 0, list[str]()
+    """Return the number of equal numbers, and the first differences as texts."""
+    agreed, differences = 0, list[str]()
     for text in _walk("", stated, again):
         if text is None:
             agreed += 1
-        elif len(found) < MOST_TOLD:
-            found.append(text)
-    return agreed, tuple(found)
+        elif len(differences) < MOST_DIFFERENCES:
+            differences.append(text)
+    return agreed, tuple(differences)
 
 
 def _walk(place: str, stated: object, again: object) -> Iterator[str | None]:
-    """None for every number that agrees, a text for everything that differs."""
+    """Yield None for every equal number and a text for every difference."""
     if isinstance(stated, dict) and isinstance(again, dict):
         yield from _members(place, cast("Members", stated), cast("Members", again))
     elif isinstance(stated, list) and isinstance(again, list):
@@ -55,15 +55,15 @@ def _elements(place: str, stated: Elements, again: Elements) -> Iterator[str | N
             "the outcomes."
         )
         return
-    for number, (one, other) in enumerate(zip(stated, again, strict=True)):
-        yield from _walk(f"{place}/{number}", one, other)
+    for number, (left, right) in enumerate(zip(stated, again, strict=True)):
+        yield from _walk(f"{place}/{number}", left, right)
 
 
-def _are_close(one: float, other: float) -> bool:
+def _are_close(left: float, right: float) -> bool:
     try:
-        return math.isclose(one, other, rel_tol=CLOSE, abs_tol=CLOSE * CLOSE)
-    except OverflowError:  # an integer that no float can hold
-        return one == other
+        return math.isclose(left, right, rel_tol=CLOSE, abs_tol=CLOSE * CLOSE)
+    except OverflowError:  # an integer too large for a float
+        return left == right
 
 
 def _is_number(value: object) -> bool:

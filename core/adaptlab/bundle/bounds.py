@@ -1,7 +1,8 @@
-"""How much work a bundle may make: counted before anything is computed from it.
+"""Limits of the work that checking a bundle takes.
 
-Sizes of members bound what is read. What is computed grows faster: pairs with the square of the
-rows, and each pair with its seeds and items.
+The sizes of members limit what is read, but the computation grows faster. The number of pairs grows
+with the square of the rows, and the cost of a pair with its seeds and items. So they are counted
+before anything is computed.
 """
 
 from collections import Counter
@@ -13,26 +14,26 @@ from adaptlab.statistics import Scores
 
 MOST_JOBS = 10_000
 MOST_ROWS = 4_096
-"""Of all tables together."""
+"""Rows of all tables together."""
 MOST_PAIRS = 50_000
-"""Of rows that are compared, of all tables together: each takes one or two milliseconds."""
+"""Compared pairs of rows in all tables together; each takes one or two milliseconds."""
 MOST_SEEDS = 1_024
-"""Of one row."""
+"""Seeds of one row."""
 MOST_ROW_OUTCOMES = 16_000_000
-"""Seeds times items of one row, each eight bytes while it is compared."""
+"""Seeds times items of one row; each takes eight bytes during the comparison."""
 MOST_PAIRED_OUTCOMES = 20_000_000_000
-"""Outcomes that all pairs together compare."""
+"""Compared outcomes of all pairs together."""
 MOST_REFERENCES = 100_000
 """Jobs and seeds that rows name, of all tables together."""
 
 
 def check_jobs(content: bytes) -> None:
-    """Raise `BrokenBundle` for more jobs than a study has; they are lines, not yet read."""
+    """Raise `BrokenBundle` for too many jobs, which are lines of the content."""
     _check(JOBS, content.count(b"\n") + 1, MOST_JOBS, "lines")
 
 
 def check_claim(claim: Claim) -> None:
-    """Raise `BrokenBundle` for a claim of too many rows."""
+    """Raise `BrokenBundle` for a claim with too many rows."""
     rows = [row for table in claim.tables for row in table.methods]
     _check(CLAIM, len(rows), MOST_ROWS, "rows")
     named = sum(len(row.jobs) + len(row.seeds) for row in rows)
@@ -57,7 +58,10 @@ def check_evidence(evidence: Evidence) -> None:
 
 
 def pairs_of(rows: Sequence[Scores]) -> int:
-    """How many two rows of a table are compared, at most: those of one budget or of none."""
+    """Return the most pairs of rows that a table compares.
+
+    Rows are compared with those of the same budget and with those without a budget.
+    """
     by_budget = Counter(row.budget for row in rows)
     everywhere = by_budget.pop(None, 0)
     within = sum(_pairs(count) for count in by_budget.values())
@@ -72,6 +76,6 @@ def _largest(rows: Iterable[Scores]) -> int:
     return max((len(row.seeds) * row.items for row in rows), default=0)
 
 
-def _check(member: str, found: int, most: int, what: str) -> None:
-    if found > most:
-        raise BrokenBundle(member, f"{found:,} {what}; a bundle has at most {most:,}.")
+def _check(member: str, count: int, most: int, noun: str) -> None:
+    if count > most:
+        raise BrokenBundle(member, f"it has {count:,} {noun}. The limit is {most:,}.")

@@ -1,4 +1,4 @@
-"""Checking a bundle without a server: digests, every number again from the outcomes, every text."""
+"""Check of a bundle without a server: digests, numbers and texts."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -40,17 +40,17 @@ MOST_FINDINGS = 50
 
 
 class Finding(Value):
-    """What is wrong with a member."""
+    """An error in a member."""
 
     member: str
     text: str
 
 
 class CheckedBundle(Value):
-    """What a check found; `claim` has the numbers as they were computed again.
+    """The result of a check.
 
-    `findings` are empty for a bundle that holds, and `numbers` counts the numbers of the claim
-    that came out the same.
+    `claim` has the recomputed numbers, and `numbers` counts those that agree with the bundle's.
+    `findings` is empty if the bundle is valid.
     """
 
     study: FrozenStudy
@@ -62,12 +62,12 @@ class CheckedBundle(Value):
 
     @property
     def holds(self) -> bool:
-        """Whether nothing is wrong with it."""
+        """True if there are no findings."""
         return not self.findings
 
 
 class _Parts(Value):
-    """The members that everything else follows from."""
+    """The members from which everything else follows."""
 
     study: FrozenStudy
     jobs: tuple[FrozenJob, ...]
@@ -78,12 +78,13 @@ class _Parts(Value):
 def check_bundle(path: Path) -> CheckedBundle:
     """Check a bundle.
 
-    Every digest of the manifest is verified. Intervals, tests, ranks, verdicts, curves and
-    warnings are computed again from the outcomes and the jobs' specs, tables and texts are
-    written again, and all of it is compared. Diagnoses, forgetting and trials are as they are
-    stated: what they rest on stays on the server.
+    Every digest of the manifest is verified. Intervals, tests, ranks, verdicts, curves and warnings
+    are recomputed from the outcomes and the jobs' specs. Tables and texts are written again, and
+    everything is compared. Diagnoses, forgetting and trials are not checked, because the data
+    behind them are only on the server.
 
-    Raises `BrokenBundle`, with the member, for a file that cannot be read as a bundle.
+    Raises:
+        BrokenBundle: the file cannot be read as a bundle; the error names the member.
     """
     with BundleReader(path) as reader:
         manifest = _value(reader, contents.MANIFEST, Manifest)
@@ -101,7 +102,7 @@ def check_bundle(path: Path) -> CheckedBundle:
         numbers, differences = disagreements(
             stated.model_dump(mode="json"), again.model_dump(mode="json")
         )
-        found = [
+        findings = [
             *changed,
             *broken,
             *(Finding(member=contents.CLAIM, text=text) for text in differences),
@@ -115,12 +116,16 @@ def check_bundle(path: Path) -> CheckedBundle:
         decision=decision_text(parts.study, again, sources, _digests_of(parts)),
         members=len(manifest.members),
         numbers=numbers,
-        findings=tuple(found[:MOST_FINDINGS]),
+        findings=tuple(findings[:MOST_FINDINGS]),
     )
 
 
 def _digests(reader: BundleReader, manifest: Manifest) -> Iterator[Finding]:
-    """Members that are not as the manifest has them; raises `BrokenBundle` for one not there."""
+    """Yield the members that differ from the manifest.
+
+    Raises:
+        BrokenBundle: a member is missing, or is not listed.
+    """
     listed = {member.name: member for member in manifest.members}
     for name in (*contents.FIXED, *sorted(listed)):
         if name not in reader.names:
@@ -150,20 +155,20 @@ def _parts(reader: BundleReader) -> _Parts:
 
 
 class _Jobs:
-    """Jobs by their ids, each resolved spec read once however many rows name the job."""
+    """Jobs by id, with a cache of their resolved specs."""
 
     def __init__(self, jobs: Sequence[FrozenJob]) -> None:
         self._jobs = {job.id: job for job in jobs}
         self._specs: dict[UUID, ResolvedSpec] = {}
 
     def get(self, job: UUID) -> FrozenJob:
-        """One job; raises `BrokenBundle` if it is missing."""
+        """Return a job; raises `BrokenBundle` if it is missing."""
         if job not in self._jobs:
             raise BrokenBundle(contents.JOBS, f"the job {job} is missing.")
         return self._jobs[job]
 
     def resolved(self, job: UUID) -> ResolvedSpec:
-        """What it ran."""
+        """Return the resolved spec of a job."""
         if job not in self._specs:
             self._specs[job] = _resolved(self.get(job))
         return self._specs[job]
@@ -183,7 +188,7 @@ def _parsed(name: str, content: bytes, kind: type[V]) -> V:
 
 
 def _computed_again(parts: _Parts) -> tuple[Claim, list[Finding]]:
-    """The claim with every number that follows from the outcomes computed anew."""
+    """Return the claim with every number recomputed from the outcomes."""
     stated, evidence = parts.claim, parts.evidence
     if len(stated.tables) != len(evidence.tables):
         raise BrokenBundle(
@@ -193,25 +198,25 @@ def _computed_again(parts: _Parts) -> tuple[Claim, list[Finding]]:
         )
     jobs = _Jobs(parts.jobs)
     tables: list[TableComparison] = []
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for table, behind in zip(stated.tables, evidence.tables, strict=True):
         comparison = _compared(behind, jobs, parts, _of_bases(table))
         place = {"base_model": behind.base_model, "task": behind.task, "comparison": comparison}
         tables.append(table.model_copy(update=place))
-        found += _effort(table, behind, jobs)
+        findings += _effort(table, behind, jobs)
     partial = parts.study.state != "succeeded"
     again = {"partial": partial, "tables": tuple(tables), "warnings": table_warnings(tables)}
-    return stated.model_copy(update=again), found
+    return stated.model_copy(update=again), findings
 
 
 def _of_bases(table: TableComparison) -> tuple[ComparisonWarning, ...]:
-    """The warnings that rest on what the server alone knows: scores of bases, and its plug-ins."""
+    """Return the warnings that rest on the server's base models and plug-ins."""
     warnings = () if table.comparison is None else table.comparison.warnings
-    return tuple(one for one in warnings if one.kind in ("base_not_learned", "unread"))
+    return tuple(warning for warning in warnings if warning.kind in ("base_not_learned", "unread"))
 
 
 def _chance(counted: Sequence[ComparedJob]) -> float:
-    """The accuracy of guessing on the task that the jobs have in common."""
+    """Return the chance level of the jobs' common task."""
     resolved = None if not counted else read_resolved(counted[0].spec)
     if resolved is None or isinstance(resolved, UnreadSpec) or resolved.task is None:
         return 0.0
@@ -225,11 +230,11 @@ def _compared(
         return None
     counted = [
         ComparedJob(
-            label=one.label,
-            spec=jobs.resolved(one.job),
-            environment=jobs.get(one.job).environment,
+            label=job.label,
+            spec=jobs.resolved(job.job),
+            environment=jobs.get(job.job).environment,
         )
-        for one in behind.jobs
+        for job in behind.jobs
     ]
     try:
         return compare(
@@ -248,9 +253,9 @@ def _compared(
 
 
 def _effort(table: TableComparison, behind: TableEvidence, jobs: _Jobs) -> Iterator[Finding]:
-    """Rows whose size, trials or seeds are not those of their jobs."""
-    counted = {one.job for one in behind.jobs}
-    methods = {one.label: one for one in table.methods}
+    """Yield the rows whose size, trials or seeds differ from their jobs'."""
+    counted = {job.job for job in behind.jobs}
+    methods = {method.label: method for method in table.methods}
     for scores in behind.scores:
         row = methods.get(scores.label)
         if row is None or not counted.issuperset(_scored(row.jobs, scores, jobs)):
@@ -271,10 +276,13 @@ def _effort(table: TableComparison, behind: TableEvidence, jobs: _Jobs) -> Itera
 
 
 def _scored(ids: Sequence[UUID], scores: Scores, jobs: _Jobs) -> Iterator[UUID]:
-    """The jobs of a row that have a seed of its outcomes, of which there has to be one."""
-    found = [one for one in ids if not set(scores.seeds).isdisjoint(jobs.resolved(one).seeds)]
-    yield from (one for one in found if jobs.get(one).state == "succeeded")
-    if not found:
+    """Yield the succeeded jobs of a row that share a seed with its outcomes.
+
+    If no job does, an id that no job has is yielded.
+    """
+    sharing = [job for job in ids if not set(scores.seeds).isdisjoint(jobs.resolved(job).seeds)]
+    yield from (job for job in sharing if jobs.get(job).state == "succeeded")
+    if not sharing:
         yield UUID(int=0)
 
 
@@ -298,7 +306,7 @@ def _sources(jobs: Sequence[FrozenJob]) -> Sources:
 
 
 def _jobs(parts: _Parts) -> Iterator[Finding]:
-    """Specs that have not their digest, and a study that is not as it was sent."""
+    """Yield specs with another digest, and a study whose specs disagree."""
     if resolved_study(parts.study.spec) != parts.study.resolved:
         text = "`resolved` does not follow from `spec`."
         yield Finding(member=contents.STUDY, text=text)
@@ -317,7 +325,11 @@ def _manifest(manifest: Manifest, parts: _Parts, sources: Sources) -> Iterator[F
 def _rendered(
     reader: BundleReader, parts: _Parts, again: Claim, sources: Sources
 ) -> Iterator[Finding]:
-    """Texts and tables that do not follow from the claim, and plots that are not all there."""
+    """Yield texts and tables that differ from the claim's, and extra plots.
+
+    Raises:
+        BrokenBundle: a plot is missing, or the claim cannot be written.
+    """
     try:
         written = dict(_written(parts, sources))
         drawn = {name for name, _ in plots(again)}
@@ -334,7 +346,7 @@ def _rendered(
 
 
 def _written(parts: _Parts, sources: Sources) -> Iterator[tuple[str, bytes]]:
-    """The texts and tables as the claim has them, by the names of their members."""
+    """Yield the texts and tables of the claim by the names of their members."""
     study, claim = parts.study, parts.claim
     yield contents.README, read_me_text(study, claim).encode()
     yield contents.DECISION, decision_text(study, claim, sources, _digests_of(parts)).encode()

@@ -1,7 +1,7 @@
-"""What is in a bundle: the claim, the evidence that it rests on, the jobs, and a manifest of all.
+"""Members of a bundle: claim, evidence, jobs, and a manifest of all.
 
-Members have fixed names. `TEXTS` and `TABLES` can be made again from the claim and the evidence,
-which is how a check finds what was changed in them.
+Members have fixed names. `TEXTS` and `TABLES` follow from the claim and the evidence, so a check
+detects changes by writing them again.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from adaptlab.studies.study import StudySpec
 from adaptlab.values import Value
 
 FORMAT = 3
-"""The version of this layout and of every text in it; one that differs cannot be checked here."""
+"""The version of this layout and all of its texts; bundles of other versions are not checked."""
 
 MANIFEST = "manifest.json"
 README = "README.md"
@@ -38,17 +38,17 @@ FIXED = (
     EVIDENCE,
     *(f"tables/{table}.{form}" for table in TABLES for form in ("csv", "parquet")),
 )
-"""Every member of every bundle but the manifest and the plots."""
+"""The members of every bundle, except the manifest and the plots."""
 MOST_PLOTS = 120
-"""Plots of a bundle; those of further tables and cells are left out, and `--render` draws none."""
+"""Plots of a bundle; further tables and cells have none, also with `--render`."""
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
 class FrozenStudy(Value):
-    """Which study was frozen; `resolved` is its spec with every default written out.
+    """The frozen study; `resolved` is its spec with every default.
 
-    Points in time are in UTC, as ISO 8601 has them.
+    Times are in UTC, in the form of ISO 8601.
     """
 
     id: UUID
@@ -65,7 +65,7 @@ class FrozenStudy(Value):
 
 
 class FrozenJob(Value):
-    """A job of the study: what it was asked, what it ran, and what its result was computed with."""
+    """A job of the study: its spec, its resolved spec and its environment."""
 
     id: UUID
     kind: str
@@ -78,9 +78,9 @@ class FrozenJob(Value):
 
 
 class Claim(Value):
-    """What the study says: the warnings first, then one table a base model and task.
+    """The claim of a study: warnings, then a table per base model and task.
 
-    `partial` says that jobs failed or were cancelled, so that scores are missing for good.
+    `partial` is true if jobs failed or were cancelled, so that scores are missing permanently.
     """
 
     partial: bool
@@ -91,16 +91,16 @@ class Claim(Value):
 
 
 class CountedJob(Value):
-    """A job whose scores count, and how warnings about its settings call it."""
+    """A job whose scores count, with its label in warnings about settings."""
 
     label: str
     job: UUID
 
 
 class TableEvidence(Value):
-    """What one table was computed from: the outcomes of every row, and whose settings must agree.
+    """The data behind one table: outcomes of its rows, and comparable jobs.
 
-    `reference` is the method that the cheapest one is measured by.
+    `reference` is the method that the cheapest method is compared with.
     """
 
     base_model: str
@@ -111,7 +111,7 @@ class TableEvidence(Value):
 
 
 class Evidence(Value):
-    """The outcomes behind a claim, table by table in the claim's order."""
+    """The outcomes behind a claim, by table in the claim's order."""
 
     tables: Annotated[tuple[TableEvidence, ...], Field(max_length=1024)]
 
@@ -125,11 +125,10 @@ class Member(Value):
 
 
 class Sources(Value):
-    """Where the numbers come from, over all jobs of a study.
+    """The provenance of a study's numbers, over all of its jobs.
 
-    `content` is the SHA-256 of what `JOBS` says of them, as it is written.
-    `code_versions` are those that results were computed with, `base_models` the digests of the
-    weights that were adapted, by the name of the base model.
+    `content` is the SHA-256 of the content of `JOBS`. `code_versions` are the versions that
+    computed results. `base_models` has the digests of the adapted weights by name of the base.
     """
 
     jobs: int
@@ -140,7 +139,7 @@ class Sources(Value):
 
 
 class Manifest(Value):
-    """What a bundle holds, and the versions of the software that wrote it."""
+    """The members of a bundle and the versions of the software that wrote it."""
 
     format: int
     study: str
@@ -150,7 +149,7 @@ class Manifest(Value):
 
 
 def resolved_study(spec: dict[str, object]) -> dict[str, object]:
-    """The spec of a study with every default written out; empty for what is none."""
+    """Return the spec of a study with every default, empty if it is invalid."""
     try:
         return StudySpec.model_validate(spec).model_dump(mode="json")
     except ValidationError:
@@ -158,7 +157,7 @@ def resolved_study(spec: dict[str, object]) -> dict[str, object]:
 
 
 def content_digests(*documents: tuple[str, Value]) -> dict[str, str]:
-    """The SHA-256 of what documents say, by the names of their members."""
+    """Return the SHA-256 of documents by the names of their members."""
     return {
         name: hashlib.sha256(value.model_dump_json().encode()).hexdigest()
         for name, value in documents
@@ -166,17 +165,17 @@ def content_digests(*documents: tuple[str, Value]) -> dict[str, str]:
 
 
 def csv_name(table: str) -> str:
-    """The name of a table as comma-separated values."""
+    """Return the name of a table's CSV file."""
     return f"tables/{table}.csv"
 
 
 def parquet_name(table: str) -> str:
-    """The name of a table as Parquet."""
+    """Return the name of a table's Parquet file."""
     return f"tables/{table}.parquet"
 
 
 class SourceList:
-    """Collects the sources of jobs that go by one at a time."""
+    """Collector of the sources of jobs, one job at a time."""
 
     def __init__(self) -> None:
         self._jobs = 0
@@ -186,7 +185,7 @@ class SourceList:
         self._bases: dict[str, set[str]] = defaultdict(set)
 
     def add(self, job: FrozenJob) -> None:
-        """Note where one job's result comes from."""
+        """Add the sources of one job."""
         self._jobs += 1
         self._content.update(job.model_dump_json().encode() + b"\n")
         self._digests.add(job.spec_digest)
@@ -197,7 +196,7 @@ class SourceList:
             self._bases[name].add(digest)
 
     def found(self) -> Sources:
-        """The sources of all that were added."""
+        """Return the sources of all added jobs."""
         return Sources(
             jobs=self._jobs,
             content=self._content.hexdigest(),

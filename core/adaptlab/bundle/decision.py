@@ -1,4 +1,7 @@
-"""The text of a decision: warnings first, what was asked, the verdicts, what is thin."""
+"""The text of a decision: warnings, question, verdicts and limits.
+
+A change of the text needs another `contents.FORMAT`, because checks compare it.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,9 +22,9 @@ Lines = Iterable[str]
 def decision_text(
     study: FrozenStudy, claim: Claim, sources: Sources, digests: Mapping[str, str]
 ) -> str:
-    """The decision as a document that needs nothing beside it.
+    """Return the decision as a complete document.
 
-    `digests` are those of the members that it rests on, which it names.
+    `digests` are the digests of the members behind it, which the document names.
     """
     parts: tuple[Lines, ...] = (
         [f"# Decision of the study {plain(study.name)}"],
@@ -36,7 +39,7 @@ def decision_text(
 
 
 def plain(text: object) -> str:
-    """Text of others inside Markdown: it stays on its line and is no markup."""
+    """Return a text escaped for Markdown, on one line."""
     return _MARKUP.sub(r"\\\1", _BREAKS.sub(" ", str(text)))
 
 
@@ -54,8 +57,8 @@ def _warnings(claim: Claim) -> Iterator[str]:
         yield "None."
         return
     yield _list(
-        f"**{one.kind}** ({plain(one.task)} on {plain(one.base_model)}): {plain(one.text)}"
-        for one in claim.warnings
+        f"**{w.kind}** ({plain(w.task)} on {plain(w.base_model)}): {plain(w.text)}"
+        for w in claim.warnings
     )
 
 
@@ -74,7 +77,7 @@ def _asked(study: FrozenStudy, claim: Claim) -> Iterator[str]:
         "Seeds": (str(len(row.seeds)) for row in rows),
         "Trials a seed": (str(row.trials) for row in rows if row.parameters),
         "Steps": (f"{row.steps:,}" for row in rows if row.parameters),
-        "Skipped": (one.text for table in claim.tables for one in table.missing if not one.job),
+        "Skipped": (row.text for table in claim.tables for row in table.missing if not row.job),
     }
     lines = [
         f"{name}: {', '.join(plain(value) for value in dict.fromkeys(values))}"
@@ -97,9 +100,9 @@ def _table(table: TableComparison) -> Iterator[str]:
             yield from _cell(cell, table.methods)
             yield from _verdicts(comparison, cell)
         yield from _over_budgets(comparison)
-    yield from _section("Diagnosis", (plain(one.diagnosis.text) for one in table.diagnoses))
+    yield from _section("Diagnosis", (plain(row.diagnosis.text) for row in table.diagnoses))
     yield from _section("Forgetting", _forgetting(table.forgetting))
-    yield from _section("Missing", (plain(one.text) for one in table.missing))
+    yield from _section("Missing", (plain(row.text) for row in table.missing))
 
 
 def _cell(cell: ComparisonCell, methods: Sequence[ComparedMethod]) -> Iterator[str]:
@@ -124,18 +127,18 @@ def _row(row: ComparisonRow, *, is_reference: bool) -> str:
 
 def _verdicts(comparison: Comparison, cell: ComparisonCell) -> Iterator[str]:
     if comparison.voided:
-        return  # the sentence above the table says so
-    yield from _section("Verdicts", (plain(one.text) for one in cell.verdicts))
+        return  # the sentence above the table states it
+    yield from _section("Verdicts", (plain(verdict.text) for verdict in cell.verdicts))
 
 
 def _over_budgets(comparison: Comparison) -> Iterator[str]:
     if comparison.voided:
         return
     lines = [
-        f"{plain(one.higher_after)} overtakes {plain(one.higher_before)} at a budget of about "
-        f"{one.budget:,.0f} (between {_end(one.low)} and {_end(one.high)}"
-        f"{'' if one.told else '; not told from chance'})."
-        for one in comparison.crossings
+        f"{plain(crossing.higher_after)} overtakes {plain(crossing.higher_before)} at a budget of "
+        f"about {crossing.budget:,.0f} (between {_end(crossing.low)} and {_end(crossing.high)}"
+        f"{'' if crossing.told else '; not told from chance'})."
+        for crossing in comparison.crossings
     ]
     if (cheapest := comparison.cheapest) is not None:
         near = f"within {_points(cheapest.margin)} of {plain(cheapest.reference)}"
@@ -158,14 +161,14 @@ def _forgetting(rows: Sequence[MethodForgetting]) -> Iterator[str]:
 
 def _thin(claim: Claim) -> Iterator[str]:
     yield "## Limits of the evidence"
-    found = [text for table in claim.tables for text in _thin_in(table)]
+    limits = [text for table in claim.tables for text in _thin_in(table)]
     if claim.partial:
-        found.append("Scores are missing permanently, so the best method may be absent.")
-    found.append(
+        limits.append("Scores are missing permanently, so the best method may be absent.")
+    limits.append(
         "The answer was chosen by scores on the test items. Before you publish a number, "
         "re-run the configuration with new seeds."
     )
-    yield _list(found)
+    yield _list(limits)
 
 
 def _thin_in(table: TableComparison) -> Iterator[str]:
@@ -174,12 +177,12 @@ def _thin_in(table: TableComparison) -> Iterator[str]:
     if comparison is None:
         yield f"{at}: no scores."
         return
-    verdicts = [one for cell in comparison.cells for one in cell.verdicts]
-    undecided = sum(one.finding == "not_known" for one in verdicts)
-    alike = sum(one.finding == "cannot_be_told_apart" for one in verdicts)
+    findings = [verdict.finding for cell in comparison.cells for verdict in cell.verdicts]
+    undecided = sum(finding == "not_known" for finding in findings)
+    alike = sum(finding == "cannot_be_told_apart" for finding in findings)
     if undecided or alike:
         yield (
-            f"{at}: of {len(verdicts)} verdicts over all seeds, {undecided} are not known and "
+            f"{at}: of {len(findings)} verdicts over all seeds, {undecided} are not known and "
             f"{alike} cannot be told apart."
         )
     yield (
@@ -192,7 +195,7 @@ def _thin_in(table: TableComparison) -> Iterator[str]:
 
 
 def _rates(at: str, row: ComparedMethod) -> Iterator[str]:
-    """Learning rates of which a better one may lie beyond what was tried."""
+    """Yield the limits of the learning rates that were tried."""
     rates = sorted({trial.learning_rate for trial in row.sweep})
     if not row.parameters or not rates:
         return
@@ -219,7 +222,7 @@ def _sources(study: FrozenStudy, sources: Sources, digests: Mapping[str, str]) -
             f"Study `{study.id}` of {plain(study.owner)} in the project {plain(study.project)}, "
             f"created {study.created_at}; {sources.jobs} jobs, listed in `specs/jobs.jsonl`."
         ),
-        f"Code: {', '.join(f'`{one}`' for one in sources.code_versions) or 'not known'}.",
+        f"Code: {', '.join(f'`{code}`' for code in sources.code_versions) or 'not known'}.",
         f"Weights of the base models: {', '.join(bases) or 'not known'}.",
         *(f"Content of `{name}`: `{digest}`." for name, digest in digests.items()),
         f"Content of `{JOBS}`: `{sources.content}`.",
@@ -237,12 +240,13 @@ def _list(lines: Lines) -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
-def _candidate(one: Candidate | None) -> str:
-    if one is None:
+def _candidate(candidate: Candidate | None) -> str:
+    if candidate is None:
         return "none"
+    low, high = 100 * candidate.low, 100 * candidate.high
     return (
-        f"{plain(one.method)} with {one.parameters:,} parameters (difference "
-        f"{100 * one.difference:+.1f} points, {100 * one.low:+.1f} to {100 * one.high:+.1f})"
+        f"{plain(candidate.method)} with {candidate.parameters:,} parameters (difference "
+        f"{100 * candidate.difference:+.1f} points, {low:+.1f} to {high:+.1f})"
     )
 
 

@@ -1,4 +1,4 @@
-"""The plots of a claim, by the names that they have in a bundle."""
+"""The plots of a claim, by their names in a bundle."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -9,9 +9,10 @@ from adaptlab.charts.table_charts import compared_methods, table_charts
 
 
 def plots(claim: Claim) -> Iterator[tuple[str, Chart]]:
-    """The first `MOST_PLOTS` charts with their names, such as `plots/0-2-ranks.svg`.
+    """Return the first `MOST_PLOTS` charts with their names.
 
-    The first number is that of the table, the second that of the cell, both from 0.
+    In `plots/0-2-ranks.svg`, the first number is the index of the table and the second the index of
+    the cell, both from 0.
     """
     return islice(_plots(claim), MOST_PLOTS)
 

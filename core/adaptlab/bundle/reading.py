@@ -1,4 +1,4 @@
-"""Reading bundles that anybody may have made: known names only, bounded sizes, nothing unpacked."""
+"""Reader of untrusted bundles, with limits on names and sizes."""
 
 import hashlib
 import re
@@ -16,7 +16,7 @@ from adaptlab.errors import BrokenBundle
 MOST_MEMBERS = 256
 LARGEST_MEMBER = 128 * 2**20
 LARGEST_BUNDLE = 512 * 2**20
-"""Of all members together, unpacked, and of the file."""
+"""Bytes of the file, and of all unpacked members together."""
 _PLOT = re.compile(r"plots/[0-9]{1,4}-(curves|[0-9]{1,4}-(ranks|differences|sweeps))\.svg")
 LARGEST_DIRECTORY = MOST_MEMBERS * 2**10
 _END = b"PK\5\6"
@@ -28,9 +28,10 @@ _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedErro
 
 
 class BundleReader:
-    """Members of a bundle by name; raises `BrokenBundle` for whatever no bundle has.
+    """Reader of a bundle's members by name.
 
-    Nothing is written anywhere, and no name that stands in the file is ever used as a path.
+    It raises `BrokenBundle` for everything that bundles do not have. It writes nothing, and never
+    uses a name from the file as a path.
     """
 
     def __init__(self, path: Path) -> None:
@@ -38,7 +39,7 @@ class BundleReader:
             raise BrokenBundle(str(path), "there is no such file.")
         if (size := path.stat().st_size) > LARGEST_BUNDLE:
             raise BrokenBundle(
-                str(path), f"{size:,} bytes; a bundle has at most {LARGEST_BUNDLE:,}."
+                str(path), f"the file has {size:,} bytes. The limit is {LARGEST_BUNDLE:,}."
             )
         _check_directory(path)
         try:
@@ -53,20 +54,20 @@ class BundleReader:
 
     @property
     def names(self) -> frozenset[str]:
-        """The names of the members that there are."""
+        """The names of all members."""
         return frozenset(self._entries)
 
     def read(self, name: str) -> bytes:
-        """The content of a member."""
+        """Return the content of a member."""
         return b"".join(self._pieces(name))
 
     def digest(self, name: str) -> tuple[str, int]:
-        """The SHA-256 and the size of a member's content."""
-        found, size = hashlib.sha256(), 0
+        """Return the SHA-256 and the size of a member's content."""
+        sha256, size = hashlib.sha256(), 0
         for piece in self._pieces(name):
-            found.update(piece)
+            sha256.update(piece)
             size += len(piece)
-        return found.hexdigest(), size
+        return sha256.hexdigest(), size
 
     def close(self) -> None:
         """Close the file."""
@@ -90,22 +91,22 @@ class BundleReader:
 
 
 def _check_directory(path: Path) -> None:
-    """Raise for a list of members so long that reading it would take the memory.
+    """Raise `BrokenBundle` for a list of members that is too long to read.
 
-    `zipfile` takes one of the end records in the tail of the file, so each of them is looked at.
+    `zipfile` uses one of the end records in the tail of the file, so all of them are checked.
     """
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - _TAIL))
         tail = file.read(_TAIL)
     if _ZIP64 in tail:
         raise BrokenBundle(
-            str(path), "it uses the zip format for files of more than 4 GB, which bundles do not."
+            str(path), "it uses the zip format for files of more than 4 GB, unlike bundles."
         )
-    for found in re.finditer(re.escape(_END), tail):
-        record = tail[found.start() + 10 : found.start() + 16]
+    for match in re.finditer(re.escape(_END), tail):
+        record = tail[match.start() + 10 : match.start() + 16]
         members, size = struct.unpack("<HI", record.ljust(6, b"\0"))
         if members > MOST_MEMBERS or size > LARGEST_DIRECTORY:
-            detail = f"{members} members; a bundle has at most {MOST_MEMBERS}."
+            detail = f"the file has {members} members. The limit is {MOST_MEMBERS}."
             raise BrokenBundle(str(path), detail)
 
 
@@ -113,7 +114,7 @@ def _checked_entries(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
     entries = archive.infolist()
     if len(entries) > MOST_MEMBERS:
         raise BrokenBundle(
-            MANIFEST, f"{len(entries)} members; a bundle has at most {MOST_MEMBERS}."
+            MANIFEST, f"the file has {len(entries)} members. The limit is {MOST_MEMBERS}."
         )
     for name, count in Counter(entry.filename for entry in entries).items():
         if count > 1:
@@ -123,22 +124,26 @@ def _checked_entries(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
     if (total := sum(entry.file_size for entry in entries)) > LARGEST_BUNDLE:
         largest = max(entries, key=lambda entry: entry.file_size)
         raise BrokenBundle(
-            largest.filename, f"the members unpack to {total:,} bytes; at most {LARGEST_BUNDLE:,}."
+            largest.filename,
+            f"all members unpack to {total:,} bytes. The limit is {LARGEST_BUNDLE:,}.",
         )
     return {entry.filename: entry for entry in entries}
 
 
 def _check(entry: zipfile.ZipInfo) -> None:
-    """Raise for a member that no bundle has; `zipfile` reads no more than the size it announces."""
+    """Raise `BrokenBundle` for a member that bundles do not have.
+
+    The announced size can be trusted, because `zipfile` reads no more than that.
+    """
     name = entry.orig_filename
     if name != entry.filename or not (name in (*FIXED, MANIFEST) or _PLOT.fullmatch(name)):
         raise BrokenBundle(repr(name), "bundles have no member with this name.")
     if entry.file_size > LARGEST_MEMBER:
         raise BrokenBundle(
             name,
-            f"it unpacks to {entry.file_size:,} bytes; a member has at most {LARGEST_MEMBER:,}.",
+            f"it unpacks to {entry.file_size:,} bytes. The limit is {LARGEST_MEMBER:,}.",
         )
     if entry.flag_bits & _ENCRYPTED:
-        raise BrokenBundle(name, "it is encrypted; bundles are not.")
+        raise BrokenBundle(name, "it is encrypted, unlike members of bundles.")
     if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise BrokenBundle(name, "it is compressed in a way that bundles do not use.")
+        raise BrokenBundle(name, "it is compressed by a method that bundles do not use.")

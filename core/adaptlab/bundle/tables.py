@@ -1,4 +1,4 @@
-"""The tables of a bundle: what stands in claim and evidence, as rows for programs of all kinds."""
+"""The tables of a bundle: claim and evidence as rows."""
 
 import csv
 import io
@@ -25,7 +25,7 @@ class Column(NamedTuple):
 
 
 class BundleTable(NamedTuple):
-    """A table: its name, its columns, and a row for each of them."""
+    """A table: its name, its columns and its rows."""
 
     name: str
     columns: tuple[Column, ...]
@@ -59,7 +59,7 @@ _COLUMNS: dict[str, tuple[str, str, str]] = {
 
 
 def bundle_tables(claim: Claim, evidence: Evidence) -> Iterator[BundleTable]:
-    """The tables, by the names of `contents.TABLES` and in their order."""
+    """Yield the tables in the order of `contents.TABLES`."""
     rows: dict[str, Iterator[dict[str, Cell]]] = {
         "scores": _scores(claim),
         "pairs": _pairs(claim),
@@ -67,15 +67,15 @@ def bundle_tables(claim: Claim, evidence: Evidence) -> Iterator[BundleTable]:
         "learning_rates": _learning_rates(claim),
         "missing": _missing(claim),
     }
-    for name, found in rows.items():
+    for name, members in rows.items():
         columns = _columns(name)
         yield BundleTable(
-            name, columns, [tuple(row.get(column.name) for column in columns) for row in found]
+            name, columns, [tuple(row.get(column.name) for column in columns) for row in members]
         )
 
 
 def csv_bytes(table: BundleTable) -> bytes:
-    """The table as comma-separated values; what a spreadsheet would compute stands behind a '."""
+    """Return the table as CSV; cells that look like formulas are quoted."""
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow([column.name for column in table.columns])
@@ -86,9 +86,9 @@ def csv_bytes(table: BundleTable) -> bytes:
 def _columns(name: str) -> tuple[Column, ...]:
     texts, integers, numbers = (names.split() for names in _COLUMNS[name])
     return (
-        *(Column(one, "text") for one in texts),
-        *(Column(one, "integer") for one in integers),
-        *(Column(one, "number") for one in numbers),
+        *(Column(column, "text") for column in texts),
+        *(Column(column, "integer") for column in integers),
+        *(Column(column, "number") for column in numbers),
     )
 
 
@@ -101,7 +101,7 @@ def _cells(claim: Claim) -> Iterator[tuple[dict[str, Cell], TableComparison, Com
 
 def _scores(claim: Claim) -> Iterator[dict[str, Cell]]:
     for place, table, cell in _cells(claim):
-        effort = {one.label: one for one in table.methods}
+        effort = {method.label: method for method in table.methods}
         voided = bool(table.comparison and table.comparison.voided)
         for row in cell.rows:
             yield place | {
@@ -132,17 +132,17 @@ def _steps(behind: ComparedMethod | None) -> int | None:
 def _pairs(claim: Claim) -> Iterator[dict[str, Cell]]:
     for place, _, cell in _cells(claim):
         for verdict in cell.verdicts:
-            # Where seeds hardly vary, seen_p rests on items; corrected_p is never without seeds.
+            # Unlike corrected_p, seen_p rests on items alone if seeds hardly vary.
             pair: dict[str, Cell] = verdict.pair.model_dump(exclude={"seen_p"})
-            found: dict[str, Cell] = verdict.model_dump(exclude={"pair", "successful"})
-            yield place | pair | found | _successful(verdict.successful)
+            members: dict[str, Cell] = verdict.model_dump(exclude={"pair", "successful"})
+            yield place | pair | members | _successful(verdict.successful)
 
 
 def _successful(part: SuccessfulSeeds | None) -> dict[str, Cell]:
-    """The part of a verdict about seeds that do not fail."""
+    """Return the part of a verdict about successful seeds."""
     if part is None:
         return {}
-    found: dict[str, Cell] = {
+    row: dict[str, Cell] = {
         "successful_finding": part.finding,
         "first_failing": part.first_failing.failing,
         "second_failing": part.second_failing.failing,
@@ -150,8 +150,8 @@ def _successful(part: SuccessfulSeeds | None) -> dict[str, Cell]:
         "successful_p": part.corrected_p,
     }
     if part.pair is None:
-        return found
-    return found | {
+        return row
+    return row | {
         "successful_seeds": part.pair.seeds,
         "successful_difference": part.pair.difference,
         "successful_low": part.pair.seen_low,
@@ -194,12 +194,12 @@ def _learning_rates(claim: Claim) -> Iterator[dict[str, Cell]]:
 
 def _missing(claim: Claim) -> Iterator[dict[str, Cell]]:
     for table in claim.tables:
-        for one in table.missing:
-            yield _place(table, one.method, one.budget) | {
-                "state": one.state,
-                "reason": one.reason,
-                "seeds": " ".join(map(str, one.seeds)),
-                "text": one.text,
+        for missing in table.missing:
+            yield _place(table, missing.method, missing.budget) | {
+                "state": missing.state,
+                "reason": missing.reason,
+                "seeds": " ".join(map(str, missing.seeds)),
+                "text": missing.text,
             }
 
 

@@ -1,4 +1,4 @@
-"""Writing bundles: the same bytes for the same members, one member at a time in memory."""
+"""Writer of bundles, with the same bytes for the same members."""
 
 import hashlib
 import zipfile
@@ -9,13 +9,13 @@ from typing import IO, Self
 from adaptlab.bundle.contents import MANIFEST, Manifest, Member
 
 THE_BEGINNING = (1980, 1, 1, 0, 0, 0)
-"""The time of every member: the first that a zip file can name."""
+"""The time of every member: the earliest that a zip file can represent."""
 _REGULAR_FILE = 0o100644 << 16
 _UNIX = 3
 
 
 class BundleWriter:
-    """Writes members into a zip file and remembers their digests for the manifest."""
+    """Writer of members into a zip file, with their digests for the manifest."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._zip = zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=6)
@@ -23,7 +23,7 @@ class BundleWriter:
 
     @property
     def members(self) -> tuple[Member, ...]:
-        """What has been written, by name."""
+        """The written members, sorted by name."""
         return tuple(sorted(self._members, key=lambda member: member.name))
 
     def add(self, name: str, pieces: Iterable[bytes]) -> None:
@@ -37,7 +37,7 @@ class BundleWriter:
         self._members.append(Member(name=name, size=size, sha256=digest.hexdigest()))
 
     def add_manifest(self, manifest: Manifest) -> None:
-        """Write the manifest, which is the last member and does not list itself."""
+        """Write the manifest, the last member, which does not list itself."""
         with self._zip.open(_entry(MANIFEST), "w") as member:
             member.write(manifest.model_dump_json(indent=1).encode())
 
