@@ -1,7 +1,7 @@
-"""Charts as Vega-Lite specifications: the same for the dashboard, the demo and PNG files.
+"""Charts as Vega-Lite specifications for pages, notebooks and image files.
 
-A specification is plain JSON without expressions of our own, so that a page can show it through
-Vega's interpreter, without `eval`. Names of tasks, methods and tokens only ever appear as data.
+A specification is plain JSON without expressions, so a page can render it with Vega's interpreter
+instead of `eval`. Names of tasks, methods and tokens only occur as data.
 """
 
 from adaptlab.charts.attention_steps import attention_step

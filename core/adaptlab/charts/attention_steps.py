@@ -1,4 +1,4 @@
-"""One step of an output: what a head looks at while it makes one token of the answer."""
+"""Chart of a head's attention from one position."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -6,11 +6,11 @@ from typing import NamedTuple
 from adaptlab.charts.frame import PALETTES, Chart, Json, Palette, Theme, frame
 from adaptlab.wording import shortened
 
-TOKEN, TURNED = 11, 9  # pixels of a token's letters, upright and turned
-LETTER = 0.62 * TOKEN  # pixels that one of them takes
+TOKEN, TURNED = 11, 9  # font sizes in pixels, upright and turned
+LETTER = 0.62 * TOKEN  # width of a letter in pixels
 LONGEST_TOKEN = 8
 NARROWEST = 320
-"""Pixels of a plot that is made as wide as a small screen: tokens that overlap there are turned."""
+"""Width in pixels of a plot on a small screen. Tokens that would overlap there are turned."""
 
 
 def attention_step(
@@ -24,22 +24,24 @@ def attention_step(
     width: int = 560,
     height: int = 190,
 ) -> Chart:
-    """Bars of the attention from one position to every key, for two or three patterns.
+    """Return bars of the attention from one position to every key.
 
     Args:
-        weights: by the name of a pattern, one weight a key; None where it has no such key.
-        tokens: of the keys; the first `learned` are names of learned positions.
-        learned: how many keys are learned; they are marked by a band.
-        here: the key at the position that looks.
-        title: what stands above the chart.
+        weights: one weight per key for each of two or three patterns, by the pattern's name; None
+            for a key that the pattern does not have.
+        tokens: the tokens of the keys; the first `learned` are names of learned positions.
+        learned: the number of learned keys, which are marked by a band.
+        here: the key at the position itself.
+        title: the heading of the chart.
         theme: light or dark.
-        width: of the plot, in pixels.
-        height: of the plot, in pixels.
+        width: width of the plot in pixels.
+        height: height of the plot in pixels.
 
-    Raises `ValueError` for weights that do not fit the keys.
+    Raises:
+        ValueError: the number of weights differs from the number of keys.
     """
     if any(len(row) != len(tokens) for row in weights.values()):
-        raise ValueError(f"There are {len(tokens)} keys, and another number of weights.")
+        raise ValueError(f"Every pattern needs {len(tokens)} weights, one per key.")
     palette = PALETTES[theme]
     keys = _keys(tokens, learned)
     return {
@@ -56,7 +58,7 @@ def attention_step(
 
 
 class _Keys(NamedTuple):
-    """The keys along the axis: the names that stand under them, and which of those are turned."""
+    """The keys along the axis, with their names and the direction of the text."""
 
     places: list[Json]
     names: tuple[str, ...]
@@ -65,9 +67,10 @@ class _Keys(NamedTuple):
 
     @property
     def room(self) -> int:
-        """Pixels that the names take."""
-        turned = (len(one) for one, is_so in zip(self.names, self.turned, strict=True) if is_so)
-        return max(24, 14 + round(LETTER * max(turned, default=0)))
+        """The height of the names in pixels."""
+        named = zip(self.names, self.turned, strict=True)
+        lengths = (len(name) for name, is_turned in named if is_turned)
+        return max(24, 14 + round(LETTER * max(lengths, default=0)))
 
 
 def _keys(tokens: Sequence[str], learned: int) -> _Keys:
@@ -92,7 +95,7 @@ def _x(keys: _Keys) -> Chart:
 
 
 def _band(keys: _Keys, palette: Palette) -> list[Json]:
-    """A ground behind the learned keys."""
+    """Return the band behind the learned keys."""
     if not keys.learned:
         return []
     rows: list[Json] = [{"place": place} for place in keys.places[: keys.learned]]
@@ -148,7 +151,10 @@ def _bars(
 
 
 def _token_names(keys: _Keys, here: int | None, palette: Palette) -> list[Json]:
-    """Tokens as text marks, since they repeat; the position that looks is bold."""
+    """Return the tokens as text marks, the one at the position itself in bold.
+
+    An axis would show a repeated token only once.
+    """
     groups: dict[tuple[str, str, bool], list[Json]] = {}
     named = zip(keys.places, keys.names, keys.turned, strict=True)
     for number, (place, name, turned) in enumerate(named):

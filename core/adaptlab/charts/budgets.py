@@ -1,4 +1,4 @@
-"""Score against budget: a curve with its band for every method, and where two of them cross."""
+"""Chart of score against budget, with bands and crossings."""
 
 import itertools
 import math
@@ -11,7 +11,7 @@ from adaptlab.statistics import Interval
 from adaptlab.statistics.curves import BudgetCurve, Crossing
 
 ROOM = 1.15
-"""How far the axis goes on beyond the first and the last budget, as a factor."""
+"""Factor by which the axis extends beyond the first and the last budget."""
 
 _SHARE: Chart = {"type": "quantitative", "format": ".1%"}
 
@@ -27,25 +27,26 @@ def score_against_budget(
     width: int = 560,
     height: int = 300,
 ) -> Chart:
-    """Accuracy over trainable parameters: lines with bands, references as dashed levels.
+    """Return a chart of accuracy over trainable parameters.
 
     Args:
-        curves: one a method, as `statistics.curves.budget_curves` makes them.
-        crossings: marked by ×, with the interval of each as a line through it.
-        references: rows that are the same at every budget, drawn over the whole width.
-        methods: every method of the page in its order, which decides colours and shapes.
-        title: what stands above the chart.
+        curves: one curve per method, from `statistics.curves.budget_curves`.
+        crossings: drawn as ×, with a line for the interval.
+        references: rows that are the same at every budget, drawn as dashed lines.
+        methods: all methods of the page in their order, which determines colours and shapes.
+        title: the heading of the chart.
         theme: light or dark.
-        width: of the plot, in pixels.
-        height: of the plot, in pixels.
+        width: width of the plot in pixels.
+        height: height of the plot in pixels.
 
-    Raises `ValueError` for no curve.
+    Raises:
+        ValueError: there is no curve.
     """
     budgets = sorted({point.budget for curve in curves for point in curve.points})
     if not budgets:
         raise ValueError("There is no score at a budget to draw.")
     palette = PALETTES[theme]
-    shown = [*(one.method for one in curves), *(one.method for one in references)]
+    shown = [*(curve.method for curve in curves), *(row.method for row in references)]
     listed = methods or list(dict.fromkeys(shown))
     return {
         **frame(title, palette),
@@ -78,7 +79,7 @@ def _reference_rows(references: Sequence[ComparisonRow]) -> Iterator[Chart]:
 
 
 def _levels(rows: list[Json]) -> list[Json]:
-    """References: a dashed line at the score, and a band over the whole width."""
+    """Return the references: dashed lines at scores, bands of intervals."""
     if not rows:
         return []
     across: Chart = {"x": {"value": 0}, "x2": {"value": "width"}}
@@ -180,19 +181,19 @@ def _crossing_rows(
     crossings: Sequence[Crossing], curves: Sequence[BudgetCurve], budgets: Sequence[int]
 ) -> Iterator[Chart]:
     by_method = {curve.method: curve for curve in curves}
-    for one in crossings:
+    for crossing in crossings:
         yield {
-            "budget": one.budget,
-            "from": one.low or budgets[0] / ROOM,
-            "to": one.high or budgets[-1] * ROOM,
-            "score": _score_at(by_method[one.higher_before], one.budget),
-            "below": one.higher_before,
-            "above": one.higher_after,
+            "budget": crossing.budget,
+            "from": crossing.low or budgets[0] / ROOM,
+            "to": crossing.high or budgets[-1] * ROOM,
+            "score": _score_at(by_method[crossing.higher_before], crossing.budget),
+            "below": crossing.higher_before,
+            "above": crossing.higher_after,
         }
 
 
 def _score_at(curve: BudgetCurve, budget: float) -> float:
-    """The height of the drawn line, which is straight over the logarithm of the budget."""
+    """Return the score on the line, linear in the logarithm of the budget."""
     for here, there in itertools.pairwise(curve.points):
         if here.budget <= budget <= there.budget:
             share = math.log(budget / here.budget) / math.log(there.budget / here.budget)

@@ -1,4 +1,4 @@
-"""A metric over the training steps."""
+"""Chart of a metric over training steps."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal
@@ -18,18 +18,21 @@ def learning_curves(
     width: int = 560,
     height: int = 300,
 ) -> Chart:
-    """One metric over the training steps: replicates as thin lines, the mean of each label thick.
+    """Return a chart of one metric over training steps.
+
+    Replicates are thin lines, and the mean of each label is a thick one. The line of a replicate
+    ends at a loss that is not finite; the mean is then over the others.
 
     Args:
-        curves: points of one metric, by the label they appear under (a method, a job).
-        title: what stands above the chart.
-        scale: of the value axis; points that a log axis cannot show are left out.
+        curves: points of one metric by label, such as a method or a job.
+        title: the heading of the chart.
+        scale: the scale of the value axis; points that a log axis cannot show are left out.
         theme: light or dark.
-        width: of the plot, in pixels.
-        height: of the plot, in pixels.
+        width: width of the plot in pixels.
+        height: height of the plot in pixels.
 
-    Raises `ValueError` for points of several metrics. Where a loss was not finite, the line of
-    its replicate ends and the mean is over the others.
+    Raises:
+        ValueError: the points belong to several metrics.
     """
     palette = PALETTES[theme]
     names = sorted({point.name for points in curves.values() for point in points})

@@ -1,4 +1,4 @@
-"""Every two methods of a cell against each other: a forest plot of their differences."""
+"""Forest plot of the differences between all methods of a cell."""
 
 from collections.abc import Iterator, Sequence
 
@@ -8,23 +8,23 @@ from adaptlab.comparisons.verdict import Verdict
 from adaptlab.statistics import PairedDifference
 from adaptlab.wording import shortened
 
-ROW = 36  # pixels a pair: its names, and the interval below them
-LONGEST_NAME = 25  # two of them fit above an interval in a window of 400 pixels
+ROW = 36  # pixels per pair: its names, and the interval below them
+LONGEST_NAME = 25  # two names fit above an interval in a window of 400 pixels
 FINDINGS = ("better", "cannot be told apart", "not known")
-"""How intervals are coloured; of two that are told apart, the better one is named first."""
+"""Findings by colour; the better method of a pair is named first."""
 
 _ORDER = {"better": 0, "worse": 0, "cannot_be_told_apart": 1, "not_known": 2}
 
 
 def better_first(verdict: Verdict) -> PairedDifference:
-    """The pair of a verdict, turned round where its first method was found worse."""
+    """Return the pair of a verdict, reversed if its first method is worse."""
     pair = verdict.pair
     if verdict.finding != "worse":
         return pair
-    turned = {"first": pair.second, "second": pair.first, "difference": -pair.difference}
+    reverse = {"first": pair.second, "second": pair.first, "difference": -pair.difference}
     limits = {"low": -pair.high, "high": -pair.low}
     limits |= {"seen_low": -pair.seen_high, "seen_high": -pair.seen_low}
-    return pair.model_copy(update=turned | limits)
+    return pair.model_copy(update=reverse | limits)
 
 
 def pairwise_differences(
@@ -35,22 +35,25 @@ def pairwise_differences(
     theme: Theme = "light",
     width: int = 560,
 ) -> Chart:
-    """The difference of every two methods of a cell with its interval, coloured by verdict.
+    """Return a chart of all differences with intervals, coloured by verdict.
+
+    Pairs with a better method come first, then pairs that cannot be told apart, then pairs that
+    need more seeds. The order does not depend on the size of a difference.
 
     Args:
         cell: the methods at one budget with their verdicts.
-        margin: differences within it, a share of items, count as alike; it is shaded.
-        title: what stands above the chart.
+        margin: the shaded range of differences that count as equal, a share of items.
+        title: the heading of the chart.
         theme: light or dark.
-        width: of the plot, in pixels.
+        width: width of the plot in pixels.
 
-    Told apart come first, then those that cannot be, then those that need more seeds: the order
-    says nothing about sizes. Raises `ValueError` for a cell without verdicts.
+    Raises:
+        ValueError: the cell has no verdicts.
     """
     if not cell.verdicts:
         raise ValueError("No two methods of this cell can be compared.")
     palette = PALETTES[theme]
-    ordered = sorted(cell.verdicts, key=lambda one: _ORDER[one.finding])
+    ordered = sorted(cell.verdicts, key=lambda verdict: _ORDER[verdict.finding])
     rows: list[Json] = [*_rows(ordered, cell)]
     return {
         **frame(title, palette),
@@ -70,7 +73,8 @@ def _rows(verdicts: Sequence[Verdict], cell: ComparisonCell) -> Iterator[Chart]:
     names = {row.label: row.method for row in cell.rows}
     for number, verdict in enumerate(verdicts):
         pair = better_first(verdict)
-        first, second = (shortened(names[one], LONGEST_NAME) for one in (pair.first, pair.second))
+        labels = (pair.first, pair.second)
+        first, second = (shortened(names[label], LONGEST_NAME) for label in labels)
         yield {
             "number": number,
             "pair": f"{first}  −  {second}",
@@ -82,7 +86,7 @@ def _rows(verdicts: Sequence[Verdict], cell: ComparisonCell) -> Iterator[Chart]:
 
 
 def _stripes(count: int, palette: Palette) -> Chart:
-    """Every other row shaded, so that names are read with the intervals below them."""
+    """Return the shading of every other row, which joins names and intervals."""
     rows: list[Json] = [{"number": number} for number in range(0, count, 2)]
     mark: Chart = {"type": "rect", "color": palette.faint, "opacity": 0.3}
     across: Chart = {"x": {"value": 0}, "x2": {"value": "width"}}
@@ -90,7 +94,7 @@ def _stripes(count: int, palette: Palette) -> Chart:
 
 
 def _ground(margin: float, palette: Palette) -> list[Json]:
-    """The margin, and the line of no difference."""
+    """Return the margin and the line of no difference."""
     high: Chart = {"y": {"value": 0}, "y2": {"value": "height"}}
     zero: Chart = {
         "data": {"values": [{"zero": 0}]},
@@ -140,7 +144,7 @@ def _domain() -> Chart:
 
 
 def _finding(palette: Palette) -> Chart:
-    # None of the colours of methods, which stand beside this chart.
+    # Colours that no method has in the neighbouring charts.
     colours: list[Json] = [palette.ramp[4], palette.lines[6], palette.learned]
     legend: Chart = {"title": None, "orient": "top", "columns": 3, "symbolOpacity": 1}
     return {
@@ -182,10 +186,10 @@ def _tooltip() -> list[Json]:
 
 
 def _names(rows: list[Json], palette: Palette) -> list[Json]:
-    """The names above the intervals, where there is room for them in a narrow window too."""
+    """Return the names above the intervals, where they fit in narrow windows."""
     mark: Chart = {"type": "text", "x": 5, "align": "left", "fontSize": 11, "yOffset": -8}
     mark |= {"color": palette.text, "baseline": "middle"}
-    # What lies below would cross the letters.
+    # The halo keeps lines below from crossing the letters.
     halo: Chart = {"stroke": palette.background, "strokeWidth": 4, "strokeJoin": "round"}
     encoding: Chart = {"y": _y(len(rows)), "text": {"field": "pair", "type": "nominal"}}
     return [

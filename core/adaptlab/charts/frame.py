@@ -1,4 +1,4 @@
-"""What every chart has in common: its types, the colours of a theme, its frame."""
+"""Common parts of all charts: types, colours of a theme, and the frame."""
 
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -32,7 +32,7 @@ PALETTES: dict[Theme, Palette] = {
         empty="#f6f8fa",
         ramp=("#f6f8fa", "#c9e3f5", "#7fbbe3", "#3a86c8", "#1a4f96", "#0b1f4f"),
         change=("#7f3b08", "#e08214", "#f6f8fa", "#5aa0d0", "#0b3c78"),
-        # Okabe and Ito's colours, which colour-blind readers can tell apart.
+        # Okabe and Ito's colours, which colour-blind readers can distinguish.
         lines=("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555"),
     ),
     "dark": Palette(
@@ -49,11 +49,11 @@ PALETTES: dict[Theme, Palette] = {
 
 
 def frame(title: str, palette: Palette) -> Chart:
-    """What a chart begins with: the schema, the look of a theme, and the title if there is one."""
-    begun: Chart = {"$schema": SCHEMA, "config": _config(palette)}
+    """Return the common members of a chart: schema, configuration and title."""
+    members: Chart = {"$schema": SCHEMA, "config": _config(palette)}
     if title:
-        begun["title"] = {"text": title, "anchor": "start", "fontSize": 15, "offset": 14}
-    return begun
+        members["title"] = {"text": title, "anchor": "start", "fontSize": 15, "offset": 14}
+    return members
 
 
 def _config(palette: Palette) -> Chart:

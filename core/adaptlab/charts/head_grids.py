@@ -1,4 +1,4 @@
-"""All heads of a model at a glance: a small pattern for every layer and head."""
+"""Grid of small attention patterns, one for every layer and head."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
@@ -9,21 +9,24 @@ from adaptlab.charts.frame import PALETTES, Chart, Json, Palette, Theme, frame
 from adaptlab.charts.heat_maps import weight_scale
 from adaptlab.values import Value
 
-if TYPE_CHECKING:  # numpy is loaded by who draws
+if TYPE_CHECKING:  # numpy is loaded only for drawing
     import numpy as np
     from numpy.typing import NDArray
 
 MOST_CELLS = 9_000
-"""Of all patterns together: what a browser draws at once; larger patterns are drawn in blocks."""
+"""Cells of all patterns that a browser can draw at once. Larger patterns are drawn in blocks."""
 GAP = 0.12
-"""Between two patterns, as a share of one."""
+"""Space between two patterns, as a share of a pattern."""
 LARGEST_SIDE, SMALLEST_SIDE = 150, 26
 WIDE, NARROW = 620, 250
-"""Pixels over which the heads of a layer are spread, where they have room."""
+"""Pixels for all heads of a layer, if there is room."""
 
 
 class HeadPattern(Value):
-    """One head's pattern, with one row a query; of `learned` keys the first are learned."""
+    """The pattern of one head, with one row per query.
+
+    The first `learned` keys are learned.
+    """
 
     layer: int
     head: int
@@ -40,25 +43,27 @@ def head_grid(
     theme: Theme = "light",
     narrow: bool = False,
 ) -> Chart:
-    """A pattern for every layer (down) and head (across), on one colour scale.
+    """Return the patterns of all layers (down) and heads (across).
+
+    They have one colour scale. A pattern that is too large is drawn in blocks, each with its value
+    farthest from zero. The bar above a pattern covers its learned keys.
 
     Args:
-        patterns: of one sample, all of one shape.
-        signed: whether they are differences, from less to more attention, or weights.
-        selected: the layer and head that are outlined.
-        title: what stands above the chart.
+        patterns: patterns of one sample, all of the same shape.
+        signed: whether the weights are differences of weights.
+        selected: the layer and head to outline.
+        title: the heading of the chart.
         theme: light or dark.
-        narrow: whether there is only the width of a telephone.
+        narrow: whether the chart has to fit on a telephone.
 
-    A pattern of more positions than there is room for is drawn in blocks, each with its value that
-    is farthest from zero. The bar above a pattern covers its learned keys. Raises `ValueError` for
-    none.
+    Raises:
+        ValueError: there is no pattern.
     """
     if not patterns:
         raise ValueError("There is no attention pattern to draw.")
     palette = PALETTES[theme]
-    layers = sorted({one.layer for one in patterns})
-    heads = sorted({one.head for one in patterns})
+    layers = sorted({pattern.layer for pattern in patterns})
+    heads = sorted({pattern.head for pattern in patterns})
     side = max(SMALLEST_SIDE, min(LARGEST_SIDE, (NARROW if narrow else WIDE) // len(heads)))
     values: list[Json] = [*_cells(patterns, layers, heads)]
     size: Chart = {"width": side * len(heads), "height": side * len(layers)}
@@ -79,7 +84,7 @@ def head_grid(
 
 
 class _Places:
-    """Where patterns stand: a unit square for each, the first layer at the top."""
+    """The places of patterns in unit squares, the first layer at the top."""
 
     def __init__(self, layers: Sequence[int], heads: Sequence[int]) -> None:
         self._layers, self._heads = list(layers), list(heads)
@@ -87,7 +92,7 @@ class _Places:
         self.y: Chart = self._axis(len(layers), downwards=True)
 
     def corner(self, layer: int, head: int) -> tuple[float, float]:
-        """The left upper corner of a pattern."""
+        """Return the upper left corner of a pattern."""
         return self._heads.index(head) + GAP / 2, self._layers.index(layer) + GAP / 2
 
     @staticmethod
@@ -112,8 +117,8 @@ def _square(layer: int, head: int, place: _Places) -> Chart:
 
 
 def _frames(patterns: Sequence[HeadPattern], place: _Places, palette: Palette) -> Chart:
-    """The ground of every pattern, which is what a click meets where no weight is drawn."""
-    rows: list[Json] = [_square(one.layer, one.head, place) for one in patterns]
+    """Return the backgrounds of patterns, clickable also without weights."""
+    rows: list[Json] = [_square(pattern.layer, pattern.head, place) for pattern in patterns]
     mark: Chart = {"type": "rect", "fill": palette.empty, "stroke": palette.faint}
     tooltip: list[Json] = [
         {"field": "layer", "type": "quantitative"},
@@ -133,16 +138,16 @@ def _cells(
 
     place = _Places(layers, heads)
     side = max(2, int((MOST_CELLS / len(patterns)) ** 0.5))
-    for one in patterns:
-        x, y = place.corner(one.layer, one.head)
-        blocks = coarse(np.array(one.weights), side)
+    for pattern in patterns:
+        x, y = place.corner(pattern.layer, pattern.head)
+        blocks = coarse(np.array(pattern.weights), side)
         tall, wide = ((1 - GAP) / count for count in blocks.shape)
         for (row, column), weight in np.ndenumerate(blocks):
-            if round(weight, 3):  # the ground stands for what is not attended to
+            if round(weight, 3):  # the background shows zeros
                 left, top = x + column * wide, y + row * tall
                 yield {
-                    "layer": one.layer,
-                    "head": one.head,
+                    "layer": pattern.layer,
+                    "head": pattern.head,
                     "x": round(left, 4),
                     "x2": round(left + wide, 4),
                     "y": round(top, 4),
@@ -152,7 +157,10 @@ def _cells(
 
 
 def coarse(weights: "NDArray[np.float64]", side: int) -> "NDArray[np.float64]":
-    """At most `side` × `side` blocks of a pattern, each with its value farthest from zero."""
+    """Return at most `side` × `side` blocks of a pattern.
+
+    Each block has the value farthest from zero.
+    """
     import numpy as np
 
     for axis in (0, 1):
@@ -185,10 +193,10 @@ def _weights(values: list[Json], place: _Places, signed: bool, palette: Palette)
 
 def _learned(patterns: Sequence[HeadPattern], place: _Places, palette: Palette) -> list[Json]:
     rows: list[Json] = []
-    for one in patterns:
-        if one.learned and one.weights:
-            x, y = place.corner(one.layer, one.head)
-            share = one.learned / len(one.weights[0])
+    for pattern in patterns:
+        if pattern.learned and pattern.weights:
+            x, y = place.corner(pattern.layer, pattern.head)
+            share = pattern.learned / len(pattern.weights[0])
             rows.append({"x": x, "x2": x + share * (1 - GAP), "y": y - GAP / 2, "y2": y})
     if not rows:
         return []
@@ -199,7 +207,7 @@ def _learned(patterns: Sequence[HeadPattern], place: _Places, palette: Palette) 
 def _names(
     layers: Sequence[int], heads: Sequence[int], place: _Places, palette: Palette
 ) -> list[Json]:
-    """The numbers of layers at the left and of heads above."""
+    """Return the numbers of layers on the left and of heads above."""
     down: list[Json] = [{"at": i + 0.5, "name": f"{n}"} for i, n in enumerate(layers)]
     across: list[Json] = [{"at": i + 0.5, "name": f"{n}"} for i, n in enumerate(heads)]
     mark: Chart = {"type": "text", "color": palette.text, "fontSize": 11}

@@ -1,4 +1,4 @@
-"""Attention patterns as heat maps."""
+"""Heat maps of attention patterns."""
 
 from collections.abc import Sequence
 from typing import Annotated, Literal, NamedTuple
@@ -15,11 +15,11 @@ LONGEST_LABEL = 12
 
 
 class AttentionPattern(Value):
-    """One head's pattern on one sample, ready to draw.
+    """The pattern of one head on one sample.
 
-    `weights` has one row a query and one entry a key; the first `learned_positions` keys are
-    learned, the others stand for `tokens`, of which the queries see the first ones. Rows from
-    `target_start` on produce the answer.
+    `weights` has one row per query and one entry per key. The first `learned_positions` keys are
+    learned, and the others are the content, `tokens`. Queries are the first content positions. Rows
+    from `target_start` produce the answer.
     """
 
     title: str
@@ -39,18 +39,21 @@ def attention_patterns(
     signed: bool = False,
     query: int | None = None,
 ) -> Chart:
-    """Heat maps of query × key side by side, on one colour scale from 0 to 1, or -1 to 1.
+    """Return heat maps of query × key, on one colour scale.
+
+    The scale is from 0 to 1, or from -1 to 1 for differences. Learned positions are separated from
+    the content by a line and labelled p1, p2, …
 
     Args:
-        maps: any number of patterns; each keeps its own shape.
-        title: what stands above all of them.
+        maps: patterns, possibly of different shapes.
+        title: the heading of all maps.
         theme: light or dark.
-        columns: maps in a row before the next row starts.
+        columns: maps per row.
         signed: whether the weights are differences of weights.
-        query: the row that is framed in every map, counted from 0.
+        query: the row to frame in every map, counted from 0.
 
-    Learned positions stand before the content, apart from it, and are labelled p1, p2 …
-    Raises `ValueError` for none, and for weights that do not fit their tokens.
+    Raises:
+        ValueError: there is no pattern, or the weights do not fit the tokens.
     """
     if not maps:
         raise ValueError("There is no attention pattern to draw.")
@@ -64,13 +67,13 @@ def attention_patterns(
         "description": f"Attention weights of queries (rows) on keys (columns): {names}.",
         "columns": min(columns, len(maps)),
         "spacing": 36,
-        "concat": [_heat_map(one, cell, colours, two_lines, query, palette) for one in maps],
+        "concat": [_heat_map(m, cell, colours, two_lines, query, palette) for m in maps],
         "resolve": {"scale": {"color": "shared"}},
     }
 
 
 def _cell(maps: Sequence[AttentionPattern]) -> int:
-    """The side of one cell in pixels, the same in all maps, so that they can be compared."""
+    """Return the side of a cell in pixels, the same in all maps."""
     longest = max(max(len(m.weights), len(m.weights[0]) if m.weights else 0) for m in maps)
     return max(SMALLEST_CELL, min(LARGEST_CELL, MAP_SIDE // max(1, longest)))
 
@@ -86,7 +89,7 @@ def _heat_map(
     keys, queries = _labels(pattern)
     heading: Chart = {"text": pattern.title, "anchor": "start", "offset": 10}
     if two_lines:
-        heading["subtitle"] = pattern.subtitle or " "  # an empty one would take no room
+        heading["subtitle"] = pattern.subtitle or " "  # keeps the room of a second line
     return {
         "title": heading,
         "width": cell * len(keys),
@@ -102,14 +105,18 @@ def _heat_map(
 
 
 class _Position(NamedTuple):
-    """A row or column: `place` is unique within its axis, `token` is what is shown."""
+    """A row or column: a `place` unique on its axis and a `token` to show."""
 
     place: str
     token: str
 
 
 def _labels(pattern: AttentionPattern) -> tuple[list[_Position], list[_Position]]:
-    """The key and the query positions; raises `ValueError` when they do not fit the weights."""
+    """Return the key and query positions.
+
+    Raises:
+        ValueError: the weights do not fit the tokens.
+    """
     learned = pattern.learned_positions
     content = [_Position(f"{i}: {token}", token) for i, token in enumerate(pattern.tokens)]
     keys = [_Position(f"p{i + 1}", f"p{i + 1}") for i in range(learned)] + content
@@ -135,7 +142,7 @@ def _cells(
         for query, weights in zip(queries, pattern.weights, strict=True)
         for key, weight in zip(keys, weights, strict=True)
     ]
-    # Room for the labels that the text marks below draw in the axes' place.
+    # Text marks are drawn in the room of the axes' labels.
     axis: Chart = {"labels": False, "ticks": False, "domain": False}
     return {
         "data": {"values": rows},
@@ -171,7 +178,7 @@ def _band(field: str, positions: list[_Position]) -> Chart:
 
 
 def weight_scale(palette: Palette, *, signed: bool) -> Chart:
-    """The colours of attention weights, or of their differences, with the legend below."""
+    """Return the colours and legend of weights, or of their differences."""
     ramp: list[Json] = [*(palette.change if signed else palette.ramp)]
     domain: list[Json] = [-1, -0.25, 0, 0.25, 1] if signed else [0, 1]
     ticks: list[Json] = [-1, -0.5, 0, 0.5, 1] if signed else [0, 0.25, 0.5, 0.75, 1]
@@ -192,18 +199,18 @@ def _font_size(cell: int) -> int:
 
 
 def _longest(positions: list[_Position], cell: int) -> int:
-    """Pixels that the widest token takes."""
+    """Return the width of the widest token in pixels."""
     longest = max(len(position.token) for position in positions)
     return round(0.6 * _font_size(cell) * min(longest, LONGEST_LABEL))
 
 
 def _turned(positions: list[_Position], cell: int) -> bool:
-    """Whether the widest token is too wide to stand upright under its column."""
+    """Return True if the widest token is too wide for its column."""
     return _longest(positions, cell) >= cell
 
 
 def _room_below(positions: list[_Position], cell: int) -> int:
-    """Pixels that the tokens take under the map, upright or turned."""
+    """Return the height of the tokens below the map in pixels."""
     turned = _turned(positions, cell)
     return 14 + (_longest(positions, cell) if turned else _font_size(cell))
 
@@ -211,7 +218,7 @@ def _room_below(positions: list[_Position], cell: int) -> int:
 def _token_labels(
     keys: list[_Position], queries: list[_Position], learned: int, cell: int, palette: Palette
 ) -> list[Json]:
-    """Tokens as text marks: an axis shows each of its values once, and tokens repeat."""
+    """Return the tokens as text marks; an axis would show repeated ones once."""
     beside: Chart = {"x": -6, "align": "right", "baseline": "middle", "color": palette.text}
     layers: list[Json] = [_text("y", queries, cell, beside)]
     for group, colour in ((keys[:learned], palette.learned), (keys[learned:], palette.text)):
@@ -221,7 +228,10 @@ def _token_labels(
 
 
 def _below(positions: list[_Position], cell: int) -> Chart:
-    """Where tokens stand under the map; `height` is Vega-Lite's word for its lower edge."""
+    """Return the place of tokens below the map.
+
+    `height` is Vega-Lite's name for the lower edge.
+    """
     if _turned(positions, cell):
         return {"y": "height", "yOffset": 6, "baseline": "middle", "align": "right", "angle": 270}
     return {"y": "height", "yOffset": 8, "baseline": "top"}
@@ -247,7 +257,7 @@ def _text(channel: Literal["x", "y"], positions: list[_Position], cell: int, pla
 def _borders(
     pattern: AttentionPattern, rows: int, columns: int, cell: int, palette: Palette
 ) -> list[Json]:
-    """A line after the learned keys, and a dashed one above the first row that answers."""
+    """Return lines after the learned keys and above the first answer row."""
     lines: list[Json] = []
     learned, start = pattern.learned_positions, pattern.target_start
     if 0 < learned < columns:
@@ -272,7 +282,7 @@ def _line(mark: Chart, start: tuple[int, int], end: tuple[int, int]) -> Chart:
 
 
 def _framed(query: int | None, rows: int, columns: int, cell: int, palette: Palette) -> list[Json]:
-    """A frame round the row of one query, or nothing where there is no such row."""
+    """Return a frame around the row of a query, none if there is no such row."""
     if query is None or not 0 <= query < rows:
         return []
     mark: Chart = {

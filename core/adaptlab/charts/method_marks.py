@@ -1,4 +1,4 @@
-"""The colour and the shape of every method: the same in all charts that are given one list."""
+"""Colours and shapes of methods, the same in all charts of a page."""
 
 from collections.abc import Collection, Sequence
 
@@ -8,19 +8,19 @@ SHAPES = (
     *("circle", "square", "triangle-up", "diamond", "cross"),
     *("triangle-down", "triangle-right", "triangle-left"),
 )
-"""One more than there are colours: the first method that repeats a colour has another shape."""
+"""One more than there are colours, so methods of the same colour have different shapes."""
 LEGEND_COLUMNS = 2
-LEGEND_LABEL = 130  # pixels; two columns of it fit into a window of 400
+LEGEND_LABEL = 130  # pixels; two columns fit in a window of 400
 
 
 def method_colour(methods: Sequence[str], shown: Collection[str], palette: Palette) -> Chart:
-    """The colour of a method by its place among `methods`; the legend names those `shown`."""
+    """Return colours by the index in `methods`; the legend has those `shown`."""
     colours: list[Json] = [palette.lines[i % len(palette.lines)] for i in range(len(methods))]
     return _channel(methods, shown, colours)
 
 
 def method_shape(methods: Sequence[str], shown: Collection[str]) -> Chart:
-    """The shape of a method; its legend is one with that of the colours."""
+    """Return shapes by the index in `methods`, in the same legend as colours."""
     shapes: list[Json] = [SHAPES[i % len(SHAPES)] for i in range(len(methods))]
     return _channel(methods, shown, shapes)
 

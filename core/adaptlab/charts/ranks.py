@@ -1,4 +1,4 @@
-"""The ranks that each method of a cell can have, as bars."""
+"""Chart of the possible ranks of the methods of a cell."""
 
 from collections.abc import Iterator, Sequence
 
@@ -6,7 +6,7 @@ from adaptlab.charts.frame import PALETTES, Chart, Json, Theme, frame
 from adaptlab.charts.method_marks import method_colour
 from adaptlab.comparisons.comparison import ComparisonRow
 
-ROW = 26  # pixels a method
+ROW = 26  # pixels per method
 LONGEST_NAME = 130  # pixels
 
 
@@ -18,16 +18,17 @@ def possible_ranks(
     theme: Theme = "light",
     width: int = 560,
 ) -> Chart:
-    """A bar from the best to the worst rank that the data leave to each method.
+    """Return a bar from the best to the worst possible rank of each method.
 
     Args:
-        rows: of one cell, in the order in which they are to stand.
-        methods: every method of the page in its order, which decides colours.
-        title: what stands above the chart.
+        rows: the rows of one cell, in the order of the chart.
+        methods: all methods of the page in their order, which determines colours.
+        title: the heading of the chart.
         theme: light or dark.
-        width: of the plot, in pixels.
+        width: width of the plot in pixels.
 
-    Raises `ValueError` for no rows.
+    Raises:
+        ValueError: there are no rows.
     """
     if not rows:
         raise ValueError("There is no method to rank.")

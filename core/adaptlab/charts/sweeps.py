@@ -1,4 +1,4 @@
-"""Learning rates against what came of them: the tuning trials of every method."""
+"""Chart of the trials of every method over the learning rate."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,9 +9,10 @@ from adaptlab.values import Value
 
 
 class SweepPoint(Value):
-    """One trial over all seeds; `accuracy` is the mean on the validation split, if any has one.
+    """A trial over all seeds.
 
-    Of a trial that was eliminated it is that of the step at which it was stopped.
+    `accuracy` is the mean on the validation split, None if no seed was scored. For an eliminated
+    trial it is the accuracy at the step where it was stopped.
     """
 
     learning_rate: float
@@ -31,19 +32,22 @@ def rate_sweeps(
     width: int = 560,
     height: int = 260,
 ) -> Chart:
-    """Validation accuracy over the learning rate, one line a method.
+    """Return a chart of validation accuracy over the learning rate.
+
+    Every method has a line. A trial that a seed has chosen is filled, others are hollow. A trial
+    that diverged for every seed is a × at the bottom.
 
     Args:
-        sweeps: the trials of each method; trials with one rate, as those that differ in another
-            knob, are drawn one by one and the line goes through their mean.
-        methods: every method of the page in its order, which decides colours and shapes.
-        title: what stands above the chart.
+        sweeps: the trials of each method; if several have the same rate, the line goes through
+            their mean.
+        methods: all methods of the page in their order, which determines colours and shapes.
+        title: the heading of the chart.
         theme: light or dark.
-        width: of the plot, in pixels.
-        height: of the plot, in pixels.
+        width: width of the plot in pixels.
+        height: height of the plot in pixels.
 
-    A trial that some seed chose is filled, another one is hollow; one that diverged in every seed
-    is a × at the bottom. Raises `ValueError` when no trial has an accuracy.
+    Raises:
+        ValueError: no trial has an accuracy.
     """
     rows: list[Json] = [*_rows(sweeps, diverged=False)]
     lost: list[Json] = [*_rows(sweeps, diverged=True)]
@@ -104,7 +108,7 @@ def _lines(rows: list[Json], x: Chart, shape: Chart, palette: Palette) -> list[J
 
 
 def _crosses(rows: list[Json], x: Chart) -> list[Json]:
-    """Trials of which every seed diverged; `height` is Vega-Lite's word for the lower edge."""
+    """Return the trials that diverged for every seed, at the lower edge."""
     if not rows:
         return []
     mark: Chart = {"type": "point", "filled": True, "shape": "cross", "angle": 45, "size": 90}
@@ -123,7 +127,7 @@ def _x(rates: Sequence[float]) -> Chart:
 
 
 def _ticks(rates: Sequence[float]) -> list[Json]:
-    """Powers of ten, or what was tried where that is less than two of them."""
+    """Return powers of ten, or all rates if there are fewer than two."""
     low, high = math.ceil(math.log10(min(rates))), math.floor(math.log10(max(rates)))
     powers: list[Json] = [10.0**power for power in range(low, high + 1)]
     tried: list[Json] = [*sorted(set(rates))]

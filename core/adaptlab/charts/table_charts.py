@@ -1,4 +1,4 @@
-"""The charts of one table of a comparison: what a page, a notebook and a bundle show of it."""
+"""Charts of one table of a comparison, for pages, notebooks and bundles."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -14,10 +14,11 @@ from adaptlab.comparisons.table_comparison import ComparedMethod, TableCompariso
 def table_charts(
     table: TableComparison, *, methods: Sequence[str] = (), theme: Theme = "light"
 ) -> Iterator[tuple[str, Chart]]:
-    """The charts of a table, each with its name; none while nothing is scored.
+    """Yield the charts of a table with their names, none before it has scores.
 
-    `curves` is the score against the budget; `N-ranks`, `N-differences` and `N-sweeps` are of the
-    cell N, counted from 0. `methods` are all of the page, which decides colours and shapes.
+    `curves` shows the score against the budget. `N-ranks`, `N-differences` and `N-sweeps` belong to
+    cell N, counted from 0. `methods` are all methods of the page, which determines colours and
+    shapes.
     """
     comparison = table.comparison
     if comparison is None:
@@ -25,7 +26,7 @@ def table_charts(
     methods = methods or compared_methods([table])
     if any(curve.points for curve in comparison.curves):
         yield "curves", _curves(comparison, methods, theme)
-    effort = {one.label: one for one in table.methods}
+    effort = {method.label: method for method in table.methods}
     for number, cell in enumerate(comparison.cells):
         rows = ordered_rows(cell)
         yield f"{number}-ranks", possible_ranks(rows, methods=methods, theme=theme)
@@ -38,12 +39,15 @@ def table_charts(
 
 
 def compared_methods(tables: Sequence[TableComparison]) -> tuple[str, ...]:
-    """Every method of the tables, in one order: what decides its colour in all charts."""
-    return tuple(dict.fromkeys(one.method for table in tables for one in table.methods))
+    """Return the methods of all tables, in the order that determines colours."""
+    return tuple(dict.fromkeys(row.method for table in tables for row in table.methods))
 
 
 def ordered_rows(cell: ComparisonCell) -> tuple[ComparisonRow, ...]:
-    """Those that could be best first, then by possible ranks, then by name; never by score."""
+    """Return the rows of a cell, those that could be best first.
+
+    They are sorted by possible ranks and by name, never by score.
+    """
     return tuple(sorted(cell.rows, key=_place))
 
 
@@ -65,20 +69,20 @@ def _curves(comparison: Comparison, methods: Sequence[str], theme: Theme) -> Cha
 def _sweeps(
     cell: ComparisonCell, effort: Mapping[str, ComparedMethod]
 ) -> dict[str, list[SweepPoint]]:
-    """The trials of the cell's rows; a method with one trial has swept nothing."""
+    """Return the trials of the cell's rows, for methods with several trials."""
     return {
-        row.method: [_point(one) for one in effort[row.label].sweep]
+        row.method: [_point(trial) for trial in effort[row.label].sweep]
         for row in cell.rows
         if row.label in effort and len(effort[row.label].sweep) > 1
     }
 
 
-def _point(tried: TriedTrial) -> SweepPoint:
+def _point(trial: TriedTrial) -> SweepPoint:
     return SweepPoint(
-        learning_rate=tried.learning_rate,
-        accuracy=tried.validation_accuracy,
-        seeds=tried.seeds,
-        chosen=tried.chosen,
-        diverged=tried.diverged,
-        eliminated=tried.eliminated,
+        learning_rate=trial.learning_rate,
+        accuracy=trial.validation_accuracy,
+        seeds=trial.seeds,
+        chosen=trial.chosen,
+        diverged=trial.diverged,
+        eliminated=trial.eliminated,
     )
