@@ -14,7 +14,7 @@ Schema = Callable[[], Mapping[str, object]]
 
 
 def validation_problems(
-    faults: Iterable[ErrorDetails],
+    errors: Iterable[ErrorDetails],
     document: object,
     pointer: str = "",
     schema: Schema | None = None,
@@ -26,41 +26,41 @@ def validation_problems(
     short if that is only because its invalid entries were not counted.
 
     Args:
-        faults: pydantic's errors.
+        errors: pydantic's errors.
         document: the input as the user sent it.
         pointer: the JSON pointer of the document in the request.
         schema: returns the JSON schema of the document, to suggest names of members.
     """
     by_place: dict[str, list[ErrorDetails]] = {}
-    placed = [(pointer + _pointer(f["loc"], document, f["type"]), f) for f in faults]
-    for place, fault in placed:
-        if fault["type"] == "too_short" and any(p.startswith(f"{place}/") for p, _ in placed):
+    placed = [(pointer + _pointer(f["loc"], document, f["type"]), f) for f in errors]
+    for place, error in placed:
+        if error["type"] == "too_short" and any(p.startswith(f"{place}/") for p, _ in placed):
             continue
-        by_place.setdefault(place, []).append(fault)
+        by_place.setdefault(place, []).append(error)
     return tuple(_problem(place, here, document, schema) for place, here in by_place.items())
 
 
-def told(name: str, faults: Sequence[ErrorDetails]) -> str:
+def told(name: str, errors: Sequence[ErrorDetails]) -> str:
     """Return the errors of one value as one sentence."""
-    wanted = dict.fromkeys(words for fault in faults if (words := demand(fault)) is not None)
-    other = dict.fromkeys(sentence(name, fault) for fault in faults if demand(fault) is None)
+    wanted = dict.fromkeys(words for error in errors if (words := demand(error)) is not None)
+    other = dict.fromkeys(sentence(name, error) for error in errors if demand(error) is None)
     demands = [f"{name} must be {' or '.join(wanted)}"] if wanted else []
     text = "; ".join([*demands, *other])
     return text if text.endswith((".", "?", "!")) else f"{text}."
 
 
 def _problem(
-    place: str, faults: Sequence[ErrorDetails], document: object, schema: Schema | None
+    place: str, errors: Sequence[ErrorDetails], document: object, schema: Schema | None
 ) -> Problem:
-    first = faults[0]
+    first = errors[0]
     name = _subject(place)
-    allowed = tuple(dict.fromkeys(word for fault in faults for word in _allowed(fault)))
+    allowed = tuple(dict.fromkeys(word for error in errors for word in _allowed(error)))
     sought = _value(first["loc"], document)
     if first["type"] == "extra_forbidden":
         sought = str(first["loc"][-1])
         allowed = () if schema is None else names_at(schema(), first["loc"][:-1])
     near = get_close_matches(sought, allowed, n=3, cutoff=0.6) if isinstance(sought, str) else ()
-    text = told(name, faults)
+    text = told(name, errors)
     detail = text[0].upper() + text[1:] if text.startswith("there ") else text
     return Problem(place, first["type"], detail, allowed, tuple(near))
 
@@ -111,11 +111,11 @@ def _member(container: object, part: int | str) -> tuple[bool, object]:
     return False, None
 
 
-def _allowed(fault: ErrorDetails) -> tuple[str, ...]:
-    is_choice = fault["type"] in ("literal_error", "enum", "union_tag_invalid")
-    if not is_choice and not fault["type"].startswith(UNKNOWN):
+def _allowed(error: ErrorDetails) -> tuple[str, ...]:
+    is_choice = error["type"] in ("literal_error", "enum", "union_tag_invalid")
+    if not is_choice and not error["type"].startswith(UNKNOWN):
         return ()
-    context = fault.get("ctx") or {}
+    context = error.get("ctx") or {}
     expected = context.get("expected") or context.get("expected_tags") or ""
     text = str(expected).replace(" or ", ", ")
     return tuple(word.strip(" '") for word in text.split(",") if word.strip(" '"))

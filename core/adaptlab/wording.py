@@ -44,36 +44,36 @@ MOST_OF_A_VALUE = 40
 _LENGTH = re.compile(r"\w+ should have (at (?:least|most) \d+ (?:character|item)s?)")
 
 
-def demand(fault: ErrorDetails) -> str | None:
+def demand(error: ErrorDetails) -> str | None:
     """Return the words that complete "must be", None if there are none."""
-    code, message = fault["type"], fault["msg"]
+    code, message = error["type"], error["msg"]
     if code == "string_pattern_mismatch":
-        pattern = str((fault.get("ctx") or {}).get("pattern"))
+        pattern = str((error.get("ctx") or {}).get("pattern"))
         return _FORMS.get(pattern, f"text of the form {pattern}")
     if code in _KINDS:
         return _KINDS[code]
     if code == "union_tag_invalid":
-        return f"one of {(fault.get('ctx') or {}).get('expected_tags')}"
+        return f"one of {(error.get('ctx') or {}).get('expected_tags')}"
     if length := _LENGTH.match(message):
         return f"{length[1]} long" if "character" in length[1] else f"a list of {length[1]}"
     wanted = message.removeprefix("Input should be ").removeprefix("a valid ")
     return None if wanted == message else wanted
 
 
-def sentence(name: str, fault: ErrorDetails) -> str:
+def sentence(name: str, error: ErrorDetails) -> str:
     """Return the error of a member as a sentence, where `demand` returns None."""
-    match fault["type"]:
+    match error["type"]:
         case "missing" | "union_tag_not_found":
             return f"{name} is missing"
         case "extra_forbidden":
             return f"there is no {name!r} here"
         case "value_error" | "assertion_error":
-            reason = fault["msg"].partition(", ")[2].rstrip(".")
-            return reason or fault["msg"]
+            reason = error["msg"].partition(", ")[2].rstrip(".")
+            return reason or error["msg"]
         case code if code.startswith(UNKNOWN):
-            return fault["msg"].rstrip(".")
+            return error["msg"].rstrip(".")
         case _:
-            return f"{name}: {fault['msg'].rstrip('.')}"
+            return f"{name}: {error['msg'].rstrip('.')}"
 
 
 def counted(count: int, noun: str) -> str:

@@ -115,10 +115,10 @@ class Llama(PublishedFamily):
         return self.width // self.heads if self.head_size == AUTO else self.head_size
 
     def problems(self) -> tuple[Problem, ...]:
-        faults = heads_problems(self.heads, self.width) if self.head_size == AUTO else ()
-        if not faults and self._head_size() % 2:
-            faults = (self._odd_head_size(),)
-        return faults + divisor_problems(
+        problems = heads_problems(self.heads, self.width) if self.head_size == AUTO else ()
+        if not problems and self._head_size() % 2:
+            problems = (self._odd_head_size(),)
+        return problems + divisor_problems(
             "/family/key_value_heads", "heads of keys", self.key_value_heads, "heads", self.heads
         )
 

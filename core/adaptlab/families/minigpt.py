@@ -19,9 +19,9 @@ class MiniGPT(Family):
     tanh-GELU.
 
     - Without `attention_norm` there is no layer norm before attention, as in the paper's table 2.
-    - With `attention: bidirectional` the answer is masked at the input, and all of its tokens are
-      predicted at once, each one position before its own, as in the causal model. With `none`,
-      blocks are MLPs only and no position attends to another.
+    - With `attention: bidirectional` the answer is masked at the input and predicted at once. As in
+      the causal model, a token is predicted one position before its own. With `none`, blocks are
+      MLPs only and no position attends to another.
     - `dropout` applies to embeddings, attention patterns and outputs of sublayers. It is used only
       if every weight is trained: in pretraining and full fine-tuning.
     - `pad_positions` is the number of positions before the content that hold token 0 and are

@@ -163,9 +163,9 @@ class Expected:
         yield from self._choice(f"{at}/replicates", event.replicates)
 
     def _result(self, at: str, result: results.ReplicateResult) -> Iterator[Problem]:
-        faults = tuple(self._replicate(at, result.replicate, result.seed))
-        yield from faults
-        if not faults:
+        problems = tuple(self._replicate(at, result.replicate, result.seed))
+        yield from problems
+        if not problems:
             trial = result.replicate % self.trials
             yield from equal(f"{at}/trial", result.trial, trial, "trial of this replicate")
             for name, value in self.spec.trials[trial]:

@@ -96,12 +96,12 @@ class Combine(Method):
         return self._with(parts)
 
     def problems(self, shape: ModelShape) -> tuple[Problem, ...]:
-        faults = [*self._own_problems()]
+        problems = [*self._own_problems()]
         for index, part in enumerate(self.parts):
-            for fault in part.problems(shape) or missing_sites(part, shape):
-                below = fault.pointer.removeprefix("/method")
-                faults.append(replace(fault, pointer=f"/method/parts/{index}{below}"))
-        return tuple(faults or self._overlaps(shape))
+            for problem in part.problems(shape) or missing_sites(part, shape):
+                below = problem.pointer.removeprefix("/method")
+                problems.append(replace(problem, pointer=f"/method/parts/{index}{below}"))
+        return tuple(problems or self._overlaps(shape))
 
     def extra_context_tokens(self) -> int:
         return sum(part.extra_context_tokens() for part in self.parts)

@@ -48,9 +48,9 @@ class SuffixTuning(VirtualTokens):
 
     def problems(self, shape: ModelShape) -> tuple[Problem, ...]:
         """Return the problems, with that of rows of layers that start as tokens."""
-        faults = super().problems(shape)
+        problems = super().problems(shape)
         if self.scope == "input_only" or self.initialisation == "normal":
-            return faults
+            return problems
         misplaced = Problem(
             pointer="/method/initialisation",
             code="no_virtual_tokens",
@@ -60,4 +60,4 @@ class SuffixTuning(VirtualTokens):
             ),
             allowed=("normal",),
         )
-        return (*faults, misplaced)
+        return (*problems, misplaced)

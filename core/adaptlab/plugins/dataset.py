@@ -144,8 +144,8 @@ def word_list(triples: Iterable[Triple]) -> WordList:
         InvalidSpec: the triples are not a valid dataset.
     """
     ordered = tuple(sorted(triples))
-    if faults := tuple(_faults(ordered)):
-        raise InvalidSpec(*faults)
+    if problems := tuple(_dataset_problems(ordered)):
+        raise InvalidSpec(*problems)
     return WordList(hashlib.sha256(content_of(ordered)).hexdigest(), ordered)
 
 
@@ -181,7 +181,7 @@ def read_words(content: bytes, digest: str) -> WordList:
     return read
 
 
-def _faults(ordered: tuple[Triple, ...]) -> Iterable[Problem]:
+def _dataset_problems(ordered: tuple[Triple, ...]) -> Iterable[Problem]:
     """Yield the reasons why sorted triples are not a dataset."""
     count, pointer = len(ordered), "/triples"
     if not FEWEST_TRIPLES <= count <= MOST_TRIPLES:

@@ -32,10 +32,12 @@ InnerTask = Annotated[
 
 def inner_problems(inner: Mapping[str, DigitTask]) -> tuple[Problem, ...]:
     """Return the errors of inner tasks, which must not be mixtures."""
-    faults: list[Problem] = []
+    problems: list[Problem] = []
     for pointer, task in inner.items():
         if len(task.parts()) > 1:
             detail = f"{task.name} mixes several tasks; name one of them here."
-            faults.append(Problem(f"{pointer}/name", "nested_mixture", detail))
-        faults += [replace(fault, pointer=pointer + fault.pointer) for fault in task.problems()]
-    return tuple(faults)
+            problems.append(Problem(f"{pointer}/name", "nested_mixture", detail))
+        problems += [
+            replace(problem, pointer=pointer + problem.pointer) for problem in task.problems()
+        ]
+    return tuple(problems)

@@ -110,10 +110,10 @@ class VirtualTokens(LearnedPositions, ABC):
 
     def problems(self, shape: ModelShape) -> tuple[Problem, ...]:
         """Return the problems of the length and of a scale for copied rows."""
-        faults = super().problems(shape)
+        problems = super().problems(shape)
         default: float = type(self).model_fields["initial_scale"].default
         if self.initialisation == "normal" or self.initial_scale == default:
-            return faults
+            return problems
         scaled = Problem(
             pointer="/method/initial_scale",
             code="nothing_to_scale",
@@ -123,4 +123,4 @@ class VirtualTokens(LearnedPositions, ABC):
             ),
             nearest=(default,),
         )
-        return (*faults, scaled)
+        return (*problems, scaled)

@@ -59,8 +59,8 @@ def solve(method: Method, shape: ModelShape, budget: int | None) -> Method:
 
 def check_method(method: Method, shape: ModelShape) -> None:
     """Raise `InvalidSpec` if the model does not support the configuration."""
-    if faults := method.problems(shape) or missing_sites(method, shape):
-        raise InvalidSpec(*faults)
+    if problems := method.problems(shape) or missing_sites(method, shape):
+        raise InvalidSpec(*problems)
 
 
 def fit(method: Method, shape: ModelShape, budget: int | None) -> Method:

@@ -120,8 +120,10 @@ def resolve_task(
     """
     task = configured(TASKS.get(choice.name, f"{pointer}/name"), choice, pointer)
     task = task.settled(datasets)
-    if faults := task.problems() or task.split_problems(splits):
-        raise InvalidSpec(*(replace(fault, pointer=pointer + fault.pointer) for fault in faults))
+    if problems := task.problems() or task.split_problems(splits):
+        raise InvalidSpec(
+            *(replace(problem, pointer=pointer + problem.pointer) for problem in problems)
+        )
     return task
 
 
@@ -175,8 +177,8 @@ def _resolve_pretraining(spec: PretrainSpec, datasets: Datasets) -> ResolvedPret
     task = resolve_task(spec.task, "/task", datasets)
     evaluated = _evaluation_tasks(spec, task, datasets)
     choice = configured(FAMILIES.get(spec.family.name, "/family/name"), spec.family, "/family")
-    if faults := choice.problems():
-        raise InvalidSpec(*faults)
+    if problems := choice.problems():
+        raise InvalidSpec(*problems)
     family = choice.resolved(
         max(t.vocabulary() for t in (task, *evaluated)),
         max(t.sequence_length() for t in (task, *evaluated)),
@@ -255,7 +257,7 @@ def _check_fits(task: Task | None, evaluated: tuple[Task, ...], shape: ModelShap
         for index, other in enumerate(evaluated)
         if other != task
     }
-    faults: list[Problem] = []
+    problems: list[Problem] = []
     for pointer, scored in {**own, **others}.items():
         for noun, needed, available in (
             ("vocabulary", scored.vocabulary(), shape.vocabulary),
@@ -263,9 +265,9 @@ def _check_fits(task: Task | None, evaluated: tuple[Task, ...], shape: ModelShap
         ):
             if needed > available:
                 detail = f"{scored.name} needs a {noun} of {needed}. The model has {available}."
-                faults.append(Problem(pointer, f"{noun}_too_small", detail, nearest=(available,)))
-    if faults:
-        raise InvalidSpec(*faults)
+                problems.append(Problem(pointer, f"{noun}_too_small", detail, nearest=(available,)))
+    if problems:
+        raise InvalidSpec(*problems)
 
 
 def _training(
@@ -273,8 +275,8 @@ def _training(
 ) -> ResolvedTraining:
     """Return the resolved training with its trials."""
     halved = halving_problems(training.steps, len(trials), halving)
-    if faults := (*training_problems(training), *halved):
-        raise InvalidSpec(*faults)
+    if problems := (*training_problems(training), *halved):
+        raise InvalidSpec(*problems)
     return ResolvedTraining(
         trials=trials,
         halving=halving,

@@ -102,31 +102,33 @@ def _kept(
 def _all(base: BaseModelFacts | None, adaptations: Sequence[Measured]) -> tuple[TheoryCheck, ...]:
     """Return every check that can run, with its default options."""
     checks = [THEORY_CHECKS.get(name)(name=name) for name in THEORY_CHECKS.names()]
-    return tuple(check for check in checks if not _faults(check, base, adaptations))
+    return tuple(check for check in checks if not _reasons_against(check, base, adaptations))
 
 
 def _chosen(
     spec: TheorySpec, base: BaseModelFacts | None, adaptations: Sequence[Measured]
 ) -> tuple[TheoryCheck, ...]:
     checks: list[TheoryCheck] = []
-    faults: list[Problem] = []
+    problems: list[Problem] = []
     assert spec.checks != "all"
     for index, choice in enumerate(spec.checks):
         pointer = f"/checks/{index}"
         check = configured(THEORY_CHECKS.get(choice.name, f"{pointer}/name"), choice, pointer)
         checks.append(check)
-        faults += (_below(pointer, fault) for fault in _faults(check, base, adaptations))
-    if faults:
-        raise InvalidSpec(*dict.fromkeys(faults))
+        problems += (
+            _below(pointer, problem) for problem in _reasons_against(check, base, adaptations)
+        )
+    if problems:
+        raise InvalidSpec(*dict.fromkeys(problems))
     return tuple(checks)
 
 
-def _below(pointer: str, fault: Problem) -> Problem:
+def _below(pointer: str, problem: Problem) -> Problem:
     """Return a problem with its pointer to the check's place in the spec."""
-    return replace(fault, pointer=re.sub(r"^/check(?=/)", pointer, fault.pointer))
+    return replace(problem, pointer=re.sub(r"^/check(?=/)", pointer, problem.pointer))
 
 
-def _faults(
+def _reasons_against(
     check: TheoryCheck, base: BaseModelFacts | None, adaptations: Sequence[Measured]
 ) -> tuple[Problem, ...]:
     """Return the reasons why a check cannot run."""
@@ -138,7 +140,7 @@ def _faults(
     if base is None:
         detail = f"The check {check.name!r} measures a base model. Name one in base_model."
         return (Problem("/base_model", "base_model_needed", detail),)
-    faults = check.problems(base.family)
-    if faults or not check.needs_adaptation:
-        return faults
+    problems = check.problems(base.family)
+    if problems or not check.needs_adaptation:
+        return problems
     return check.adaptation_problems(base.family, tuple(adaptations))

@@ -26,8 +26,8 @@ def resolve_trials(
     Raises:
         InvalidSpec: the settings contradict each other; pointers are into the spec.
     """
-    if faults := (*_problems(training, tuning), *_scale_problems(tuning, method, shape)):
-        raise InvalidSpec(*faults)
+    if problems := (*_problems(training, tuning), *_scale_problems(tuning, method, shape)):
+        raise InvalidSpec(*problems)
     automatic = method.default_weight_decay
     decay = automatic if training.weight_decay == AUTO else training.weight_decay
     decays, scales = tuning.weight_decays or (decay,), tuning.initial_scales or (1.0,)

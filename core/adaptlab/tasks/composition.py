@@ -33,8 +33,8 @@ class Composition(DigitTask):
         return self.first.questions()
 
     def split_problems(self, splits: tuple[Split, ...]) -> tuple[Problem, ...]:
-        faults = self.first.split_problems(splits)
-        return tuple(replace(fault, pointer=f"/first{fault.pointer}") for fault in faults)
+        problems = self.first.split_problems(splits)
+        return tuple(replace(problem, pointer=f"/first{problem.pointer}") for problem in problems)
 
     def asker(self) -> DigitTask:
         """Return the task that draws the questions of `first`."""

@@ -62,8 +62,8 @@ class Mixture(DigitTask):
         return self.tasks[0].questions()
 
     def split_problems(self, splits: tuple[Split, ...]) -> tuple[Problem, ...]:
-        faults = self.tasks[0].split_problems(splits)
-        return tuple(replace(fault, pointer=f"/tasks/0{fault.pointer}") for fault in faults)
+        problems = self.tasks[0].split_problems(splits)
+        return tuple(replace(problem, pointer=f"/tasks/0{problem.pointer}") for problem in problems)
 
     def asker(self) -> DigitTask:
         """Return the task that draws the questions of all tasks."""

@@ -61,10 +61,10 @@ class WordTranslation(DigitTask):
         """Return the task with its dataset's digest, `longest` and `words` set."""
         name = self.dataset if isinstance(self.dataset, str) else self.dataset.name
         facts = generated_facts() if name == generated_words.NAME else datasets.get(name)
-        faults = () if facts is None else tuple(self._misfits(facts))
-        if facts is None or faults:
+        problems = () if facts is None else tuple(self._misfits(facts))
+        if facts is None or problems:
             kept = self.model_copy()
-            kept._problems = faults or (_unknown(name),)
+            kept._problems = problems or (_unknown(name),)
             return kept
         longest = self.longest or facts.longest
         return self.model_copy(

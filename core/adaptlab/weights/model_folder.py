@@ -195,7 +195,10 @@ def _check_header(stored: StoredTensor, expected: tuple[int, ...]) -> None:
 
 @contextmanager
 def _readable(path: Path) -> Generator[None]:
-    """Raise `BadModelFolder` for files that cannot be read, without their folder."""
+    """Raise `BadModelFolder` for files that cannot be read.
+
+    The message does not contain their folder, which users need not see.
+    """
     try:
         yield
     except OSError as error:

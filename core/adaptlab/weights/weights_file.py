@@ -85,9 +85,9 @@ def read_header(path: Path, within: Path | None = None) -> WeightsFile:
 
 
 def read_header_in(start: bytes, size: int, path: Path) -> WeightsFile:
-    """Return the checked header of a file of `size` bytes that begins with `start`.
+    """Return the checked header of a file that begins with `start`.
 
-    `path` names the file in messages and is not opened.
+    The file has `size` bytes. `path` names it in messages and is not opened.
 
     Raises:
         BadWeightsFile: the header is invalid.
@@ -119,7 +119,7 @@ def opened(path: Path, within: Path | None = None) -> BinaryIO:
 
 
 def _place_of(descriptor: int, place: Path) -> Path:
-    """Return the path of an open file from the kernel, or `place` where there is no /proc."""
+    """Return the path of an open file, from the kernel if there is a /proc."""
     try:
         return Path(f"/proc/self/fd/{descriptor}").readlink()
     except OSError:
