@@ -11,10 +11,10 @@ Members = Mapping[str, object]
 Elements = Sequence[object]
 
 
-def disagreements(stated: object, again: object) -> tuple[int, tuple[str, ...]]:
+def disagreements(stated: object, recomputed: object) -> tuple[int, tuple[str, ...]]:
     """Return the number of equal numbers, and the first differences as texts."""
     agreed, differences = 0, list[str]()
-    for text in _walk("", stated, again):
+    for text in _walk("", stated, recomputed):
         if text is None:
             agreed += 1
         elif len(differences) < MOST_DIFFERENCES:
@@ -22,40 +22,40 @@ def disagreements(stated: object, again: object) -> tuple[int, tuple[str, ...]]:
     return agreed, tuple(differences)
 
 
-def _walk(place: str, stated: object, again: object) -> Iterator[str | None]:
+def _walk(place: str, stated: object, recomputed: object) -> Iterator[str | None]:
     """Yield None for every equal number and a text for every difference."""
-    if isinstance(stated, dict) and isinstance(again, dict):
-        yield from _members(place, cast("Members", stated), cast("Members", again))
-    elif isinstance(stated, list) and isinstance(again, list):
-        yield from _elements(place, cast("Elements", stated), cast("Elements", again))
+    if isinstance(stated, dict) and isinstance(recomputed, dict):
+        yield from _members(place, cast("Members", stated), cast("Members", recomputed))
+    elif isinstance(stated, list) and isinstance(recomputed, list):
+        yield from _elements(place, cast("Elements", stated), cast("Elements", recomputed))
     else:
-        yield from _values(place, cast("object", stated), again)
+        yield from _values(place, cast("object", stated), recomputed)
 
 
-def _values(place: str, stated: object, again: object) -> Iterator[str | None]:
-    if _is_number(stated) and _is_number(again):
-        is_close = _are_close(cast("float", stated), cast("float", again))
-        yield None if is_close else _difference(place, stated, again)
-    elif stated != again:
-        yield _difference(place, stated, again)
+def _values(place: str, stated: object, recomputed: object) -> Iterator[str | None]:
+    if _is_number(stated) and _is_number(recomputed):
+        is_close = _are_close(cast("float", stated), cast("float", recomputed))
+        yield None if is_close else _difference(place, stated, recomputed)
+    elif stated != recomputed:
+        yield _difference(place, stated, recomputed)
 
 
-def _members(place: str, stated: Members, again: Members) -> Iterator[str | None]:
-    for name in dict.fromkeys((*stated, *again)):
-        if name in stated and name in again:
-            yield from _walk(f"{place}/{name}", stated[name], again[name])
+def _members(place: str, stated: Members, recomputed: Members) -> Iterator[str | None]:
+    for name in dict.fromkeys((*stated, *recomputed)):
+        if name in stated and name in recomputed:
+            yield from _walk(f"{place}/{name}", stated[name], recomputed[name])
         else:
-            yield _difference(f"{place}/{name}", stated.get(name), again.get(name))
+            yield _difference(f"{place}/{name}", stated.get(name), recomputed.get(name))
 
 
-def _elements(place: str, stated: Elements, again: Elements) -> Iterator[str | None]:
-    if len(stated) != len(again):
+def _elements(place: str, stated: Elements, recomputed: Elements) -> Iterator[str | None]:
+    if len(stated) != len(recomputed):
         yield (
-            f"at {place or '/'} there are {len(stated)} entries, but {len(again)} follow from "
+            f"at {place or '/'} there are {len(stated)} entries, but {len(recomputed)} follow from "
             "the outcomes."
         )
         return
-    for number, (left, right) in enumerate(zip(stated, again, strict=True)):
+    for number, (left, right) in enumerate(zip(stated, recomputed, strict=True)):
         yield from _walk(f"{place}/{number}", left, right)
 
 
@@ -70,9 +70,9 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _difference(place: str, stated: object, again: object) -> str:
+def _difference(place: str, stated: object, recomputed: object) -> str:
     return (
-        f"at {place or '/'} it states {_short(stated)}, but {_short(again)} follows from the "
+        f"at {place or '/'} it states {_short(stated)}, but {_short(recomputed)} follows from the "
         "outcomes."
     )
 

@@ -97,10 +97,10 @@ def check_bundle(path: Path) -> CheckedBundle:
         changed = [*_digests(reader, manifest)]
         parts = _parts(reader)
         sources = _sources(parts.jobs)
-        again, broken = _computed_again(parts)
+        recomputed, broken = _recomputed(parts)
         stated = parts.claim
         numbers, differences = disagreements(
-            stated.model_dump(mode="json"), again.model_dump(mode="json")
+            stated.model_dump(mode="json"), recomputed.model_dump(mode="json")
         )
         findings = [
             *changed,
@@ -108,12 +108,12 @@ def check_bundle(path: Path) -> CheckedBundle:
             *(Finding(member=contents.CLAIM, text=text) for text in differences),
             *_jobs(parts),
             *_manifest(manifest, parts, sources),
-            *_rendered(reader, parts, again, sources),
+            *_rendered(reader, parts, recomputed, sources),
         ]
     return CheckedBundle(
         study=parts.study,
-        claim=again,
-        decision=decision_text(parts.study, again, sources, _digests_of(parts)),
+        claim=recomputed,
+        decision=decision_text(parts.study, recomputed, sources, _digests_of(parts)),
         members=len(manifest.members),
         numbers=numbers,
         findings=tuple(findings[:MOST_FINDINGS]),
@@ -187,7 +187,7 @@ def _parsed(name: str, content: bytes, kind: type[V]) -> V:
         raise BrokenBundle(name, f"it cannot be read at {place or '/'}: {fault['msg']}.") from error
 
 
-def _computed_again(parts: _Parts) -> tuple[Claim, list[Finding]]:
+def _recomputed(parts: _Parts) -> tuple[Claim, list[Finding]]:
     """Return the claim with every number recomputed from the outcomes."""
     stated, evidence = parts.claim, parts.evidence
     if len(stated.tables) != len(evidence.tables):
@@ -200,16 +200,16 @@ def _computed_again(parts: _Parts) -> tuple[Claim, list[Finding]]:
     tables: list[TableComparison] = []
     findings: list[Finding] = []
     for table, behind in zip(stated.tables, evidence.tables, strict=True):
-        comparison = _compared(behind, jobs, parts, _of_bases(table))
+        comparison = _compared(behind, jobs, parts, _server_warnings(table))
         place = {"base_model": behind.base_model, "task": behind.task, "comparison": comparison}
         tables.append(table.model_copy(update=place))
         findings += _effort(table, behind, jobs)
     partial = parts.study.state != "succeeded"
-    again = {"partial": partial, "tables": tuple(tables), "warnings": table_warnings(tables)}
-    return stated.model_copy(update=again), findings
+    recomputed = {"partial": partial, "tables": tuple(tables), "warnings": table_warnings(tables)}
+    return stated.model_copy(update=recomputed), findings
 
 
-def _of_bases(table: TableComparison) -> tuple[ComparisonWarning, ...]:
+def _server_warnings(table: TableComparison) -> tuple[ComparisonWarning, ...]:
     """Return the warnings that rest on the server's base models and plug-ins."""
     warnings = () if table.comparison is None else table.comparison.warnings
     return tuple(warning for warning in warnings if warning.kind in ("base_not_learned", "unread"))
@@ -323,7 +323,7 @@ def _manifest(manifest: Manifest, parts: _Parts, sources: Sources) -> Iterator[F
 
 
 def _rendered(
-    reader: BundleReader, parts: _Parts, again: Claim, sources: Sources
+    reader: BundleReader, parts: _Parts, recomputed: Claim, sources: Sources
 ) -> Iterator[Finding]:
     """Yield texts and tables that differ from the claim's, and extra plots.
 
@@ -332,7 +332,7 @@ def _rendered(
     """
     try:
         written = dict(_written(parts, sources))
-        drawn = {name for name, _ in plots(again)}
+        drawn = {name for name, _ in plots(recomputed)}
     except (ArithmeticError, LookupError, ValueError) as error:
         raise BrokenBundle(contents.CLAIM, f"it cannot be written out: {error!r}.") from error
     for name, content in written.items():

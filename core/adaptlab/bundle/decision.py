@@ -30,9 +30,9 @@ def decision_text(
         [f"# Decision of the study {plain(study.name)}"],
         _state(study, claim),
         _warnings(claim),
-        _asked(study, claim),
+        _question(study, claim),
         *(_table(table) for table in claim.tables),
-        _thin(claim),
+        _evidence_limits(claim),
         _sources(study, sources, digests),
     )
     return "\n\n".join(block for part in parts for block in part) + "\n"
@@ -62,7 +62,7 @@ def _warnings(claim: Claim) -> Iterator[str]:
     )
 
 
-def _asked(study: FrozenStudy, claim: Claim) -> Iterator[str]:
+def _question(study: FrozenStudy, claim: Claim) -> Iterator[str]:
     yield "## Question"
     yield (
         "Which of these methods works on these tasks at these budgets of trainable parameters, "
@@ -159,9 +159,9 @@ def _forgetting(rows: Sequence[MethodForgetting]) -> Iterator[str]:
         )
 
 
-def _thin(claim: Claim) -> Iterator[str]:
+def _evidence_limits(claim: Claim) -> Iterator[str]:
     yield "## Limits of the evidence"
-    limits = [text for table in claim.tables for text in _thin_in(table)]
+    limits = [text for table in claim.tables for text in _table_limits(table)]
     if claim.partial:
         limits.append("Scores are missing permanently, so the best method may be absent.")
     limits.append(
@@ -171,7 +171,7 @@ def _thin(claim: Claim) -> Iterator[str]:
     yield _list(limits)
 
 
-def _thin_in(table: TableComparison) -> Iterator[str]:
+def _table_limits(table: TableComparison) -> Iterator[str]:
     comparison = table.comparison
     at = f"{plain(table.task)} on {plain(table.base_model)}"
     if comparison is None:

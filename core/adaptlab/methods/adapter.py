@@ -59,15 +59,15 @@ class Adapter(Method):
     def _absent(self, shape: ModelShape) -> Iterator[Problem]:
         """Yield the problems of sublayers that the model lacks."""
         sites = shape.layer_sites("sublayer")
-        there = tuple(dict.fromkeys(site.name.split(".")[-1] for site in sites))
+        sublayers = tuple(dict.fromkeys(site.name.split(".")[-1] for site in sites))
         for index, name in enumerate(self.after):
-            if there and name not in there:
+            if sublayers and name not in sublayers:
                 yield Problem(
                     pointer=f"/method/after/{index}",
                     code="no_such_sublayer",
-                    detail=f"This {shape.family} has no {name}. Use {' or '.join(there)}.",
-                    allowed=there,
-                    nearest=there,
+                    detail=f"This {shape.family} has no {name}. Use {' or '.join(sublayers)}.",
+                    allowed=sublayers,
+                    nearest=sublayers,
                 )
 
     def _out_of_range(self, shape: ModelShape) -> Iterator[Problem]:

@@ -157,12 +157,12 @@ class _Job:
     def _step(self, spec: Trained) -> Load:
         """Return the load of one training step of all replicates."""
         accumulated = spec.training.accumulation
-        once = self._pass(self._batch(spec))
-        kernels = self._kernels() * (once.parts + 2 * once.returned) // once.parts
+        forward = self._pass(self._batch(spec))
+        kernels = self._kernels() * (forward.parts + 2 * forward.returned) // forward.parts
         return Load(
-            flops=accumulated * (once.flops + once.backward_flops),
+            flops=accumulated * (forward.flops + forward.backward_flops),
             traffic_bytes=self.scalar_bytes
-            * (accumulated * once.moved + OPTIMISER_PASSES * self._trained_scalars()),
+            * (accumulated * forward.moved + OPTIMISER_PASSES * self._trained_scalars()),
             kernels=accumulated * kernels + KERNELS_PER_STEP,
         )
 
@@ -187,11 +187,11 @@ class _Job:
     def _scored(self, task: Task, samples: int, replicates: int) -> Load:
         """Return the load of scoring `samples` items, the same for all replicates."""
         batch = self._scoring(task, samples, replicates)
-        once = self._pass(batch)
+        forward = self._pass(batch)
         passes = -(-samples * replicates * batch.tokens // EVALUATED_TOKENS)
         return Load(
-            flops=once.flops,
-            traffic_bytes=self.scalar_bytes * 2 * once.values,
+            flops=forward.flops,
+            traffic_bytes=self.scalar_bytes * 2 * forward.values,
             kernels=passes * self._kernels(),
         )
 

@@ -179,19 +179,19 @@ class WordTranslation(DigitTask):
         `nearest` is the smallest number or length of words that gives every split a word.
         """
         longest, count = self.asked()
-        takes = self._first_of_splits(words, longest)
-        lacking = [split for split in splits if takes.get(split, MOST_TRIPLES + 1) > count]
+        needed = self._first_of_splits(words, longest)
+        lacking = [split for split in splits if needed.get(split, MOST_TRIPLES + 1) > count]
         if not lacking:
             return ()
-        none = f"None of the {self.questions().listed} is in the {lacking[0]} split. Use"
-        if set(splits) <= takes.keys():
-            more = max(takes[split] for split in splits)
-            detail = f"{none} {more:,} or more."
-            return (Problem("/words", "empty_split", detail, nearest=(more,)),)
+        fault = f"None of the {self.questions().listed} is in the {lacking[0]} split."
+        if set(splits) <= needed.keys():
+            enough = max(needed[split] for split in splits)
+            detail = f"{fault} Use {enough:,} words or more."
+            return (Problem("/words", "empty_split", detail, nearest=(enough,)),)
         longer = range(longest + 1, LONGEST_WORD + 1)
-        enough = (n for n in longer if set(splits) <= self._first_of_splits(words, n).keys())
-        nearest = tuple(islice(enough, 1))
-        detail = f"{none} longer words, or a dataset with more words."
+        sufficient = (n for n in longer if set(splits) <= self._first_of_splits(words, n).keys())
+        nearest = tuple(islice(sufficient, 1))
+        detail = f"{fault} Use longer words, or a dataset with more words."
         return (Problem("/longest", "empty_split", detail, nearest=nearest),)
 
     def _first_of_splits(self, words: WordList, longest: int) -> dict[Split, int]:

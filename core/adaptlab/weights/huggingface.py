@@ -92,10 +92,10 @@ def read_family(folder: Path, within: Path | None = None) -> PublishedFamily:
     try:
         published = family.from_published(architecture, config)
     except ValidationError as error:
-        faults = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+        details = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
         raise BadModelFolder(
             f"{CONFIG} describes a {architecture} that adaptlab does not support. "
-            f"{'; '.join(faults)}"
+            f"{'; '.join(details)}"
         ) from error
     if problems := published.problems():
         raise BadModelFolder(f"{CONFIG} contradicts itself: {InvalidSpec(*problems)}")
