@@ -12,6 +12,7 @@ from adaptlab.plugins.method import METHODS, AttentionClaim, Method
 from adaptlab.plugins.nested import nested
 from adaptlab.plugins.shapes import ModelShape, TensorShape
 from adaptlab.plugins.sites import missing_sites
+from adaptlab.wording import counted
 
 
 def _part(value: object, _: object) -> Method:
@@ -131,7 +132,8 @@ class Combine(Method):
             detail = f"A combination has {FEWEST} to {MOST} parts, not {count}. Add parts."
             yield Problem("/method/parts", "too_few_parts", detail, nearest=(FEWEST,))
         if self.shares is not None and len(self.shares) != count:
-            detail = f"There are {len(self.shares)} shares for {count} parts. Give one per part."
+            shares = counted(len(self.shares), "share")
+            detail = f"The spec has {shares} for {counted(count, 'part')}. Give one per part."
             yield Problem("/method/shares", "shares_do_not_match", detail, nearest=(count,))
         for index, part in enumerate(self.parts):
             pointer = f"/method/parts/{index}/name"

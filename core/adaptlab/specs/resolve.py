@@ -32,6 +32,7 @@ from adaptlab.specs.spec import (
 from adaptlab.specs.trials import resolve_trials, training_problems
 from adaptlab.validation import validation_problems
 from adaptlab.values import AUTO, Value
+from adaptlab.wording import counted
 
 P = TypeVar("P", bound=Value)
 
@@ -303,13 +304,14 @@ def _base_replicates(spec: AdaptSpec, seeds: int, available: int) -> tuple[int, 
     if chosen == AUTO:
         return tuple(index % available for index in range(seeds))
     if len(chosen) != seeds:
-        detail = f"There are {len(chosen)} base replicates for {seeds} seeds. Give one per seed."
+        replicates = counted(len(chosen), "base replicate")
+        detail = f"The spec has {replicates} for {counted(seeds, 'seed')}. Give one per seed."
         raise InvalidSpec(Problem("/base_replicates", "not_one_a_seed", detail, nearest=(seeds,)))
     for index, replicate in enumerate(chosen):
         if replicate >= available:
             detail = (
-                f"There is no replicate {replicate}. The base model has {available} "
-                "replicates, counted from 0."
+                f"There is no replicate {replicate}. The base model has "
+                f"{counted(available, 'replicate')}, counted from 0."
             )
             pointer = f"/base_replicates/{index}"
             raise InvalidSpec(

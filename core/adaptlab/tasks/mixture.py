@@ -11,6 +11,7 @@ from adaptlab.plugins.dataset import DatasetReference, Datasets, WordList
 from adaptlab.plugins.inner_tasks import InnerTask, inner_problems
 from adaptlab.plugins.splits import Split
 from adaptlab.plugins.task import TASKS, DigitTask, QuestionLaw, Task
+from adaptlab.wording import counted
 
 FEWEST = 2
 Weight = Annotated[float, Field(gt=0, le=1e6)]
@@ -124,7 +125,8 @@ class Mixture(DigitTask):
             detail = f"A mixture has at least {FEWEST} tasks, not {count}. Add tasks."
             yield Problem("/tasks", "too_few_tasks", detail, nearest=(FEWEST,))
         if self.weights is not None and len(self.weights) != count:
-            detail = f"There are {len(self.weights)} weights for {count} tasks. Give one per task."
+            weights = counted(len(self.weights), "weight")
+            detail = f"The spec has {weights} for {counted(count, 'task')}. Give one per task."
             yield Problem("/weights", "weights_do_not_match", detail, nearest=(count,))
 
     def _misfits(self) -> Iterator[Problem]:
