@@ -1,4 +1,4 @@
-"""What a use case can refuse; the API turns each into one kind of problem."""
+"""Errors of the use cases, each of which the API reports as one problem."""
 
 from datetime import datetime
 from uuid import UUID
@@ -7,7 +7,7 @@ from adaptlab.errors import AdaptlabError, InvalidSpec
 
 
 class NotFound(AdaptlabError):
-    """There is no such resource, or the asker may not know of it."""
+    """A resource that does not exist or that the caller cannot see."""
 
     def __init__(self, kind: str, id: str | int | UUID) -> None:  # noqa: A002 - the API's own word
         kinds = f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
@@ -17,7 +17,7 @@ class NotFound(AdaptlabError):
 
 
 class NoReport(NotFound):
-    """A study that was made from no recipe has nothing published to be held against."""
+    """A request for the report of a study that was not created from a recipe."""
 
     def __init__(self, study: str) -> None:
         AdaptlabError.__init__(
@@ -28,7 +28,7 @@ class NoReport(NotFound):
 
 
 class Conflict(AdaptlabError):
-    """The resource's present state does not allow what was asked."""
+    """A request that the resource's present state does not allow."""
 
     def __init__(self, detail: str, state: str | None = None) -> None:
         super().__init__(detail)
@@ -37,7 +37,7 @@ class Conflict(AdaptlabError):
 
 
 class LimitReached(AdaptlabError):
-    """One person would have more of the queue than the server allows."""
+    """A request that would give one owner more queued jobs than the limit."""
 
     def __init__(self, wanted: int, most: int) -> None:
         super().__init__(
@@ -49,7 +49,7 @@ class LimitReached(AdaptlabError):
 
 
 class TooManyUploads(LimitReached):
-    """One person would have more uploads at a time than the server allows."""
+    """A request that would give one owner more uploads than the limit."""
 
     def __init__(self, most: int) -> None:
         AdaptlabError.__init__(
@@ -62,13 +62,16 @@ class TooManyUploads(LimitReached):
 
 
 class QuotaReached(LimitReached):
-    """Somebody has used up their hours of a queue, or would store more bytes than they may."""
+    """A request beyond an owner's quota of queue hours or stored bytes."""
 
     @classmethod
     def of_hours(
         cls, queue: str, used: float, most: float, days: int, frees_at: datetime
     ) -> "QuotaReached":
-        """In so many days; `frees_at` is when there are fewer, if no more are used."""
+        """Return the error for a queue's hours in the last `days` days.
+
+        `frees_at` is when the use falls below the quota if nothing more is used.
+        """
         return cls(
             f"The owner's jobs have used {used:g} hours of the queue {queue!r} in the last "
             f"{days} days. The quota is {most:g} hours. Use another queue, wait until "
@@ -77,19 +80,19 @@ class QuotaReached(LimitReached):
 
     @classmethod
     def of_bytes(cls, stored: int, most: int) -> "QuotaReached":
-        """What is stored, with what was just asked for."""
+        """Return the error for `stored` bytes, those of the request included."""
         return cls(
             f"The owner would store {stored} bytes. The quota is {most} bytes. Delete uploads "
             "that are no longer needed, or ask an admin for a larger quota or to collect old "
             "files.",
         )
 
-    def __init__(self, told: str) -> None:
-        AdaptlabError.__init__(self, told)
+    def __init__(self, message: str) -> None:
+        AdaptlabError.__init__(self, message)
 
 
 class UploadTooLarge(AdaptlabError):
-    """An upload, or a chunk of one, with more bytes than it may have."""
+    """An upload, or a chunk of one, above its size limit."""
 
     def __init__(self, size: int, most: int) -> None:
         super().__init__(
@@ -99,7 +102,7 @@ class UploadTooLarge(AdaptlabError):
 
 
 class IdempotencyMismatch(AdaptlabError):
-    """An idempotency key that was used before, with another request."""
+    """An idempotency key that was already used for another request."""
 
     def __init__(self, key: str) -> None:
         super().__init__(
@@ -110,7 +113,7 @@ class IdempotencyMismatch(AdaptlabError):
 
 
 class Forbidden(AdaptlabError):
-    """Somebody who may see this, and may not do it."""
+    """A request for something that the caller can see but not change."""
 
     def __init__(self, detail: str) -> None:
         super().__init__(detail)
@@ -118,26 +121,32 @@ class Forbidden(AdaptlabError):
 
 
 class Unauthorised(AdaptlabError):
-    """No token, or one that is malformed, unknown, expired or revoked; which, is not told."""
+    """A token that is missing, malformed, unknown, expired or revoked.
+
+    The message does not reveal which.
+    """
 
     def __init__(self) -> None:
         super().__init__("The token is missing or invalid. Send `Authorization: Bearer <token>`.")
 
 
 class ReportRefused(InvalidSpec):
-    """A report that no run of the leased job could make; nothing was written.
+    """A worker's report that no run of the leased job could produce.
 
-    The same report would be refused again, so the attempt that sent it has failed.
+    Nothing was written. Repeating the report would not help, so the attempt has failed.
     """
 
     @property
     def is_for_good(self) -> bool:
-        """Return True unless all that is missing is content, which another attempt sends again."""
+        """Return True unless another attempt could succeed.
+
+        That is the case if only content is missing, which another attempt sends again.
+        """
         return any(problem.code != "no_artifact" for problem in self.problems)
 
 
 class LeaseLost(AdaptlabError):
-    """The attempt no longer holds the job; nothing was written and the work should stop."""
+    """The attempt no longer holds the job; nothing was written."""
 
     def __init__(self, job_id: UUID, attempt: int) -> None:
         super().__init__(
@@ -149,11 +158,11 @@ class LeaseLost(AdaptlabError):
 
 
 class LedgerUnreachable(AdaptlabError):
-    """The ledger did not answer; whether the call had an effect is not known, so repeat it."""
+    """The ledger did not answer. The call may have had an effect; repeat it."""
 
 
 class LedgerRefused(AdaptlabError):
-    """The ledger does not take this worker's token; to repeat the call does not help."""
+    """The ledger rejects this worker's token; do not repeat the call."""
 
 
 class RangeNotSatisfiable(AdaptlabError):

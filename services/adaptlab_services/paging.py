@@ -1,4 +1,4 @@
-"""Keyset pages: a page ends with a token that says after which row the next one begins."""
+"""Keyset pagination: a page ends with a token that names its last row."""
 
 import base64
 import binascii
@@ -16,7 +16,7 @@ T = TypeVar("T")
 DEFAULT_PAGE_SIZE = 50
 LARGEST_PAGE_SIZE = 200
 LONGEST_NUMBER = 18
-"""Digits that the id of any row has at most; Postgres fails at more than 64 bits."""
+"""Most digits of a row's id; Postgres rejects numbers above 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,32 +27,39 @@ class Cursor:
     id: str
 
     def row(self) -> int:
-        """The id of a row that is numbered; raises `InvalidSpec` for what numbers none."""
+        """Return the id as a number; raises `InvalidSpec` if it is not one."""
         if len(self.id) > LONGEST_NUMBER or not self.id.isdecimal():
             raise bad_token("It belongs to another list.")
         return int(self.id)
 
 
 def page_limit(page_size: int) -> int:
-    """The number of rows to read for a page: one more than it shows, to see whether more follow."""
+    """Return the number of rows to read: one more than the page shows.
+
+    The additional row shows that another page follows.
+    """
     return min(page_size, LARGEST_PAGE_SIZE) + 1
 
 
 def written(cursor: Cursor, *question: str) -> str:
-    """The opaque token of a cursor, bound to the filter and order that it belongs to."""
+    """Return the opaque token of a cursor, bound to its filter and order."""
     content = json.dumps([_fingerprint(question), cursor.key, cursor.id], separators=(",", ":"))
     return base64.urlsafe_b64encode(content.encode()).rstrip(b"=").decode()
 
 
 def read(token: str, *question: str) -> Cursor:
-    """The cursor of a token; raises `InvalidSpec` for one that is not of this list and question."""
+    """Return the cursor of a token.
+
+    Raises:
+        InvalidSpec: the token is malformed or belongs to another list, filter or order.
+    """
     try:
         padded = token.encode("ascii") + b"=" * (-len(token) % 4)
         content = base64.b64decode(padded, altchars=b"-_", validate=True)
         fingerprint, key, identity = _CONTENT.validate_json(content)
     except (ValueError, ValidationError, binascii.Error) as error:
         raise bad_token("It was not issued by this server.") from error
-    if "\x00" in key + identity:  # a token can be made by anybody, and Postgres has no such text
+    if "\x00" in key + identity:  # tokens can be forged, and Postgres rejects NUL in text
         raise bad_token("It was not issued by this server.")
     if fingerprint != _fingerprint(question):
         raise bad_token("It belongs to another filter or order.")
@@ -60,7 +67,7 @@ def read(token: str, *question: str) -> Cursor:
 
 
 def bad_token(detail: str) -> InvalidSpec:
-    """The fault of a page token that cannot be used."""
+    """Return the error for a page token that cannot be used."""
     problem = Problem(
         pointer="/query/page_token",
         code="invalid_page_token",

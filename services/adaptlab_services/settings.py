@@ -1,4 +1,4 @@
-"""What is set from outside: environment variables that start with ADAPTLAB_."""
+"""Settings from environment variables with the prefix ADAPTLAB_."""
 
 import os
 from pathlib import Path
@@ -26,72 +26,70 @@ Hours = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Settings(BaseSettings):
-    """The settings of one server process; what is secret is left out of its text and its errors.
+    """The settings of one server process; its text and errors omit secrets.
 
-    The URLs and the keys of S3 may stand in files instead, which ADAPTLAB_…_FILE name.
+    The URLs and the S3 keys can be in files instead, which the variables ADAPTLAB_…_FILE name.
 
     Attributes:
-        database_url: the Postgres database, as `postgresql://user:password@host:port/name`.
-        broker_url: the Valkey or Redis that wakes workers up, as `redis://host:port/number`.
-        data_dir: for the token file, scratch files and cached assets.
-        queues: the queues that a worker claims from; a comma-separated list.
-        lease_seconds: for how long a job stays with a worker that is not heard of.
-        heartbeat_seconds: between two signs of life of a working worker.
-        poll_seconds: between two looks for work of an idle worker that nobody wakes.
-        save_seconds: between two saved states of a running training.
-        memory_bytes: what one run of a worker may hold; None is most of what is free.
-        scratch_free_bytes: what must be free on a worker's disk for it to take a job; None is a
-            twentieth of the disk, at most 1 GiB.
-        trainer_user: as whom trainers run: a user's name, `same` as the worker, or `auto`, which
-            is a user id of their own where the worker is root.
-        trainer_reads: folders that trainers can read besides the installation and model roots;
-            separated by colons.
-        trainer_writes: folders that trainers can write to besides their own; separated by colons.
-        trainer_memory_bytes: beyond which a trainer gets no memory; None is all of the machine's.
-        trainer_network: whether trainers may use the network; the engine needs none.
-        trainer_environment: environment variables that trainers are given besides the usual ones.
-        sweep_seconds: between two looks of beat for work that nobody rang for.
-        reap_seconds: between two looks for leases that ended.
-        reaper_arm_seconds: for how long a worker must have seen the database without a break before
-            it takes leases back.
-        ride_through_seconds: for how long a run goes on whose worker cannot reach the database.
-        stall_seconds: for how long a run may say nothing, if its steps are quick.
-        stall_steps: for how many of its own median steps a run may say nothing.
-        max_body_bytes: the largest request body.
-        max_upload_bytes: the most bytes that one upload may have.
-        max_uploads: the most uploads that one owner may have at a time, complete or not.
-        read_rate: requests a second that one person may make to look at things; `read_burst` is how
-            many at once.
-        write_rate: the same for requests that change something, with `write_burst`.
-        lease_rate: requests a second that the workers with one token may make under their leases,
-            with `lease_burst`.
-        max_open_requests: the most requests of one person that are under way at a time, streams and
-            waits among them.
-        answer_seconds: within which an answer has to begin, else it is a 503; long polls and routes
-            that move files have more.
-        wrong_tokens_per_minute: tokens from one address that may be wrong before it has to wait.
-        sign_ins_per_minute: forms to sign in that one address may send, good or not.
-        max_model_parameters: the most parameters of a model that is trained or imported.
-        max_batch_tokens: the most tokens in one batch of training of one replicate.
-        max_attention_bytes: the most bytes that the attention maps of one job may take.
-        max_check_tokens: the most tokens that one theory check may pass through models.
-        max_study_jobs: the most jobs that one study may expand to.
-        max_queued_jobs: the most jobs that one owner may have waiting or queued; None is any.
-        max_running_jobs: the most jobs of one owner that run at a time; None is any.
-        max_queue_hours: the most hours of attempts that one owner may have in a queue in thirty
-            days, by queue; given as `gpu=100,cpu=1000`. Of a queue that is not named, any.
-        max_stored_bytes: the most bytes that one owner may store; None is any. Admins can give a
-            user other quotas than these two.
-        model_roots: the folders below which jobs may name model folders, by alias; given as
+        database_url: Postgres, as `postgresql://user:password@host:port/name`.
+        broker_url: Valkey or Redis, as `redis://host:port/number`; rings the doorbells of workers.
+        data_dir: folder for the token, scratch files and cached assets.
+        queues: queues that a worker serves, separated by commas.
+        lease_seconds: how long a lease lasts without a heartbeat.
+        heartbeat_seconds: interval between a working worker's heartbeats.
+        poll_seconds: interval at which an idle worker polls for jobs without a doorbell.
+        save_seconds: interval at which a training's state is saved.
+        memory_bytes: memory for one run of a worker; None for most of what is free.
+        scratch_free_bytes: free space on a worker's disk below which it claims no job; None for 5 %
+            of the disk, at most 1 GiB.
+        trainer_user: user of the trainers: a name, `same` as the worker, or `auto`, which is a
+            separate user id if the worker is root.
+        trainer_reads: folders that trainers can read in addition to the installation and the model
+            roots; separated by colons.
+        trainer_writes: folders that trainers can write to in addition to their own; separated by
+            colons.
+        trainer_memory_bytes: memory limit of a trainer; None for all of the machine's.
+        trainer_network: `allowed` if trainers can use the network; the engine needs none.
+        trainer_environment: further environment variables that trainers inherit.
+        sweep_seconds: interval at which beat rings again for queues whose doorbells were lost.
+        reap_seconds: interval between searches for expired leases.
+        reaper_arm_seconds: how long a worker must have seen the database without interruption
+            before it takes leases back.
+        ride_through_seconds: how long a run continues while its worker cannot reach the database.
+        stall_seconds: how long a run may report nothing if its steps are fast.
+        stall_steps: how many of its own median steps a run may report nothing for.
+        max_body_bytes: size limit of a request body.
+        max_upload_bytes: size limit of an upload.
+        max_uploads: limit on an owner's uploads at a time, complete or not.
+        read_rate: reads per second and user; `read_burst` is the limit at once.
+        write_rate: likewise for requests that change something, with `write_burst`.
+        lease_rate: lease requests per second of all workers with one token, with `lease_burst`.
+        max_open_requests: limit on a user's open requests, streams and long polls included.
+        answer_seconds: how long a response may take to start before it becomes a 503; longer for
+            long polls and routes that move files.
+        wrong_tokens_per_minute: wrong tokens from one address before it has to wait.
+        sign_ins_per_minute: sign-in forms from one address, successful or not.
+        max_model_parameters: limit on the parameters of a trained or imported model.
+        max_batch_tokens: limit on the tokens per batch and replicate.
+        max_attention_bytes: size limit of a job's attention maps.
+        max_check_tokens: limit on the tokens that a theory check passes through models.
+        max_study_jobs: limit on the jobs per study.
+        max_queued_jobs: limit on an owner's waiting and queued jobs; None for no limit.
+        max_running_jobs: limit on an owner's running jobs; None for no limit.
+        max_queue_hours: limit on an owner's hours of attempts in thirty days, by queue, as
+            `gpu=100,cpu=1000`; queues that are not named have no limit.
+        max_stored_bytes: limit on an owner's stored bytes; None for no limit. Admins can set other
+            quotas than these two for a user.
+        model_roots: folders that contain model folders for jobs, by alias, as
             `alias=/path,alias2=/path2`.
-        artifact_store: where new artifacts of at least `artifact_store_from_bytes` bytes go.
-        artifact_folder: the folder of the store `directory`, the same for all processes.
-        s3_bucket: the bucket of the store `s3`; credentials come from the settings that follow,
-            or else from where Amazon's own programs look for them.
-        attention_days: for how long the attention maps of a job that has ended are kept; None is
-            for good. Jobs with the label `keep` lose nothing.
-        checkpoint_days: the same for checkpoints, but for those of base models, which stay.
-        scrub_days: within which every artifact is read once and held against its digest.
+        artifact_store: store for new artifacts of at least `artifact_store_from_bytes` bytes.
+        artifact_folder: folder of the store `directory`, the same for all processes.
+        s3_bucket: bucket of the store `s3`; credentials come from the settings that follow, or from
+            where Amazon's own tools look for them.
+        attention_days: days after a job's end for which its attention maps are kept; None for ever.
+            Jobs with the label `keep` lose nothing.
+        checkpoint_days: likewise for checkpoints, except those of base models, which stay.
+        scrub_days: days within which every artifact is read and compared with its digest.
     """
 
     model_config = SettingsConfigDict(
@@ -158,16 +156,16 @@ class Settings(BaseSettings):
     checkpoint_days: float | None = Field(default=None, gt=0)
     scrub_days: float = Field(default=30, gt=0)
 
-    def __init__(self, **given: object) -> None:
-        """Read the settings; `given` goes before the environment.
+    def __init__(self, **values: object) -> None:
+        """Read the settings; the arguments take precedence over the environment.
 
         Raises:
-            BadSettings: one is missing or cannot be used.
+            BadSettings: a setting is missing or invalid.
         """
         try:
-            super().__init__(**given)  # pyright: ignore[reportArgumentType] - checked by pydantic
+            super().__init__(**values)  # pyright: ignore[reportArgumentType] - checked by pydantic
         except ValidationError as error:
-            raise BadSettings("\n".join(map(_told, error.errors()))) from None
+            raise BadSettings("\n".join(map(_message, error.errors()))) from None
 
     @classmethod
     def settings_customise_sources(
@@ -178,7 +176,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """What is given in code, then the environment, then files that the environment names."""
+        """Return the sources by precedence: arguments, environment, secret files."""
         return init_settings, env_settings, SecretFiles(settings_cls, PREFIX)
 
     @field_validator("database_url")
@@ -222,10 +220,10 @@ class Settings(BaseSettings):
         if not isinstance(roots, str):
             return roots
         pairs = [pair.strip().partition("=") for pair in roots.split(",") if pair.strip()]
-        found = {alias.strip(): path.strip() for alias, _, path in pairs}
-        if len(found) < len(pairs):
+        by_alias = {alias.strip(): path.strip() for alias, _, path in pairs}
+        if len(by_alias) < len(pairs):
             raise ValueError(f"An alias occurs twice in the model roots {roots!r}.")
-        return found
+        return by_alias
 
     @field_validator("model_roots")
     @classmethod
@@ -256,10 +254,10 @@ class Settings(BaseSettings):
         return self
 
 
-def _told(error: ErrorDetails) -> str:
-    """One line about a setting: its variable, its value unless that is secret, what is wrong."""
+def _message(error: ErrorDetails) -> str:
+    """Return one line on a bad setting: variable, value unless secret, error."""
     wrong = error["msg"].removeprefix("Value error, ").rstrip(".")
-    if not error["loc"]:  # of several settings, which the message names
+    if not error["loc"]:  # concerns several settings, which the message names
         return f"{wrong}."
     name = str(error["loc"][0])
     variable = f"{PREFIX}{name.upper()}"

@@ -1,4 +1,4 @@
-"""Ids as people write them: in full, or only the first or the last characters."""
+"""Ids as people type them: in full, or only the first or last characters."""
 
 import re
 from collections.abc import Sequence
@@ -13,15 +13,15 @@ from adaptlab_db.tables import Job, Study
 from adaptlab_services.errors import NotFound
 
 FEWEST = 4
-"""Characters of a short id: fewer would hardly ever be unique."""
+"""Fewest characters of a short id; shorter ones are rarely unique."""
 LENGTH = 32
 MOST_NAMED = 5
-"""Candidates that the message about an ambiguous id lists."""
+"""Number of candidates that the error for an ambiguous id lists."""
 _SHORT = re.compile(rf"[0-9a-f-]{{{FEWEST},35}}", re.IGNORECASE)
 
 
 def job_id(session: Session, text: str) -> UUID:
-    """Return the id of the job that `text` is the id of, or the beginning or the end of.
+    """Return the id of the job whose id is, begins with or ends with `text`.
 
     Raises:
         NotFound: no job has such an id.
@@ -32,7 +32,13 @@ def job_id(session: Session, text: str) -> UUID:
 
 
 def study_id(session: Session, text: str) -> UUID | None:
-    """Likewise for studies; None if no study has such an id, because it may be a name."""
+    """Return the id of a study likewise; None if none matches.
+
+    `text` may then be a name.
+
+    Raises:
+        InvalidSpec: several studies have such an id.
+    """
     try:
         return in_full(text) or _only(session, "study", text)
     except NotFound:
@@ -40,7 +46,7 @@ def study_id(session: Session, text: str) -> UUID | None:
 
 
 def in_full(text: str) -> UUID | None:
-    """The id, if all of it is there."""
+    """Return the id if `text` is a complete one."""
     try:
         return UUID(text)
     except ValueError:
@@ -53,7 +59,7 @@ def _only(session: Session, kind: Literal["job", "study"], text: str) -> UUID:
         raise NotFound(kind, text[:64])
     if len(candidates) == 1:
         return candidates[0]
-    named = [str(one) for one in candidates[:MOST_NAMED]]
+    named = [str(candidate) for candidate in candidates[:MOST_NAMED]]
     more = " and others" if len(candidates) > MOST_NAMED else ""
     detail = (
         f"Several ids begin or end with {text!r}: {', '.join(named)}{more}. Give more characters."
@@ -63,7 +69,7 @@ def _only(session: Session, kind: Literal["job", "study"], text: str) -> UUID:
 
 
 def _candidates(session: Session, table: type[Job] | type[Study], text: str) -> Sequence[UUID]:
-    """The ids that begin with these characters, by the index, and those that end with them."""
+    """Return the ids that begin with `text` (by the index) or end with it."""
     if not _SHORT.fullmatch(text):
         return ()
     digits = text.replace("-", "").lower()
@@ -71,5 +77,5 @@ def _candidates(session: Session, table: type[Job] | type[Study], text: str) -> 
         return ()
     first, last = UUID(digits.ljust(LENGTH, "0")), UUID(digits.ljust(LENGTH, "f"))
     ends = func.replace(cast(table.id, String), "-", "").like(f"%{digits}")
-    found = select(table.id).where(table.id.between(first, last) | ends)
-    return session.scalars(found.order_by(table.id).limit(MOST_NAMED + 1)).all()
+    matches = select(table.id).where(table.id.between(first, last) | ends)
+    return session.scalars(matches.order_by(table.id).limit(MOST_NAMED + 1)).all()

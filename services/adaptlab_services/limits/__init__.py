@@ -1,4 +1,4 @@
-"""How much one person and one server may have: queues, bytes, sizes.
+"""Limits per owner and per server: queued jobs, queue hours, bytes, sizes.
 
 Imports no other wing.
 """

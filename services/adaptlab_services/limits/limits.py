@@ -1,4 +1,4 @@
-"""What one person may have of the queue at a time."""
+"""The limit on an owner's jobs in the queue."""
 
 from sqlalchemy import bindparam, func, select, text
 from sqlalchemy.orm import Session
@@ -13,8 +13,8 @@ _CLAIMS_IN_TURN = text(
     "SELECT pg_advisory_xact_lock(hashtextextended('adaptlab.reproductions.claims', 0))"
 )
 _JOBS = Job.metadata.tables[Job.__tablename__]
-# Built once, and of the table: as a statement of the ORM, made anew each time, it took a
-# twentieth of the time in which a job is created.
+# Built once, and on the table: built by the ORM for each request, it took a twentieth of the time
+# of creating a job.
 _HELD_BY = (
     select(func.count())
     .select_from(_JOBS)
@@ -23,15 +23,15 @@ _HELD_BY = (
 
 
 def check_queued(session: Session, owner_id: int, most: int | None) -> None:
-    """Refuse what the unit of work has queued if the owner now has more than `most`.
+    """Refuse this unit of work's jobs if the owner now has more than `most`.
 
-    To be called when everything is written. Whoever comes second waits here until the first has
-    committed, and then counts its jobs too. Raises `LimitReached`.
+    Call it when everything is written. Of two simultaneous requests, the second waits until the
+    first has committed, and then counts its jobs too. Raises `LimitReached`.
     """
     if most is None:
         return
     owner = {"owner": owner_id}
-    session.flush()  # as statements of the ORM do by themselves
+    session.flush()  # only the ORM's own statements flush by themselves
     session.execute(_ONE_AT_A_TIME, owner)
     queued = session.execute(_HELD_BY, owner, execution_options=ACROSS_PROJECTS).scalar_one()
     if queued > most:
@@ -39,5 +39,5 @@ def check_queued(session: Session, owner_id: int, most: int | None) -> None:
 
 
 def claim_in_turn(session: Session) -> None:
-    """Let no other worker claim until the unit of work ends, so that what runs can be counted."""
+    """Block other claims until the unit of work ends, to count running jobs."""
     session.execute(_CLAIMS_IN_TURN)

@@ -1,6 +1,6 @@
-"""What one person may use: hours of a queue's workers in thirty days, and stored bytes.
+"""Quotas per owner: queue hours in thirty days, and stored bytes.
 
-Nothing that runs is ended by a quota: who has used it up submits and uploads no more until some of
+A quota never stops running jobs. An owner who has used it up cannot submit or upload until part of
 it is free again.
 """
 
@@ -26,18 +26,18 @@ _QUOTAS = "quotas"
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """What holds for one user: their own quotas over those of the server."""
+    """The quotas that apply to a user: their own, otherwise the server's."""
 
     queue_hours: Mapping[str, float]
     stored_bytes: int | None
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
-        """Those of a server."""
+        """Return the quotas of a server."""
         return cls(settings.max_queue_hours, settings.max_stored_bytes)
 
     def with_own(self, own: Quotas) -> "Allowed":
-        """The same with a user's own in the place of the server's."""
+        """Return these quotas, replaced by a user's own where those are set."""
         most = self.stored_bytes if own.stored_bytes is None else own.stored_bytes
         return Allowed(dict(self.queue_hours) | own.queue_hours, most)
 
@@ -46,31 +46,31 @@ _NONE = Allowed({}, None)
 
 
 def bounded(sessions: sessionmaker[Session], allowed: Allowed) -> sessionmaker[Session]:
-    """The same sessions, which know how much one person may use."""
+    """Return the same sessions, which enforce these quotas."""
     return informed(sessions, _QUOTAS, allowed)
 
 
 def own_of(row: User) -> Quotas:
-    """What an admin has set for a user."""
+    """Return the quotas that an admin has set for a user."""
     return Quotas(queue_hours=row.max_queue_hours or {}, stored_bytes=row.max_stored_bytes)
 
 
 def check_jobs(
     session: Session, owner_id: int, queues: Collection[str], found: "Allowance | None" = None
 ) -> None:
-    """Refuse new work in these queues to who has used up their hours there, or stores too much.
+    """Raise `QuotaReached` if the owner has no hours or no room left.
 
-    One statement where no quota holds, none if what was `found` with `beside` is given, and some
-    more where one does. Raises `QuotaReached`.
+    Without quotas this takes one statement, or none if `found` is given, which `allowance` reads
+    from the columns that `beside` adds. With quotas it takes a few more.
     """
     if not queues:
         return
-    found = found or _allowance_of(session, owner_id)
-    allowed = found.allowed
+    current = found or _allowance_of(session, owner_id)
+    allowed = current.allowed
     limited = {name: allowed.queue_hours[name] for name in queues if name in allowed.queue_hours}
     if not limited and allowed.stored_bytes is None:
         return
-    counted = found.counted(session, owner_id)
+    counted = current.counted(session, owner_id)
     for queue in sorted(limited):
         used = _queue_use(counted, queue, limited[queue])
         if used.frees_at is not None:
@@ -82,24 +82,24 @@ def check_jobs(
 
 
 def check_room(session: Session, owner_id: int, more_bytes: int) -> None:
-    """Refuse so many more bytes to who would then store too much; raises `QuotaReached`.
+    """Raise `QuotaReached` if the owner has no room for this many more bytes.
 
-    With none, whether there is too much already.
+    With `more_bytes` 0, it raises only if the owner is already above the quota.
     """
-    found = _allowance_of(session, owner_id)
-    allowed = found.allowed
+    current = _allowance_of(session, owner_id)
+    allowed = current.allowed
     if allowed.stored_bytes is None:
         return
-    counted = found.counted(session, owner_id)
+    counted = current.counted(session, owner_id)
     stored = counted.job_bytes + usage_counts.other_bytes(session, owner_id) + more_bytes
     if stored > allowed.stored_bytes:
         raise QuotaReached.of_bytes(stored, allowed.stored_bytes)
 
 
 def usage(session: Session, user_id: int) -> UserUsage:
-    """What somebody has used and stores, whatever the project."""
-    found = _allowance_of(session, user_id)
-    allowed, counted = found.allowed, found.counted(session, user_id)
+    """Return a user's hours and stored bytes in all projects."""
+    current = _allowance_of(session, user_id)
+    allowed, counted = current.allowed, current.counted(session, user_id)
     queues = sorted({*counted.queues(), *allowed.queue_hours})
     return UserUsage(
         days=DAYS,
@@ -127,25 +127,28 @@ _LOOK = select(*_LOOKED_AT).select_from(_OF_USERS).where(_USERS.c.id == bindpara
 
 
 def beside(statement: Select[*tuple[Any, ...]], owner: ColumnElement[int]) -> Select[Any]:
-    """The statement with columns for `allowance`: what the owner of each of its rows may use."""
+    """Return the statement with the columns that `allowance` reads, per owner."""
     return statement.add_columns(*_LOOKED_AT).join(_OF_USERS, _USERS.c.id == owner)
 
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What a user may use, and the last count of what they do, if there is one."""
+    """A user's quotas, and the last count of their use, if any."""
 
     allowed: Allowed
     last: Counted | None
     is_fresh: bool
 
     def counted(self, session: Session, user_id: int) -> Counted:
-        """The last count, or a new one where it is too old and nobody else is making one."""
+        """Return the last count, or count again if it is stale.
+
+        The stale count is returned if another request is counting.
+        """
         if self.last is None:
             return usage_counts.count(session, user_id)
         if self.is_fresh or not usage_counts.is_first_to_count(session, user_id):
             return self.last
-        # Somebody may have counted since this was read: who creates jobs waits in between.
+        # Another request may have counted since this was read, because creating jobs can wait.
         now = _allowance_of(session, user_id)
         if now.last is not None and now.is_fresh:
             return now.last
@@ -158,7 +161,7 @@ def _allowance_of(session: Session, user_id: int) -> Allowance:
 
 
 def allowance(session: Session, row: Row[*tuple[Any, ...]]) -> Allowance:
-    """That of the owner of a row of a statement that was made by `beside`."""
+    """Return the quotas of the owner in a row of a statement from `beside`."""
     server = session.info.get(_QUOTAS, _NONE)
     assert isinstance(server, Allowed)
     own = Quotas(queue_hours=row.max_queue_hours or {}, stored_bytes=row.max_stored_bytes)
@@ -176,7 +179,7 @@ def _queue_use(counted: Counted, queue: str, most: float | None) -> QueueUse:
 
 
 def _frees_at(by_day: Mapping[date, float], most: float) -> datetime:
-    """The first midnight at which what was used until now is less than the limit."""
+    """Return the first midnight at which the use until now is below the limit."""
     left = sum(by_day.values())
     last = max(by_day, default=datetime.now(UTC).date())
     for day in sorted(by_day):

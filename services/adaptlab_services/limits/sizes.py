@@ -1,7 +1,7 @@
-"""How large a job may be on this server: refused by arithmetic, before anything is stored.
+"""Limits on the size of a job, checked by arithmetic before it is stored.
 
-Single members of a spec have limits of their own, in core. These are of products of several, and
-a server sets them, since they depend on its machines.
+Limits on single members of a spec are in core. Those on their products are here and set by the
+server, because they depend on its machines.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ from adaptlab_db.session import informed
 from adaptlab_services.settings import Settings
 
 STORED_BYTES = 2
-"""Of one number of an attention map: half precision."""
+"""Bytes per number of an attention map: half precision."""
 _SIZES = "sizes"
 
 R = TypeVar("R", bound=Resolved)
@@ -31,7 +31,7 @@ R = TypeVar("R", bound=Resolved)
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """The largest that one job may be, as the settings of these names say."""
+    """Limits on the size of one job, from the settings of these names."""
 
     max_model_parameters: int
     max_batch_tokens: int
@@ -40,7 +40,7 @@ class Sizes:
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
-        """Those of a server."""
+        """Return the limits of a server."""
         return cls(
             settings.max_model_parameters,
             settings.max_batch_tokens,
@@ -49,7 +49,7 @@ class Sizes:
         )
 
     def problems(self, resolved: Resolved) -> Iterator[Problem]:
-        """What is larger than this server allows."""
+        """Yield a problem for each limit that the job exceeds."""
         match resolved:
             case ResolvedPretrain():
                 yield from self._of_model("/family", resolved)
@@ -77,19 +77,19 @@ class Sizes:
         yield from _above(pointer, "batch_too_large", what, tokens, most, "tokens")
 
     def _of_attention(self, resolved: Trained) -> Iterator[Problem]:
-        asked, method = resolved.attention, resolved.method
-        if asked is None:
+        capture, method = resolved.attention, resolved.method
+        if capture is None:
             return
         shape, length = family_shape(resolved.family), resolved.task.sequence_length()
         learned = 0 if method is None else method.extra_context_tokens()
         maps = (1 if method is None else 2) * len(resolved.seeds) * shape.layers * shape.heads
-        numbers = maps * (len(asked.inputs) or asked.samples) * length * (length + learned)
+        numbers = maps * (len(capture.inputs) or capture.samples) * length * (length + learned)
         what, most = "The attention maps take", self.max_attention_bytes
         pointer = "/capture/attention"
         yield from _above(pointer, "capture_too_large", what, STORED_BYTES * numbers, most, "bytes")
 
     def _of_checks(self, resolved: ResolvedTheory) -> Iterator[Problem]:
-        measured = sum(len(one.seeds) for one in resolved.adaptations)
+        measured = sum(len(adaptation.seeds) for adaptation in resolved.adaptations)
         for index, check in enumerate(resolved.checks):
             times = max(1, measured) if check.needs_adaptation else 1
             tokens = check.tokens(resolved.family) * times
@@ -99,23 +99,23 @@ class Sizes:
 
 
 def bounded(sessions: sessionmaker[Session], sizes: Sizes) -> sessionmaker[Session]:
-    """The same sessions, which know how large jobs may be."""
+    """Return the same sessions, which enforce these limits."""
     return informed(sessions, _SIZES, sizes)
 
 
 def checked(session: Session, resolved: R) -> R:
-    """The job, if it is as small as this server asks for; raises `InvalidSpec`."""
+    """Return the job if the server allows its size; raises `InvalidSpec`."""
     sizes = session.info.get(_SIZES)
-    faults = tuple(sizes.problems(resolved)) if isinstance(sizes, Sizes) else ()
-    if faults:
-        raise InvalidSpec(*faults)
+    problems = tuple(sizes.problems(resolved)) if isinstance(sizes, Sizes) else ()
+    if problems:
+        raise InvalidSpec(*problems)
     return resolved
 
 
 def check_each(session: Session, resolved: Sequence[Resolved]) -> None:
-    """Raise `InvalidSpec` for the first of many that is too large."""
-    for one in resolved:
-        checked(session, one)
+    """Raise `InvalidSpec` for the first job that exceeds a limit."""
+    for job in resolved:
+        checked(session, job)
 
 
 def _above(

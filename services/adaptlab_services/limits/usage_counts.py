@@ -1,7 +1,7 @@
-"""How much somebody has used, counted for all of their jobs at once and kept for a while.
+"""Cached counts of a user's hours and bytes over all of their jobs.
 
-A count takes longer the more jobs somebody has, so it is not made for every request: it is kept
-for a minute, or for a hundred times as long as it took.
+A count takes longer the more jobs a user has. It is therefore kept for a minute, or for a hundred
+times as long as it took, instead of being repeated for every request.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,14 +15,14 @@ from sqlalchemy.orm import Session
 from adaptlab_db.visibility import ACROSS_PROJECTS
 
 DAYS = 30
-"""Of which hours are counted, today among them; days begin at midnight UTC."""
+"""Days of which hours are counted, with today; they begin at midnight UTC."""
 KEPT_SECONDS = 60
 _SHARE_OF_TIME = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Seconds of attempts by queue and by the day of their end, and the bytes that jobs store."""
+    """Seconds of attempts by queue and day of their end, and stored bytes."""
 
     counted_at: datetime
     seconds: Sequence[tuple[str, date, float]]
@@ -30,21 +30,21 @@ class Counted:
 
     @classmethod
     def stored(cls, counted_at: datetime, hours: Sequence[Any], job_bytes: int) -> Self:
-        """As the database keeps it: a list of queue, day and seconds."""
+        """Return a count from its columns; `hours` lists queue, day and seconds."""
         seconds = tuple((str(q), date.fromisoformat(day), float(s)) for q, day, s in hours)
         return cls(counted_at, seconds, job_bytes)
 
     def queues(self) -> frozenset[str]:
-        """Where there were attempts."""
+        """Return the queues with attempts."""
         return frozenset(queue for queue, _, _ in self.seconds)
 
     def by_day(self, queue: str) -> Mapping[date, float]:
-        """Hours in one queue by day."""
+        """Return the hours in one queue by day."""
         return {day: seconds / 3600 for name, day, seconds in self.seconds if name == queue}
 
 
 _SINCE = f"date_trunc('day', clock_timestamp(), 'UTC') - interval '{DAYS - 1} days'"
-# An attempt that runs has lasted until now. Jobs that ended before have no attempt that matters.
+# A running attempt counts up to now. Jobs that ended before the period have no relevant attempt.
 _COUNT = text(f"""
     WITH began AS MATERIALIZED (SELECT clock_timestamp() AS at), used AS (
         SELECT jobs.queue,
@@ -98,17 +98,20 @@ _FIRST = text("SELECT pg_try_advisory_xact_lock(hashtextextended('adaptlab.usage
 
 
 def is_first_to_count(session: Session, user_id: int) -> bool:
-    """Whether nobody else counts for this user; then nobody does until the unit of work ends."""
+    """Return True if no other request is counting this user's use.
+
+    No other can then start until the unit of work ends.
+    """
     return session.execute(_FIRST, {"user_id": user_id}).scalar_one()
 
 
 def count(session: Session, user_id: int) -> Counted:
-    """Count anew, and keep it for the next who asks; equal bytes of several jobs count once."""
+    """Count a user's use and cache it; shared bytes count once."""
     row = session.execute(_COUNT, {"user_id": user_id}, execution_options=ACROSS_PROJECTS).one()
     return Counted.stored(row.counted_at, row.hours, int(row.job_bytes))
 
 
 def other_bytes(session: Session, user_id: int) -> int:
-    """What somebody's uploads, by the size announced, and datasets take at this moment."""
-    found = session.execute(_OTHERS, {"user_id": user_id}, execution_options=ACROSS_PROJECTS)
-    return int(found.scalar_one())
+    """Return the bytes of a user's uploads (as announced) and datasets now."""
+    total = session.execute(_OTHERS, {"user_id": user_id}, execution_options=ACROSS_PROJECTS)
+    return int(total.scalar_one())

@@ -1,7 +1,7 @@
-"""Who may see and do what: roles in projects, and the project that a request is about.
+"""Permissions: roles in projects, and the project that a request concerns.
 
-What may be seen is enforced by `adaptlab_db.visibility` in every statement; here is what may be
-done. A session that was given no access is the program's own: a worker's, a tool's, a test's.
+Visibility is enforced in every statement by `adaptlab_db.visibility`; this module decides what may
+be changed. A session without an `Access` belongs to the program itself: a worker, a tool, a test.
 """
 
 from collections.abc import Generator, Sequence
@@ -24,19 +24,19 @@ T = TypeVar("T")
 
 DEFAULT_PROJECT = "default"
 CEILINGS: dict[str, Role] = {"read": "reader", "submit": "operator", "admin": "admin"}
-"""The most that a scope of a token lets its user do."""
+"""The highest role that each scope of a token allows its user."""
 
 _ACCESS = "access"
 _INSIDE = "inside_project"
 
 
 class Access(Value):
-    """What somebody may see and do by a token.
+    """A caller's permissions with one token.
 
-    `roles` are those in projects, already no higher than the token allows. `project_id` is where
-    names are looked up and new things go, and `project` its name; None if none was named and it is
-    not clear. `visible` are the projects that a request sees; None is all of them, which only
-    admins of the server have.
+    `roles` are the user's roles in projects, already limited by the token. Names are looked up and
+    new resources created in `project_id`, whose name is `project`; both are None if the request
+    names no project and there is no default. `visible` lists the projects that the request sees;
+    None is all of them, which only admins of the server have.
     """
 
     is_admin: bool
@@ -47,33 +47,37 @@ class Access(Value):
     project: str | None = None
 
     def role_in(self, project_id: int) -> Role | None:
-        """The role in one project."""
+        """Return the role in a project, or None."""
         return "admin" if self.is_admin else dict(self.roles).get(project_id)
 
     def covers(self, other: "Access") -> bool:
-        """Whether everything that the other one may see and do may be seen and done here too."""
+        """Return True if this allows everything that `other` allows."""
         if other.visible is None or other.is_admin:
             return self.visible is None and self.is_admin >= other.is_admin
         sees = self.visible is None or set(self.visible) >= set(other.visible)
         return sees and all(is_at_least(self.role_in(id_), role) for id_, role in other.roles)
 
     def highest(self) -> Role | None:
-        """The highest role in any of the projects."""
+        """Return the highest role in any project, or None."""
         return "admin" if self.is_admin else _highest([role for _, role in self.roles])
 
 
 def is_at_least(role: Role | None, wanted: Role) -> bool:
-    """Whether a role allows what another one does."""
+    """Return True if a role allows everything that `wanted` allows."""
     return role is not None and _rank(role) >= _rank(wanted)
 
 
 def access_of(session: Session, principal: Principal, asked: str | None = None) -> Access:
-    """What a token opens, or of it only the project `asked`; raises `InvalidSpec` for another."""
+    """Return the permissions of a token, in the project `asked` alone if given.
+
+    Raises:
+        InvalidSpec: the user is not a member of that project.
+    """
     ceiling = _ceiling(principal)
     is_admin = principal.is_admin and ceiling == "admin"
     projects = _projects(session, principal, is_admin=is_admin)
     if principal.project_id is not None:
-        projects = [found for found in projects if found[0] == principal.project_id]
+        projects = [project for project in projects if project[0] == principal.project_id]
     if asked is not None and asked not in {name for _, name, _ in projects}:
         detail = (
             f"You are not a member of a project {asked!r}. GET /v1/projects lists your projects."
@@ -85,41 +89,48 @@ def access_of(session: Session, principal: Principal, asked: str | None = None) 
     chosen = next((id_ for id_, name, _ in projects if name == asked), None)
     sees_all = is_admin and asked is None and principal.project_id is None
     ids = tuple(sorted(id_ for id_, _, _ in projects)) if ceiling is not None else ()
-    here = chosen or _usual(projects)
+    current = chosen or _usual(projects)
     return Access(
         is_admin=is_admin and principal.project_id is None,
         user_id=principal.user_id,
         roles=tuple(lowered),
-        project_id=here,
+        project_id=current,
         visible=None if sees_all else ids if chosen is None else (chosen,),
-        project=next((name for id_, name, _ in projects if id_ == here), None),
+        project=next((name for id_, name, _ in projects if id_ == current), None),
     )
 
 
 @contextmanager
 def unit(sessions: sessionmaker[Session], access: Access) -> Generator[Session]:
-    """One unit of work on behalf of somebody; it sees and may do what they may."""
+    """Open a unit of work with the caller's permissions."""
     with sessions(info=_info(access)) as session, session.begin():
         yield session
 
 
 @contextmanager
 def look(sessions: sessionmaker[Session], access: Access) -> Generator[Session]:
-    """The same for reading: each statement sees what is there by then, as in any unit of work."""
+    """Open a session for reading with the caller's permissions.
+
+    Each statement sees what was committed before it, as in any unit of work.
+    """
     with one_by_one(sessions, _info(access)) as session:
         yield session
 
 
 def project_of(session: Session) -> int:
-    """The project where names are looked up and new things go; raises `Forbidden` if unclear."""
+    """Return the project in which names are looked up and resources created.
+
+    Raises:
+        Forbidden: the caller has several projects and named none, or has no project.
+    """
     if (inside := session.info.get(_INSIDE)) is not None:
         return inside
     access = _access(session)
     if access is None:
-        # The program's own sessions work in the project that is always there.
-        found = session.scalars(select(Project.id).where(Project.name == DEFAULT_PROJECT)).one()
-        session.info[_INSIDE] = found
-        return found
+        # The program's own sessions work in the default project, which always exists.
+        default = session.scalars(select(Project.id).where(Project.name == DEFAULT_PROJECT)).one()
+        session.info[_INSIDE] = default
+        return default
     if access.project_id is None:
         raise Forbidden(
             (
@@ -133,7 +144,7 @@ def project_of(session: Session) -> int:
 
 
 def project_name(session: Session) -> str:
-    """The name of `project_of`."""
+    """Return the name of the project that `project_of` returns."""
     project_id, access = project_of(session), _access(session)
     if access is not None and access.project_id == project_id and access.project is not None:
         return access.project
@@ -142,7 +153,7 @@ def project_name(session: Session) -> str:
 
 @contextmanager
 def inside(session: Session, project_id: int) -> Generator[None]:
-    """Let names be looked up and new things go where something that is there already belongs."""
+    """Look names up, and create, in the project of an existing resource."""
     before = session.info.get(_INSIDE)
     session.info[_INSIDE] = project_id
     try:
@@ -152,7 +163,11 @@ def inside(session: Session, project_id: int) -> Generator[None]:
 
 
 def to_create(session: Session) -> int:
-    """The project in which the asker makes something; raises `Forbidden`."""
+    """Return the project in which the caller creates something.
+
+    Raises:
+        Forbidden: the caller is not a submitter there.
+    """
     project_id = project_of(session)
     access = _access(session)
     if access is not None and not is_at_least(access.role_in(project_id), "submitter"):
@@ -163,7 +178,7 @@ def to_create(session: Session) -> int:
 
 
 def check_change(session: Session, owner_id: int, project_id: int) -> None:
-    """Raise `Forbidden` unless the asker may change something of that owner and project."""
+    """Raise `Forbidden` unless the caller may change a resource of this owner."""
     access = _access(session)
     if access is None:
         return
@@ -181,15 +196,16 @@ def check_change(session: Session, owner_id: int, project_id: int) -> None:
 
 
 def nearest(session: Session, found: Sequence[tuple[int, T]]) -> T | None:
-    """Of what has one name in several projects, given with its project: that of the request's own.
+    """Return the match in the request's own project, or the only match.
 
-    Where that has none, the only one there is; None if there is none or it is not clear.
+    `found` holds resources of one name, each with the id of its project. Returns None if there is
+    none, or if there are several and none is in that project.
     """
     if len(found) < 2:
         return found[0][1] if found else None
     access = _access(session)
     own = None if access is not None and access.project_id is None else project_of(session)
-    return next((one for project_id, one in found if project_id == own), None)
+    return next((match for project_id, match in found if project_id == own), None)
 
 
 def _access(session: Session) -> Access | None:
@@ -219,7 +235,7 @@ def _rank(role: Role) -> int:
 def _projects(
     session: Session, principal: Principal, *, is_admin: bool
 ) -> list[tuple[int, str, Role]]:
-    """The projects of somebody with the role in each; an admin of the server is one everywhere."""
+    """Return the user's projects with the role in each; all if `is_admin`."""
     if is_admin:
         rows = session.execute(select(Project.id, Project.name).order_by(Project.id))
         return [(id_, name, "admin") for id_, name in rows]
@@ -233,7 +249,7 @@ def _projects(
 
 
 def _usual(projects: Sequence[tuple[int, str, Role]]) -> int | None:
-    """The only project, else the one that is always there."""
+    """Return the only project, otherwise the default project, otherwise None."""
     if len(projects) == 1:
         return projects[0][0]
     return next((id_ for id_, name, _ in projects if name == DEFAULT_PROJECT), None)

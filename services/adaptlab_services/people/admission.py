@@ -1,4 +1,4 @@
-"""Who comes in with what they present, and whether they still would."""
+"""Authentication of requests, and renewed checks of admitted callers."""
 
 import hashlib
 import time
@@ -18,7 +18,7 @@ from adaptlab_services.people.tokens import Principal
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Grant:
-    """What a request presents: a token or a browser's cookie, and the project that it names."""
+    """The credentials of a request: a token or cookie, and the named project."""
 
     secret: str
     is_browser: bool
@@ -27,7 +27,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """Somebody who was let in, and what they may see and do."""
+    """An authenticated caller with their permissions."""
 
     grant: Grant
     principal: Principal
@@ -35,15 +35,15 @@ class Admitted:
 
 
 KEPT_SECONDS = 1.0
-"""How long a look-up is taken for granted: within it a revocation reaches every server."""
+"""Lifetime of a cached admission, after which a revocation takes effect."""
 MOST_KEPT = 1000
 
 
 class Admissions:
-    """Lets people in, and the same ones for a second without another look at the database.
+    """Authentication of callers, cached for `KEPT_SECONDS`.
 
-    What is kept is who and with which rights, by the digest of what was presented; of what opens
-    nothing nothing is kept. `clock` counts seconds.
+    The cache holds callers and permissions by the digest of the credentials; failures are not
+    cached. `clock` counts seconds.
     """
 
     def __init__(
@@ -56,30 +56,30 @@ class Admissions:
         self._forgotten = 0
 
     def known(self, grant: Grant) -> Admitted | None:
-        """Whoever was let in with this within the last second; looks at nothing else."""
+        """Return the cached admission of these credentials, without a query."""
         key = _key(grant)
         with self._lock:
-            found = self._kept.get(key)
-            if found is None or self._clock() >= found.until:
+            kept = self._kept.get(key)
+            if kept is None or self._clock() >= kept.until:
                 self._kept.pop(key, None)
                 return None
-        return Admitted(grant, found.principal, found.access)
+        return Admitted(grant, kept.principal, kept.access)
 
     def admit(self, grant: Grant) -> Admitted:
-        """Look somebody up; raises what `admitted` does."""
-        # Before the look, so that what is kept is never older than it claims to be.
+        """Authenticate a caller in the database; raises what `admitted` raises."""
+        # Before the query, so that a cached admission is never older than its deadline implies.
         until, forgotten = self._clock() + KEPT_SECONDS, self._forgotten
         with self._sessions.begin() as session:
-            found = admitted(session, grant)
+            caller = admitted(session, grant)
         with self._lock:
             if forgotten == self._forgotten:
-                self._kept[_key(grant)] = _Kept(found.principal, found.access, until)
+                self._kept[_key(grant)] = _Kept(caller.principal, caller.access, until)
             while len(self._kept) > MOST_KEPT:
                 self._kept.popitem(last=False)
-        return found
+        return caller
 
     def forget(self) -> None:
-        """Look everybody up again: rights were changed here."""
+        """Empty the cache, because permissions were changed on this server."""
         with self._lock:
             self._forgotten += 1
             self._kept.clear()
@@ -101,26 +101,31 @@ def _key(grant: Grant) -> _Key:
 
 
 def admitted(session: Session, grant: Grant) -> Admitted:
-    """Let somebody in; raises `Unauthorised`, and `InvalidSpec` for a project of others."""
-    known = tokens.authenticate_browser if grant.is_browser else tokens.authenticate
-    principal = known(session, grant.secret)
+    """Authenticate a caller and look up their permissions.
+
+    Raises:
+        Unauthorised: the credentials are not valid.
+        InvalidSpec: the caller is not a member of the named project.
+    """
+    authenticate = tokens.authenticate_browser if grant.is_browser else tokens.authenticate
+    principal = authenticate(session, grant.secret)
     return Admitted(grant, principal, access_of(session, principal, grant.project))
 
 
 def still_good(session: Session, known: Collection[Admitted]) -> Collection[Admitted]:
-    """Those who would be let in again, with the rights that they had, or more."""
-    return {one for one in known if _has_lost_nothing(session, one)}
+    """Return the callers who would be admitted again and have lost nothing."""
+    return {caller for caller in known if _has_lost_nothing(session, caller)}
 
 
-def _has_lost_nothing(session: Session, one: Admitted) -> bool:
+def _has_lost_nothing(session: Session, caller: Admitted) -> bool:
     try:
-        now = admitted(session, one.grant)
+        now = admitted(session, caller.grant)
     except (Unauthorised, InvalidSpec):
         return False
-    before = one.principal
+    before = caller.principal
     return (
         (now.principal.user_id, now.principal.project_id) == (before.user_id, before.project_id)
         and set(now.principal.scopes) >= set(before.scopes)
         and now.principal.is_admin >= before.is_admin
-        and now.access.covers(one.access)
+        and now.access.covers(caller.access)
     )

@@ -1,4 +1,4 @@
-"""The audit log: who did what, when, from where, and whether it was allowed."""
+"""The audit log: actor, action, time, address and outcome of requests."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -19,14 +19,17 @@ from adaptlab_services.people.tokens import Principal, without_tokens
 JsonObject = dict[str, object]
 FAILED_AUTHENTICATION = "failed_authentication"
 REFUSALS_LEFT_OUT = "refusals_left_out"
-"""Stands for as many refusals as its details say, which followed each other too quickly."""
+"""The action of an entry that replaces refusals in rapid succession.
+
+Its details count them.
+"""
 LONGEST_TEXT = 200
 _FACTS = "audit_facts"
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What is to be written down; `principal` is None where nobody could be told."""
+    """An audit entry to write; `principal` is None if authentication failed."""
 
     principal: Principal | None
     address: str | None
@@ -38,7 +41,7 @@ class Entry:
 
 
 class AuditFilter(Value):
-    """Which entries are wanted; None means any."""
+    """Conditions on audit entries; None matches any."""
 
     actor: str | None = None
     action: str | None = None
@@ -48,15 +51,15 @@ class AuditFilter(Value):
 
 
 def note(session: Session, **facts: object) -> None:
-    """Keep facts for the entry of the request that this unit of work is of, such as rights.
+    """Add facts, such as permissions, to the current request's audit entry.
 
-    They are there for a refusal too: what was asked for.
+    They are recorded for refused requests too.
     """
     session.info[_FACTS] = session.info.get(_FACTS, {}) | facts
 
 
 def facts(session: Session) -> JsonObject | None:
-    """What was noted in a unit of work, or None."""
+    """Return the facts noted in a unit of work, or None."""
     return session.info.get(_FACTS)
 
 
@@ -66,23 +69,26 @@ def record(session: Session, entry: Entry) -> None:
 
 
 def beside() -> CTE:
-    """What appends an entry as part of another statement, which is executed with its `given`."""
+    """Return a CTE that appends an entry as part of another statement.
+
+    The statement is executed with the parameters that `given` returns.
+    """
     columns = {name: bindparam(_GIVEN + name, type_=_ENTRIES.c[name].type) for name in _COLUMNS}
     return insert(_ENTRIES).values(columns).cte("entry")
 
 
-def given(entry: Entry, made: UUID) -> dict[str, Any]:  # columns of any type
-    """The parameters of `beside` for the entry of what makes the object of that id."""
-    row = _row(replace(entry, object=str(made)))
+def given(entry: Entry, object_id: UUID) -> dict[str, Any]:  # columns of any type
+    """Return the parameters of `beside`, for an entry on this object."""
+    row = _row(replace(entry, object=str(object_id)))
     return {_GIVEN + name: value for name, value in row.items()}
 
 
 def _row(entry: Entry) -> dict[str, Any]:
-    who = entry.principal
+    actor = entry.principal
     return {
-        "actor_id": None if who is None else who.user_id,
-        "actor": None if who is None else who.name,
-        "token_id": None if who is None else who.token_id,
+        "actor_id": None if actor is None else actor.user_id,
+        "actor": None if actor is None else actor.name,
+        "token_id": None if actor is None else actor.token_id,
         "address": entry.address,
         "action": entry.action,
         "object": None if entry.object is None else _printable(entry.object),
@@ -92,7 +98,7 @@ def _row(entry: Entry) -> dict[str, Any]:
     }
 
 
-# The table and not the class: the ORM's way to the same statement takes twice the time.
+# The table instead of the class: the ORM takes twice as long for the same statement.
 _ENTRIES = AuditEntry.metadata.tables[AuditEntry.__tablename__]
 _INSERT = insert(_ENTRIES)
 _COLUMNS = (
@@ -105,7 +111,7 @@ _GIVEN = "entry_"
 def page(
     session: Session, wanted: AuditFilter, page_size: int, page_token: str | None = None
 ) -> Page[AuditView]:
-    """Entries, newest first; raises `InvalidSpec` for a page token that makes no sense."""
+    """Return a page of entries, newest first; raises `InvalidSpec`."""
     question = ("audit", wanted.model_dump_json())
     query = select(AuditEntry).where(*_conditions(wanted)).order_by(AuditEntry.id.desc())
     if page_token is not None:
@@ -124,12 +130,12 @@ def _conditions(wanted: AuditFilter) -> list[ColumnElement[bool]]:
         AuditEntry.action: wanted.action,
         AuditEntry.object: wanted.object,
     }
-    found = [column == value for column, value in equal.items() if value is not None]
+    conditions = [column == value for column, value in equal.items() if value is not None]
     if wanted.since is not None:
-        found.append(AuditEntry.at >= wanted.since)
+        conditions.append(AuditEntry.at >= wanted.since)
     if wanted.until is not None:
-        found.append(AuditEntry.at < wanted.until)
-    return found
+        conditions.append(AuditEntry.at < wanted.until)
+    return conditions
 
 
 def _view(row: AuditEntry) -> AuditView:
@@ -137,7 +143,7 @@ def _view(row: AuditEntry) -> AuditView:
 
 
 def _printable(text: str) -> str:
-    """What an address says, cut, without tokens and what a text column or terminal minds."""
+    """Return the text without tokens and control characters, cut to its limit."""
     shown = without_tokens(text)[:LONGEST_TEXT]
     if shown.isprintable():
         return shown

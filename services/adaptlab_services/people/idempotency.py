@@ -1,4 +1,4 @@
-"""Idempotency keys: a request that is sent twice creates one job, or one study."""
+"""Idempotency keys: a request that is sent twice creates one job or study."""
 
 import hashlib
 import json
@@ -19,18 +19,24 @@ LONGEST_KEY = 255
 
 
 def request_digest(session: Session, spec: Value) -> str:
-    """The fingerprint that two requests with one key must share: what they ask for, and where."""
-    asked = spec.model_dump(mode="json", exclude_unset=True)
-    asked["project"] = access.project_of(session)
-    canonical = json.dumps(asked, sort_keys=True, separators=(",", ":"))
+    """Return the digest that requests with the same key must share.
+
+    It covers the fields that were set, and the project.
+    """
+    request = spec.model_dump(mode="json", exclude_unset=True)
+    request["project"] = access.project_of(session)
+    canonical = json.dumps(request, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
 def answered(session: Session, owner_id: int, key: str, digest: str) -> UUID | None:
-    """The job or study that an earlier request with this key made, or None for the first one.
+    """Return the job or study created by an earlier request with this key.
 
-    Holds the key until the unit of work ends, so that of two requests at once the second waits
-    and then finds what the first made. Raises `IdempotencyMismatch` for another request.
+    None if there was no such request. Locks the key until the unit of work ends: of two
+    simultaneous requests, the second waits and then finds what the first created.
+
+    Raises:
+        IdempotencyMismatch: the key was used for another request.
     """
     session.execute(
         text("SELECT pg_advisory_xact_lock(hashtextextended(:key, :owner))"),
@@ -40,7 +46,7 @@ def answered(session: Session, owner_id: int, key: str, digest: str) -> UUID | N
     row = session.execute(
         select(
             IdempotencyKey.request_digest,
-            func.coalesce(IdempotencyKey.job_id, IdempotencyKey.study_id).label("made"),
+            func.coalesce(IdempotencyKey.job_id, IdempotencyKey.study_id).label("created_id"),
             (IdempotencyKey.created_at < func.clock_timestamp() - KEPT_FOR).label("is_over"),
         ).where(mine)
     ).one_or_none()
@@ -49,7 +55,7 @@ def answered(session: Session, owner_id: int, key: str, digest: str) -> UUID | N
         return None
     if row is not None and row.request_digest != digest:
         raise IdempotencyMismatch(key)
-    return None if row is None else row.made
+    return None if row is None else row.created_id
 
 
 def remember(
@@ -60,7 +66,7 @@ def remember(
     job_id: UUID | None = None,
     study_id: UUID | None = None,
 ) -> None:
-    """Note which job, or else which study, answers this key from now on."""
+    """Store the job or study that answers this key from now on."""
     session.execute(
         insert(IdempotencyKey).values(
             owner_id=owner_id, key=key, request_digest=digest, job_id=job_id, study_id=study_id

@@ -1,4 +1,4 @@
-"""Tokens as their users see them: made, listed, revoked."""
+"""Tokens as their users see them: created, listed and revoked."""
 
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
@@ -26,11 +26,11 @@ MOST_DAYS = 365
 
 
 class NewToken(Value):
-    """A token to be made, for oneself unless an admin names another `user`.
+    """A token to create, for the caller unless an admin names another `user`.
 
-    It can do what its `scopes` say, as far as its user may, in `project` alone if one is named. It
-    has no scope that the token which makes it has not, and ends when that one does at the latest.
-    Only an admin of the server makes one that never expires, and then `expires_in_days` is null.
+    Its permissions are its `scopes`, limited by its user's roles, and by `project` if given. It
+    cannot have a scope that the creating token lacks, and expires no later than that token. Only
+    admins of the server can create a token that never expires (`expires_in_days` null).
     """
 
     name: Annotated[str, Field(min_length=1, max_length=64)]
@@ -40,28 +40,33 @@ class NewToken(Value):
     expires_in_days: Annotated[int, Field(ge=1, le=MOST_DAYS)] | None = DEFAULT_DAYS
 
 
-def create(session: Session, principal: Principal, found: Access, new: NewToken) -> CreatedToken:
-    """Make a token; raises `Forbidden` for more than the asker's own token may, and `NotFound`."""
+def create(session: Session, principal: Principal, rights: Access, new: NewToken) -> CreatedToken:
+    """Create a token.
+
+    Raises:
+        Forbidden: the new token would allow more than the caller's own.
+        NotFound: the user or the project does not exist.
+    """
     facts: dict[str, object] = {"user": new.user or principal.name, "scopes": list(new.scopes)}
     audit.note(session, **facts, project=new.project, expires_in_days=new.expires_in_days)
-    _check_may_make(principal, found, new)
+    _check_creation(principal, rights, new)
     user_id = principal.user_id if new.user is None else users.id_of(session, new.user)
     project_id = principal.project_id
     if new.project is not None:
-        project_id = projects.id_of(session, found, new.project)
-    asked = None
+        project_id = projects.id_of(session, rights, new.project)
+    requested_end = None
     if new.expires_in_days is not None:
-        asked = func.clock_timestamp() + timedelta(days=new.expires_in_days)
-    ends = token_rights.end_of(session, principal, asked)
+        requested_end = func.clock_timestamp() + timedelta(days=new.expires_in_days)
+    ends = token_rights.end_of(session, principal, requested_end)
     scopes = tuple(dict.fromkeys(new.scopes))
     text = tokens.create_token(session, user_id, new.name, scopes, ends, project_id)
-    made = created(session, text)
-    audit.note(session, project=made.project, expires_at=_told(made.expires_at))
-    return made
+    token = created(session, text)
+    audit.note(session, project=token.project, expires_at=_iso(token.expires_at))
+    return token
 
 
 def created(session: Session, text: str) -> CreatedToken:
-    """What is told of the token that was just made, given its text."""
+    """Return the description of a token that was just created, given its text."""
     row = session.execute(_rows().where(tokens.is_token(text))).one()
     return CreatedToken(**dict(_view(row)), token=text)
 
@@ -69,15 +74,18 @@ def created(session: Session, text: str) -> CreatedToken:
 def page(
     session: Session,
     principal: Principal,
-    found: Access,
+    rights: Access,
     user: str | None,
     page_size: int,
     page_token: str | None = None,
 ) -> Page[TokenView]:
-    """The asker's tokens, newest first; an admin of the server sees everybody's, or a user's."""
+    """Return the caller's tokens, newest first.
+
+    Admins of the server get the tokens of all users, or of one `user`.
+    """
     question = ("tokens", str(user))
     query = _rows().order_by(Token.id.desc()).limit(paging.page_limit(page_size))
-    if not found.is_admin:
+    if not rights.is_admin:
         query = query.where(Token.user_id == principal.user_id)
     if user is not None:
         query = query.where(User.name == user)
@@ -91,19 +99,20 @@ def page(
     return Page(data=tuple(_view(row) for row in shown), next_page_token=token)
 
 
-def revoke(session: Session, principal: Principal, found: Access, token_id: int) -> TokenView:
-    """End a token, and the browser sessions that were opened with it, at once and for good.
+def revoke(session: Session, principal: Principal, rights: Access, token_id: int) -> TokenView:
+    """Revoke a token and the browser sessions that it opened, permanently.
 
-    Raises `NotFound` for one that is not the asker's, unless they are an admin of the server, and
-    `Forbidden` for one that can do more than the asker's own.
+    Raises:
+        NotFound: the token belongs to another user and the caller is not an admin of the server.
+        Forbidden: the token allows more than the caller's own.
     """
-    mine = [] if found.is_admin else [Token.user_id == principal.user_id]
+    mine = [] if rights.is_admin else [Token.user_id == principal.user_id]
     row = session.execute(_rows().where(Token.id == token_id, *mine)).one_or_none()
     if row is None:
         raise NotFound("token", token_id)
     view = _view(row)
     audit.note(session, user=view.user, scopes=list(view.scopes), project=view.project)
-    token_rights.check_revocation(principal, found, row[0])
+    token_rights.check_revocation(principal, rights, row[0])
     session.execute(
         update(Token)
         .where(Token.id == token_id, Token.revoked_at.is_(None))
@@ -113,23 +122,21 @@ def revoke(session: Session, principal: Principal, found: Access, token_id: int)
     return _view(session.execute(_rows().where(Token.id == token_id)).one())
 
 
-def me(session: Session, principal: Principal, found: Access) -> Me:
-    """Who is asking."""
+def me(session: Session, principal: Principal, rights: Access) -> Me:
+    """Return the caller's user, token, projects and usage."""
     row = session.execute(_rows().where(Token.id == principal.token_id)).one()
-    seen = projects.listed(session, found).data
-    used = quotas.usage(session, principal.user_id)
     return Me(
         user=principal.name,
-        is_admin=found.is_admin,
+        is_admin=rights.is_admin,
         token=_view(row),
-        projects=seen,
-        usage=used,
+        projects=projects.listed(session, rights).data,
+        usage=quotas.usage(session, principal.user_id),
     )
 
 
-def _check_may_make(principal: Principal, found: Access, new: NewToken) -> None:
+def _check_creation(principal: Principal, rights: Access, new: NewToken) -> None:
     token_rights.check_scopes(principal, new.scopes)
-    if found.is_admin:
+    if rights.is_admin:
         return
     if new.user not in (None, principal.name):
         raise Forbidden("Only an admin of the server can create tokens for other users.")
@@ -137,7 +144,7 @@ def _check_may_make(principal: Principal, found: Access, new: NewToken) -> None:
         raise Forbidden("Only an admin of the server can create a token that never expires.")
 
 
-def _told(moment: datetime | None) -> str | None:
+def _iso(moment: datetime | None) -> str | None:
     return None if moment is None else moment.isoformat()
 
 

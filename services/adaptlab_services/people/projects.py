@@ -1,4 +1,4 @@
-"""Projects, and who may do what in them."""
+"""Projects and their members."""
 
 from typing import Any
 
@@ -15,46 +15,53 @@ from adaptlab_services.people.access import Access, Role, is_at_least
 
 
 class NewProject(Value):
-    """A project to be made."""
+    """A project to create."""
 
     name: Name
 
 
 class NewMember(Value):
-    """What somebody is to be in a project."""
+    """The role that a user is to have in a project."""
 
     role: Role
 
 
-def create(session: Session, found: Access, new: NewProject) -> ProjectView:
-    """Make a project; raises `Conflict` for a taken name."""
-    made = insert(Project).values(name=new.name).on_conflict_do_nothing().returning(Project.id)
-    if session.execute(made).one_or_none() is None:
+def create(session: Session, rights: Access, new: NewProject) -> ProjectView:
+    """Create a project; raises `Conflict` if the name is taken."""
+    statement = insert(Project).values(name=new.name).on_conflict_do_nothing()
+    if session.execute(statement.returning(Project.id)).one_or_none() is None:
         raise Conflict(f"A project named {new.name!r} already exists. Choose another name.")
-    return _view(session.scalars(select(Project).where(Project.name == new.name)).one(), found)
+    return _view(session.scalars(select(Project).where(Project.name == new.name)).one(), rights)
 
 
-def listed(session: Session, found: Access) -> Projects:
-    """The projects that the asker sees."""
-    rows = session.scalars(_seen(found).order_by(Project.name))
-    return Projects(data=tuple(_view(row, found) for row in rows))
+def listed(session: Session, rights: Access) -> Projects:
+    """Return the projects that the caller sees."""
+    rows = session.scalars(_seen(rights).order_by(Project.name))
+    return Projects(data=tuple(_view(row, rights) for row in rows))
 
 
-def id_of(session: Session, found: Access, name: str) -> int:
-    """The id of a project that the asker sees; raises `NotFound`."""
-    return _row(session, found, name).id
+def id_of(session: Session, rights: Access, name: str) -> int:
+    """Return a project's id; raises `NotFound` if the caller cannot see it."""
+    return _row(session, rights, name).id
 
 
-def members(session: Session, found: Access, name: str) -> Members:
-    """Who is in a project; raises `NotFound` for one that the asker does not see."""
-    rows = session.execute(_members(_row(session, found, name).id).order_by(User.name))
+def members(session: Session, rights: Access, name: str) -> Members:
+    """Return a project's members; raises `NotFound`."""
+    rows = session.execute(_members(_row(session, rights, name).id).order_by(User.name))
     return Members(data=tuple(_member(row) for row in rows))
 
 
-def put_member(session: Session, found: Access, name: str, user: str, new: NewMember) -> MemberView:
-    """Give somebody a role in a project; raises `NotFound`, and `Forbidden` for who may not."""
+def put_member(
+    session: Session, rights: Access, name: str, user: str, new: NewMember
+) -> MemberView:
+    """Give a user a role in a project.
+
+    Raises:
+        NotFound: the user does not exist, or the caller does not see the project.
+        Forbidden: the caller is not an admin of the project.
+    """
     audit.note(session, role={"after": new.role})
-    project_id = _administered(session, found, name)
+    project_id = _administered(session, rights, name)
     key = {"user_id": users.id_of(session, user), "project_id": project_id}
     audit.note(session, role={"before": _role(session, **key), "after": new.role})
     row = insert(Membership).values(key | {"role": new.role})
@@ -64,10 +71,10 @@ def put_member(session: Session, found: Access, name: str, user: str, new: NewMe
     return _member(session.execute(_members(project_id).where(User.name == user)).one())
 
 
-def remove_member(session: Session, found: Access, name: str, user: str) -> None:
-    """Take somebody out of a project; raises as `put_member` does."""
+def remove_member(session: Session, rights: Access, name: str, user: str) -> None:
+    """Remove a user from a project; raises what `put_member` raises."""
     audit.note(session, role={"after": None})
-    project_id = _administered(session, found, name)
+    project_id = _administered(session, rights, name)
     user_id = users.id_of(session, user)
     before = _role(session, user_id=user_id, project_id=project_id)
     audit.note(session, role={"before": before, "after": None})
@@ -77,35 +84,35 @@ def remove_member(session: Session, found: Access, name: str, user: str) -> None
 
 
 def _role(session: Session, user_id: int, project_id: int) -> str | None:
-    """What somebody is in a project now, and while this unit of work lasts."""
+    """Return a user's role in a project, locked until the unit of work ends."""
     query = select(Membership.role).where(
         Membership.project_id == project_id, Membership.user_id == user_id
     )
     return session.scalars(query.with_for_update()).one_or_none()
 
 
-def _administered(session: Session, found: Access, name: str) -> int:
-    row = _row(session, found, name)
-    if not is_at_least(found.role_in(row.id), "admin"):
+def _administered(session: Session, rights: Access, name: str) -> int:
+    row = _row(session, rights, name)
+    if not is_at_least(rights.role_in(row.id), "admin"):
         raise Forbidden(f"This requires the role `admin` in the project {name!r}.")
     return row.id
 
 
-def _seen(found: Access) -> Select[Project]:
-    if found.visible is None:
+def _seen(rights: Access) -> Select[Project]:
+    if rights.visible is None:
         return select(Project)
-    return select(Project).where(Project.id.in_(found.visible))
+    return select(Project).where(Project.id.in_(rights.visible))
 
 
-def _row(session: Session, found: Access, name: str) -> Project:
-    row = session.scalars(_seen(found).where(Project.name == name)).one_or_none()
+def _row(session: Session, rights: Access, name: str) -> Project:
+    row = session.scalars(_seen(rights).where(Project.name == name)).one_or_none()
     if row is None:
         raise NotFound("project", name)
     return row
 
 
-def _view(row: Project, found: Access) -> ProjectView:
-    return ProjectView(name=row.name, role=found.role_in(row.id), created_at=row.created_at)
+def _view(row: Project, rights: Access) -> ProjectView:
+    return ProjectView(name=row.name, role=rights.role_in(row.id), created_at=row.created_at)
 
 
 def _members(project_id: int) -> Select[Any, Any, Any]:

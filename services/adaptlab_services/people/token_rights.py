@@ -1,7 +1,8 @@
-"""What a token may do to tokens: make none that can do more or longer, end none that can do more.
+"""Rules by which a token can create and revoke tokens.
 
-The rights of a token are its scopes and the projects that it opens. A browser's session has those
-of the token that it was opened with, and a token made in it ends with that one at the latest.
+A token creates none that allows more or lasts longer than itself, and revokes none that allows
+more. Its permissions are its scopes and the projects that it opens. A browser session has those of
+the token that it was opened with, and a token created in it expires no later than that one.
 """
 
 from datetime import datetime
@@ -18,12 +19,18 @@ Moment = ColumnElement[datetime]
 
 
 def covered(scopes: tuple[str, ...]) -> frozenset[str]:
-    """The scopes that allow nothing which these do not; `admin` has `submit` in it, and `read`."""
-    return frozenset(one for one in SCOPES if any(_covers(own, one) for own in scopes))
+    """Return the scopes that allow nothing beyond these.
+
+    `admin` covers `submit` and `read`.
+    """
+    return frozenset(scope for scope in SCOPES if any(_covers(own, scope) for own in scopes))
 
 
 def check_scopes(principal: Principal, scopes: tuple[str, ...]) -> None:
-    """Raise `Forbidden` for scopes beyond those of the asker's own token, an admin's too."""
+    """Raise `Forbidden` for scopes that the caller's own token lacks.
+
+    This applies to admins too.
+    """
     if more := sorted(set(scopes) - covered(principal.scopes)):
         raise Forbidden(f"Your own token lacks the scopes {', '.join(more)}. Ask an admin.")
 
@@ -31,10 +38,14 @@ def check_scopes(principal: Principal, scopes: tuple[str, ...]) -> None:
 def end_of(
     session: Session, principal: Principal, asked: Moment | None
 ) -> Moment | datetime | None:
-    """When a token ends that is to end when `asked`: with the one that makes it at the latest.
+    """Return the end of a new token: `asked`, but not after its creator's.
 
-    None is never, and raises `Forbidden` where the maker ends. Raises `Unauthorised` for a maker
-    that has just been ended; one that is still good stays so until the new one is there.
+    None is never. The creating token is locked until the unit of work ends, so it remains valid
+    until the new one exists.
+
+    Raises:
+        Forbidden: the new token would never expire, but its creator does.
+        Unauthorised: the creating token has just been revoked or has expired.
     """
     own = session.execute(
         select(Token.expires_at)
@@ -57,11 +68,11 @@ def end_of(
     return func.least(asked, own.expires_at)
 
 
-def check_revocation(principal: Principal, found: Access, token: Token) -> None:
-    """Raise `Forbidden` for a token, but the asker's own, with rights that theirs has not."""
-    if found.is_admin or token.id == principal.token_id:
+def check_revocation(principal: Principal, rights: Access, token: Token) -> None:
+    """Raise `Forbidden` if the token allows more than the caller's own."""
+    if rights.is_admin or token.id == principal.token_id:
         return
-    # One of a job is made with this scope, which may end the job itself.
+    # A job's token is created with `submit`, which also allows cancelling the job.
     scopes = set(token.scopes) if token.job_id is None else {"submit"}
     if more := sorted(scopes - covered(principal.scopes)):
         raise Forbidden(

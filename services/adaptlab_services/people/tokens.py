@@ -1,7 +1,7 @@
-"""Bearer tokens and signed-in browsers: made, checked, revoked. No secret is ever stored.
+"""Bearer tokens and browser sessions, of which only digests are stored.
 
-A token is `al_`, 256 random bits in base 62, `_`, and their CRC-32 in base 36, so that a mistyped
-one is refused without a look at the database, and a leaked one is found by secret scanners.
+A token is `al_`, 256 random bits in base 62, `_`, and their CRC-32 in base 36. A mistyped token is
+refused without a database query, and secret scanners recognise leaked ones.
 """
 
 import hashlib
@@ -44,16 +44,18 @@ from adaptlab_services.errors import Unauthorised
 SCOPES = ("read", "submit", "worker", "admin")
 ADMIN = "admin"
 WORKER = "worker"
-"""The scope of tokens with which workers come by the API."""
+"""The scope of tokens with which workers use the API."""
 FIRST_START = "first start"
 BROWSER_SESSION = timedelta(hours=12)
 MOST_BROWSER_SESSIONS = 20
-"""Of one token; one more ends the oldest."""
+"""Limit per token; another session ends the oldest."""
 USE_RECORDED_EVERY = timedelta(minutes=1)
 FAREWELL = timedelta(minutes=5)
-"""For how long the token of a job opens something when the job is over: its worker may not have
-heard that, and says it again for as long. Nothing can be written in that time, as in any other
-without a lease."""
+"""How long a job's token stays valid after the job has ended.
+
+Its worker may not have received the answer to its last report, and repeats it that long. Without a
+lease, nothing can be written with the token.
+"""
 FIRST_START_LOCK = 0x66_69_72_73_74  # "first"
 
 PREFIX = "al_"
@@ -64,9 +66,10 @@ _FORM = re.compile(rf"{PREFIX}[0-9A-Za-z]{{{_SECRET_LENGTH}}}_[0-9a-z]{{{_CHECK_
 
 
 class Principal(Value):
-    """Who is asking, and with which token; `project_id` is the only one that it opens, if any.
+    """The authenticated user and token.
 
-    `job_id` is the only job that workers with it may have; None is any.
+    `project_id` is the only project that the token opens, and `job_id` the only job that workers
+    with it can hold; None is any.
     """
 
     user_id: int
@@ -87,29 +90,29 @@ def create_token(
     project_id: int | None = None,
     job_id: UUID | None = None,
 ) -> str:
-    """Make a token for a user; this is the only time that its text can be had."""
-    made = _new_token()
+    """Create a token for a user and return its text, which is not stored."""
+    token = _new_token()
     row = {
         "user_id": user_id,
         "name": name,
-        "digest": _digest(made),
+        "digest": _digest(token),
         "scopes": list(scopes),
         "expires_at": expires_at,
         "project_id": project_id,
         "job_id": job_id,
     }
     session.execute(insert(Token).values(row))
-    return made
+    return token
 
 
 def ensure_admin_token(session: Session, path: Path) -> None:
-    """See that there is a user `admin` whose token stands in the file at `path`.
+    """Ensure that a user `admin` exists whose token is in the file at `path`.
 
-    A file that holds a valid token is left alone. Otherwise a new token is made and written,
-    readable by its owner only, and the one of an earlier first start is revoked. The caller
-    commits; a file whose token was never committed is replaced at the next start.
+    A file with a valid token stays as it is. Otherwise a new token is created and written, readable
+    by its owner only, and the one of an earlier first start is revoked. The caller commits; a file
+    whose token was never committed is replaced at the next start.
     """
-    # Two servers that start at once would each revoke what the other has just written.
+    # Two servers that start simultaneously would revoke each other's new tokens.
     session.execute(text("SET LOCAL lock_timeout = '10s'"))
     session.execute(select(func.pg_advisory_xact_lock(FIRST_START_LOCK)))
     if _holds_valid_token(session, path):
@@ -124,12 +127,15 @@ def ensure_admin_token(session: Session, path: Path) -> None:
 
 
 def authenticate(session: Session, presented: str) -> Principal:
-    """Who presents this token; raises `Unauthorised`. Its use is noted at most once a minute."""
+    """Return the user and token; raises `Unauthorised`.
+
+    The use is recorded at most once a minute.
+    """
     if not _well_formed(presented):
         raise Unauthorised
     digest = _digest(presented)
-    given = {"digest": digest}
-    row = session.execute(_by_token(), given, execution_options=ACROSS_PROJECTS).one_or_none()
+    key = {"digest": digest}
+    row = session.execute(_by_token(), key, execution_options=ACROSS_PROJECTS).one_or_none()
     if row is None or not hmac.compare_digest(row.digest, digest):
         raise Unauthorised
     if row.is_unnoted:
@@ -139,30 +145,30 @@ def authenticate(session: Session, presented: str) -> Principal:
 
 @cache
 def _by_token() -> Select[*tuple[Any, ...]]:  # Any: the columns of `_PRINCIPAL`
-    """Made once: that takes as long as asking."""
-    whose = select(Token.digest, *_PRINCIPAL).join(User)
-    return whose.where(Token.digest == bindparam("digest", type_=Token.digest.type), *_valid())
+    """Return the look-up of a token; cached, because building it is slow."""
+    tokens = select(Token.digest, *_PRINCIPAL).join(User)
+    return tokens.where(Token.digest == bindparam("digest", type_=Token.digest.type), *_valid())
 
 
 def without_tokens(content: str) -> str:
-    """The text with every token in it cut down to its prefix."""
-    for found in _tokens_in(content):
-        content = content.replace(found, f"{PREFIX}…")
+    """Return the text with every token in it reduced to its prefix."""
+    for token in _tokens_in(content):
+        content = content.replace(token, f"{PREFIX}…")
     return content
 
 
 def is_token(presented: str) -> ColumnElement[bool]:
-    """The condition on the row of a token, given its text."""
+    """Return the condition that a token's row belongs to this text."""
     return Token.digest == _digest(presented)
 
 
 def is_over() -> ColumnElement[bool]:
-    """The condition on the row of a token, and its user's, that its time is over, or its job.
+    """Return the condition that a token has expired, or its job has ended.
 
-    A statement with it is one `ACROSS_PROJECTS`: nobody who asks is known before. The job of a
-    token that opens none is not looked for.
+    It needs the rows of the token and its user, in a statement with `ACROSS_PROJECTS`: the caller
+    is not known yet. For a token without a job, jobs are not searched.
     """
-    # By the database's clock, which all servers share.
+    # The database's clock, because all servers share it.
     return or_(
         func.coalesce(Token.expires_at <= func.clock_timestamp(), false()),
         and_(Token.job_id.is_not(None), ~_opens_its_job()),
@@ -170,7 +176,10 @@ def is_over() -> ColumnElement[bool]:
 
 
 def _opens_its_job() -> ColumnElement[bool]:
-    """Whether the job goes on, or has just ended, and its token's user may submit there still."""
+    """Return the condition that a token's job can still be reported on.
+
+    The job has not ended, or only just, and the token's user may still submit in its project.
+    """
     member = exists().where(
         Membership.user_id == Token.user_id,
         Membership.project_id == Job.project_id,
@@ -185,7 +194,7 @@ def _opens_its_job() -> ColumnElement[bool]:
 
 
 def open_browser_session(session: Session, principal: Principal) -> str:
-    """Sign a browser in for twelve hours; returns the value of its cookie."""
+    """Sign a browser in for twelve hours; return the value of its cookie."""
     session.execute(
         delete(BrowserSession).where(BrowserSession.expires_at < func.clock_timestamp())
     )
@@ -211,7 +220,11 @@ def open_browser_session(session: Session, principal: Principal) -> str:
 
 
 def authenticate_browser(session: Session, cookie: str) -> Principal:
-    """Who signed in with this cookie; raises `Unauthorised`, too when the token was revoked."""
+    """Return the user and token of a browser session.
+
+    Raises:
+        Unauthorised: the cookie is unknown or expired, or its token is no longer valid.
+    """
     digest = _digest(cookie)
     query = (
         select(BrowserSession.digest, *_PRINCIPAL)
@@ -232,7 +245,7 @@ def authenticate_browser(session: Session, cookie: str) -> Principal:
 
 
 def close_browser_session(session: Session, cookie: str) -> None:
-    """Sign a browser out; a cookie that is not known is no fault."""
+    """Sign a browser out; an unknown cookie is ignored."""
     session.execute(delete(BrowserSession).where(BrowserSession.digest == _digest(cookie)))
 
 
@@ -265,12 +278,12 @@ def _principal(row: Row[*tuple[Any, ...]]) -> Principal:  # Any: the columns of 
 
 
 def _valid() -> tuple[ColumnElement[bool], ...]:
-    """What holds for a token of use: not revoked, not over, and its user active."""
+    """Return the conditions on a valid token, on its row and its user's."""
     return (User.deactivated_at.is_(None), Token.revoked_at.is_(None), ~is_over())
 
 
 def _record_use(session: Session, token_id: int) -> None:
-    # Requests of one token must not wait for each other because one of them notes the time.
+    # Requests with one token must not wait for each other while one of them records the time.
     unlocked = (
         select(Token.id)
         .where(and_(Token.id == token_id, _UNNOTED))
@@ -315,14 +328,14 @@ def _well_formed(presented: str) -> bool:
 
 
 def _tokens_in(content: str) -> list[str]:
-    # Not prefix by prefix, of which a text may have one in every three letters.
-    found: list[str] = []
-    form = _FORM.search(content)
-    while form is not None:
-        if _well_formed(form[0]):
-            found.append(form[0])
-        form = _FORM.search(content, form.start() + 1)  # those that overlap count too
-    return found
+    # Searches for whole tokens, because a text can have a prefix every three characters.
+    tokens: list[str] = []
+    match = _FORM.search(content)
+    while match is not None:
+        if _well_formed(match[0]):
+            tokens.append(match[0])
+        match = _FORM.search(content, match.start() + 1)  # overlapping ones too
+    return tokens
 
 
 def _check(secret: str) -> str:
@@ -338,12 +351,12 @@ def _in_base(number: int, base: int, length: int) -> str:
 
 
 def _digest(secret: str) -> bytes:
-    # Fast on purpose: 256 random bits cannot be guessed, so slowing the hash protects nothing.
+    # Deliberately fast: 256 random bits cannot be guessed, so a slow hash would not add protection.
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
 
 
 def _write_private(path: Path, content: str) -> None:
-    """Replace the file in one step by one that only its owner can ever have read."""
+    """Replace the file atomically; only its owner can ever read the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
     descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -1,4 +1,4 @@
-"""Users: made, listed, made admins of the server, and shut out, by its admins."""
+"""Users, as admins of the server manage them."""
 
 from sqlalchemy import func, select, update
 from sqlalchemy.dialects.postgresql import insert
@@ -17,16 +17,16 @@ from adaptlab_services.people.tokens import Principal
 
 
 class NewUser(Value):
-    """A user to be made; a member of no project at first."""
+    """A user to create, who is a member of no project at first."""
 
     name: Name
     is_admin: bool = False
 
 
 class UserChanges(Value):
-    """What is to be otherwise of a user; None leaves it. Who is not active gets in no more.
+    """Changes to a user; None leaves a field. An inactive user cannot sign in.
 
-    `quotas` replace all that the user had; of what they do not say the server's hold.
+    `quotas` replace all of the user's quotas; those they omit are the server's.
     """
 
     is_admin: bool | None = None
@@ -35,27 +35,27 @@ class UserChanges(Value):
 
 
 def create(session: Session, new: NewUser) -> UserView:
-    """Make a user; raises `Conflict` for a taken name."""
+    """Create a user; raises `Conflict` if the name is taken."""
     audit.note(session, is_admin=new.is_admin)
     row = {"name": new.name, "is_admin": new.is_admin}
-    made = insert(User).values(row).on_conflict_do_nothing().returning(User.id)
-    if session.execute(made).one_or_none() is None:
+    statement = insert(User).values(row).on_conflict_do_nothing().returning(User.id)
+    if session.execute(statement).one_or_none() is None:
         raise Conflict(f"A user named {new.name!r} already exists. Choose another name.")
     return get(session, new.name)
 
 
 def get(session: Session, name: str) -> UserView:
-    """One user; raises `NotFound`."""
+    """Return a user; raises `NotFound`."""
     return _view(_row(session, name))
 
 
 def id_of(session: Session, name: str) -> int:
-    """The id of a user; raises `NotFound`."""
+    """Return the id of a user; raises `NotFound`."""
     return _row(session, name).id
 
 
 def page(session: Session, page_size: int, page_token: str | None = None) -> Page[UserView]:
-    """All users by name."""
+    """Return a page of all users, sorted by name."""
     query = select(User).order_by(User.name).limit(paging.page_limit(page_size))
     if page_token is not None:
         query = query.where(User.name > paging.read(page_token, "users").key)
@@ -68,7 +68,10 @@ def page(session: Session, page_size: int, page_token: str | None = None) -> Pag
 
 
 def change(session: Session, principal: Principal, name: str, changes: UserChanges) -> UserView:
-    """Change a user; nobody can shut themselves out. Raises `NotFound` and `Conflict`."""
+    """Change a user; raises `NotFound`.
+
+    Raises `Conflict` for admins who would deactivate or demote themselves.
+    """
     row = _row(session, name)
     for right, before in (("is_admin", row.is_admin), ("is_active", row.deactivated_at is None)):
         if (after := getattr(changes, right)) is not None:
@@ -78,7 +81,8 @@ def change(session: Session, principal: Principal, name: str, changes: UserChang
         audit.note(session, quotas={"before": before, "after": after})
     if row.id == principal.user_id and (changes.is_active is False or changes.is_admin is False):
         raise Conflict(
-            "You cannot do this to yourself. Ask another admin, so that at least one admin remains."
+            "You cannot deactivate yourself or give up your own admin rights, so that at least one "
+            "admin remains. Ask another admin."
         )
     values: dict[str, object] = {}
     if changes.is_admin is not None:
