@@ -120,7 +120,7 @@ def _tell_status(sessions: sessionmaker[Session]) -> None:
 def _scrub(sessions: sessionmaker[Session], settings: Settings, *, everything: bool) -> None:
     every = None if everything else timedelta(days=settings.scrub_days)
     found = scrub(sessions, every, None if everything else SHARE_BYTES)
-    typer.echo(f"checked {found.checked} artifacts ({found.size} bytes), repaired {found.mended}")
+    typer.echo(f"checked {found.checked} artifacts ({found.size} bytes), repaired {found.repaired}")
     for sha256 in found.quarantined:
         typer.echo(f"quarantined: {sha256}", err=True)
     if found.quarantined:

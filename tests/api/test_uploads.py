@@ -106,7 +106,7 @@ def test_chunks_in_any_order_become_the_content(api: TestClient, sessions: Sessi
          "sha256": hashlib.sha256(PIECES[n]).hexdigest()} for n in (0, 2)
     ]  # fmt: skip
     found = problem(complete(api, upload), 409)
-    assert (found["state"], "lacks 1 chunks: 1." in found["detail"]) == ("open", True)
+    assert (found["state"], "lacks 1 of 3 chunks: 1." in found["detail"]) == ("open", True)
     assert put(api, upload, 1, PIECES[1]).status_code == 204
     done = complete(api, upload)
     assert (done.status_code, done.json()["state"]) == (200, "complete")

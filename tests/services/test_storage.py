@@ -305,7 +305,7 @@ def test_a_flipped_bit_is_found_and_the_others_are_served(known: Sessions, folde
         read(known, bad)
     mend()
     assert scrub(known, every=timedelta(0)).checked == 1, "what is in quarantine is not read again"
-    assert scrub(known).mended == 1, "but when everything is"
+    assert scrub(known).repaired == 1, "but when everything is"
     assert read(known, bad) == CONTENT[1:]
 
 

@@ -1,4 +1,4 @@
-"""Letting go of bytes: what nothing refers to, and files of jobs that were kept long enough."""
+"""Garbage collection: unreferenced artifacts, and files past retention."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,19 +23,19 @@ from adaptlab_services.lifecycle import awaiting
 from adaptlab_services.storage import uploads
 
 UNREFERENCED_FOR = timedelta(hours=24)
-"""How long bytes stay that nothing refers to: whoever wrote them may be about to."""
+"""How long unreferenced bytes stay, as a reference may be about to follow."""
 AT_ONCE = 100
 AT_ONCE_BYTES = 2**30
-"""How much one statement deletes at most, unless one artifact alone is larger."""
+"""Most bytes deleted by one statement, unless one artifact is larger."""
 KEEP = "keep"
-"""The label of jobs whose files are never collected, whatever its value."""
+"""Label of jobs whose files are never collected, whatever its value."""
 Collector = Callable[[Session], list[int]]
 UNFINISHED = ("waiting", "queued", "running", "paused")
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """For how many days after the end of a job its files are kept; None is for good."""
+    """Days after a job's end for which its files are kept; None is forever."""
 
     attention_days: float | None = None
     checkpoint_days: float | None = None
@@ -43,14 +43,14 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """How much was let go of.
+    """Result of a collection.
 
     Attributes:
-        unreferenced: artifacts that nothing referred to.
-        expired: artifacts of jobs that ended long ago; their rows stay, with the reason.
-        strays: bytes outside the database that no artifact had.
+        unreferenced: number of artifacts without references.
+        expired: number of artifacts past retention; their rows stay, with the reason.
+        strays: number of files outside the database that belong to no artifact.
         size: bytes of the artifacts.
-        uploads: uploads that nobody completed, or used, in time.
+        uploads: number of uploads that were not completed or not used in time.
     """
 
     unreferenced: int = 0
@@ -66,14 +66,14 @@ def collect(
     unreferenced_for: timedelta = UNREFERENCED_FOR,
     strays_after: timedelta = UNREFERENCED_FOR,
 ) -> Collected:
-    """Let go of everything that may be; any number of processes may do so at once.
+    """Delete everything that can be collected; safe to run concurrently.
 
     Args:
-        sessions: the database, and the stores.
-        retention: which files of jobs are kept.
-        unreferenced_for: how long artifacts stay that nothing refers to.
-        strays_after: how long bytes outside the database stay that no artifact has; longer than
-            the longest writing takes.
+        sessions: the database and the stores.
+        retention: how long jobs' files are kept.
+        unreferenced_for: how long artifacts without references stay.
+        strays_after: how long files that belong to no artifact stay; must be longer than the
+            longest write takes.
     """
     ended = _until_none_is_left(sessions, uploads.expire)
     expired = _until_none_is_left(sessions, lambda session: _expire(session, retention))
@@ -90,7 +90,7 @@ def collect(
 
 
 def _until_none_is_left(sessions: sessionmaker[Session], collect_some: Collector) -> list[int]:
-    """The sizes of all that were collected, some in a unit of work."""
+    """Collect batch by batch, each in a unit of work; return all sizes."""
     sizes: list[int] = []
     while True:
         with sessions.begin() as session:
@@ -105,8 +105,8 @@ def _delete_unreferenced(session: Session, older_than: timedelta) -> list[int]:
     may_go = and_(Artifact.last_referenced_at < age, ~is_referenced())
     rows = session.execute(
         delete(Artifact)
-        # Looked at again now that nobody can refer to them any more: a reference may have been
-        # committed between the look that found them and the lock.
+        # Checked again under the lock, because a reference may have been committed between the
+        # query that found them and the lock.
         .where(Artifact.sha256.in_(_locked(session, may_go)), may_go)
         .returning(Artifact.sha256, Artifact.size, Artifact.store, Artifact.key)
         .execution_options(synchronize_session=False)
@@ -136,7 +136,7 @@ def _expire(session: Session, retention: Retention) -> list[int]:
 
 
 def _locked(session: Session, may_go: ColumnElement[bool]) -> Sequence[str]:
-    """Some artifacts that may go, with locks that keep references from being added."""
+    """Return some artifacts, locked so that no reference to them can be added."""
     rows = session.execute(
         select(Artifact.sha256, Artifact.size)
         .where(may_go)
@@ -150,47 +150,49 @@ def _locked(session: Session, may_go: ColumnElement[bool]) -> Sequence[str]:
 
 
 def _only_by_expired(retention: Retention) -> ColumnElement[bool]:
-    """Whether every reference to the artifact in hand is from a job that was kept long enough."""
+    """Return the condition that only jobs past retention refer to an artifact."""
     limits = {
         AttentionMap.__tablename__: retention.attention_days,
         Checkpoint.__tablename__: retention.checkpoint_days,
     }
-    kept: list[ColumnElement[bool]] = []
+    needed: list[ColumnElement[bool]] = []
     for column in references():
         days = limits.get(column.class_.__tablename__)
         if days is None:
-            kept.append(exists().where(column == Artifact.sha256))
+            needed.append(exists().where(column == Artifact.sha256))
             continue
         job = column.class_.job_id == Job.id
-        kept.append(exists().where(column == Artifact.sha256, job, ~_is_expired(days)))
-    return ~or_(false(), *kept)
+        needed.append(exists().where(column == Artifact.sha256, job, ~_is_expired(days)))
+    return ~or_(false(), *needed)
 
 
 def _is_expired(days: float) -> ColumnElement[bool]:
-    """Whether the files of a job have been kept for long enough and are needed no more."""
-    made_base_models = select(BaseModel.job_id)
+    """Return the condition that a job is past retention and no longer needed."""
+    base_model_jobs = select(BaseModel.job_id)
     return and_(
         Job.state.in_(TERMINAL_STATES),
         Job.finished_at < func.clock_timestamp() - timedelta(days=days),
         ~Job.labels.has_key(KEEP),
-        Job.id.not_in(made_base_models),
+        Job.id.not_in(base_model_jobs),
         Job.id.not_in(awaiting.measured_by(UNFINISHED)),
     )
 
 
 def _reason(retention: Retention) -> str:
-    kept = {"attention maps": retention.attention_days, "checkpoints": retention.checkpoint_days}
-    told = " and ".join(f"{what} {days:g}" for what, days in kept.items() if days is not None)
+    limits = {"attention maps": retention.attention_days, "checkpoints": retention.checkpoint_days}
+    days = " and ".join(
+        f"{files} {limit:g}" for files, limit in limits.items() if limit is not None
+    )
     return (
-        f"This server keeps files for a limited number of days after the end of a job: {told}. "
+        f"This server keeps files for a limited number of days after the end of a job: {days}. "
         f"Run the job again to get them back. Jobs with the label {KEEP!r} keep their files."
     )
 
 
 def _delete_strays(sessions: sessionmaker[Session], older_than: timedelta) -> int:
-    """Delete bytes outside the database that a writing which was broken off left behind.
+    """Delete files that an interrupted write left outside the database.
 
-    Only its own: another database may keep artifacts in the same folder or bucket.
+    Other databases may keep artifacts in the same folder or bucket; theirs stay.
     """
     with sessions() as session:
         known, owner = stores_of(session).known, owner_of(session)
@@ -208,11 +210,11 @@ def _delete_strays_of(
         while some := list(islice(old, AT_ONCE)):
             with sessions() as session:
                 for key in _without_artifact(session, store, some):
-                    # A key is used once, so nobody can take it up again in the meantime.
+                    # Keys are never reused, so no artifact can take this one in the meantime.
                     store.delete(session, Place(store.name, "", key))
                     count += 1
     except StoreUnreachable:
-        return count  # the next round goes on
+        return count  # the next round continues
     return count
 
 

@@ -1,4 +1,4 @@
-"""Moving artifacts from one store to another, while they are read."""
+"""Moving artifacts between stores while they are in use."""
 
 import hashlib
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from adaptlab_db.tables import Artifact
 
 @dataclass(frozen=True, slots=True)
 class MovedArtifacts:
-    """What was moved; `skipped` were deleted, moved or found damaged in the meantime."""
+    """Result of a move; `skipped` were deleted, moved or damaged meanwhile."""
 
     count: int
     size: int
@@ -23,15 +23,15 @@ class MovedArtifacts:
 
 
 def move_artifacts(sessions: sessionmaker[Session], to: str, at_least: int = 0) -> MovedArtifacts:
-    """Move every artifact of at least so many bytes to the store `to`.
+    """Move every artifact of at least `at_least` bytes to the store `to`.
 
-    Each is copied, read back and held against its digest before the table says that it lies
-    there; only then are the bytes at the old place deleted. A reader in the midst of it goes on
-    at the new place. What is broken off is taken up by the next call.
+    Each artifact is copied, read back and compared with its digest before the table refers to the
+    new place; only then is the old copy deleted. A reader continues at the new place. If a move is
+    interrupted, the next call finishes it.
 
     Raises:
-        StoreNotConfigured: the store is not set up here.
-        StoreUnreachable: a store did not answer; what was moved before stays moved.
+        StoreNotConfigured: the store is not configured here.
+        StoreUnreachable: a store did not answer; earlier artifacts stay moved.
     """
     with sessions() as session:
         target = stores_of(session).named(to)
@@ -56,7 +56,7 @@ def _elsewhere(sessions: sessionmaker[Session], to: str, at_least: int) -> Seque
 
 
 def _move_one(sessions: sessionmaker[Session], located: Located, target: Store) -> bool:
-    """Whether the artifact lies in `target` now and did not before."""
+    """Return True if the artifact was moved to `target`."""
     old = located.place
     with sessions.begin() as session:
         try:
@@ -85,7 +85,7 @@ def _digest(session: Session, store: Store, place: Place, size: int) -> str:
 
 
 def _flip(session: Session, old: Place, new: Place) -> bool:
-    """Make the new place the artifact's, unless it has left the old one; whether it did."""
+    """Point the artifact at its new place; return False if it has moved."""
     flipped = session.execute(
         update(Artifact)
         .where(

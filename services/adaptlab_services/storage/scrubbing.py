@@ -1,4 +1,4 @@
-"""Reading what is stored and holding it against its digest, a share at a time."""
+"""Scrubbing: reading stored bytes and comparing them with their digests."""
 
 import hashlib
 import logging
@@ -15,7 +15,7 @@ from adaptlab_db.stores.store import Place
 from adaptlab_db.tables import Artifact
 
 SHARE_BYTES = 2**30
-"""How much one round reads at most; what is left over comes in the next one."""
+"""Most bytes that one round reads; the rest follows in the next round."""
 
 AT_ONCE = 100
 KEPT = ("ready", "quarantined")
@@ -25,19 +25,19 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Scrubbed:
-    """What one round found.
+    """Result of one round.
 
     Attributes:
-        checked: artifacts that were read.
+        checked: number of artifacts that were read.
         size: their bytes.
-        quarantined: the digests of those whose bytes are others, or not there.
-        mended: how many had been quarantined before and are whole again.
+        quarantined: digests of artifacts whose bytes are damaged or missing.
+        repaired: number of quarantined artifacts whose bytes are intact again.
     """
 
     checked: int
     size: int
     quarantined: tuple[str, ...]
-    mended: int
+    repaired: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +51,17 @@ def scrub(
     every: timedelta | None = None,
     most_bytes: int | None = SHARE_BYTES,
 ) -> Scrubbed:
-    """Read artifacts, the ones not looked at for longest first, and quarantine what is damaged.
+    """Check artifacts, the least recently checked first.
+
+    Those whose bytes are damaged or missing are quarantined.
 
     Args:
-        sessions: the database, and the stores.
-        every: only artifacts that were not read for so long; None reads all, those in quarantine
-            too.
-        most_bytes: where to stop; None is nowhere.
+        sessions: the database and the stores.
+        every: only artifacts that were not read for this long; None reads all, quarantined ones
+            included.
+        most_bytes: bytes after which to stop; None for no limit.
     """
-    checked, size, mended = 0, 0, 0
+    checked, size, repaired = 0, 0, 0
     quarantined: list[str] = []
     for due in _due(sessions, every):
         if most_bytes is not None and size >= most_bytes:
@@ -75,12 +77,12 @@ def scrub(
         if fault is not None:
             log.error("artifact %s is quarantined: %s", due.located.place.sha256, fault)
             quarantined.append(due.located.place.sha256)
-        mended += fault is None and due.state == "quarantined"
-    return Scrubbed(checked, size, tuple(quarantined), mended)
+        repaired += fault is None and due.state == "quarantined"
+    return Scrubbed(checked, size, tuple(quarantined), repaired)
 
 
 def _due(sessions: sessionmaker[Session], every: timedelta | None) -> Iterator[_Due]:
-    """What was not read for longest first, some rows at a time, and none of them twice."""
+    """Yield each artifact to check, the least recently checked first."""
     with sessions() as session:
         began = session.scalars(select(func.clock_timestamp())).one()
     last_read = func.coalesce(Artifact.checked_at, Artifact.created_at)
@@ -107,7 +109,7 @@ def _due(sessions: sessionmaker[Session], every: timedelta | None) -> Iterator[_
 
 
 def _fault(sessions: sessionmaker[Session], located: Located) -> str | None:
-    """What is wrong with the bytes at a place; None if they are the right ones."""
+    """Return what is wrong with the bytes at a place, or None."""
     digest, start = hashlib.sha256(), 0
     while start < located.size:
         with sessions() as session:
@@ -124,13 +126,13 @@ def _fault(sessions: sessionmaker[Session], located: Located) -> str | None:
 
 
 def _note(sessions: sessionmaker[Session], place: Place, fault: str | None) -> bool:
-    """Write down what was found, unless the bytes have been moved or deleted since."""
-    told = fault and (
+    """Record the result, unless the bytes were moved or deleted meanwhile."""
+    reason = fault and (
         f"A check of the stored bytes failed: {fault} Restore them from a backup, or run the "
         "job again."
     )
     with sessions.begin() as session:
-        noted = session.execute(
+        updated = session.execute(
             update(Artifact)
             .where(
                 Artifact.sha256 == place.sha256,
@@ -140,10 +142,10 @@ def _note(sessions: sessionmaker[Session], place: Place, fault: str | None) -> b
             )
             .values(
                 state="ready" if fault is None else "quarantined",
-                reason=told,
+                reason=reason,
                 checked_at=func.clock_timestamp(),
             )
             .returning(Artifact.sha256)
             .execution_options(synchronize_session=False)
         )
-        return noted.one_or_none() is not None
+        return updated.one_or_none() is not None

@@ -1,4 +1,4 @@
-"""How much is stored, where, and in which state."""
+"""Count and size of stored artifacts, by store and state."""
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
@@ -9,7 +9,10 @@ from adaptlab_db.tables import Artifact
 
 
 def status(session: Session) -> StorageStatus:
-    """What there is at this moment; an artifact never checked counts from when it was stored."""
+    """Return the current counts and sizes of stored artifacts.
+
+    An artifact that was never checked counts as checked when it was stored.
+    """
     last_read = func.coalesce(Artifact.checked_at, Artifact.created_at)
     rows = session.execute(
         select(

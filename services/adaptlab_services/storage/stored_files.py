@@ -1,4 +1,4 @@
-"""Files that results point to: what they are called, how large they are, and their bytes."""
+"""Files of results: name, size and content."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from adaptlab_db.artifacts import ArtifactStore, streamed
 
 
 class StoredFile(Value):
-    """A file whose bytes are an artifact; its SHA-256 never changes."""
+    """A file whose content is an artifact and never changes."""
 
     sha256: str
     size: int
@@ -18,9 +18,9 @@ class StoredFile(Value):
 
 
 def require(sessions: sessionmaker[Session], file: StoredFile) -> None:
-    """Make sure that the bytes are to be had, by reading the first of them.
+    """Check that the content is available, by reading its first byte.
 
-    Raises what `ArtifactStore.read` does, such as `ArtifactGone` with the reason.
+    Raises what `ArtifactStore.read` raises, such as `ArtifactGone` with the reason.
     """
     with sessions() as session:
         for _ in ArtifactStore(session).read(file.sha256, 0, 1):
@@ -30,8 +30,9 @@ def require(sessions: sessionmaker[Session], file: StoredFile) -> None:
 def stream(
     sessions: sessionmaker[Session], file: StoredFile, start: int, stop: int
 ) -> Iterator[bytes]:
-    """The bytes from `start` up to, but without, `stop`, with one chunk in memory.
+    """Yield the bytes from `start` up to but excluding `stop`.
 
-    Each chunk is a unit of work of its own, so a slow reader holds no connection.
+    Each chunk is a unit of work of its own, so a slow reader holds no connection. Only one chunk is
+    in memory at a time.
     """
     return streamed(sessions, file.sha256, start, stop)

@@ -1,4 +1,4 @@
-"""One chunk of an upload, taken in as it arrives."""
+"""Reception of one chunk of an upload."""
 
 import hashlib
 from collections.abc import Sequence
@@ -21,23 +21,23 @@ from adaptlab_services.storage import uploads
 __all__ = ["ROW_BYTES", "AnnouncedChunk", "ChunkWriting", "receiving"]
 
 _UPLOADS = Upload.metadata.tables[Upload.__tablename__].c
-# Built once, and of the tables: asked again with every few rows.
+# Built once, and on the tables, because it is executed for every few rows.
 _HELD = (
     select(_UPLOADS.sha256, _UPLOADS.artifact_sha256)
     .where(_UPLOADS.id == bindparam("upload_id"))
     .with_for_update(read=True)
 )
 _HELD_UNHURRIED = _HELD.add_columns(UNHURRIED)
-_FOUND_WHOLE = insert(UploadChunk.metadata.tables[UploadChunk.__tablename__])
-_NOTE = _FOUND_WHOLE.on_conflict_do_update(
+_NEW_CHUNK = insert(UploadChunk.metadata.tables[UploadChunk.__tablename__])
+_NOTE = _NEW_CHUNK.on_conflict_do_update(
     index_elements=["upload_id", "number"],
-    set_={name: _FOUND_WHOLE.excluded[name] for name in ("size_bytes", "sha256")},
+    set_={name: _NEW_CHUNK.excluded[name] for name in ("size_bytes", "sha256")},
 )
 
 
 @dataclass(frozen=True, slots=True)
 class AnnouncedChunk:
-    """What is about to be sent: which chunk of which upload, and its SHA-256."""
+    """The chunk that is about to be sent, with its SHA-256."""
 
     upload_id: UUID
     number: int
@@ -45,51 +45,56 @@ class AnnouncedChunk:
 
 
 class ChunkWriting:
-    """A chunk that is arriving; some rows of it are a unit of work, so nothing is held between.
+    """The reception of one chunk, a few rows per unit of work.
 
-    Until `finish` has returned the chunk is not there. Sending a chunk again that is there is
-    checked, and changes nothing. Another chunk of its number stays what it is until this one has
-    arrived whole and as announced.
+    No lock is held between units of work. The chunk does not exist until `finish` has returned. If
+    it already exists, its content is checked and nothing changes. An earlier chunk with the same
+    number but other content stays until this one is complete and valid.
     """
 
     def __init__(
-        self, sessions: sessionmaker[Session], chunk: AnnouncedChunk, size: int, there: str | None
+        self, sessions: sessionmaker[Session], chunk: AnnouncedChunk, size: int, stored: str | None
     ) -> None:
         self._sessions = sessions
         self._chunk = chunk
         self._size = size
-        self._is_there = there == chunk.sha256
-        self._aside = ASIDE if there is not None else 0
+        self._is_stored = stored == chunk.sha256
+        self._aside = ASIDE if stored is not None else 0
         self._digest = hashlib.sha256()
         self._received = 0
         self._first = chunk.number * (uploads.CHUNK_BYTES // ROW_BYTES)
         self._row = self._first
 
     def write(self, rows: Sequence[bytes]) -> None:
-        """Take in the next rows, of `ROW_BYTES` but for the last; raises `InvalidSpec`."""
+        """Store the next rows, all of `ROW_BYTES` except the last.
+
+        Raises:
+            InvalidSpec: there are more bytes than the chunk has.
+        """
         self._count(rows)
-        if not self._is_there:
+        if not self._is_stored:
             with self._sessions.begin() as session:
                 name = self._held(session, _HELD_UNHURRIED)
                 put_rows(session, name, self._row - self._aside, rows)
         self._row += len(rows)
 
     def finish(self, rows: Sequence[bytes] = ()) -> None:
-        """Take in the last rows, and say that the chunk is there.
+        """Store the last rows and mark the chunk as received.
 
-        Raises `InvalidSpec` if it is not what was announced.
+        Raises:
+            InvalidSpec: its size or digest is not the announced one.
         """
         self._count(rows)
         if self._received < self._size:
             raise self._wrong_size(f"{self._received}")
-        found = self._digest.hexdigest()
-        if found != self._chunk.sha256:
+        digest = self._digest.hexdigest()
+        if digest != self._chunk.sha256:
             detail = (
-                f"The chunk has the SHA-256 {found}, but {self._chunk.sha256} was announced. "
+                f"The chunk has the SHA-256 {digest}, but {self._chunk.sha256} was announced. "
                 "Send it again."
             )
             raise InvalidSpec(Problem("/header/content-digest", "wrong_digest", detail))
-        if not self._is_there:
+        if not self._is_stored:
             with self._sessions.begin() as session:
                 name = self._held(session, _HELD)
                 put_rows(session, name, self._row - self._aside, rows)
@@ -110,9 +115,12 @@ class ChunkWriting:
         key = {"upload_id": self._chunk.upload_id, "number": self._chunk.number}
         session.execute(_NOTE, key | {"size_bytes": self._size, "sha256": self._chunk.sha256})
 
-    def _held(self, session: Session, asked: Select[*tuple[str, ...]]) -> str:
-        """Under which name the bytes go; nobody completes or deletes the upload meanwhile."""
-        row = session.execute(asked, {"upload_id": self._chunk.upload_id}).one_or_none()
+    def _held(self, session: Session, query: Select[*tuple[str, ...]]) -> str:
+        """Return the name under which the bytes are staged.
+
+        Locks the upload, so that it is not completed or deleted meanwhile.
+        """
+        row = session.execute(query, {"upload_id": self._chunk.upload_id}).one_or_none()
         if row is None:
             raise NotFound("upload", self._chunk.upload_id)
         if row.sha256 == row.artifact_sha256:
@@ -129,10 +137,15 @@ class ChunkWriting:
 def receiving(
     sessions: sessionmaker[Session], principal: Principal, chunk: AnnouncedChunk
 ) -> ChunkWriting:
-    """Begin to take in a chunk; it replaces another one of that number when it is there whole.
+    """Begin to receive a chunk.
 
-    Raises `NotFound`, `Conflict` where the upload is complete, `InvalidSpec` for a number too
-    large, and `QuotaReached`.
+    Once complete and valid, it replaces an earlier chunk of its number.
+
+    Raises:
+        NotFound: the caller has no such upload.
+        Conflict: the upload is complete.
+        InvalidSpec: the number is too large.
+        QuotaReached: the owner stores too much.
     """
     with sessions.begin() as session:
         upload = uploads.found(session, principal, chunk.upload_id)
@@ -140,9 +153,9 @@ def receiving(
             raise _completed(chunk.upload_id)
         size = _size(upload, chunk.number)
         quotas.check_room(session, principal.user_id, 0)  # jobs may have stored more since
-        mine = (UploadChunk.upload_id == upload.id, UploadChunk.number == chunk.number)
-        there = session.scalars(select(UploadChunk.sha256).where(*mine)).one_or_none()
-    return ChunkWriting(sessions, chunk, size, there)
+        earlier = (UploadChunk.upload_id == upload.id, UploadChunk.number == chunk.number)
+        stored = session.scalars(select(UploadChunk.sha256).where(*earlier)).one_or_none()
+    return ChunkWriting(sessions, chunk, size, stored)
 
 
 def _size(upload: Upload, number: int) -> int:

@@ -1,4 +1,4 @@
-"""Uploads: bytes that arrive in chunks, in any order and as often as needed."""
+"""Uploads: content that arrives in chunks, in any order, with repetitions."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -22,9 +22,9 @@ from adaptlab_services.limits import quotas
 from adaptlab_services.people.tokens import Principal
 
 CHUNK_BYTES = 8 * 2**20
-"""The size of every chunk but the last; eight rows of the database."""
+"""Size of every chunk except the last; eight rows of the database."""
 KEPT_FOR = timedelta(hours=24)
-"""How long an upload waits for its chunks, and then again for somebody to use it."""
+"""How long an upload waits for its chunks, and again for its use."""
 NAMED_CHUNKS = 20
 LONGEST_WAIT = "20s"
 LONGEST_PAUSE = "60s"
@@ -32,7 +32,7 @@ _ONE_AT_A_TIME = text("SELECT pg_advisory_xact_lock(hashtextextended('adaptlab.u
 
 
 class NewUpload(Value):
-    """What is going to be sent: how many bytes, and their SHA-256."""
+    """The announcement of an upload: its size and SHA-256."""
 
     size_bytes: Annotated[int, Field(gt=0)]
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -40,7 +40,7 @@ class NewUpload(Value):
 
 @dataclass(frozen=True, slots=True)
 class UploadLimits:
-    """How large an upload may be, and how many one owner may have at a time."""
+    """Limits on an upload's size, and on an owner's uploads at a time."""
 
     largest_bytes: int
     most_uploads: int
@@ -48,25 +48,30 @@ class UploadLimits:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """The answer to an announcement; the same may have been announced before."""
+    """The answer to an announcement; `is_new` is false if it was repeated."""
 
     upload: UploadView
     is_new: bool
 
 
 def begin(session: Session, principal: Principal, new: NewUpload, limits: UploadLimits) -> Begun:
-    """Announce bytes that will be sent; the same announcement again brings back the same upload.
+    """Announce an upload; an equal announcement returns the same upload.
 
-    Nothing is told about content that is there already: whoever wants it must have it.
-    What is announced counts as stored. Raises `UploadTooLarge`, `TooManyUploads`, `QuotaReached`.
+    The answer does not reveal whether the content is already stored, because only those who have
+    it should obtain it. Announced bytes count as stored.
+
+    Raises:
+        UploadTooLarge: the upload exceeds the size limit.
+        TooManyUploads: the caller has as many uploads as allowed.
+        QuotaReached: the caller would store too much.
     """
     if new.size_bytes > limits.largest_bytes:
         raise UploadTooLarge(new.size_bytes, limits.largest_bytes)
     session.execute(_ONE_AT_A_TIME, {"owner": principal.user_id})
     mine = _owned(principal).where(Upload.sha256 == new.sha256, Upload.size_bytes == new.size_bytes)
-    there = session.scalars(mine).one_or_none()
-    if there is not None:
-        return Begun(_view(session, there), is_new=False)
+    earlier = session.scalars(mine).one_or_none()
+    if earlier is not None:
+        return Begun(_view(session, earlier), is_new=False)
     count = session.scalar(select(func.count()).where(Upload.owner_id == principal.user_id)) or 0
     if count >= limits.most_uploads:
         raise TooManyUploads(limits.most_uploads)
@@ -75,23 +80,27 @@ def begin(session: Session, principal: Principal, new: NewUpload, limits: Upload
 
 
 def get(session: Session, principal: Principal, upload_id: UUID) -> UploadView:
-    """One upload of who asks; raises `NotFound`."""
+    """Return one of the caller's uploads; raises `NotFound`."""
     return _view(session, found(session, principal, upload_id))
 
 
 def page(session: Session, principal: Principal) -> Page[UploadView]:
-    """The uploads of who asks, the oldest first; there are never more than one page of them."""
+    """Return the caller's uploads, the oldest first; they fit on one page."""
     rows = session.scalars(_owned(principal).order_by(Upload.created_at, Upload.id))
     return Page(data=tuple(_view(session, row) for row in rows), next_page_token=None)
 
 
 def complete(session: Session, principal: Principal, upload_id: UUID) -> UploadView:
-    """Read all that was sent, hold it against the announced digest, and keep it as an artifact.
+    """Check the upload's content and store it as an artifact.
 
-    Raises `NotFound`; `Conflict` where chunks are missing; `WrongBytes` where the bytes are
-    others. Whatever it raises, the upload is as it was before.
+    Raises:
+        NotFound: the caller has no such upload.
+        Conflict: chunks are missing.
+        WrongBytes: the content does not match the announced digest.
+
+    If it raises, the upload stays as it was.
     """
-    # Another request may just be doing the same, and a slow store may make long pauses.
+    # Another request may be completing the same upload, and a slow store can cause long pauses.
     session.execute(text(f"SET LOCAL lock_timeout = '{LONGEST_WAIT}'"))
     session.execute(text(f"SET LOCAL idle_in_transaction_session_timeout = '{LONGEST_PAUSE}'"))
     upload = found(session, principal, upload_id, lock=True)
@@ -119,12 +128,12 @@ def complete(session: Session, principal: Principal, upload_id: UUID) -> UploadV
 
 
 def remove(session: Session, principal: Principal, upload_id: UUID) -> None:
-    """Let go of an upload, whether it is complete or not; raises `NotFound`."""
+    """Delete an upload, complete or not; raises `NotFound`."""
     _delete(session, found(session, principal, upload_id, lock=True))
 
 
 def expire(session: Session) -> list[int]:
-    """Let go of one upload whose time is over; its size, or nothing."""
+    """Delete one expired upload; return its size, or an empty list."""
     over = (
         select(Upload)
         .where(Upload.expires_at < func.clock_timestamp())
@@ -140,7 +149,12 @@ def expire(session: Session) -> list[int]:
 
 
 def completed(session: Session, principal: Principal, upload_id: UUID) -> StoredArtifact:
-    """The content of a complete upload of who asks; raises `NotFound`, `Conflict`."""
+    """Return the content of one of the caller's uploads.
+
+    Raises:
+        NotFound: the caller has no such upload.
+        Conflict: the upload is not complete.
+    """
     upload = found(session, principal, upload_id)
     if not is_complete(upload):
         raise Conflict(f"The upload {upload_id} is not complete. Complete it first.", "open")
@@ -148,17 +162,17 @@ def completed(session: Session, principal: Principal, upload_id: UUID) -> Stored
 
 
 def chunk_count(size: int) -> int:
-    """How many chunks so many bytes are."""
+    """Return the number of chunks for `size` bytes."""
     return -(-size // CHUNK_BYTES)
 
 
 def is_complete(upload: Upload) -> bool:
-    """Whether the whole was found to be what was announced."""
+    """Return True if the content was checked and stored."""
     return upload.artifact_sha256 == upload.sha256
 
 
 def found(session: Session, principal: Principal, upload_id: UUID, *, lock: bool = False) -> Upload:
-    """The row of an upload of who asks, perhaps locked; raises `NotFound`."""
+    """Return the row of one of the caller's uploads; raises `NotFound`."""
     query = _owned(principal).where(Upload.id == upload_id)
     upload = session.scalars(query.with_for_update() if lock else query).one_or_none()
     if upload is None:
@@ -198,15 +212,16 @@ def _delete(session: Session, upload: Upload) -> None:
 
 
 def _require_all(session: Session, upload: Upload) -> None:
-    """Raise `Conflict` where chunks are missing."""
+    """Raise `Conflict` if chunks are missing."""
     numbers = session.scalars(select(UploadChunk.number).where(UploadChunk.upload_id == upload.id))
-    missing = sorted(set(range(chunk_count(upload.size_bytes))) - set(numbers))
+    total = chunk_count(upload.size_bytes)
+    missing = sorted(set(range(total)) - set(numbers))
     if missing:
         named = ", ".join(map(str, missing[:NAMED_CHUNKS]))
         more = ", …" if len(missing) > NAMED_CHUNKS else ""
         raise Conflict(
-            f"The upload {upload.id} lacks {len(missing)} chunks: {named}{more}. Send them, "
-            "then complete it.",
+            f"The upload {upload.id} lacks {len(missing)} of {total} chunks: {named}{more}. Send "
+            "them, then complete it.",
             "open",
         )
 
@@ -217,7 +232,7 @@ def _view(session: Session, upload: Upload) -> UploadView:
         .where(UploadChunk.upload_id == upload.id)
         .order_by(UploadChunk.number)
     )
-    here = f"/v1/uploads/{upload.id}"
+    address = f"/v1/uploads/{upload.id}"
     return UploadView(
         id=upload.id,
         state="complete" if is_complete(upload) else "open",
@@ -231,5 +246,5 @@ def _view(session: Session, upload: Upload) -> UploadView:
         ),
         created_at=upload.created_at,
         expires_at=upload.expires_at,
-        links=UploadLinks(self=here, chunks=f"{here}/chunks", complete=f"{here}/complete"),
+        links=UploadLinks(self=address, chunks=f"{address}/chunks", complete=f"{address}/complete"),
     )
