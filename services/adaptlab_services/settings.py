@@ -86,8 +86,8 @@ class Settings(BaseSettings):
         artifact_folder: folder of the store `directory`, the same for all processes.
         s3_bucket: bucket of the store `s3`; credentials come from the settings that follow, or from
             where Amazon's own tools look for them.
-        attention_days: days after a job's end for which its attention maps are kept; None for ever.
-            Jobs with the label `keep` lose nothing.
+        attention_days: days after a job's end for which its attention maps are kept; None keeps
+            them forever. Jobs with the label `keep` lose nothing.
         checkpoint_days: likewise for checkpoints, except those of base models, which stay.
         scrub_days: days within which every artifact is read and compared with its digest.
     """

@@ -1,4 +1,4 @@
-"""What a job can be made of: base models, datasets, methods, budgets.
+"""Parts of a job: base models, datasets, methods and budgets.
 
 Imports `storage` and the wings below it.
 """

@@ -1,4 +1,4 @@
-"""Base models: names for the weights that pretraining jobs make and imports bring in."""
+"""Base models: names for weights from pretraining and import jobs."""
 
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -39,7 +39,10 @@ _READY = "ready_bases"
 
 @dataclass(frozen=True, slots=True)
 class UsableBase:
-    """A base model that can be adapted: `job_id` makes it, and has made it if it `is_ready`."""
+    """A base model that can be adapted, and the job that creates it.
+
+    `is_ready` is true if that job has succeeded.
+    """
 
     facts: BaseModelFacts
     job_id: UUID
@@ -47,33 +50,37 @@ class UsableBase:
 
 
 def remembering(sessions: sessionmaker[Session]) -> sessionmaker[Session]:
-    """The same sessions, which together remember base models that are ready."""
-    kept: dict[tuple[int, str], UsableBase] = {}
-    return informed(sessions, _READY, kept)
+    """Return the same sessions, which share a cache of ready base models."""
+    cache: dict[tuple[int, str], UsableBase] = {}
+    return informed(sessions, _READY, cache)
 
 
 def remembered(session: Session, name: str) -> UsableBase:
-    """`usable_base`, without a look at the database for one that was ready before.
+    """Return the same as `usable_base`, from the cache if it was ready before.
 
-    It would stay so, as only a name whose job has given up is ever taken over; but a database may
-    forget commits. Who writes by it sees whether it is there still, and calls `forget` otherwise.
+    A ready base model stays ready, because only names of failed or cancelled jobs are taken over.
+    However, a database can lose commits: the caller must check that the row still exists when it
+    writes, and call `forget` otherwise.
     """
-    which = access.project_of(session), name
-    kept: dict[tuple[int, str], UsableBase] = session.info.get(_READY, {})
-    if (known := kept.get(which)) is not None:
-        return known
-    found = usable_base(session, name)
-    if found.is_ready:
-        if len(kept) >= MOST_KEPT:
-            kept.clear()
-        kept[which] = found
-    return found
+    key = access.project_of(session), name
+    cache: dict[tuple[int, str], UsableBase] = session.info.get(_READY, {})
+    if (cached := cache.get(key)) is not None:
+        return cached
+    base = usable_base(session, name)
+    if base.is_ready:
+        if len(cache) >= MOST_KEPT:
+            cache.clear()
+        cache[key] = base
+    return base
 
 
 def is_made_by(
     job_id: ColumnElement[UUID], project_id: ColumnElement[int], name: ColumnElement[str | None]
 ) -> ColumnElement[bool]:
-    """The condition that a job has made the base model of that name, in a statement on tables."""
+    """Return the condition that a job has created the base model of that name.
+
+    For statements on tables.
+    """
     maker = _JOBS.alias("maker")
     return exists().where(
         _BASES.c.project_id == project_id,
@@ -88,48 +95,55 @@ _JOBS, _BASES = (table.metadata.tables[table.__tablename__] for table in (Job, B
 
 
 def forget(session: Session, name: str) -> None:
-    """Have the next who asks for a base model look at the database."""
-    kept: dict[tuple[int, str], UsableBase] = session.info.get(_READY, {})
-    kept.pop((access.project_of(session), name), None)
+    """Remove a base model from the cache, so that it is queried again."""
+    cache: dict[tuple[int, str], UsableBase] = session.info.get(_READY, {})
+    cache.pop((access.project_of(session), name), None)
 
 
 def facts(session: Session, name: str, pointer: str = "/base_model") -> BaseModelFacts:
-    """What resolving an adaptation needs to know; raises `InvalidSpec` for a model of no use."""
+    """Return the facts that resolving an adaptation needs.
+
+    Raises:
+        InvalidSpec: there is no such base model, or its job failed or was cancelled.
+    """
     return usable_base(session, name, pointer).facts
 
 
 def usable_base(session: Session, name: str, pointer: str = "/base_model") -> UsableBase:
-    """A base model by name; raises `InvalidSpec` for a model of no use.
+    """Return a base model by name.
 
-    A job that has yet to make it stays locked until the unit of work ends, so that it cannot
-    succeed between this look at it and the moment at which a job that waits for it is written.
+    If its job has not succeeded yet, the job is locked until the unit of work ends. It then cannot
+    succeed between this query and the moment at which a waiting job is written.
+
+    Raises:
+        InvalidSpec: there is no such base model, or its job failed or was cancelled.
     """
-    which = {"name": name, "project_id": access.project_of(session)}
-    found = session.execute(_LOOK, which).one_or_none()
-    if found is not None and found.state != "succeeded":  # which it would stay
-        found = session.execute(_LOOK.with_for_update(read=True, of=Job), which).one_or_none()
-    if found is None:
+    key = {"name": name, "project_id": access.project_of(session)}
+    row = session.execute(_LOOK, key).one_or_none()
+    if row is not None and row.state != "succeeded":  # a final state, which needs no lock
+        row = session.execute(_LOOK.with_for_update(read=True, of=Job), key).one_or_none()
+    if row is None:
         raise _unknown(session, name, pointer)
-    if found.state in GIVEN_UP:
+    if row.state in GIVEN_UP:
         raise InvalidSpec(
             Problem(
                 pointer=pointer,
                 code="base_model_failed",
-                detail=f"The job that makes {name!r} has {found.state}; see job {found.id}, "
-                "or make it again under the same name.",
+                detail=f"The base model {name!r} does not exist: its job {row.id} has the state "
+                f"{row.state}. Create it again under the same name, or use another one.",
             )
         )
-    return UsableBase(_facts(name, found, pointer), found.id, found.state == "succeeded")
+    return UsableBase(_facts(name, row, pointer), row.id, row.state == "succeeded")
 
 
-def _facts(name: str, found: Any, pointer: str) -> BaseModelFacts:  # a row of `_LOOK`
+def _facts(name: str, row: Any, pointer: str) -> BaseModelFacts:  # a row of `_LOOK`
     try:
         return BaseModelFacts(
             name=name,
-            digest=found.spec_digest,
-            family=found.family,
-            task=found.task,
-            replicates=found.replicates,
+            digest=row.spec_digest,
+            family=row.family,
+            task=row.task,
+            replicates=row.replicates,
         )
     except InvalidSpec as error:
         detail = (
@@ -155,7 +169,7 @@ _LOOK = (
 def resolved_facts(
     name: str, digest: str, resolved: ResolvedPretrain | ResolvedImport
 ) -> BaseModelFacts:
-    """The facts of the base model that a resolved pretraining or import makes."""
+    """Return the facts of the base model that a resolved spec creates."""
     return BaseModelFacts(
         name=name,
         digest=digest,
@@ -166,15 +180,16 @@ def resolved_facts(
 
 
 def is_ready(session: Session, name: str) -> bool:
-    """Whether the weights of a base model are there."""
+    """Return True if a base model's weights exist."""
     state = select(Job.state).join(BaseModel, BaseModel.job_id == Job.id)
     return session.execute(state.where(*_named(session, name))).scalar_one() == "succeeded"
 
 
 def equal_to(session: Session, digest: str, preferred: str) -> str | None:
-    """The name of a base model made, or in the making, by an equal spec; `preferred` if it is.
+    """Return the name of a base model with an equal spec, or None.
 
-    Only of the same project: nobody learns from it what others have made.
+    Several may exist: `preferred` comes first, then the oldest. Only the caller's project is
+    searched, so that the answer reveals nothing about other projects.
     """
     return session.execute(
         select(BaseModel.name)
@@ -187,24 +202,24 @@ def equal_to(session: Session, digest: str, preferred: str) -> str | None:
 
 
 def register(session: Session, name: str, job_id: UUID) -> None:
-    """Give the base model that a job will make its name.
+    """Name the base model that a job will create.
 
-    A name whose job failed or was cancelled is taken over. Raises `Conflict` for a taken name.
+    The name of a failed or cancelled job is taken over. Raises `Conflict` if the name is taken.
     """
-    written = session.execute(
+    inserted = session.execute(
         insert(BaseModel)
         .values(project_id=access.project_of(session), name=name, job_id=job_id)
         .on_conflict_do_nothing()
         .returning(BaseModel.name)
     )
-    if written.scalar_one_or_none() is None:
+    if inserted.scalar_one_or_none() is None:
         check_free(session, name)
         taken_over = update(BaseModel).where(*_named(session, name))
         session.execute(taken_over.values(job_id=job_id))
 
 
 def check_free(session: Session, name: str) -> None:
-    """Raise `Conflict` if the name belongs to a model that is, or may yet be, of use."""
+    """Raise `Conflict` if the name's job has not failed or been cancelled."""
     row = session.execute(
         select(Job.id, Job.state)
         .join(BaseModel, BaseModel.job_id == Job.id)
@@ -213,23 +228,27 @@ def check_free(session: Session, name: str) -> None:
     ).one_or_none()
     if row is not None and row.state not in GIVEN_UP:
         raise Conflict(
-            f"The base model {name!r} already exists: job {row.id} has {row.state}. "
+            f"The base model {name!r} already exists: its job {row.id} has the state {row.state}. "
             "Use it, or choose another name.",
             state=row.state,
         )
 
 
 def get(session: Session, name: str) -> BaseModelView:
-    """One base model, of the request's own project if there are several of that name."""
+    """Return a base model, that of the request's project if several match.
+
+    Raises:
+        NotFound: no project, or several other projects, have such a base model.
+    """
     rows = session.execute(_rows().where(BaseModel.name == name)).all()
-    row = access.nearest(session, [(found[0].project_id, found) for found in rows])
+    row = access.nearest(session, [(candidate[0].project_id, candidate) for candidate in rows])
     if row is None:
         raise NotFound("base model", name)
     return _view(row)
 
 
 def page(session: Session, page_size: int, page_token: str | None = None) -> Page[BaseModelView]:
-    """Base models by name."""
+    """Return a page of base models, sorted by name."""
     place = (BaseModel.name, BaseModel.project_id)
     query = _rows().order_by(*place).limit(paging.page_limit(page_size))
     if page_token is not None:
@@ -244,15 +263,15 @@ def page(session: Session, page_size: int, page_token: str | None = None) -> Pag
 
 
 def usable(session: Session, most: int) -> tuple[BaseModelView, ...]:
-    """The newest base models that a job of the request's own project could name."""
-    here = BaseModel.project_id == access.project_of(session)
-    query = _rows().where(here, Job.state.not_in(GIVEN_UP))
+    """Return the newest base models that jobs in the project can name."""
+    in_project = BaseModel.project_id == access.project_of(session)
+    query = _rows().where(in_project, Job.state.not_in(GIVEN_UP))
     newest = query.order_by(BaseModel.created_at.desc(), BaseModel.name).limit(most)
     return tuple(_view(row) for row in session.execute(newest))
 
 
 def _named(session: Session, name: str) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
-    """The base model of that name in the project of the unit of work."""
+    """Return the conditions on the base model of that name in the project."""
     return BaseModel.name == name, BaseModel.project_id == access.project_of(session)
 
 
@@ -288,14 +307,15 @@ def _view(row: Row[BaseModel, Job, str]) -> BaseModelView:
 
 
 def _unknown(session: Session, name: str, pointer: str) -> UnknownName:
-    here = BaseModel.project_id == access.project_of(session)
-    names = session.scalars(select(BaseModel.name).where(here).order_by(BaseModel.name)).all()
+    in_project = BaseModel.project_id == access.project_of(session)
+    query = select(BaseModel.name).where(in_project).order_by(BaseModel.name)
+    names = session.scalars(query).all()
     return UnknownName(
         Problem(
             pointer=pointer,
             code="unknown_base_model",
             detail=(
-                f"There is no base model named {name!r}; pretrain or import one, or give its spec "
+                f"There is no base model named {name!r}. Pretrain or import one, or give its spec "
                 "here."
             ),
             allowed=tuple(names[:100]),

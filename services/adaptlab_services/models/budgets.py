@@ -1,4 +1,4 @@
-"""The budget solver as a question: for a budget, what would every method be, and at what cost?"""
+"""Budget queries: the size and cost of every method at a budget."""
 
 from typing import Annotated
 
@@ -24,9 +24,9 @@ from adaptlab_services.models import base_models, datasets
 
 
 class BudgetQuestion(Value):
-    """A base model, by name or as a family and a task that it is to answer, and a budget.
+    """A budget, and a base model by name or as a family with its task.
 
-    Without `methods`, every registered one is asked.
+    Without `methods`, the budget is solved for all registered ones.
     """
 
     base_model: Name | None = None
@@ -37,9 +37,12 @@ class BudgetQuestion(Value):
 
 
 def answer(session: Session, question: BudgetQuestion) -> BudgetAnswer:
-    """Solve the budget for every method; raises `InvalidSpec` for a question that makes no sense.
+    """Solve the budget for every method.
 
-    A method whose knobs are given wrongly is such a question; one that does not fit is an answer.
+    A method that does not fit is part of the answer; invalid knobs are an error.
+
+    Raises:
+        InvalidSpec: the question is invalid.
     """
     shape = _shape(session, question)
     limit = budget_limit(question.budget, shape)
@@ -60,10 +63,10 @@ def _shape(session: Session, question: BudgetQuestion) -> ModelShape:
     assert question.family is not None
     chosen = FAMILIES.get(question.family.name, "/family/name")
     family = configured(chosen, question.family, "/family")
-    if faults := family.problems():
-        raise InvalidSpec(*faults)
+    if problems := family.problems():
+        raise InvalidSpec(*problems)
     if question.task is None:
-        detail = "The vocabulary and the context follow from a task: give one."
+        detail = "A family needs a task, which determines vocabulary and context. Give a task."
         raise InvalidSpec(Problem("/task", "missing", detail))
     task = resolve_task(question.task, "/task", datasets.known(session))
     return family.resolved(task.vocabulary(), task.sequence_length()).shape()

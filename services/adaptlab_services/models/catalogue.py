@@ -1,4 +1,4 @@
-"""What can be asked for: the registered methods, tasks and families, described by themselves."""
+"""The catalogue: the registered methods, tasks and families."""
 
 from typing import TypedDict, TypeVar
 
@@ -13,12 +13,12 @@ E = TypeVar("E", bound=type[Method] | type[Task] | type[Family])
 
 
 def methods() -> Methods:
-    """Every registered method."""
+    """Return every registered method."""
     return Methods(data=tuple(method(name) for name in METHODS.names()))
 
 
 def method(name: str) -> MethodEntry:
-    """One method; raises `NotFound`."""
+    """Return one method; raises `NotFound`."""
     entry = _find(METHODS, name)
     return MethodEntry(
         **_description(name, entry),
@@ -33,22 +33,22 @@ def method(name: str) -> MethodEntry:
 
 
 def tasks() -> Tasks:
-    """Every registered task."""
+    """Return every registered task."""
     return Tasks(data=tuple(task(name) for name in TASKS.names()))
 
 
 def task(name: str) -> PlugIn:
-    """One task; raises `NotFound`."""
+    """Return one task; raises `NotFound`."""
     return PlugIn(**_description(name, _find(TASKS, name)))
 
 
 def families() -> Families:
-    """Every registered family."""
+    """Return every registered family."""
     return Families(data=tuple(family(name) for name in FAMILIES.names()))
 
 
 def family(name: str) -> FamilyEntry:
-    """One family; raises `NotFound`."""
+    """Return one family; raises `NotFound`."""
     entry = _find(FAMILIES, name)
     return FamilyEntry(
         **_description(name, entry),

@@ -1,4 +1,4 @@
-"""Datasets whose words were sent as an upload, because they are too many for one request."""
+"""Datasets from uploads, for word lists too large for one request."""
 
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Literal
@@ -18,16 +18,19 @@ from adaptlab_services.people.tokens import Principal
 from adaptlab_services.storage import uploads
 
 POINTER = "/upload"
-MOST_FAULTS = 20
+MOST_PROBLEMS = 20
 LONGEST_LINE = 4096
-"""Bytes; three words of 48 characters have at most some 600, and as JSON escapes twice that."""
+"""Limit in bytes.
+
+Three words of 48 characters have at most about 600, and twice that as JSON escapes.
+"""
 
 MOST_LINES = 4 * MOST_TRIPLES
-"""With empty ones; reading them takes time too."""
+"""Limit on lines with empty ones, because reading those takes time too."""
 _TOO_MANY = Problem(
     POINTER,
     "wrong_number_of_triples",
-    f"The upload has more than {MOST_TRIPLES:,} triples, or {MOST_LINES:,} lines; leave some out.",
+    f"The upload has more than {MOST_TRIPLES:,} triples or {MOST_LINES:,} lines. Send fewer.",
     nearest=(MOST_TRIPLES,),
 )
 
@@ -35,10 +38,10 @@ _TRIPLE: TypeAdapter[Triple] = TypeAdapter(Triple)
 
 
 class DatasetFromUpload(Value):
-    """Words to be kept under a name, as a complete upload has them, one triple a line.
+    """A dataset to create from a complete upload with one triple per line.
 
-    A line of `jsonl` is what a triple is in `triples`; one of `tsv` is the English, the German
-    and the Spanish word with tabs between. Empty lines are passed over.
+    A line of `jsonl` is a triple as in `triples`; a line of `tsv` is the English, German and
+    Spanish word, separated by tabs. Empty lines are ignored.
     """
 
     name: Name
@@ -53,16 +56,20 @@ def from_upload(
     principal: Principal,
     new: DatasetFromUpload,
 ) -> Uploaded:
-    """Keep the words of an upload under a name; the upload stays until its owner deletes it.
+    """Create a dataset from an upload, which stays until its owner deletes it.
 
-    They are read in units of work of their own, by `sessions`: reading a hundred thousand takes
-    longer than a transaction may be idle. Raises `NotFound`, `Conflict` for an upload that is not
-    complete or a name of other words, and `InvalidSpec`.
+    The content is read in separate units of work from `sessions`, because reading 100,000 triples
+    takes longer than a transaction may be idle.
+
+    Raises:
+        NotFound: the caller has no such upload.
+        Conflict: the upload is not complete, or the name belongs to other words.
+        InvalidSpec: the content is not a valid word list.
     """
-    with sessions() as apart:
-        content = uploads.completed(apart, principal, new.upload)
+    with sessions() as separate:
+        content = uploads.completed(separate, principal, new.upload)
     triples = _triples(_lines(streamed(sessions, content.sha256)), new.format)
-    # Every triple was checked as it was read, and so were the name and the sources.
+    # Not validated again: the triples were checked when read, name and sources with `new`.
     words = NewDataset.model_construct(name=new.name, sources=new.sources, triples=triples)
     try:
         return datasets.upload(session, principal, words)
@@ -72,7 +79,7 @@ def from_upload(
 
 def _triples(lines: Iterable[bytes], form: Literal["jsonl", "tsv"]) -> tuple[Triple, ...]:
     triples: list[Triple] = []
-    faults: list[Problem] = []
+    problems: list[Problem] = []
     for number, line in enumerate(lines, 1):
         if len(triples) > MOST_TRIPLES or number > MOST_LINES:
             raise InvalidSpec(_TOO_MANY)
@@ -81,11 +88,11 @@ def _triples(lines: Iterable[bytes], form: Literal["jsonl", "tsv"]) -> tuple[Tri
         try:
             triples.append(_triple(line, form))
         except (ValidationError, ValueError) as error:
-            faults.append(_fault(number, error))
-        if len(faults) == MOST_FAULTS:
+            problems.append(_problem(number, error))
+        if len(problems) == MOST_PROBLEMS:
             break
-    if faults:
-        raise InvalidSpec(*faults)
+    if problems:
+        raise InvalidSpec(*problems)
     return tuple(triples)
 
 
@@ -95,29 +102,30 @@ def _triple(line: bytes, form: Literal["jsonl", "tsv"]) -> Triple:
     return _TRIPLE.validate_python(tuple(line.decode().rstrip("\r").split("\t")), strict=True)
 
 
-def _fault(number: int, error: Exception) -> Problem:
+def _problem(number: int, error: Exception) -> Problem:
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        said = first["msg"]
+        reason = first["msg"]
     else:
-        said = "it is not UTF-8"
-    return Problem(POINTER, "bad_line", f"Line {number} is no triple of words: {said}.")
+        reason = "it is not UTF-8"
+    detail = f"Line {number} is not a triple of words: {reason}."
+    return Problem(POINTER, "bad_line", detail)
 
 
 def _lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Lines without their ends; what has none for too long raises `InvalidSpec`."""
+    """Yield the lines without their ends; raises `InvalidSpec` for a long one."""
     rest = b""
     for piece in pieces:
         *lines, rest = (rest + piece).split(b"\n")
         yield from lines
         if len(rest) > LONGEST_LINE:
-            detail = f"A line has more than {LONGEST_LINE} bytes; send one triple a line."
+            detail = f"A line has more than {LONGEST_LINE:,} bytes. Send one triple per line."
             raise InvalidSpec(Problem(POINTER, "line_too_long", detail, nearest=(LONGEST_LINE,)))
     if rest:
         yield rest
 
 
 def _of_upload(problem: Problem) -> Problem:
-    """The same fault of a list, where the upload is what was sent."""
+    """Return the problem of a list, with the upload as its place."""
     pointer = problem.pointer.replace("/triples", POINTER, 1)
     return Problem(pointer, problem.code, problem.detail, problem.allowed, problem.nearest)

@@ -1,4 +1,4 @@
-"""Datasets: words that were uploaded, to be asked by tasks, and the generated list."""
+"""Datasets: word lists for tasks, uploaded or generated."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -39,9 +39,9 @@ MEDIA_TYPE = "application/jsonl"
 
 
 class NewDataset(Value):
-    """Words to be kept under a name: triples of an English, a German and a Spanish word.
+    """A dataset to create: triples of an English, a German and a Spanish word.
 
-    No English word may come twice. Words are of letters in Unicode's form NFC, with spaces,
+    English words must be unique. Words are made of letters in Unicode's form NFC, with spaces,
     hyphens, apostrophes or dots between them.
     """
 
@@ -54,14 +54,14 @@ class NewDataset(Value):
 
 @dataclass(frozen=True, slots=True)
 class Uploaded:
-    """The answer to an upload; the same words may have been there under that name before."""
+    """The answer to a dataset's creation; `is_new` is false for a repetition."""
 
     dataset: DatasetView
     is_new: bool
 
 
 class _Stored(Datasets):
-    """The uploaded datasets, looked up when a task names one."""
+    """The uploaded datasets, queried when a task names one."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -84,47 +84,56 @@ class _Stored(Datasets):
 
 
 def known(session: Session) -> Datasets:
-    """The datasets that tasks may name, for as long as the unit of work lasts."""
+    """Return the datasets that tasks can name; valid within the unit of work."""
     return _Stored(session)
 
 
 def upload(session: Session, principal: Principal, new: NewDataset) -> Uploaded:
-    """Keep words under a name; raises `InvalidSpec`, and `Conflict` for a name of other words."""
+    """Create a dataset.
+
+    Raises:
+        InvalidSpec: the name is reserved, or the words are not a valid list.
+        Conflict: the name belongs to other words.
+    """
     if new.name == GENERATED:
-        detail = f"{GENERATED!r} is the list that is always there; choose another name."
+        detail = f"{GENERATED!r} is the name of the generated list. Choose another name."
         raise InvalidSpec(Problem("/name", "reserved_name", detail))
     words = word_list(new.triples)
     is_new = _insert(session, principal, new, words)
     with access.inside(session, access.to_create(session)):
-        found = get(session, new.name)
-    if found.digest != words.digest:
+        dataset = get(session, new.name)
+    if dataset.digest != words.digest:
         raise Conflict(
             f"The dataset {new.name!r} already exists, with other words: its SHA-256 is "
-            f"{found.digest}, that of these {words.digest}. Choose another name."
+            f"{dataset.digest}, that of these {words.digest}. Choose another name."
         )
-    return Uploaded(found, is_new)
+    return Uploaded(dataset, is_new)
 
 
 def get(session: Session, name: str) -> DatasetView:
-    """One dataset, of the request's own project if several have that name; raises `NotFound`."""
+    """Return a dataset, that of the request's project if several match.
+
+    Raises:
+        NotFound: no project, or several other projects, have such a dataset.
+    """
     if name == GENERATED:
         return _generated_view()
     rows = session.execute(_rows().where(Dataset.name == name)).all()
-    row = access.nearest(session, [(found[0].project_id, found) for found in rows])
+    row = access.nearest(session, [(candidate[0].project_id, candidate) for candidate in rows])
     if row is None:
         raise NotFound("dataset", name)
     return _view(*row)
 
 
 def page(session: Session, page_size: int, page_token: str | None = None) -> Page[DatasetView]:
-    """All datasets by name."""
+    """Return a page of all datasets, sorted by name."""
     after = _FIRST if page_token is None else _after(paging.read(page_token, "datasets"))
     limit = paging.page_limit(page_size)
     place = (Dataset.name.collate("C"), Dataset.project_id)  # as Python sorts
     query = _rows().where(tuple_(*place) > after).order_by(*place).limit(limit)
     views = [(row[0].project_id, _view(*row)) for row in session.execute(query)]
     if after < _GENERATED_PLACE:
-        views = sorted([*views, (0, _generated_view())], key=lambda one: (one[1].name, one[0]))
+        views = sorted([*views, (0, _generated_view())], key=lambda view: (view[1].name, view[0]))
     shown = views[: limit - 1]
     token = None
     if len(views) > len(shown):
@@ -134,17 +143,17 @@ def page(session: Session, page_size: int, page_token: str | None = None) -> Pag
 
 
 def content(session: Session, name: str) -> StoredFile:
-    """The canonical content of an uploaded dataset; raises `NotFound`."""
-    found = get(session, name)
-    if found.links.content is None:
+    """Return the canonical content of an uploaded dataset; raises `NotFound`."""
+    dataset = get(session, name)
+    if dataset.links.content is None:
         raise NotFound("content of the dataset", name)
     return StoredFile(
-        sha256=found.digest, size=found.size, filename=f"{name}.jsonl", media_type=MEDIA_TYPE
+        sha256=dataset.digest, size=dataset.size, filename=f"{name}.jsonl", media_type=MEDIA_TYPE
     )
 
 
 def _insert(session: Session, principal: Principal, new: NewDataset, words: WordList) -> bool:
-    """Write the dataset unless its name is taken; whether it was not."""
+    """Insert the dataset; return False if its name is taken."""
     lines = content_of(words.triples)
     quotas.check_room(session, principal.user_id, len(lines))
     stored = ArtifactStore(session).write([lines])
@@ -159,10 +168,10 @@ def _insert(session: Session, principal: Principal, new: NewDataset, words: Word
         "lengths": list(facts.lengths),
         "sources": [origin.model_dump(mode="json") for origin in new.sources],
     }
-    made = session.execute(
+    inserted = session.execute(
         insert(Dataset).values(row).on_conflict_do_nothing().returning(Dataset.name)
     )
-    return made.one_or_none() is not None
+    return inserted.one_or_none() is not None
 
 
 def _rows() -> Select[Dataset, int, str]:

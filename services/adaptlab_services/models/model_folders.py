@@ -1,4 +1,4 @@
-"""Model folders: found below the configured roots, by alias, and read as far as their headers."""
+"""Model folders below the configured roots; only their headers are read."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class Located:
 
 
 class ModelRoots:
-    """The folders below which model folders may lie, by alias. Their places are told to nobody."""
+    """The model roots by alias. Their paths are never revealed to users."""
 
     def __init__(self, roots: Mapping[str, Path]) -> None:
         self._roots = MappingProxyType(dict(roots))
@@ -36,15 +36,18 @@ class ModelRoots:
         return tuple(sorted(self._roots))
 
     def locate(self, folder: str) -> Path:
-        """The place of `ALIAS/SUB/PATH`, without symbolic links; raises `InvalidSpec`.
+        """Return the path of `ALIAS/SUB/PATH`, without symbolic links.
 
-        Neither it nor anything directly in it lies outside the root, whatever symbolic links say.
-        Links to elsewhere in the same root are followed.
+        Symbolic links are followed within the root. Neither the folder nor any of its entries
+        can lead outside it.
+
+        Raises:
+            InvalidSpec: there is no such folder, or it leads outside its root.
         """
         return self.located(folder).place
 
     def located(self, folder: str) -> "Located":
-        """As `locate`, with the root that nothing which is read of it may lie outside of."""
+        """Return the same as `locate`, with the root for later checks of files."""
         alias, *steps = folder.split(SEPARATOR)
         if alias not in self._roots:
             raise self._unknown(alias)
@@ -56,15 +59,15 @@ class ModelRoots:
             for entry in place.iterdir():
                 _check_entry(root, entry)
         except (OSError, RuntimeError, ValueError) as error:
-            # RuntimeError: links in a circle. The error itself names places, so it is not told.
+            # RuntimeError: circular links. The message omits the error, which contains paths.
             detail = f"The folder {folder!r} does not exist or cannot be read."
             raise InvalidSpec(Problem(POINTER, "no_such_folder", detail)) from error
         return Located(place, root)
 
     def _unknown(self, alias: str) -> InvalidSpec:
-        known = ", ".join(self.aliases) or "(none)"
+        aliases = ", ".join(self.aliases) or "(none)"
         detail = (
-            f"There is no model root named {alias!r}. Existing roots: {known}. An operator can "
+            f"There is no model root named {alias!r}. Existing roots: {aliases}. An operator can "
             "add roots with ADAPTLAB_MODEL_ROOTS."
         )
         return InvalidSpec(Problem(POINTER, "unknown_model_root", detail, self.aliases))
@@ -76,11 +79,11 @@ NO_ROOTS = ModelRoots({})
 def resolved_import(
     spec: ImportSpec, roots: ModelRoots, datasets: Datasets = NO_DATASETS
 ) -> ResolvedImport:
-    """The import as it will run; raises `InvalidSpec` for a folder that cannot be imported."""
+    """Resolve an import; raises `InvalidSpec` for an unusable folder."""
     try:
-        found = roots.located(spec.folder)
-        # Each file is held against the root again when it is open: it may have been exchanged.
-        checked = check_folder(found.place, found.root)
+        located = roots.located(spec.folder)
+        # Each file is checked against the root again once open: it may have been replaced.
+        checked = check_folder(located.place, located.root)
         files = fingerprint(checked)
     except BadModelFolder as error:
         raise InvalidSpec(Problem(POINTER, "bad_model_folder", str(error))) from error
@@ -89,7 +92,7 @@ def resolved_import(
 
 
 def _check_steps(steps: list[str]) -> None:
-    """Only plain names lead on from a root: nothing upwards, nothing empty, nothing unprintable."""
+    """Raise `InvalidSpec` unless all steps are plain, printable folder names."""
     for step in steps:
         if step in ("", ".", "..") or not step.isprintable() or "\\" in step:
             detail = (

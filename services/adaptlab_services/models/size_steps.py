@@ -1,4 +1,4 @@
-"""The sizes beside the one that a budget came to: what one step less and one more would train."""
+"""The sizes next to the one that a budget resolved to."""
 
 from adaptlab.plugins.method import Method
 from adaptlab.plugins.shapes import ModelShape
@@ -9,14 +9,14 @@ from adaptlab.values import Value
 
 
 class SizeStep(Value):
-    """A value of the size knob, and the number of scalars that is trained with it."""
+    """A value of the size knob, with the number of trainable parameters."""
 
     size: int
     trainable_parameters: int
 
 
 class SizeSteps(Value):
-    """The size of an adaptation, by the knob that has it, and its neighbours that the model has."""
+    """The size of an adaptation and the next smaller and larger ones, if any."""
 
     knob: str
     chosen: SizeStep
@@ -25,7 +25,7 @@ class SizeSteps(Value):
 
 
 def size_steps(document: ResolvedSpec) -> SizeSteps | None:
-    """The sizes beside that of a resolved adaptation; None for a method without such a knob."""
+    """Return the sizes next to an adaptation's; None without a size knob."""
     resolved = read_resolved(document)
     if not isinstance(resolved, ResolvedAdapt):
         return None
