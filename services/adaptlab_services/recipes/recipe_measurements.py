@@ -1,4 +1,4 @@
-"""What the jobs of a study have measured, as a recipe's report needs it: a few queries in all."""
+"""The measurements of a study's jobs, as a recipe's report needs them."""
 
 import math
 from collections import defaultdict
@@ -30,10 +30,10 @@ Place = tuple[str, str, str, int]
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """Everything that was measured, by job; of a job that has not succeeded there is nothing.
+    """All measurements by job; jobs that have not succeeded have none.
 
     Attributes:
-        evaluations: of the adapted models, and of base models as trained, on every task.
+        evaluations: of adapted models, and of base models as trained, on every task.
     """
 
     jobs: Mapping[UUID, ScoredJob]
@@ -41,9 +41,9 @@ class _Facts:
 
 
 def measured(session: Session, view: StudyView, recipe: Recipe) -> Measured:
-    """All that a study of the recipe has measured so far."""
+    """Return everything that a study of the recipe has measured so far."""
     adaptations = {job.id for cell in view.cells for job in cell.jobs}
-    others = {one.job.id for one in (*view.base_models, *view.checks)}
+    others = {part.job.id for part in (*view.base_models, *view.checks)}
     facts = _facts(session, adaptations | others)
     words = _words(view, recipe)
     alone: dict[str | Place, MeasuredRow] = {
@@ -59,22 +59,23 @@ def measured(session: Session, view: StudyView, recipe: Recipe) -> Measured:
 
 
 def _words(view: StudyView, recipe: Recipe) -> dict[str, str]:
-    """The recipe's words for the study's base models; one that it does not know keeps its name.
+    """Return the recipe's names for the study's base models.
 
-    A base model may be there under another name than the spec gives it, because an equal one was.
+    A base model that the recipe does not name keeps its own. The study may use an existing equal
+    model with another name than in its spec.
     """
-    asked = base_names(StudySpec.model_validate(view.spec))
-    there = [base.name for base in view.base_models]
-    others = iter([name for name in there if name not in asked])
-    names = [name if name in there else next(others, name) for name in asked]
+    requested = base_names(StudySpec.model_validate(view.spec))
+    existing = [base.name for base in view.base_models]
+    others = iter([name for name in existing if name not in requested])
+    names = [name if name in existing else next(others, name) for name in requested]
     words = dict(zip(names, recipe.base_models, strict=False))
-    return {name: words.get(name, name) for name in there}
+    return {name: words.get(name, name) for name in existing}
 
 
 def _cells(
     view: StudyView, words: Mapping[str, str], facts: _Facts
 ) -> Iterator[tuple[Place, MeasuredRow]]:
-    """The row of every cell; cells with the same jobs are one row at several budgets."""
+    """Yield the row of every cell; cells with the same jobs share one row."""
     groups: dict[tuple[str, str, str, tuple[UUID, ...]], list[StudyCell]] = defaultdict(list)
     for cell in view.cells:
         jobs = tuple(job.id for job in cell.jobs)
@@ -93,7 +94,7 @@ def _row(
     method: str | None = None,
     budgets: tuple[int, ...] = (),
 ) -> MeasuredRow:
-    """What jobs of one kind have measured; the first job that has a seed answers for it."""
+    """Return the measurements of equal jobs; the first job with a seed counts."""
     spec = jobs[0].spec
     deviations: dict[int, float] = {}
     for job in reversed(jobs):
@@ -118,55 +119,62 @@ def _row(
 def _scores(
     label: str, jobs: Sequence[ScoredJob], facts: _Facts
 ) -> Iterator[tuple[TaskConfiguration, Scores]]:
-    """The scores on every task, one evaluation a seed and all of equally many items."""
-    found = [one for job in jobs for one in facts.evaluations.get(job.id, ())]
+    """Yield the scores on every task, one evaluation per seed.
+
+    Evaluations with another number of items than the task's first are left out.
+    """
+    evaluations = [one for job in jobs for one in facts.evaluations.get(job.id, ())]
     bases = {
         seed: base
         for job in jobs
         for seed, base in zip(job.spec.seeds, job.spec.base_replicates, strict=False)
     }
     tasks: list[dict[str, object]] = []
-    for one in found:
-        if one.task not in tasks:
-            tasks.append(one.task)
+    for evaluation in evaluations:
+        if evaluation.task not in tasks:
+            tasks.append(evaluation.task)
     for task in tasks:
-        first = {one.seed: one for one in reversed(found) if one.task == task}
-        items = next(one.total for one in found if one.task == task)
+        first = {one.seed: one for one in reversed(evaluations) if one.task == task}
+        items = next(one.total for one in evaluations if one.task == task)
         alike = [one for one in first.values() if one.total == items]
         yield task, scores_of(label, alike, bases=bases)
 
 
 def _trials(jobs: Sequence[ScoredJob]) -> Iterator[TrialScore]:
-    """Every trial of every seed; a seed's only trial has no validation score but a test score."""
-    known: set[int] = set()
+    """Yield every trial of every seed.
+
+    A seed's only trial has no validation score, so its test score is used.
+    """
+    seen: set[int] = set()
     for job in jobs:
-        tests = {one.replicate: one for one in job.evaluations}
-        for one in job.replicates:
-            if one.seed not in known:
-                yield _trial(one, job.spec.validation_samples, tests.get(one.replicate))
-        known |= {one.seed for one in job.replicates}
+        tests = {test.replicate: test for test in job.evaluations}
+        for result in job.replicates:
+            if result.seed not in seen:
+                yield _trial(result, job.spec.validation_samples, tests.get(result.replicate))
+        seen |= {result.seed for result in job.replicates}
 
 
 def _losses(jobs: Sequence[ScoredJob]) -> Iterator[SeedLoss]:
-    """The losses of every seed's chosen trial."""
-    known: set[int] = set()
+    """Yield the losses of every seed's chosen trial."""
+    seen: set[int] = set()
     for job in jobs:
         rates = sorted(set(job.spec.training.learning_rates))
         edges = {rates[0], rates[-1]} if len(rates) > 1 else set[float]()
-        for one in job.replicates:
-            if one.selected and one.seed not in known:
-                known.add(one.seed)
-                half = job.half_losses.get(one.replicate)
-                yield SeedLoss(one.seed, half, one.final_loss, one.learning_rate in edges)
+        for result in job.replicates:
+            if result.selected and result.seed not in seen:
+                seen.add(result.seed)
+                half = job.half_losses.get(result.replicate)
+                is_at_edge = result.learning_rate in edges
+                yield SeedLoss(result.seed, half, result.final_loss, is_at_edge)
 
 
-def _trial(one: ReplicateResult, samples: int, test: Evaluation | None) -> TrialScore:
+def _trial(result: ReplicateResult, samples: int, test: Evaluation | None) -> TrialScore:
     correct, total = None, samples
-    if one.validation_accuracy is not None:
-        correct = round(one.validation_accuracy * samples)
-    elif test is not None and one.status != "diverged":
+    if result.validation_accuracy is not None:
+        correct = round(result.validation_accuracy * samples)
+    elif test is not None and result.status != "diverged":
         correct, total = test.correct, test.total
-    return TrialScore(one.seed, one.learning_rate, one.status, correct, total)
+    return TrialScore(result.seed, result.learning_rate, result.status, correct, total)
 
 
 def _checks(
@@ -175,10 +183,10 @@ def _checks(
     rows: Mapping[str | Place, MeasuredRow],
     facts: _Facts,
 ) -> Iterator[MeasuredCheck]:
-    """The checks by what they measure; later seeds of a cell are checked by a further job."""
+    """Yield the checks by what they measure, merging the jobs of later seeds."""
     groups: dict[tuple[str, str | Place | None], dict[UUID, StudyCheckView]] = defaultdict(dict)
-    for one in jobs:
-        groups[one.label, _place(one)][one.job.id] = one
+    for check in jobs:
+        groups[check.label, _place(check)][check.job.id] = check
     for (label, place), group in groups.items():
         done = [facts.jobs[job_id] for job_id in group]
         seeds = [min(len(one.seeds) for one in a) for job in done if (a := job.spec.adaptations)]
@@ -192,22 +200,23 @@ def _checks(
         )
 
 
-def _place(one: StudyCheckView) -> str | Place | None:
-    """The cell that a check measures, else the base model, else nothing."""
-    if one.base_model is None or one.task is None or one.method is None or one.budget is None:
-        return one.base_model
-    return one.base_model, one.task, one.method, one.budget
+def _place(check: StudyCheckView) -> str | Place | None:
+    """Return the cell that a check measures, else its base model, else None."""
+    base, task, method, budget = check.base_model, check.task, check.method, check.budget
+    if base is None or task is None or method is None or budget is None:
+        return base
+    return base, task, method, budget
 
 
-def _several(one: StudyCheckView, words: Mapping[str, str]) -> MeasuredRow | None:
-    """What a check stands for that measures one method's adaptations in several cells."""
-    if one.method is None or one.task is not None or one.base_model is None:
+def _several(check: StudyCheckView, words: Mapping[str, str]) -> MeasuredRow | None:
+    """Return the row of a check over several cells of one method, else None."""
+    if check.method is None or check.task is not None or check.base_model is None:
         return None
-    return MeasuredRow(base_model=words[one.base_model], method=one.method)
+    return MeasuredRow(base_model=words[check.base_model], method=check.method)
 
 
 def _why(job: ScoredJob) -> str:
-    """What became of a job that has not succeeded, as the end of a sentence."""
+    """Return the state of an unsuccessful job, as the end of a sentence."""
     match job.state:
         case "running":
             return f"job {job.id} is running, at step {job.step:,} of {job.total_steps:,}"
@@ -235,9 +244,9 @@ def _facts(session: Session, job_ids: Collection[UUID]) -> _Facts:
 def _evaluations(
     session: Session, job_ids: Collection[UUID], chosen: Mapping[UUID, set[int]]
 ) -> Mapping[UUID, list[Evaluation]]:
-    """The chosen replicates' scores on all tasks, with every outcome."""
-    found = adapted_scores(session, job_ids)
+    """Return the chosen replicates' scores on all tasks, with every outcome."""
+    by_job = adapted_scores(session, job_ids)
     return {
-        job_id: [one for one in scores if one.replicate in chosen[job_id]]
-        for job_id, scores in found.items()
+        job_id: [score for score in scores if score.replicate in chosen[job_id]]
+        for job_id, scores in by_job.items()
     }

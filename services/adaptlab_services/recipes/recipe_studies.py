@@ -1,4 +1,4 @@
-"""Studies that are asked for by the name of a recipe: create, and say what would be created."""
+"""Creation and preview of studies by the name of a recipe."""
 
 from sqlalchemy.orm import Session
 
@@ -19,28 +19,32 @@ def create(
     *,
     idempotency_key: str | None = None,
 ) -> Changed:
-    """Store the study of a recipe and remember which it was.
+    """Create the study of a recipe and store its reference to the recipe.
 
-    A name that was not asked for is numbered where it is taken. Raises `UnknownName` and
-    `InvalidSpec` for what cannot be run, and `Conflict` and `IdempotencyMismatch` as studies do.
+    If the request gives no name and the recipe's is taken, a number is appended.
+
+    Raises:
+        UnknownName: there is no such recipe.
+        InvalidSpec: the study cannot be run.
+        Conflict, IdempotencyMismatch: as for studies.
     """
     if idempotency_key is not None:
         digest = idempotency.request_digest(session, request)
         earlier = idempotency.answered(session, principal.user_id, idempotency_key, digest)
         if earlier is not None:
             return Changed(studies.get(session, str(earlier)), replayed=True, queues=())
-    found = recipes.requested(session, request)
+    requested = recipes.requested(session, request)
     return studies.create(
         session,
         principal,
-        found.spec,
+        requested.spec,
         rules,
         idempotency_key=idempotency_key,
-        recipe=found.recipe,
+        recipe=requested.recipe,
         asked=request,
     )
 
 
 def preview(session: Session, request: RecipeRequest, rules: Rules) -> StudyPreview:
-    """Run every check of a creation and say what would become of the study of a recipe."""
+    """Run every check of a creation and return what would be created."""
     return studies.preview(session, recipes.requested(session, request).spec, rules)

@@ -1,4 +1,4 @@
-"""Recipes: which there are, the study of one, and what a study of one reports."""
+"""Recipes, their studies, and reports on those studies."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -43,19 +43,19 @@ JsonObject = dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class RequestedStudy:
-    """The study that a recipe was asked for, to be created, and what it is to remember."""
+    """The study to create from a recipe, with its reference to the recipe."""
 
     spec: StudySpec
     recipe: RecipeRef
 
 
 def listed() -> Recipes:
-    """Every recipe."""
+    """Return every recipe."""
     return Recipes(data=tuple(_summary(recipe_named(name)) for name in RECIPES.names()))
 
 
 def get(name: str) -> RecipeView:
-    """One recipe; raises `NotFound`."""
+    """Return one recipe; raises `NotFound`."""
     recipe = _existing(name)
     return RecipeView(
         name=recipe.name,
@@ -78,12 +78,15 @@ def get(name: str) -> RecipeView:
 
 
 def requested(session: Session, request: RecipeRequest) -> RequestedStudy:
-    """The study that a request comes to, with names that are free; nothing is created.
+    """Return the study for a request, with free names; nothing is created.
 
-    The study is numbered where its name is taken and none was given, and so are its base models
-    where their names belong to models by other specs; nobody else makes studies until the unit of
-    work ends, so that the names stay free. Raises `InvalidSpec`, and `UnknownName` with the
-    nearest recipes.
+    If the study's name is taken and the request gives none, a number is appended; likewise for base
+    models whose names belong to other specs. A lock keeps others from creating studies until the
+    unit of work ends, so that the names stay free.
+
+    Raises:
+        InvalidSpec: the study is invalid.
+        UnknownName: there is no such recipe; the error has the nearest names.
     """
     spec = study_of(request)
     study_lock.take(session)
@@ -94,19 +97,23 @@ def requested(session: Session, request: RecipeRequest) -> RequestedStudy:
 
 
 def report(session: Session, study: str) -> StudyReport:
-    """What a study of a recipe, by id or name, has measured beside what was published.
+    """Return a study's measurements next to the published figures.
 
-    Raises `NotFound` for a study that is not there, `NoReport` for one that was made from no
-    recipe, and `Conflict` for one whose recipe is not there any more.
+    `study` is an id or a name.
+
+    Raises:
+        NotFound: there is no such study.
+        NoReport: the study was not created from a recipe.
+        Conflict: the recipe no longer exists.
     """
     view = studies.get(session, study)
     if (reference := view.recipe) is None:
         raise NoReport(view.name)
     recipe = _still_there(reference)
-    said = recipe_report(recipe, reference.preset, measured(session, view, recipe))
+    body = recipe_report(recipe, reference.preset, measured(session, view, recipe))
     spec = StudySpec.model_validate(view.spec)
     return StudyReport(
-        **dict(said),
+        **dict(body),
         study=StudyName(id=view.id, name=view.name, state=view.state, terminal=view.terminal),
         departures=departures(recipe, reference.preset, spec),
         links=ReportLinks(
@@ -129,7 +136,10 @@ def _still_there(reference: RecipeRef) -> Recipe:
     try:
         return recipe_named(reference.name)
     except UnknownName as error:
-        detail = f"The recipe {reference.name!r} that the study was made from is not there."
+        detail = (
+            f"The study was created from the recipe {reference.name!r}, which this server no "
+            "longer has. Install it, or see the study's comparison instead."
+        )
         raise Conflict(detail) from error
 
 
@@ -153,14 +163,14 @@ def _links(recipe: Recipe) -> RecipeLinks:
 
 
 def _free_study_name(session: Session, name: str) -> str:
-    """The name, or the name with the first number from 2 that no study has."""
+    """Return the name, with the first free number from 2 if it is taken."""
     like = Study.name.startswith(name, autoescape=True)
-    here = Study.project_id == access.project_of(session)
-    return _numbered(name, set(session.scalars(select(Study.name).where(like, here))))
+    in_project = Study.project_id == access.project_of(session)
+    return _numbered(name, set(session.scalars(select(Study.name).where(like, in_project))))
 
 
 def _free_base_names(session: Session, spec: StudySpec) -> Mapping[str, str]:
-    """Other names for those inline base models whose names models by other specs have."""
+    """Return new names for inline base models whose names are taken."""
     return {
         base.name: free
         for base in spec.base_models
@@ -169,16 +179,19 @@ def _free_base_names(session: Session, spec: StudySpec) -> Mapping[str, str]:
 
 
 def _free_base_name(session: Session, base: PretrainSpec) -> str:
-    """The name of an equal model, or the first that is free; a name whose job failed is."""
+    """Return the name of an equal model, or the first free name.
+
+    Names of failed and cancelled jobs are free.
+    """
     digest = spec_digest(jobs.resolved_base(session, base, NO_ROOTS))
     equal = base_models.equal_to(session, digest, base.name)
     if equal is not None:
         return equal
     like = BaseModel.name.startswith(base.name, autoescape=True)
     usable = Job.state.not_in(base_models.GIVEN_UP)
-    here = BaseModel.project_id == access.project_of(session)
-    query = select(BaseModel.name).join(Job, Job.id == BaseModel.job_id).where(like, usable, here)
-    return _numbered(base.name, set(session.scalars(query)))
+    in_project = BaseModel.project_id == access.project_of(session)
+    query = select(BaseModel.name).join(Job, Job.id == BaseModel.job_id)
+    return _numbered(base.name, set(session.scalars(query.where(like, usable, in_project))))
 
 
 def _numbered(name: str, taken: set[str]) -> str:

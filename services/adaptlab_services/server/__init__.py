@@ -1,4 +1,4 @@
-"""What a server is started with, and what it does for itself.
+"""Start-up of a server: its stores and its readiness.
 
 Imports any wing.
 """

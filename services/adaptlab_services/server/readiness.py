@@ -1,9 +1,9 @@
-"""Whether the server can do its work, asked without a thread and without a pooled connection.
+"""Readiness checks without a thread and without a pooled connection.
 
-Readers that hold all of those are no reason to call a server dead, which whoever watches it would
-then restart. So each part has one connection for this alone, and however many ask at once, there is
-one question. A question to a server that stands still is not cancelled, because that takes another
-five seconds with psycopg: it goes on, and who asks next waits for it.
+A server whose threads or connections are all in use must not look dead, or its supervisor would
+restart it. Each part therefore has a connection for this purpose alone, and simultaneous requests
+share one check. A check of a server that hangs is not cancelled, because psycopg takes five seconds
+to cancel: it continues, and the next request waits for it.
 """
 
 import asyncio
@@ -25,13 +25,13 @@ from adaptlab_db.session import KEEPALIVE
 from adaptlab_services.settings import Settings
 
 ANSWER_SECONDS = 2.0
-"""For all parts together, which are asked at the same time."""
+"""Time limit for all parts together, which are checked simultaneously."""
 
 Part = Literal["database", "broker", "artifacts"]
 
 
 class Readiness:
-    """What the parts answer that a server needs; of one event loop."""
+    """Readiness of the parts that a server needs; belongs to one event loop."""
 
     def __init__(self, settings: Settings) -> None:
         self._database = _Database(settings.database_url)
@@ -44,7 +44,10 @@ class Readiness:
         }
 
     async def silent(self) -> tuple[Part, ...]:
-        """The parts that do not answer within `ANSWER_SECONDS`; who comes meanwhile shares it."""
+        """Return the parts that do not answer within `ANSWER_SECONDS`.
+
+        Simultaneous calls share one check.
+        """
         tasks: dict[Part, asyncio.Task[bool]] = {
             part: question.task() for part, question in self._questions.items()
         }
@@ -52,7 +55,7 @@ class Readiness:
         return tuple(part for part, task in tasks.items() if not (task.done() and task.result()))
 
     async def close(self) -> None:
-        """Hang up, and wait no longer for those who do not answer than when they were asked."""
+        """Close the connections, waiting at most `ANSWER_SECONDS` for open checks."""
         tasks = [task for one in self._questions.values() if (task := one.cancel()) is not None]
         if tasks:
             await asyncio.wait(tasks, timeout=ANSWER_SECONDS)
@@ -62,20 +65,20 @@ class Readiness:
 
 
 class _Question:
-    """A question that is asked once at a time."""
+    """A check that runs at most once at a time."""
 
     def __init__(self, ask: Callable[[], Awaitable[bool]]) -> None:
         self._ask = ask
         self._task: asyncio.Task[bool] | None = None
 
     def task(self) -> asyncio.Task[bool]:
-        """The question that is under way, or a new one."""
+        """Return the running check, or start one."""
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._answer())
         return self._task
 
     def cancel(self) -> asyncio.Task[bool] | None:
-        """Give up on the question that is under way."""
+        """Cancel the running check, if any."""
         if self._task is not None:
             self._task.cancel()
         return self._task
@@ -85,7 +88,7 @@ class _Question:
 
 
 class _Database:
-    """The database, by a connection that is kept."""
+    """The database, over a persistent connection."""
 
     def __init__(self, url: str) -> None:
         address = make_url(url).set(drivername="postgresql")
@@ -93,7 +96,7 @@ class _Database:
         self._connection: AsyncConnection | None = None
 
     async def answers(self) -> bool:
-        # The connection of before may have ended with a restart of the database.
+        # The first attempt fails if the database was restarted since the last check.
         return await self._answered() or await self._answered()
 
     async def _answered(self) -> bool:
@@ -113,7 +116,7 @@ class _Database:
 
 
 class _Broker:
-    """Valkey, by a client of its own."""
+    """Valkey, over a client of its own."""
 
     def __init__(self, url: str) -> None:
         self._client = Redis.from_url(  # pyright: ignore[reportUnknownMemberType] - its options have no types
@@ -133,10 +136,10 @@ class _Broker:
 
 
 class _Folder:
-    """The folder of artifacts, where there is one: a network's disk may stand still as well.
+    """The folder of artifacts, if configured; a network disk can hang too.
 
-    Bytes in Postgres are the database's, and those in S3 are asked for when they are needed: an
-    outage there is no reason to restart servers.
+    Bytes in Postgres are covered by the database. S3 is contacted only when needed, because its
+    outage is no reason to restart servers.
     """
 
     def __init__(self, folder: Path | None) -> None:

@@ -1,4 +1,4 @@
-"""The stores of bytes that the settings name, and sessions that know them and other bounds."""
+"""The configured stores, and sessions with stores and limits."""
 
 from sqlalchemy.orm import Session, sessionmaker
 
@@ -14,24 +14,24 @@ from adaptlab_services.settings import Settings
 
 
 def open_sessions(settings: Settings) -> sessionmaker[Session]:
-    """Sessions on the database of a process, in which artifacts lie where the settings say."""
+    """Return a process's sessions, with the stores and limits of the settings."""
     sessions = session_factory(settings.database_url, stores(settings))
     limited = quotas.bounded(bounded(sessions, Sizes.of(settings)), Allowed.of(settings))
     return base_models.remembering(limited)
 
 
 def stores(settings: Settings) -> Stores:
-    """Every store that the settings describe, also those that new artifacts do not go to."""
-    known: dict[str, Store] = {POSTGRES: PostgresStore()}
+    """Return every configured store, those for new artifacts or not."""
+    by_name: dict[str, Store] = {POSTGRES: PostgresStore()}
     if settings.artifact_folder is not None:
-        known["directory"] = DirectoryStore(settings.artifact_folder)
+        by_name["directory"] = DirectoryStore(settings.artifact_folder)
     if settings.s3_bucket is not None:
-        known["s3"] = _s3(settings, settings.s3_bucket)
-    return Stores(known, settings.artifact_store, settings.artifact_store_from_bytes)
+        by_name["s3"] = _s3(settings, settings.s3_bucket)
+    return Stores(by_name, settings.artifact_store, settings.artifact_store_from_bytes)
 
 
 def _s3(settings: Settings, bucket: str) -> Store:
-    # Imported only where it is used: it takes 10 MB of memory.
+    # Imported only if used, because it takes 10 MB of memory.
     from adaptlab_db.stores.s3 import S3Address, S3Store
 
     return S3Store(
