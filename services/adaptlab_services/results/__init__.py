@@ -1,4 +1,4 @@
-"""Scores, curves, attention and checkpoints, of one job or of many.
+"""Scores, curves, attention and checkpoints of one or many jobs.
 
 Imports `jobs` and the wings below it; not `leases`.
 """

@@ -1,4 +1,4 @@
-"""Attention maps of a job and their summaries by layer and head, of its latest attempt."""
+"""Attention maps of a job's latest attempt, with summaries per head."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from adaptlab_services.storage.stored_files import StoredFile
 
 @dataclass(frozen=True, slots=True)
 class MapFilter:
-    """Which maps are wanted, and which of their summaries; None means all."""
+    """Conditions on maps and their summaries; None matches all."""
 
     source: AttentionSource | None = None
     replicate: int | None = None
@@ -27,7 +27,7 @@ class MapFilter:
 
 
 def maps(session: Session, job_id: UUID, wanted: MapFilter = MapFilter()) -> Maps:
-    """The attention maps of the latest attempt, with their summaries."""
+    """Return the attention maps of the latest attempt, with their summaries."""
     attempt = latest_attempt(session, job_id)
     query = (
         select(AttentionMap, Artifact.size)
@@ -46,7 +46,7 @@ def maps(session: Session, job_id: UUID, wanted: MapFilter = MapFilter()) -> Map
 
 
 def content(session: Session, job_id: UUID, map_id: int) -> StoredFile:
-    """The `.npy` file of one map of a job; raises `NotFound`."""
+    """Return the `.npy` file of one map of a job; raises `NotFound`."""
     row = session.execute(
         select(AttentionMap, Artifact.size)
         .join(Artifact, Artifact.sha256 == AttentionMap.artifact_sha256)
@@ -54,11 +54,11 @@ def content(session: Session, job_id: UUID, map_id: int) -> StoredFile:
     ).one_or_none()
     if row is None:
         raise NotFound("attention map", map_id)
-    found, size = row
+    attention_map, size = row
     return StoredFile(
-        sha256=found.artifact_sha256,
+        sha256=attention_map.artifact_sha256,
         size=size,
-        filename=f"attention-{found.source}-seed-{found.seed}-{map_id}.npy",
+        filename=f"attention-{attention_map.source}-seed-{attention_map.seed}-{map_id}.npy",
         media_type="application/octet-stream",
     )
 

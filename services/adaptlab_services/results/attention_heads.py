@@ -1,4 +1,4 @@
-"""The heads of one job as a table that the database sorts, and what is said of its layers."""
+"""The heads of a job's attention maps, sorted, and figures per layer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,14 +21,14 @@ MOST_HEADS = 100
 
 @dataclass(frozen=True, slots=True)
 class Sorting:
-    """By which figure heads are sorted; `layer` is the order in which they stand in the model."""
+    """The order of heads; `layer` is their order in the model."""
 
     by: HeadOrder = "layer"
     descending: bool = False
 
 
 class MapOutline(Value):
-    """An attention map without its samples and its summaries: what there is to choose from."""
+    """An attention map without its samples and summaries."""
 
     id: int
     replicate: int
@@ -42,9 +42,9 @@ class MapOutline(Value):
 
 
 class HeadRow(Value):
-    """One head of one seed, adapted where there is an adaptation.
+    """Figures of one head for one seed, after adaptation if the job adapts.
 
-    `base_entropy` is its entropy before. `least_moved` and `most_moved` are the smallest and the
+    `base_entropy` is the entropy before. `least_moved` and `most_moved` are the smallest and the
     largest relative deviation of this head over all seeds.
     """
 
@@ -60,14 +60,14 @@ class HeadRow(Value):
 
 
 class HeadRows(Value):
-    """Some heads in the order asked for; `total` is how many there are."""
+    """A slice of the sorted heads; `total` counts all of them."""
 
     data: tuple[HeadRow, ...]
     total: int
 
 
 class LayerFacts(Value):
-    """What all heads and seeds of one layer have in common, after the adaptation."""
+    """Extremes over all heads and seeds of one layer, after adaptation."""
 
     layer: int
     least_learned_mass: float
@@ -77,7 +77,10 @@ class LayerFacts(Value):
 
 
 def outlines(session: Session, job_id: UUID) -> tuple[MapOutline, ...]:
-    """The maps of the latest attempt that can be drawn, by replicate; raises `NotFound`."""
+    """Return the latest attempt's drawable maps; raises `NotFound`.
+
+    They are sorted by replicate, the base model's map before the adapted one's.
+    """
     attempt = latest_attempt(session, job_id)
     whole = AttentionMap
     columns = (whole.id, whole.replicate, whole.seed, whole.source, whole.shape)
@@ -88,11 +91,11 @@ def outlines(session: Session, job_id: UUID) -> tuple[MapOutline, ...]:
         .where(whole.job_id == job_id, whole.attempt == attempt)
         .order_by(whole.replicate, whole.source.desc())
     )
-    found = (MapOutline.model_validate(row, from_attributes=True) for row in rows)
+    maps = (MapOutline.model_validate(row, from_attributes=True) for row in rows)
     return tuple(
-        one
-        for one in found
-        if is_drawable(one.shape, one.size, one.learned_positions, one.target_start)
+        outline
+        for outline in maps
+        if is_drawable(outline.shape, outline.size, outline.learned_positions, outline.target_start)
     )
 
 
@@ -104,28 +107,28 @@ def heads(
     offset: int = 0,
     limit: int = MOST_HEADS,
 ) -> HeadRows:
-    """The heads of one replicate, sorted; at most `MOST_HEADS` at a time.
+    """Return a slice of the sorted heads of one replicate.
 
-    A head without a figure before the adaptation comes last whichever way it is sorted.
+    It has at most `MOST_HEADS`. Heads without a value for the sorting come last in both directions.
     """
     shown = shown_map(maps, replicate)
     if shown is None:
         return HeadRows(data=(), total=0)
     base = next((m.id for m in maps if m.replicate == replicate and m.source == "base"), None)
     before = aliased(AttentionSummary)
-    others = [one.id for one in maps if one.source == shown.source]
-    query = _heads(shown.id, base, others, before)
-    found = session.execute(
+    same_source = [m.id for m in maps if m.source == shown.source]
+    query = _heads(shown.id, base, same_source, before)
+    rows = session.execute(
         query.order_by(*_order(sorting, before)).offset(offset).limit(min(limit, MOST_HEADS))
     ).all()
-    rows = tuple(HeadRow.model_validate(one, from_attributes=True) for one in found)
-    return HeadRows(data=rows, total=found[0].total if found else 0)
+    data = tuple(HeadRow.model_validate(row, from_attributes=True) for row in rows)
+    return HeadRows(data=data, total=rows[0].total if rows else 0)
 
 
 def shown_map(maps: Sequence[MapOutline], replicate: int) -> MapOutline | None:
-    """The map of a replicate to show: the adapted one if it is there, else the base's."""
-    ours = {one.source: one for one in maps if one.replicate == replicate}
-    return ours.get("adapted") or ours.get("base")
+    """Return the map of a replicate to show: adapted if it exists, else base."""
+    by_source = {m.source: m for m in maps if m.replicate == replicate}
+    return by_source.get("adapted") or by_source.get("base")
 
 
 def _heads(
@@ -155,10 +158,10 @@ def _heads(
 
 
 def _order(sorting: Sorting, before: type[AttentionSummary]) -> list[ColumnElement[Any]]:
-    """Any: columns of several types."""
+    """Return the columns to sort by; `Any`, because their types differ."""
     row = AttentionSummary
     if sorting.by == "layer":
-        return [_turned(one, sorting) for one in (row.layer, row.head)]
+        return [_turned(column, sorting) for column in (row.layer, row.head)]
     by = before.entropy if sorting.by == "base_entropy" else getattr(row, sorting.by)
     return [_turned(by, sorting).nulls_last(), row.layer.asc(), row.head.asc()]
 
@@ -169,8 +172,8 @@ def _turned(column: Any, sorting: Sorting) -> UnaryExpression[Any]:  # Any: as a
 
 
 def layers(session: Session, maps: Sequence[MapOutline]) -> tuple[LayerFacts, ...]:
-    """One line a layer over all adapted maps; none where nothing was adapted."""
-    adapted = [one.id for one in maps if one.source == "adapted"]
+    """Return one line per layer over all adapted maps; empty without any."""
+    adapted = [m.id for m in maps if m.source == "adapted"]
     if not adapted:
         return ()
     row = AttentionSummary
@@ -186,4 +189,4 @@ def layers(session: Session, maps: Sequence[MapOutline]) -> tuple[LayerFacts, ..
         .group_by(row.layer)
         .order_by(row.layer)
     )
-    return tuple(LayerFacts.model_validate(one, from_attributes=True) for one in rows)
+    return tuple(LayerFacts.model_validate(facts, from_attributes=True) for facts in rows)

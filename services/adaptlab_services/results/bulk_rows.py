@@ -1,6 +1,6 @@
-"""Everything that matches, batch by batch, each in a short unit of work of its own.
+"""Bulk reads of all matching rows, batch by batch in short units of work.
 
-A reader may be slow, and a transaction that waits for it would hold the database up.
+Readers can be slow, and a long transaction would hold the database up.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -41,19 +41,26 @@ CURVE_COLUMNS = (
 
 
 def all_rows(units: Units, question: Question) -> tuple[tuple[ColumnView, ...], Iterator[Batch]]:
-    """The columns and every row; the first batch is read at once, so that faults are raised here.
+    """Return the columns and an iterator over all rows in batches.
 
-    Raises `InvalidSpec`.
+    The first batch is read immediately, so that errors are raised here.
+
+    Raises:
+        InvalidSpec: the filter, the order or a field is invalid.
     """
     columns = columns_of(chosen_fields(question, LISTINGS[question.subject]))
     return columns, _begun(_row_batches(units, question))
 
 
 def all_curves(units: Units, question: Question, names: Sequence[str] = ()) -> Iterator[Batch]:
-    """Every point of the curves of the latest attempts of the jobs, by `CURVE_COLUMNS`.
+    """Return an iterator over the points of all curves, by `CURVE_COLUMNS`.
 
-    By job, name, replicate and step; `names` empty means all curves. The seed of a replicate that
-    was never decided is None. Raises `InvalidSpec`, at once.
+    The points are those of the jobs' latest attempts, sorted by job, name, replicate and step.
+    `names` empty means all curves. The seed is None if the replicate has no result yet. The first
+    batch is read immediately.
+
+    Raises:
+        InvalidSpec: the filter or the order is invalid.
     """
     ids = Question("results", question.filter_text, question.order_by, ("id",))
     return _begun(_curve_batches(units, ids, names))
@@ -69,9 +76,9 @@ def _row_batches(units: Units, question: Question) -> Iterator[Batch]:
     token: str | None = None
     while True:
         with units() as session:
-            found = rows(session, question, ROWS_AT_ONCE, token)
-        yield [list(row.values()) for row in found.data]
-        token = found.next_page_token
+            page = rows(session, question, ROWS_AT_ONCE, token)
+        yield [list(row.values()) for row in page.data]
+        token = page.next_page_token
         if token is None:
             return
 
@@ -80,31 +87,32 @@ def _curve_batches(units: Units, ids: Question, names: Sequence[str]) -> Iterato
     token: str | None = None
     while True:
         with units() as session:
-            found = rows(session, ids, JOBS_AT_ONCE, token)
-        yield from _points(units, [UUID(str(row["id"])) for row in found.data], names)
-        token = found.next_page_token
+            page = rows(session, ids, JOBS_AT_ONCE, token)
+        yield from _points(units, [UUID(str(row["id"])) for row in page.data], names)
+        token = page.next_page_token
         if token is None:
             return
 
 
 def _points(units: Units, jobs: Sequence[UUID], names: Sequence[str]) -> Iterator[Batch]:
-    """Some jobs at a time; one that a batch breaks off in is finished by itself.
+    """Yield the points of some jobs at a time.
 
-    One condition for both would have Postgres read everything that lies between the jobs.
+    A job that a full batch interrupts is finished by itself: with one condition for both cases,
+    Postgres would read everything between the jobs.
     """
     left = sorted(jobs)
     while left:
-        found = _read(units, _curves(left, names))
-        yield _cells(found)
-        if len(found) < POINTS_AT_ONCE:
+        points = _read(units, _curves(left, names))
+        yield _cells(points)
+        if len(points) < POINTS_AT_ONCE:
             return
-        broken: UUID = found[-1][0]
-        while len(found) == POINTS_AT_ONCE:
-            last = found[-1]
+        interrupted: UUID = points[-1][0]
+        while len(points) == POINTS_AT_ONCE:
+            last = points[-1]
             after = tuple_(*_PLACE[1:]) > tuple_(last.attempt, last[3], last[4], last[6])
-            found = _read(units, _curves([broken], names).where(after))
-            yield _cells(found)
-        left = [job for job in left if job > broken]
+            points = _read(units, _curves([interrupted], names).where(after))
+            yield _cells(points)
+        left = [job for job in left if job > interrupted]
 
 
 _PLACE = (
@@ -121,18 +129,18 @@ def _read(units: Units, query: Select[*tuple[Any, ...]]) -> Sequence[Row[*tuple[
         return session.execute(query.order_by(*_PLACE).limit(POINTS_AT_ONCE)).all()
 
 
-def _cells(found: Sequence[Row[*tuple[Any, ...]]]) -> Batch:
-    return [[cell(value) for value in row[:-1]] for row in found]
+def _cells(points: Sequence[Row[*tuple[Any, ...]]]) -> Batch:
+    return [[cell(value) for value in row[:-1]] for row in points]
 
 
 def _curves(jobs: Sequence[UUID], names: Sequence[str]) -> Select[*tuple[Any, ...]]:
-    """The points with the columns of `CURVE_COLUMNS`, of several types, and the attempt."""
+    """Return the points with `CURVE_COLUMNS` and the attempt."""
     point = MetricPoint
     ended = (
         (Replicate.job_id == point.job_id)
         & (Replicate.attempt == point.attempt)
         & (Replicate.replicate == point.replicate)
-        & Replicate.job_id.in_(jobs)  # which Postgres does not follow for itself
+        & Replicate.job_id.in_(jobs)  # Postgres does not infer this
     )
     of_job = (point.job_id, Job.task, Job.method, point.name)
     query = (

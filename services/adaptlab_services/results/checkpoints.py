@@ -1,4 +1,4 @@
-"""Checkpoints: the trained tensors of a job's selected replicates, as safetensors files."""
+"""Checkpoints: trained tensors of replicates, as safetensors files."""
 
 from uuid import UUID
 
@@ -13,7 +13,7 @@ from adaptlab_services.storage.stored_files import StoredFile
 
 
 def of_job(session: Session, job_id: UUID) -> Checkpoints:
-    """The checkpoints of the latest attempt at a job; raises `NotFound`."""
+    """Return the checkpoints of a job's latest attempt; raises `NotFound`."""
     attempt = latest_attempt(session, job_id)
     rows = session.execute(
         select(Checkpoint, Artifact.size)
@@ -25,7 +25,7 @@ def of_job(session: Session, job_id: UUID) -> Checkpoints:
 
 
 def get(session: Session, checkpoint_id: int) -> CheckpointView:
-    """One checkpoint, of whatever attempt; raises `NotFound`."""
+    """Return one checkpoint of any attempt; raises `NotFound`."""
     row = session.execute(
         select(Checkpoint, Artifact.size)
         .join(Artifact, Artifact.sha256 == Checkpoint.artifact_sha256)
@@ -37,12 +37,12 @@ def get(session: Session, checkpoint_id: int) -> CheckpointView:
 
 
 def content(session: Session, checkpoint_id: int) -> StoredFile:
-    """The file of one checkpoint; raises `NotFound`."""
-    found = get(session, checkpoint_id)
+    """Return the file of one checkpoint; raises `NotFound`."""
+    checkpoint = get(session, checkpoint_id)
     return StoredFile(
-        sha256=found.sha256,
-        size=found.size,
-        filename=f"{found.kind}-seed-{found.seed}-{checkpoint_id}.safetensors",
+        sha256=checkpoint.sha256,
+        size=checkpoint.size,
+        filename=f"{checkpoint.kind}-seed-{checkpoint.seed}-{checkpoint_id}.safetensors",
         media_type="application/octet-stream",
     )
 

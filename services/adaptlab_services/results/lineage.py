@@ -1,4 +1,4 @@
-"""Where a base model comes from, and what was made of it."""
+"""The lineage of a base model: its job, its weights and its adaptations."""
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
@@ -17,7 +17,7 @@ MOST_GROUPS = 50
 
 
 class AdaptedSo(Value):
-    """The adaptations of a base model by one method to one task, and how many have succeeded."""
+    """The number of adaptations of a base model by one method to one task."""
 
     task: str | None
     method: str | None
@@ -26,10 +26,11 @@ class AdaptedSo(Value):
 
 
 class Lineage(Value):
-    """A base model with the job that made it, its weights, and the jobs that adapt it.
+    """A base model with the job that created it, its weights and adaptations.
 
-    `adapted` counts these by task and method, those with the most jobs first and at most
-    `MOST_GROUPS`; `newest` are the last few of `adaptations`, and `studies` are theirs.
+    `adapted` counts adaptations by task and method, the most frequent first, at most `MOST_GROUPS`.
+    `newest` are the last few of them, `adaptations` counts them all, and `studies` counts the
+    studies that contain them.
     """
 
     model: BaseModelView
@@ -42,12 +43,16 @@ class Lineage(Value):
 
 
 def of(session: Session, name: str) -> Lineage:
-    """The lineage of a base model; raises `NotFound`."""
+    """Return the lineage of a base model; raises `NotFound`."""
     model = base_models.get(session, name)
-    where = select(BaseModel.project_id).where(BaseModel.job_id == model.job_id).scalar_subquery()
-    ours = (Job.base_model == name, Job.project_id == where, Job.kind == "adapt")
+    project = select(BaseModel.project_id).where(BaseModel.job_id == model.job_id)
+    ours = (
+        Job.base_model == name,
+        Job.project_id == project.scalar_subquery(),
+        Job.kind == "adapt",
+    )
     succeeded = func.count().filter(Job.state == "succeeded").label("succeeded")
-    counted = session.execute(
+    groups = session.execute(
         select(Job.task, Job.method, func.count().label("jobs"), succeeded)
         .where(*ours)
         .group_by(Job.task, Job.method)
@@ -64,7 +69,7 @@ def of(session: Session, name: str) -> Lineage:
         model=model,
         made_by=jobs.get(session, model.job_id),
         weights=checkpoints.of_job(session, model.job_id).data,
-        adapted=tuple(AdaptedSo.model_validate(row, from_attributes=True) for row in counted),
+        adapted=tuple(AdaptedSo.model_validate(row, from_attributes=True) for row in groups),
         adaptations=total,
         newest=job_lists.newest(session, ours, NEWEST),
         studies=studies.scalar_one(),

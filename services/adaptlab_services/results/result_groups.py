@@ -1,4 +1,4 @@
-"""A metric over the seeds of groups of results: one line a method, task, budget or base model."""
+"""A metric over groups of results, by method, task, budget or base model."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -31,11 +31,13 @@ _FIGURES = (
 def groups(
     session: Session, question: Question, group_by: Sequence[str], metric: str
 ) -> ResultRows:
-    """The groups of all results that match, the largest mean first.
+    """Return the groups of all matching results, the largest mean first.
 
-    A seed counts once in a group: what several of its jobs measured is taken together first, items
-    by items or as their mean. `jobs` counts those that measured the metric. Raises `InvalidSpec`,
-    also for more groups than `MOST_GROUPS`.
+    A seed counts once per group: what several jobs measured for it is merged first, by items or as
+    a mean. `jobs` counts the jobs that measured the metric.
+
+    Raises:
+        InvalidSpec: a parameter is invalid, or there are more than `MOST_GROUPS` groups.
     """
     listing = LISTINGS["results"]
     if metric not in METRICS:
@@ -48,8 +50,8 @@ def groups(
     start = listing.start(select(*keys, of_metric.seeds, of_metric.values, of_metric.items))
     picked = joins.onto(start).where(*listing.always(), of_metric.seeds.is_not(None))
     picked = picked if holds is None else picked.where(holds)
-    found = _found(session, picked, len(fields))
-    in_order = sorted(found, key=lambda group: group[2].mean, reverse=True)
+    merged = _merged(session, picked, len(fields))
+    in_order = sorted(merged, key=lambda group: group[2].mean, reverse=True)
     names = [field.name for field in fields]
     return ResultRows(
         columns=(*columns_of(fields), *_FIGURES),
@@ -68,7 +70,11 @@ def _row(names: Sequence[str], key: Key, jobs: int, figures: Summary) -> dict[st
 
 def _groupings(names: Sequence[str]) -> tuple[Field, ...]:
     if len(names) > MOST_GROUPINGS or len(set(names)) < len(names):
-        raise _refused("group_by", f"Group by at most {MOST_GROUPINGS} fields, each once.")
+        detail = (
+            f"The query groups by {len(names)} fields. Group by at most {MOST_GROUPINGS} different "
+            "fields."
+        )
+        raise _refused("group_by", detail)
     fields = tuple(LISTINGS["results"].fields.named(name, "group_by") for name in names)
     for field in fields:
         if field.kind not in GROUPED_BY or field.name.startswith("metrics."):
@@ -77,8 +83,8 @@ def _groupings(names: Sequence[str]) -> tuple[Field, ...]:
     return fields
 
 
-def _found(session: Session, picked: Select[Any], width: int) -> list[tuple[Key, int, Summary]]:
-    """The groups with the number of their jobs; raises `InvalidSpec` for too many."""
+def _merged(session: Session, picked: Select[Any], width: int) -> list[tuple[Key, int, Summary]]:
+    """Return the groups with their jobs; raises `InvalidSpec` for too many."""
     rows = session.execute(_grouped(picked, width).limit(MOST_GROUPS + 1)).all()
     if len(rows) > MOST_GROUPS:
         detail = (
@@ -86,7 +92,7 @@ def _found(session: Session, picked: Select[Any], width: int) -> list[tuple[Key,
             "fields."
         )
         raise _refused("group_by", detail)
-    found: list[tuple[Key, int, Summary]] = []
+    merged: list[tuple[Key, int, Summary]] = []
     for row in rows:
         jobs, *columns = row[width:]
         seeds = [
@@ -95,37 +101,37 @@ def _found(session: Session, picked: Select[Any], width: int) -> list[tuple[Key,
             if value is not None
         ]
         if seeds:
-            found.append((_key(row[:width]), int(jobs), summary(seeds)))
-    return found
+            merged.append((_key(row[:width]), int(jobs), summary(seeds)))
+    return merged
 
 
 def _grouped(picked: Select[Any], width: int) -> Select[Any]:
-    """A row a group: its key, its jobs, and the seeds with what they measured, as lists.
+    """Return one row per group: key, number of jobs, seeds and measurements.
 
-    All of it in one pass over the jobs, and the lists are taken apart by the select list: a join
-    with `unnest` takes a third longer.
+    Seeds and measurements are lists. The query passes over the jobs once; its select list unnests
+    the lists, because a join with `unnest` takes a third longer.
     """
     inner = picked.subquery("picked")
-    each = select(
+    unnested = select(
         *_keys(inner.c, width),
         inner.c.seeds[1].label("first"),
         func.unnest(inner.c.seeds).label("seed"),
         func.unnest(inner.c["values"]).label("value"),
         func.unnest(inner.c["items"]).label("items"),
-    ).subquery("each")
-    # Such as earlier versions believed: their sum would be no number.
-    value = case((func.abs(each.c.value) <= LARGEST_LOSS, each.c.value))
-    shares = func.sum(value * each.c["items"]) / func.sum(each.c["items"])
-    keys = _keys(each.c, width)
+    ).subquery("unnested")
+    # Earlier versions stored larger values, whose sum would overflow.
+    value = case((func.abs(unnested.c.value) <= LARGEST_LOSS, unnested.c.value))
+    shares = func.sum(value * unnested.c["items"]) / func.sum(unnested.c["items"])
+    keys = _keys(unnested.c, width)
     by_seed = (
         select(
             *keys,
-            each.c.seed,
-            func.count().filter(each.c.seed == each.c.first).label("jobs"),
+            unnested.c.seed,
+            func.count().filter(unnested.c.seed == unnested.c.first).label("jobs"),
             func.coalesce(shares, func.avg(value)).label("value"),
-            func.sum(each.c["items"]).label("items"),
+            func.sum(unnested.c["items"]).label("items"),
         )
-        .group_by(*keys, each.c.seed)
+        .group_by(*keys, unnested.c.seed)
         .subquery("by_seed")
     )
     lists = (func.array_agg(by_seed.c[name]) for name in ("seed", "value", "items"))

@@ -1,4 +1,4 @@
-"""Results across jobs, and heads across attention maps: rows of chosen fields, page by page."""
+"""Queries over results and attention heads: chosen fields, page by page."""
 
 import json
 import math
@@ -37,7 +37,7 @@ OF_ATTENTION = (
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked for; `fields` empty means the usual ones, `order_by` empty the usual order."""
+    """A query; empty `fields` and `order_by` select the defaults."""
 
     subject: Subject
     filter_text: str = ""
@@ -45,7 +45,7 @@ class Question:
     fields: tuple[str, ...] = ()
 
     def bound(self) -> tuple[str, ...]:
-        """What a page token is bound to."""
+        """Return the parameters that a page token is bound to."""
         return (self.subject, self.filter_text, self.order_by)
 
 
@@ -55,20 +55,20 @@ def page(
     page_size: int = paging.DEFAULT_PAGE_SIZE,
     page_token: str | None = None,
 ) -> ResultRows:
-    """One page; raises `InvalidSpec` for what makes no sense."""
+    """Return one page of rows; raises `InvalidSpec` for an invalid query."""
     return rows(session, question, paging.page_limit(page_size) - 1, page_token)
 
 
 def rows(session: Session, question: Question, most: int, page_token: str | None) -> ResultRows:
-    """The next `most` rows; a row that lacks what it is sorted by is left out."""
+    """Return the next `most` rows; rows without the sorted value are left out."""
     chosen = chosen_fields(question, LISTINGS[question.subject])
     query = _query(session, question, chosen, page_token)
-    found = session.execute(query.limit(most + 1)).all()
-    shown = found[:most]
+    read = session.execute(query.limit(most + 1)).all()
+    shown = read[:most]
     token = None
-    if len(found) > most:
+    if len(read) > most:
         last = shown[-1][len(chosen) :]
-        cursor = Cursor(_written(last[0]), json.dumps([str(one) for one in last[1:]]))
+        cursor = Cursor(_written(last[0]), json.dumps([str(part) for part in last[1:]]))
         token = paging.written(cursor, *question.bound())
     return ResultRows(
         columns=columns_of(chosen),
@@ -80,7 +80,10 @@ def rows(session: Session, question: Question, most: int, page_token: str | None
 def _query(
     session: Session, question: Question, chosen: Sequence[Field], page_token: str | None
 ) -> Select[*tuple[Any, ...]]:
-    """The chosen fields, what rows are sorted by and their identity, after the token's place."""
+    """Select the chosen fields, the sorted value and the rows' identity.
+
+    The rows follow the one that the token names.
+    """
     listing = LISTINGS[question.subject]
     order, descending = _order(question, listing)
     joins = Joins(session)
@@ -96,45 +99,45 @@ def _query(
     if page_token is not None:
         after = _after(paging.read(page_token, *question.bound()), order, listing)
         query = query.where(tuple_(*place) < after if descending else tuple_(*place) > after)
-    return query.order_by(*(one.desc() if descending else one.asc() for one in place))
+    return query.order_by(*(column.desc() if descending else column.asc() for column in place))
 
 
 def fields_of(subject: Subject) -> FieldList:
-    """What can be asked about a subject, families of fields last."""
-    known = LISTINGS[subject].fields
+    """Return the fields of a subject, families of fields last."""
+    fields = LISTINGS[subject].fields
     plain = tuple(
         FieldView(
-            name=one.name,
-            type=shown_type(one),
-            means=one.means,
-            indexed=one.is_indexed,
-            allowed=one.allowed,
-            also=one.also,
+            name=field.name,
+            type=shown_type(field),
+            means=field.means,
+            indexed=field.is_indexed,
+            allowed=field.allowed,
+            also=field.also,
         )
-        for one in known.fields
+        for field in fields.fields
     )
     families = tuple(
         FieldView(
-            name=one.pattern,
-            type=one.kind,
-            means=one.means,
-            indexed=one.is_indexed,
-            allowed=one.known,
+            name=family.pattern,
+            type=family.kind,
+            means=family.means,
+            indexed=family.is_indexed,
+            allowed=family.known,
         )
-        for one in known.families
+        for family in fields.families
     )
     return FieldList(data=(*plain, *families))
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """How the rows of a subject are read.
+    """The way to read the rows of a subject.
 
-    `identity` tells rows apart that are sorted alike; `read_identity` takes it from a token.
+    `identity` distinguishes rows with the same sorted value; `read_identity` reads it from a token.
     """
 
     fields: Fields
-    start: Callable[[Select[Any]], Select[Any]]  # Any: whatever is asked for
+    start: Callable[[Select[Any]], Select[Any]]  # Any: the columns of the query
     identity: Callable[[], tuple[Column, ...]]
     read_identity: Callable[[Sequence[str]], tuple[UUID | int, ...]]
     always: Callable[[], tuple[Any, ...]]  # conditions
@@ -172,18 +175,20 @@ LISTINGS: dict[Subject, Listing] = {
 
 
 def chosen_fields(question: Question, listing: Listing) -> tuple[Field, ...]:
-    """The fields of the answer, in the order asked for; raises `InvalidSpec`."""
+    """Return the requested fields in their order; raises `InvalidSpec`."""
     names = question.fields or listing.usual_fields
     if len(names) > MOST_FIELDS:
-        raise _refused("fields", f"At most {MOST_FIELDS} fields; these are {len(names)}.")
+        detail = f"The query names {len(names)} fields. The limit is {MOST_FIELDS}. Name fewer."
+        raise _refused("fields", detail)
     if len(set(names)) < len(names):
-        raise _refused("fields", "A field is named twice.")
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise _refused("fields", f"The field {repeated!r} is named twice. Name each field once.")
     return tuple(listing.fields.named(name, "fields") for name in names)
 
 
 def columns_of(chosen: Sequence[Field]) -> tuple[ColumnView, ...]:
-    """The columns of an answer with these fields."""
-    return tuple(ColumnView(name=one.name, type=shown_type(one)) for one in chosen)
+    """Return the columns of an answer with these fields."""
+    return tuple(ColumnView(name=field.name, type=shown_type(field)) for field in chosen)
 
 
 def _order(question: Question, listing: Listing) -> tuple[Field, bool]:
@@ -216,7 +221,7 @@ def _row(chosen: Sequence[Field], row: Sequence[object]) -> dict[str, Cell]:
 
 
 def cell(value: object) -> Cell:
-    """A value of the database as JSON has it; None for a number that is not finite."""
+    """Return a database value as JSON; None for a number that is not finite."""
     match value:
         case float():
             return value if math.isfinite(value) else None
@@ -229,7 +234,7 @@ def cell(value: object) -> Cell:
 
 
 def shown_type(field: Field) -> str:
-    """The type of a field's values where they are shown."""
+    """Return the type of a field's values in an answer."""
     return "text" if field.kind == "any" else field.kind
 
 

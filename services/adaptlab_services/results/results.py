@@ -1,4 +1,4 @@
-"""What a job has measured: curves, replicates, attempts and scores, of its latest attempt."""
+"""Curves, replicates, attempts and scores of a job's latest attempt."""
 
 import math
 from collections.abc import Collection
@@ -37,7 +37,7 @@ LARGEST_CURVE = 10_000
 
 
 def latest_attempt(session: Session, job_id: UUID) -> int:
-    """The number of the attempt whose results are shown; raises `NotFound`."""
+    """Return the number of a job's latest attempt; raises `NotFound`."""
     attempt = session.execute(select(Job.attempt).where(Job.id == job_id)).scalar_one_or_none()
     if attempt is None:
         raise NotFound("job", job_id)
@@ -51,22 +51,22 @@ def metrics(
     replicates: Collection[int] = (),
     max_points: int = 1000,
 ) -> Curves:
-    """The learning curves, thinned by the database to about `max_points` each.
+    """Return the learning curves, thinned to about `max_points` each.
 
     Args:
         session: the caller's unit of work.
-        job_id: which job.
-        names: only these metrics; none means all.
-        replicates: only these replicates; none means all.
+        job_id: the job.
+        names: only these metrics; empty means all.
+        replicates: only these replicates; empty means all.
         max_points: at least 2 and at most `LARGEST_CURVE`.
     """
     attempt = latest_attempt(session, job_id)
-    which = [MetricPoint.job_id == job_id, MetricPoint.attempt == attempt]
+    conditions = [MetricPoint.job_id == job_id, MetricPoint.attempt == attempt]
     if names:
-        which.append(MetricPoint.name.in_(names))
+        conditions.append(MetricPoint.name.in_(names))
     if replicates:
-        which.append(MetricPoint.replicate.in_(replicates))
-    rows = session.execute(_thinned(which, max_points)).all()
+        conditions.append(MetricPoint.replicate.in_(replicates))
+    rows = session.execute(_thinned(conditions, max_points)).all()
     points: dict[tuple[str, int, int], list[tuple[int, float | None]]] = {}
     for row in rows:
         key = (row.name, row.replicate, row.total)
@@ -75,9 +75,9 @@ def metrics(
 
 
 def _thinned(
-    which: list[ColumnElement[bool]], max_points: int
+    conditions: list[ColumnElement[bool]], max_points: int
 ) -> Select[str, int, int, float | None, int]:
-    """Every n-th point of each curve, and its last."""
+    """Select every n-th point of each curve, and its last."""
     curve = (MetricPoint.name, MetricPoint.replicate)
     number = func.row_number().over(partition_by=curve, order_by=MetricPoint.step)
     points = (
@@ -89,18 +89,18 @@ def _thinned(
             (number - 1).label("place"),
             func.count().over(partition_by=curve).label("total"),
         )
-        .where(*which)
+        .where(*conditions)
         .subquery()
     )
-    gaps = points.c.total + (max_points - 3)  # so that whole division by the gaps wanted rounds up
+    gaps = points.c.total + (max_points - 3)  # makes the integer division below round up
     stride = func.greatest(gaps // (max_points - 1), 1)
-    kept = (func.mod(points.c.place, stride) == 0) | (points.c.place == points.c.total - 1)
+    is_kept = (func.mod(points.c.place, stride) == 0) | (points.c.place == points.c.total - 1)
     columns = (points.c.name, points.c.replicate, points.c.step, points.c.value, points.c.total)
-    return select(*columns).where(kept).order_by(*columns[:3])
+    return select(*columns).where(is_kept).order_by(*columns[:3])
 
 
 def replicates(session: Session, job_id: UUID) -> Replicates:
-    """How every replicate of the latest attempt ended."""
+    """Return the results of the latest attempt's replicates."""
     attempt = latest_attempt(session, job_id)
     rows = session.execute(
         select(Replicate)
@@ -116,7 +116,7 @@ def replicates(session: Session, job_id: UUID) -> Replicates:
 
 
 def attempts(session: Session, job_id: UUID) -> Attempts:
-    """Every attempt at a job, with where and how it was computed."""
+    """Return every attempt at a job, with its host, environment and usage."""
     latest_attempt(session, job_id)
     rows = session.execute(
         select(Attempt, Worker.host)
@@ -145,25 +145,26 @@ def attempts(session: Session, job_id: UUID) -> Attempts:
 
 
 def evaluations(session: Session, job_id: UUID, attached: bool | None = None) -> Evaluations:
-    """The scores of the latest attempt.
+    """Return the scores of the latest attempt.
 
-    With `attached` only those with the adaptation attached (every score of a base model is), or
-    only those of the base model on its own; without it both, the attached ones of a task first.
+    If `attached` is true, only scores with the adaptation attached, as all scores of a base model
+    are; if false, only those of the base model on its own. None returns both, the attached ones
+    of each task first.
     """
     attempt = latest_attempt(session, job_id)
-    which = [Evaluation.job_id == job_id, Evaluation.attempt == attempt]
+    conditions = [Evaluation.job_id == job_id, Evaluation.attempt == attempt]
     if attached is not None:
-        which.append(Evaluation.attached.is_(attached))
+        conditions.append(Evaluation.attached.is_(attached))
     rows = session.execute(
         select(Evaluation)
-        .where(*which)
+        .where(*conditions)
         .order_by(Evaluation.task_name, Evaluation.attached.desc(), Evaluation.id)
     ).scalars()
     return Evaluations(data=tuple(_evaluation(row) for row in rows), attempt=attempt)
 
 
 def outcomes(session: Session, job_id: UUID, evaluation_id: int) -> Outcomes:
-    """The per-item outcomes of one evaluation of a job; raises `NotFound`."""
+    """Return the per-item outcomes of one evaluation; raises `NotFound`."""
     row = session.execute(
         select(Evaluation.id, Evaluation.total, ItemOutcome.bits)
         .join(ItemOutcome, ItemOutcome.evaluation_id == Evaluation.id)
@@ -175,7 +176,7 @@ def outcomes(session: Session, job_id: UUID, evaluation_id: int) -> Outcomes:
 
 
 def theory(session: Session, job_id: UUID) -> TheoryChecks:
-    """What the theory checks of the latest attempt say; none for a job of another kind."""
+    """Return the latest attempt's theory checks; empty for other kinds of job."""
     attempt = latest_attempt(session, job_id)
     rows = session.execute(
         select(TheoryReport)

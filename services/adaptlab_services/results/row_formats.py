@@ -1,7 +1,7 @@
-"""Rows as files: CSV that a spreadsheet may open, JSON lines, and Parquet.
+"""File formats for rows: CSV that is safe in spreadsheets, JSONL, Parquet.
 
-Parquet is written by arro3, which takes 7 MB of memory where pyarrow takes 50, and batch by batch,
-so that a large export needs no more memory than a small one.
+Parquet is written by arro3, which takes 7 MB of memory instead of pyarrow's 50. It is written batch
+by batch, so that a large export needs no more memory than a small one.
 """
 
 import csv
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from arro3.core import Array, RecordBatch, Schema
 
 Batch = Sequence[Sequence[Cell]]
-"""Some rows, each with a cell for every column."""
+"""Rows with one cell per column."""
 TextFormat = Literal["csv", "jsonl"]
 FileFormat = Literal["csv", "jsonl", "parquet"]
 MEDIA_TYPES: dict[FileFormat, str] = {
@@ -32,7 +32,7 @@ MEDIA_TYPES: dict[FileFormat, str] = {
 def text_lines(
     columns: Sequence[ColumnView], batches: Iterable[Batch], form: TextFormat
 ) -> Iterator[bytes]:
-    """The rows as CSV with a header, or as one JSON object a line; a chunk for each batch."""
+    """Yield the rows as CSV with a header, or as JSON lines, batch by batch."""
     names = [column.name for column in columns]
     if form == "csv":
         yield _csv([names])
@@ -42,7 +42,7 @@ def text_lines(
 
 def write_parquet(columns: Sequence[ColumnView], batches: Iterable[Batch], target: Path) -> None:
     """Write the rows to a Parquet file, compressed with Zstandard."""
-    from arro3.core import RecordBatchReader  # 7 MB, only for who asks
+    from arro3.core import RecordBatchReader  # takes 7 MB, so only if used
     from arro3.io import write_parquet as write
 
     schema = _schema(columns)
@@ -81,7 +81,7 @@ def _record_batch(schema: "Schema", columns: Sequence[ColumnView], batch: Batch)
 
     by_column = list(zip(*batch, strict=True)) if batch else [() for _ in columns]
     arrays = [_array(column, cells) for column, cells in zip(columns, by_column, strict=True)]
-    # arro3 does not say what an array.array holds.
+    # arro3 does not type the items of an array.array.
     return RecordBatch.from_arrays(arrays, schema=schema)  # pyright: ignore[reportUnknownMemberType]
 
 
@@ -100,7 +100,7 @@ def _array(column: ColumnView, cells: Sequence[Cell]) -> "Array":
 
 
 def _microseconds(moment: str) -> int:
-    """Since 1970, exactly."""
+    """Return the exact number of microseconds since 1970."""
     return (datetime.fromisoformat(moment) - _EPOCH) // timedelta(microseconds=1)
 
 

@@ -1,4 +1,4 @@
-"""What jobs have measured, as comparisons need it: a few queries, however many jobs."""
+"""The measurements of jobs, as comparisons need them, in a few queries."""
 
 import math
 from collections import defaultdict
@@ -23,7 +23,7 @@ JobRow = Row[*tuple[Any, ...]]  # columns of several types
 
 @dataclass(frozen=True, slots=True)
 class TaskScore:
-    """The score of one replicate on one task; the base model's own where not `attached`."""
+    """A replicate's score on one task; the base model's own unless `attached`."""
 
     replicate: int
     task: Mapping[str, object]
@@ -35,14 +35,14 @@ class TaskScore:
 
 @dataclass(frozen=True)
 class ScoredJob:
-    """A job, and what its latest attempt measured.
+    """A job with the measurements of its latest attempt.
 
     Attributes:
-        evaluations: on the job's own task, adapted, of the chosen replicates, with every outcome.
+        evaluations: chosen replicates on the job's own task, adapted, with every outcome.
         base_scores: on the tasks of its base model, with and without the adaptation.
         half_losses: by replicate, the training loss at about half of its steps.
         deviations: by seed, the largest `relative_deviation` of all heads of the first layer, as
-            it was captured and so not always finite.
+            captured and so not always finite.
     """
 
     id: UUID
@@ -61,23 +61,24 @@ class ScoredJob:
 
     @cached_property
     def resolved(self) -> Resolved | UnreadSpec:
-        """The spec with its plug-ins, as far as they are installed."""
+        """The spec with its plug-ins, or the error if one is not installed."""
         return read_resolved(self.spec)
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """The seeds that it trains."""
+        """The seeds that the job trains."""
         return self.spec.seeds
 
     @property
     def first_layer_deviation(self) -> float | None:
-        """The largest of them; None without a capture, and where one is no number."""
-        found = self.deviations.values()
-        return max(found) if found and all(map(math.isfinite, found)) else None
+        """The largest deviation; None without a capture or if one is not finite."""
+        deviations = self.deviations.values()
+        is_finite = all(map(math.isfinite, deviations))
+        return max(deviations) if deviations and is_finite else None
 
 
 def scored_jobs(session: Session, job_ids: Collection[UUID]) -> dict[UUID, ScoredJob]:
-    """These jobs by id; of jobs that have not succeeded nothing is taken as measured."""
+    """Return these jobs by id; unsuccessful ones have no measurements."""
     rows = _jobs(session, job_ids)
     done = [row.id for row in rows if row.state == "succeeded"]
     replicates, halves = _replicates(session, done)
@@ -114,7 +115,7 @@ def _scored(row: JobRow, **measured: Any) -> ScoredJob:  # Any: the fields' own 
 
 
 def _jobs(session: Session, job_ids: Collection[UUID]) -> Sequence[JobRow]:
-    """The jobs, the first made first, so that it is the first that answers for a seed."""
+    """Return the jobs, the first created first, which then counts for a seed."""
     latest = (Attempt.job_id == Job.id) & (Attempt.attempt == Job.attempt)
     columns = (Job.id, Job.state, Job.reason, Job.error, Job.step, Job.total_steps)
     return session.execute(
@@ -128,7 +129,7 @@ def _jobs(session: Session, job_ids: Collection[UUID]) -> Sequence[JobRow]:
 def _replicates(
     session: Session, job_ids: Collection[UUID]
 ) -> tuple[Mapping[UUID, list[ReplicateResult]], Mapping[UUID, dict[int, float]]]:
-    """How every replicate ended, and its training loss half way."""
+    """Return every replicate's result, and its training loss half way."""
     fields = tuple(ReplicateResult.model_fields)
     columns = [getattr(Replicate, name) for name in fields]
     rows = session.execute(
@@ -148,7 +149,7 @@ def _replicates(
 
 
 def _half_loss() -> ScalarSelect[float | None]:
-    """The last training loss of a replicate that was kept in the first half of its steps."""
+    """Select a replicate's last training loss in the first half of its steps."""
     point = tables.MetricPoint
     return (
         select(point.value)
@@ -169,7 +170,7 @@ def _half_loss() -> ScalarSelect[float | None]:
 def adapted_scores(
     session: Session, job_ids: Collection[UUID], *conditions: ColumnElement[bool]
 ) -> Mapping[UUID, list[Evaluation]]:
-    """The adapted models' scores on the test split, with every outcome, by job."""
+    """Return the adapted models' test scores with every outcome, by job."""
     row = tables.Evaluation
     scores = (row.replicate, row.seed, row.task, row.correct, row.total)
     rows = session.execute(
@@ -179,9 +180,9 @@ def adapted_scores(
         .where(row.job_id.in_(job_ids), row.split == "test", row.attached, *conditions)
         .order_by(row.job_id, row.replicate, row.id)
     )
-    found: dict[UUID, list[Evaluation]] = defaultdict(list)
+    by_job: dict[UUID, list[Evaluation]] = defaultdict(list)
     for job_id, replicate, seed, task, correct, total, bits in rows:
-        found[job_id].append(
+        by_job[job_id].append(
             Evaluation(
                 replicate=replicate,
                 seed=seed,
@@ -192,11 +193,14 @@ def adapted_scores(
                 outcomes=bits.hex(),
             )
         )
-    return found
+    return by_job
 
 
 def base_alone(session: Session, job_ids: Collection[UUID]) -> float | None:
-    """The mean accuracy of the base models alone on the jobs' own tasks; None if not scored."""
+    """Return the base models' mean accuracy alone on the jobs' own tasks.
+
+    None if it was not measured.
+    """
     row = tables.Evaluation
     return session.execute(
         select(func.avg(cast(row.correct, Float) / row.total))
@@ -211,7 +215,7 @@ def base_alone(session: Session, job_ids: Collection[UUID]) -> float | None:
 
 
 def _base_scores(session: Session, job_ids: Collection[UUID]) -> Mapping[UUID, list[TaskScore]]:
-    """The scores on what the base models were pretrained on."""
+    """Return the scores on the tasks that the base models were pretrained on."""
     row = tables.Evaluation
     columns = (row.job_id, row.replicate, row.task, row.split, row.attached, row.correct, row.total)
     rows = session.execute(
@@ -224,14 +228,14 @@ def _base_scores(session: Session, job_ids: Collection[UUID]) -> Mapping[UUID, l
         )
         .order_by(row.job_id, row.id)
     )
-    found: dict[UUID, list[TaskScore]] = defaultdict(list)
+    by_job: dict[UUID, list[TaskScore]] = defaultdict(list)
     for job_id, replicate, task, split, attached, correct, total in rows:
-        found[job_id].append(TaskScore(replicate, task, split, attached, correct, total))
-    return found
+        by_job[job_id].append(TaskScore(replicate, task, split, attached, correct, total))
+    return by_job
 
 
 def _deviations(session: Session, job_ids: Collection[UUID]) -> Mapping[UUID, dict[int, float]]:
-    """How far relative attention moved in the first layer, by seed, over trials and heads."""
+    """Return the first layer's largest relative deviation, by job and seed."""
     rows = session.execute(
         select(
             AttentionMap.job_id, AttentionMap.seed, func.max(AttentionSummary.relative_deviation)
@@ -245,22 +249,23 @@ def _deviations(session: Session, job_ids: Collection[UUID]) -> Mapping[UUID, di
         )
         .group_by(AttentionMap.job_id, AttentionMap.seed)
     )
-    found: dict[UUID, dict[int, float]] = defaultdict(dict)
+    by_job: dict[UUID, dict[int, float]] = defaultdict(dict)
     for job_id, seed, deviation in rows:
-        found[job_id][seed] = deviation
-    return found
+        by_job[job_id][seed] = deviation
+    return by_job
 
 
 def _chosen(
     evaluations: Sequence[Evaluation], replicates: Sequence[ReplicateResult]
 ) -> tuple[Evaluation, ...]:
-    return tuple(_of_chosen(evaluations, {one.replicate for one in replicates if one.selected}))
+    chosen = {result.replicate for result in replicates if result.selected}
+    return tuple(_of_chosen(evaluations, chosen))
 
 
 def _of_chosen(evaluations: Sequence[Evaluation], chosen: set[int]) -> Iterator[Evaluation]:
-    """One evaluation a seed, of the trial that was chosen for it."""
+    """Yield one evaluation per seed, of its chosen trial."""
     seen: set[int] = set()
-    for one in evaluations:
-        if one.replicate in chosen and one.seed not in seen:
-            seen.add(one.seed)
-            yield one
+    for evaluation in evaluations:
+        if evaluation.replicate in chosen and evaluation.seed not in seen:
+            seen.add(evaluation.seed)
+            yield evaluation

@@ -1,4 +1,4 @@
-"""What theory checks say, of many jobs at once."""
+"""Reports of theory checks for many jobs."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
@@ -12,7 +12,7 @@ from adaptlab_db.tables import Job, TheoryReport
 
 
 def reports_of(session: Session, job_ids: Collection[UUID]) -> Mapping[UUID, tuple[Check, ...]]:
-    """The reports of the latest attempt of each job, in the order in which they were measured."""
+    """Return the reports of each job's latest attempt, in measured order."""
     fields = tuple(Check.model_fields)
     columns = [getattr(TheoryReport, name) for name in fields]
     rows = session.execute(
@@ -21,7 +21,7 @@ def reports_of(session: Session, job_ids: Collection[UUID]) -> Mapping[UUID, tup
         .where(TheoryReport.job_id.in_(job_ids))
         .order_by(TheoryReport.job_id, TheoryReport.place)
     )
-    found: dict[UUID, list[Check]] = defaultdict(list)
+    by_job: dict[UUID, list[Check]] = defaultdict(list)
     for job_id, *values in rows:
-        found[job_id].append(Check.model_validate(dict(zip(fields, values, strict=True))))
-    return {job_id: tuple(reports) for job_id, reports in found.items()}
+        by_job[job_id].append(Check.model_validate(dict(zip(fields, values, strict=True))))
+    return {job_id: tuple(reports) for job_id, reports in by_job.items()}
