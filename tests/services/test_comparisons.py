@@ -542,7 +542,7 @@ def test_other_tasks_are_tables_and_other_bases_are_void(
 def test_what_cannot_be_compared_is_refused(sessions: Sessions, ada: Principal) -> None:
     with sessions.begin() as session:
         base = a_base_model(session, "third")
-    with pytest.raises(InvalidSpec, match="makes a base model"):
+    with pytest.raises(InvalidSpec, match="is not an adaptation"):
         compared_jobs(sessions, base)
     with pytest.raises(NotFound):
         compared_jobs(sessions, uuid4())

@@ -1,4 +1,4 @@
-"""Tables of methods with verdicts and diagnoses, and bundles of them.
+"""Tables of methods with verdicts and diagnoses, and their bundles.
 
 Imports `studies` and the wings below it.
 """

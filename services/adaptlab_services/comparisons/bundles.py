@@ -1,4 +1,4 @@
-"""Bundles: a study's decision frozen, with what it takes to render and to check it elsewhere."""
+"""Bundles: a study's decision, frozen for use and checks elsewhere."""
 
 import hashlib
 import platform
@@ -56,7 +56,7 @@ JobRow = Row[*tuple[Any, ...]]  # columns of several types
 
 @dataclass(frozen=True, slots=True)
 class FrozenDecision:
-    """What a bundle is made from; `tag` changes with anything that would change its bytes."""
+    """The content of a bundle; `tag` changes whenever its bytes would."""
 
     study: FrozenStudy
     claim: Claim
@@ -68,7 +68,7 @@ class FrozenDecision:
 
 @dataclass(frozen=True, slots=True)
 class WrittenBundle:
-    """A bundle in an open file that is nowhere on the disk any more."""
+    """A bundle in an open file that is already deleted from the disk."""
 
     file: IO[bytes]
     size: int
@@ -78,12 +78,14 @@ class WrittenBundle:
 def frozen(
     units: Units, runs: ComparisonRuns, study: str, strictness: Strictness
 ) -> FrozenDecision:
-    """What a study says, with its evidence; raises `NotFound`, and `Conflict` while it runs.
+    """Return a study's decision with its evidence.
 
-    No transaction is open while the comparison is computed.
+    No transaction is open while the comparison is computed. A study with failed or cancelled jobs
+    can be frozen and is marked as partial.
 
-    A decision that would change by itself cannot be frozen. A study of which jobs failed or were
-    cancelled can, and is marked as partial.
+    Raises:
+        NotFound: there is no such study.
+        Conflict: the study is still running, so its decision could change, or it has no scores.
     """
     with units() as session:
         view = studies.get(session, study)
@@ -117,22 +119,25 @@ def frozen(
 
 
 def written(units: Units, decision: FrozenDecision) -> WrittenBundle:
-    """The bundle, in a temporary file; no connection is held while plots are drawn.
+    """Write the bundle to a temporary file and return it.
 
-    Equal decisions make equal bytes. A process starts another one to draw: the caller sees that
-    there are not many. Raises `DrawingFailed`.
+    No connection is held while plots are drawn. Equal decisions produce equal bytes. Drawing starts
+    a process, so the caller must limit the number of simultaneous calls.
+
+    Raises:
+        DrawingFailed: the plots could not be drawn.
     """
     with tempfile.TemporaryDirectory(prefix="adaptlab-bundle-") as folder:
         target = Path(folder) / "bundle.zip"
         with target.open("wb") as file, BundleWriter(file) as writer:
             _write(writer, units, decision, Path(folder) / "table.parquet")
-        with target.open("rb") as made:
-            sha256 = hashlib.file_digest(made, "sha256").hexdigest()
+        with target.open("rb") as file:
+            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
         return WrittenBundle(target.open("rb"), target.stat().st_size, sha256)
 
 
 def pieces(bundle: WrittenBundle) -> Iterator[bytes]:
-    """The content; the file is closed at the end."""
+    """Yield the content, and close the file at the end."""
     with bundle.file as file:
         while piece := file.read(PIECE):
             yield piece
@@ -142,13 +147,13 @@ def _write(writer: BundleWriter, units: Units, decision: FrozenDecision, scratch
     study, claim, evidence = decision.study, decision.claim, decision.evidence
     sources = SourceList()
     writer.add(contents.JOBS, _job_lines(units, decision.jobs, sources))
-    found = sources.found()
+    code_sources = sources.found()
     digests = contents.content_digests(
         (contents.STUDY, study), (contents.CLAIM, claim), (contents.EVIDENCE, evidence)
     )
     texts: dict[str, str] = {
         contents.README: read_me_text(study, claim),
-        contents.DECISION: decision_text(study, claim, found, digests),
+        contents.DECISION: decision_text(study, claim, code_sources, digests),
         contents.STUDY: study.model_dump_json(indent=1),
         contents.CLAIM: claim.model_dump_json(),
         contents.EVIDENCE: evidence.model_dump_json(),
@@ -164,7 +169,7 @@ def _write(writer: BundleWriter, units: Units, decision: FrozenDecision, scratch
         Manifest(
             format=contents.FORMAT,
             study=study.name,
-            sources=found,
+            sources=code_sources,
             software=decision.software,
             members=writer.members,
         )
@@ -172,12 +177,12 @@ def _write(writer: BundleWriter, units: Units, decision: FrozenDecision, scratch
 
 
 def _frozen_study(view: StudyView) -> FrozenStudy:
-    known = view.model_dump(
+    fields = view.model_dump(
         mode="json",
         include={"id", "name", "state", "owner", "project", "recipe", "created_at", "extended_at",
                  "cancelled_at", "spec"},
     )  # fmt: skip
-    return FrozenStudy.model_validate(known | {"resolved": contents.resolved_study(view.spec)})
+    return FrozenStudy.model_validate(fields | {"resolved": contents.resolved_study(view.spec)})
 
 
 def _evidence(table: ComparedTable) -> TableEvidence:
@@ -186,13 +191,16 @@ def _evidence(table: ComparedTable) -> TableEvidence:
         base_model=table.base_model,
         task=table.task,
         reference=reference.method if reference else None,
-        scores=tuple(found for row in table.rows if (found := row.scores()) is not None),
+        scores=tuple(scores for row in table.rows if (scores := row.scores()) is not None),
         jobs=tuple(CountedJob(label=label, job=job.id) for label, job in counted_jobs(table.rows)),
     )
 
 
 def _jobs_of(session: Session, study_id: UUID) -> Sequence[JobRow]:
-    """All jobs of the study, base models and checks included, the first made first."""
+    """Return all jobs of the study, base models and checks included.
+
+    They are sorted by creation.
+    """
     mine = select(StudyJob.job_id).where(StudyJob.study_id == study_id)
     query = select(Job.id, Job.state, Job.attempt, Job.spec_digest).where(Job.id.in_(mine))
     return session.execute(query.order_by(Job.created_at, Job.id)).all()
@@ -209,8 +217,8 @@ def _tag(values: Iterable[Value], jobs: Sequence[JobRow], software: dict[str, st
 
 
 def _software() -> dict[str, str]:
-    found = {"adaptlab": code_version(), "python": platform.python_version()}
-    return found | {name: version(name) for name in SOFTWARE}
+    versions = {"adaptlab": code_version(), "python": platform.python_version()}
+    return versions | {name: version(name) for name in SOFTWARE}
 
 
 def _job_lines(units: Units, ids: Sequence[UUID], sources: SourceList) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""Tables of a comparison, and how jobs that belong to no study fall into them."""
+"""Tables of a comparison, and the grouping of jobs without a study."""
 
 import json
 import math
@@ -15,12 +15,12 @@ from adaptlab_services.comparisons.comparison_rows import Row
 from adaptlab_services.results.scored_jobs import ScoredJob
 
 MOST_PAIRS = 1_000
-"""Of rows in one comparison of chosen jobs: each takes half a millisecond."""
+"""Limit on row pairs in a comparison of chosen jobs, at 0.5 ms per pair."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedTable:
-    """The rows on one task and base model, and what could not be made into a row."""
+    """The rows for one task and base model, and the cells without a row."""
 
     base_model: str
     task: str
@@ -29,10 +29,10 @@ class ComparedTable:
 
 
 def tables_of_jobs(jobs: Sequence[ScoredJob]) -> tuple[ComparedTable, ...]:
-    """One table a task; raises `InvalidSpec` for a job that adapts nothing.
+    """Return one table per task; raises `InvalidSpec` unless all jobs adapt.
 
-    Base models that differ do not make tables of their own: that they void the comparison is
-    among its warnings.
+    Different base models do not get tables of their own; a warning reports that they void the
+    comparison.
     """
     _check(jobs)
     groups: dict[str, list[ScoredJob]] = defaultdict(list)
@@ -43,21 +43,24 @@ def tables_of_jobs(jobs: Sequence[ScoredJob]) -> tuple[ComparedTable, ...]:
 
 
 def check_pairs(tables: Sequence[ComparedTable]) -> None:
-    """Raise `InvalidSpec` for more pairs of rows than can be tested while somebody waits."""
+    """Raise `InvalidSpec` if there are more than `MOST_PAIRS` pairs of rows."""
     pairs = sum(map(_pairs, tables))
     if pairs <= MOST_PAIRS:
         return
     rows = sum(len(table.rows) for table in tables)
     detail = (
-        f"These jobs make {rows} rows and {pairs:,} pairs to test. The limit is {MOST_PAIRS:,} "
-        "pairs, as many as 45 rows at one budget make. Choose fewer jobs, or jobs of one "
-        "budget. Jobs that differ only in their seeds count as one row."
+        f"These jobs form {rows} rows, which is {pairs:,} pairs to test. The limit is "
+        f"{MOST_PAIRS:,} pairs, which 45 rows at one budget almost reach. Choose fewer jobs, or "
+        "jobs of one budget. Jobs that differ only in their seeds count as one row."
     )
     raise InvalidSpec(Problem("/query/job", "too_many_pairs", detail))
 
 
 def _pairs(table: ComparedTable) -> int:
-    """Rows meet those of their own budget, and those of none, which stand beside every one."""
+    """Return the number of tested pairs.
+
+    A row is compared with those of its budget and with those that have no budget.
+    """
     counts = Counter(row.budget for row in table.rows)
     anywhere = counts.pop(None, 0)
     among = sum(math.comb(count, 2) for count in counts.values())
@@ -67,7 +70,7 @@ def _pairs(table: ComparedTable) -> int:
 def _check(jobs: Sequence[ScoredJob]) -> None:
     for job in jobs:
         if job.spec.kind != "adapt":
-            detail = f"Job {job.id} makes a base model. Name jobs that adapt one."
+            detail = f"Job {job.id} is not an adaptation. Name jobs that adapt a base model."
             raise InvalidSpec(Problem("/query/job", "not_an_adaptation", detail))
 
 
@@ -91,16 +94,19 @@ def _row(jobs: Sequence[ScoredJob], references: frozenset[str], *, on_base: bool
 
 
 def _distinct(rows: Sequence[Row]) -> Iterator[Row]:
-    """Rows of one label get the knobs beside it in which they differ, else the ids of jobs."""
+    """Yield the rows with distinct labels.
+
+    Rows with equal labels get the knobs in which they differ, otherwise the ids of their jobs.
+    """
     for row in rows:
         namesakes = [other for other in rows if other.label == row.label]
         if len(namesakes) == 1:
             yield row
             continue
-        known = task_labels([other.jobs[0].spec.method or {} for other in namesakes])
+        labels = task_labels([other.jobs[0].spec.method or {} for other in namesakes])
         place = next(index for index, other in enumerate(namesakes) if other is row)
-        knobs = known[place].partition(" (")[2]
-        if knobs and known.count(known[place]) == 1:
+        knobs = labels[place].partition(" (")[2]
+        if knobs and labels.count(labels[place]) == 1:
             yield replace(row, method=f"{row.method} ({knobs}")
         else:
             yield replace(row, method=f"{row.method} (job {str(row.jobs[0].id)[-8:]})")

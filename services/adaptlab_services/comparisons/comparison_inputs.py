@@ -1,4 +1,4 @@
-"""What a table of a comparison is computed from, and the digest that names what was computed."""
+"""The inputs of a comparison's tables, and digests that identify results."""
 
 import hashlib
 import json
@@ -22,12 +22,12 @@ DEFAULT_LEVEL = 0.95
 DEFAULT_MARGIN = 0.01
 ENDED = ("succeeded", "failed", "cancelled")
 OPEN = "open"
-"""The state of every job that has not ended: nothing of it is measured yet."""
+"""State of every job that has not ended: it has no measurements yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Strictness:
-    """The confidence level of intervals, and the difference below which methods count as alike."""
+    """The confidence level of intervals, and the margin of equal methods."""
 
     level: float = DEFAULT_LEVEL
     margin: float = DEFAULT_MARGIN
@@ -38,7 +38,7 @@ AS_USUAL = Strictness()
 
 @dataclass(frozen=True, slots=True)
 class InputJob:
-    """A job of a row. Once it has ended, its id and its state name everything it measured."""
+    """A job of a row; after its end, id and state identify its measurements."""
 
     id: UUID
     state: str
@@ -50,14 +50,14 @@ class InputJob:
 
     @classmethod
     def of(cls, job: StudyJobView | ScoredJob) -> "InputJob":
-        """The job as a study or as the results know it."""
-        known = (job.id, job.state, job.reason, job.error, job.step, job.total_steps)
-        return cls(*known, seeds=job.seeds)
+        """Return the input for a job of a study or of the results."""
+        fields = (job.id, job.state, job.reason, job.error, job.step, job.total_steps)
+        return cls(*fields, seeds=job.seeds)
 
 
 @dataclass(frozen=True, slots=True)
 class InputRow:
-    """One method at one budget; `budget` is None for one that stands beside every budget."""
+    """One method at one budget; `budget` is None for the same at every budget."""
 
     method: str
     budget: int | None
@@ -66,7 +66,7 @@ class InputRow:
 
     @classmethod
     def of(cls, row: Row) -> "InputRow":
-        """The row of a table whose results were read."""
+        """Return the input for a row whose results were read."""
         return cls(row.method, row.budget, row.role, tuple(map(InputJob.of, row.jobs)))
 
 
@@ -76,7 +76,7 @@ Places = Mapping[tuple[str, int | None, UUID], tuple[InputRow, InputJob]]
 
 @dataclass(frozen=True, slots=True)
 class TableInputs:
-    """The rows of one table, and what could not be made into a row."""
+    """The rows of one table, and the cells without a row."""
 
     base_model: str
     task: str
@@ -85,63 +85,63 @@ class TableInputs:
 
     @classmethod
     def of(cls, table: ComparedTable) -> "TableInputs":
-        """The inputs of a table whose results were read."""
+        """Return the inputs of a table whose results were read."""
         rows = tuple(map(InputRow.of, table.rows))
         return cls(table.base_model, table.task, rows, table.skipped)
 
     def digest(self, tables: int, strictness: Strictness) -> str:
-        """The name of what is computed from these; other code has other names.
+        """Return the digest that identifies the table computed by this code.
 
-        Jobs that have ended cannot change, and of those that have not nothing is measured, so that
-        a table is computed again when one of its jobs ends.
+        Ended jobs cannot change, and open jobs have no measurements. A table is therefore computed
+        again when one of its jobs ends.
         """
         rows = [
-            [row.method, row.budget, row.role, [[str(one.id), _state(one)] for one in row.jobs]]
+            [row.method, row.budget, row.role, [[str(job.id), _state(job)] for job in row.jobs]]
             for row in self.rows
         ]
-        known = [statistics_version(), strictness.level, strictness.margin, tables]
-        document = json.dumps([*known, self.base_model, self.task, rows])
+        settings = [statistics_version(), strictness.level, strictness.margin, tables]
+        document = json.dumps([*settings, self.base_model, self.task, rows])
         return hashlib.sha256(document.encode()).hexdigest()
 
     def brought_up_to_date(self, table: TableComparison) -> TableComparison:
-        """A computed table with what open jobs do now, and with what was left out."""
+        """Return a computed table with the open jobs' state and skipped cells."""
         places = {(r.method, r.budget, job.id): (r, job) for r in self.rows for job in r.jobs}
-        missing = [_up_to_date(one, places) for one in table.missing if one.state != "skipped"]
+        missing = [_up_to_date(gap, places) for gap in table.missing if gap.state != "skipped"]
         return table.model_copy(update={"missing": (*missing, *self.skipped)})
 
 
 @dataclass(frozen=True, slots=True)
 class ComparisonInputs:
-    """The tables of one comparison; `study` is None for jobs that were chosen."""
+    """The tables of one comparison; `study` is None for chosen jobs."""
 
     study: StudyName | None
     tables: tuple[TableInputs, ...]
     strictness: Strictness
 
     def digests(self) -> tuple[str, ...]:
-        """The names of the computed tables, in order."""
-        return tuple(one.digest(len(self.tables), self.strictness) for one in self.tables)
+        """Return the digests of the computed tables, in order."""
+        return tuple(table.digest(len(self.tables), self.strictness) for table in self.tables)
 
     def comparison(self, computed: Iterable[TableComparison]) -> JobComparison:
-        """The comparison of these tables, computed in the same order."""
+        """Return the comparison of these tables, computed in the same order."""
         tables = tuple(
             inputs.brought_up_to_date(table)
             for inputs, table in zip(self.tables, computed, strict=True)
         )
-        found = JobComparison(
+        comparison = JobComparison(
             warnings=table_warnings(tables),
             level=self.strictness.level,
             margin=self.strictness.margin,
             tables=tables,
         )
         if self.study is None:
-            return found
-        return StudyComparison(study=self.study, **dict(found))
+            return comparison
+        return StudyComparison(study=self.study, **dict(comparison))
 
 
 @cache
 def statistics_version() -> str:
-    """The version of the core, and a digest of the sources that make tables of results."""
+    """Return the version of core, with a digest of the sources for tables."""
     digest = hashlib.sha256()
     for path in (*sorted(Path(__file__).parent.glob("comparison*.py")), Path(scored_jobs.__file__)):
         digest.update(path.read_bytes())

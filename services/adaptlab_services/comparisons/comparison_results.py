@@ -1,4 +1,4 @@
-"""Computed tables of comparisons, kept in the database by the digest of their inputs."""
+"""Cache of computed tables in the database, by the digest of their inputs."""
 
 from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
@@ -13,15 +13,15 @@ from adaptlab_db.session import one_by_one
 from adaptlab_db.tables import ComparisonResult
 
 MOST_BYTES = 512 * 2**20
-"""Of JSON that is kept; Postgres compresses it to about a tenth."""
+"""Limit on stored JSON; Postgres compresses it to about a tenth."""
 LONGEST_UNUSED = timedelta(days=30)
 USE_NOTED_AFTER = timedelta(hours=1)
 LOCK = 0x63_6D_70_72
-"""The class of the advisory locks under which tables are computed: "cmpr"."""
+"""Class of the advisory locks for computing tables: "cmpr"."""
 
 
 def kept(session: Session, digests: Collection[str]) -> Mapping[str, str]:
-    """The JSON of those of the tables that are there, by digest."""
+    """Return the JSON of the stored tables among these, by digest."""
     row = ComparisonResult
     rows = session.execute(
         select(row.digest, row.content, row.used_at < func.now() - USE_NOTED_AFTER).where(
@@ -38,14 +38,14 @@ def kept(session: Session, digests: Collection[str]) -> Mapping[str, str]:
 
 
 def missing(session: Session, digests: Collection[str]) -> frozenset[str]:
-    """Those of the digests that no table is kept for; nothing is read but names."""
+    """Return the digests without a stored table; no content is read."""
     row = ComparisonResult
-    there = session.scalars(select(row.digest).where(row.digest.in_(digests)))
-    return frozenset(digests) - frozenset(there)
+    stored = session.scalars(select(row.digest).where(row.digest.in_(digests)))
+    return frozenset(digests) - frozenset(stored)
 
 
 def keep(session: Session, digest: str, table: TableComparison) -> None:
-    """Store a table, and delete what is too old or too much."""
+    """Store a table, and delete what is too old or exceeds the limit."""
     content = table.model_dump_json()
     values = {"digest": digest, "content": content, "size_bytes": len(content)}
     session.execute(insert(ComparisonResult).values(values).on_conflict_do_nothing())
@@ -53,7 +53,7 @@ def keep(session: Session, digest: str, table: TableComparison) -> None:
 
 
 def forget(session: Session, most_bytes: int = MOST_BYTES) -> None:
-    """Delete what nobody used for long, and of the rest the least recently used above the limit."""
+    """Delete old tables, and above the limit the least recently used ones."""
     row = ComparisonResult
     above = func.sum(row.size_bytes).over(order_by=(row.used_at.desc(), row.digest))
     sized = select(row.digest, above.label("above")).subquery()
@@ -67,9 +67,9 @@ def forget(session: Session, most_bytes: int = MOST_BYTES) -> None:
 
 @contextmanager
 def claimed(sessions: sessionmaker[Session], digest: str) -> Generator[bool]:
-    """Yield True if nobody else computes this table while the block runs, on any server.
+    """Yield True if no other process, on any server, computes this table.
 
-    Held by a connection outside a transaction: if the process ends, so does the claim.
+    The lock belongs to a connection outside a transaction and ends with the process.
     """
     lock = (LOCK, int.from_bytes(bytes.fromhex(digest[:8]), signed=True))
     with one_by_one(sessions) as session:

@@ -1,4 +1,4 @@
-"""From the jobs of a cell to a row of a table: its scores, its effort, and what it lacks."""
+"""Rows of a comparison's tables: scores, effort and gaps, from jobs."""
 
 import json
 import math
@@ -32,7 +32,7 @@ LONGEST_ERROR = 200
 
 
 class JobProgress(Protocol):
-    """How far a job is, as a table words it."""
+    """The progress of a job, as far as a table describes it."""
 
     @property
     def state(self) -> str:
@@ -41,12 +41,12 @@ class JobProgress(Protocol):
 
     @property
     def reason(self) -> str | None:
-        """Why it is in that state."""
+        """The reason for that state."""
         ...
 
     @property
     def error(self) -> str | None:
-        """What it failed with."""
+        """The error of a failed job."""
         ...
 
     @property
@@ -56,20 +56,21 @@ class JobProgress(Protocol):
 
     @property
     def total_steps(self) -> int:
-        """The steps of all."""
+        """The number of steps."""
         ...
 
     @property
     def seeds(self) -> Sequence[int]:
-        """The seeds that it trains."""
+        """The seeds that the job trains."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One method at one budget of a table, and its jobs; seeds that came later are a further job.
+    """One method at one budget of a table, with its jobs.
 
-    `budget` is None for one that stands beside every budget.
+    Seeds that were added later belong to a further job. `budget` is None if the row is the same at
+    every budget.
     """
 
     method: str
@@ -79,27 +80,27 @@ class Row:
 
     @property
     def label(self) -> str:
-        """How the row is called, as in `Scores`."""
+        """The name of the row, as in `Scores`."""
         return row_label(self.method, self.budget)
 
     @property
     def parameters(self) -> int:
-        """How many are trained."""
+        """The number of trainable parameters."""
         return self.jobs[0].spec.budget.trainable_parameters
 
     @property
     def trials(self) -> int:
-        """How many settings every seed is trained with."""
+        """The number of trials per seed."""
         return len(self.jobs[0].spec.training.trials)
 
     def evaluations(self) -> tuple[Evaluation, ...]:
-        """One a seed; the first job that has a seed answers for it."""
-        found = [one for job in self.jobs for one in job.evaluations]
-        first = {one.seed: one for one in reversed(found)}
-        return tuple(one for one in first.values() if one.total == found[0].total)
+        """Return one evaluation per seed; the first job with a seed counts."""
+        every = [evaluation for job in self.jobs for evaluation in job.evaluations]
+        first = {evaluation.seed: evaluation for evaluation in reversed(every)}
+        return tuple(e for e in first.values() if e.total == every[0].total)
 
     def scores(self) -> Scores | None:
-        """What it got right, None while nothing is scored."""
+        """Return the scores, or None if there are none yet."""
         if not (evaluations := self.evaluations()):
             return None
         return scores_of(
@@ -108,16 +109,16 @@ class Row:
             budget=self.budget,
             parameters=self.parameters,
             trials=self.trials,
-            bases=None if self.starts_anew else self._bases(),
+            bases=None if self.starts_from_scratch else self._bases(),
         )
 
     @property
-    def starts_anew(self) -> bool:
-        """Whether the weights of its base model do not matter to it."""
+    def starts_from_scratch(self) -> bool:
+        """True if the method ignores the weights of its base model."""
         return any((job.spec.method or {}).get("name") in starting_anew() for job in self.jobs)
 
     def _bases(self) -> dict[int, int]:
-        """Which replicate of the base model each seed starts from."""
+        """Return the base model's replicate from which each seed starts."""
         return {
             seed: base
             for job in self.jobs
@@ -126,7 +127,7 @@ class Row:
 
 
 def compared_method(row: Row) -> ComparedMethod:
-    """What stands behind a row."""
+    """Return the jobs, effort and settings of a row."""
     training = row.jobs[0].spec.training
     return ComparedMethod(
         method=row.method,
@@ -139,27 +140,27 @@ def compared_method(row: Row) -> ComparedMethod:
         steps=training.steps,
         batch_size=training.batch_size,
         trials=row.trials,
-        trained_steps=sum(one.steps for job in row.jobs for one in job.replicates),
+        trained_steps=sum(replicate.steps for job in row.jobs for replicate in job.replicates),
         sweep=tuple(_sweep(row)),
     )
 
 
 def counted_jobs(rows: Sequence[Row]) -> tuple[tuple[str, ScoredJob], ...]:
-    """The jobs whose scores count, each once, with the label by which warnings call it."""
-    found: dict[UUID, tuple[str, ScoredJob]] = {}
+    """Return the jobs whose scores count, once each, with labels for warnings."""
+    labelled: dict[UUID, tuple[str, ScoredJob]] = {}
     for row in rows:
         for job in row.jobs:
-            if job.id not in found and job.evaluations:
-                found[job.id] = (_part(row, job), job)
-    return tuple(found.values())
+            if job.id not in labelled and job.evaluations:
+                labelled[job.id] = (_part(row, job), job)
+    return tuple(labelled.values())
 
 
 def compared_jobs(rows: Sequence[Row]) -> tuple[ComparedJob, ...]:
-    """The jobs whose settings have to agree, each once, under the labels of their rows.
+    """Return the jobs whose settings must agree, once each, with labels.
 
-    What trains longer the same as another row is there for the diagnosis, and voids nothing.
+    Rows that repeat another row with a longer training serve the diagnosis only and are left out.
     """
-    measured = [one for row in rows if (one := measured_row(row)) is not None]
+    measured = [m for row in rows if (m := measured_row(row)) is not None]
     longer = longer_trainings(measured)
     alike = [row for row in rows if row.label not in longer]
     return tuple(
@@ -169,8 +170,11 @@ def compared_jobs(rows: Sequence[Row]) -> tuple[ComparedJob, ...]:
 
 
 def measured_row(row: Row) -> MeasuredRow | None:
-    """The row as a diagnosis sees it; None where nothing is scored or a plug-in is gone."""
-    spec, accuracies = row.jobs[0].resolved, [one.accuracy for one in row.evaluations()]
+    """Return the row for a diagnosis.
+
+    None if it has no scores, or a plug-in is not installed.
+    """
+    spec, accuracies = row.jobs[0].resolved, [e.accuracy for e in row.evaluations()]
     if not isinstance(spec, ResolvedAdapt) or not accuracies:
         return None
     return MeasuredRow(
@@ -180,12 +184,12 @@ def measured_row(row: Row) -> MeasuredRow | None:
         steps=spec.training.steps,
         schedule=spec.training.schedule,
         trials=tuple(
-            one
+            trial
             for job in row.jobs
-            for one in trial_evidence(
+            for trial in trial_evidence(
                 job.replicates,
                 job.half_losses,
-                {one.replicate: one.accuracy for one in job.evaluations},
+                {e.replicate: e.accuracy for e in job.evaluations},
             )
         ),
         test_accuracy=math.fsum(accuracies) / len(accuracies),
@@ -193,8 +197,8 @@ def measured_row(row: Row) -> MeasuredRow | None:
 
 
 def missing_scores(row: Row) -> Iterator[MissingScores]:
-    """The seeds that have no score, job by job."""
-    scored = {one.seed for one in row.evaluations()}
+    """Yield the seeds without a score, job by job."""
+    scored = {evaluation.seed for evaluation in row.evaluations()}
     for job in row.jobs:
         seeds = tuple(seed for seed in job.spec.seeds if seed not in scored)
         if seeds:
@@ -210,12 +214,12 @@ def missing_scores(row: Row) -> Iterator[MissingScores]:
 
 
 def forgetting(row: Row) -> MethodForgetting | None:
-    """What it did to the tasks of its base model, None where that was not measured."""
+    """Return the row's effect on the base model's own tasks, if measured."""
     scores = [
-        # Replicates are numbered within a job, and a row may have several.
-        replace(one, replicate=number * 2**20 + one.replicate)
+        # Replicates are numbered within a job, and a row may have several jobs.
+        replace(score, replicate=number * 2**20 + score.replicate)
         for number, job in enumerate(row.jobs)
-        for one in job.base_scores
+        for score in job.base_scores
     ]
     changes = score_changes(scores)
     if not changes:
@@ -224,36 +228,36 @@ def forgetting(row: Row) -> MethodForgetting | None:
 
 
 def row_label(method: str, budget: int | None) -> str:
-    """The name of a row: its method, and its budget unless it stands beside every one."""
+    """Return the name of a row: the method, with its budget if it has one."""
     return method if budget is None else f"{method} at {budget:,}"
 
 
 def live_text(method: str, budget: int | None, job: JobProgress, *, is_alone: bool) -> str:
-    """Why scores of a job are missing that are still to come; `is_alone` if its row has no other.
+    """Return the reason for missing scores, as in `missing_scores`.
 
-    The same sentence as of `missing_scores`.
+    `is_alone` is true if the row has no other job.
     """
     return f"{_name(row_label(method, budget), job.seeds, is_alone=is_alone)} {_why(job)}."
 
 
 def base_warnings(rows: Sequence[Row]) -> tuple[ComparisonWarning, ...]:
-    """The warnings about base models that have not learned their own tasks, one per model."""
+    """Return a warning for each base model that has not learned its own tasks."""
     bases: dict[str, list[ScoredJob]] = defaultdict(list)
     for row in rows:
         for job in row.jobs:
             bases[str(job.spec.base_model)].append(job)
     warnings = (base_warning(name, _own_scores(jobs)) for name, jobs in bases.items())
-    return tuple(one for one in warnings if one is not None)
+    return tuple(warning for warning in warnings if warning is not None)
 
 
 def chance_of(row: Row) -> float:
-    """The accuracy of guessing on the task of a row."""
+    """Return the accuracy of guessing on the task of a row."""
     resolved = row.jobs[0].resolved
     return resolved.task.chance() if isinstance(resolved, ResolvedAdapt) else 0.0
 
 
 def unread_warnings(rows: Sequence[Row]) -> tuple[ComparisonWarning, ...]:
-    """A warning for each plug-in that jobs of the table name and this installation lacks."""
+    """Return a warning for each plug-in that jobs name and is not installed."""
     labels: dict[str, list[str]] = defaultdict(list)
     for row in rows:
         for text in dict.fromkeys(
@@ -264,34 +268,35 @@ def unread_warnings(rows: Sequence[Row]) -> tuple[ComparisonWarning, ...]:
         ComparisonWarning(
             kind="unread",
             text=(
-                f"The spec of {', '.join(found)} cannot be read here: {text} Their scores are "
+                f"The spec of {', '.join(methods)} cannot be read here: {text} Their scores are "
                 "compared as they are, without a diagnosis; where the task is unknown, the score "
                 "of guessing counts as 0."
             ),
-            methods=tuple(found),
+            methods=tuple(methods),
         )
-        for text, found in labels.items()
+        for text, methods in labels.items()
     )
 
 
 def _own_scores(jobs: Sequence[ScoredJob]) -> tuple[OwnScore, ...]:
-    """The scores of one base model alone; none unless every one of its tasks was scored."""
+    """Return a base model's scores on its own tasks, or none if incomplete."""
     resolved = jobs[0].resolved
     if not isinstance(resolved, ResolvedAdapt):
         return ()
     shares: dict[str, list[float]] = defaultdict(list)
     for job in jobs:
-        for one in job.base_scores:
-            if not one.attached:
-                shares[json.dumps(one.task, sort_keys=True)].append(one.correct / one.total)
+        for score in job.base_scores:
+            if not score.attached:
+                shares[json.dumps(score.task, sort_keys=True)].append(score.correct / score.total)
     scored = [
         (task, shares[json.dumps(stored, sort_keys=True)])
         for task, stored in zip(resolved.base_tasks, jobs[0].spec.base_tasks, strict=True)
     ]
-    if not all(found for _, found in scored):
+    if not all(accuracies for _, accuracies in scored):
         return ()
     return tuple(
-        OwnScore(task=task, accuracy=math.fsum(found) / len(found)) for task, found in scored
+        OwnScore(task=task, accuracy=math.fsum(accuracies) / len(accuracies))
+        for task, accuracies in scored
     )
 
 
@@ -300,7 +305,7 @@ def _part(row: Row, job: ScoredJob) -> str:
 
 
 def _name(label: str, seeds: Sequence[int], *, is_alone: bool) -> str:
-    """The name of a job: that of its row, with its seeds where the row has others as well."""
+    """Return the row's name, with the job's seeds if the row has other jobs."""
     return label if is_alone else f"{label} (seeds {', '.join(map(str, seeds))})"
 
 
@@ -321,23 +326,23 @@ def _why(job: JobProgress) -> str:
 
 
 def _sweep(row: Row) -> Iterator[TriedTrial]:
-    ended = [one for job in row.jobs for one in job.replicates]
+    replicates = [replicate for job in row.jobs for replicate in job.replicates]
     for number, trial in enumerate(row.jobs[0].spec.training.trials):
-        of_trial = [one for one in ended if one.trial == number]
+        of_trial = [replicate for replicate in replicates if replicate.trial == number]
         yield TriedTrial(
             trial=number,
             learning_rate=trial.learning_rate,
             weight_decay=trial.weight_decay,
             initial_scale=trial.initial_scale,
             seeds=len(of_trial),
-            chosen=sum(one.selected for one in of_trial),
-            diverged=sum(one.status == "diverged" for one in of_trial),
-            eliminated=sum(one.status == "eliminated" for one in of_trial),
-            validation_accuracy=_mean([one.validation_accuracy for one in of_trial]),
-            final_loss=_mean([one.final_loss for one in of_trial]),
+            chosen=sum(r.selected for r in of_trial),
+            diverged=sum(r.status == "diverged" for r in of_trial),
+            eliminated=sum(r.status == "eliminated" for r in of_trial),
+            validation_accuracy=_mean([r.validation_accuracy for r in of_trial]),
+            final_loss=_mean([r.final_loss for r in of_trial]),
         )
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return math.fsum(known) / len(known) if known else None
+    numbers = [value for value in values if value is not None]
+    return math.fsum(numbers) / len(numbers) if numbers else None

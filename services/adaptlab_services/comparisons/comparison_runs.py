@@ -1,4 +1,4 @@
-"""Comparisons for servers: computed once, outside every transaction, and then looked up."""
+"""Comparisons on servers: computed outside transactions, then cached."""
 
 import threading
 import time
@@ -27,31 +27,31 @@ Units = Callable[[], AbstractContextManager[Session]]
 Key = tuple[Question, object]
 
 PATIENCE_SECONDS = 1.0
-"""How long a request waits for a comparison before it is answered with its progress."""
+"""How long a request waits for a comparison before it gets the progress."""
 MOST_RUNS = 16
-"""Comparisons that wait to be computed in one process; who asks for more has to ask again."""
+"""Limit on queued comparisons per process; others must be requested again."""
 GOOD_SECONDS = 15.0
-"""How long what a run came to answers those who wait for it, whatever has changed since."""
+"""How long a result answers those who wait for it, whatever has changed."""
 LOOK_SECONDS = 0.2
 
 
 @dataclass(slots=True)
 class _Run:
-    """A comparison that is computed, and the moment at which that ended."""
+    """A comparison being computed; `ended` is when that ended."""
 
     future: Future[JobComparison | None]
     ended: float | None = None
 
     def is_forgotten(self) -> bool:
-        """Return True if nobody asked for the outcome while it was good."""
+        """Return True if no request took the result in time."""
         return self.ended is not None and time.monotonic() - self.ended > GOOD_SECONDS
 
 
 class ComparisonRuns:
     """The comparisons that this process computes, one after the other.
 
-    What is computed is kept in the database, table by table, and each table is computed by one
-    process at a time. No transaction is open meanwhile.
+    Results are cached in the database, table by table, and each table is computed by one process at
+    a time. No transaction is open meanwhile.
     """
 
     def __init__(self, sessions: sessionmaker[Session]) -> None:
@@ -63,51 +63,53 @@ class ComparisonRuns:
     def answer(
         self, units: Units, question: Question, seconds: float | None = None
     ) -> JobComparison | ComparisonProgress:
-        """The comparison if it is there within so many seconds (else 1), or how far it is.
+        """Return the comparison, or its progress after `seconds` (default 1).
 
-        While a study runs, the answer may be that of some seconds ago: a large study would
-        otherwise never have one, as its jobs end faster than it is computed. Raises what reading
-        the question raises, and what made the run of it fail.
+        While a study runs, the answer can be up to `GOOD_SECONDS` old. A large study would otherwise
+        never have one, because its jobs can end faster than the comparison is computed. Raises the
+        errors of reading the question and of computing the answer.
         """
         with units() as session:
             inputs = question.inputs(session)
             key = (_by_id(question, inputs), session.info.get(VISIBLE))
             lacking = comparison_results.missing(session, inputs.digests())
-            kept = None if lacking else comparison_results.kept(session, inputs.digests())
-        if kept is not None and (found := _assembled(inputs, kept)) is not None:
-            return found
+            cached = None if lacking else comparison_results.kept(session, inputs.digests())
+        if cached is not None and (comparison := _assembled(inputs, cached)) is not None:
+            return comparison
         run = self._started(key, units)
         patience = PATIENCE_SECONDS if seconds is None else seconds
         if run is not None and wait([run.future], patience).done:
             with self._lock:
                 self._runs.pop(key, None)
-            if (found := run.future.result()) is not None:
-                return found
+            if (comparison := run.future.result()) is not None:
+                return comparison
         return self._progress(inputs)
 
     def tables(self, read: ReadTables) -> tuple[TableComparison, ...]:
-        """The computed tables of what was read, however long it takes.
+        """Compute the tables and return them, however long it takes.
 
-        Call it outside of a unit of work.
+        Call it outside a unit of work.
         """
         inputs = read.inputs()
         for table, digest in zip(read.tables, inputs.digests(), strict=True):
             while not self._is_computed(digest, table, read):
-                time.sleep(LOOK_SECONDS)  # another process is at it
+                time.sleep(LOOK_SECONDS)  # another process is computing it
         with self._sessions() as session:
-            kept = comparison_results.kept(session, inputs.digests())
-        found = _assembled(inputs, kept)
-        return found.tables if found is not None else compared(read.tables, read.strictness)
+            cached = comparison_results.kept(session, inputs.digests())
+        comparison = _assembled(inputs, cached)
+        if comparison is not None:
+            return comparison.tables
+        return compared(read.tables, read.strictness)
 
     def close(self) -> None:
-        """End with the comparison that is computed now; those that wait are not begun."""
+        """Finish the current comparison and drop the queued ones."""
         self._threads.shutdown(cancel_futures=True)
 
     def _started(self, key: Key, units: Units) -> _Run | None:
-        """The run that answers the question, None if too many wait."""
+        """Return the question's run, or None if too many are queued."""
         with self._lock:
-            for known in [known for known, run in self._runs.items() if run.is_forgotten()]:
-                del self._runs[known]
+            for forgotten in [other for other, run in self._runs.items() if run.is_forgotten()]:
+                del self._runs[forgotten]
             if (run := self._runs.get(key)) is not None:
                 return run
             if len(self._runs) >= MOST_RUNS:
@@ -118,18 +120,18 @@ class ComparisonRuns:
         return run
 
     def _computed(self, question: Question, units: Units) -> JobComparison | None:
-        """The comparison as of now; None while another process computes a table of it."""
+        """Return the comparison, or None while another process computes a table."""
         with units() as session:
             read = question.read(session)
         inputs = read.inputs()
         for table, digest in zip(read.tables, inputs.digests(), strict=True):
             self._is_computed(digest, table, read)
         with self._sessions() as session:
-            kept = comparison_results.kept(session, inputs.digests())
-        return _assembled(inputs, kept)
+            cached = comparison_results.kept(session, inputs.digests())
+        return _assembled(inputs, cached)
 
     def _is_computed(self, digest: str, table: ComparedTable, read: ReadTables) -> bool:
-        """Compute and keep a table unless it is there; False if another process is at it."""
+        """Compute and cache a table; return False if another process is doing so."""
         if self._is_kept(digest):
             return True
         with comparison_results.claimed(self._sessions, digest) as mine:
@@ -153,15 +155,15 @@ class ComparisonRuns:
 
 
 def _by_id(question: Question, inputs: ComparisonInputs) -> Question:
-    """The same question with the id of its study: a name may be another study's elsewhere."""
+    """Return the question with the study's id, as names differ by project."""
     if inputs.study is None:
         return question
     return StudyQuestion(str(inputs.study.id), question.strictness)
 
 
-def _assembled(inputs: ComparisonInputs, kept: Mapping[str, str]) -> JobComparison | None:
-    """The comparison of kept tables, None if one of them is not there."""
+def _assembled(inputs: ComparisonInputs, cached: Mapping[str, str]) -> JobComparison | None:
+    """Return the comparison of cached tables, or None if one is missing."""
     digests = inputs.digests()
-    if not set(digests) <= set(kept):
+    if not set(digests) <= set(cached):
         return None
-    return inputs.comparison(TableComparison.model_validate_json(kept[one]) for one in digests)
+    return inputs.comparison(TableComparison.model_validate_json(cached[name]) for name in digests)

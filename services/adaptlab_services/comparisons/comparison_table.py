@@ -1,4 +1,4 @@
-"""A comparison as comma-separated values: one line a row of every cell, and one a missing score."""
+"""A comparison as CSV, with a line per row and per missing score."""
 
 import csv
 import io
@@ -35,31 +35,31 @@ COLUMNS: tuple[str, ...] = (
     "text",
 )
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""What a spreadsheet takes for the beginning of something to compute."""
+"""First characters of text that a spreadsheet interprets as a formula."""
 
 Line = dict[str, object]
 
 
 def csv_text(comparison: JobComparison) -> str:
-    """The lines under the names of their columns; scores are shares of items, from 0 to 1.
+    """Return the comparison as CSV; scores are shares of items from 0 to 1.
 
-    `budget` is that of the cell, so that a reference has a line at every budget. Names that a
-    spreadsheet would compute stand behind an apostrophe.
+    `budget` is that of the cell, so a reference has a line at every budget. An apostrophe precedes
+    texts that a spreadsheet would compute.
     """
-    written = io.StringIO()
-    writer = csv.DictWriter(written, COLUMNS, lineterminator="\r\n")
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\r\n")
     writer.writeheader()
     for table in comparison.tables:
         for line in _lines(table):
             writer.writerow({name: _inert(value) for name, value in line.items()})
-    return written.getvalue()
+    return text.getvalue()
 
 
 def _lines(table: TableComparison) -> Iterator[Line]:
     place: Line = {"base_model": table.base_model, "task": table.task}
-    effort = {one.label: one for one in table.methods}
+    effort = {method.label: method for method in table.methods}
     if table.comparison is not None:
-        warnings = "; ".join(dict.fromkeys(one.kind for one in table.comparison.warnings))
+        warnings = "; ".join(dict.fromkeys(w.kind for w in table.comparison.warnings))
         for cell in table.comparison.cells:
             for row in cell.rows:
                 line = _scored(table.comparison, cell, row, effort[row.label])

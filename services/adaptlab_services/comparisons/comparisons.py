@@ -1,4 +1,4 @@
-"""Comparisons: the tables of a study, or of any jobs, with warnings, verdicts and diagnoses."""
+"""Comparisons of studies or of any jobs: tables, verdicts and diagnoses."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,19 +42,19 @@ from adaptlab_services.results.scored_jobs import ScoredJob, scored_jobs
 from adaptlab_services.studies import studies
 
 MOST_JOBS = 200
-"""Jobs that can be compared without a study."""
+"""Limit on jobs in a comparison without a study."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadTables:
-    """The tables of a comparison with all that was measured."""
+    """The tables of a comparison with their measurements."""
 
     study: StudyName | None
     tables: tuple[ComparedTable, ...]
     strictness: Strictness
 
     def inputs(self) -> ComparisonInputs:
-        """What names what is computed from these."""
+        """Return the inputs that identify the computed tables."""
         tables = tuple(map(TableInputs.of, self.tables))
         return ComparisonInputs(self.study, tables, self.strictness)
 
@@ -67,35 +67,36 @@ class StudyQuestion:
     strictness: Strictness = AS_USUAL
 
     def inputs(self, session: Session) -> ComparisonInputs:
-        """What it would be computed from now, without what was measured; raises `NotFound`."""
+        """Return the current inputs, without measurements; raises `NotFound`."""
         view = studies.get(session, self.study)
         return ComparisonInputs(_name(view), study_tables(view), self.strictness)
 
     def read(self, session: Session) -> ReadTables:
-        """All that was measured; raises `NotFound`."""
+        """Read all measurements; raises `NotFound`."""
         view = studies.get(session, self.study)
         return ReadTables(_name(view), tables_of_study(session, view), self.strictness)
 
 
 @dataclass(frozen=True, slots=True)
 class JobsQuestion:
-    """The comparison of any adaptations, one table a task.
+    """The comparison of any adaptations, with one table per task.
 
-    Jobs that differ in nothing but their seeds are one row.
+    Jobs that differ only in their seeds form one row.
     """
 
     job_ids: tuple[UUID, ...]
     strictness: Strictness = AS_USUAL
 
     def inputs(self, session: Session) -> ComparisonInputs:
-        """What it would be computed from now; raises as `read` does."""
+        """Return the current inputs; raises what `read` raises."""
         return self.read(session).inputs()
 
     def read(self, session: Session) -> ReadTables:
-        """All that was measured.
+        """Read all measurements.
 
-        Raises `NotFound` for a job that is not there and `InvalidSpec` for one that adapts nothing,
-        and for more pairs than are tested.
+        Raises:
+            NotFound: a job does not exist.
+            InvalidSpec: a job is not an adaptation, or there are too many pairs of rows.
         """
         jobs = scored_jobs(session, self.job_ids)
         for job_id in self.job_ids:
@@ -110,24 +111,27 @@ Question = StudyQuestion | JobsQuestion
 
 
 def of_study(session: Session, study: str, strictness: Strictness = AS_USUAL) -> StudyComparison:
-    """The comparison of a study by id or name, computed here and now; raises `NotFound`.
+    """Compute the comparison of a study by id or name; raises `NotFound`.
 
-    The plain path, which holds the transaction: `ComparisonRuns` is for servers.
+    This simple version holds the transaction while it computes. Servers use `ComparisonRuns`.
     """
-    found = computed(StudyQuestion(study, strictness).read(session))
-    assert isinstance(found, StudyComparison)
-    return found
+    comparison = computed(StudyQuestion(study, strictness).read(session))
+    assert isinstance(comparison, StudyComparison)
+    return comparison
 
 
 def of_jobs(
     session: Session, job_ids: Sequence[UUID], strictness: Strictness = AS_USUAL
 ) -> JobComparison:
-    """The comparison of any adaptations, computed here and now; raises as `JobsQuestion.read`."""
+    """Compute the comparison of any adaptations, as `of_study` does.
+
+    Raises what `JobsQuestion.read` raises.
+    """
     return computed(JobsQuestion(tuple(job_ids), strictness).read(session))
 
 
 def computed(read: ReadTables) -> JobComparison:
-    """The comparison of what was read."""
+    """Compute the comparison of these tables."""
     return read.inputs().comparison(compared(read.tables, read.strictness))
 
 
@@ -136,7 +140,10 @@ def _name(view: StudyView) -> StudyName:
 
 
 def tables_of_study(session: Session, view: StudyView) -> tuple[ComparedTable, ...]:
-    """What a study has measured, in its order; a base model without any cell has no table."""
+    """Return a study's tables with measurements, in the study's order.
+
+    A base model without any cell has no table.
+    """
     jobs = scored_jobs(session, {job.id for cell in view.cells for job in cell.jobs})
     return tuple(_measured(table, jobs) for table in study_tables(view))
 
@@ -150,7 +157,7 @@ def _measured(table: TableInputs, jobs: Mapping[UUID, ScoredJob]) -> ComparedTab
 
 
 def study_tables(view: StudyView) -> tuple[TableInputs, ...]:
-    """The tables of a study and the jobs in their rows."""
+    """Return the tables of a study, with the jobs of their rows."""
     cells: dict[tuple[str, str], list[StudyCell]] = defaultdict(list)
     for cell in view.cells:
         cells[cell.base_model, cell.task].append(cell)
@@ -158,30 +165,30 @@ def study_tables(view: StudyView) -> tuple[TableInputs, ...]:
 
 
 def _placed(view: StudyView, base_model: str, task: str, cells: Sequence[StudyCell]) -> TableInputs:
-    skipped = [one for one in view.skipped if one.base_model == base_model]
-    methods = {method: n for n, method in enumerate(dict.fromkeys(one.method for one in cells))}
+    skipped = [cell for cell in view.skipped if cell.base_model == base_model]
+    methods = {method: n for n, method in enumerate(dict.fromkeys(cell.method for cell in cells))}
     rows = sorted(_rows(cells), key=lambda row: methods[row.method])
     return TableInputs(base_model, task, tuple(rows), tuple(map(_skipped, skipped)))
 
 
 def _rows(cells: Sequence[StudyCell]) -> Iterator[InputRow]:
-    """One row a cell, but one alone for a method that is the same at every budget.
+    """Yield one row per cell, or one for the same jobs at every budget.
 
-    So are references, and methods of fixed size that every budget has room for: they stand beside
-    every budget, and their tests count once.
+    Such rows are references, and methods of fixed size that fit every budget. They have no budget
+    of their own, so their tests count once.
     """
     budgets = {cell.budget for cell in cells}
     placed: dict[str, set[tuple[UUID, ...]]] = defaultdict(set)
     counts = Counter(cell.method for cell in cells)
     for cell in cells:
         placed[cell.method].add(tuple(job.id for job in cell.jobs))
-    told: set[str] = set()
+    seen: set[str] = set()
     for cell in cells:
         everywhere = len(placed[cell.method]) == 1 and counts[cell.method] == len(budgets) > 1
         is_alone = cell.role == "reference" or everywhere
-        if is_alone and cell.method in told:
+        if is_alone and cell.method in seen:
             continue
-        told.add(cell.method)
+        seen.add(cell.method)
         budget = None if is_alone else cell.budget
         yield InputRow(cell.method, budget, cell.role, tuple(map(InputJob.of, cell.jobs)))
 
@@ -203,15 +210,15 @@ def _skipped(cell: SkippedCell) -> MissingScores:
 def compared(
     tables: Sequence[ComparedTable], strictness: Strictness
 ) -> tuple[TableComparison, ...]:
-    """What the scores of each table say; the promises are shared out over all of them."""
+    """Compute the tables; the error rate is shared between all of them."""
     return tuple(compared_table(table, len(tables), strictness) for table in tables)
 
 
 def compared_table(table: ComparedTable, tables: int, strictness: Strictness) -> TableComparison:
-    """What the scores of one of so many tables say."""
+    """Compute one of `tables` tables."""
     reference = reference_of(table.rows)
     comparison = _comparison(table, reference, tables, strictness)
-    missing = [one for row in table.rows for one in missing_scores(row)]
+    missing = [gap for row in table.rows for gap in missing_scores(row)]
     forgotten = (forgetting(row) for row in table.rows)
     return TableComparison(
         base_model=table.base_model,
@@ -219,7 +226,7 @@ def compared_table(table: ComparedTable, tables: int, strictness: Strictness) ->
         comparison=comparison,
         diagnoses=tuple(diagnoses(table.rows, comparison, reference)) if comparison else (),
         missing=(*missing, *table.skipped),
-        forgetting=tuple(one for one in forgotten if one is not None),
+        forgetting=tuple(change for change in forgotten if change is not None),
         methods=tuple(map(compared_method, table.rows)),
     )
 
@@ -227,7 +234,7 @@ def compared_table(table: ComparedTable, tables: int, strictness: Strictness) ->
 def _comparison(
     table: ComparedTable, reference: Row | None, tables: int, strictness: Strictness
 ) -> Comparison | None:
-    scores = tuple(found for row in table.rows if (found := row.scores()) is not None)
+    scores = tuple(s for row in table.rows if (s := row.scores()) is not None)
     if not scores:
         return None
     return compare(
@@ -244,9 +251,10 @@ def _comparison(
 
 
 def reference_of(rows: Sequence[Row]) -> Row | None:
-    """The scored reference that trains the most: what can be learned, and what it costs.
+    """Return the scored reference with the most trainable parameters, if any.
 
-    Of two, the one that starts from the base model as all that are measured against it do.
+    It shows what can be learned, and at what cost. Of two equally large ones, the one that starts
+    from the base model is returned, like the methods that are compared with it.
     """
     scored = [r for r in rows if r.role == "reference" and r.parameters and r.evaluations()]
-    return max(scored, key=lambda row: (row.parameters, not row.starts_anew), default=None)
+    return max(scored, key=lambda row: (row.parameters, not row.starts_from_scratch), default=None)

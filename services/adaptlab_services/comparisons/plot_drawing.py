@@ -1,7 +1,7 @@
-"""Charts as SVG, drawn by a process of their own.
+"""Charts as SVG, drawn in a process of their own.
 
-The renderer holds a JavaScript engine: 100 MB that a server would never give back. The process
-ends with the last chart, and takes the memory with it.
+The renderer contains a JavaScript engine, whose 100 MB a server would never release. The process
+ends with the last chart and releases them.
 """
 
 import json
@@ -16,16 +16,16 @@ from adaptlab.charts import Chart
 from adaptlab.errors import AdaptlabError
 
 DRAWERS = 1
-"""Processes that draw at a time, for one server process; whoever asks for more waits elsewhere."""
+"""Limit on drawing processes per server process; callers enforce it."""
 LONGEST_SECONDS = 300.0
 
 
 class DrawingFailed(AdaptlabError):
-    """The process that draws ended, or took too long."""
+    """The drawing process ended unexpectedly or took too long."""
 
 
 def drawn(charts: Iterable[tuple[str, Chart]]) -> Iterator[tuple[str, bytes]]:
-    """The charts as SVG, each with its name, one after the other; raises `DrawingFailed`."""
+    """Yield each chart as SVG with its name; raises `DrawingFailed`."""
     process = subprocess.Popen(
         [sys.executable, "-m", "adaptlab_services.comparisons.plot_process"],
         stdin=subprocess.PIPE,
@@ -45,15 +45,18 @@ def drawn(charts: Iterable[tuple[str, Chart]]) -> Iterator[tuple[str, bytes]]:
 
 
 def _picture(process: subprocess.Popen[bytes], chart: Chart) -> bytes:
-    asked, answered = _pipes(process)
+    stdin, stdout = _pipes(process)
     try:
-        asked.write(json.dumps(chart).encode() + b"\n")
-        asked.flush()
-        line = answered.readline()
+        stdin.write(json.dumps(chart).encode() + b"\n")
+        stdin.flush()
+        line = stdout.readline()
     except OSError as error:
         raise DrawingFailed(f"The plots could not be drawn: {error}.") from error
     if not line.endswith(b"\n"):
-        raise DrawingFailed("The process that draws the plots ended too early.")
+        raise DrawingFailed(
+            "The plots could not be drawn: the drawing process ended early or exceeded its "
+            f"{LONGEST_SECONDS:g} s. Try again."
+        )
     return json.loads(line).encode()
 
 
@@ -64,5 +67,5 @@ def _pipes(process: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes]]:
 
 
 def _environment() -> dict[str, str]:
-    """Nothing of ours: where the database is, and with which password, is not for who draws."""
+    """Return the environment without our settings, such as database passwords."""
     return {name: value for name, value in os.environ.items() if not name.startswith("ADAPTLAB_")}

@@ -1,4 +1,4 @@
-"""The process that draws: a chart on every line of stdin, its SVG as JSON on a line of stdout."""
+"""The drawing process: charts from stdin, SVGs to stdout, as JSON lines."""
 
 import json
 import sys
@@ -7,7 +7,7 @@ from adaptlab.charts import svg
 
 
 def main() -> None:
-    """Draw until there is no more to draw."""
+    """Draw the charts from stdin until it ends."""
     for line in sys.stdin.buffer:
         sys.stdout.write(json.dumps(svg(json.loads(line))) + "\n")
         sys.stdout.flush()
