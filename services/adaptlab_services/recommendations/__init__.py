@@ -1,4 +1,4 @@
-"""Which method for a task within a budget, from stored results.
+"""Recommendations of a method for a budget, from stored results.
 
 Imports `comparisons` and the wings below it.
 """

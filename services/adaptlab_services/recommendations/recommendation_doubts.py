@@ -1,4 +1,4 @@
-"""Why a recommendation may be wrong: what is thin about the evidence that it rests on."""
+"""Weak points of the evidence for a recommendation."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -9,9 +9,9 @@ from adaptlab_services.recommendations.recommendation_evidence import Asked, Evi
 
 
 def doubts(asked: Asked, evidence: Evidence) -> Iterator[ThinEvidence]:
-    """Everything that is thin, the comparison's own warnings first."""
-    for one in evidence.comparison.warnings:
-        yield ThinEvidence(kind=one.kind, text=one.text, methods=one.methods)
+    """Yield all weak points, the comparison's own warnings first."""
+    for warning in evidence.comparison.warnings:
+        yield ThinEvidence(kind=warning.kind, text=warning.text, methods=warning.methods)
     yield from _chosen_by_score(evidence)
     shown = [evidence.recommended, *([evidence.runner_up] if evidence.runner_up else [])]
     for row in shown:
@@ -22,27 +22,30 @@ def doubts(asked: Asked, evidence: Evidence) -> Iterator[ThinEvidence]:
 
 
 def unmeasured(asked: Asked, evidence: Evidence) -> tuple[str, ...]:
-    """The methods that fit the budget and have no comparable run."""
-    known = {name_of(row) for row in (*evidence.rows, *evidence.too_slow)}
-    fitting = (one.name for one in asked.solutions if one.feasible)
-    return tuple(dict.fromkeys(name for name in fitting if name not in known))
+    """Return the methods that fit the budget and have no comparable run."""
+    measured = {name_of(row) for row in (*evidence.rows, *evidence.too_slow)}
+    fitting = (solution.name for solution in asked.solutions if solution.feasible)
+    return tuple(dict.fromkeys(name for name in fitting if name not in measured))
 
 
 def larger_at_budget(row: Row, asked: Asked, evidence: Evidence) -> int | None:
-    """What the row's method trains at the budget asked for, where no run of it is as large."""
-    tried = max(one.parameters for one in evidence.rows if name_of(one) == name_of(row))
+    """Return the row's method's size at the requested budget, if not yet run.
+
+    None if a run of that size or larger exists.
+    """
+    tried = max(other.parameters for other in evidence.rows if name_of(other) == name_of(row))
     sizes = (
-        one.budget.trainable_parameters
-        for one in asked.solutions
-        if one.name == name_of(row) and one.budget is not None
+        solution.budget.trainable_parameters
+        for solution in asked.solutions
+        if solution.name == name_of(row) and solution.budget is not None
     )
     size = max(sizes, default=0)
     return size if size > tried else None
 
 
 def fewer_trials(row: Row, evidence: Evidence) -> int | None:
-    """The most trials that another row had, where this one had fewer and trains something."""
-    most = max(one.trials for one in evidence.rows if one.parameters or one is row)
+    """Return the most trials of any row, if this one had fewer and trains."""
+    most = max(other.trials for other in evidence.rows if other.parameters or other is row)
     return most if row.parameters and row.trials < most else None
 
 
@@ -57,11 +60,11 @@ def _chosen_by_score(evidence: Evidence) -> Iterator[ThinEvidence]:
 
 
 def _tuning(row: Row) -> Iterator[ThinEvidence]:
-    """One learning rate, or a best one at an end of those that were tried."""
+    """Yield a single learning rate, or a best one at the end of its range."""
     if not row.parameters:
         return
     sweep = compared_method(row).sweep
-    rates = sorted({one.learning_rate for one in sweep})
+    rates = sorted({trial.learning_rate for trial in sweep})
     if len(rates) == 1:
         text = (
             f"{row.label} was trained with one learning rate, {rates[0]:g}; another may be better."
@@ -69,8 +72,8 @@ def _tuning(row: Row) -> Iterator[ThinEvidence]:
         yield ThinEvidence(kind="one_learning_rate", text=text, methods=(row.label,))
         return
     chosen: Counter[float] = Counter()
-    for one in sweep:
-        chosen[one.learning_rate] += one.chosen
+    for trial in sweep:
+        chosen[trial.learning_rate] += trial.chosen
     rate, seeds = chosen.most_common(1)[0]
     if rate in (rates[0], rates[-1]) and seeds:
         text = (
@@ -97,7 +100,7 @@ def _not_run(asked: Asked, evidence: Evidence) -> Iterator[ThinEvidence]:
 
 
 def _not_compared(asked: Asked, evidence: Evidence) -> Iterator[ThinEvidence]:
-    """Runs that were left aside, and why."""
+    """Yield the runs that were excluded, with the reason."""
     yield from too_slow(asked, evidence.too_slow)
     if evidence.other_settings:
         names = {str((job.spec.method or {})["name"]) for job in evidence.other_settings}
@@ -118,7 +121,7 @@ def _not_compared(asked: Asked, evidence: Evidence) -> Iterator[ThinEvidence]:
 
 
 def too_slow(asked: Asked, rows: Sequence[Row]) -> Iterator[ThinEvidence]:
-    """What took longer than was asked for, if anything did."""
+    """Yield the rows that took longer than requested, if any."""
     if rows:
         labels = tuple(row.label for row in rows)
         text = f"Excluded, because a job took longer than {asked.max_seconds:g} s: "

@@ -1,4 +1,4 @@
-"""The stored results that answer a recommendation's question, and what they say together."""
+"""The stored results that answer a recommendation's question."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -28,14 +28,14 @@ from adaptlab_services.comparisons.comparison_rows import Row, compared_jobs
 from adaptlab_services.results.scored_jobs import ScoredJob, base_alone, scored_jobs
 
 MOST_JOBS = 200
-"""The latest runs that are looked at."""
+"""Limit on the runs that are considered, the latest first."""
 MOST_ROWS = 32
-"""Configurations that are held against each other; every two of them are a test."""
+"""Limit on compared configurations, because every pair is tested."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The question with everything in it resolved.
+    """The resolved question.
 
     `solutions` are the solver's answers at the budget for all methods that are considered.
     """
@@ -51,7 +51,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """What a job was asked for, where it ran, and how long that took in seconds."""
+    """A job's requested spec, its queue, and its duration in seconds."""
 
     spec: Mapping[str, Any]  # Any: a spec as JSON, whose members are of many types
     queue: str
@@ -60,12 +60,12 @@ class RunFacts:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Comparable runs of a base model and task, as rows from the best score to the worst.
+    """Comparable runs of a base model and task, as rows from best to worst.
 
-    A row is one configuration with all its seeds. `too_slow` are rows that took longer than was
-    asked for, `other_settings` how many jobs are not comparable with these, and `left_out` how
-    many rows were too many. `base_alone` is the accuracy of the base model without any
-    adaptation, None where it was not scored.
+    A row is one configuration with all its seeds. `too_slow` are rows that took longer than
+    requested, `other_settings` the jobs that are not comparable with these, and `left_out` counts
+    the rows above the limit. `base_alone` is the accuracy of the base model without adaptation,
+    None if it was not measured.
     """
 
     rows: tuple[Row, ...]
@@ -77,70 +77,71 @@ class Evidence:
     base_alone: float | None
 
     def works(self, row: Row) -> bool:
-        """Return True if its whole interval is above chance, and its mean not below the base."""
+        """Return True if the row's interval is above chance and it beats the base."""
         score = self.score(row)
         return score.low > self.comparison.chance and score.mean >= (self.base_alone or 0.0)
 
     def score(self, row: Row) -> Interval:
-        """What the row scored."""
-        return next(one.score for one in self.comparison.cells[0].rows if one.label == row.label)
+        """Return the row's score."""
+        entries = self.comparison.cells[0].rows
+        return next(entry.score for entry in entries if entry.label == row.label)
 
     @property
     def recommended(self) -> Row:
-        """The first row that could be the best and works; the first of them if none works."""
+        """The first row that could be best and works, else the first that could."""
         best = [row for row in self.rows if row.label in self.comparison.cells[0].best]
         return next((row for row in best if self.works(row)), best[0])
 
     @property
     def chosen(self) -> ChosenBest | None:
-        """The recommended row's score, corrected for being the highest of all those measured."""
+        """The recommended score, corrected for its selection as the highest."""
         rows = [*map(_alone, self.rows)]
         return corrected_choice(rows, self.recommended.label, self.comparison.level)
 
     @property
     def runner_up(self) -> Row | None:
-        """The first row of another method."""
+        """The first row of another method, if any."""
         name = name_of(self.recommended)
         return next((row for row in self.rows if name_of(row) != name), None)
 
     def verdict(self, first: Row, second: Row) -> Verdict | None:
-        """What is found of two rows; None where they cannot be paired."""
-        wanted = {first.label, second.label}
-        found = self.comparison.cells[0].verdicts
-        return next((one for one in found if {one.pair.first, one.pair.second} == wanted), None)
+        """Return the verdict on two rows, or None if they cannot be paired."""
+        labels = {first.label, second.label}
+        verdicts = self.comparison.cells[0].verdicts
+        return next((v for v in verdicts if {v.pair.first, v.pair.second} == labels), None)
 
     def seconds(self, row: Row) -> float | None:
-        """The longest that a job of the row took."""
+        """Return the duration of the row's longest job, if known."""
         return longest(row, self.runs)
 
     @property
     def older_code(self) -> str | None:
-        """The version of the code that the runs are of, None where it is this one."""
-        known = [job.environment for row in self.rows for job in row.jobs if job.environment]
-        found = known[0].code_version if known else code_version()
-        return None if found == code_version() else found
+        """The code version of the runs, or None if it is the current one."""
+        environments = [job.environment for row in self.rows for job in row.jobs if job.environment]
+        version = environments[0].code_version if environments else code_version()
+        return None if version == code_version() else version
 
 
 @dataclass(frozen=True, slots=True)
 class NoEvidence:
-    """Nothing that could be recommended; `too_slow` are rows that took longer than was asked."""
+    """The lack of comparable results; `too_slow` took longer than requested."""
 
     too_slow: tuple[Row, ...] = ()
 
 
 def name_of(row: Row) -> str:
-    """The name of the row's method, without budget and knobs."""
+    """Return the name of the row's method, without budget and knobs."""
     return str((row.jobs[0].spec.method or {})["name"])
 
 
 def longest(row: Row, runs: Mapping[UUID, RunFacts]) -> float | None:
-    """The longest that a job of the row took, in seconds; None where that is not known."""
-    known = [runs[job.id].seconds for job in row.jobs]
-    return max((one for one in known if one is not None), default=None)
+    """Return the duration of the row's longest job in seconds, if known."""
+    durations = [runs[job.id].seconds for job in row.jobs]
+    return max((seconds for seconds in durations if seconds is not None), default=None)
 
 
 def gathered(session: Session, asked: Asked) -> Evidence | NoEvidence:
-    """What has been measured within the budget, as far as the asker may see it."""
+    """Return the evidence within the budget that the caller can see."""
     runs = _runs(session, asked)
     scored = [
         job
@@ -153,21 +154,21 @@ def gathered(session: Session, asked: Asked) -> Evidence | NoEvidence:
     rows, too_slow = _rows(group, runs, asked.max_seconds)
     if not rows:
         return NoEvidence(too_slow)
-    kept = _at_most(rows, MOST_ROWS)
-    inside = {job.id for job in group}
+    compared = _at_most(rows, MOST_ROWS)
+    comparable = {job.id for job in group}
     return Evidence(
-        rows=kept,
-        comparison=_comparison(kept, asked),
+        rows=compared,
+        comparison=_comparison(compared, asked),
         runs=runs,
         too_slow=too_slow,
-        other_settings=tuple(job for job in scored if job.id not in inside),
-        left_out=len(rows) - len(kept),
-        base_alone=base_alone(session, [job.id for row in kept for job in row.jobs]),
+        other_settings=tuple(job for job in scored if job.id not in comparable),
+        left_out=len(rows) - len(compared),
+        base_alone=base_alone(session, [job.id for row in compared for job in row.jobs]),
     )
 
 
 def _runs(session: Session, asked: Asked) -> dict[UUID, RunFacts]:
-    """The latest runs on this base model and task that train no more than the budget."""
+    """Return the latest runs on this base model and task within the budget."""
     latest = (Attempt.job_id == Job.id) & (Attempt.attempt == Job.attempt)
     rows = session.execute(
         select(Job.id, Job.spec, Job.queue, Attempt.started_at, Attempt.ended_at)
@@ -177,7 +178,7 @@ def _runs(session: Session, asked: Asked) -> dict[UUID, RunFacts]:
         .where(Job.resolved_spec["task"] == literal(as_json(asked.task), JSONB))
         .where(Job.base_model.in_(_names(session, asked.base.digest)))
         .where(Job.resolved_spec["base_digest"].astext == asked.base.digest)
-        .where(Job.method.in_([one.name for one in asked.solutions]))
+        .where(Job.method.in_([solution.name for solution in asked.solutions]))
         .order_by(Job.created_at.desc(), Job.id.desc())
         .limit(MOST_JOBS)
     )
@@ -190,13 +191,13 @@ def _runs(session: Session, asked: Asked) -> dict[UUID, RunFacts]:
 
 
 def _names(session: Session, digest: str) -> Sequence[str]:
-    """What base models of this digest are called; there is an index for names."""
+    """Return the names of base models with this digest; names are indexed."""
     maker = select(BaseModel.name).join(Job, Job.id == BaseModel.job_id)
     return session.scalars(maker.where(Job.spec_digest == digest)).all()
 
 
 def _is_asked(job: ScoredJob, methods: Sequence[Choice]) -> bool:
-    """Whether the job has the knobs that were given for its method, if any were."""
+    """Return True if the job has the knobs that the question gives, if any."""
     resolved = job.spec.method or {}
     wanted = [choice.model_dump(mode="json") for choice in methods]
     return not wanted or any(
@@ -206,17 +207,17 @@ def _is_asked(job: ScoredJob, methods: Sequence[Choice]) -> bool:
 
 
 def _most_telling(jobs: Sequence[ScoredJob]) -> tuple[ScoredJob, ...]:
-    """Of the groups of comparable jobs the one that holds the highest score.
+    """Return the group of comparable jobs that contains the highest score.
 
-    Between equals that with most methods, then of this code, then seeds. By methods first, a group
-    where nothing has learned the task would be preferred to a single method that has.
+    Ties are decided by the number of methods, then current code, then seeds. The score comes first,
+    because many methods that have not learned the task are worth less than one that has.
     """
     by_label = {str(job.id): job for job in _not_superseded(jobs)}
     compared = [
         ComparedJob(label=label, spec=job.spec, environment=job.environment)
         for label, job in by_label.items()
     ]
-    groups = [tuple(by_label[one.label] for one in group) for group in comparable_groups(compared)]
+    groups = [tuple(by_label[job.label] for job in group) for group in comparable_groups(compared)]
     return max(groups, key=_weight)
 
 
@@ -227,7 +228,7 @@ def _weight(group: Sequence[ScoredJob]) -> tuple[float, int, bool, int]:
 
 
 def _not_superseded(jobs: Sequence[ScoredJob]) -> list[ScoredJob]:
-    """Without those of older code whose very spec this code has run."""
+    """Return the jobs without old runs that the current code has repeated."""
     current = {job.spec.model_dump_json() for job in jobs if _is_current(job)}
     return [job for job in jobs if _is_current(job) or job.spec.model_dump_json() not in current]
 
@@ -237,13 +238,13 @@ def _is_current(job: ScoredJob) -> bool:
 
 
 def _mean(job: ScoredJob) -> float:
-    return fmean(one.correct / one.total for one in job.evaluations)
+    return fmean(evaluation.accuracy for evaluation in job.evaluations)
 
 
 def _rows(
     jobs: Sequence[ScoredJob], runs: Mapping[UUID, RunFacts], max_seconds: float | None
 ) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
-    """The rows in time, the best score first, and those that took too long."""
+    """Return the rows in time, best first, and those that took too long."""
     (table,) = tables_of_jobs(jobs)
     in_time: list[Row] = []
     too_slow: list[Row] = []
@@ -255,24 +256,27 @@ def _rows(
 
 
 def _order(row: Row) -> tuple[bool, float, int, str]:
-    """Three seeds before fewer, then the higher mean, then the smaller one."""
-    found = row.evaluations()
-    mean = sum(one.correct / one.total for one in found) / len(found)
-    return len(found) < LEAST_SEEDS, -mean, row.parameters, row.label
+    """Return the sort key: three seeds or more, higher mean, smaller size."""
+    evaluations = row.evaluations()
+    mean = sum(e.correct / e.total for e in evaluations) / len(evaluations)
+    return len(evaluations) < LEAST_SEEDS, -mean, row.parameters, row.label
 
 
 def _at_most(rows: Sequence[Row], most: int) -> tuple[Row, ...]:
-    """So many rows: of every method first its largest, which is no choice by score."""
+    """Return at most `most` rows, the largest of every method first.
+
+    This avoids a selection by score.
+    """
     of_method: dict[str, list[Row]] = defaultdict(list)
-    for row in sorted(rows, key=lambda one: (-one.parameters, one.label)):
+    for row in sorted(rows, key=lambda row: (-row.parameters, row.label)):
         of_method[name_of(row)].append(row)
-    turns = [(place, row.label) for found in of_method.values() for place, row in enumerate(found)]
-    kept = {label for _, label in sorted(turns)[:most]}
-    return tuple(row for row in rows if row.label in kept)
+    turns = [(place, row.label) for own in of_method.values() for place, row in enumerate(own)]
+    labels = {label for _, label in sorted(turns)[:most]}
+    return tuple(row for row in rows if row.label in labels)
 
 
 def _comparison(rows: Sequence[Row], asked: Asked) -> Comparison:
-    """All rows in one cell, whatever their budgets: each of them is within the one asked for."""
+    """Compare all rows in one cell, because all are within the budget."""
     scores = tuple(_alone(row) for row in rows)
     differences = comparability(compared_jobs(rows))
     chance = asked.task.chance()
@@ -280,6 +284,6 @@ def _comparison(rows: Sequence[Row], asked: Asked) -> Comparison:
 
 
 def _alone(row: Row) -> Scores:
-    found = replace(row, method=row.label, budget=None).scores()
-    assert found is not None, "only jobs with scores are gathered"
-    return found
+    scores = replace(row, method=row.label, budget=None).scores()
+    assert scores is not None, "only jobs with scores are gathered"
+    return scores

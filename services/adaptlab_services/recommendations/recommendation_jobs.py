@@ -1,4 +1,4 @@
-"""The jobs that would settle what a recommendation leaves open, each checked as if it were sent."""
+"""Jobs that would settle a recommendation's open points, fully checked."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ MOST_FIRST_SEEDS = 10
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """A job to propose, not yet checked."""
+    """A job to propose, before it is checked."""
 
     purpose: Purpose
     text: str
@@ -46,25 +46,26 @@ class _Wanted:
 def proposed(
     session: Session, asked: Asked, evidence: Evidence
 ) -> tuple[tuple[ProposedJob, ...], tuple[ThinEvidence, ...]]:
-    """The jobs that can be run, and what would be wrong with the others."""
-    made: dict[str, ProposedJob] = {}
+    """Return the jobs that can be run, and the errors of the others."""
+    accepted: dict[str, ProposedJob] = {}
     refused: list[ThinEvidence] = []
-    wanted = [*_wanted(asked, evidence)]
-    # The same checks as those of a creation, on the same text.
-    specs = [AdaptSpec.model_validate_json(json.dumps(one.spec), strict=True) for one in wanted]
-    for one, preview in zip(wanted, jobs.preview_each(session, specs), strict=True):
+    candidates = [*_wanted(asked, evidence)]
+    # The same checks as for a creation, on the same text.
+    specs = [AdaptSpec.model_validate_json(json.dumps(c.spec), strict=True) for c in candidates]
+    for candidate, preview in zip(candidates, jobs.preview_each(session, specs), strict=True):
+        methods = candidate.methods
         if isinstance(preview, AdaptlabError):
-            text = f"No job can be proposed for {', '.join(one.methods)}: {preview}"
-            refused.append(ThinEvidence(kind="cannot_run", text=text, methods=one.methods))
+            text = f"No job can be proposed for {', '.join(methods)}: {preview}"
+            refused.append(ThinEvidence(kind="cannot_run", text=text, methods=methods))
         else:
-            made.setdefault(preview.spec_digest, _proposed(asked, one, preview))
-    return tuple(made.values()), tuple(refused)
+            accepted.setdefault(preview.spec_digest, _proposed(asked, candidate, preview))
+    return tuple(accepted.values()), tuple(refused)
 
 
 def first_study(session: Session, asked: Asked, rules: Rules) -> ProposedStudy:
-    """A study of all methods that fit, for when nothing has been measured."""
-    fitting = list(dict.fromkeys(one.name for one in asked.solutions if one.feasible))
-    chosen: list[object] = [one.model_dump(mode="json") for one in asked.methods]
+    """Return a study of all methods that fit, for use without results."""
+    fitting = list(dict.fromkeys(s.name for s in asked.solutions if s.feasible))
+    chosen: list[object] = [method.model_dump(mode="json") for method in asked.methods]
     document: Document = {
         "name": "first",
         "base_models": [asked.base.name],
@@ -88,7 +89,7 @@ def first_study(session: Session, asked: Asked, rules: Rules) -> ProposedStudy:
 def _under_a_free_name(
     session: Session, asked: Asked, document: Document, rules: Rules
 ) -> tuple[str, StudyPreview]:
-    """The first name that no study has, and what the study would be."""
+    """Return the first name that no study has, and the study's preview."""
     plain = f"first-{asked.choice.name}-{asked.base.name}".replace("_", "-")[:58]
     for number in range(1, MOST_NAMES):
         name = plain if number == 1 else f"{plain}-{number}"
@@ -98,7 +99,10 @@ def _under_a_free_name(
             return name, studies.preview(session, spec, rules)
         except Conflict:
             continue
-    raise Conflict(f"{MOST_NAMES - 1} studies are called {plain}-…; rename or run one of them.")
+    raise Conflict(
+        f"{MOST_NAMES - 1} studies are named {plain} or {plain}-…, so no name is free for a new "
+        "one. Run one of them instead."
+    )
 
 
 def _proposed(asked: Asked, wanted: _Wanted, preview: Preview) -> ProposedJob:
@@ -120,14 +124,14 @@ def _shared_bases(asked: Asked, resolved: ResolvedSpec) -> tuple[str, ...]:
     if all(seed < replicates for seed in resolved.seeds):
         return ()
     return (
-        f"The base model has {replicates} replicates: seeds from {replicates} on start from one "
-        "that another seed has, and tell less than independent ones.",
+        f"The base model has {replicates} replicates, so seeds from {replicates} on share one with "
+        "another seed and are less informative than independent seeds.",
     )
 
 
 def _wanted(asked: Asked, evidence: Evidence) -> Iterator[_Wanted]:
     if evidence.older_code is not None:
-        yield from _anew(asked, evidence)
+        yield from _with_current_code(asked, evidence)
     else:
         retuned = {row.label for row in _shown(evidence) if fewer_trials(row, evidence)}
         yield from _retuned(asked, evidence)
@@ -150,16 +154,19 @@ def _shown(evidence: Evidence) -> tuple[Row, ...]:
 
 
 def _given(asked: Asked, name: str) -> Document:
-    """The method with the knobs of the question."""
-    found = (one for one in asked.methods if one.name == name)
-    return next((one.model_dump(mode="json") for one in found), {"name": name})
+    """Return the method with the knobs of the question."""
+    matches = (method for method in asked.methods if method.name == name)
+    return next((method.model_dump(mode="json") for method in matches), {"name": name})
 
 
-def _anew(asked: Asked, evidence: Evidence) -> Iterator[_Wanted]:
-    """The rows that could be the best, all seeds again: nothing new compares with the old ones."""
+def _with_current_code(asked: Asked, evidence: Evidence) -> Iterator[_Wanted]:
+    """Yield all seeds of the rows that could be best.
+
+    Results of the current code cannot be compared with those of older code.
+    """
     best = evidence.comparison.cells[0].best
-    wanted = {*best, *(row.label for row in _shown(evidence))}
-    for row in (one for one in evidence.rows if one.label in wanted):
+    labels = {*best, *(row.label for row in _shown(evidence))}
+    for row in (candidate for candidate in evidence.rows if candidate.label in labels):
         seeds = sorted(_starts(row))
         text = f"{row.label} with the current code, so that new runs can be compared with it."
         yield _Wanted("newer_code", text, _again(asked, evidence, row, seeds), (row.label,))
@@ -175,9 +182,9 @@ def _retuned(asked: Asked, evidence: Evidence) -> Iterator[_Wanted]:
 
 
 def _more_seeds(asked: Asked, evidence: Evidence, retuned: set[str]) -> Iterator[_Wanted]:
-    """Seeds for the recommended row and all that it may not be better than, as many as are needed.
+    """Yield the missing seeds of the recommended row and of its competitors.
 
-    Where nothing is to be told apart, up to the fewest from which intervals hold.
+    Their number is what the verdicts need, or the fewest for valid intervals.
     """
     first = evidence.recommended
     best = evidence.comparison.cells[0].best
@@ -198,7 +205,7 @@ def _more_seeds(asked: Asked, evidence: Evidence, retuned: set[str]) -> Iterator
 
 
 def _seeds_to_settle(evidence: Evidence, first: Row, other: Row) -> set[int]:
-    """The seeds that both rows should have, by the verdict's own projection of what it takes."""
+    """Return the seeds that both rows need, as the verdict projects."""
     either = {*_starts(first), *_starts(other)}
     verdict = evidence.verdict(first, other)
     if verdict is None:
@@ -209,18 +216,18 @@ def _seeds_to_settle(evidence: Evidence, first: Row, other: Row) -> set[int]:
 
 
 def _extended(seeds: set[int], count: int) -> set[int]:
-    """These seeds and the next free ones, `count` in all."""
-    found = set(seeds)
+    """Return these seeds and the next free ones, `count` in all."""
+    extended = set(seeds)
     number = 0
-    while len(found) < count:
-        found.add(number)
+    while len(extended) < count:
+        extended.add(number)
         number += 1
-    return found
+    return extended
 
 
 def _starts(row: Row) -> dict[int, int]:
-    """The seeds of a row that are scored, and from which replicate of the base each starts."""
-    scored = {one.seed for one in row.evaluations()}
+    """Return the scored seeds of a row, with the base replicate of each."""
+    scored = {evaluation.seed for evaluation in row.evaluations()}
     return {
         seed: base
         for job in row.jobs
@@ -230,15 +237,15 @@ def _starts(row: Row) -> dict[int, int]:
 
 
 def _again(asked: Asked, evidence: Evidence, row: Row, seeds: Sequence[int]) -> Document:
-    """What was asked for of the row, for other seeds."""
+    """Return the row's requested spec for other seeds."""
     stored = evidence.runs[row.jobs[0].id]
-    kept = {name: value for name, value in stored.spec.items() if name != "labels"}
-    document = kept | {"base_model": asked.base.name} | _seeded(asked, evidence, seeds)
-    return document | _limited(asked, kept.get("resources") or {})
+    spec = {name: value for name, value in stored.spec.items() if name != "labels"}
+    document = spec | {"base_model": asked.base.name} | _seeded(asked, evidence, seeds)
+    return document | _limited(asked, spec.get("resources") or {})
 
 
 def _new_spec(asked: Asked, evidence: Evidence, method: Mapping[str, object]) -> Document:
-    """A method as a job that compares with the rows: their training, effort, seeds and items."""
+    """Return a job for a method with the rows' training, effort and seeds."""
     model = next((row for row in evidence.rows if row.parameters), evidence.rows[0])
     spec = model.jobs[0].spec
     training = spec.training.model_dump(mode="json", exclude={"trials", "halving"})
@@ -266,12 +273,12 @@ def _new_spec(asked: Asked, evidence: Evidence, method: Mapping[str, object]) ->
 
 
 def _trains(asked: Asked, method: Mapping[str, object]) -> bool:
-    solved = (one.budget for one in asked.solutions if one.name == method["name"])
-    return any(one is not None and one.trainable_parameters > 0 for one in solved)
+    budgets = (s.budget for s in asked.solutions if s.name == method["name"])
+    return any(budget is not None and budget.trainable_parameters > 0 for budget in budgets)
 
 
 def _seeded(asked: Asked, evidence: Evidence, seeds: Sequence[int]) -> Document:
-    """The seeds, each from the replicate of the base from which other rows have started it."""
+    """Return the seeds, starting from the same base replicates as other rows."""
     starts = {seed: base for row in evidence.rows for seed, base in _starts(row).items()}
     replicates = asked.base.replicates
     return {

@@ -1,4 +1,4 @@
-"""Recommendations as everybody sees them: what to use, on what evidence, what would settle it."""
+"""The question that a recommendation answers."""
 
 from typing import Annotated
 
@@ -11,10 +11,10 @@ JsonObject = dict[str, object]
 
 
 class RecommendationQuestion(Value):
-    """Which method for a task and a base model, within a budget of trainable parameters?
+    """A task, a base model and a budget of trainable parameters.
 
-    `max_seconds` is the longest that a job may have taken, which trains all of its seeds and
-    trials. With `methods` only these are considered, and of them only runs with the knobs given.
+    `max_seconds` limits the duration of a job, which trains all of its seeds and trials. With
+    `methods`, only these are considered, and of their runs only those with the given knobs.
     """
 
     task: NamedChoice

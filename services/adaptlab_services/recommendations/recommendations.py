@@ -1,4 +1,4 @@
-"""Recommendations: which method for a task within a budget, as far as stored results say it."""
+"""Recommendations: the method for a task and budget that results support."""
 
 from collections.abc import Iterator
 
@@ -31,9 +31,12 @@ from adaptlab_services.studies.studies import Rules
 
 
 def recommend(session: Session, question: RecommendationQuestion, rules: Rules) -> Recommendation:
-    """What the results that the asker may see say; raises `InvalidSpec` for a wrong question.
+    """Return a recommendation from the results that the caller can see.
 
-    No score is ever made up: without results there is none, and a study is proposed instead.
+    Without results there is no score, and a study is proposed instead.
+
+    Raises:
+        InvalidSpec: the question is invalid.
     """
     asked = _asked(session, question)
     evidence = gathered(session, asked)
@@ -100,17 +103,17 @@ def _recommendation(
 
 
 def _measured(evidence: Evidence, row: Row) -> MeasuredMethod:
-    (found,) = (one for one in evidence.comparison.cells[0].rows if one.label == row.label)
+    (entry,) = (r for r in evidence.comparison.cells[0].rows if r.label == row.label)
     spec = row.jobs[0].spec
     return MeasuredMethod(
         label=row.label,
         method=spec.method or {},
-        score=found.score,
-        rank=found.rank,
-        could_be_best=found.could_be_best,
+        score=entry.score,
+        rank=entry.rank,
+        could_be_best=entry.could_be_best,
         budget=spec.budget,
         seconds=evidence.seconds(row),
-        seeds=tuple(sorted(one.seed for one in row.evaluations())),
+        seeds=tuple(sorted(evaluation.seed for evaluation in row.evaluations())),
         trials=row.trials,
         learning_rates=tuple(sorted(set(spec.training.learning_rates))) if row.parameters else (),
         jobs=tuple(job.id for job in row.jobs),

@@ -1,4 +1,7 @@
-"""Submitting what a recommendation proposes: it is asked again, so that nobody sends its jobs."""
+"""Submission of what a recommendation proposes.
+
+The recommendation is computed again, so that no client can send other jobs in its name.
+"""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -21,14 +24,17 @@ from adaptlab_services.studies.studies import Rules
 
 Wanted = Literal["all", "study"] | str
 """All jobs, the first study, or the spec digest of one job."""
-GONE = "Stored results have changed, and this is no longer proposed; see the recommendation again."
+GONE = (
+    "Stored results have changed, so this is no longer proposed. Reload the recommendation and "
+    "choose again."
+)
 _STUDY: TypeAdapter[StudySpec] = TypeAdapter(StudySpec)
 _JOB: TypeAdapter[AdaptSpec] = TypeAdapter(AdaptSpec)
 
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """What was made, and the queues with new work."""
+    """The created jobs or study, and the queues with new work."""
 
     jobs: tuple[UUID, ...] = ()
     study: str | None = None
@@ -43,35 +49,39 @@ def submit(
     wanted: Wanted,
     once: str | None = None,
 ) -> Submitted:
-    """Make the jobs or the study that the answer to a question proposes.
+    """Create the jobs or the study that a recommendation proposes.
 
-    What is asked for again under the same `once` is not made again. Raises `InvalidSpec` for a
-    question that makes no sense, `Conflict` where what is wanted is not proposed (any more),
-    `LimitReached` and `Forbidden`.
+    A repetition with the same `once` creates nothing new.
+
+    Raises:
+        InvalidSpec: the question is invalid.
+        Conflict: the recommendation does not, or no longer, propose what is `wanted`.
+        LimitReached: the owner would have too many queued jobs.
+        Forbidden: the caller is not allowed to create jobs.
     """
-    found = recommendations.recommend(session, question, rules)
+    proposal = recommendations.recommend(session, question, rules)
     if wanted == "study":
-        if found.first_study is None:
+        if proposal.first_study is None:
             raise Conflict(GONE)
-        spec = _read(_STUDY, found.first_study.spec)
+        spec = _read(_STUDY, proposal.first_study.spec)
         try:
             key = _key(once, "study")
-            made = studies.create(session, principal, spec, rules, idempotency_key=key)
-        except IdempotencyMismatch as error:  # that study is made, and another name proposed now
+            creation = studies.create(session, principal, spec, rules, idempotency_key=key)
+        except IdempotencyMismatch as error:  # the study exists, and another name is proposed now
             raise Conflict(GONE) from error
-        return Submitted(study=made.study.name, queues=made.queues)
-    chosen = [one for one in found.jobs if wanted in ("all", one.spec_digest)]
+        return Submitted(study=creation.study.name, queues=creation.queues)
+    chosen = [job for job in proposal.jobs if wanted in ("all", job.spec_digest)]
     if not chosen:
         raise Conflict(GONE)
-    created = [_create(session, principal, one, rules, once) for one in chosen]
+    created = [_create(session, principal, job, rules, once) for job in chosen]
     ids, queues = zip(*created, strict=True)
     return Submitted(jobs=ids, queues=tuple(dict.fromkeys(queues)))
 
 
 def _create(
-    session: Session, principal: Principal, one: ProposedJob, rules: Rules, once: str | None
+    session: Session, principal: Principal, proposed: ProposedJob, rules: Rules, once: str | None
 ) -> tuple[UUID, str]:
-    spec, key = _read(_JOB, one.spec), _key(once, one.spec_digest)
+    spec, key = _read(_JOB, proposed.spec), _key(once, proposed.spec_digest)
     most = rules.most_queued
     job = jobs.create(session, principal, spec, idempotency_key=key, most_queued=most).job
     return job.id, job.queue.name
@@ -82,5 +92,5 @@ def _key(once: str | None, what: str) -> str | None:
 
 
 def _read(adapter: TypeAdapter[Any], spec: dict[str, object]) -> Any:  # Any: what the adapter reads
-    """A spec from its JSON, in which alone strict pydantic takes a list for a tuple."""
+    """Parse a spec from JSON, where strict mode accepts lists for tuples."""
     return adapter.validate_json(to_json(spec), strict=True)
