@@ -65,9 +65,10 @@ class ComparisonRuns:
     ) -> JobComparison | ComparisonProgress:
         """Return the comparison, or its progress after `seconds` (default 1).
 
-        While a study runs, the answer can be up to `GOOD_SECONDS` old. A large study would otherwise
-        never have one, because its jobs can end faster than the comparison is computed. Raises the
-        errors of reading the question and of computing the answer.
+        While a study runs, the answer can be up to `GOOD_SECONDS` old. Without this, a large study
+        might never have one, because its jobs can end faster than the comparison is computed.
+
+        Raises the errors of reading the question and of computing the answer.
         """
         with units() as session:
             inputs = question.inputs(session)
