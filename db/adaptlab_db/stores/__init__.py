@@ -1,1 +1,1 @@
-"""Where the bytes of artifacts lie: Postgres, a directory, or an S3-compatible server."""
+"""Stores of artifacts' bytes: Postgres, a directory, or S3-compatible."""

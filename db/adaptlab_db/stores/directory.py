@@ -1,4 +1,4 @@
-"""Bytes in files of a directory that all servers and workers see."""
+"""Store in files of a directory that all servers and workers share."""
 
 import os
 import re
@@ -25,14 +25,14 @@ from adaptlab_db.tables import Artifact
 READ_BYTES = 2**20
 INCOMING = "incoming"
 MARKER = "adaptlab-artifacts"
-"""A file in the folder, by which a folder that is not mounted is told from an empty one."""
+"""A file in the folder; without it, the folder may not be mounted."""
 _KEY = re.compile(KEY_PATTERN)
 _OF_EARLIER_VERSION = re.compile(rf"[0-9a-f]{{2}}|{INCOMING}")
 _KEY_OR_INCOMING = re.compile(rf"{KEY_PATTERN}|{INCOMING}/[0-9a-f]{{32}}")
 
 
 class DirectoryStore:
-    """Files named by digest, which appear whole: written beside, made durable, then renamed."""
+    """Files named by digest; each is written, synced, then renamed into place."""
 
     name: StoreName = "directory"
     is_transactional = False
@@ -61,7 +61,7 @@ class DirectoryStore:
         return Place(self.name, sha256, key)
 
     def read(self, session: Session, place: Place, start: int, stop: int) -> bytes:
-        """See `Store`; at most 1 MiB."""
+        """See `Store`; returns at most 1 MiB."""
         with _translated(str(self._root)):
             try:
                 with self._path(place.key).open("rb") as file:
@@ -81,7 +81,7 @@ class DirectoryStore:
             self._path(place.key, _KEY_OR_INCOMING).unlink(missing_ok=True)
 
     def kept(self) -> Iterator[KeptKey]:
-        """See `Store`; halves of writings that were broken off too."""
+        """See `Store`; includes files of interrupted writes."""
         with _translated(str(self._root)):
             for path in self._root.rglob("*"):
                 key = path.relative_to(self._root).as_posix()
@@ -89,21 +89,24 @@ class DirectoryStore:
                     yield from _kept(path, key)
 
     def _is_there(self) -> bool:
-        """Whether the folder is ours, and not the empty place where it would be mounted."""
+        """Return True if the folder is ours, and not an unused mount point."""
         marker = self._root / MARKER
         if marker.exists():
             return True
         names = [path.name for path in self._root.iterdir()] if self._root.is_dir() else []
         if not any(_OF_EARLIER_VERSION.fullmatch(name) for name in names):
             return False
-        marker.touch(0o600)  # an earlier version wrote here, and no marker
+        marker.touch(0o600)  # earlier versions wrote no marker
         return True
 
     def _make(self, session: Session) -> None:
-        """Make a folder that nothing was ever written to; another one is only not mounted."""
-        written = select(Artifact.sha256).where(Artifact.store == self.name).limit(1)
-        with Session(session.get_bind()) as apart:
-            if apart.scalars(written).one_or_none() is not None:
+        """Create the folder, unless artifacts are already stored in it.
+
+        In that case it is not mounted.
+        """
+        stored = select(Artifact.sha256).where(Artifact.store == self.name).limit(1)
+        with Session(session.get_bind()) as separate:
+            if separate.scalars(stored).one_or_none() is not None:
                 raise self._away()
         self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
         (self._root / MARKER).touch(0o600)
@@ -117,20 +120,20 @@ class DirectoryStore:
 
     def _path(self, key: str | None, pattern: re.Pattern[str] = _KEY) -> Path:
         if key is None or not pattern.fullmatch(key):
-            raise ValueError(f"{key!r} is no key of a stored file.")
+            raise ValueError(f"{key!r} is not the key of a stored file.")
         return self._root / key
 
 
 def _kept(path: Path, key: str) -> Iterator[KeptKey]:
     try:
-        changed = path.stat().st_mtime
+        modified = path.stat().st_mtime
     except FileNotFoundError:
         return  # deleted since it was listed
-    yield KeptKey(key, datetime.fromtimestamp(changed, UTC))
+    yield KeptKey(key, datetime.fromtimestamp(modified, UTC))
 
 
 def write_durably(path: Path, chunks: Iterable[bytes]) -> None:
-    """Write a file that outlives a power cut, readable by its owner only."""
+    """Write a file durably (fsync), readable by its owner only."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         for chunk in chunks:
@@ -140,7 +143,7 @@ def write_durably(path: Path, chunks: Iterable[bytes]) -> None:
 
 
 def _make_durable(folder: Path) -> None:
-    """A name in a folder outlives a power cut only once the folder itself is written."""
+    """Sync a folder, without which a new name in it could be lost."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

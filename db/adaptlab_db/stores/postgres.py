@@ -1,4 +1,4 @@
-"""Bytes in rows of 1 MiB, within the caller's unit of work."""
+"""Store in rows of 1 MiB, within the caller's unit of work."""
 
 from collections.abc import Iterable, Iterator
 
@@ -11,35 +11,37 @@ from adaptlab_db.tables import ArtifactChunk
 
 CHUNK_BYTES = 2**20
 BINARY = {"adaptlab_binary": True}
-"""Execution options of a statement whose results come as bytes, not as hexadecimal text."""
+"""Execution options for results as bytes instead of hexadecimal text."""
 
 
 class PostgresStore:
-    """Chunk rows under the digest of the whole."""
+    """Rows of chunks under the digest of the whole content."""
 
     name: StoreName = POSTGRES
     is_transactional = True
 
     def put(self, session: Session, sha256: str, chunks: Iterable[bytes]) -> Place:
-        """See `Store`; the artifact's own row may be written later in the unit of work."""
+        """See `Store`; the artifact's own row can be written later."""
         for number, content in enumerate(of_equal_size(chunks)):
             row = {"sha256": sha256, "number": number, "content": content}
             session.execute(insert(ArtifactChunk), [row])
         return Place(POSTGRES, sha256)
 
     def read(self, session: Session, place: Place, start: int, stop: int) -> bytes:
-        """See `Store`; up to the end of the row in which `start` lies."""
+        """See `Store`; returns at most the rest of the row that contains `start`."""
         number, offset = divmod(start, CHUNK_BYTES)
         length = min(stop - start, CHUNK_BYTES - offset)
         content = ArtifactChunk.content
         whole = offset == 0 and length == CHUNK_BYTES
-        # Postgres reads only this part of a value that is stored uncompressed.
+        # Postgres reads only this part, because the values are stored uncompressed.
         part = content if whole else func.substring(content, offset + 1, length)
-        mine = (ArtifactChunk.sha256 == place.sha256, ArtifactChunk.number == number)
-        found = session.scalars(select(part).where(*mine), execution_options=BINARY).one_or_none()
-        if not found:
+        query = select(part).where(
+            ArtifactChunk.sha256 == place.sha256, ArtifactChunk.number == number
+        )
+        stored = session.scalars(query, execution_options=BINARY).one_or_none()
+        if not stored:
             raise BytesMissing(POSTGRES, place.sha256)
-        return found
+        return stored
 
     def delete(self, session: Session, place: Place) -> None:
         """See `Store`."""
@@ -49,21 +51,21 @@ class PostgresStore:
         )
 
     def kept(self) -> Iterator[KeptKey]:
-        """See `Store`; rows without an artifact cannot be."""
+        """See `Store`; always empty, because every row belongs to an artifact."""
         return iter(())
 
 
 def of_equal_size(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The same bytes in pieces of `CHUNK_BYTES`, the last one shorter."""
-    held = bytearray()
+    """Yield the same bytes in pieces of `CHUNK_BYTES`, the last one shorter."""
+    buffer = bytearray()
     for chunk in chunks:
         view = memoryview(chunk)
         while view:
-            taken = view[: CHUNK_BYTES - len(held)]
-            held += taken
-            view = view[len(taken) :]
-            if len(held) == CHUNK_BYTES:
-                yield bytes(held)
-                held.clear()
-    if held:
-        yield bytes(held)
+            part = view[: CHUNK_BYTES - len(buffer)]
+            buffer += part
+            view = view[len(part) :]
+            if len(buffer) == CHUNK_BYTES:
+                yield bytes(buffer)
+                buffer.clear()
+    if buffer:
+        yield bytes(buffer)

@@ -1,7 +1,7 @@
-"""Bytes as objects of an S3-compatible server.
+"""Store in objects of an S3-compatible server.
 
-obstore was weighed against boto3 (untyped), s3fs (asynchronous, for data frames) and minio (one
-request at a time): it is typed, streams in parts, and one wheel without dependencies.
+Alternatives to obstore were boto3 (untyped), s3fs (asynchronous, for data frames) and minio (one
+request at a time). obstore is typed, streams in parts, and is one wheel without dependencies.
 """
 
 from collections.abc import Generator, Iterable, Iterator
@@ -27,11 +27,11 @@ READ_BYTES = 4 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class S3Address:
-    """Where the bucket is; credentials that are None come from the environment or the machine.
+    """The address of a bucket; missing credentials come from the environment.
 
     Attributes:
         endpoint: as `https://host:port`; None is Amazon's own.
-        prefix: what every name in the bucket begins with.
+        prefix: prefix of every name in the bucket.
     """
 
     bucket: str
@@ -43,7 +43,7 @@ class S3Address:
 
 
 class S3Store:
-    """Objects named by digest below a prefix; an object appears when its last part is there."""
+    """Objects named by digest below a prefix, visible once they are complete."""
 
     name: StoreName = "s3"
     is_transactional = False
@@ -66,7 +66,7 @@ class S3Store:
         return Place(self.name, sha256, key)
 
     def read(self, session: Session, place: Place, start: int, stop: int) -> bytes:
-        """See `Store`; at most 4 MiB."""
+        """See `Store`; returns at most 4 MiB."""
         end = min(stop, start + READ_BYTES)
         with self._translated():
             try:
@@ -83,20 +83,20 @@ class S3Store:
             obstore.delete(self._bucket, _key(place))
 
     def kept(self) -> Iterator[KeptKey]:
-        """See `Store`; parts of uploads that were broken off are left to a rule of the bucket."""
+        """See `Store`; parts of interrupted uploads are left to a bucket rule."""
         with self._translated():
-            # Its types name tables of arro3, which is not asked for.
+            # Its types name tables of arro3, which this call does not return.
             pages = obstore.list(self._bucket)  # pyright: ignore[reportUnknownMemberType]
             for page in pages:
-                for found in page:
-                    yield KeptKey(found["path"], found["last_modified"])
+                for entry in page:
+                    yield KeptKey(entry["path"], entry["last_modified"])
 
     @contextmanager
     def _translated(self) -> Generator[None]:
         try:
             yield
         except (BaseError, OSError) as error:
-            # obstore's own text repeats the whole request; its first line says what went wrong.
+            # obstore's message repeats the whole request; its first line has the cause.
             raise StoreUnreachable(self.name, self._where, str(error).split("\n")[0]) from error
 
 
@@ -107,17 +107,17 @@ def _key(place: Place) -> str:
 
 
 def _bucket(address: S3Address) -> Bucket:
-    given: S3Config = {"region": address.region}
+    config: S3Config = {"region": address.region}
     if address.endpoint is not None:
-        given["endpoint"] = address.endpoint
+        config["endpoint"] = address.endpoint
     if address.access_key_id is not None:
-        given["access_key_id"] = address.access_key_id
+        config["access_key_id"] = address.access_key_id
     if address.secret_access_key is not None:
-        given["secret_access_key"] = address.secret_access_key
+        config["secret_access_key"] = address.secret_access_key
     return Bucket(
         address.bucket,
         prefix=address.prefix or None,
-        config=given,
+        config=config,
         client_options={"allow_http": (address.endpoint or "").startswith("http://")},
         retry_config={"max_retries": 3},
     )

@@ -1,4 +1,4 @@
-"""What every store of bytes can do, and which of them a process knows."""
+"""The interface of stores, and the set of stores that a process uses."""
 
 import hashlib
 import secrets
@@ -17,12 +17,12 @@ StoreName = Literal["postgres", "directory", "s3"]
 POSTGRES: StoreName = "postgres"
 
 KEY_PATTERN = r"[0-9a-f]{2}/[0-9a-f]{2}/[0-9a-f]{64}-[0-9a-f]{24}"
-"""What keys look like; nothing that a user wrote is part of one."""
+"""The form of keys; no part of a key comes from a user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where one artifact's bytes lie; Postgres finds them by the digest and needs no key."""
+    """The place of an artifact's bytes; Postgres needs no key but the digest."""
 
     store: str
     sha256: str
@@ -31,69 +31,73 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class KeptKey:
-    """Bytes that lie in a store outside the database, whether or not an artifact has them."""
+    """A file or object in a store, whether or not an artifact refers to it."""
 
     key: str
     modified_at: datetime
 
 
 class Store(Protocol):
-    """A store of bytes; whoever calls it keeps the table of artifacts in step with it.
+    """A store of bytes; its caller keeps the table of artifacts consistent.
 
     Every method may raise `StoreUnreachable`.
 
     Attributes:
-        name: as it stands in the table of artifacts.
-        is_transactional: whether what it does is undone with the caller's unit of work. Where it
-            is not, a key is used for one writing only: bytes that a unit of work disowned may
-            then be deleted at any later time, since nobody else can have come to rely on them.
+        name: as in the table of artifacts.
+        is_transactional: True if changes are rolled back with the caller's unit of work. Otherwise
+            every write uses a new key, so that bytes of a rolled-back unit of work can be deleted
+            at any later time, because nothing else can refer to them.
     """
 
     name: StoreName
     is_transactional: bool
 
     def put(self, session: Session, sha256: str, chunks: Iterable[bytes]) -> Place:
-        """Keep the concatenation of `chunks`, durably when this returns; whole or not at all."""
+        """Store the concatenation of `chunks` durably, in full or not at all."""
         ...
 
     def read(self, session: Session, place: Place, start: int, stop: int) -> bytes:
-        """At least one byte from `start` on, and none from `stop` on; raises `BytesMissing`."""
+        """Return at least one byte from `start` on, and none from `stop` on.
+
+        Raises:
+            BytesMissing: there are no bytes at `start`.
+        """
         ...
 
     def delete(self, session: Session, place: Place) -> None:
-        """Let go of the bytes; no error where there are none."""
+        """Delete the bytes; no error if there are none."""
         ...
 
     def kept(self) -> Iterator[KeptKey]:
-        """Everything that lies there outside the database, in any order."""
+        """Yield everything that is stored outside the database, in any order."""
         ...
 
 
 def new_key(owner: str, sha256: str) -> str:
-    """A key that was never used, in two levels of folders."""
+    """Return an unused key, in two levels of folders."""
     return f"{sha256[:2]}/{sha256[2:4]}/{sha256}-{owner}{secrets.token_hex(8)}"
 
 
 def new_name(owner: str) -> str:
-    """A name that was never used, for bytes whose writing has not ended."""
+    """Return an unused name for bytes that are being written."""
     return owner + secrets.token_hex(12)
 
 
 def owner_of(session: Session) -> str:
-    """Eight digits that tell a database from all others, also from a copy that was restored.
+    """Return eight digits that identify a database, restored copies included.
 
-    Looked up apart, so that the caller's unit of work does not begin with it.
+    The query uses a separate session, so that it does not begin the caller's unit of work.
     """
-    which = (
+    query = (
         "SELECT system_identifier::text || ' ' || oid FROM pg_control_system(), pg_database "
         "WHERE datname = current_database()"
     )
-    with Session(session.get_bind()) as apart:
-        return hashlib.sha256(apart.scalars(text(which)).one().encode()).hexdigest()[:8]
+    with Session(session.get_bind()) as separate:
+        return hashlib.sha256(separate.scalars(text(query)).one().encode()).hexdigest()[:8]
 
 
 def owner_in(key: str) -> str:
-    """Which database wrote under a key, or under a name of a writing that has not ended."""
+    """Return the database that wrote under a key or a temporary name."""
     name = key.rpartition("/")[2]
     return (name.partition("-")[2] or name)[:8]
 
@@ -103,11 +107,11 @@ NO_STORES: Mapping[str, Store] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """The stores that a process knows, and which one new artifacts go to.
+    """The stores that a process can use.
 
     Attributes:
-        known: by name; Postgres is always there.
-        large: where artifacts of at least `large_from` bytes go.
+        known: by name; always includes Postgres.
+        large: store for new artifacts of at least `large_from` bytes.
     """
 
     known: Mapping[str, Store] = field(default_factory=lambda: NO_STORES)
@@ -115,12 +119,12 @@ class Stores:
     large_from: int = 0
 
     def named(self, name: str) -> Store:
-        """The store of this name; raises `StoreNotConfigured`."""
-        found = self.known.get(name)
-        if found is None:
+        """Return the store of this name; raises `StoreNotConfigured`."""
+        store = self.known.get(name)
+        if store is None:
             raise StoreNotConfigured(name)
-        return found
+        return store
 
     def for_size(self, size: int) -> Store:
-        """Where a new artifact of `size` bytes goes."""
+        """Return the store for a new artifact of `size` bytes."""
         return self.named(self.large if size >= self.large_from else POSTGRES)
