@@ -1,4 +1,4 @@
-"""Embedded servers and supervised processes: `adaptlab up` and `adaptlab demo`.
+"""Embedded servers and supervised processes, for `adaptlab up` and `demo`.
 
-May touch everything below it, and nothing imports it.
+May import every other package; none imports it.
 """

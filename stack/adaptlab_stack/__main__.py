@@ -1,4 +1,4 @@
-"""`python -m adaptlab_stack`: the commands of this package without the client's command line."""
+"""`python -m adaptlab_stack`: the commands of this package alone."""
 
 from adaptlab_stack.cli import application
 

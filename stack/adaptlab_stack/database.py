@@ -1,4 +1,4 @@
-"""The database that a command on this machine works on, running or started for the while."""
+"""The database for a command on this machine, running or started for it."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -16,17 +16,17 @@ NO_BROKER = "redis://127.0.0.1:0"  # these commands send no messages
 
 @contextmanager
 def reachable_database(data_dir: Path) -> Generator[str]:
-    """The address of the database: given, of the stack that runs here, or started for the block.
+    """Yield the database's address: configured, running here, or started.
 
-    To be called in the main thread.
+    A server that is started runs only during the block. Call it in the main thread.
 
     Raises:
         StackError: the embedded server cannot be started.
     """
-    given = given_address(DATABASE_URL)
+    configured = given_address(DATABASE_URL)
     directory = DataDirectory.open(data_dir)
-    if given:
-        yield given
+    if configured:
+        yield configured
     elif directory.holder() is not None:
         yield directory.read_state().endpoints.database_url
     else:
@@ -41,7 +41,7 @@ def reachable_database(data_dir: Path) -> Generator[str]:
 
 
 def settings_for(database_url: str, data_dir: Path) -> Settings:
-    """The settings of a server on this database; the rest is from the environment."""
+    """Return a server's settings with this database, otherwise as configured."""
     return Settings(
         database_url=database_url,
         broker_url=given_address(BROKER_URL) or NO_BROKER,

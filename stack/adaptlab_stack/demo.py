@@ -1,4 +1,4 @@
-"""`adaptlab demo`: everything started, one real study run, its table and picture shown."""
+"""`adaptlab demo`: start everything, run a real study, show its results."""
 
 import os
 import time
@@ -27,7 +27,9 @@ SECONDS_BETWEEN_LINES = 15
 
 
 def run_demo(*, data_dir: Path, port: int | None, exit_when_done: bool) -> None:
-    """Start a stack, run the study, show what was measured, and leave the server running.
+    """Start a stack, run the study and show its results.
+
+    The server keeps running unless `exit_when_done`.
 
     Raises:
         StackError: the stack does not start, or a job does not succeed.
@@ -47,12 +49,12 @@ def run_demo(*, data_dir: Path, port: int | None, exit_when_done: bool) -> None:
         _print_conclusions(console, shown.comparison)
         seconds = time.monotonic() - begin
         console.print(f"\n{seconds:.0f} s on {study.machine(os.cpu_count() or 1)}.")
-        _say_where(console, stack, shown.picture, exit_when_done)
+        _print_places(console, stack, shown.picture, exit_when_done)
 
 
 @contextmanager
 def _stack(data_dir: Path, port: int | None, exit_when_done: bool) -> "Generator[Stack]":
-    """The stack that runs in the directory already, or a new one."""
+    """Yield the stack that already runs in the directory, or a new one."""
     directory = DataDirectory(data_dir.resolve())
     pid = directory.holder()
     if pid is None:
@@ -80,7 +82,7 @@ def _run(client: Client, console: Console, stack: Stack) -> "_Shown":
 
 
 class _Shown(NamedTuple):
-    """What the demo shows when its study has ended."""
+    """The results that the demo shows at the end of its study."""
 
     rows: Sequence[study.Row]
     comparison: StudyComparison
@@ -89,7 +91,7 @@ class _Shown(NamedTuple):
 
 @contextmanager
 def _progress(console: Console) -> "Generator[Tell]":
-    """Show how far the study is: a bar in a terminal, else a line now and then."""
+    """Show the study's progress: a bar in a terminal, otherwise lines."""
     if console.is_terminal:
         with bars("rich") as tell:
             yield tell
@@ -98,7 +100,7 @@ def _progress(console: Console) -> "Generator[Tell]":
 
 
 class Lines:
-    """A line whenever a job has ended, and every `SECONDS_BETWEEN_LINES` in between."""
+    """Progress lines, whenever a job ends and every `SECONDS_BETWEEN_LINES`."""
 
     def __init__(
         self, show: Callable[[str], object], clock: Callable[[], float] = time.monotonic
@@ -108,19 +110,19 @@ class Lines:
         self._begin = self._last = clock()
         self._counts: Mapping[str, int] | None = None
 
-    def __call__(self, heard: StudyView) -> None:
-        """Show the study if there is something new."""
+    def __call__(self, view: StudyView) -> None:
+        """Show the study if its jobs changed or a line is due."""
         now = self._clock()
-        if heard.jobs == self._counts and now - self._last < SECONDS_BETWEEN_LINES:
+        if view.jobs == self._counts and now - self._last < SECONDS_BETWEEN_LINES:
             return
-        self._counts, self._last = dict(heard.jobs), now
-        self._show(f"{now - self._begin:4.0f} s  {progress_line(heard)}")
+        self._counts, self._last = dict(view.jobs), now
+        self._show(f"{now - self._begin:4.0f} s  {progress_line(view)}")
 
 
-def progress_line(heard: StudyView) -> str:
-    """The steps done of those to do, and the jobs by state."""
-    done, total = steps(heard)
-    counts = ", ".join(f"{count} {state}" for state, count in heard.jobs.items())
+def progress_line(view: StudyView) -> str:
+    """Return the steps done and to do, and the jobs by state."""
+    done, total = steps(view)
+    counts = ", ".join(f"{count} {state}" for state, count in view.jobs.items())
     return f"{done:,} of {total:,} steps; jobs: {counts}"
 
 
@@ -132,7 +134,7 @@ def _table(rows: Sequence[study.Row]) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
         moved = "" if row.deviation is None else _deviation(row.deviation)
-        scores = [_percent(one) for one in (row.ascending, row.descending)]
+        scores = [_percent(interval) for interval in (row.ascending, row.descending)]
         table.add_row(row.label, f"{row.trainable_parameters:,}", *scores, moved)
     table.caption = (
         f"Items with all {study.LENGTH} digits right, and a 95 % interval. Moved: the largest\n"
@@ -141,8 +143,8 @@ def _table(rows: Sequence[study.Row]) -> Table:
     return table
 
 
-def _print_conclusions(console: Console, found: StudyComparison) -> None:
-    for title, lines in study.conclusions(found):
+def _print_conclusions(console: Console, comparison: StudyComparison) -> None:
+    for title, lines in study.conclusions(comparison):
         console.print(f"\n{title}", style="bold")
         for line in lines:
             console.print(f"- {line}", highlight=False, markup=False)
@@ -157,7 +159,7 @@ def _deviation(value: float) -> str:
     return f"{value:.2f}" if value == 0 or value >= 0.01 else f"{value:.0e}"
 
 
-def _say_where(console: Console, stack: Stack, picture: Path, stopping: bool) -> None:
+def _print_places(console: Console, stack: Stack, picture: Path, stopping: bool) -> None:
     lines = {
         "picture": picture,
         "study": f"{stack.url}/studies/{study.NAME}",

@@ -41,8 +41,11 @@ METHODS: Mapping[str, Mapping[str, object]] = {
     "soft_prompt": {"tuning": LEARNED_POSITIONS},
     "attention_bias": {"tuning": LEARNED_POSITIONS},
 }
-"""The methods in the order of the table. Rates are a factor of 3 apart, of 10 for what a prefix or
-a prompt learns, because the rate that is best for these is not known to within less."""
+"""The methods in the order of the table.
+
+Learning rates are a factor of 3 apart, or 10 for prefixes and prompts, whose best rate is known
+less precisely.
+"""
 
 SPEC: Mapping[str, Any] = {  # Any: the JSON of a study
     "name": NAME,
@@ -81,21 +84,21 @@ class Row:
 
 
 class StudyFailed(Exception):
-    """The demo's study cannot be made, or a job of it did not succeed."""
+    """The demo's study cannot be created, or one of its jobs did not succeed."""
 
 
 def begin(client: Client) -> StudyRun:
-    """Create the study, or find the one that an earlier start has made, and run what is missing.
+    """Create the study, or find that of an earlier start and run the rest.
 
     Raises:
-        StudyFailed: the server has something else of these names.
+        StudyFailed: the server has other resources with these names.
     """
     try:
         run = client.studies.run(SPEC)
     except Conflict as error:
         text = f"{error}\nAnother version of adaptlab created this data. Choose another --data-dir."
         raise StudyFailed(text) from error
-    study = client.studies.get(run.id)  # what was made before is not answered as it is now
+    study = client.studies.get(run.id)  # a repeated creation does not return the current state
     if study.terminal and not study.succeeded:
         study = client.studies.extend(run.id)
     run.study = study
@@ -108,27 +111,27 @@ def finish(client: Client, run: StudyRun, on_progress: Callable[[StudyView], Non
     if study.succeeded:
         return study
     failed = [job for job in client.studies.jobs(run.id) if job.terminal and not job.succeeded]
-    said = "; ".join(f"{label_of(job)} {job.state}: {job.error or job.reason}" for job in failed)
-    raise StudyFailed(f"The study ended as {study.state}. {said}")
+    causes = "; ".join(f"{label_of(job)} {job.state}: {job.error or job.reason}" for job in failed)
+    raise StudyFailed(f"The study ended as {study.state}. {causes}")
 
 
 def label_of(job: JobView) -> str:
-    """What a job of the demo is called."""
+    """Return the name of a job of the demo."""
     return "pretraining" if job.kind == "pretrain" else str(job.method)
 
 
 def jobs_by_method(client: Client, study: StudyView) -> Mapping[str, JobView]:
-    """The pretraining first, then the adaptations in the order of the study."""
-    found = {label_of(job): job for job in client.studies.jobs(study.id)}
-    return {name: found[name] for name in ("pretraining", *METHODS)}
+    """Return the pretraining, then the adaptations in the order of the study."""
+    by_label = {label_of(job): job for job in client.studies.jobs(study.id)}
+    return {name: by_label[name] for name in ("pretraining", *METHODS)}
 
 
 def table(client: Client, jobs: Mapping[str, JobView]) -> Iterator[Row]:
-    """Accuracies with their intervals over seeds, and the largest change of attention."""
+    """Yield accuracies with intervals over seeds, and the attention's change."""
     for label, job in jobs.items():
         scored = [e for e in client.jobs.evaluations(job.id, attached=True) if e.split == "test"]
         ascending, descending = (
-            mean_accuracy([one for one in scored if one.task_name == task["name"]])
+            mean_accuracy([e for e in scored if e.task_name == task["name"]])
             for task in (ASCENDING, DESCENDING)
         )
         maps = client.jobs.attention(job.id, layer=0, source="adapted")
@@ -138,36 +141,36 @@ def table(client: Client, jobs: Mapping[str, JobView]) -> Iterator[Row]:
 
 
 def patterns(client: Client, jobs: Mapping[str, JobView]) -> Iterator[AttentionPattern]:
-    """The attention of base, fine-tuned and prefix-tuned model for the input of the figure."""
+    """Yield the figure's attention of base, fine-tuned and prefix-tuned model."""
     sources = (
         ("base (ascending)", "full_finetuning", "base"),
         ("full fine-tuning", "full_finetuning", "adapted"),
         ("prefix-tuning", "prefix_tuning", "adapted"),
     )
     for title, label, source in sources:
-        found = client.jobs.attention(jobs[label].id, source=source)[0]
-        array = client.jobs.attention_array(jobs[label].id, found)[0, 0, 0]
-        answer = " ".join(str(token) for token in found.predictions[0])
+        first = client.jobs.attention(jobs[label].id, source=source)[0]
+        array = client.jobs.attention_array(jobs[label].id, first)[0, 0, 0]
+        answer = " ".join(str(token) for token in first.predictions[0])
         yield AttentionPattern(
             title=title,
-            subtitle=f"seed {found.seed}, answers {answer}",
+            subtitle=f"seed {first.seed}, answers {answer}",
             weights=tuple(tuple(float(weight) for weight in row) for row in array),
-            tokens=tuple(str(token) for token in found.tokens[0]),
-            learned_positions=found.learned_positions,
-            target_start=found.target_start,
+            tokens=tuple(str(token) for token in first.tokens[0]),
+            learned_positions=first.learned_positions,
+            target_start=first.target_start,
         )
 
 
 def machine(cores: int) -> str:
-    """The machine in words, for the line under the table."""
+    """Return a description of the machine, for the line under the table."""
     return f"{cores} CPU cores, {platform.machine()}, Python {platform.python_version()}"
 
 
-def conclusions(found: StudyComparison) -> Iterator[tuple[str, Sequence[str]]]:
-    """What `adaptlab compare` says of the study: warnings, then verdicts, then diagnoses."""
-    yield "Warnings", [warning.text for warning in found.warnings] or ["none"]
-    for one in found.tables:
-        if one.comparison is not None:
-            for cell in one.comparison.cells:
-                yield "Verdicts", [*verdict_lines(one.comparison, cell, all_pairs=True)]
-        yield "Why", [each.diagnosis.text for each in one.diagnoses]
+def conclusions(comparison: StudyComparison) -> Iterator[tuple[str, Sequence[str]]]:
+    """Yield the study's warnings, verdicts and diagnoses as texts."""
+    yield "Warnings", [warning.text for warning in comparison.warnings] or ["none"]
+    for table in comparison.tables:
+        if table.comparison is not None:
+            for cell in table.comparison.cells:
+                yield "Verdicts", [*verdict_lines(table.comparison, cell, all_pairs=True)]
+        yield "Why", [diagnosis.diagnosis.text for diagnosis in table.diagnoses]

@@ -1,4 +1,4 @@
-"""Room on the disk of the data directory, which servers wait for instead of giving up."""
+"""Free space on the data directory's disk, which servers wait for."""
 
 import shutil
 from collections.abc import Callable
@@ -7,22 +7,22 @@ from pathlib import Path
 from adaptlab.errors import is_disk_full
 
 LEAST_BYTES = 32 * 2**20
-"""Postgres needs two files of its log, of 16 MiB each, to start and to go on."""
+"""Required free space: Postgres needs two WAL files of 16 MiB each to run."""
 
 Report = Callable[[str], None]
 Measure = Callable[[Path], int]
 
 
 def free_bytes(folder: Path) -> int:
-    """Bytes that this user may still write on the disk of a folder."""
+    """Return the bytes that this user can still write on the folder's disk."""
     return shutil.disk_usage(folder).free
 
 
 class DiskRoom:
-    """Looks whether there is room, and reports when there is none and when there is again.
+    """A check of free space that reports when it runs out and when it returns.
 
     Args:
-        folder: on the disk that is looked at.
+        folder: a folder on the checked disk.
         report: takes one line.
         measure: returns the free bytes.
     """
@@ -34,7 +34,7 @@ class DiskRoom:
         self.is_short = False
 
     def look(self) -> bool:
-        """Return True if there is too little room; report when that has changed."""
+        """Return True if there is too little space; report a change."""
         free = self._measure(self._folder)
         was_short, self.is_short = self.is_short, free < LEAST_BYTES
         if self.is_short and not was_short:
@@ -49,7 +49,7 @@ class DiskRoom:
 
 
 def whatever_the_disk(report: Report) -> Report:
-    """Return a report that loses its line where that goes to a disk without room."""
+    """Return a report that drops its line if the disk it writes to is full."""
 
     def tell(line: str) -> None:
         try:

@@ -1,11 +1,11 @@
-"""What can keep a stack from starting: each message names the value and the next step."""
+"""Errors of starting and stopping a stack."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 
 class StackError(Exception):
-    """The stack cannot start or go on."""
+    """The stack cannot start or continue."""
 
 
 class DataDirectoryInUse(StackError):
@@ -19,7 +19,7 @@ class DataDirectoryInUse(StackError):
 
 
 class DataDirectoryClosed(StackError):
-    """A data directory cannot be made or written by the user who asked for it."""
+    """The user cannot create or write a data directory."""
 
     def __init__(self, root: Path, cause: OSError) -> None:
         super().__init__(
@@ -29,7 +29,7 @@ class DataDirectoryClosed(StackError):
 
 
 class PortTaken(StackError):
-    """A port that was asked for is in use or may not be bound."""
+    """The requested port is in use, or the user may not bind it."""
 
     def __init__(self, host: str, port: int, cause: OSError) -> None:
         super().__init__(
@@ -39,7 +39,7 @@ class PortTaken(StackError):
 
 
 class OpenToOthers(StackError):
-    """An address that others reach, where their tokens would travel in the clear."""
+    """An address that other machines can reach, without encryption."""
 
     def __init__(self, host: str) -> None:
         super().__init__(
@@ -49,58 +49,60 @@ class OpenToOthers(StackError):
 
 
 class ServerNotFound(StackError):
-    """No server program is installed that can be used."""
+    """No usable server program is installed."""
 
     def __init__(self, program: str, looked_at: Sequence[str], remedy: str) -> None:
-        found = "; ".join(looked_at) or "nothing on PATH and no wheel"
-        super().__init__(f"no usable {program} found ({found}); {remedy}")
+        candidates = "; ".join(looked_at) or "nothing on PATH and no wheel"
+        super().__init__(f"no usable {program} found ({candidates}); {remedy}")
 
 
 class DirectoryBarred(StackError):
-    """A directory cannot be entered by the user that Postgres has to run as."""
+    """The user that runs Postgres cannot enter a directory."""
 
     def __init__(self, directory: Path, user: int) -> None:
         super().__init__(
-            f"Postgres refuses to run as root, and user {user}, as which it would run, cannot "
+            f"Postgres refuses to run as root, and user {user}, which would run it, cannot "
             f"enter {directory}; run `chmod o+x '{directory}'`, or move the data directory and "
             "the installation to where every user has access, or run this as an ordinary user"
         )
 
 
 class UserUnknown(StackError):
-    """Postgres looks its user up, and the machine does not know that user."""
+    """The machine has no entry for the user that runs Postgres."""
 
     def __init__(self, user: int) -> None:
         super().__init__(
-            f"user {user}, as which Postgres would run, has no entry in the password database; "
+            f"user {user}, which would run Postgres, has no entry in the password database; "
             f"add one (`useradd --uid {user} lab`), run this as another user, or set "
             "ADAPTLAB_DATABASE_URL to a running server"
         )
 
 
 class ClusterNotMovable(StackError):
-    """The files of a cluster cannot be given to the user that is to run its server."""
+    """The files of a cluster cannot be given to the user of its server."""
 
     def __init__(self, cluster: Path, reason: str, user: int | None) -> None:
         step = "stop it" if user is None else f"check it, and run `chown -R -h {user} '{cluster}'`"
         super().__init__(
-            f"The Postgres files in {cluster} belong to `nobody`, which other programs may run as, "
-            f"and cannot be given to a user of their own: {reason}. Please {step}, then start again"
+            f"the Postgres files in {cluster} belong to `nobody`, which other programs may run as, "
+            f"and cannot be given to a user of their own: {reason}; {step}, then start again"
         )
 
 
 class StartFailed(StackError):
-    """A supervised process did not come up."""
+    """A supervised process did not start."""
 
     def __init__(self, name: str, reason: str, log: Path, tail: str) -> None:
         super().__init__(f"{name} {reason}; the end of {log}:\n{tail}")
 
 
 class StopTimedOut(StackError):
-    """A supervisor was asked to stop and did not in time."""
+    """A supervisor did not stop in time."""
 
     def __init__(self, root: Path, pid: int) -> None:
-        super().__init__(f"process {pid}, which runs {root}, has not stopped yet; see {root}/logs")
+        super().__init__(
+            f"process {pid}, which supervises {root}, has not stopped yet; see {root}/logs"
+        )
 
 
 class DemoFailed(StackError):
@@ -108,4 +110,4 @@ class DemoFailed(StackError):
 
 
 class BackupFailed(StackError):
-    """A backup could not be made or brought back."""
+    """A backup could not be created or restored."""

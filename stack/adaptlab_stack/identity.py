@@ -1,4 +1,4 @@
-"""As whom a child process runs: Postgres refuses to run as root, so root's runs as another user."""
+"""The user of a child process: Postgres refuses to run as root."""
 
 import os
 import pwd
@@ -19,17 +19,20 @@ PASSING_CAPABILITIES = ("dac_read_search", "dac_override")
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The user and group of a child, and the one capability it keeps to pass closed directories."""
+    """The user and group of a child, and its only capability, if any.
+
+    The capability lets it traverse closed directories.
+    """
 
     user: int
     group: int
     capability: str | None = None
 
     def wrap(self, argv: Sequence[str], parent_death_signal: signal.Signals) -> tuple[str, ...]:
-        """The command that changes the user, if need be, and then becomes `argv`.
+        """Return a command that changes the user if needed, then becomes `argv`.
 
-        The signal that ties a child to its parent is lost when the user changes, so it is set by
-        `setpriv` after that, and the shell looks whether the parent died before.
+        A change of user clears the signal that ties a child to its parent. `setpriv` sets it
+        afterwards, and the shell checks that the parent has not died before.
         """
         if self.capability is None:
             return tuple(argv)
@@ -43,9 +46,9 @@ class Identity:
 
 
 def initialising(identity: Identity) -> Identity:
-    """As whom `initdb` runs: it refuses a user without an entry, so `nobody` stands in.
+    """Return the identity for `initdb`, which refuses users without an entry.
 
-    The cluster is given to its own user afterwards, before a server runs.
+    `nobody` replaces such a user. The cluster is given to its own user before a server runs.
 
     Raises:
         UserUnknown: `nobody` has no entry either.
@@ -59,11 +62,11 @@ def initialising(identity: Identity) -> Identity:
 
 
 def identity_of(owner: Path, needed: Sequence[Path]) -> Identity | None:
-    """As whom Postgres runs; None means as the calling user.
+    """Return the identity of Postgres; None is the calling user.
 
     Args:
-        owner: the cluster directory. If it exists, its owner runs the server, unless that is
-            `nobody`, as in data directories of earlier versions: then a user of its own does.
+        owner: the cluster directory. If it exists, its owner runs the server. The exception is
+            `nobody`, as in data directories of earlier versions: a user of its own replaces it.
         needed: directories and programs that the server has to reach.
 
     Raises:
@@ -85,9 +88,9 @@ def identity_of(owner: Path, needed: Sequence[Path]) -> Identity | None:
 
 
 def first_barred(identity: Identity, needed: Iterable[Path]) -> Path | None:
-    """The first directory or program on the way that the user may not enter or run.
+    """Return the first directory or program that the user cannot enter or run.
 
-    Tried as that user, not computed from mode bits: access lists and mounts count too.
+    Tested as that user instead of from mode bits, because access lists and mounts count too.
     """
     for path in needed:
         for step in (*reversed(path.absolute().parents), path.absolute()):
@@ -117,8 +120,8 @@ def _setpriv(identity: Identity) -> tuple[str, ...]:
         "--clear-groups",
         f"--inh-caps=+{identity.capability}",
         f"--ambient-caps=+{identity.capability}",
-        # Without this the kernel leaves the capability out of access(2), by which Postgres 16 and
-        # newer look for their own program, and they refuse to start.
+        # Without this, the kernel ignores the capability in access(2). Postgres 16 and newer use
+        # that call to find their own program, and would refuse to start.
         "--securebits=+no_setuid_fixup",
     )
 

@@ -1,4 +1,4 @@
-"""Give the files of a Postgres cluster to the user that runs its server."""
+"""Transfer of a Postgres cluster's files to the user that runs its server."""
 
 import os
 import stat
@@ -13,11 +13,11 @@ LOOK_SECONDS = 0.1
 
 
 def give_cluster(cluster: Path, identity: Identity) -> None:
-    """Change the owner of every file of a cluster; does nothing if it has that owner already.
+    """Change the owner of every file of a cluster, unless it is correct.
 
     The folder itself comes last, so an interrupted change is repeated at the next start. The
-    previous owner may have been `nobody`, which other programs run as: links are not followed,
-    and files with a second name are refused.
+    previous owner may have been `nobody`, which other programs run as. Therefore links are not
+    followed, and files with a second name are refused.
 
     Raises:
         ClusterNotMovable: a server still runs on it, or it contains links.
@@ -37,7 +37,7 @@ def give_cluster(cluster: Path, identity: Identity) -> None:
 
 
 def _await_end_of_server(cluster: Path) -> None:
-    """Wait for a server whose supervisor was killed, which shuts down with a checkpoint."""
+    """Wait for the shutdown of a server whose supervisor was killed."""
     end = time.monotonic() + STOP_SECONDS
     while (process := _server_of(cluster)) is not None:
         if time.monotonic() > end:
@@ -46,7 +46,7 @@ def _await_end_of_server(cluster: Path) -> None:
 
 
 def _server_of(cluster: Path) -> int | None:
-    """The process that serves the cluster, by its `postmaster.pid`."""
+    """Return the process that serves the cluster, from its `postmaster.pid`."""
     try:
         process = int((cluster / "postmaster.pid").read_text().split()[0])
         os.kill(process, 0)

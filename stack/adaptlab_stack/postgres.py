@@ -1,4 +1,4 @@
-"""A Postgres cluster of one's own below a data directory."""
+"""An embedded Postgres cluster below a data directory."""
 
 import os
 import shutil
@@ -24,17 +24,17 @@ from adaptlab_stack.process import ProcessSpec, StopStep, describe_exit, tie_to_
 ROLE = "lab"
 DATABASE = "adaptlab"
 CONNECTIONS = 250
-# After kill -9 of the postmaster the next start is refused until its backends are gone; after
-# kill -9 of the supervisor, until the old server has shut down, for which it writes a checkpoint to
-# a disk that may be busy. Eight tries cover 12 seconds.
+# After kill -9 of the postmaster, a start is refused until its backends are gone. After kill -9 of
+# the supervisor, it is refused until the old server has written its last checkpoint, which takes
+# longer on a busy disk. Eight attempts cover 12 seconds.
 START_ATTEMPTS = 8
 # A fast shutdown writes a checkpoint; an immediate one leaves that to the next start.
 STOP = (StopStep(signal.SIGINT, 1.5), StopStep(signal.SIGQUIT, 0.4))
-# An upload fills the default, a quarter of this, while the disk takes what came before: then
-# whoever writes waits for the disk.
+# An upload fills the default, a quarter of this, before the disk has written the previous buffer.
+# Writers would then wait for the disk.
 WAL_BUFFERS = "16MB"
-# Whoever commits writes the log himself. What is left to the writer of the log, which looks every
-# 0.2 s after anything was written, is what nobody waits for.
+# Commits write the log themselves. The WAL writer, which wakes up every 0.2 s by default, is left
+# with writes that no one waits for.
 DURABLE = ("-c", "wal_writer_delay=2s")
 NOT_DURABLE = ("-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off")
 
@@ -43,7 +43,7 @@ NOT_DURABLE = ("-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_pa
 class EmbeddedPostgres:
     """A Postgres server that is ready to be started.
 
-    Made by `prepare`, which initialises the cluster if there is none.
+    Created by `prepare`, which initialises the cluster if there is none.
 
     Attributes:
         durable: False trades safety against a power cut for speed; for tests only.
@@ -57,10 +57,10 @@ class EmbeddedPostgres:
 
     @classmethod
     def prepare(cls, directory: DataDirectory, *, durable: bool = True) -> "EmbeddedPostgres":
-        """Find the programs, choose a port and make the cluster on first use.
+        """Find the programs, choose a port and create the cluster on first use.
 
         Raises:
-            ServerNotFound: no fitting Postgres is installed.
+            ServerNotFound: no suitable Postgres is installed.
             DirectoryBarred: root's Postgres cannot reach its files.
             ClusterNotMovable: an older cluster, of `nobody`, cannot be given to Postgres' own user.
             StartFailed: `initdb` failed.
@@ -76,20 +76,23 @@ class EmbeddedPostgres:
 
     @property
     def url(self) -> str:
-        """The address of adaptlab's database, with its password, for SQLAlchemy and psycopg 3."""
+        """The database's address with its password, for SQLAlchemy and psycopg 3."""
         return self._address("postgresql+psycopg", DATABASE)
 
     def url_for(self, part: Part) -> str:
-        """The same database for the API or the workers, whose roles may do less than its owner."""
+        """Return the address for the API's or the workers' role.
+
+        Their permissions are narrower than those of the database's owner.
+        """
         return address_for(self.url, part, self.directory.credentials().roles)
 
     @property
     def description(self) -> str:
-        """Where the server listens and whose program it is, without the password."""
+        """The server's address, version and origin, without the password."""
         return f"{LOOPBACK}:{self.port} (Postgres {self.programs.major}, {self.programs.source})"
 
     def process(self) -> ProcessSpec:
-        """How to run the server."""
+        """Return the process to supervise."""
         argv = (
             str(self.programs.directory / "postgres"),
             *("-D", str(self.directory.cluster)),
@@ -119,7 +122,10 @@ class EmbeddedPostgres:
         return f"{scheme}://{ROLE}:{password}@{LOOPBACK}:{self.port}/{database}"
 
     def _is_ready(self) -> bool:
-        """Whether the server answers; makes the database and its users' roles where missing."""
+        """Return True if the server answers.
+
+        Creates the database and the roles if they are missing.
+        """
         try:
             with psycopg.connect(
                 self._address("postgresql", "postgres"), connect_timeout=2, autocommit=True
@@ -140,7 +146,7 @@ def _initialise(
     *,
     durable: bool,
 ) -> None:
-    """Make a cluster beside its final place and move it there when it is whole."""
+    """Create a cluster in a temporary folder, and rename it when complete."""
     unfinished = directory.root / "postgres.unfinished"
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(mode=0o700)
@@ -148,12 +154,12 @@ def _initialise(
     cluster = unfinished / "cluster"
     password_file.touch(mode=0o600)
     password_file.write_text(directory.credentials().postgres)
-    maker = initialising(identity) if identity else None
-    if maker:
+    creator = initialising(identity) if identity else None
+    if creator:
         for path in (unfinished, password_file):
-            os.chown(path, maker.user, maker.group)
+            os.chown(path, creator.user, creator.group)
     argv = _initdb_command(programs, cluster, password_file, durable=durable)
-    _run_initdb(argv, maker, directory)
+    _run_initdb(argv, creator, directory)
     if identity:
         give_cluster(cluster, identity)
     cluster.rename(directory.cluster)
@@ -166,7 +172,7 @@ def _initdb_command(
     return (
         str(programs.directory / "initdb"),
         *("-D", str(cluster), "-U", ROLE, "-E", "UTF8"),
-        # macOS has no locale of the name C.UTF-8.
+        # macOS has no locale named C.UTF-8.
         f"--locale={'C' if sys.platform == 'darwin' else 'C.UTF-8'}",
         "--auth=scram-sha-256",
         f"--pwfile={password_file}",
@@ -197,7 +203,8 @@ def _run_initdb(argv: tuple[str, ...], identity: Identity | None, directory: Dat
 
 
 def _environment() -> dict[str, str]:
-    # Nothing of the caller's: PGDATA, PGPORT or a locale that is not installed would be obeyed.
+    # Without the caller's variables, because Postgres would obey PGDATA, PGPORT or a locale that is
+    # not installed.
     return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}
 
 

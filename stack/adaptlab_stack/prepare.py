@@ -1,6 +1,6 @@
-"""What has to be true of the database before the API starts.
+"""Preparation of the database before the API starts.
 
-Run as a process of its own, so that the supervisor stays small and free of threads.
+It runs in a process of its own, so that the supervisor stays small and free of threads.
 """
 
 import os
@@ -18,7 +18,7 @@ from adaptlab_stack.data_directory import DataDirectory
 
 
 def prepare(database_url: str, data_dir: Path) -> None:
-    """Bring the tables, roles and rights up to date, and make the admin token on first use."""
+    """Migrate tables, roles and rights, and create the admin token if needed."""
     passwords = RolePasswords.given(os.environ)
     if passwords is not None:
         make_logins(database_url, passwords)
@@ -29,7 +29,7 @@ def prepare(database_url: str, data_dir: Path) -> None:
 
 if __name__ == "__main__":
     try:
-        Settings()  # pyright: ignore[reportCallIssue] - from the environment, as the others read it
+        Settings()  # pyright: ignore[reportCallIssue] - from the environment, as in other processes
     except BadSettings as error:
         sys.exit(str(error))
     prepare(os.environ["ADAPTLAB_DATABASE_URL"], Path(os.environ["ADAPTLAB_DATA_DIR"]))

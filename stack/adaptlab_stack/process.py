@@ -25,14 +25,14 @@ class StopStep:
 
 @dataclass(frozen=True, slots=True)
 class ProcessSpec:
-    """What to run, how to see that it is up, and how to stop it.
+    """A process to run, with its readiness check and the way to stop it.
 
     Attributes:
-        ready: whether the process serves already; asked again and again while it starts.
-        stop: signals in turn; SIGKILL to its whole process group ends every list.
-        stop_stage: processes of a lower stage are gone before those of a higher are signalled.
-        parent_death_signal: what the kernel sends when the supervisor dies, however it dies.
-        sockets: file descriptors of listening sockets that it inherits, by the same numbers.
+        ready: returns True once the process serves; called repeatedly while it starts.
+        stop: signals in turn; SIGKILL to the whole process group ends every list.
+        stop_stage: processes of a lower stage have ended before those of a higher are signalled.
+        parent_death_signal: signal from the kernel when the supervisor dies in any way.
+        sockets: inherited file descriptors of listening sockets, with the same numbers.
         start_attempts: how often it may exit before it is first ready.
     """
 
@@ -54,11 +54,11 @@ def spawn(spec: ProcessSpec, log: Path) -> subprocess.Popen[bytes]:
     """Start a process in a session of its own, its output appended to `log`.
 
     Raises:
-        RuntimeError: called outside the main thread. The kernel counts the end of the thread that
+        RuntimeError: called outside the main thread. The kernel treats the end of the thread that
             forked as the death of the parent.
     """
     if threading.current_thread() is not threading.main_thread():
-        raise RuntimeError("supervised processes are started from the main thread only")
+        raise RuntimeError("supervised processes can be started only from the main thread")
     identity = spec.identity
     argv = identity.wrap(spec.argv, spec.parent_death_signal) if identity else spec.argv
     plain = identity if identity and identity.capability is None else None
@@ -81,9 +81,10 @@ def spawn(spec: ProcessSpec, log: Path) -> subprocess.Popen[bytes]:
 
 
 def tie_to_parent(death_signal: signal.Signals) -> Callable[[], None] | None:
-    """What a forked child calls to get a signal when its parent dies.
+    """Return a function that ties a forked child to the life of its parent.
 
-    None where the kernel offers no such thing.
+    The child calls it, and gets the signal when the parent dies. None if the kernel does not
+    support this.
     """
     if sys.platform != "linux":
         return None
@@ -99,16 +100,16 @@ def tie_to_parent(death_signal: signal.Signals) -> Callable[[], None] | None:
 
 
 def kill_group(process: subprocess.Popen[bytes]) -> None:
-    """End whatever is left of the session that a process leads."""
+    """Kill what is left of the session that a process leads."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
-        # PermissionError: macOS says so of a group that has only zombies left.
+        # PermissionError: raised by macOS if a group has only zombies left.
         return
 
 
 def describe_exit(status: int) -> str:
-    """An exit status in words."""
+    """Return an exit status in words."""
     if status < 0:
         return f"was killed by {signal.Signals(-status).name}"
     return f"exited with status {status}"

@@ -1,4 +1,4 @@
-"""Bringing a backup back into an empty database."""
+"""Restoring a backup into an empty database."""
 
 import hashlib
 from collections.abc import Iterator
@@ -26,12 +26,12 @@ READ_BYTES = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What was brought back.
+    """Result of a restoration.
 
     Attributes:
-        artifacts: how many have the bytes that their digest names.
-        damaged: the digests of those that have not; they are quarantined.
-        requeued: how many jobs ran when the backup was made, and now wait for a worker.
+        artifacts: number of artifacts with intact bytes.
+        damaged: digests of the others, which are quarantined.
+        requeued: number of jobs that ran during the backup and now wait for a worker.
     """
 
     artifacts: int
@@ -40,15 +40,15 @@ class Restored:
 
 
 def restore(settings: Settings, folder: Path) -> Restored:
-    """Fill an empty database, and the stores that the settings name, from a backup.
+    """Fill an empty database, and the configured stores, from a backup.
 
-    Broken off, it leaves a database that is not empty: drop it and begin again.
+    If it is interrupted, the database is not empty: drop it and start again.
 
     Raises:
-        BackupFailed: the folder holds no whole backup, the database is not empty, or Postgres
+        BackupFailed: the folder has no complete backup, the database is not empty, or Postgres
             refused the dump.
     """
-    made = _read(folder)
+    backup = _read(folder)
     sessions = open_sessions(settings)
     try:
         _refuse_unless_empty(sessions)
@@ -62,7 +62,7 @@ def restore(settings: Settings, folder: Path) -> Restored:
         upgrade(settings.database_url)
         with sessions.begin() as session:
             _forget_places(session)
-        damaged = _restore_artifacts(sessions, folder, made)
+        damaged = _restore_artifacts(sessions, folder, backup)
         with sessions.begin() as session:
             requeued = _requeue(session)
             whole = select(func.count()).where(Artifact.state == "ready")
@@ -73,19 +73,19 @@ def restore(settings: Settings, folder: Path) -> Restored:
 
 def _read(folder: Path) -> Backup:
     try:
-        made = Backup.model_validate_json((folder / CONTENTS).read_bytes())
+        backup = Backup.model_validate_json((folder / CONTENTS).read_bytes())
     except FileNotFoundError as error:
         raise BackupFailed(
             f"{folder} does not contain a complete backup: {CONTENTS} is missing."
         ) from error
     except ValidationError as error:
         raise BackupFailed(f"{folder / CONTENTS} cannot be read: {error}") from error
-    if made.format != FORMAT:
+    if backup.format != FORMAT:
         raise BackupFailed(
-            f"{folder} has the format {made.format}, but this version reads {FORMAT}. Restore "
-            f"it with adaptlab {made.version}."
+            f"{folder} has the format {backup.format}, but this version reads {FORMAT}. Restore "
+            f"it with adaptlab {backup.version}."
         )
-    return made
+    return backup
 
 
 def _refuse_unless_empty(sessions: sessionmaker[Session]) -> None:
@@ -101,13 +101,17 @@ def _refuse_unless_empty(sessions: sessionmaker[Session]) -> None:
 
 
 def _forget_places(session: Session) -> None:
-    """What lay in a store lies there no more, and of open uploads no chunk was copied."""
+    """Reset the places of artifacts, and delete unfinished uploads.
+
+    The stores are filled again, and a backup contains no chunks of open uploads.
+    """
     unsynchronised = {"synchronize_session": False}
     old = update(Artifact).where(Artifact.store != POSTGRES).values(store=POSTGRES, key=None)
     session.execute(old, execution_options=unsynchronised)
-    half = select(Artifact.sha256).where(Artifact.state == "uploading")
+    unfinished = select(Artifact.sha256).where(Artifact.state == "uploading")
     session.execute(
-        delete(Upload).where(Upload.artifact_sha256.in_(half)), execution_options=unsynchronised
+        delete(Upload).where(Upload.artifact_sha256.in_(unfinished)),
+        execution_options=unsynchronised,
     )
     session.execute(
         delete(Artifact).where(Artifact.state == "uploading"), execution_options=unsynchronised
@@ -115,20 +119,25 @@ def _forget_places(session: Session) -> None:
 
 
 def _restore_artifacts(
-    sessions: sessionmaker[Session], folder: Path, made: Backup
+    sessions: sessionmaker[Session], folder: Path, backup: Backup
 ) -> tuple[str, ...]:
     with sessions() as session:
         ready = select(Artifact.sha256, Artifact.size).where(Artifact.state == "ready")
         rows = session.execute(ready.order_by(Artifact.sha256)).all()
     return tuple(
-        row.sha256 for row in rows if not _restore_one(sessions, folder, made, row.sha256, row.size)
+        row.sha256
+        for row in rows
+        if not _restore_one(sessions, folder, backup, row.sha256, row.size)
     )
 
 
 def _restore_one(
-    sessions: sessionmaker[Session], folder: Path, made: Backup, sha256: str, size: int
+    sessions: sessionmaker[Session], folder: Path, backup: Backup, sha256: str, size: int
 ) -> bool:
-    """Put one artifact into its store; false, and quarantined, where its file is not it."""
+    """Store one artifact; return False if its file is damaged or missing.
+
+    It is then quarantined.
+    """
     path = artifact_file(folder, sha256)
     try:
         with sessions.begin() as session:
@@ -137,7 +146,7 @@ def _restore_one(
             _set(session, sha256, store=place.store, key=place.key, checked_at=func.now())
     except _NotTheBytes:
         reason = (
-            f"The backup of {made.made_at:%Y-%m-%d %H:%M} UTC does not have it complete. Run "
+            f"The backup of {backup.made_at:%Y-%m-%d %H:%M} UTC does not contain it in full. Run "
             "the job again."
         )
         with sessions.begin() as session:
@@ -147,7 +156,7 @@ def _restore_one(
 
 
 class _NotTheBytes(Exception):
-    """A file of a backup has another digest than its name says, or is not there."""
+    """A file of a backup is missing, or its digest differs from its name."""
 
 
 def _verified(path: Path, sha256: str) -> Iterator[bytes]:
@@ -172,14 +181,18 @@ def _set(session: Session, sha256: str, **columns: object) -> None:
 
 
 def _requeue(session: Session) -> int:
-    """Give the jobs that ran to other workers at no cost; those to be stopped are left to reap."""
+    """Queue the jobs that ran, without counting the attempt.
+
+    Jobs with a pending cancellation or pause are left to the reaper.
+    """
     session.execute(
         update(Worker).where(Worker.stopped_at.is_(None)).values(stopped_at=func.clock_timestamp())
     )
-    runs = (
+    is_running = (
         Job.state == "running",
         Job.cancel_requested_at.is_(None),
         Job.pause_requested_at.is_(None),
     )
-    told = "The database was restored from a backup that was taken while the job ran."
-    return len(move(session, runs, Change("queued", "worker_lost", told, "lost", uncounted())))
+    reason = "The database was restored from a backup that was taken while the job ran."
+    change = Change("queued", "worker_lost", reason, "lost", uncounted())
+    return len(move(session, is_running, change))

@@ -24,12 +24,12 @@ class Servers:
 
 @contextmanager
 def embedded_servers(data_dir: Path, *, durable: bool = True) -> Generator[Servers]:
-    """Run Postgres and Valkey as children of this process while the block runs.
+    """Run Postgres and Valkey as children of this process during the block.
 
-    To be called in the main thread. Nothing watches the servers: one that dies stays dead.
+    Call it in the main thread. The servers are not supervised: one that dies is not restarted.
 
     Args:
-        data_dir: made if it does not exist; used by one process at a time.
+        data_dir: created if it does not exist; used by one process at a time.
         durable: False switches fsync off. For tests only: a power cut loses the cluster.
 
     Raises:

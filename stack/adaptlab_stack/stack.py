@@ -1,4 +1,4 @@
-"""A running stack as a value: for the demo and for tests that need the real thing."""
+"""A running stack as a value, for the demo and for tests."""
 
 import os
 import signal
@@ -22,7 +22,7 @@ UP_COMMAND = (sys.executable, "-m", "adaptlab_stack", "up")
 
 @dataclass(frozen=True, slots=True)
 class RunningProcess:
-    """A supervised process that runs at the moment of asking."""
+    """A supervised process that is currently running."""
 
     pid: int
 
@@ -51,12 +51,12 @@ class Stack:
 
     @property
     def processes(self) -> Mapping[str, RunningProcess]:
-        """The supervised processes that run now, by name."""
+        """The running supervised processes, by name."""
         running = DataDirectory(self.data_dir).read_state().processes
         return {name: RunningProcess(pid) for name, pid in running.items()}
 
     def log(self, name: str) -> str:
-        """The last 200 lines that a process wrote; `up` is the supervisor itself."""
+        """Return the last 200 lines of a process's log; `up` is the supervisor."""
         return tail(DataDirectory(self.data_dir).log(name), 200)
 
     @staticmethod
@@ -72,15 +72,15 @@ class Stack:
         timeout: float = 90.0,
         keep: bool = False,
     ) -> "Generator[Stack]":
-        """Run `adaptlab up` while the block runs.
+        """Run `adaptlab up` during the block.
 
         Args:
-            data_dir: made if it does not exist.
+            data_dir: created if it does not exist.
             port: the API's; None means the default one or a free one.
-            workers: how many worker processes.
-            servers: how many API processes.
-            environment: laid over the caller's own; None removes a name.
-            command: what to run in place of `python -m adaptlab_stack up`.
+            workers: number of worker processes.
+            servers: number of API processes.
+            environment: changes to the caller's own; None removes a variable.
+            command: replaces `python -m adaptlab_stack up`.
             timeout: seconds until the server has to answer.
             keep: leave it running after a block that did not raise; `stop` ends it.
 
@@ -89,9 +89,9 @@ class Stack:
         """
         directory = DataDirectory.open(data_dir)
         options = ("--data-dir", str(directory.root), "--workers", str(workers))
-        many = () if servers == 1 else ("--servers", str(servers))
-        wanted = () if port is None else ("--port", str(port))
-        argv = (*command, *options, *many, *wanted)
+        server_option = () if servers == 1 else ("--servers", str(servers))
+        port_option = () if port is None else ("--port", str(port))
+        argv = (*command, *options, *server_option, *port_option)
         supervisor = _launch(argv, directory, environment or {}, outlives_caller=keep)
         try:
             _await_announcement(supervisor, directory, timeout)
@@ -104,7 +104,7 @@ class Stack:
 
     @staticmethod
     def attach(directory: DataDirectory, pid: int) -> "Stack":
-        """The stack that the supervisor with this id runs in a directory."""
+        """Return the stack that the supervisor with this id runs in a directory."""
         endpoints = directory.read_state().endpoints
         return Stack(
             directory.root, pid, endpoints.url, endpoints.database_url, endpoints.broker_url
@@ -112,10 +112,10 @@ class Stack:
 
 
 def stop(data_dir: Path, timeout: float = STOP_SECONDS) -> bool:
-    """Stop the stack of a data directory; False if none runs there.
+    """Stop the stack of a data directory; return False if none runs there.
 
     Raises:
-        StopTimedOut: it was asked to stop and still runs after `timeout` seconds.
+        StopTimedOut: it still runs `timeout` seconds after the signal to stop.
     """
     directory = DataDirectory(data_dir.resolve())
     pid = directory.holder()
@@ -146,7 +146,7 @@ def _launch(
             stdout=output,
             stderr=subprocess.STDOUT,
             env={name: value for name, value in merged.items() if value is not None},
-            # Its own session: a Ctrl-C meant for the caller is passed on by the end of the block.
+            # Its own session: Ctrl-C reaches only the caller, and the end of the block stops this.
             start_new_session=True,
             preexec_fn=tie_to_parent(signal.SIGTERM) if tied else None,
         )

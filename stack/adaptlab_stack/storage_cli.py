@@ -1,4 +1,4 @@
-"""The commands `storage`, `backup` and `restore`, for whoever runs the server."""
+"""The commands `storage`, `backup` and `restore`, for operators."""
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -22,13 +22,13 @@ from adaptlab_stack.backup import back_up
 from adaptlab_stack.cli import DEFAULT_DATA_DIR, DataDir
 from adaptlab_stack.database import reachable_database, settings_for
 from adaptlab_stack.errors import StackError
-from adaptlab_stack.restore import restore as bring_back
+from adaptlab_stack.restore import restore as restore_backup
 
 Folder = Annotated[Path, typer.Argument(help="Folder of the backup.")]
 
 
 class Action(StrEnum):
-    """What can be done with what is stored."""
+    """An action on stored bytes."""
 
     status = "status"
     scrub = "scrub"
@@ -55,7 +55,7 @@ def storage(
         raise typer.BadParameter("name the store to move to: --to postgres, directory or s3")
     with _settings(data_dir) as settings, _sessions(settings) as sessions:
         actions: dict[Action, Callable[[], None]] = {
-            Action.status: lambda: _tell_status(sessions),
+            Action.status: lambda: _print_status(sessions),
             Action.scrub: lambda: _scrub(sessions, settings, everything=everything),
             Action.collect: lambda: _collect(sessions, settings),
             Action.move: lambda: _move(sessions, to or "", at_least),
@@ -73,17 +73,17 @@ def backup(
         ),
     ] = False,
 ) -> None:
-    """Copy the database and all artifacts to a folder; the server may keep running."""
+    """Copy the database and all artifacts to a folder while the server runs."""
     with _settings(data_dir) as settings:
-        made = back_up(settings, folder)
-    typer.echo(f"{made.artifacts} artifacts ({made.bytes} bytes) and the database are in {folder}")
-    for sha256 in made.missing:
+        copy = back_up(settings, folder)
+    typer.echo(f"{copy.artifacts} artifacts ({copy.bytes} bytes) and the database are in {folder}")
+    for sha256 in copy.missing:
         typer.echo(
             f"missing from the backup: {sha256}, whose bytes are damaged or deleted", err=True
         )
-    if made.missing and not allow_missing:
+    if copy.missing and not allow_missing:
         typer.echo(
-            f"error: {len(made.missing)} artifacts are missing from the backup. Find out why "
+            f"error: {len(copy.missing)} artifacts are missing from the backup. Find out why "
             "with `adaptlab storage scrub --all`, or accept it with --allow-missing.",
             err=True,
         )
@@ -97,33 +97,38 @@ def restore(folder: Folder, data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
     is a superuser in the embedded stack.
     """
     with _settings(data_dir) as settings:
-        done = bring_back(settings, folder)
-    typer.echo(f"restored {done.artifacts} artifacts; {done.requeued} jobs are queued to run again")
-    for sha256 in done.damaged:
+        result = restore_backup(settings, folder)
+    typer.echo(
+        f"restored {result.artifacts} artifacts; {result.requeued} jobs are queued to run again"
+    )
+    for sha256 in result.damaged:
         typer.echo(f"incomplete in the backup: {sha256}", err=True)
-    if done.damaged:
+    if result.damaged:
         raise typer.Exit(1)
 
 
-def _tell_status(sessions: sessionmaker[Session]) -> None:
+def _print_status(sessions: sessionmaker[Session]) -> None:
     with sessions() as session:
-        found = status(session)
-    for one in found.shares:
-        oldest = f"{one.least_recently_checked:%Y-%m-%d}" if one.least_recently_checked else "-"
+        stored = status(session)
+    for share in stored.shares:
+        oldest = share.least_recently_checked
+        since = "-" if oldest is None else f"{oldest:%Y-%m-%d}"
         typer.echo(
-            f"{one.store:<9} {one.state:<11} {one.artifacts:>7} artifacts {one.bytes:>15} bytes, "
-            f"all checked since {oldest}"
+            f"{share.store:<9} {share.state:<11} {share.artifacts:>7} artifacts "
+            f"{share.bytes:>15} bytes, all checked since {since}"
         )
-    typer.echo(f"unreferenced: {found.unreferenced} artifacts, {found.unreferenced_bytes} bytes")
+    typer.echo(f"unreferenced: {stored.unreferenced} artifacts, {stored.unreferenced_bytes} bytes")
 
 
 def _scrub(sessions: sessionmaker[Session], settings: Settings, *, everything: bool) -> None:
     every = None if everything else timedelta(days=settings.scrub_days)
-    found = scrub(sessions, every, None if everything else SHARE_BYTES)
-    typer.echo(f"checked {found.checked} artifacts ({found.size} bytes), repaired {found.repaired}")
-    for sha256 in found.quarantined:
+    result = scrub(sessions, every, None if everything else SHARE_BYTES)
+    typer.echo(
+        f"checked {result.checked} artifacts ({result.size} bytes), repaired {result.repaired}"
+    )
+    for sha256 in result.quarantined:
         typer.echo(f"quarantined: {sha256}", err=True)
-    if found.quarantined:
+    if result.quarantined:
         raise typer.Exit(1)
 
 

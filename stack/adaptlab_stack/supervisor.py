@@ -1,7 +1,7 @@
-"""Starts processes, keeps them running and stops them in order.
+"""Supervision of processes: start, restart, and stop in order.
 
-circus, honcho and supervisord were weighed: none ties children to its own life after a change of
-user, which is what makes `kill -9` of the supervisor leave nothing behind.
+Alternatives were circus, honcho and supervisord. None ties children to its own life after a change
+of user, which ensures that `kill -9` of the supervisor leaves nothing running.
 """
 
 import subprocess
@@ -26,7 +26,7 @@ ROOM_SECONDS = 1.0
 
 
 class StopRequested(Exception):
-    """A request to stop came while something was being started."""
+    """A request to stop arrived during a start."""
 
 
 @dataclass(slots=True)
@@ -35,8 +35,8 @@ class _Child:
     log: Path
     process: subprocess.Popen[bytes]
     started: float
-    exits: int = 0  # of which the delay before the next start depends
-    failed_starts: int = 0  # exits while there was room
+    exits: int = 0  # determines the delay before the next start
+    failed_starts: int = 0  # exits with enough disk space
     restart_at: float | None = None
     is_ready: bool = False
 
@@ -50,11 +50,11 @@ class Supervisor:
 
     Args:
         waiting: how to sleep and when to stop.
-        log_of: the log file for a process name.
-        report: takes one line about something worth knowing.
+        log_of: returns the log file of a process by name.
+        report: takes one line about a notable event.
         changed: takes process ids by name whenever they change.
-        room: on the disk that the processes need. While it is short nothing counts as a failed
-            start, and what was published in vain is published again.
+        room: check of the disk space that the processes need. While there is too little, exits do
+            not count as failed starts, and a failed publication is repeated.
     """
 
     def __init__(
@@ -75,11 +75,11 @@ class Supervisor:
 
     @property
     def processes(self) -> Mapping[str, int]:
-        """Ids of the processes that run now, by name."""
+        """Ids of the running processes, by name."""
         return {child.spec.name: child.process.pid for child in self._children if child.alive}
 
     def start(self, specs: Sequence[ProcessSpec]) -> None:
-        """Start processes side by side and return when all are ready.
+        """Start processes in parallel and return when all are ready.
 
         Raises:
             StartFailed: one exited too often or was not ready in time.
@@ -111,7 +111,7 @@ class Supervisor:
             child.process.wait()
 
     def watch(self) -> None:
-        """Start again what dies, until a stop signal comes."""
+        """Restart processes that die, until a stop signal comes."""
         next_trim = time.monotonic()
         while not self._waiting.stop_requested:
             self._tend()
@@ -127,7 +127,7 @@ class Supervisor:
             self._waiting.pause(min([next_trim, *due]) - now)
 
     def stop(self) -> None:
-        """End all processes, stage after stage; nothing is left when it returns."""
+        """Stop all processes, stage by stage; none is left when it returns."""
         for stage in sorted({child.spec.stop_stage for child in self._children}):
             _end(
                 [c.process for c in self._of_stage(stage)], [c.spec for c in self._of_stage(stage)]
@@ -152,7 +152,7 @@ class Supervisor:
         while True:
             self._tend()
             if child.alive and child.spec.ready():
-                # Asked after the answer: an older process may have answered in its place.
+                # Checked after the answer, because an older process may have given it.
                 self._tend()
                 if child.alive:
                     child.is_ready = True
@@ -189,7 +189,7 @@ class Supervisor:
         child.exits += 1
         child.restart_at = now + delay
         if child.is_ready:
-            self._report(f"{child.spec.name} {reason}; starting it again in {delay:.1f} s")
+            self._report(f"{child.spec.name} {reason}; restarting it in {delay:.1f} s")
 
     def _restart(self, child: _Child) -> None:
         try:
@@ -222,7 +222,7 @@ class Supervisor:
         for child in self._children:
             try:
                 trim_log(child.log)
-            except OSError as error:  # it stays longer until there is room for a copy
+            except OSError as error:  # the log grows until there is space for its copy
                 if not is_disk_full(error):
                     raise
 
@@ -231,7 +231,7 @@ class Supervisor:
 
 
 def _end(processes: Sequence[subprocess.Popen[bytes]], specs: Sequence[ProcessSpec]) -> None:
-    """Take every process through its stop steps at the same time, then kill what is left."""
+    """Take all processes through their stop steps, then kill what is left."""
     begin = time.monotonic()
     sent = [0] * len(processes)
     while any(process.poll() is None for process in processes):

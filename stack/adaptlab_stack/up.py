@@ -1,4 +1,7 @@
-"""The whole stack on one machine: embedded servers, API, workers and beat, under one supervisor."""
+"""The whole stack on one machine, under one supervisor.
+
+It consists of the embedded servers, the API, the workers and beat.
+"""
 
 import http.client
 import os
@@ -31,7 +34,7 @@ DATA_DIR = "ADAPTLAB_DATA_DIR"
 
 @dataclass(frozen=True, slots=True)
 class UpOptions:
-    """What the user of `adaptlab up` chooses; no port means the default one or a free one."""
+    """Options of `adaptlab up`; `port` None is the default or a free one."""
 
     data_dir: Path
     host: str
@@ -43,7 +46,7 @@ class UpOptions:
 
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """The commands run beside the servers; `--host`, `--port` and `--fd` are added to the API's."""
+    """Commands of the processes; the API's gets `--host`, `--port` and `--fd`."""
 
     prepare: tuple[str, ...] = (sys.executable, "-m", "adaptlab_stack.prepare")
     api: tuple[str, ...] = (sys.executable, "-m", "adaptlab_api")
@@ -53,7 +56,7 @@ class Programs:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """Everything chosen before the first process starts."""
+    """Everything that is decided before the first process starts."""
 
     directory: DataDirectory
     endpoints: Endpoints
@@ -68,7 +71,7 @@ def run_up(options: UpOptions, programs: Programs, report: Callable[[str], None]
     """Run the stack until SIGINT, SIGTERM or SIGHUP.
 
     Raises:
-        StackError: it cannot start; whatever had been started is stopped.
+        StackError: it cannot start; everything that was started is stopped.
     """
     begin, report = time.monotonic(), whatever_the_disk(report)
     directory = DataDirectory.open(options.data_dir)
@@ -110,7 +113,7 @@ def _start(plan: _Plan, supervisor: Supervisor, report: Callable[[str], None]) -
 def _stop(plan: _Plan, supervisor: Supervisor, report: Callable[[str], None]) -> None:
     begin = time.monotonic()
     plan.directory.server_file.unlink(missing_ok=True)
-    plan.listening.close()  # from now on to connect is refused instead of waiting
+    plan.listening.close()  # connections are now refused instead of waiting
     supervisor.stop()
     plan.directory.withdraw()
     report(f"stopped in {time.monotonic() - begin:.1f} s")
@@ -188,7 +191,7 @@ def _applications(
 def _addresses(
     postgres: EmbeddedPostgres | None, valkey: EmbeddedValkey | None, endpoints: Endpoints
 ) -> Mapping[Part, Mapping[str, str]]:
-    """Where the API and the workers find the servers: by roles of their own, if there are any."""
+    """Return the servers' addresses per part, with its own roles if any."""
     return {
         part: {
             DATABASE_URL: _database_address(postgres, endpoints.database_url, part),
@@ -202,7 +205,7 @@ def _database_address(postgres: EmbeddedPostgres | None, database_url: str, part
     if postgres is not None:
         return postgres.url_for(part)
     passwords = RolePasswords.given(os.environ)
-    if passwords is None:  # a given server whose roles are its owner's business
+    if passwords is None:  # the roles of a configured server are up to its owner
         return database_url
     return address_for(database_url, part, passwords)
 
@@ -212,7 +215,7 @@ def _names(kind: str, count: int) -> list[str]:
 
 
 def _check_host(options: UpOptions) -> None:
-    """Raise `OpenToOthers` before anything starts, where the API would refuse to listen."""
+    """Raise `OpenToOthers` if the API would refuse to listen on this address."""
     try:
         Listening(options.host, behind_proxy=options.behind_proxy).check()
     except UnsafeAddress as error:
@@ -226,7 +229,7 @@ def _listening_options(options: UpOptions, listening: socket.socket) -> tuple[st
 
 
 def given_address(name: str) -> str | None:
-    """The address of a server that is not ours to start, if the environment or a file gives one."""
+    """Return a configured server's address, from the environment or a file."""
     return secret(os.environ, name) or os.environ.get(name)
 
 
@@ -243,13 +246,13 @@ def _environment(endpoints: Endpoints, directory: DataDirectory) -> Mapping[str,
 
 
 def _role_passwords() -> Mapping[str, str]:
-    """What only the preparation is told, which makes the roles of a given server."""
+    """Return the variables that only the preparation gets, to create roles."""
     names = {f"{name}{end}" for name in VARIABLES.values() for end in ("", SUFFIX)}
     return {name: value for name, value in os.environ.items() if name in names}
 
 
 def _answers(url: str, path: str) -> bool:
-    """Whether a server on this machine answers 200; asked past any proxy of the environment."""
+    """Return True if a local server answers 200, bypassing any proxy."""
     address = urlsplit(url)
     connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=2)
     try:

@@ -1,4 +1,4 @@
-"""A Valkey server of one's own below a data directory: the Celery broker."""
+"""An embedded Valkey server below a data directory: the Celery broker."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ STOP = (StopStep(signal.SIGTERM, 1.0),)
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedValkey:
-    """A Valkey server that is ready to be started; made by `prepare`."""
+    """A Valkey server that is ready to be started; created by `prepare`."""
 
     directory: DataDirectory
     program: ValkeyProgram
@@ -32,35 +32,38 @@ class EmbeddedValkey:
         Raises:
             ServerNotFound: neither Valkey nor Redis is installed.
         """
-        made = cls(directory, find_valkey(), free_port())
+        server = cls(directory, find_valkey(), free_port())
         directory.valkey.mkdir(mode=0o700, exist_ok=True)
-        known = directory.credentials()
+        passwords = directory.credentials()
         users = users_file(
-            {"lab": known.valkey, "api": known.valkey_api, "worker": known.valkey_worker}
+            {
+                "lab": passwords.valkey,
+                "api": passwords.valkey_api,
+                "worker": passwords.valkey_worker,
+            }
         )
         write_private(directory.valkey / USERS_FILE, users)
-        write_private(directory.valkey / "valkey.conf", made._configuration())
-        return made
+        write_private(directory.valkey / "valkey.conf", server._configuration())
+        return server
 
     @property
     def url(self) -> str:
-        """The address of the broker for who may do everything there, with the password."""
+        """The address of the broker for its owner, with the password."""
         return self._address(OWNER, self.directory.credentials().valkey)
 
     def url_for(self, part: Part) -> str:
-        """The same broker for the API or the workers, who may do what they need and no more."""
-        known = self.directory.credentials()
-        return self._address(
-            USERS[part], known.valkey_api if part == "api" else known.valkey_worker
-        )
+        """Return the address for the API or the workers, with limited permissions."""
+        passwords = self.directory.credentials()
+        password = passwords.valkey_api if part == "api" else passwords.valkey_worker
+        return self._address(USERS[part], password)
 
     @property
     def description(self) -> str:
-        """Where the server listens and whose program it is, without the password."""
+        """The server's address, program and origin, without the password."""
         return f"{LOOPBACK}:{self.port} ({self.program.path.name}, {self.program.source})"
 
     def process(self) -> ProcessSpec:
-        """How to run the server."""
+        """Return the process to supervise."""
         return ProcessSpec(
             name="valkey",
             # Relative to the working directory, so that no path needs quoting.
@@ -70,8 +73,8 @@ class EmbeddedValkey:
             ready=self._is_ready,
             stop=STOP,
             stop_stage=1,
-            # Gone at once, so that the next start finds the append-only file unused; what was
-            # written stays written.
+            # Killed immediately, so that the next start finds the append-only file unused; written
+            # data is kept.
             parent_death_signal=signal.SIGKILL,
         )
 
@@ -87,8 +90,8 @@ class EmbeddedValkey:
                 "dir .",
                 'save ""',
                 "appendonly yes",
-                # Its housekeeping, ten times a second, was all that it did while nobody rang. Once
-                # would be the least, but it is then that it sees that it has to end.
+                # An idle server spent its time on housekeeping, ten times per second. Twice is
+                # enough, and keeps shutdown fast, which it checks for then.
                 "hz 2",
                 "",
             )
@@ -96,7 +99,7 @@ class EmbeddedValkey:
 
     def _is_ready(self) -> bool:
         try:
-            # redis-py leaves the keyword arguments of these two without types.
+            # redis-py does not type the keyword arguments of these two.
             client = redis.Redis.from_url(self.url, socket_timeout=2)  # pyright: ignore[reportUnknownMemberType]
             with client:
                 return client.ping()  # pyright: ignore[reportUnknownMemberType]

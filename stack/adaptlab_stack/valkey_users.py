@@ -1,8 +1,8 @@
-"""Who may come to Valkey, and do what there: `valkey_users.acl` beside this file says it.
+"""Users of Valkey and their permissions, from `valkey_users.acl`.
 
-Found with MONITOR on a working stack, and read in kombu for what happens seldom: a message that
-nobody acknowledged goes back to its queue. docker-compose.yml hands the same file to its broker,
-by `deploy/broker.sh`. Without a line of its own a command is refused, and so is everybody else.
+The commands were found with MONITOR on a working stack, and in kombu's source for rare cases, such
+as an unacknowledged message that returns to its queue. `deploy/broker.sh` gives the same file to
+the broker of docker-compose.yml. Commands and users without a line in it are refused.
 """
 
 import hashlib
@@ -13,13 +13,13 @@ from typing import Literal
 from adaptlab_db.rights import Part
 
 OWNER = "lab"
-"""May do everything; for the supervisor, tests and whoever mends something by hand."""
+"""The user with all permissions, for supervisor, tests and manual repairs."""
 USERS: Mapping[Part, str] = {"api": "adaptlab_api", "worker": "adaptlab_worker"}
 User = Literal["lab", "api", "worker"]
 
 
 def users_file(passwords: Mapping[User, str]) -> str:
-    """The file that Valkey reads: of each password it holds the SHA-256, which opens nothing."""
+    """Return Valkey's user file, which has only SHA-256 digests of passwords."""
     text = files("adaptlab_stack").joinpath("valkey_users.acl").read_text()
     for user, password in passwords.items():
         digest = hashlib.sha256(password.encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""How the supervising loop sleeps, and how it learns that it should stop."""
+"""The sleep of the supervising loop, and its requests to stop."""
 
 import os
 import select
@@ -14,15 +14,15 @@ Handler = Callable[[int, FrameType | None], object] | int | None
 
 
 class Waiting(Protocol):
-    """Sleep of a supervising loop."""
+    """The sleep of a supervising loop."""
 
     @property
     def stop_requested(self) -> bool:
-        """Whether somebody asked for the end."""
+        """True once a stop was requested."""
         ...
 
     def pause(self, seconds: float) -> None:
-        """Sleep, or wake up early when something happened."""
+        """Sleep, or wake up early if something happened."""
         ...
 
 
@@ -32,12 +32,15 @@ class Polling:
     stop_requested = False
 
     def pause(self, seconds: float) -> None:
-        """Sleep for a moment; a child's end is found by looking."""
+        """Sleep for a moment; the end of a child is found by polling."""
         time.sleep(min(seconds, 0.02))
 
 
 class SignalWaiting:
-    """Sleep that signals end: the death of a child, and requests to stop, which it remembers."""
+    """A sleep that ends with a signal: a child's death or a request to stop.
+
+    Requests to stop are remembered.
+    """
 
     def __init__(self) -> None:
         self._requests = 0
@@ -49,7 +52,7 @@ class SignalWaiting:
 
     @property
     def stop_requested(self) -> bool:
-        """Whether SIGINT, SIGTERM or SIGHUP has come."""
+        """True once SIGINT, SIGTERM or SIGHUP was received."""
         return self._requests > 0
 
     def pause(self, seconds: float) -> None:
@@ -84,4 +87,4 @@ class SignalWaiting:
 
 
 def _wake(number: int, frame: FrameType | None) -> None:
-    """Do nothing: that there is a handler makes the kernel deliver the signal."""
+    """Do nothing; with a handler, the kernel delivers the signal."""

@@ -80,7 +80,7 @@ def test_what_dies_is_started_again(bench: Bench):
     bench.enough = lambda: bench.supervisor.processes.get("one", first["one"]) != first["one"]
     bench.supervisor.watch()
     assert bench.supervisor.processes["two"] == first["two"]
-    assert bench.said == ["one was killed by SIGKILL; starting it again in 0.1 s"]
+    assert bench.said == ["one was killed by SIGKILL; restarting it in 0.1 s"]
 
 
 def test_the_delay_doubles_for_what_keeps_dying(bench: Bench):
@@ -170,7 +170,7 @@ def test_a_full_disk_is_waited_for_and_said_and_then_all_goes_on(tmp_path: Path)
     def fill_while_it_is_down() -> bool:
         disk.free = 0
         psutil.Process(supervisor.processes["one"]).kill()
-        enough[0] = lambda: any("starting it again" in line for line in said)
+        enough[0] = lambda: any("restarting it" in line for line in said)
         return False
 
     def empty_once_it_was_said() -> bool:
