@@ -1,7 +1,8 @@
-r"""Compare methods at one budget: python examples/compare_methods.py BASE_MODEL TASK BUDGET.
+r"""Compare methods at one budget.
 
-Asks the server what every method becomes within the budget, trains those that fit with the same
-number of trials, and prints what came out. After `make demo`, for example:
+Asks the server which methods fit the budget, trains those with the same number of trials, and
+prints the results: python examples/compare_methods.py BASE_MODEL TASK BUDGET. After `make demo`,
+for example:
 
     .venv/bin/python examples/compare_methods.py sort-asc-1l \
         '{name: sort_descending, length: 6}' 960
@@ -18,7 +19,7 @@ TRIALS, STEPS = 4, 400
 
 
 def main(base_model: str, task: object, budget: int) -> None:
-    """Submit one job for every method that fits, wait for all, print them best first."""
+    """Submit a job for every method that fits; print results, best first."""
     with Client() as client:
         solved = client.budgets.solve(budget, base_model=base_model).data
         for method in solved:
@@ -43,12 +44,12 @@ def main(base_model: str, task: object, budget: int) -> None:
         scores = {}
         for name, job in jobs.items():
             if client.jobs.wait(job.id).succeeded:
-                found = [
+                own = [
                     e
                     for e in client.jobs.evaluations(job.id, attached=True)
                     if e.task == job.resolved_spec.task
                 ]
-                scores[name] = seed_interval([e.correct for e in found], [e.total for e in found])
+                scores[name] = seed_interval([e.correct for e in own], [e.total for e in own])
         for name, score in sorted(scores.items(), key=lambda entry: -entry[1].mean):
             used = jobs[name].budget
             count = 0 if used is None else used.trainable_parameters

@@ -1,9 +1,10 @@
-r"""Search settings with Optuna: python examples/search_with_optuna.py BASE_MODEL TASK BUDGET.
+r"""Search settings with Optuna, with the same effort for every method.
 
-An own search in place of the grid of trials: Optuna asks, every suggestion is a job with that one
-trial, and is told the accuracy on the validation split. Of the test scores only those of the
-settings that won are read. Both methods get the same number of suggestions and steps; what each
-took is printed, because a comparison says nothing where the effort was unequal. Needs Optuna
+Replaces the grid of trials: every suggestion of Optuna is a job with that one trial, and Optuna
+receives its validation accuracy. Test scores are read only for the winning settings. The effort is
+printed, because a comparison with unequal effort shows nothing.
+
+Usage: python examples/search_with_optuna.py BASE_MODEL TASK BUDGET. Needs Optuna
 (`.venv/bin/pip install -e '.[examples]' -c constraints.txt`) and a server, for example after
 `make demo`:
 
@@ -25,8 +26,8 @@ KNOBS = ("learning_rates", "weight_decays", "initial_scales")
 
 
 @dataclass(frozen=True)
-class Found:
-    """The settings that won, their job, and the effort: suggestions and steps of all seeds."""
+class SearchResult:
+    """The winning settings, their job, and the effort over all seeds."""
 
     settings: dict[str, float]
     job: JobView
@@ -35,8 +36,8 @@ class Found:
 
 
 def main(base_model: str, task: object, budget: int) -> None:
-    """Search for each method in turn; print what won, its test accuracy and the effort."""
-    asked = {
+    """Search for each method; print the settings, test accuracy and effort."""
+    spec = {
         "kind": "adapt",
         "base_model": base_model,
         "task": task,
@@ -45,16 +46,16 @@ def main(base_model: str, task: object, budget: int) -> None:
     }
     with Client() as client:
         for method in METHODS:
-            report(client, method, search(client, {**asked, "method": method}, SUGGESTIONS))
+            report(client, method, search(client, {**spec, "method": method}, SUGGESTIONS))
 
 
-def search(client: Client, asked: dict[str, Any], suggestions: int) -> Found:
-    """The best of so many suggestions for one method, by mean validation accuracy over seeds."""
+def search(client: Client, spec: dict[str, Any], suggestions: int) -> SearchResult:
+    """Return the best suggestion for one method, by mean validation accuracy."""
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    rates = client.methods.get(asked["method"]).learning_rate_range
-    # Seeded, and without pruning, so that the search is the same and as long for every method.
+    rates = client.methods.get(spec["method"]).learning_rate_range
+    # Seeded and without pruning, so that the search is equal and equally long for every method.
     sampler = optuna.samplers.TPESampler(seed=0)
     study = optuna.create_study(direction="maximize", sampler=sampler)
     jobs: list[JobView] = []
@@ -66,34 +67,37 @@ def search(client: Client, asked: dict[str, Any], suggestions: int) -> Found:
             trial.suggest_float("initial_scales", 0.3, 3, log=True),
         )
         tuning = {knob: [value] for knob, value in zip(KNOBS, values, strict=True)}
-        jobs.append(client.jobs.wait(client.jobs.submit({**asked, "tuning": tuning}).id))
+        jobs.append(client.jobs.wait(client.jobs.submit({**spec, "tuning": tuning}).id))
         study.tell(trial, validation_accuracy(client, jobs[-1]))
-    steps = sum(one.steps or 0 for job in jobs for one in client.jobs.replicates(job.id))
+    steps = sum(r.steps or 0 for job in jobs for r in client.jobs.replicates(job.id))
     best = study.best_trial
-    return Found(best.params, jobs[best.number], len(jobs), steps)
+    return SearchResult(best.params, jobs[best.number], len(jobs), steps)
 
 
 def validation_accuracy(client: Client, job: JobView) -> float:
-    """The last accuracy on the validation split, a mean over seeds; 0 for a seed that diverged."""
+    """Return the last validation accuracy, as a mean over seeds.
+
+    A seed that diverged counts as 0.
+    """
     if not job.succeeded:
         return 0.0
-    kept = {one.replicate for one in client.jobs.replicates(job.id) if one.selected}
+    selected = {r.replicate for r in client.jobs.replicates(job.id) if r.selected}
     curves = client.jobs.metrics(job.id, names=["validation_accuracy"])
     last = {curve.replicate: curve.values[-1] or 0.0 for curve in curves}
     seeds = len(client.jobs.replicates(job.id))
-    return sum(last[replicate] for replicate in kept) / seeds
+    return sum(last[replicate] for replicate in selected) / seeds
 
 
-def report(client: Client, method: str, found: Found) -> None:
-    """The settings that won with their accuracy on the task itself, and what was spent."""
-    if not found.job.succeeded:
-        print(f"{method:20} nothing that was tried succeeded: {found.job.reason}")
+def report(client: Client, method: str, result: SearchResult) -> None:
+    """Print the winning settings with their test accuracy, and the effort."""
+    if not result.job.succeeded:
+        print(f"{method:20} no trial succeeded: {result.job.reason}")
         return
-    evaluations = client.jobs.evaluations(found.job.id, attached=True)
-    own = [one.accuracy for one in evaluations if one.task == found.job.resolved_spec.task]
-    settings = ", ".join(f"{knob} {value:.2g}" for knob, value in found.settings.items())
+    evaluations = client.jobs.evaluations(result.job.id, attached=True)
+    own = [e.accuracy for e in evaluations if e.task == result.job.resolved_spec.task]
+    settings = ", ".join(f"{knob} {value:.2g}" for knob, value in result.settings.items())
     print(f"{method:20} {mean(own):6.1%} on the test split with {settings}")
-    print(f"{'':20} effort: {found.suggestions} trials a seed, {found.steps:,} steps in all")
+    print(f"{'':20} effort: {result.suggestions} trials per seed, {result.steps:,} steps in all")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""Write what a study measured into a page: python examples/write_results.py STUDY PAGE [PLAN].
+"""Write a study's results into a page.
 
-Replaces what stands between the two marks in PAGE, and draws the pictures beside it. Everything
-comes from the server, so no number is copied by hand. PLAN is what `adaptlab studies create FILE
---validate-only -o json` printed before the study was made, to hold the plan against the run.
+Usage: python examples/write_results.py STUDY PAGE [PLAN]. Replaces the text between the two marks
+in PAGE and writes the plots next to it. Everything comes from the server, so no number is copied by
+hand. PLAN is the output of `adaptlab studies create FILE --validate-only -o json` from before the
+study, to compare the plan with the run.
 """
 
 import sys
@@ -37,9 +38,9 @@ FINDINGS = {
 
 @dataclass(frozen=True)
 class Run:
-    """A job with its latest attempt, and what its first layer's heads do when it is adapted.
+    """A job with its latest attempt and the attention of its first layer.
 
-    It is `reused` if it was there before the study.
+    It is `reused` if it existed before the study.
     """
 
     job: JobView
@@ -49,84 +50,86 @@ class Run:
 
     @property
     def begin(self) -> datetime:
-        """When a worker took it."""
+        """The time of the claim."""
         assert self.attempt.started_at is not None
         return self.attempt.started_at
 
     @property
     def end(self) -> datetime:
-        """When its attempt ended."""
+        """The time at which the attempt ended."""
         assert self.attempt.ended_at is not None
         return self.attempt.ended_at
 
     @property
     def seconds(self) -> float:
-        """From the claim to the end."""
+        """The duration from the claim to the end."""
         return (self.end - self.begin).total_seconds()
 
 
 def main(study: str, page: Path, plan: Path | None) -> None:
-    """Fetch, draw and write."""
+    """Fetch the results, draw the plots and write the page."""
     with Client() as client:
-        found = client.comparisons.study(study)
+        comparison = client.comparisons.study(study)
         ended = [job for job in client.studies.jobs(study) if job.succeeded]
         reused = _reused(client.studies.get(study))
         runs = [_run_of(client, job, reused=job.id in reused) for job in ended]
     preview = None if plan is None else StudyPreview.model_validate_json(plan.read_text())
     runs.sort(key=lambda run: run.begin)
-    lines = [*_run(found, runs), *_tables(found, runs, page), *_effort(runs, preview)]
+    results = [*_run(comparison, runs), *_tables(comparison, runs, page)]
+    lines = [*results, *_effort(runs, preview)]
     before, rest = page.read_text().split(BEGIN)
     after = rest.split(END)[1]
     page.write_text(before + BEGIN + "\n\n" + "\n".join(lines).strip() + "\n\n" + END + after)
 
 
 def _reused(study: StudyView) -> set[UUID]:
-    """The jobs of a study that were there before it."""
+    """Return the jobs of a study that existed before it."""
     bases = [base.job for base in study.base_models]
     return {job.id for job in (*bases, *(j for c in study.cells for j in c.jobs)) if job.reused}
 
 
 def _run_of(client: Client, job: JobView, *, reused: bool) -> Run:
     maps = client.jobs.attention(job.id, layer=0, source="adapted") if job.method else ()
-    heads = tuple(head for one in maps for head in one.summaries)
+    heads = tuple(head for attention_map in maps for head in attention_map.summaries)
     return Run(job, client.jobs.attempts(job.id)[-1], heads, reused)
 
 
-def _run(found: StudyComparison, runs: Sequence[Run]) -> Iterator[str]:
-    """When, where and with what."""
+def _run(comparison: StudyComparison, runs: Sequence[Run]) -> Iterator[str]:
+    """Yield the time, the machine and the settings of the study."""
     machines = {_machine(run): None for run in runs}
     new = [run for run in runs if not run.reused] or runs
     wall = (max(run.end for run in new) - min(run.begin for run in new)).total_seconds()
-    yield f"Study `{found.study.name}`, {found.study.state}: {len(new)} jobs"
+    yield f"Study `{comparison.study.name}`, {comparison.study.state}: {len(new)} jobs"
     yield f"on {runs[0].begin:%-d %B %Y}, {wall / 60:.1f} minutes from the first claim to the last"
     yield f"result. {'; '.join(machines)}."
-    yield from _settings(found)
-    for warning in found.warnings:
+    yield from _settings(comparison)
+    for warning in comparison.warnings:
         yield f"\n**Warning** ({warning.task}): {warning.text}"
 
 
 def _machine(run: Run) -> str:
-    known = {} if run.attempt.environment is None else run.attempt.environment
-    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in known.items() if value)
+    facts = {} if run.attempt.environment is None else run.attempt.environment
+    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in facts.items() if value)
 
 
-def _settings(found: StudyComparison) -> Iterator[str]:
-    """What holds for every method, by the server's word."""
-    rows = [one for table in found.tables for one in table.methods if one.trials > 1]
-    seeds = sorted({seed for one in rows for seed in one.seeds})
-    named = {
+def _settings(comparison: StudyComparison) -> Iterator[str]:
+    """Yield the settings that hold for every method."""
+    rows = [m for table in comparison.tables for m in table.methods if m.trials > 1]
+    seeds = sorted({seed for row in rows for seed in row.seeds})
+    settings = {
         "Seeds": ", ".join(map(str, seeds)),
-        "steps": ", ".join(sorted({f"{one.steps:,}" for one in rows})),
-        "batch": ", ".join(sorted({str(one.batch_size) for one in rows})),
-        "trials a seed": ", ".join(sorted({str(one.trials) for one in rows})),
+        "steps": ", ".join(sorted({f"{row.steps:,}" for row in rows})),
+        "batch": ", ".join(sorted({str(row.batch_size) for row in rows})),
+        "trials per seed": ", ".join(sorted({str(row.trials) for row in rows})),
     }
-    yield "; ".join(f"{name} {value}" for name, value in named.items()) + "."
-    yield f"Intervals are at {found.level:.0%}; a difference below {_percent(found.margin)} of the"
+    margin = _percent(comparison.margin)
+    yield "; ".join(f"{name} {value}" for name, value in settings.items()) + "."
+    yield f"Intervals are at {comparison.level:.0%}; a difference below {margin} of the"
     yield "items counts as none."
 
 
-def _tables(found: StudyComparison, runs: Sequence[Run], page: Path) -> Iterator[str]:
-    for table in found.tables:
+def _tables(study: StudyComparison, runs: Sequence[Run], page: Path) -> Iterator[str]:
+    for table in study.tables:
         yield f"\n## {table.task} on {table.base_model}"
         if table.comparison is None:
             yield "\nNothing is scored yet."
@@ -159,12 +162,12 @@ def _cell(cell: ComparisonCell) -> Iterator[str]:
 
 
 def _verdicts(cell: ComparisonCell) -> Iterator[str]:
-    counted = dict.fromkeys(FINDINGS, 0)
-    for one in cell.verdicts:
-        counted[one.finding] += 1
-    told = ", ".join(f"{count} {FINDINGS[name]}" for name, count in counted.items() if count)
-    yield f"\n<details><summary>{len(cell.verdicts)} verdicts: {told}</summary>\n"
-    yield from (f"- {one.text}" for one in cell.verdicts)
+    counts = dict.fromkeys(FINDINGS, 0)
+    for verdict in cell.verdicts:
+        counts[verdict.finding] += 1
+    summary = ", ".join(f"{count} {FINDINGS[name]}" for name, count in counts.items() if count)
+    yield f"\n<details><summary>{len(cell.verdicts)} verdicts: {summary}</summary>\n"
+    yield from (f"- {verdict.text}" for verdict in cell.verdicts)
     yield "\n</details>"
 
 
@@ -180,12 +183,13 @@ def _curves(table: TableComparison, comparison: Comparison, page: Path) -> Itera
             title=title,
         )
         yield _picture(page, f"{page.stem}-{table.task}-budgets", chart, title) + "\n"
-    for one in comparison.crossings:
-        ends = " to ".join(f"{end:,.0f}" if end else "no end" for end in (one.low, one.high))
-        sure = "" if one.told else "; not told from chance"
+    for crossing in comparison.crossings:
+        limits = (crossing.low, crossing.high)
+        ends = " to ".join(f"{end:,.0f}" if end else "no limit" for end in limits)
+        sure = "" if crossing.told else "; may be chance"
         yield (
-            f"- {one.higher_after} overtakes {one.higher_before} at about {one.budget:,.0f} "
-            f"trained parameters ({ends}{sure})"
+            f"- {crossing.higher_after} overtakes {crossing.higher_before} at about "
+            f"{crossing.budget:,.0f} trained parameters ({ends}{sure})"
         )
     yield from _cheapest(comparison)
 
@@ -195,8 +199,8 @@ def _cheapest(comparison: Comparison) -> Iterator[str]:
     if cheapest is None:
         return
     near = f"within {_percent(cheapest.margin)} of {cheapest.reference}"
-    for word, one in (("is shown to be", cheapest.shown), ("may be", cheapest.possible)):
-        name = "none" if one is None else f"{one.method} with {one.parameters:,} parameters"
+    for word, row in (("is shown to be", cheapest.shown), ("may be", cheapest.possible)):
+        name = "none" if row is None else f"{row.method} with {row.parameters:,} parameters"
         yield f"- Cheapest that {word} {near}: {name}."
 
 
@@ -204,55 +208,55 @@ def _diagnoses(table: TableComparison) -> Iterator[str]:
     yield "\n### Diagnosis\n"
     if not table.diagnoses:
         yield "Nothing to diagnose: every method that trains could be the best."
-    for one in table.diagnoses:
-        yield f"- **{one.label}: {one.diagnosis.cause}.** {one.diagnosis.text}"
+    for method in table.diagnoses:
+        yield f"- **{method.label}: {method.diagnosis.cause}.** {method.diagnosis.text}"
 
 
 def _attention(table: TableComparison, runs: Sequence[Run]) -> Iterator[str]:
-    heads = {run.job.id: run.heads for run in runs}
-    rows = [(one.label, [head for job in one.jobs for head in heads[job]]) for one in table.methods]
-    if not any(found for _, found in rows):
+    by_job = {run.job.id: run.heads for run in runs}
+    rows = [(m.label, [head for job in m.jobs for head in by_job[job]]) for m in table.methods]
+    if not any(heads for _, heads in rows):
         return
     yield "\n### Attention of the first layer\n"
     yield "Over the heads and seeds. Moved: the largest change of an attention weight relative to"
     yield "the other content, from the base; learned: the mean attention on learned positions.\n"
     yield "| method | moved | learned |"
     yield "| --- | ---: | ---: |"
-    for label, found in rows:
-        moved = max((head.relative_deviation or 0.0 for head in found), default=0.0)
-        masses = [head.learned_mass for head in found if head.learned_mass is not None]
+    for label, heads in rows:
+        moved = max((head.relative_deviation or 0.0 for head in heads), default=0.0)
+        masses = [head.learned_mass for head in heads if head.learned_mass is not None]
         learned = _percent(sum(masses) / len(masses)) if masses else ""
         yield f"| {label} | {moved:.2g} | {learned} |"
 
 
 def _sweeps(table: TableComparison, page: Path) -> Iterator[str]:
-    tried = [one for one in table.methods if one.trials > 1 and one.sweep]
-    if not any(trial.validation_accuracy is not None for one in tried for trial in one.sweep):
+    swept = [m for m in table.methods if m.trials > 1 and m.sweep]
+    if not any(trial.validation_accuracy is not None for m in swept for trial in m.sweep):
         return
     yield "\n### Learning rates\n"
-    for budget in sorted({one.budget for one in tried if one.budget is not None}):
-        here = {one.method: [*_points(one)] for one in tried if one.budget in (None, budget)}
+    for budget in sorted({m.budget for m in swept if m.budget is not None}):
+        sweeps = {m.method: [*_points(m)] for m in swept if m.budget in (None, budget)}
         title = f"{table.task} at {budget:,}: learning rates tried"
-        chart = charts.rate_sweeps(here, methods=_names(table), title=title)
+        chart = charts.rate_sweeps(sweeps, methods=_names(table), title=title)
         yield _picture(page, f"{page.stem}-{table.task}-rates-{budget}", chart, title)
     yield "\nMean accuracy on the validation split, and in how many seeds the rate was chosen.\n"
-    yield "| method | " + " | ".join(f"trial {n + 1}" for n in range(len(tried[0].sweep))) + " |"
-    yield "| --- |" + " ---: |" * len(tried[0].sweep)
-    for one in tried:
-        yield f"| {one.label} | " + " | ".join(map(_trial, _points(one))) + " |"
-    if ends := [one.label for one in tried if one.sweep[0].chosen or one.sweep[-1].chosen]:
+    yield "| method | " + " | ".join(f"trial {n + 1}" for n in range(len(swept[0].sweep))) + " |"
+    yield "| --- |" + " ---: |" * len(swept[0].sweep)
+    for method in swept:
+        yield f"| {method.label} | " + " | ".join(map(_trial, _points(method))) + " |"
+    if ends := [m.label for m in swept if m.sweep[0].chosen or m.sweep[-1].chosen]:
         yield f"\nSome seed chose an end of the range of rates with {', '.join(ends)}:"
         yield "the range may be too narrow there."
 
 
 def _points(method: ComparedMethod) -> Iterator[charts.SweepPoint]:
-    for one in method.sweep:
+    for trial in method.sweep:
         yield charts.SweepPoint(
-            learning_rate=one.learning_rate,
-            accuracy=one.validation_accuracy,
-            seeds=one.seeds,
-            chosen=one.chosen,
-            diverged=one.diverged,
+            learning_rate=trial.learning_rate,
+            accuracy=trial.validation_accuracy,
+            seeds=trial.seeds,
+            chosen=trial.chosen,
+            diverged=trial.diverged,
         )
 
 
@@ -263,7 +267,7 @@ def _trial(point: charts.SweepPoint) -> str:
 
 
 def _forgetting(table: TableComparison) -> Iterator[str]:
-    rows = [(one.label, change) for one in table.forgetting for change in one.changes]
+    rows = [(method.label, change) for method in table.forgetting for change in method.changes]
     if not rows:
         return
     yield "\n<details><summary>What happens to the tasks of the base</summary>\n"
@@ -281,17 +285,17 @@ def _forgetting(table: TableComparison) -> Iterator[str]:
 def _left_out(table: TableComparison) -> Iterator[str]:
     if table.missing:
         yield "\n### Left out\n"
-        yield from (f"- {one.text}" for one in table.missing)
+        yield from (f"- {missing.text}" for missing in table.missing)
 
 
 def _effort(runs: Sequence[Run], plan: StudyPreview | None) -> Iterator[str]:
-    """How long every job took, beside what the plan said of it."""
-    planned = {} if plan is None else {one.spec_digest: one.estimate for one in plan.jobs}
+    """Yield the duration of every job, next to its estimate in the plan."""
+    planned = {} if plan is None else {job.spec_digest: job.estimate for job in plan.jobs}
     yield "\n## What it took\n"
     if plan is not None:
-        told = sum(run.seconds for run in runs if not run.reused)
-        yield f"The plan said {plan.seconds / 60:.1f} minutes beforehand; the jobs, one after the"
-        yield f"other, took {told / 60:.1f}: a ratio of {plan.seconds / told:.2f}.\n"
+        seconds = sum(run.seconds for run in runs if not run.reused)
+        yield f"The plan estimated {plan.seconds / 60:.1f} minutes; the jobs, one after the other,"
+        yield f"took {seconds / 60:.1f}: a ratio of {plan.seconds / seconds:.2f}.\n"
     yield "| job | trained | planned | took | of it training | memory |"
     yield "| --- | ---: | ---: | ---: | ---: | ---: |"
     for run in runs:
@@ -310,11 +314,11 @@ def _effort(runs: Sequence[Run], plan: StudyPreview | None) -> Iterator[str]:
 
 
 def _names(table: TableComparison) -> list[str]:
-    return list(dict.fromkeys(one.method for one in table.methods))
+    return list(dict.fromkeys(method.method for method in table.methods))
 
 
 def _picture(page: Path, name: str, chart: charts.Chart, words: str) -> str:
-    """Draw beside the page; what Markdown shows it by."""
+    """Draw a chart next to the page; return its Markdown."""
     (page.parent / f"{name}.svg").write_text(charts.svg(chart) + "\n")
     return f"![{words}]({name}.svg)"
 

@@ -87,7 +87,7 @@ def test_the_commands_in_their_order(folder: Path):
     rows = list(csv.DictReader((folder / "mixture.csv").read_text().splitlines()))
     assert len(rows) == 2 * 2 * 3
     page = (folder / "mixture.md").read_text()
-    assert "Seeds 0, 1, 2, 3, 4; steps 2; batch 32; trials a seed 2." in page
+    assert "Seeds 0, 1, 2, 3, 4; steps 2; batch 32; trials per seed 2." in page
     for row in rows:
         assert (
             f"| {row['method']} | {int(row['parameters']):,} | {percent(row['score'])} | " in page
