@@ -158,7 +158,7 @@ def test_a_damaged_file_is_found_and_the_rest_comes_back(
     done = restore(target, folder)
     assert (done.artifacts, done.damaged) == (1, (bad,))
     assert b"".join(streamed(restored, good)) == CONTENT
-    with pytest.raises(ArtifactGone, match="does not have it complete"):
+    with pytest.raises(ArtifactGone, match="does not contain it in full"):
         next(streamed(restored, bad))
 
 
