@@ -5,10 +5,14 @@ from collections.abc import Iterator, Sequence
 
 from adaptlab_answers.recommendations import ThinEvidence
 from adaptlab_services.comparisons.comparison_rows import Row, compared_method
-from adaptlab_services.recommendations.recommendation_evidence import Asked, Evidence, name_of
+from adaptlab_services.recommendations.recommendation_evidence import (
+    Evidence,
+    ResolvedQuestion,
+    name_of,
+)
 
 
-def doubts(asked: Asked, evidence: Evidence) -> Iterator[ThinEvidence]:
+def doubts(question: ResolvedQuestion, evidence: Evidence) -> Iterator[ThinEvidence]:
     """Yield all weak points, the comparison's own warnings first."""
     for warning in evidence.comparison.warnings:
         yield ThinEvidence(kind=warning.kind, text=warning.text, methods=warning.methods)
@@ -16,19 +20,19 @@ def doubts(asked: Asked, evidence: Evidence) -> Iterator[ThinEvidence]:
     shown = [evidence.recommended, *([evidence.runner_up] if evidence.runner_up else [])]
     for row in shown:
         yield from _tuning(row)
-        yield from _other_budget(row, asked, evidence)
-    yield from _not_run(asked, evidence)
-    yield from _not_compared(asked, evidence)
+        yield from _other_budget(row, question, evidence)
+    yield from _not_run(question, evidence)
+    yield from _not_compared(question, evidence)
 
 
-def unmeasured(asked: Asked, evidence: Evidence) -> tuple[str, ...]:
+def unmeasured(question: ResolvedQuestion, evidence: Evidence) -> tuple[str, ...]:
     """Return the methods that fit the budget and have no comparable run."""
     measured = {name_of(row) for row in (*evidence.rows, *evidence.too_slow)}
-    fitting = (solution.name for solution in asked.solutions if solution.feasible)
+    fitting = (solution.name for solution in question.solutions if solution.feasible)
     return tuple(dict.fromkeys(name for name in fitting if name not in measured))
 
 
-def larger_at_budget(row: Row, asked: Asked, evidence: Evidence) -> int | None:
+def larger_at_budget(row: Row, question: ResolvedQuestion, evidence: Evidence) -> int | None:
     """Return the row's method's size at the requested budget, if not yet run.
 
     None if a run of that size or larger exists.
@@ -36,7 +40,7 @@ def larger_at_budget(row: Row, asked: Asked, evidence: Evidence) -> int | None:
     tried = max(other.parameters for other in evidence.rows if name_of(other) == name_of(row))
     sizes = (
         solution.budget.trainable_parameters
-        for solution in asked.solutions
+        for solution in question.solutions
         if solution.name == name_of(row) and solution.budget is not None
     )
     size = max(sizes, default=0)
@@ -83,25 +87,27 @@ def _tuning(row: Row) -> Iterator[ThinEvidence]:
         yield ThinEvidence(kind="rate_at_the_end", text=text, methods=(row.label,))
 
 
-def _other_budget(row: Row, asked: Asked, evidence: Evidence) -> Iterator[ThinEvidence]:
-    size = larger_at_budget(row, asked, evidence)
+def _other_budget(
+    row: Row, question: ResolvedQuestion, evidence: Evidence
+) -> Iterator[ThinEvidence]:
+    size = larger_at_budget(row, question, evidence)
     if size is not None:
         text = (
-            f"{row.label} trains {row.parameters:,} parameters; within {asked.limit:,} the method "
-            f"could train {size:,}, which has not been run."
+            f"{row.label} trains {row.parameters:,} parameters; within {question.limit:,} the "
+            f"method could train {size:,}, which has not been run."
         )
         yield ThinEvidence(kind="other_budget", text=text, methods=(row.label,))
 
 
-def _not_run(asked: Asked, evidence: Evidence) -> Iterator[ThinEvidence]:
-    if names := unmeasured(asked, evidence):
+def _not_run(question: ResolvedQuestion, evidence: Evidence) -> Iterator[ThinEvidence]:
+    if names := unmeasured(question, evidence):
         text = f"No comparable run of {_listed(names)}; the budget allows it."
         yield ThinEvidence(kind="no_run", text=text, methods=names)
 
 
-def _not_compared(asked: Asked, evidence: Evidence) -> Iterator[ThinEvidence]:
+def _not_compared(question: ResolvedQuestion, evidence: Evidence) -> Iterator[ThinEvidence]:
     """Yield the runs that were excluded, with the reason."""
-    yield from too_slow(asked, evidence.too_slow)
+    yield from too_slow(question, evidence.too_slow)
     if evidence.other_settings:
         names = {str((job.spec.method or {})["name"]) for job in evidence.other_settings}
         text = (
@@ -120,11 +126,11 @@ def _not_compared(asked: Asked, evidence: Evidence) -> Iterator[ThinEvidence]:
         yield ThinEvidence(kind="left_out", text=text)
 
 
-def too_slow(asked: Asked, rows: Sequence[Row]) -> Iterator[ThinEvidence]:
+def too_slow(question: ResolvedQuestion, rows: Sequence[Row]) -> Iterator[ThinEvidence]:
     """Yield the rows that took longer than requested, if any."""
     if rows:
         labels = tuple(row.label for row in rows)
-        text = f"Excluded, because a job took longer than {asked.max_seconds:g} s: "
+        text = f"Excluded, because a job took longer than {question.max_seconds:g} s: "
         yield ThinEvidence(kind="too_slow", text=f"{text}{_listed(labels)}.", methods=labels)
 
 

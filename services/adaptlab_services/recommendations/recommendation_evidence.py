@@ -34,8 +34,8 @@ MOST_ROWS = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """The resolved question.
+class ResolvedQuestion:
+    """A question with its base model, task and budget resolved.
 
     `solutions` are the solver's answers at the budget for all methods that are considered.
     """
@@ -140,25 +140,25 @@ def longest(row: Row, runs: Mapping[UUID, RunFacts]) -> float | None:
     return max((seconds for seconds in durations if seconds is not None), default=None)
 
 
-def gathered(session: Session, asked: Asked) -> Evidence | NoEvidence:
+def gathered(session: Session, question: ResolvedQuestion) -> Evidence | NoEvidence:
     """Return the evidence within the budget that the caller can see."""
-    runs = _runs(session, asked)
+    runs = _runs(session, question)
     scored = [
         job
         for job in scored_jobs(session, runs).values()
-        if job.evaluations and _is_asked(job, asked.methods)
+        if job.evaluations and _has_knobs(job, question.methods)
     ]
     if not scored:
         return NoEvidence()
     group = _most_telling(scored)
-    rows, too_slow = _rows(group, runs, asked.max_seconds)
+    rows, too_slow = _rows(group, runs, question.max_seconds)
     if not rows:
         return NoEvidence(too_slow)
     compared = _at_most(rows, MOST_ROWS)
     comparable = {job.id for job in group}
     return Evidence(
         rows=compared,
-        comparison=_comparison(compared, asked),
+        comparison=_comparison(compared, question),
         runs=runs,
         too_slow=too_slow,
         other_settings=tuple(job for job in scored if job.id not in comparable),
@@ -167,18 +167,18 @@ def gathered(session: Session, asked: Asked) -> Evidence | NoEvidence:
     )
 
 
-def _runs(session: Session, asked: Asked) -> dict[UUID, RunFacts]:
+def _runs(session: Session, question: ResolvedQuestion) -> dict[UUID, RunFacts]:
     """Return the latest runs on this base model and task within the budget."""
     latest = (Attempt.job_id == Job.id) & (Attempt.attempt == Job.attempt)
     rows = session.execute(
         select(Job.id, Job.spec, Job.queue, Attempt.started_at, Attempt.ended_at)
         .join(Attempt, latest)
-        .where(Job.kind == "adapt", Job.state == "succeeded", Job.task == asked.task.name)
-        .where(Job.trainable_parameters <= asked.limit)
-        .where(Job.resolved_spec["task"] == literal(as_json(asked.task), JSONB))
-        .where(Job.base_model.in_(_names(session, asked.base.digest)))
-        .where(Job.resolved_spec["base_digest"].astext == asked.base.digest)
-        .where(Job.method.in_([solution.name for solution in asked.solutions]))
+        .where(Job.kind == "adapt", Job.state == "succeeded", Job.task == question.task.name)
+        .where(Job.trainable_parameters <= question.limit)
+        .where(Job.resolved_spec["task"] == literal(as_json(question.task), JSONB))
+        .where(Job.base_model.in_(_names(session, question.base.digest)))
+        .where(Job.resolved_spec["base_digest"].astext == question.base.digest)
+        .where(Job.method.in_([solution.name for solution in question.solutions]))
         .order_by(Job.created_at.desc(), Job.id.desc())
         .limit(MOST_JOBS)
     )
@@ -196,7 +196,7 @@ def _names(session: Session, digest: str) -> Sequence[str]:
     return session.scalars(maker.where(Job.spec_digest == digest)).all()
 
 
-def _is_asked(job: ScoredJob, methods: Sequence[Choice]) -> bool:
+def _has_knobs(job: ScoredJob, methods: Sequence[Choice]) -> bool:
     """Return True if the job has the knobs that the question gives, if any."""
     resolved = job.spec.method or {}
     wanted = [choice.model_dump(mode="json") for choice in methods]
@@ -275,12 +275,12 @@ def _at_most(rows: Sequence[Row], most: int) -> tuple[Row, ...]:
     return tuple(row for row in rows if row.label in labels)
 
 
-def _comparison(rows: Sequence[Row], asked: Asked) -> Comparison:
+def _comparison(rows: Sequence[Row], question: ResolvedQuestion) -> Comparison:
     """Compare all rows in one cell, because all are within the budget."""
     scores = tuple(_alone(row) for row in rows)
     differences = comparability(compared_jobs(rows))
-    chance = asked.task.chance()
-    return compare(str(asked.task.name), scores, differences=differences, chance=chance)
+    chance = question.task.chance()
+    return compare(str(question.task.name), scores, differences=differences, chance=chance)
 
 
 def _alone(row: Row) -> Scores:

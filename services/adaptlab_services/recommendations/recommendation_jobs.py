@@ -22,7 +22,11 @@ from adaptlab_services.recommendations.recommendation_doubts import (
     larger_at_budget,
     unmeasured,
 )
-from adaptlab_services.recommendations.recommendation_evidence import Asked, Evidence, name_of
+from adaptlab_services.recommendations.recommendation_evidence import (
+    Evidence,
+    ResolvedQuestion,
+    name_of,
+)
 from adaptlab_services.studies import studies
 from adaptlab_services.studies.studies import Rules
 
@@ -44,12 +48,12 @@ class _Wanted:
 
 
 def proposed(
-    session: Session, asked: Asked, evidence: Evidence
+    session: Session, question: ResolvedQuestion, evidence: Evidence
 ) -> tuple[tuple[ProposedJob, ...], tuple[ThinEvidence, ...]]:
     """Return the jobs that can be run, and the errors of the others."""
     accepted: dict[str, ProposedJob] = {}
     refused: list[ThinEvidence] = []
-    candidates = [*_wanted(asked, evidence)]
+    candidates = [*_wanted(question, evidence)]
     # The same checks as for a creation, on the same text.
     specs = [AdaptSpec.model_validate_json(json.dumps(c.spec), strict=True) for c in candidates]
     for candidate, preview in zip(candidates, jobs.preview_each(session, specs), strict=True):
@@ -58,26 +62,26 @@ def proposed(
             text = f"No job can be proposed for {', '.join(methods)}: {preview}"
             refused.append(ThinEvidence(kind="cannot_run", text=text, methods=methods))
         else:
-            accepted.setdefault(preview.spec_digest, _proposed(asked, candidate, preview))
+            accepted.setdefault(preview.spec_digest, _proposed(question, candidate, preview))
     return tuple(accepted.values()), tuple(refused)
 
 
-def first_study(session: Session, asked: Asked, rules: Rules) -> ProposedStudy:
+def first_study(session: Session, question: ResolvedQuestion, rules: Rules) -> ProposedStudy:
     """Return a study of all methods that fit, for use without results."""
-    fitting = list(dict.fromkeys(s.name for s in asked.solutions if s.feasible))
-    chosen: list[object] = [method.model_dump(mode="json") for method in asked.methods]
+    fitting = list(dict.fromkeys(s.name for s in question.solutions if s.feasible))
+    chosen: list[object] = [method.model_dump(mode="json") for method in question.methods]
     document: Document = {
         "name": "first",
-        "base_models": [asked.base.name],
-        "tasks": [asked.choice.model_dump(mode="json")],
+        "base_models": [question.base.name],
+        "tasks": [question.choice.model_dump(mode="json")],
         "methods": chosen or fitting,
-        "budgets": [asked.limit],
-        "seeds": max(LEAST_SEEDS, min(MOST_FIRST_SEEDS, asked.base.replicates)),
+        "budgets": [question.limit],
+        "seeds": max(LEAST_SEEDS, min(MOST_FIRST_SEEDS, question.base.replicates)),
         "tuning": {"trials": FIRST_TRIALS},
     }
-    if asked.max_seconds is not None:
-        document["resources"] = {"max_seconds": max(1, int(asked.max_seconds))}
-    document["name"], preview = _under_a_free_name(session, asked, document, rules)
+    if question.max_seconds is not None:
+        document["resources"] = {"max_seconds": max(1, int(question.max_seconds))}
+    document["name"], preview = _under_a_free_name(session, question, document, rules)
     return ProposedStudy(
         spec=document,
         jobs=preview.new_jobs,
@@ -87,10 +91,10 @@ def first_study(session: Session, asked: Asked, rules: Rules) -> ProposedStudy:
 
 
 def _under_a_free_name(
-    session: Session, asked: Asked, document: Document, rules: Rules
+    session: Session, question: ResolvedQuestion, document: Document, rules: Rules
 ) -> tuple[str, StudyPreview]:
     """Return the first name that no study has, and the study's preview."""
-    plain = f"first-{asked.choice.name}-{asked.base.name}".replace("_", "-")[:58]
+    plain = f"first-{question.choice.name}-{question.base.name}".replace("_", "-")[:58]
     for number in range(1, MOST_NAMES):
         name = plain if number == 1 else f"{plain}-{number}"
         text = json.dumps(document | {"name": name})
@@ -105,7 +109,7 @@ def _under_a_free_name(
     )
 
 
-def _proposed(asked: Asked, wanted: _Wanted, preview: Preview) -> ProposedJob:
+def _proposed(question: ResolvedQuestion, wanted: _Wanted, preview: Preview) -> ProposedJob:
     resolved = preview.resolved_spec
     return ProposedJob(
         purpose=wanted.purpose,
@@ -115,12 +119,12 @@ def _proposed(asked: Asked, wanted: _Wanted, preview: Preview) -> ProposedJob:
         method=resolved.method or {},
         budget=resolved.budget,
         estimate=preview.estimate,
-        warnings=(*preview.warnings, *_shared_bases(asked, resolved)),
+        warnings=(*preview.warnings, *_shared_bases(question, resolved)),
     )
 
 
-def _shared_bases(asked: Asked, resolved: ResolvedSpec) -> tuple[str, ...]:
-    replicates = asked.base.replicates
+def _shared_bases(question: ResolvedQuestion, resolved: ResolvedSpec) -> tuple[str, ...]:
+    replicates = question.base.replicates
     if all(seed < replicates for seed in resolved.seeds):
         return ()
     return (
@@ -129,22 +133,22 @@ def _shared_bases(asked: Asked, resolved: ResolvedSpec) -> tuple[str, ...]:
     )
 
 
-def _wanted(asked: Asked, evidence: Evidence) -> Iterator[_Wanted]:
+def _wanted(question: ResolvedQuestion, evidence: Evidence) -> Iterator[_Wanted]:
     if evidence.older_code is not None:
-        yield from _with_current_code(asked, evidence)
+        yield from _with_current_code(question, evidence)
     else:
         retuned = {row.label for row in _shown(evidence) if fewer_trials(row, evidence)}
-        yield from _retuned(asked, evidence)
-        yield from _more_seeds(asked, evidence, retuned)
+        yield from _retuned(question, evidence)
+        yield from _more_seeds(question, evidence, retuned)
     for row in _shown(evidence):
-        if size := larger_at_budget(row, asked, evidence):
+        if size := larger_at_budget(row, question, evidence):
             text = f"{name_of(row)} at the requested budget: {size:,} parameters."
-            spec = _new_spec(asked, evidence, _given(asked, name_of(row)))
+            spec = _new_spec(question, evidence, _given(question, name_of(row)))
             yield _Wanted("asked_budget", text, spec, (name_of(row),))
-    for name in unmeasured(asked, evidence):
+    for name in unmeasured(question, evidence):
         text = f"{name} fits the budget and has no comparable run."
         yield _Wanted(
-            "missing_method", text, _new_spec(asked, evidence, _given(asked, name)), (name,)
+            "missing_method", text, _new_spec(question, evidence, _given(question, name)), (name,)
         )
 
 
@@ -153,13 +157,13 @@ def _shown(evidence: Evidence) -> tuple[Row, ...]:
     return (evidence.recommended, *(() if runner_up is None else (runner_up,)))
 
 
-def _given(asked: Asked, name: str) -> Document:
+def _given(question: ResolvedQuestion, name: str) -> Document:
     """Return the method with the knobs of the question."""
-    matches = (method for method in asked.methods if method.name == name)
+    matches = (method for method in question.methods if method.name == name)
     return next((method.model_dump(mode="json") for method in matches), {"name": name})
 
 
-def _with_current_code(asked: Asked, evidence: Evidence) -> Iterator[_Wanted]:
+def _with_current_code(question: ResolvedQuestion, evidence: Evidence) -> Iterator[_Wanted]:
     """Yield all seeds of the rows that could be best.
 
     Results of the current code cannot be compared with those of older code.
@@ -169,19 +173,21 @@ def _with_current_code(asked: Asked, evidence: Evidence) -> Iterator[_Wanted]:
     for row in (candidate for candidate in evidence.rows if candidate.label in labels):
         seeds = sorted(_starts(row))
         text = f"{row.label} with the current code, so that new runs can be compared with it."
-        yield _Wanted("newer_code", text, _again(asked, evidence, row, seeds), (row.label,))
+        yield _Wanted("newer_code", text, _again(question, evidence, row, seeds), (row.label,))
 
 
-def _retuned(asked: Asked, evidence: Evidence) -> Iterator[_Wanted]:
+def _retuned(question: ResolvedQuestion, evidence: Evidence) -> Iterator[_Wanted]:
     for row in _shown(evidence):
         if trials := fewer_trials(row, evidence):
             text = f"{row.label} with {trials} trials instead of {row.trials}, for equal effort."
             method = row.jobs[0].spec.method or {}
-            spec = _new_spec(asked, evidence, method)
+            spec = _new_spec(question, evidence, method)
             yield _Wanted("equal_effort", text, spec, (row.label,))
 
 
-def _more_seeds(asked: Asked, evidence: Evidence, retuned: set[str]) -> Iterator[_Wanted]:
+def _more_seeds(
+    question: ResolvedQuestion, evidence: Evidence, retuned: set[str]
+) -> Iterator[_Wanted]:
     """Yield the missing seeds of the recommended row and of its competitors.
 
     Their number is what the verdicts need, or the fewest for valid intervals.
@@ -201,7 +207,9 @@ def _more_seeds(asked: Asked, evidence: Evidence, retuned: set[str]) -> Iterator
         if lacking and row.label not in retuned:
             noun = "seed" if len(lacking) == 1 else "seeds"
             text = f"{row.label} with {len(lacking)} more {noun}."
-            yield _Wanted("more_seeds", text, _again(asked, evidence, row, lacking), (row.label,))
+            yield _Wanted(
+                "more_seeds", text, _again(question, evidence, row, lacking), (row.label,)
+            )
 
 
 def _seeds_to_settle(evidence: Evidence, first: Row, other: Row) -> set[int]:
@@ -236,15 +244,19 @@ def _starts(row: Row) -> dict[int, int]:
     }
 
 
-def _again(asked: Asked, evidence: Evidence, row: Row, seeds: Sequence[int]) -> Document:
+def _again(
+    question: ResolvedQuestion, evidence: Evidence, row: Row, seeds: Sequence[int]
+) -> Document:
     """Return the row's requested spec for other seeds."""
     stored = evidence.runs[row.jobs[0].id]
     spec = {name: value for name, value in stored.spec.items() if name != "labels"}
-    document = spec | {"base_model": asked.base.name} | _seeded(asked, evidence, seeds)
-    return document | _limited(asked, spec.get("resources") or {})
+    document = spec | {"base_model": question.base.name} | _seeded(question, evidence, seeds)
+    return document | _limited(question, spec.get("resources") or {})
 
 
-def _new_spec(asked: Asked, evidence: Evidence, method: Mapping[str, object]) -> Document:
+def _new_spec(
+    question: ResolvedQuestion, evidence: Evidence, method: Mapping[str, object]
+) -> Document:
     """Return a job for a method with the rows' training, effort and seeds."""
     model = next((row for row in evidence.rows if row.parameters), evidence.rows[0])
     spec = model.jobs[0].spec
@@ -253,14 +265,14 @@ def _new_spec(asked: Asked, evidence: Evidence, method: Mapping[str, object]) ->
     halving = spec.training.halving
     document: Document = {
         "kind": "adapt",
-        "base_model": asked.base.name,
-        "task": asked.choice.model_dump(mode="json"),
+        "base_model": question.base.name,
+        "task": question.choice.model_dump(mode="json"),
         "method": dict(method),
-        "budget": {"trainable_parameters": asked.limit},
+        "budget": {"trainable_parameters": question.limit},
         "training": training,
         "evaluation": {"samples": spec.evaluation_samples},
     }
-    if _trains(asked, method):
+    if _trains(question, method):
         document["tuning"] = {
             "trials": trials,
             "selection": spec.selection,
@@ -269,25 +281,25 @@ def _new_spec(asked: Asked, evidence: Evidence, method: Mapping[str, object]) ->
         }
     seeds = sorted(set(_starts(evidence.recommended)) | _extended(set(), LEAST_SEEDS))
     queue = {"queue": evidence.runs[model.jobs[0].id].queue}
-    return document | _seeded(asked, evidence, seeds) | _limited(asked, queue)
+    return document | _seeded(question, evidence, seeds) | _limited(question, queue)
 
 
-def _trains(asked: Asked, method: Mapping[str, object]) -> bool:
-    budgets = (s.budget for s in asked.solutions if s.name == method["name"])
+def _trains(question: ResolvedQuestion, method: Mapping[str, object]) -> bool:
+    budgets = (s.budget for s in question.solutions if s.name == method["name"])
     return any(budget is not None and budget.trainable_parameters > 0 for budget in budgets)
 
 
-def _seeded(asked: Asked, evidence: Evidence, seeds: Sequence[int]) -> Document:
+def _seeded(question: ResolvedQuestion, evidence: Evidence, seeds: Sequence[int]) -> Document:
     """Return the seeds, starting from the same base replicates as other rows."""
     starts = {seed: base for row in evidence.rows for seed, base in _starts(row).items()}
-    replicates = asked.base.replicates
+    replicates = question.base.replicates
     return {
         "seeds": list(seeds),
         "base_replicates": [starts.get(seed, seed % replicates) for seed in seeds],
     }
 
 
-def _limited(asked: Asked, resources: Mapping[str, object]) -> Document:
-    if asked.max_seconds is None:
+def _limited(question: ResolvedQuestion, resources: Mapping[str, object]) -> Document:
+    if question.max_seconds is None:
         return {"resources": dict(resources)}
-    return {"resources": {**resources, "max_seconds": max(1, int(asked.max_seconds))}}
+    return {"resources": {**resources, "max_seconds": max(1, int(question.max_seconds))}}

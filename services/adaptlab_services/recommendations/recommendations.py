@@ -20,9 +20,9 @@ from adaptlab_services.models import base_models, budgets, datasets
 from adaptlab_services.models.budgets import BudgetQuestion
 from adaptlab_services.recommendations.recommendation_doubts import doubts, too_slow
 from adaptlab_services.recommendations.recommendation_evidence import (
-    Asked,
     Evidence,
     NoEvidence,
+    ResolvedQuestion,
     gathered,
 )
 from adaptlab_services.recommendations.recommendation_jobs import first_study, proposed
@@ -38,17 +38,17 @@ def recommend(session: Session, question: RecommendationQuestion, rules: Rules) 
     Raises:
         InvalidSpec: the question is invalid.
     """
-    asked = _asked(session, question)
-    evidence = gathered(session, asked)
+    resolved = _resolved(session, question)
+    evidence = gathered(session, resolved)
     if isinstance(evidence, NoEvidence):
-        thin = tuple(too_slow(asked, evidence.too_slow))
-        return _recommendation(asked, None, thin, (), first_study(session, asked, rules))
-    jobs, refused = proposed(session, asked, evidence)
-    thin = (*doubts(asked, evidence), *refused)
-    return _recommendation(asked, evidence, thin, jobs, None)
+        thin = tuple(too_slow(resolved, evidence.too_slow))
+        return _recommendation(resolved, None, thin, (), first_study(session, resolved, rules))
+    jobs, refused = proposed(session, resolved, evidence)
+    thin = (*doubts(resolved, evidence), *refused)
+    return _recommendation(resolved, evidence, thin, jobs, None)
 
 
-def _asked(session: Session, question: RecommendationQuestion) -> Asked:
+def _resolved(session: Session, question: RecommendationQuestion) -> ResolvedQuestion:
     task = resolve_task(question.task, "/task", datasets.known(session))
     base = base_models.facts(session, question.base_model)
     solved = budgets.answer(
@@ -60,7 +60,7 @@ def _asked(session: Session, question: RecommendationQuestion) -> Asked:
     if solved.requested is None:
         detail = "Give a number of trainable parameters, or fraction_of_base."
         raise InvalidSpec(Problem("/budget", "missing", detail))
-    return Asked(
+    return ResolvedQuestion(
         base=base,
         choice=question.task,
         task=task,
@@ -72,7 +72,7 @@ def _asked(session: Session, question: RecommendationQuestion) -> Asked:
 
 
 def _recommendation(
-    asked: Asked,
+    question: ResolvedQuestion,
     evidence: Evidence | None,
     thin: tuple[ThinEvidence, ...],
     jobs: tuple[ProposedJob, ...],
@@ -83,12 +83,12 @@ def _recommendation(
         first, runner_up = evidence.recommended, evidence.runner_up
         verdict = None if runner_up is None else evidence.verdict(first, runner_up)
     return Recommendation(
-        text=_text(asked, evidence),
-        base_model=asked.base.name,
-        base_digest=asked.base.digest,
-        task=as_json(asked.task),
-        requested=asked.limit,
-        max_seconds=asked.max_seconds,
+        text=_text(question, evidence),
+        base_model=question.base.name,
+        base_digest=question.base.digest,
+        task=as_json(question.task),
+        requested=question.limit,
+        max_seconds=question.max_seconds,
         recommended=None if evidence is None or first is None else _measured(evidence, first),
         runner_up=None if evidence is None or runner_up is None else _measured(evidence, runner_up),
         verdict=verdict,
@@ -120,14 +120,14 @@ def _measured(evidence: Evidence, row: Row) -> MeasuredMethod:
     )
 
 
-def _text(asked: Asked, evidence: Evidence | None) -> str:
-    return " ".join(_sentences(asked, evidence))
+def _text(question: ResolvedQuestion, evidence: Evidence | None) -> str:
+    return " ".join(_sentences(question, evidence))
 
 
-def _sentences(asked: Asked, evidence: Evidence | None) -> Iterator[str]:
-    where = f"{asked.task.name} on {asked.base.name} within {asked.limit:,} parameters"
+def _sentences(question: ResolvedQuestion, evidence: Evidence | None) -> Iterator[str]:
+    where = f"{question.task.name} on {question.base.name} within {question.limit:,} parameters"
     if evidence is None:
-        in_time = "" if asked.max_seconds is None else f" and {asked.max_seconds:g} s per job"
+        in_time = "" if question.max_seconds is None else f" and {question.max_seconds:g} s per job"
         yield f"There are no comparable results for {where}{in_time}: run the first study."
         return
     row = evidence.recommended
