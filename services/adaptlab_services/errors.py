@@ -41,7 +41,7 @@ class LimitReached(AdaptlabError):
 
     def __init__(self, wanted: int, most: int) -> None:
         super().__init__(
-            f"The owner would have {wanted} jobs waiting or queued. This server allows {most} "
+            f"The owner would have {wanted:,} jobs waiting or queued. This server allows {most:,} "
             "at a time. Wait until some have started, or cancel some."
         )
         self.wanted = wanted
@@ -82,7 +82,7 @@ class QuotaReached(LimitReached):
     def of_bytes(cls, stored: int, most: int) -> "QuotaReached":
         """Return the error for `stored` bytes, those of the request included."""
         return cls(
-            f"The owner would store {stored} bytes. The quota is {most} bytes. Delete uploads "
+            f"The owner would store {stored:,} bytes. The quota is {most:,} bytes. Delete uploads "
             "that are no longer needed, or ask an admin for a larger quota or to collect old "
             "files.",
         )
@@ -96,7 +96,7 @@ class UploadTooLarge(AdaptlabError):
 
     def __init__(self, size: int, most: int) -> None:
         super().__init__(
-            f"The upload has {size} bytes. The limit is {most} bytes. Send a smaller file."
+            f"The upload has {size:,} bytes. The limit is {most:,} bytes. Send a smaller file."
         )
         self.most = most
 
@@ -169,5 +169,7 @@ class RangeNotSatisfiable(AdaptlabError):
     """A byte range outside the content."""
 
     def __init__(self, size: int) -> None:
-        super().__init__(f"The range is outside the content, which has {size} bytes.")
+        super().__init__(
+            f"The range is outside the content, which has {size:,} bytes. Request a range in it."
+        )
         self.size = size

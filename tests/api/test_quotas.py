@@ -132,7 +132,8 @@ def test_stored_bytes_are_refused_where_they_would_be_too_many(
         refused = api.post("/v1/uploads", json=new)
         assert refused.status_code == 429
         assert (
-            f"would store {before + 1000} bytes. The quota is {before + 999} bytes" in refused.text
+            f"would store {before + 1000:,} bytes. The quota is {before + 999:,} bytes"
+            in refused.text
         )
         assert api.get("/v1/uploads").json()["data"] == []
         assert api.post("/v1/jobs", json=an_adapt_document()).status_code == 201

@@ -119,8 +119,8 @@ def check_each(session: Session, resolved: Sequence[Resolved]) -> None:
 
 
 def _above(
-    pointer: str, code: str, what: str, asked: int, most: int, unit: str
+    pointer: str, code: str, subject: str, size: int, most: int, unit: str
 ) -> Iterator[Problem]:
-    if asked > most:
-        detail = f"{what} {asked} {unit}. This server allows {most}. Reduce it."
+    if size > most:
+        detail = f"{subject} {size:,} {unit}. This server allows {most:,}. Reduce it."
         yield Problem(pointer, code, detail, nearest=(most,))

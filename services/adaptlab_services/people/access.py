@@ -68,7 +68,7 @@ def is_at_least(role: Role | None, wanted: Role) -> bool:
 
 
 def access_of(session: Session, principal: Principal, asked: str | None = None) -> Access:
-    """Return the permissions of a token, in the project `asked` alone if given.
+    """Return a token's permissions, in the project `asked` alone if given.
 
     Raises:
         InvalidSpec: the user is not a member of that project.

@@ -123,7 +123,7 @@ def _scores(
 
     Evaluations with another number of items than the task's first are left out.
     """
-    evaluations = [one for job in jobs for one in facts.evaluations.get(job.id, ())]
+    evaluations = [e for job in jobs for e in facts.evaluations.get(job.id, ())]
     bases = {
         seed: base
         for job in jobs
@@ -134,9 +134,9 @@ def _scores(
         if evaluation.task not in tasks:
             tasks.append(evaluation.task)
     for task in tasks:
-        first = {one.seed: one for one in reversed(evaluations) if one.task == task}
-        items = next(one.total for one in evaluations if one.task == task)
-        alike = [one for one in first.values() if one.total == items]
+        first = {e.seed: e for e in reversed(evaluations) if e.task == task}
+        items = next(e.total for e in evaluations if e.task == task)
+        alike = [e for e in first.values() if e.total == items]
         yield task, scores_of(label, alike, bases=bases)
 
 
@@ -189,13 +189,13 @@ def _checks(
         groups[check.label, _place(check)][check.job.id] = check
     for (label, place), group in groups.items():
         done = [facts.jobs[job_id] for job_id in group]
-        seeds = [min(len(one.seeds) for one in a) for job in done if (a := job.spec.adaptations)]
+        seeds = [min(len(a.seeds) for a in own) for job in done if (own := job.spec.adaptations)]
         yield MeasuredCheck(
             check=str(done[0].spec.checks[0]["name"]),
             label=label,
             of=_several(next(iter(group.values())), words) or rows.get(place or ""),
             seeds=sum(seeds) if seeds else None,
-            reports=tuple(report for one in group.values() for report in one.reports),
+            reports=tuple(report for check in group.values() for report in check.reports),
             missing=tuple(_why(job) for job in done if job.state != "succeeded"),
         )
 
@@ -232,9 +232,7 @@ def _why(job: ScoredJob) -> str:
 def _facts(session: Session, job_ids: Collection[UUID]) -> _Facts:
     jobs = scored_jobs(session, job_ids)
     done = [job.id for job in jobs.values() if job.state == "succeeded"]
-    chosen = {
-        job.id: {one.replicate for one in job.replicates if one.selected} for job in jobs.values()
-    }
+    chosen = {job.id: {r.replicate for r in job.replicates if r.selected} for job in jobs.values()}
     return _Facts(
         jobs=jobs,
         evaluations=_evaluations(session, done, chosen),

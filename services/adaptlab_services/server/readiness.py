@@ -56,7 +56,8 @@ class Readiness:
 
     async def close(self) -> None:
         """Close the connections, waiting at most `ANSWER_SECONDS` for open checks."""
-        tasks = [task for one in self._questions.values() if (task := one.cancel()) is not None]
+        cancelled = (question.cancel() for question in self._questions.values())
+        tasks = [task for task in cancelled if task is not None]
         if tasks:
             await asyncio.wait(tasks, timeout=ANSWER_SECONDS)
         await self._database.hang_up()

@@ -86,7 +86,7 @@ class ChunkWriting:
         """
         self._count(rows)
         if self._received < self._size:
-            raise self._wrong_size(f"{self._received}")
+            raise self._wrong_size(f"{self._received:,}")
         digest = self._digest.hexdigest()
         if digest != self._chunk.sha256:
             detail = (
@@ -107,7 +107,7 @@ class ChunkWriting:
         """Count and hash the next rows; raises `InvalidSpec` for too many bytes."""
         self._received += sum(map(len, rows))
         if self._received > self._size:
-            raise self._wrong_size(f"more than {self._size}")
+            raise self._wrong_size(f"more than {self._size:,}")
         for content in rows:
             self._digest.update(content)
 
@@ -129,7 +129,8 @@ class ChunkWriting:
 
     def _wrong_size(self, received: str) -> InvalidSpec:
         detail = (
-            f"Chunk {self._chunk.number} must have {self._size} bytes, but {received} were sent."
+            f"Chunk {self._chunk.number} must have {self._size:,} bytes, but {received} were sent. "
+            "Send it again."
         )
         return InvalidSpec(Problem("", "wrong_size", detail, nearest=(self._size,)))
 
@@ -162,8 +163,8 @@ def _size(upload: Upload, number: int) -> int:
     last = uploads.chunk_count(upload.size_bytes) - 1
     if number > last:
         detail = (
-            f"There is no chunk {number}: an upload of {upload.size_bytes} bytes has the "
-            f"chunks 0 to {last}."
+            f"There is no chunk {number}: an upload of {upload.size_bytes:,} bytes has the "
+            f"chunks 0 to {last}. Send one of these."
         )
         raise InvalidSpec(Problem("/path/number", "no_such_chunk", detail, nearest=(last,)))
     if number < last:
