@@ -55,6 +55,56 @@ class Programs:
 
 
 @dataclass(frozen=True, slots=True)
+class _Servers:
+    """The database and the broker: embedded ones, or configured addresses."""
+
+    postgres: EmbeddedPostgres | None
+    valkey: EmbeddedValkey | None
+    database_url: str
+    broker_url: str
+
+    @classmethod
+    def prepare(cls, directory: DataDirectory) -> "_Servers":
+        """Prepare an embedded server for each address that is not configured."""
+        database_url, broker_url = given_address(DATABASE_URL), given_address(BROKER_URL)
+        postgres = None if database_url else EmbeddedPostgres.prepare(directory)
+        valkey = None if broker_url else EmbeddedValkey.prepare(directory)
+        return cls(
+            postgres,
+            valkey,
+            database_url=postgres.url if postgres else str(database_url),
+            broker_url=valkey.url if valkey else str(broker_url),
+        )
+
+    def processes(self) -> tuple[ProcessSpec, ...]:
+        """Return the processes of the embedded servers."""
+        return tuple(server.process() for server in (self.postgres, self.valkey) if server)
+
+    def lines(self) -> tuple[tuple[str, str], ...]:
+        """Return the name and the origin of each server, for the report."""
+        postgres, valkey = self.postgres, self.valkey
+        return (
+            ("postgres", postgres.description if postgres else f"given by {DATABASE_URL}"),
+            ("valkey", valkey.description if valkey else f"given by {BROKER_URL}"),
+        )
+
+    def addresses(self, part: Part) -> Mapping[str, str]:
+        """Return the addresses for a part, with roles of its own if there are any."""
+        return {
+            DATABASE_URL: self._database_address(part),
+            BROKER_URL: self.valkey.url_for(part) if self.valkey else self.broker_url,
+        }
+
+    def _database_address(self, part: Part) -> str:
+        if self.postgres is not None:
+            return self.postgres.url_for(part)
+        passwords = RolePasswords.given(os.environ)
+        if passwords is None:  # the roles of a configured server are up to its owner
+            return self.database_url
+        return address_for(self.database_url, part, passwords)
+
+
+@dataclass(frozen=True, slots=True)
 class _Plan:
     """Everything that is decided before the first process starts."""
 
@@ -122,92 +172,63 @@ def _stop(plan: _Plan, supervisor: Supervisor, report: Callable[[str], None]) ->
 def _plan(directory: DataDirectory, options: UpOptions, programs: Programs) -> _Plan:
     _check_host(options)
     listening = api_socket(options.host, options.port)
-    database_url, broker_url = given_address(DATABASE_URL), given_address(BROKER_URL)
-    postgres = None if database_url else EmbeddedPostgres.prepare(directory)
-    valkey = None if broker_url else EmbeddedValkey.prepare(directory)
-    endpoints = Endpoints(
-        url=url_of(options.host, port_of(listening)),
-        database_url=postgres.url if postgres else str(database_url),
-        broker_url=valkey.url if valkey else str(broker_url),
-    )
+    servers = _Servers.prepare(directory)
+    url = url_of(options.host, port_of(listening))
+    endpoints = Endpoints(url, servers.database_url, servers.broker_url)
     environment = _environment(endpoints, directory)
-    addresses = _addresses(postgres, valkey, endpoints)
-    lines = (
-        ("data", str(directory.root)),
-        ("postgres", postgres.description if postgres else f"given by {DATABASE_URL}"),
-        ("valkey", valkey.description if valkey else f"given by {BROKER_URL}"),
-        ("server", endpoints.url),
-        ("workers", str(options.workers)),
-        ("token", str(directory.token)),
-        ("logs", str(directory.logs)),
-    )
+    preparation = environment if servers.postgres else {**environment, **_role_passwords()}
+    of_api, of_workers = ({**environment, **servers.addresses(part)} for part in PARTS)
+    scratch = directory.scratch
     return _Plan(
         directory=directory,
         endpoints=endpoints,
         listening=listening,
-        servers=tuple(server.process() for server in (postgres, valkey) if server),
-        preparation=ProcessSpec(
-            "prepare",
-            programs.prepare,
-            environment if postgres else {**environment, **_role_passwords()},
-            directory.scratch,
+        servers=servers.processes(),
+        preparation=ProcessSpec("prepare", programs.prepare, preparation, scratch),
+        applications=(
+            *_api_processes(options, programs.api, of_api, listening, scratch),
+            *(
+                ProcessSpec(name, programs.worker, of_workers, scratch)
+                for name in _names("worker", options.workers)
+            ),
+            ProcessSpec("beat", programs.beat, of_workers, scratch),
         ),
-        applications=_applications(
-            directory, options, programs, environment, listening, endpoints.url, addresses
-        ),
-        lines=lines,
+        lines=_lines(directory, servers, url, options.workers),
     )
 
 
-def _applications(
-    directory: DataDirectory,
+def _lines(
+    directory: DataDirectory, servers: _Servers, url: str, workers: int
+) -> tuple[tuple[str, str], ...]:
+    return (
+        ("data", str(directory.root)),
+        *servers.lines(),
+        ("server", url),
+        ("workers", str(workers)),
+        ("token", str(directory.token)),
+        ("logs", str(directory.logs)),
+    )
+
+
+def _api_processes(
     options: UpOptions,
-    programs: Programs,
+    program: tuple[str, ...],
     environment: Mapping[str, str],
     listening: socket.socket,
-    url: str,
-    addresses: Mapping[Part, Mapping[str, str]],
-) -> tuple[ProcessSpec, ...]:
-    of_api, of_workers = ({**environment, **addresses[part]} for part in PARTS)
-    servers = [
+    scratch: Path,
+) -> list[ProcessSpec]:
+    url = url_of(options.host, port_of(listening))
+    return [
         ProcessSpec(
             name,
-            (*programs.api, *_listening_options(options, listening)),
-            of_api,
-            directory.scratch,
+            (*program, *_listening_options(options, listening)),
+            environment,
+            scratch,
             ready=lambda: _answers(url, "/readyz"),
             sockets=(listening.fileno(),),
         )
         for name in _names("api", options.servers)
     ]
-    workers = [
-        ProcessSpec(name, programs.worker, of_workers, directory.scratch)
-        for name in _names("worker", options.workers)
-    ]
-    beat = ProcessSpec("beat", programs.beat, of_workers, directory.scratch)
-    return (*servers, *workers, beat)
-
-
-def _addresses(
-    postgres: EmbeddedPostgres | None, valkey: EmbeddedValkey | None, endpoints: Endpoints
-) -> Mapping[Part, Mapping[str, str]]:
-    """Return the servers' addresses per part, with its own roles if any."""
-    return {
-        part: {
-            DATABASE_URL: _database_address(postgres, endpoints.database_url, part),
-            BROKER_URL: valkey.url_for(part) if valkey else endpoints.broker_url,
-        }
-        for part in PARTS
-    }
-
-
-def _database_address(postgres: EmbeddedPostgres | None, database_url: str, part: Part) -> str:
-    if postgres is not None:
-        return postgres.url_for(part)
-    passwords = RolePasswords.given(os.environ)
-    if passwords is None:  # the roles of a configured server are up to its owner
-        return database_url
-    return address_for(database_url, part, passwords)
 
 
 def _names(kind: str, count: int) -> list[str]:
