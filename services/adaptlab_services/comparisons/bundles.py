@@ -22,6 +22,7 @@ from adaptlab.bundle.contents import (
     FrozenStudy,
     Manifest,
     SourceList,
+    Sources,
     TableEvidence,
 )
 from adaptlab.bundle.decision import decision_text
@@ -144,36 +145,39 @@ def pieces(bundle: WrittenBundle) -> Iterator[bytes]:
 
 
 def _write(writer: BundleWriter, units: Units, decision: FrozenDecision, scratch: Path) -> None:
-    study, claim, evidence = decision.study, decision.claim, decision.evidence
     sources = SourceList()
     writer.add(contents.JOBS, _job_lines(units, decision.jobs, sources))
     code_sources = sources.found()
-    digests = contents.content_digests(
-        (contents.STUDY, study), (contents.CLAIM, claim), (contents.EVIDENCE, evidence)
-    )
-    texts: dict[str, str] = {
-        contents.README: read_me_text(study, claim),
-        contents.DECISION: decision_text(study, claim, code_sources, digests),
-        contents.STUDY: study.model_dump_json(indent=1),
-        contents.CLAIM: claim.model_dump_json(),
-        contents.EVIDENCE: evidence.model_dump_json(),
-    }
-    for name, text in texts.items():
+    for name, text in _texts(decision, code_sources).items():
         writer.add(name, [text.encode()])
-    for table in bundle_tables(claim, evidence):
+    for table in bundle_tables(decision.claim, decision.evidence):
         writer.add(contents.csv_name(table.name), [csv_bytes(table)])
         writer.add(contents.parquet_name(table.name), _parquet(table, scratch))
-    for name, picture in drawn(plots(claim)):
+    for name, picture in drawn(plots(decision.claim)):
         writer.add(name, [picture])
     writer.add_manifest(
         Manifest(
             format=contents.FORMAT,
-            study=study.name,
+            study=decision.study.name,
             sources=code_sources,
             software=decision.software,
             members=writer.members,
         )
     )
+
+
+def _texts(decision: FrozenDecision, sources: Sources) -> dict[str, str]:
+    study, claim, evidence = decision.study, decision.claim, decision.evidence
+    digests = contents.content_digests(
+        (contents.STUDY, study), (contents.CLAIM, claim), (contents.EVIDENCE, evidence)
+    )
+    return {
+        contents.README: read_me_text(study, claim),
+        contents.DECISION: decision_text(study, claim, sources, digests),
+        contents.STUDY: study.model_dump_json(indent=1),
+        contents.CLAIM: claim.model_dump_json(),
+        contents.EVIDENCE: evidence.model_dump_json(),
+    }
 
 
 def _frozen_study(view: StudyView) -> FrozenStudy:
