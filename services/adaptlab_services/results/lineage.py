@@ -1,6 +1,8 @@
 """The lineage of a base model: its job, its weights and its adaptations."""
 
-from sqlalchemy import func, select
+from collections.abc import Sequence
+
+from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
 from adaptlab.values import Value
@@ -51,6 +53,20 @@ def of(session: Session, name: str) -> Lineage:
         Job.project_id == project.scalar_subquery(),
         Job.kind == "adapt",
     )
+    total = select(func.count()).select_from(Job).where(*ours)
+    studies = select(func.count(StudyJob.study_id.distinct())).join(Job, Job.id == StudyJob.job_id)
+    return Lineage(
+        model=model,
+        made_by=jobs.get(session, model.job_id),
+        weights=checkpoints.of_job(session, model.job_id).data,
+        adapted=_adapted(session, ours),
+        adaptations=session.execute(total).scalar_one(),
+        newest=job_lists.newest(session, ours, NEWEST),
+        studies=session.execute(studies.where(*ours)).scalar_one(),
+    )
+
+
+def _adapted(session: Session, ours: Sequence[ColumnElement[bool]]) -> tuple[AdaptedSo, ...]:
     succeeded = func.count().filter(Job.state == "succeeded").label("succeeded")
     groups = session.execute(
         select(Job.task, Job.method, func.count().label("jobs"), succeeded)
@@ -59,18 +75,4 @@ def of(session: Session, name: str) -> Lineage:
         .order_by(func.count().desc(), Job.task, Job.method)
         .limit(MOST_GROUPS)
     )
-    total = session.execute(select(func.count()).select_from(Job).where(*ours)).scalar_one()
-    studies = session.execute(
-        select(func.count(StudyJob.study_id.distinct()))
-        .join(Job, Job.id == StudyJob.job_id)
-        .where(*ours)
-    )
-    return Lineage(
-        model=model,
-        made_by=jobs.get(session, model.job_id),
-        weights=checkpoints.of_job(session, model.job_id).data,
-        adapted=tuple(AdaptedSo.model_validate(row, from_attributes=True) for row in groups),
-        adaptations=total,
-        newest=job_lists.newest(session, ours, NEWEST),
-        studies=studies.scalar_one(),
-    )
+    return tuple(AdaptedSo.model_validate(row, from_attributes=True) for row in groups)
