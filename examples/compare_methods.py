@@ -12,8 +12,8 @@ import sys
 
 import yaml
 
-from adaptlab.statistics import seed_interval
-from adaptlab_client import Client
+from adaptlab.statistics import Interval, seed_interval
+from adaptlab_client import Client, JobView
 
 TRIALS, STEPS = 4, 400
 
@@ -41,19 +41,23 @@ def main(base_model: str, task: object, budget: int) -> None:
             for method in solved
             if method.feasible
         }
-        scores = {}
-        for name, job in jobs.items():
-            if client.jobs.wait(job.id).succeeded:
-                own = [
-                    e
-                    for e in client.jobs.evaluations(job.id, attached=True)
-                    if e.task == job.resolved_spec.task
-                ]
-                scores[name] = seed_interval([e.correct for e in own], [e.total for e in own])
-        for name, score in sorted(scores.items(), key=lambda entry: -entry[1].mean):
+        scores = {
+            name: score(client, job)
+            for name, job in jobs.items()
+            if client.jobs.wait(job.id).succeeded
+        }
+        for name, interval in sorted(scores.items(), key=lambda entry: -entry[1].mean):
             used = jobs[name].budget
             count = 0 if used is None else used.trainable_parameters
-            print(f"{name:20} {count:8,} {score.mean:6.1%} ({score.low:.1%} to {score.high:.1%})")
+            accuracy = f"{interval.mean:6.1%} ({interval.low:.1%} to {interval.high:.1%})"
+            print(f"{name:20} {count:8,} {accuracy}")
+
+
+def score(client: Client, job: JobView) -> Interval:
+    """Return a job's mean accuracy on its own task, with its interval over seeds."""
+    evaluations = client.jobs.evaluations(job.id, attached=True)
+    own = [e for e in evaluations if e.task == job.resolved_spec.task]
+    return seed_interval([e.correct for e in own], [e.total for e in own])
 
 
 if __name__ == "__main__":
