@@ -77,7 +77,10 @@ class Evidence:
     base_alone: float | None
 
     def works(self, row: Row) -> bool:
-        """Return True if the row's interval is above chance and it beats the base."""
+        """Return True if the row is above chance and not below the base model.
+
+        Its whole interval must be above chance, and its mean not below the base model's accuracy.
+        """
         score = self.score(row)
         return score.low > self.comparison.chance and score.mean >= (self.base_alone or 0.0)
 
