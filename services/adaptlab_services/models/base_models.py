@@ -219,7 +219,10 @@ def register(session: Session, name: str, job_id: UUID) -> None:
 
 
 def check_free(session: Session, name: str) -> None:
-    """Raise `Conflict` if the name's job has not failed or been cancelled."""
+    """Raise `Conflict` unless the name is free.
+
+    The name of a failed or cancelled job is free.
+    """
     row = session.execute(
         select(Job.id, Job.state)
         .join(BaseModel, BaseModel.job_id == Job.id)

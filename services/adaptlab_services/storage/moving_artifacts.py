@@ -56,7 +56,7 @@ def _elsewhere(sessions: sessionmaker[Session], to: str, at_least: int) -> Seque
 
 
 def _move_one(sessions: sessionmaker[Session], located: Located, target: Store) -> bool:
-    """Return True if the artifact was moved to `target`."""
+    """Move one artifact; return False if it was not moved."""
     old = located.place
     with sessions.begin() as session:
         try:
