@@ -3,7 +3,7 @@
 from typing import Literal
 from uuid import UUID
 
-from adaptlab.comparisons.comparison import WarningKind
+from adaptlab.comparisons.comparison_warnings import WarningKind
 from adaptlab.comparisons.verdict import Verdict
 from adaptlab.specs.budget import BudgetVector
 from adaptlab.statistics import ChosenBest, Interval

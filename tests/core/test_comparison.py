@@ -9,7 +9,8 @@ from tests.core.scoring import drawn, scores
 
 from adaptlab.comparisons.base_learned import OwnScore, base_warning
 from adaptlab.comparisons.comparability import SettingDifference
-from adaptlab.comparisons.comparison import Comparison, ComparisonWarning, compare
+from adaptlab.comparisons.comparison import Comparison, compare
+from adaptlab.comparisons.comparison_warnings import ComparisonWarning
 from adaptlab.plugins.registry import by_name
 from adaptlab.plugins.task import TASKS
 from adaptlab.statistics import Scores, paired_difference

@@ -2,7 +2,7 @@
 
 from typing import get_args
 
-from adaptlab.comparisons.comparison import WarningKind
+from adaptlab.comparisons.comparison_warnings import WarningKind
 from adaptlab.comparisons.table_comparison import TableWarningKind
 from adaptlab.comparisons.verdict import Finding
 from adaptlab_api.pages.comparisons.tables import FINDING_TITLES, WARNING_TITLES

@@ -27,7 +27,8 @@ from adaptlab.bundle.read_me import read_me_text
 from adaptlab.bundle.reading import BundleReader
 from adaptlab.bundle.tables import bundle_tables, csv_bytes
 from adaptlab.comparisons.comparability import ComparedJob, comparability
-from adaptlab.comparisons.comparison import Comparison, ComparisonWarning, compare
+from adaptlab.comparisons.comparison import Comparison, compare
+from adaptlab.comparisons.comparison_warnings import ComparisonWarning
 from adaptlab.comparisons.table_comparison import TableComparison, table_warnings
 from adaptlab.errors import BrokenBundle
 from adaptlab.specs.resolved import UnreadSpec, read_resolved, spec_digest

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from adaptlab.comparisons.comparison import ComparisonWarning
+from adaptlab.comparisons.comparison_warnings import ComparisonWarning
 from adaptlab.comparisons.scores import task_labels
 from adaptlab.plugins.registry import as_json
 from adaptlab.plugins.task import AnyTask

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 from uuid import UUID
 
-from adaptlab.comparisons.comparison import Comparison, WarningKind
+from adaptlab.comparisons.comparison import Comparison
+from adaptlab.comparisons.comparison_warnings import WarningKind
 from adaptlab.comparisons.diagnosis import Diagnosis
 from adaptlab.comparisons.diagnosis_next import HIGHEST_RATE
 from adaptlab.comparisons.scores import ScoreChange

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from adaptlab.comparisons.base_learned import OwnScore, base_warning
 from adaptlab.comparisons.comparability import ComparedJob
-from adaptlab.comparisons.comparison import ComparisonWarning
+from adaptlab.comparisons.comparison_warnings import ComparisonWarning
 from adaptlab.comparisons.diagnosis_evidence import trial_evidence
 from adaptlab.comparisons.diagnosis_rows import MeasuredRow, longer_trainings
 from adaptlab.comparisons.scores import score_changes
