@@ -1,0 +1,216 @@
+"""Sizes of a study's methods: which method fits which budget of which base model."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from adaptlab.errors import InfeasibleBudget, InvalidSpec, Problem
+from adaptlab.plugins.shapes import ModelShape
+from adaptlab.specs.budget import Solution, budget_vector, check_method, fit
+from adaptlab.specs.resolve import BaseModelFacts, budget_limit, family_shape
+from adaptlab.studies.study import StudySpec
+from adaptlab.studies.study_methods import StudyEntry
+from adaptlab.studies.study_plan import Role, SkippedCell
+
+
+@dataclass(frozen=True)
+class StudyBase:
+    """A base model of the study, and the study's budgets in parameters of it."""
+
+    place: int
+    facts: BaseModelFacts
+    shape: ModelShape
+    limits: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class SizedMethod:
+    """A method of the study as one budget of one base model makes it.
+
+    Those of one `key` are one job on every task.
+    """
+
+    entry: StudyEntry
+    budget: int
+    limit: int
+    key: str
+    solution: Solution
+
+    @property
+    def trained(self) -> int:
+        """How many parameters it trains."""
+        return self.solution.budget.trainable_parameters
+
+
+def study_base(spec: StudySpec, index: int, facts: BaseModelFacts) -> StudyBase:
+    """Return base model `index` with the study's budgets as numbers of its parameters.
+
+    Raises `InvalidSpec` for a budget without a limit and for two that are equal on this model.
+    """
+    shape = family_shape(facts.family)
+    limits: list[int] = []
+    for place, budget in enumerate(spec.budgets):
+        try:
+            limit = budget_limit(budget, shape)
+        except InvalidSpec as error:
+            raise InvalidSpec(*moved_problems(error, {"budget": f"/budgets/{place}"})) from error
+        if limit is None:
+            detail = "Give trainable_parameters or fraction_of_base."
+            raise InvalidSpec(Problem(f"/budgets/{place}", "budget_missing", detail))
+        if limit in limits:
+            detail = (
+                f"On {facts.name} this is {limit:,} parameters, the same as another budget. "
+                "Leave one out."
+            )
+            raise InvalidSpec(Problem(f"/budgets/{place}", "budget_twice", detail))
+        limits.append(limit)
+    return StudyBase(index, facts, shape, tuple(limits))
+
+
+def sized_methods(
+    spec: StudySpec, bases: Sequence[StudyBase], entries: Sequence[StudyEntry]
+) -> tuple[list[list[SizedMethod]], tuple[SkippedCell, ...]]:
+    """Return the methods that fit each base model, budget by budget, and all that do not.
+
+    Raises `InvalidSpec` for a listed method that no base model can have, and `InfeasibleBudget`
+    for a budget that no method meets.
+    """
+    skipped: list[SkippedCell] = []
+    fitting: list[list[SizedMethod]] = []
+    for base in bases:
+        found, refused = _sized_on(base, [entry for entry in entries if base.place in entry.bases])
+        fitting.append(found)
+        skipped += refused
+    if spec.methods != "all":
+        _check_methods(entries, skipped)
+    _check_rows(bases, entries, fitting, skipped)
+    return fitting, tuple(skipped)
+
+
+def _sized_on(
+    base: StudyBase, entries: Sequence[StudyEntry]
+) -> tuple[list[SizedMethod], list[SkippedCell]]:
+    """The methods that fit one base model; what no budget changes is worked out once."""
+    found: list[SizedMethod] = []
+    skipped: list[SkippedCell] = []
+    solutions: dict[str, Solution] = {}
+    refused = {entry.label: _refused(base, entry) for entry in entries}
+    for budget, limit in enumerate(base.limits):
+        for entry in entries:
+            cell = refused[entry.label]
+            if cell is None:
+                fitted = _fit(base, entry, budget, limit, solutions)
+                if isinstance(fitted, SizedMethod):
+                    found.append(fitted)
+                else:
+                    skipped.append(fitted)
+            elif budget == 0:
+                skipped.append(cell)
+    return found, skipped
+
+
+def _refused(base: StudyBase, entry: StudyEntry) -> SkippedCell | None:
+    """The fault of a method that this base model cannot have at any budget, if it has one."""
+    try:
+        check_method(entry.method, base.shape)
+    except InvalidSpec as error:
+        return SkippedCell(
+            base_model=base.facts.name,
+            method=entry.label,
+            budget=None,
+            problems=moved_problems(error, {"method": entry.pointer}),
+            nearest=(),
+        )
+    return None
+
+
+def _fit(
+    base: StudyBase, entry: StudyEntry, budget: int, limit: int, solutions: dict[str, Solution]
+) -> SizedMethod | SkippedCell:
+    """The method at one budget; `solutions` are those on this base model, by key."""
+    try:
+        method = fit(entry.method, base.shape, None if entry.role == "reference" else limit)
+    except InfeasibleBudget as error:
+        nearest = [value for problem in error.problems for value in problem.nearest]
+        return SkippedCell(
+            base_model=base.facts.name,
+            method=entry.label,
+            budget=limit,
+            problems=moved_problems(
+                error, {"method": entry.pointer, "budget": f"/budgets/{budget}"}
+            ),
+            nearest=tuple(value for value in nearest if isinstance(value, int)),
+        )
+    key = f"{entry.label}\n{method.model_dump_json()}"
+    if key not in solutions:
+        requested = limit if entry.method.size_is_free() else None  # as its job asks for it
+        solutions[key] = Solution(method, budget_vector(method, base.shape, requested))
+    return SizedMethod(entry, budget, limit, key, solutions[key])
+
+
+def _check_methods(entries: Sequence[StudyEntry], skipped: Sequence[SkippedCell]) -> None:
+    """A method that was asked for by name and that no base model can have is a mistake."""
+    faults: list[Problem] = []
+    for entry in entries:
+        refused = [s for s in skipped if s.method == entry.label and s.budget is None]
+        if refused and len(refused) == len(entry.bases):
+            faults += refused[0].problems
+    if faults:
+        raise InvalidSpec(*faults)
+
+
+def _check_rows(
+    bases: Sequence[StudyBase],
+    entries: Sequence[StudyEntry],
+    fitting: Sequence[Sequence[SizedMethod]],
+    skipped: Sequence[SkippedCell],
+) -> None:
+    """A budget at which nothing but references runs compares nothing.
+
+    Where some methods run on some of the base models only, one on which it compares is enough.
+    """
+    faults: list[tuple[int, Problem]] = []
+    met: set[int] = set()
+    for base, methods in zip(bases, fitting, strict=True):
+        asked = {entry.role for entry in entries if base.place in entry.bases}
+        wanted: Role = "method" if "method" in asked else "reference"
+        here = {method.budget for method in methods if method.entry.role == wanted}
+        met |= here
+        if asked:
+            missing = [place for place in range(len(base.limits)) if place not in here]
+            faults += [(place, _infeasible(base, place, skipped)) for place in missing]
+    if any(len(entry.bases) < len(bases) for entry in entries):
+        faults = [(place, fault) for place, fault in faults if place not in met]
+    if faults:
+        raise InfeasibleBudget(*(fault for _, fault in faults))
+
+
+def _infeasible(base: StudyBase, place: int, skipped: Sequence[SkippedCell]) -> Problem:
+    name, limit = base.facts.name, base.limits[place]
+    refused = [cell for cell in skipped if (cell.base_model, cell.budget) == (name, limit)]
+    least = tuple(sorted({value for cell in refused for value in cell.nearest})[:3])
+    detail = f"No method of the study fits {limit:,} parameters on {name}."
+    hint = f" The nearest budgets are {', '.join(f'{n:,}' for n in least)}."
+    return Problem(
+        pointer=f"/budgets/{place}",
+        code="infeasible_budget",
+        detail=detail + (hint if least else " Leave it out, or name other methods."),
+        nearest=least,
+    )
+
+
+def moved_problems(error: InvalidSpec, places: Mapping[str, str]) -> tuple[Problem, ...]:
+    """Return the problems of one job with pointers into the study's spec.
+
+    `places` maps members of a job's spec to pointers in the study's.
+    """
+    return tuple(_at(problem, places) for problem in error.problems)
+
+
+def _at(problem: Problem, places: Mapping[str, str]) -> Problem:
+    member, *below = problem.pointer.removeprefix("/").split("/")
+    if below and f"{member}/{below[0]}" in places:
+        member, *below = f"{member}/{below[0]}", *below[1:]
+    if member not in places:
+        return problem
+    rest = [] if member == "budget" else below  # a budget is given as a mere number too
+    return replace(problem, pointer="/".join((places[member], *rest)))
