@@ -97,7 +97,7 @@ def test_a_bundle_has_everything_and_holds(
     places = [text.index(f"## {title}") for title in ("Read these", "Question", "Limits of the")]
     assert places == sorted(places)
     assert "full\\_finetuning (100.0 %" in text, text
-    assert "Over items alone, because every seed has the same score: " in text
+    assert "Intervals over items only, because every seed has the same score: " in text
 
     plots = [name for name in archive.namelist() if name.startswith("plots/")]
     assert {"plots/0-curves.svg", "plots/0-1-differences.svg", "plots/0-0-sweeps.svg"} < set(plots)

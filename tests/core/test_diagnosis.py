@@ -102,17 +102,17 @@ def test_reach_cites_everything_that_it_rests_on():
     assert (diagnosis.missing, diagnosis.next_run) == ((), None)
     assert diagnosis.text.endswith(LABEL)
     for said in (
-        "at the sizes, rates and steps tried",
-        "prefix_tuning has 0.1% of the test items right",
-        "full_finetuning has 99.0%",
+        "at the sizes, learning rates and steps tried",
+        "prefix_tuning scores 0.1 % on the test items",
+        "full_finetuning scores 99.0 %",
         # The loss from which on a trial counts as high: a quarter of the way from 0.02 to ln 8.
         f"high from {0.02 + 0.25 * (CHANCE - 0.02):.2f}; chance 2.08",
         "3 seeds and 4 learning rates",
-        "the best of the rates from 0.001 to 1 is bracketed",
-        "1.40 nats after 1,000 steps and 1.40 after 2,000",
-        "a size of 1,024 parameters fails as well",
-        "lora has 90.0%",
-        "the pinned-attention reference fails as well (pinned_finetuning has 0.0%",
+        "the rates from 0.001 to 1 bracket the best one",
+        "1.40 nats after 1,000 steps and 1.40 nats after 2,000",
+        "a size of 1,024 parameters fails too",
+        "lora scores 90.0 %",
+        "the pinned-attention reference fails too (pinned_finetuning scores 0.0 %",
     ):
         assert said in diagnosis.text
 
@@ -121,8 +121,8 @@ def test_where_the_pinned_reference_succeeds_attention_explains_nothing():
     diagnosis = found(pinned=learned(PINNED))
     assert diagnosis.cause == "reach"
     assert "not explained by a need for a new attention pattern in the first" in diagnosis.text
-    assert "pinned_finetuning has 90.0%" in diagnosis.text
-    assert "what is left to explain it: it only adds a bias" in diagnosis.text
+    assert "pinned_finetuning scores 90.0 %" in diagnosis.text
+    assert "what remains: it only adds a bias" in diagnosis.text
 
 
 RISING = dict(zip(RATES, (0.8, 0.5, 0.2, 0.0), strict=True))
@@ -153,11 +153,11 @@ def of_one_seed(method: MethodEvidence) -> MethodEvidence:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"subject": {"trials": trials(1.4, 0.0, extra=RISING)}}, "beyond the upper end"),
-        ({"subject": {"trials": trials(1.4, 0.0, extra=ALIKE)}}, "beyond the lower end"),
-        ({"subject": {"trials": trials(1.4, 0.0, extra=TOO_HIGH)}}, "beyond the lower end"),
-        ({"subject": {"trials": DIVERGING}}, "beyond the upper end of those that came to an end"),
-        ({"subject": {"trials": trials(1.4, 0.0, seeds=1, extra=BRACKETED)}}, "seeds: 1 instead"),
+        ({"subject": {"trials": trials(1.4, 0.0, extra=RISING)}}, "the highest that did not"),
+        ({"subject": {"trials": trials(1.4, 0.0, extra=ALIKE)}}, "the lowest that did not"),
+        ({"subject": {"trials": trials(1.4, 0.0, extra=TOO_HIGH)}}, "the lowest that did not"),
+        ({"subject": {"trials": DIVERGING}}, "the highest that did not diverge"),
+        ({"subject": {"trials": trials(1.4, 0.0, seeds=1, extra=BRACKETED)}}, ", instead of 1"),
         ({"subject": {"schedule": "cosine"}}, "a constant schedule"),
         (
             {"subject": {"trials": trials(1.4, 0.0, half=2.0, extra=BRACKETED)}},
@@ -167,34 +167,34 @@ def of_one_seed(method: MethodEvidence) -> MethodEvidence:
             {"subject": {"trials": tuple(
                 one.model_copy(update={"half_loss": None}) for one in STUCK.trials
             )}},
-            "at half of the training",
+            "the loss half way through",
         ),
-        ({"durations": ()}, "for 2,000 steps, 2 times as many"),
+        ({"durations": ()}, "for 2,000 steps, twice as many"),
         ({"durations": (TWICE.model_copy(update={"schedule": "cosine"}),)}, "for 2,000 steps"),
         (
             {"durations": (TWICE.model_copy(update={"trials": trials(1.2, 0.0)}),)},
-            "steps make a difference: its mean lowest loss is 1.40 nats after 1,000",
+            "the number of steps matters: the mean lowest loss is 1.40 nats after 1,000",
         ),
-        ({"sizes": ()}, "a larger size, of 1,024 parameters"),
-        ({"sizes": (learned(LARGER),)}, "what is missing is size: larger has 90.0%"),
+        ({"sizes": ()}, "a larger size, with 1,024 parameters"),
+        ({"sizes": (learned(LARGER),)}, "a larger size succeeds: larger scores 90.0 %"),
         ({"others": ()}, "another method with at most 512 parameters"),
         ({"others": (RIVAL.model_copy(update={"parameters": 600}),)}, "another method with"),
         ({"others": (RIVAL.model_copy(update={"test_accuracy": 0.1}),)}, "another method with"),
-        ({"pinned": None}, "pinned_finetuning, to see whether"),
-        ({"base": BaseEvidence(accuracy=0.42, chance=0.0)}, "only 42.0% of the items of its own"),
+        ({"pinned": None}, "fine-tuning with pinned attention, to show whether"),
+        ({"base": BaseEvidence(accuracy=0.42, chance=0.0)}, "only 42.0 % on its own tasks"),
         ({"base": None}, "Not measured: the score of the base model alone on its own tasks"),
-        ({"subject": {"trials": trials(1.4, 0.0, extra=PLATEAU)}}, "beyond the upper end"),
-        ({"subject": {"trials": ONE_SEED_LEFT}}, "seeds: 1 instead"),
-        ({"durations": (at_one_rate(TWICE, 1e-3),)}, "for 2,000 steps, 2 times as many"),
-        ({"durations": (of_one_seed(TWICE),)}, "for 2,000 steps, 2 times as many"),
-        ({"sizes": (at_one_rate(LARGER, 1e-3),)}, "a larger size, of 1,024 parameters"),
-        ({"sizes": (of_one_seed(LARGER),)}, "a larger size, of 1,024 parameters"),
+        ({"subject": {"trials": trials(1.4, 0.0, extra=PLATEAU)}}, "the highest that did not"),
+        ({"subject": {"trials": ONE_SEED_LEFT}}, "did not diverge, instead of 1"),
+        ({"durations": (at_one_rate(TWICE, 1e-3),)}, "for 2,000 steps, twice as many"),
+        ({"durations": (of_one_seed(TWICE),)}, "for 2,000 steps, twice as many"),
+        ({"sizes": (at_one_rate(LARGER, 1e-3),)}, "a larger size, with 1,024 parameters"),
+        ({"sizes": (of_one_seed(LARGER),)}, "a larger size, with 1,024 parameters"),
         (
             {"sizes": (LARGER.model_copy(update={"steps": 500}),)},
-            "a larger size, of 1,024 parameters",
+            "a larger size, with 1,024 parameters",
         ),
         ({"others": (BOUND_ALIKE,)}, "another method with at most 512 parameters"),
-        ({"others": (RIVAL, BOUND_ALIKE)}, "soft_prompt has 90.0% of the test items right"),
+        ({"others": (RIVAL, BOUND_ALIKE)}, "soft_prompt scores 90.0 % on the test items"),
     ],
 )  # fmt: skip
 def test_without_one_of_its_grounds_reach_is_not_concluded(changes: dict[str, Any], said: str):
@@ -224,7 +224,7 @@ def test_seeds_are_proposed_in_place_of_those_that_diverged():
     one, *others = (STUCK.trials[:4], STUCK.trials[4:8], STUCK.trials[8:])
     lost = [trial.model_copy(update={"final_loss": None}) for some in others for trial in some]
     diagnosis = found(subject={"trials": (*one, *lost)})
-    assert "seeds: 1 instead of at least 3" in diagnosis.missing
+    assert "at least 3 seeds that did not diverge, instead of 1" in diagnosis.missing
     assert diagnosis.next_run == {"seeds": 5}
 
 
@@ -269,7 +269,7 @@ def test_what_is_there_already_is_not_proposed_again():
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"durations": (learned(TWICE),)}, "with 2,000 instead of 1,000 steps"),
+        ({"durations": (learned(TWICE),)}, "with 2,000 instead of 1,000 steps, "),
         (
             {"sizes": (learned(STUCK.model_copy(update={"parameters": 256})),)},
             "a configuration of it that is no larger succeeds",
@@ -286,7 +286,7 @@ def test_one_rate_that_succeeds_makes_it_optimisation():
     lucky = STUCK.trials[1].model_copy(update={"final_loss": 0.03, "accuracy": 0.97})
     diagnosis = found(subject={"trials": (*STUCK.trials[:1], lucky, *STUCK.trials[2:])})
     assert diagnosis.cause == "optimisation"
-    said = "1 of 12 trials and 1 of 3 seeds succeed, among them seed 0 at rate 0.01 (97.0%"
+    said = "1 of 12 trials and 1 of 3 seeds succeed, among them seed 0 at rate 0.01 (97.0 %"
     assert said in diagnosis.text
 
 
@@ -294,14 +294,14 @@ def test_held_out_items_that_one_trial_guessed_at_a_high_loss_are_no_success():
     lucky = STUCK.trials[1].model_copy(update={"accuracy": 0.6})
     diagnosis = found(subject={"trials": (*STUCK.trials[:1], lucky, *STUCK.trials[2:])})
     assert diagnosis.cause == "undecided"
-    assert "one trial alone has 60.0% of its held-out items right" in diagnosis.text
+    assert "a single trial scores 60.0 % on held-out items" in diagnosis.text
 
 
 def test_trained_well_and_tested_badly_is_generalisation():
     diagnosis = found(subject={"trials": trials(0.03, 0.02), "test_accuracy": 0.02})
     assert diagnosis.cause == "generalisation"
-    assert "12 of 12 trials train to a loss of 0.03" in diagnosis.text
-    assert "at most 2.0%" in diagnosis.text
+    assert "12 of 12 trials end at a training loss of 0.03" in diagnosis.text
+    assert "at most 2.0 %" in diagnosis.text
 
 
 @pytest.mark.parametrize("seeds", [1, 2])
@@ -322,7 +322,9 @@ def test_a_middling_loss_is_neither_reach_nor_generalisation():
     assert diagnosis.cause == "undecided"
     # The reference's 0.02, and half of its likelihood spread over ten tokens.
     low = f"{0.02 + math.log(2) / 10:.2f}"
-    assert f"with 0.35, and training items count as learned below {low}" in diagnosis.text
+    assert f"the lowest at 0.35 nats), but training items count as learned only below {low}" in (
+        diagnosis.text
+    )
 
 
 def test_a_low_loss_of_short_answers_is_that_of_as_many_tokens_as_count():

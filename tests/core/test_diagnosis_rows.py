@@ -65,7 +65,9 @@ def test_with_one_layer_prefix_and_soft_prompt_are_one_piece_of_evidence():
     # Each was diagnosed on its own: "reach" for the one and "none" for the other.
     diagnosis = diagnose(one.model_copy(update={"chance_loss": 9.0}))
     assert (diagnosis.cause, diagnosis.equivalent) == ("optimisation", ("prompt",))
-    assert diagnosis.text.startswith("prefix, one function with prompt, could do the task")
+    assert diagnosis.text.startswith(
+        "prefix, which computes the same function as prompt, can do the task"
+    )
 
 
 def test_with_two_layers_they_are_two():

@@ -121,8 +121,8 @@ def test_methods_that_no_seed_told_apart_may_differ_in_other_seeds():
     never, seldom = drawn([0.0] * 5, key=1), drawn([0.0] * 5, method="adapter", key=2)
     (found,) = verdicts([paired_difference(never, seldom)])
     assert (found.finding, found.reason) == ("cannot_be_told_apart", "alike_on_seeds_run")
-    assert "on seeds like the 5 run" in found.text
-    assert "up to 45 % of other seeds may do otherwise" in found.text
+    assert "On seeds like the 5 run" in found.text
+    assert "up to 45 % of other seeds may behave differently" in found.text
     assert found.pair.high > 0.3
 
 
@@ -160,7 +160,7 @@ def test_seeds_are_asked_for_as_many_as_give_the_power():
 def test_no_seeds_are_asked_for_where_the_difference_is_no_larger_than_chance():
     (found,) = verdicts([a_pair(0.01, 0.08, 1e-6, 0.7)], margin=0.0)
     assert (found.finding, found.reason, found.more_seeds) == ("not_known", "too_close", None)
-    assert "64 would not be expected to settle it" in found.text
+    assert "64 are not expected to settle it" in found.text
 
 
 def test_seeds_are_asked_for_until_unseen_failures_cannot_explain_the_difference():

@@ -25,12 +25,12 @@ def test_it_says_what_works_what_does_not_and_what_is_not_known():
     assert works.startswith("full_finetuning (99.0 %, 95 % interval 98.6 to 99.2 %; 0 of 5 seeds")
     assert "failed) and lora (90" in works
     assert "seeds failed) work; " in works
-    assert partly == "most seeds of adapter (3 of 5 seeds failed) fail"
-    assert never == "prefix_tuning (0.0 %) does not"
+    assert partly == "adapter (3 of 5 seeds failed) fails on most seeds"
+    assert never == "prefix_tuning (0.0 %) does not work"
     assert order[0].startswith("Among seeds that do not fail, full_finetuning is better than lora")
     assert re.fullmatch(
         "With 5 seeds, the order of full_finetuning, lora and adapter over all seeds is not known; "
-        r"[0-9]+ or more further seeds would settle it\.",
+        r"at least [0-9]+ more seeds? should settle it\.",
         order[1],
     )
     assert found.sentence == found.cells[0].sentence
@@ -68,7 +68,7 @@ def test_a_best_over_all_seeds_is_named_with_its_score_corrected_for_the_choice(
     assert found.sentence.endswith(
         f"Over all seeds, full_finetuning is the best: {100 * wider.mean:.1f} % (95 % interval "
         f"{100 * wider.low:.1f} to {100 * wider.high:.1f} %) after correction for the choice "
-        "among 2."
+        "among 2 methods."
     )
     assert found.cells[0].chosen == chosen_best([best, none])
 
@@ -81,7 +81,7 @@ def test_the_limits_of_the_best_of_several_are_those_of_all_that_it_was_chosen_a
     assert (cell.chosen.label, cell.chosen.candidates) == ("method 0", 6)
     assert cell.chosen.score == mean_interval(table[0], 1 - 0.05 / 6)
     assert cell.chosen.score.low < cell.rows[0].score.low
-    assert "after correction for the choice among 6." in cell.sentence
+    assert "after correction for the choice among 6 methods." in cell.sentence
 
 
 def test_only_a_best_that_is_named_has_a_corrected_score():

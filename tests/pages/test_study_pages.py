@@ -150,8 +150,8 @@ def test_diagnoses_say_that_they_come_from_measurements_and_cite_them(
     run_all(sessions, ordinary)
     page = signed_in.get("/studies/done").text
     diagnosis = text_of(page.partition("likely causes")[2])
-    assert "Why soft_prompt at 32, one function with prefix_tuning at 32, fails is not" in diagnosis
-    assert re.search(r"soft_prompt at 32 has \d+\.\d% of the test items right", diagnosis)
+    assert "soft_prompt at 32, which computes the same function as prefix_tuning at 32" in diagnosis
+    assert re.search(r"soft_prompt at 32 scores \d+\.\d % on the test items", diagnosis)
     assert "Not measured: " in diagnosis
     assert 'To decide, extend the study with {"budgets": ' in diagnosis
     assert '{"name": "pinned_finetuning"}' in diagnosis

@@ -193,18 +193,18 @@ def test_a_prefix_that_every_control_speaks_against_does_not_reach_the_task(
     prefix = found["prefix_tuning at 32"]
     assert (prefix.cause, prefix.missing, prefix.next_run) == ("reach", (), None)
     for said in (
-        "1.0% of the test items",
-        "1.30 nats after 20 steps and 1.30 after 40",
-        "a size of 64 parameters fails as well",
-        "lora at 32 has 75.0%",
+        "scores 1.0 % on the test items",
+        "1.30 nats after 20 steps and 1.30 nats after 40",
+        "a size of 64 parameters fails too",
+        "lora at 32 scores 75.0 %",
         "not explained by a need for a new attention pattern",
-        "pinned_finetuning has 55.0%",
+        "pinned_finetuning scores 55.0 %",
     ):
         assert said in prefix.text
     # No larger size was measured of the larger one.
     larger = found["prefix_tuning at 64"]
     assert (larger.cause, larger.missing) == (
-        "undecided", ("a larger size, of 128 parameters or more",),
+        "undecided", ("a larger size, with 128 parameters or more",),
     )  # fmt: skip
     assert larger.next_run == {"budgets": [128]}
     # LoRA has learned the task, and three seeds exclude neither size from being the best.
@@ -221,7 +221,7 @@ def test_a_training_that_is_only_longer_voids_no_table(sessions: Sessions, ada: 
     assert comparison is not None
     assert not comparison.voided
     (unequal,) = [one for one in found.warnings if one.kind == "unequal_effort"]
-    assert unequal.text == "The numbers of steps differ: longer at 64 has 40, the others 20."
+    assert unequal.text == "The numbers of steps differ: longer at 64 has 40, the others have 20."
 
 
 def test_a_study_of_references_alone_leaves_reach_open(sessions: Sessions, ada: Principal) -> None:
@@ -261,7 +261,7 @@ def test_a_base_that_has_not_learned_its_own_task_decides_nothing(
     found = {one.label: one.diagnosis for one in only_table(compared(sessions)).diagnoses}
     prefix = found["prefix_tuning at 32"]
     assert prefix.cause == "undecided"
-    assert "the base model has only 30.0% of the items of its own tasks right" in prefix.text
+    assert "the base model scores only 30.0 % on its own tasks" in prefix.text
 
 
 def test_a_base_that_was_not_scored_on_its_own_task_leaves_reach_open(
@@ -282,8 +282,8 @@ def test_a_base_that_was_not_scored_on_its_own_task_leaves_reach_open(
     [
         ((0.4, 0.0, 0.3), None),
         ((0.0, 0.0, 0.0), None),
-        ((0.4, 0.2, 0.0), "highest of the learning rates"),
-        ((0.0, 0.2, 0.4), "lowest of the learning rates"),
+        ((0.4, 0.2, 0.0), "highest learning rate whose"),
+        ((0.0, 0.2, 0.4), "lowest learning rate whose"),
     ],
 )
 def test_a_sweep_whose_best_rate_is_at_an_end_is_warned_of(
@@ -307,9 +307,9 @@ def test_a_sweep_whose_best_rate_is_at_an_end_is_warned_of(
 @pytest.mark.parametrize(
     ("run", "cause", "because"),
     [
-        (Run(right=4, loss=1.3), "undecided", "beyond the lower end"),
+        (Run(right=4, loss=1.3), "undecided", "the lowest that did not"),
         (Run(right=4, loss=0.8, half=1.3, deviation=0.0), "undecided", "still falling"),
-        (Run(right=4, loss=0.02, deviation=0.0), "generalisation", "train to a loss"),
+        (Run(right=4, loss=0.02, deviation=0.0), "generalisation", "end at a training loss"),
         (Run(right=4, loss=1.3, validation=0.9, deviation=0.0), "optimisation", "succeed"),
     ],
 )
@@ -348,7 +348,7 @@ def test_a_base_that_has_not_learned_its_own_task_is_warned_of(
     assert (
         f"{BASE} has not learned its own task: it scores 42.0 % on sort_ascending" in warning.text
     )
-    assert "50.8 % is half way from chance to 1" in warning.text
+    assert "half way from chance to 1 is 50.8 %." in warning.text
 
 
 def test_a_failed_job_is_missing_with_its_reason(sessions: Sessions, ada: Principal) -> None:
@@ -419,7 +419,7 @@ def test_the_attempt_that_succeeded_is_the_one_that_counts(
     extend(sessions, ada, methods=["full_finetuning"])
     run_all(sessions, as_known)
     (found,) = only_table(compared(sessions)).diagnoses
-    assert "seeds: 1 instead of at least 3" in found.diagnosis.missing
+    assert "at least 3 seeds that did not diverge, instead of 1" in found.diagnosis.missing
 
 
 def test_later_seeds_join_their_row(sessions: Sessions, ada: Principal) -> None:

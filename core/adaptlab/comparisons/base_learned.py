@@ -7,24 +7,25 @@ from adaptlab.comparisons.comparison_warnings import ComparisonWarning
 from adaptlab.comparisons.scores import task_labels
 from adaptlab.plugins.registry import as_json
 from adaptlab.plugins.task import AnyTask
+from adaptlab.statistics.figures import percent
 from adaptlab.values import Value
 
 LEARNED_FROM = 0.5
-"""A base has learned its tasks if it is this share of the way from chance to all items right."""
+"""A base has learned its tasks at this share of the way from chance to 1."""
 
 
 class OwnScore(Value):
-    """The accuracy of a base model alone on a task that it was pretrained on, over its seeds."""
+    """Mean accuracy over seeds of a base model alone on a task that it was pretrained on."""
 
     task: AnyTask
     accuracy: float
 
 
 def base_warning(base_model: str, own: Sequence[OwnScore]) -> ComparisonWarning | None:
-    """Return a warning if the base has not learned its own tasks, None if it has.
+    """Return a warning if the base has not learned its own tasks, otherwise None.
 
     `own` has one score per task of the base. A mixture gives no cue to which of its tasks is
-    meant, so no model can do all of them: their scores count together.
+    meant, so no model can do all of them, and their scores are added up.
     """
     if not own:
         return None
@@ -34,13 +35,13 @@ def base_warning(base_model: str, own: Sequence[OwnScore]) -> ComparisonWarning 
     if accuracy >= needed:
         return None
     scores = ", ".join(
-        f"{100 * one.accuracy:.1f} % on {label}"
+        f"{percent(one.accuracy)} on {label}"
         for label, one in zip(task_labels([as_json(one.task) for one in own]), own, strict=True)
     )
-    together = " together" if len(own) > 1 else ""
+    tasks, together = ("tasks", " together") if len(own) > 1 else ("task", "")
     text = (
-        f"The base model {base_model} has not learned its own task: it scores {scores}, and at "
-        f"least {100 * needed:.1f} %{together} is half way from chance to 1. A method may fail "
-        "because of the base model. Pretrain it for more steps or at another learning rate."
+        f"The base model {base_model} has not learned its own {tasks}: it scores {scores}, and "
+        f"half way from chance to 1 is {percent(needed)}{together}. Methods may fail because of "
+        "the base model. Pretrain it for more steps or at another learning rate."
     )
     return ComparisonWarning(kind="base_not_learned", text=text)

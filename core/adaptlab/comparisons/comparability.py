@@ -1,4 +1,4 @@
-"""Whether jobs may be compared: the settings in which they differ, and what that means."""
+"""Comparability of jobs: the settings in which they differ, and the consequence of each."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,28 +11,28 @@ from adaptlab.values import Value
 Weight = Literal["voids", "effort", "note"]
 
 COMPARED_METHOD = frozenset({"method", "budget"})
-"""What a comparison is about; jobs are expected to differ in it."""
+"""The subject of a comparison, in which jobs are expected to differ."""
 SCORED_APART = frozenset(
     {"seeds", "base_replicates", "evaluation_tasks", "base_tasks", "attention"}
 )
-"""Seeds are compared one by one; further evaluations and captures do not touch a score."""
+"""Seeds are compared one by one; other evaluations and captures do not affect a score."""
 EXACT = frozenset({"/base_model", "/training/accumulation", "/training/validations"})
-"""Settings of which results do not depend; a base model is known by its digest, not its name."""
+"""Settings on which results do not depend; a base model is identified by its digest."""
 EFFORT = frozenset({"/training/trials", "/training/halving", "/selection", "/validation_samples"})
-"""How much was tried to find good settings, and how the winner was chosen."""
+"""Effort of the search for good settings, and the rule of selection."""
 MAY_LACK = ("/base_replicates", "/environment/")
-"""Settings that not every job has: those of a seed, and of a machine that is not known."""
+"""Settings that a job may lack: those of a seed, and of an unrecorded machine."""
 ENVIRONMENT: Mapping[str, Weight] = {
     "code_version": "voids",
     "precision": "voids",
     "device": "note",
     "torch_version": "note",
 }
-"""What of the machine is compared. Devices and libraries change roundings, not what is learned."""
+"""Settings of the machine. Devices and libraries change rounding, not what is learned."""
 
 
 class ComparedJob(Value):
-    """A job of a comparison: how it is called there, what it ran and where."""
+    """A job of a comparison: its label there, its resolved spec and its environment."""
 
     label: str
     spec: ResolvedSpec
@@ -49,9 +49,9 @@ class SettingValue(Value):
 class SettingDifference(Value):
     """A setting in which compared jobs differ, at `pointer` in the resolved spec.
 
-    Below `/environment` it is one of the machine. `voids` means that scores of these jobs do not
-    answer the same question; `effort` that some were tuned harder or otherwise; `note` that the
-    difference should not matter and is told all the same.
+    Settings of the machine are below `/environment`. The weight `voids` means that scores of these
+    jobs do not answer the same question; `effort` that some were tuned harder or differently;
+    `note` that the difference should not matter and is listed nevertheless.
     """
 
     pointer: str
@@ -61,27 +61,28 @@ class SettingDifference(Value):
 
 
 def comparability(jobs: Sequence[ComparedJob]) -> tuple[SettingDifference, ...]:
-    """Every setting, other than method and budget, in which `jobs` differ; what voids comes first.
+    """Return every setting in which `jobs` differ, other than method and budget.
 
-    Settings are found by walking the resolved specs, so that one added later is compared without
-    being named here. A job that trains nothing has no effort that could be unequal.
+    Settings that void the comparison come first. The resolved specs are walked, so a setting that
+    is added later is compared without being listed here. A job that trains nothing has no effort
+    that could be unequal.
     """
     settings = {job.label: dict(_settings(job)) for job in jobs}
-    pointers = dict.fromkeys(pointer for found in settings.values() for pointer in found)
-    found = [
+    pointers = dict.fromkeys(pointer for by_pointer in settings.values() for pointer in by_pointer)
+    differences = [
         _difference(pointer, values)
         for pointer in pointers
         if len(values := _values(pointer, jobs, settings)) > 1
     ]
     order: list[Weight] = ["voids", "effort", "note"]
-    return tuple(sorted(found, key=lambda one: order.index(one.weight)))
+    return tuple(sorted(differences, key=lambda difference: order.index(difference.weight)))
 
 
 def comparable_groups(jobs: Sequence[ComparedJob]) -> tuple[tuple[ComparedJob, ...], ...]:
-    """The jobs in groups of which no two differ in a setting that voids a comparison.
+    """Return the jobs in groups within which no setting voids a comparison.
 
-    Every job joins the first group that it fits, but one that trains nothing joins all of them.
-    Labels must be distinct.
+    Every job joins the first group that it fits, except that a job that trains nothing joins every
+    group that it fits. Labels must be distinct.
     """
     settings = {job.label: _voiding(job) for job in jobs}
     groups: list[list[ComparedJob]] = []
@@ -103,7 +104,7 @@ def _voiding(job: ComparedJob) -> dict[str, str]:
 def _agree(
     first: ComparedJob, second: ComparedJob, settings: Mapping[str, Mapping[str, str]]
 ) -> bool:
-    """Whether nothing that is asked of both voids their comparison."""
+    """Return True if no setting that applies to both jobs voids their comparison."""
     one, other = settings[first.label], settings[second.label]
     if one == other:
         return True
@@ -113,10 +114,10 @@ def _agree(
 def _values(
     pointer: str, jobs: Sequence[ComparedJob], settings: Mapping[str, Mapping[str, str]]
 ) -> dict[str, list[str]]:
-    """Who has which value of one setting; a task or family that lacks the knob has `absent`."""
+    """Return the jobs by their value of one setting; `absent` if task or family lack the knob."""
     values: dict[str, list[str]] = {}
     for job in jobs:
-        may_lack = pointer.startswith(MAY_LACK) or not _is_asked(pointer, job)
+        may_lack = pointer.startswith(MAY_LACK) or not _applies(pointer, job)
         value = settings[job.label].get(pointer, None if may_lack else "absent")
         if value is not None:
             values.setdefault(value, []).append(job.label)
@@ -127,18 +128,18 @@ def _trains(job: ComparedJob) -> bool:
     return job.spec.budget.trainable_parameters > 0
 
 
-def _is_asked(pointer: str, job: ComparedJob) -> bool:
-    """Whether a setting means anything to the job: one that trains nothing has no training."""
+def _applies(pointer: str, job: ComparedJob) -> bool:
+    """Return True if the setting affects the job; without training its settings do not."""
     return _trains(job) or not (pointer.startswith("/training/") or pointer in EFFORT)
 
 
 def _settings(job: ComparedJob) -> Iterator[tuple[str, str]]:
-    """Pointers and values, as JSON, of all that should be the same in compared jobs."""
+    """Yield pointers and JSON values of all settings that compared jobs should share."""
     spec = job.spec.model_dump(mode="json")
     trials = spec["training"].pop("trials")
     spec["training"]["trials"] = len(trials)
     for pointer, value in _members(spec):
-        if pointer not in EXACT and _is_asked(pointer, job):
+        if pointer not in EXACT and _applies(pointer, job):
             yield pointer, value
     for seed, replicate in zip(job.spec.seeds, job.spec.base_replicates, strict=False):
         yield f"/base_replicates (seed {seed})", json.dumps(replicate)
@@ -148,7 +149,7 @@ def _settings(job: ComparedJob) -> Iterator[tuple[str, str]]:
 
 
 def _members(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Every member, and of objects each of theirs, under its JSON pointer."""
+    """Yield every member with its JSON pointer; for an object, each of its members."""
     for name, value in spec.items():
         if name in COMPARED_METHOD | SCORED_APART:
             continue
@@ -161,18 +162,18 @@ def _members(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _difference(pointer: str, values: Mapping[str, Sequence[str]]) -> SettingDifference:
     weight = _weight(pointer)
-    told = "; ".join(f"{value} in {', '.join(jobs)}" for value, jobs in values.items())
-    ends = {
+    listed = "; ".join(f"{value} in {', '.join(jobs)}" for value, jobs in values.items())
+    consequences = {
         "voids": "the scores are not comparable until the jobs agree on it",
-        "effort": "the methods were not tuned with the same effort",
-        "note": "this should not change what is found",
+        "effort": "the methods were tuned with unequal effort",
+        "note": "this should not change the findings",
     }
     name = "number of trials" if pointer == "/training/trials" else pointer
     return SettingDifference(
         pointer=pointer,
         weight=weight,
         values=tuple(SettingValue(value=v, jobs=tuple(jobs)) for v, jobs in values.items()),
-        text=f"{name} differs ({told}): {ends[weight]}.",
+        text=f"{name} differs ({listed}): {consequences[weight]}.",
     )
 
 

@@ -1,4 +1,4 @@
-"""All that can be said of the methods on one task: scores, ranks, verdicts, curves, warnings."""
+"""The comparison of methods on one task: scores, ranks, verdicts, curves and warnings."""
 
 import itertools
 from collections import Counter
@@ -34,7 +34,7 @@ from adaptlab.values import Value
 
 
 class ComparisonRow(Value):
-    """One method in a cell: its score with interval, failing seeds, possible ranks, and effort.
+    """One method in a cell: score with interval, failing seeds, possible ranks and effort.
 
     `rank` and `could_be_best` are about the mean over all seeds.
     """
@@ -52,14 +52,14 @@ class ComparisonRow(Value):
 
 
 class ComparisonCell(Value):
-    """The methods at one budget, with those that take none beside them.
+    """The methods at one budget, and those that take no budget.
 
-    Rows are in the order in which they were given. `best` names all that could be best over all
-    seeds, `best_successful` all that could be best among seeds that do not fail: those with a
-    successful seed that are not found worse there. `sentence` says what works, what does not and
-    what is not known; where it names one method the best, `chosen` is that method's score,
-    corrected for having been chosen as the best of the cell. A voided comparison has no verdicts,
-    names no best, and tells no ranks apart.
+    Rows keep the order of the input. `best` lists the labels of all rows that could be best over
+    all seeds. `best_successful` lists those that could be best among seeds that do not fail: they
+    have a successful seed and are not found worse there. `sentence` states what works, what does
+    not and what is not known. If it names one method the best, `chosen` is that method's score,
+    corrected for having been chosen as the best of the cell. In a voided comparison there are no
+    verdicts and no best method, and every rank is possible.
     """
 
     budget: int | None
@@ -72,14 +72,14 @@ class ComparisonCell(Value):
 
 
 class Comparison(Value):
-    """What scores on one task say of methods and budgets.
+    """The findings about methods and budgets on one task.
 
-    `comparisons` is the number of pairs for which p-values are corrected, `unseen_failure_rate`
-    the share of failing seeds that so few seeds may all have missed. A seed of any row fails if it
-    is below `failing_below`, which is half way from `chance`, the accuracy of guessing, to the
-    median seed of the best row, and at least 5 % of the way from chance to 1.
-    If `voided`, settings differ in a way that makes the scores answers
-    to different questions, and nothing is concluded. `sentence` is the whole finding.
+    `comparisons` is the number of pairs for which p-values are corrected. `unseen_failure_rate` is
+    the share of seeds that may fail although none of this number of seeds did. A seed of any row
+    fails if it is below `failing_below`: half way from `chance`, the accuracy of guessing, to the
+    median seed of the best row, and at least 5 % of the way from chance to 1. If `voided`, the
+    settings differ so that the scores answer different questions, and nothing is concluded.
+    `sentence` is the whole finding.
     """
 
     task: str
@@ -113,14 +113,22 @@ def compare(
     chance: float = 0.0,
     of_bases: Sequence[ComparisonWarning] = (),
 ) -> Comparison:
-    """The comparison of `rows`, every method at every budget on `task`.
+    """Return the comparison of `rows`, one for every method at every budget on `task`.
 
-    `reference` names the method that the cheapest one is measured by, full fine-tuning as a rule;
-    `tables` is the number of tasks in the study, over which the promise of at most 5 % with
-    anything falsely called better is shared out; `differences` is what `comparability` found;
-    `chance` is the accuracy of guessing, from which the gain of a seed counts; `of_bases` are the
-    warnings about the base models.
-    Raises `ValueError` for no rows and for a method given twice at one budget.
+    Args:
+        task: the name of the task.
+        rows: the scores of the methods.
+        reference: the method against which the cheapest one is measured, usually full fine-tuning.
+        margin: the difference, as a share of items, below which methods count as alike.
+        level: the confidence of the intervals.
+        tables: the number of tasks in the study, among which the 5 % of tables with a false
+            "better" are divided.
+        differences: the result of `comparability`.
+        chance: the accuracy of guessing, above which the gain of a seed is measured.
+        of_bases: warnings about the base models.
+
+    Raises:
+        ValueError: there are no rows, or a method occurs twice at one budget.
     """
     if not rows:
         raise ValueError(
@@ -134,20 +142,21 @@ def compare(
     def interval(row: Scores) -> Interval:
         return intervals[row.method, row.budget]
 
-    voided = any(one.weight == "voids" for one in differences)
+    voided = any(difference.weight == "voids" for difference in differences)
     below = failing_below(rows, chance, counting)
     parts = _Parts(level, chance, below, counting)
-    found = () if voided else _verdicts(rows, parts, margin, false_better)
+    pair_verdicts = () if voided else _verdicts(rows, parts, margin, false_better)
     seeds = min(len(row.seeds) for row in rows)
     cells = tuple(
-        _cell(budget, rows, found, interval, parts, voided=voided) for budget in _budgets(rows)
+        _cell(budget, rows, pair_verdicts, interval, parts, voided=voided)
+        for budget in _budgets(rows)
     )
     return Comparison(
         task=task,
         level=level,
         margin=margin,
         false_better=false_better,
-        comparisons=len(found),
+        comparisons=len(pair_verdicts),
         seeds=seeds,
         unseen_failure_rate=unseen_failure_rate(seeds, level),
         chance=chance,
@@ -166,10 +175,10 @@ def compare(
 def corrected_choice(
     rows: Sequence[Scores], label: str, level: float = 0.95, counting: Counting = counts
 ) -> ChosenBest | None:
-    """Return the score of the row `label`, corrected for having been chosen as the best of `rows`.
+    """Return the score of row `label`, corrected for having been chosen as the best of `rows`.
 
-    Candidates are the rows that were scored on as many items and have as many seeds as it, or
-    three. None if another candidate has a higher mean.
+    Candidates are the rows with as many items and with as many seeds, or at least three. Returns
+    None if another candidate has a higher mean.
     """
     best = next(row for row in rows if row.label == label)
     enough = min(LEAST_SEEDS, len(best.seeds))
@@ -180,7 +189,7 @@ def corrected_choice(
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """The rule of failing and the counts that all pairs of one comparison share."""
+    """The rule of failing seeds and the counts, shared by all pairs of one comparison."""
 
     level: float
     chance: float
@@ -198,17 +207,20 @@ class _Parts:
 def _verdicts(
     rows: Sequence[Scores], parts: _Parts, margin: float, false_better: float
 ) -> tuple[Verdict, ...]:
-    two = comparable_pairs(rows)
-    pairs = [paired_difference(a, b, parts.level, parts.counting) for a, b in two]
-    outcomes = [_outcome(*one, pair, parts) for one, pair in zip(two, pairs, strict=True)]
-    return verdicts(pairs, margin, false_better, outcomes)
+    pairs = comparable_pairs(rows)
+    differences = [paired_difference(a, b, parts.level, parts.counting) for a, b in pairs]
+    outcomes = [
+        _outcome(first, second, difference, parts)
+        for (first, second), difference in zip(pairs, differences, strict=True)
+    ]
+    return verdicts(differences, margin, false_better, outcomes)
 
 
 def _outcome(first: Scores, second: Scores, pair: PairedDifference, parts: _Parts) -> SeedOutcomes:
-    """The failing seeds of a pair, and its difference on the seeds on which neither fails."""
+    """Return the failing seeds of a pair, and its difference on seeds on which neither fails."""
     shared = shared_seeds(first, second)
     theirs = parts.successful(second)
-    both = tuple(one for one in parts.successful(first) if one in theirs)
+    both = tuple(seed for seed in parts.successful(first) if seed in theirs)
     among: PairedDifference | None = pair if both == shared else None
     if both and among is None:
         among = paired_difference(first, second, parts.level, parts.counting, seeds=both)
@@ -224,9 +236,9 @@ def _refuse_twins(rows: Sequence[Scores]) -> None:
 
 
 def _budgets(rows: Sequence[Scores]) -> list[int | None]:
-    """The budgets that were asked for; a table without any is one cell."""
-    found = sorted({row.budget for row in rows if row.budget is not None})
-    return [*found] or [None]
+    """Return the budgets of the rows; a table without any is one cell."""
+    budgets = sorted({row.budget for row in rows if row.budget is not None})
+    return [*budgets] or [None]
 
 
 def _in_cell(row: Scores, budget: int | None) -> bool:
@@ -236,7 +248,7 @@ def _in_cell(row: Scores, budget: int | None) -> bool:
 def _cell(
     budget: int | None,
     rows: Sequence[Scores],
-    found: Sequence[Verdict],
+    pair_verdicts: Sequence[Verdict],
     interval: Callable[[Scores], Interval],
     parts: _Parts,
     *,
@@ -244,7 +256,7 @@ def _cell(
 ) -> ComparisonCell:
     here = [row for row in rows if _in_cell(row, budget)]
     labels = dict.fromkeys(row.label for row in here)
-    ours = [one for one in found if one.pair.first in labels and one.pair.second in labels]
+    ours = [one for one in pair_verdicts if one.pair.first in labels and one.pair.second in labels]
     ranks = rank_intervals([*labels], [_order(one) for one in ours if one.reason == "test"])
     best = () if voided else could_be_best(ranks)
     best_successful = () if voided else _best_successful(here, ours, parts)
@@ -270,12 +282,12 @@ def _cell(
 
 
 def _best_successful(
-    rows: Sequence[Scores], found: Sequence[Verdict], parts: _Parts
+    rows: Sequence[Scores], pair_verdicts: Sequence[Verdict], parts: _Parts
 ) -> tuple[str, ...]:
-    """The rows with a successful seed that are not found worse among seeds that do not fail."""
+    """Return the rows with a successful seed that are not worse among seeds that do not fail."""
     worse = {
         one.pair.second if one.successful.finding == "better" else one.pair.first
-        for one in found
+        for one in pair_verdicts
         if one.successful is not None and one.successful.finding in ("better", "worse")
     }
     working = [row.label for row in rows if parts.successful(row)]
@@ -283,7 +295,7 @@ def _best_successful(
 
 
 def _order(verdict: Verdict) -> tuple[str, str]:
-    """The better and the worse of a pair that was told apart."""
+    """Return the better and the worse method of a pair with a decided order."""
     pair = verdict.pair
     return (pair.first, pair.second) if pair.difference > 0 else (pair.second, pair.first)
 
@@ -320,8 +332,8 @@ def _all_crossings(
 def _cheapest(
     rows: Sequence[Scores], reference: str | None, margin: float, level: float
 ) -> Cheapest | None:
-    held = [row for row in rows if row.method == reference]
-    if len(held) != 1:
+    references = [row for row in rows if row.method == reference]
+    if len(references) != 1:
         return None
-    others = [row for row in rows if row.method != reference and can_pair(row, held[0])]
-    return cheapest_within(others, held[0], margin, level)
+    others = [row for row in rows if row.method != reference and can_pair(row, references[0])]
+    return cheapest_within(others, references[0], margin, level)

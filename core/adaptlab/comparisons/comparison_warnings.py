@@ -8,9 +8,10 @@ from adaptlab.comparisons.row_pairs import unpaired
 from adaptlab.comparisons.verdict import LEAST_SEEDS
 from adaptlab.statistics.scores import Scores
 from adaptlab.values import Value
+from adaptlab.wording import counted
 
 FEW_ITEMS = 100
-"""Below so many test items the normal quantile that stands for them is too near."""
+"""With fewer test items, the normal quantile of their part makes intervals too narrow."""
 
 WarningKind = Literal[
     "not_comparable",
@@ -26,7 +27,7 @@ WarningKind = Literal[
 
 
 class ComparisonWarning(Value):
-    """Something that a reader must know before the table; `methods` are the rows it touches."""
+    """A fact to read before the table; `methods` are the rows that it concerns."""
 
     kind: WarningKind
     text: str
@@ -38,10 +39,10 @@ def comparison_warnings(
 ) -> tuple[ComparisonWarning, ...]:
     """Return the warnings that follow from `rows` and from what `comparability` found.
 
-    Those about the base models are in `base_learned`.
+    The warning about a base model is in `base_learned`.
     """
     kinds: dict[str, WarningKind] = {"voids": "not_comparable", "effort": "unequal_effort"}
-    found = [
+    warnings = [
         ComparisonWarning(
             kind=kinds[one.weight],
             text=one.text,
@@ -50,20 +51,19 @@ def comparison_warnings(
         for one in differences
         if one.weight in kinds
     ]
-    named = {one.kind for one in found}
-    if "unequal_effort" not in named:
-        found += _unequal_effort(rows)
-    return (*found, *_missing_seeds(rows), *_few(rows), *_shared_bases(rows), *_unpaired(rows))
+    if not any(warning.kind == "unequal_effort" for warning in warnings):
+        warnings += _unequal_effort(rows)
+    return (*warnings, *_missing_seeds(rows), *_few(rows), *_shared_bases(rows), *_unpaired(rows))
 
 
 def _unequal_effort(rows: Sequence[Scores]) -> list[ComparisonWarning]:
-    """Rows that train something with unequal numbers of trials."""
-    tried = {row.label: row.trials for row in rows if row.trials and row.parameters != 0}
-    if len(set(tried.values())) < 2:
+    """Return a warning if rows that train something had unequal numbers of trials."""
+    trials = {row.label: row.trials for row in rows if row.trials and row.parameters != 0}
+    if len(set(trials.values())) < 2:
         return []
-    told = ", ".join(f"{label} {trials}" for label, trials in tried.items())
-    text = f"The methods were not tuned with the same effort. Trials per seed: {told}."
-    return [ComparisonWarning(kind="unequal_effort", text=text, methods=tuple(tried))]
+    numbers = ", ".join(f"{label} {count}" for label, count in trials.items())
+    text = f"The methods were tuned with unequal effort. Trials per seed: {numbers}."
+    return [ComparisonWarning(kind="unequal_effort", text=text, methods=tuple(trials))]
 
 
 def _missing_seeds(rows: Sequence[Scores]) -> list[ComparisonWarning]:
@@ -72,7 +72,10 @@ def _missing_seeds(rows: Sequence[Scores]) -> list[ComparisonWarning]:
     return [
         ComparisonWarning(
             kind="missing_seeds",
-            text=f"{label} lacks seeds {seeds}. Pairs use only the seeds that both methods have.",
+            text=(
+                f"{label} has no score for {named_seeds(seeds)}. Each pair is compared on the "
+                "seeds that both methods have."
+            ),
             methods=(label,),
         )
         for label, seeds in missing.items()
@@ -80,35 +83,40 @@ def _missing_seeds(rows: Sequence[Scores]) -> list[ComparisonWarning]:
     ]
 
 
+def named_seeds(seeds: Sequence[int]) -> str:
+    """Return the seeds by their numbers: "seed 2", "seeds 2, 5"."""
+    return f"seed{'' if len(seeds) == 1 else 's'} {', '.join(map(str, seeds))}"
+
+
 def _few(rows: Sequence[Scores]) -> list[ComparisonWarning]:
-    found: list[ComparisonWarning] = []
+    warnings: list[ComparisonWarning] = []
     seeds = min(len(row.seeds) for row in rows)
     items = min(row.items for row in rows)
     if seeds < LEAST_SEEDS:
         text = (
-            f"A row has only {seeds} seeds. The intervals are meant for {LEAST_SEEDS} seeds or "
-            "more."
+            f"A row has only {counted(seeds, 'seed')}. Intervals are reliable from {LEAST_SEEDS} "
+            "seeds on."
         )
-        found.append(ComparisonWarning(kind="few_seeds", text=text))
+        warnings.append(ComparisonWarning(kind="few_seeds", text=text))
     if items < FEW_ITEMS:
         text = (
-            f"There are only {items} test items. The intervals are meant for {FEW_ITEMS} items "
-            "or more."
+            f"A row was scored on only {counted(items, 'test item')}. Intervals are reliable from "
+            f"{FEW_ITEMS} items on."
         )
-        found.append(ComparisonWarning(kind="few_items", text=text))
-    return found
+        warnings.append(ComparisonWarning(kind="few_items", text=text))
+    return warnings
 
 
 def _shared_bases(rows: Sequence[Scores]) -> list[ComparisonWarning]:
-    """Seeds that start from the same weights say less than as many independent ones."""
+    """Return a warning if seeds start from the same weights and so are not independent."""
     shared = [row for row in rows if len(set(row.bases)) < len(row.bases)]
     if not shared:
         return []
     bases, seeds = len(set(shared[0].bases)), len(shared[0].seeds)
     text = (
-        f"{seeds} seeds start from {bases} replicates of the base model, so they are not "
-        "independent and the intervals are too narrow. Pretrain the base model with as many "
-        "seeds."
+        f"{seeds} seeds start from {counted(bases, 'replicate')} of the base model, so they are "
+        "not independent and the intervals are too narrow. Pretrain the base model with "
+        f"{seeds} seeds."
     )
     return [
         ComparisonWarning(
@@ -122,8 +130,9 @@ def _unpaired(rows: Sequence[Scores]) -> list[ComparisonWarning]:
         ComparisonWarning(
             kind="unpaired",
             text=(
-                f"{first.label} and {second.label} share no seeds, or were scored on different "
-                f"numbers of items ({first.items} and {second.items}). The pair has no verdict."
+                f"{first.label} and {second.label} have no verdict, because they share no seed or "
+                f"were scored on different numbers of items ({first.items:,} and "
+                f"{second.items:,})."
             ),
             methods=(first.label, second.label),
         )

@@ -1,12 +1,13 @@
-"""Why a method failed, as far as measurements tell: reach, optimisation, generalisation.
+"""The likely cause of a failure: reach, optimisation or generalisation.
 
-A diagnosis from measurements, not a proof: every rule is a threshold on a number, the numbers are
-cited in the text, whatever was not measured is named, and so is the run that would supply it.
+A diagnosis rests on measurements and is not a proof. Every rule is a threshold on a number. The
+text cites the numbers, and names what was not measured and the run that would supply it.
 """
 
 from collections.abc import Sequence
 from typing import Literal
 
+from adaptlab.comparisons.comparison_warnings import named_seeds
 from adaptlab.comparisons.diagnosis_evidence import Evidence
 from adaptlab.comparisons.diagnosis_measures import (
     LEAST_SEEDS,
@@ -39,28 +40,29 @@ from adaptlab.comparisons.diagnosis_measures import (
 from adaptlab.comparisons.diagnosis_next import extension
 from adaptlab.comparisons.diagnosis_words import (
     accuracy_in_words,
-    control_in_words,
-    grounds_in_words,
+    attention_control_in_words,
     losses_in_words,
-    named_seeds,
-    overfitting_in_words,
+    reasons_for_generalisation,
+    reasons_for_optimisation,
+    reasons_for_reach,
     reference_in_words,
-    successes_in_words,
 )
 from adaptlab.plugins.method import METHODS
+from adaptlab.statistics.figures import percent
 from adaptlab.values import Value
+from adaptlab.wording import counted
 
 Cause = Literal["none", "reach", "optimisation", "generalisation", "undecided"]
 LABEL = "Diagnosis from measurements, not a proof."
 
 
 class Diagnosis(Value):
-    """The most likely cause of a failure; `none` when the method has learned the task.
+    """The most likely cause of a failure; `none` if the method has learned the task.
 
-    `text` cites the numbers on which it rests; `reasons` gives them one by one, and `missing` what
-    was not measured and would decide it. `next_run` is the extension of a study that would supply
-    it, None where nothing is missing. `equivalent` are rows that compute the same function and
-    whose trials count here as well.
+    `text` cites the numbers behind it, which `reasons` lists one by one. `missing` lists
+    measurements that would decide it, and `next_run` is the extension of a study that would supply
+    them, None if nothing is missing. `equivalent` are rows that compute the same function, whose
+    trials count here too.
     """
 
     method: str
@@ -74,25 +76,25 @@ class Diagnosis(Value):
 
 
 def attention_controls() -> tuple[str, ...]:
-    """The references that train the base but cannot change the first layer's attention."""
+    """Return the references that train the base without the first layer's attention."""
     return tuple(name for name in METHODS.names() if METHODS.get(name).is_attention_control)
 
 
 def diagnose(evidence: Evidence) -> Diagnosis:
-    """Why `evidence.subject` failed, by rules that are tried in this order.
+    """Return the cause by the first of these rules that applies to `evidence.subject`.
 
-    1. *none*: its test accuracy is at least half of the reference's, above chance.
+    1. *none*: its test accuracy, above chance, is at least half of the reference's.
     2. *undecided*: nothing shows that the task can be learned with this training (no reference,
        or one that failed too), or every trial diverged.
-    3. *optimisation*: some trial has learned the task on held-out items, or the same configuration
-       has with other steps, or a smaller size of it, which the larger contains.
-    4. *generalisation*: in several seeds training losses are low and held-out items fail.
+    3. *optimisation*: some trial has learned the task on held-out items; or the same configuration
+       has with another number of steps, or at a smaller size, which the larger one contains.
+    4. *generalisation*: in several seeds, training losses are low and held-out items fail.
     5. *reach*: several seeds; rates that bracket an optimum; a constant schedule; losses at rest,
-       also at twice the steps; a larger size that fails as well; another method, without the
-       subject's restriction, that succeeds at equal budget; a base that has learned its own
-       tasks, if it has any; and the pinned-attention reference, for a method that cannot change
-       the first layer's attention.
-    6. *undecided*, with what speaks against reach or is missing for it.
+       also at twice the steps; a larger size that fails too; another method, without the subject's
+       restriction, that succeeds at equal budget; a base that has learned its own tasks, if it has
+       any; and the pinned-attention reference, for a method that cannot change the first layer's
+       attention.
+    6. *undecided*, with the evidence against reach and the measurements that are missing for it.
     """
     subject, reference = evidence.subject, evidence.reference
     if reference is None:
@@ -109,37 +111,38 @@ def diagnose(evidence: Evidence) -> Diagnosis:
 
 
 def _failure(evidence: Evidence) -> Diagnosis:
-    """The cause of a failure on a task that the reference has learned."""
+    """Return the cause of a failure on a task that the reference has learned."""
     subject = evidence.subject
-    ended = [one for one in subject.trials if one.final_loss is not None]
+    ended = [trial for trial in subject.trials if trial.final_loss is not None]
     if not ended:
         return _answer(evidence, "undecided", ["every trial diverged, or none was trained"])
-    good = [one for one in ended if succeeds(evidence, one)]
+    good = [trial for trial in ended if succeeds(evidence, trial)]
     if good and not is_luck(evidence, good):
-        return _answer(evidence, "optimisation", successes_in_words(evidence, good))
+        return _answer(evidence, "optimisation", reasons_for_optimisation(evidence, good))
     if elsewhere := _succeeds_elsewhere(evidence):
         return _answer(evidence, "optimisation", [accuracy_in_words(subject), *elsewhere])
-    low = [one for one in ended if is_low(evidence, one)]
-    seeds = {one.seed for one in low}
+    low = [trial for trial in ended if is_low(evidence, trial)]
+    seeds = {trial.seed for trial in low}
     if len(seeds) >= LEAST_SEEDS and 2 * len(seeds) > len(seeds_of(subject)):
-        return _answer(evidence, "generalisation", overfitting_in_words(evidence, low))
+        return _answer(evidence, "generalisation", reasons_for_generalisation(evidence, low))
     return _reach_or_undecided(evidence)
 
 
 def _succeeds_elsewhere(evidence: Evidence) -> list[str]:
-    """Runs of the subject with other steps, or smaller ones, that have learned the task."""
-    subject, found = evidence.subject, list[str]()
-    for one in evidence.durations:
-        if has_learned(evidence, one.test_accuracy):
-            found.append(
-                f"with {one.steps:,} instead of {subject.steps:,} steps {accuracy_in_words(one)}"
+    """Return a clause per run with other steps or a smaller size that has learned the task."""
+    subject, clauses = evidence.subject, list[str]()
+    for other in evidence.durations:
+        if has_learned(evidence, other.test_accuracy):
+            clauses.append(
+                f"with {other.steps:,} instead of {subject.steps:,} steps, "
+                f"{accuracy_in_words(other)}"
             )
-    for one in evidence.sizes:
-        if one.parameters <= subject.parameters and has_learned(evidence, one.test_accuracy):
-            found.append(
-                f"a configuration of it that is no larger succeeds: {accuracy_in_words(one)}"
+    for other in evidence.sizes:
+        if other.parameters <= subject.parameters and has_learned(evidence, other.test_accuracy):
+            clauses.append(
+                f"a configuration of it that is no larger succeeds: {accuracy_in_words(other)}"
             )
-    return found
+    return clauses
 
 
 def _reach_or_undecided(evidence: Evidence) -> Diagnosis:
@@ -149,116 +152,125 @@ def _reach_or_undecided(evidence: Evidence) -> Diagnosis:
         reference_in_words(evidence),
         losses_in_words(evidence),
     ]
-    control = control_in_words(evidence)
+    control = attention_control_in_words(evidence)
     if against or needed:
         return _answer(evidence, "undecided", [*reasons, *against, *control], tuple(needed))
-    return _answer(evidence, "reach", [*reasons, *grounds_in_words(evidence), *control])
+    return _answer(evidence, "reach", [*reasons, *reasons_for_reach(evidence), *control])
 
 
 def _against_reach(evidence: Evidence) -> list[str]:
-    """What was measured and speaks against reach."""
-    subject, found = evidence.subject, list[str]()
-    for one in subject.trials:
-        if one.final_loss is not None and succeeds(evidence, one):
-            found.append(
-                f"one trial alone has {one.accuracy or 0:.1%} of its held-out items right, at a "
-                f"training loss of {one.final_loss:.2f} nats"
+    """Return the measurements that speak against reach, as clauses."""
+    subject, clauses = evidence.subject, list[str]()
+    for trial in subject.trials:
+        if trial.final_loss is not None and succeeds(evidence, trial):
+            clauses.append(
+                f"a single trial scores {percent(trial.accuracy or 0)} on held-out items, at a "
+                f"training loss of {trial.final_loss:.2f} nats"
             )
-    if not_high := [one for one in subject.trials if loss_of(one) < high_loss(evidence)]:
-        found.append(
-            f"{len(not_high)} of {len(subject.trials)} trials end below the loss that counts as "
-            f"high, with {lowest(not_high):.2f}, and training items count as learned below "
-            f"{low_loss(evidence):.2f} in at least {LEAST_SEEDS} seeds"
+    if not_high := [trial for trial in subject.trials if loss_of(trial) < high_loss(evidence)]:
+        clauses.append(
+            f"{len(not_high)} of {counted(len(subject.trials), 'trial')} end below the loss that "
+            f"counts as high (the lowest at {lowest(not_high):.2f} nats), but training items count "
+            f"as learned only below {low_loss(evidence):.2f} nats in at least {LEAST_SEEDS} seeds"
         )
-    if falling := [one for one in best_of_seeds(subject) if still_falls(evidence, one)]:
-        one = falling[0]
-        found.append(
-            f"the loss of seed {one.seed} was still falling, from {one.half_loss:.2f} at half of "
-            f"the training to {one.final_loss:.2f}"
+    if falling := [trial for trial in best_of_seeds(subject) if still_falls(evidence, trial)]:
+        trial = falling[0]
+        clauses.append(
+            f"the loss of seed {trial.seed} was still falling, from {trial.half_loss:.2f} nats "
+            f"half way through the training to {trial.final_loss:.2f} nats"
         )
-    found += _others_against_reach(evidence)
+    clauses += _others_against_reach(evidence)
     if evidence.base is not None and not base_has_learned(evidence.base):
-        found.append(
-            f"the base model has only {evidence.base.accuracy:.1%} of the items of its own tasks "
-            "right, so that the failure may be the base's"
+        clauses.append(
+            f"the base model scores only {percent(evidence.base.accuracy)} on its own tasks, so "
+            "the failure may be due to the base"
         )
-    return found
+    return clauses
 
 
 def _others_against_reach(evidence: Evidence) -> list[str]:
-    """Other trainings that speak against reach."""
-    subject, found = evidence.subject, list[str]()
-    for one in of_twice_the_steps(evidence):
-        if steps_change_something(evidence, one):
-            found.append(
-                f"steps make a difference: its mean lowest loss is {mean_best(subject):.2f} nats "
-                f"after {subject.steps:,} steps and {mean_best(one):.2f} after {one.steps:,}"
+    """Return a clause per other training that speaks against reach."""
+    subject, clauses = evidence.subject, list[str]()
+    for other in of_twice_the_steps(evidence):
+        if steps_change_something(evidence, other):
+            clauses.append(
+                f"the number of steps matters: the mean lowest loss is {mean_best(subject):.2f} "
+                f"nats after {subject.steps:,} steps and {mean_best(other):.2f} nats after "
+                f"{other.steps:,} steps"
             )
-    for one in larger_sizes(evidence):
-        if has_learned(evidence, one.test_accuracy):
-            found.append(f"what is missing is size: {accuracy_in_words(one)}")
-    for one in others_that_succeed(evidence, is_bound_alike=True):
-        found.append(f"a method with the same restriction succeeds: {accuracy_in_words(one)}")
-    return found
+    for larger in larger_sizes(evidence):
+        if has_learned(evidence, larger.test_accuracy):
+            clauses.append(f"a larger size succeeds: {accuracy_in_words(larger)}")
+    for other in others_that_succeed(evidence, is_bound_alike=True):
+        clauses.append(f"a method with the same restriction succeeds: {accuracy_in_words(other)}")
+    return clauses
 
 
 def _missing_for_reach(evidence: Evidence) -> list[str]:
-    """What reach has to rest on and was not measured."""
-    subject, found = evidence.subject, list[str]()
+    """Return the measurements that reach needs and that are missing, as noun phrases."""
+    subject, phrases = evidence.subject, list[str]()
     if len(seeds := ended_seeds(subject)) < LEAST_SEEDS:
-        found.append(f"seeds: {len(seeds)} instead of at least {LEAST_SEEDS}")
-    found += _unbracketed(evidence)
+        phrases.append(
+            f"at least {LEAST_SEEDS} seeds that did not diverge, instead of {len(seeds)}"
+        )
+    phrases += _unbracketed(evidence)
     if subject.schedule != "constant":
-        found.append(f"a constant schedule: with {subject.schedule} every training comes to rest")
-    if any(one.half_loss is None for one in best_of_seeds(subject)):
-        found.append("the training loss at half of the training, to see that it came to rest")
+        phrases.append(
+            f"a constant schedule, because with {subject.schedule} every training comes to rest"
+        )
+    if any(trial.half_loss is None for trial in best_of_seeds(subject)):
+        phrases.append("the loss half way through the training, to show that it came to rest")
     if not of_twice_the_steps(evidence):
-        found.append(
+        phrases.append(
             f"the same configuration at a constant rate for {TWICE * subject.steps:,} steps, "
-            f"{TWICE} times as many, to see that they change nothing"
+            "twice as many, to show that more steps change nothing"
         )
     if subject.grows and not larger_sizes_trained_as_well(evidence):
-        found.append(f"a larger size, of {TWICE * subject.parameters:,} parameters or more")
+        phrases.append(f"a larger size, with {TWICE * subject.parameters:,} parameters or more")
     if not others_that_succeed(evidence):
-        found.append(
+        phrases.append(
             f"another method with at most {subject.parameters:,} parameters that succeeds, to "
             "show that the budget is not too small"
         )
     if evidence.base_has_tasks and evidence.base is None:
-        found.append(
-            "the score of the base model alone on its own tasks, to see that the failure is not "
-            "the base's"
+        phrases.append(
+            "the score of the base model alone on its own tasks, to show that the failure is not "
+            "due to the base"
         )
     if subject.pins_attention and evidence.pinned is None:
-        found.append(
-            f"{' or '.join(attention_controls())}, to see whether the task can be learned without "
-            "a new attention pattern in the first layer"
+        titles = (METHODS.get(name).title for name in attention_controls())
+        phrases.append(
+            f"{' or '.join(f'{title[0].lower()}{title[1:]}' for title in titles)}, to show "
+            "whether the task can be learned without a new attention pattern in the first layer"
         )
-    return found
+    return phrases
 
 
 def _unbracketed(evidence: Evidence) -> list[str]:
-    """The end of the sweep beyond which the best rate may be, with the seeds of which it may."""
+    """Return a phrase for each end of the sweep beyond which a better rate may be."""
     curves = loss_curves(evidence.subject)
     rates = sorted({rate for curve in curves.values() for rate in curve})
     lower = [seed for seed, of in curves.items() if not is_bracketed_below(evidence, of)]
     upper = [seed for seed, of in curves.items() if not is_bracketed_above(evidence, of)]
-    found = list[str]()
-    for name, end, seeds in (("lower", rates[:1], lower), ("upper", rates[-1:], upper)):
+    phrases = list[str]()
+    for side, end, rate, seeds in (
+        ("below", "lowest", rates[:1], lower),
+        ("above", "highest", rates[-1:], upper),
+    ):
         if seeds:
-            found.append(
-                f"rates beyond the {name} end of those that came to an end, {end[0]:g}: of "
-                f"{named_seeds(seeds)} the loss there is not worse than within"
+            phrases.append(
+                f"learning rates {side} {rate[0]:g}, the {end} that did not diverge, because for "
+                f"{named_seeds(seeds)} the loss there is not worse than at the rates between"
             )
-    return found
+    return phrases
 
 
 _OPENINGS: dict[Cause, str] = {
     "none": "{} has learned the task",
-    "reach": "{} does not reach the task at the sizes, rates and steps tried",
-    "optimisation": "{} could do the task, but training does not find it reliably",
-    "generalisation": "{} learns its training items and fails on new ones",
-    "undecided": "Why {} fails is not decided",
+    "reach": "{} does not reach the task at the sizes, learning rates and steps tried",
+    "optimisation": "{} can do the task, but training does not find the solution reliably",
+    "generalisation": "{} learns its training items but fails on new ones",
+    "undecided": "The cause of the failure of {} is undecided",
 }
 
 
@@ -266,12 +278,14 @@ def _answer(
     evidence: Evidence, cause: Cause, reasons: Sequence[str], missing: tuple[str, ...] = ()
 ) -> Diagnosis:
     subject, same = evidence.subject, evidence.equivalent
-    named = f"{subject.method}, one function with {', '.join(same)}," if same else subject.method
+    name = subject.method
+    if same:
+        name += f", which computes the same function as {' and '.join(same)},"
     lacking = f" Not measured: {'; '.join(missing)}." if missing else ""
     return Diagnosis(
         method=subject.method,
         cause=cause,
-        text=f"{_OPENINGS[cause].format(named)}: {'; '.join(reasons)}.{lacking} {LABEL}",
+        text=f"{_OPENINGS[cause].format(name)}: {'; '.join(reasons)}.{lacking} {LABEL}",
         reasons=tuple(reasons),
         missing=missing,
         next_run=(_next_run(evidence) or None) if cause == "undecided" and missing else None,
@@ -280,15 +294,15 @@ def _answer(
 
 
 def _next_run(evidence: Evidence) -> dict[str, object]:
-    """The extension of a study that would supply what reach lacks.
+    """Return the extension of a study that would supply what reach lacks.
 
-    Empty if that is the score of the base model alone, which comes with every job.
+    Empty if that is the score of the base model alone, which is part of every job.
     """
     subject = evidence.subject
     if evidence.reference is None:
         return extension(references=("full_finetuning",))
     curves = loss_curves(subject).values()
-    rates = sorted({one.learning_rate for one in subject.trials})
+    rates = sorted({trial.learning_rate for trial in subject.trials})
     low = any(not is_bracketed_below(evidence, of) for of in curves)
     high = any(not is_bracketed_above(evidence, of) for of in curves)
     is_sweep_bad = low or high or subject.schedule != "constant"

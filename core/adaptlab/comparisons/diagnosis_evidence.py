@@ -1,4 +1,4 @@
-"""What a diagnosis may use: trials, methods and the base model, as they were measured."""
+"""The evidence of a diagnosis: trials, methods and the base model as measured."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal
@@ -10,11 +10,11 @@ Schedule = Literal["cosine", "constant"]
 
 
 class TrialEvidence(Value):
-    """How one seed and trial ended; losses are means of the training loss in nats.
+    """The result of one trial of one seed; losses are means of the training loss in nats.
 
-    `half_loss` is the loss half way through the training, None if it was not kept; a diverged
-    trial has no final loss. `accuracy` is on held-out items: of the validation split or, for a
-    trial that was not scored there, of the test; None if neither was done.
+    `half_loss` is the loss half way through the training, None if it was not kept. A diverged
+    trial has no final loss. `accuracy` is on held-out items: of the validation split or, if the
+    trial was not scored there, of the test split; None if it was scored on neither.
     """
 
     seed: int
@@ -26,12 +26,12 @@ class TrialEvidence(Value):
 
 
 class MethodEvidence(Value):
-    """What was measured of one method on one task, over all seeds and trials.
+    """The measurements of one method on one task, over all seeds and trials.
 
     `test_accuracy` is the mean over the chosen replicates. `configuration` is the resolved method,
-    from which the text proposes further runs. `pins_attention` says that the method cannot change
-    the first layer's relative attention, `grows` that it exists in larger sizes, and `restriction`
-    what else it cannot do.
+    for proposals of further runs. `pins_attention` is True if the method cannot change the first
+    layer's relative attention, `grows` if it has larger sizes. `restriction` is a clause on what
+    else it cannot do.
     """
 
     method: str
@@ -47,24 +47,24 @@ class MethodEvidence(Value):
 
 
 class BaseEvidence(Value):
-    """How well the base model does its own tasks, all of them together, and how well by chance."""
+    """The accuracy of the base model on all of its own tasks together, and that of chance."""
 
     accuracy: float
     chance: float
 
 
 class Evidence(Value):
-    """All that a diagnosis of `subject` may use; everything is of one task and one base model.
+    """The evidence on `subject`, all from one task and one base model.
 
-    `reference` is a method that may change everything, full fine-tuning as a rule: it shows that
-    the task can be learned. `pinned` may change everything except the first layer's attention.
-    `sizes` are the subject at other sizes, `durations` the same configuration trained for other
-    numbers of steps, `others` further methods, none of which computes the same function.
-    `equivalent` are labels whose trials are among the subject's, because they do. `base` is None
-    where the base was not scored on all of its own tasks, and `base_has_tasks` False where there
-    are none: the base was imported, or the subject does not start from it. `chance_loss`
-    (nats) and `chance_accuracy` are those of uniform guessing; `counted_length` is the mean number
-    of tokens of an answer that a loss is the mean of (`Task.counted_length`).
+    `reference` can change everything (usually full fine-tuning) and shows that the task can be
+    learned; `pinned` can change everything except the first layer's attention. `sizes` are the
+    subject at other sizes, `durations` the same configuration with other numbers of steps, and
+    `others` methods that compute other functions. `equivalent` are labels of rows that compute the
+    same function, whose trials are among the subject's. `base` is None if the base was not scored
+    on all of its own tasks. `base_has_tasks` is False if it has none: the base was imported, or the
+    subject does not start from it. `chance_loss` (nats) and `chance_accuracy` are those of uniform
+    guessing. `counted_length` is the mean number of answer tokens over which a loss is averaged
+    (`Task.counted_length`).
     """
 
     subject: MethodEvidence
@@ -86,9 +86,9 @@ def trial_evidence(
     half_losses: Mapping[int, float] | None = None,
     test_accuracies: Mapping[int, float] | None = None,
 ) -> tuple[TrialEvidence, ...]:
-    """The evidence in the replicates of a job; the mappings are by replicate number.
+    """Return the evidence from the replicates of a job; mappings are by replicate number.
 
-    A trial that was eliminated at a rung did not have its whole training and shows nothing.
+    A trial that was eliminated at a rung was not trained to the end, so it is left out.
     """
     halves, tests = half_losses or {}, test_accuracies or {}
     return tuple(

@@ -1,4 +1,4 @@
-"""What the evidence of a diagnosis amounts to; every threshold of a diagnosis stands here."""
+"""Measures of the evidence of a diagnosis, with every threshold that it uses."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,71 +14,71 @@ from adaptlab.comparisons.diagnosis_evidence import (
 from adaptlab.comparisons.diagnosis_next import HIGHEST_RATE
 
 SUCCEEDS_FROM = 0.5
-"""A method has learned the task when it keeps this share of what the reference gained on chance."""
+"""A method has learned the task at this share of the reference's gain over chance."""
 HIGH_FROM = 0.25
-"""A loss is high when this share of the way from the reference's loss to chance is left."""
+"""A loss is high if this share of the way from the reference's loss to chance is left."""
 STILL_FALLING = 0.1
-"""Training is not at rest if the second half of the steps closed this share of the gap to zero.
+"""Training is not at rest if the second half of the steps closed this share of the gap.
 
-The gap is that between the loss at half and the lowest loss of the reference. The same share
+The gap is that between the loss half way and the lowest loss of the reference. The same share
 decides whether a run of twice the steps changed anything.
 """
 LEAST_SEEDS = 3
 """Seeds that have to agree before reach or generalisation is concluded."""
 LOWER_EDGE = 0.05
 UPPER_EDGE = 0.02
-"""A sweep brackets an optimum if, of every seed, its ends are worse than the best rate within it.
+"""A sweep brackets an optimum if, for every seed, its ends are worse than the best rate inside.
 
-Worse by these shares of the gap to the reference. Losses of rates that are all too low differ by
-noise alone, which is why the lowest rate has to be clearly worse. The highest may be as good as the
-best only if it is ten times as high and no spec can ask for a higher one: losses can stand still
+They must be worse by these shares of the gap to the reference. Losses at rates that are all too low
+differ by noise alone, so the lowest rate has to be clearly worse. The highest rate may be as good
+as the best only if it is ten times as high and no spec can have a higher one: losses can be level
 over several powers of ten below the rate at which a method begins to learn.
 """
 FAR_ABOVE = 10.0
 TWICE = 2
 LARGER = 1.5
-"""Another size counts as larger from this many times the trained parameters on."""
+"""Another size is larger from this factor of the trained parameters on."""
 EQUAL_BUDGET = 1.05
-"""Another method has an equal budget up to this many times the trained parameters."""
+"""Another method has an equal budget up to this factor of the trained parameters."""
 
 
 def loss_curves(method: MethodEvidence) -> dict[int, dict[float, float]]:
-    """The lowest final loss by rate, of every seed that has any."""
+    """Return the lowest final loss by rate, for every seed that has one."""
     ended = sorted(
         (one.seed, one.learning_rate, one.final_loss)
         for one in method.trials
         if one.final_loss is not None
     )
-    found: dict[int, dict[float, float]] = {}
-    for seed, of_seed in groupby(ended, key=lambda one: one[0]):
+    curves: dict[int, dict[float, float]] = {}
+    for seed, of_seed in groupby(ended, key=lambda trial: trial[0]):
         curve: dict[float, float] = {}
         for _, rate, loss in of_seed:
             curve[rate] = min(loss, curve.get(rate, math.inf))
-        found[seed] = curve
-    return found
+        curves[seed] = curve
+    return curves
 
 
 def _within(curve: Mapping[float, float]) -> tuple[float, float]:
-    """The best rate that is not at an end, and its loss; infinite where there is none."""
+    """Return the best rate that is not at an end, and its loss; infinite if there is none."""
     inside = sorted(curve)[1:-1]
     best = min(inside, key=lambda rate: curve[rate], default=math.inf)
     return best, curve.get(best, math.inf)
 
 
 def is_bracketed_below(evidence: Evidence, curve: Mapping[float, float]) -> bool:
-    """Return True if the lowest rate of one seed is clearly worse than the best within."""
+    """Return True if the lowest rate of a seed is clearly worse than the best inside."""
     _, best = _within(curve)
     return curve[min(curve)] > best + LOWER_EDGE * _gap(evidence, best)
 
 
 def is_bracketed_above(evidence: Evidence, curve: Mapping[float, float]) -> bool:
-    """Return True if the highest rate of one seed shows that none above it does better."""
+    """Return True if the highest rate of a seed shows that no higher rate is better."""
     rate, best = _within(curve)
     rise = UPPER_EDGE * _gap(evidence, best)
     highest = max(curve)
     if curve[highest] > best + rise:
         return True
-    # A sweep of rates at equal ratios ends beside its upper limit by a rounding error.
+    # A sweep of rates at equal ratios misses its upper limit by a rounding error.
     is_highest = highest >= HIGHEST_RATE or math.isclose(highest, HIGHEST_RATE)
     return curve[highest] > best - rise and is_highest and highest >= FAR_ABOVE * rate
 
@@ -89,10 +89,10 @@ def _gap(evidence: Evidence, loss: float) -> float:
 
 
 def of_twice_the_steps(evidence: Evidence) -> list[MethodEvidence]:
-    """Constant trainings of the subject with at least twice its steps, or at most half of them.
+    """Return constant trainings of the subject with at least twice, or at most half, its steps.
 
-    A longer one that ends with a higher loss had worse rates, and does not show that steps change
-    nothing.
+    A longer training that ends with a higher loss had worse rates, so it does not show that more
+    steps change nothing.
     """
     steps = evidence.subject.steps
     return [
@@ -121,13 +121,13 @@ def steps_change_something(evidence: Evidence, other: MethodEvidence) -> bool:
 
 
 def larger_sizes(evidence: Evidence) -> list[MethodEvidence]:
-    """The subject at clearly larger sizes."""
+    """Return the subject at clearly larger sizes."""
     least = LARGER * evidence.subject.parameters
     return [one for one in evidence.sizes if one.parameters >= least]
 
 
 def larger_sizes_trained_as_well(evidence: Evidence) -> list[MethodEvidence]:
-    """The larger sizes with as much training as the subject, whose failure shows something."""
+    """Return the larger sizes with as much training as the subject, whose failure counts."""
     return [
         one
         for one in larger_sizes(evidence)
@@ -140,7 +140,10 @@ def larger_sizes_trained_as_well(evidence: Evidence) -> list[MethodEvidence]:
 def others_that_succeed(
     evidence: Evidence, *, is_bound_alike: bool = False
 ) -> list[MethodEvidence]:
-    """Other methods that have learned the task at the budget, with or without its restriction."""
+    """Return other methods that have learned the task at the subject's budget.
+
+    If `is_bound_alike`, those with the same restriction as the subject; otherwise those without.
+    """
     subject = evidence.subject
     return [
         one
@@ -152,35 +155,35 @@ def others_that_succeed(
 
 
 def base_has_learned(base: BaseEvidence) -> bool:
-    """Return True if the base model is far enough from chance on its own tasks."""
+    """Return True if the base model is half way from chance to 1 on its own tasks."""
     return base.accuracy - base.chance >= LEARNED_FROM * (1 - base.chance)
 
 
 def seeds_of(method: MethodEvidence) -> set[int]:
-    """The seeds that were run."""
+    """Return the seeds that were run."""
     return {one.seed for one in method.trials}
 
 
 def ended_seeds(method: MethodEvidence) -> set[int]:
-    """The seeds of which some trial came to an end."""
+    """Return the seeds with a trial that did not diverge."""
     return {one.seed for one in method.trials if one.final_loss is not None}
 
 
 def mean_best(method: MethodEvidence) -> float:
-    """The mean over seeds of the lowest final loss, in nats."""
+    """Return the mean over seeds of the lowest final loss, in nats."""
     best = [loss_of(one) for one in best_of_seeds(method)]
     return math.fsum(best) / len(best) if best else math.inf
 
 
 def has_learned(evidence: Evidence, accuracy: float) -> bool:
-    """Return True if the accuracy keeps half of what the reference gained on chance."""
+    """Return True if the accuracy has half of the reference's gain over chance."""
     assert evidence.reference is not None
     chance = evidence.chance_accuracy
     return accuracy - chance >= SUCCEEDS_FROM * (evidence.reference.test_accuracy - chance)
 
 
 def task_is_learnable(evidence: Evidence) -> bool:
-    """The reference is half way from chance to perfect."""
+    """Return True if the reference is at least half way from chance to 1."""
     assert evidence.reference is not None
     chance = evidence.chance_accuracy
     return evidence.reference.test_accuracy - chance >= SUCCEEDS_FROM * (1 - chance)
@@ -192,7 +195,7 @@ def succeeds(evidence: Evidence, one: TrialEvidence) -> bool:
 
 
 def is_luck(evidence: Evidence, good: Sequence[TrialEvidence]) -> bool:
-    """Return True for one trial alone whose training loss is high all the same."""
+    """Return True for a single successful trial whose training loss is high."""
     return len(good) == 1 and loss_of(good[0]) >= high_loss(evidence)
 
 
@@ -202,17 +205,17 @@ def _best_loss(method: MethodEvidence) -> float:
 
 
 def high_loss(evidence: Evidence) -> float:
-    """The loss from which on a trial counts as high, in nats."""
+    """Return the loss, in nats, from which on a trial counts as high."""
     assert evidence.reference is not None
     best = _best_loss(evidence.reference)
     return best + HIGH_FROM * max(0.0, evidence.chance_loss - best)
 
 
 def low_loss(evidence: Evidence) -> float:
-    """The loss up to which a trial has learned its training items, in nats.
+    """Return the loss, in nats, below which a trial has learned its training items.
 
-    Their whole answers are then, in the geometric mean, at least half as likely as under the
-    reference. A loss that looks low for one token can still get most answers of ten wrong.
+    Whole answers are then, in the geometric mean, at least half as likely as under the reference.
+    With a loss that looks low per token, most answers of ten tokens can still be wrong.
     """
     assert evidence.reference is not None
     of_half = -math.log(SUCCEEDS_FROM) / evidence.counted_length
@@ -226,7 +229,7 @@ def is_low(evidence: Evidence, one: TrialEvidence) -> bool:
 
 
 def best_of_seeds(method: MethodEvidence) -> list[TrialEvidence]:
-    """The trial of lowest final loss of every seed that has one."""
+    """Return each seed's trial with the lowest final loss, for seeds that have one."""
     best: dict[int, TrialEvidence] = {}
     for one in method.trials:
         if one.final_loss is not None and one.final_loss < loss_of(best.get(one.seed)):
@@ -235,12 +238,12 @@ def best_of_seeds(method: MethodEvidence) -> list[TrialEvidence]:
 
 
 def loss_of(one: TrialEvidence | None) -> float:
-    """The final loss of a trial in nats, infinite if it has none."""
+    """Return the final loss of a trial in nats, infinite if it has none."""
     return math.inf if one is None or one.final_loss is None else one.final_loss
 
 
 def lowest(trials: Sequence[TrialEvidence]) -> float:
-    """The lowest final loss of the trials, in nats."""
+    """Return the lowest final loss of the trials, in nats."""
     return min(loss_of(one) for one in trials)
 
 

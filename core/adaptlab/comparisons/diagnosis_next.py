@@ -1,4 +1,4 @@
-"""The extension of a study by which an undecided diagnosis would be decided."""
+"""The extension of a study that would decide an undecided diagnosis."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,7 +6,7 @@ from adaptlab.plugins.method import METHODS
 from adaptlab.specs.spec import MOST_TRIALS
 
 HIGHEST_RATE = 10.0
-"""The highest learning rate that a spec may ask for."""
+"""The highest learning rate that a spec accepts."""
 LONGEST_LABEL = 120
 
 
@@ -22,21 +22,21 @@ def extension(
     references: Sequence[str] = (),
     rival: bool = False,
 ) -> dict[str, object]:
-    """Return what `studies extend` takes (`StudyExtension`), with nothing that is not needed.
+    """Return a `StudyExtension` as JSON with only the members that are needed.
 
     `configuration` is trained again at a constant rate, once for each of `steps`, over `trials`
-    rates from the first of `rates` to the second. With `rival` a method whose size follows the
-    budget, and which can change attention everywhere, is trained beside it.
+    rates from the first of `rates` to the second. With `rival`, another method is trained too: its
+    size follows the budget, and it can change attention in every layer.
     """
     methods = [_again(configuration or {}, label, count, rates, trials) for count in steps]
     methods += [{"name": name} for name in references]
     methods += [{"name": name} for name in _rivals()[:1] if rival]
-    found: dict[str, object] = {"methods": methods} if methods else {}
+    members: dict[str, object] = {"methods": methods} if methods else {}
     if budget is not None:
-        found["budgets"] = [budget]
+        members["budgets"] = [budget]
     if seeds is not None:
-        found["seeds"] = seeds
-    return found
+        members["seeds"] = seeds
+    return members
 
 
 def _again(
@@ -46,10 +46,10 @@ def _again(
     rates: tuple[float, float],
     trials: int,
 ) -> dict[str, object]:
-    named = f", constant rate, {steps:,} steps"
+    ending = f", constant rate, {steps:,} steps"
     return {
         **configuration,
-        "label": label[: LONGEST_LABEL - len(named)] + named,
+        "label": label[: LONGEST_LABEL - len(ending)] + ending,
         "training": {"schedule": "constant", "warmup_fraction": 0.0, "steps": steps},
         "tuning": {
             "trials": min(MOST_TRIALS, trials),
@@ -59,7 +59,7 @@ def _again(
 
 
 def _rivals() -> tuple[str, ...]:
-    """Methods that can change attention, and of which a budget decides the size."""
+    """Return methods that can change attention and whose size follows the budget."""
     every = ((name, METHODS.get(name)) for name in METHODS.names())
     return tuple(
         name

@@ -1,4 +1,4 @@
-"""From the rows of a table to the evidence of a diagnosis: which row says what about which."""
+"""The evidence of a diagnosis from the rows of a table: which row bears on which."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -30,28 +30,28 @@ class MeasuredRow:
 
     @property
     def parameters(self) -> int:
-        """How many are trained."""
+        """The number of trained parameters."""
         return self.method.trained_scalars(self.shape)
 
     @property
     def function(self) -> Method:
-        """The configuration that stands for all which compute the same function."""
+        """The configuration that represents all that compute the same function."""
         return self.method.equivalent_on(self.shape)
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Rows that are trained alike and compute one function: one piece of evidence."""
+    """Rows that are trained alike and compute one function, as one piece of evidence."""
 
     rows: tuple[MeasuredRow, ...]
 
     @property
     def first(self) -> MeasuredRow:
-        """The least accurate, which gives the piece its name: the failure is to be explained."""
+        """The least accurate row, which names the piece because its failure is to be explained."""
         return min(self.rows, key=lambda row: row.test_accuracy)
 
     def evidence(self) -> MethodEvidence:
-        """The trials of all rows, and the accuracy of the first."""
+        """Return the trials of all rows with the accuracy of the first."""
         row = self.first
         return MethodEvidence(
             method=row.label,
@@ -68,16 +68,16 @@ class Piece:
 
 
 def pieces(rows: Sequence[MeasuredRow]) -> tuple[Piece, ...]:
-    """The rows by what they compute and how they were trained, in their order."""
-    found: list[list[MeasuredRow]] = []
+    """Return the rows grouped by their function and training, in order."""
+    groups: list[list[MeasuredRow]] = []
     for row in rows:
-        for others in found:
-            if _is_same_piece(others[0], row):
-                others.append(row)
+        for group in groups:
+            if _is_same_piece(group[0], row):
+                group.append(row)
                 break
         else:
-            found.append([row])
-    return tuple(Piece(tuple(of)) for of in found)
+            groups.append([row])
+    return tuple(Piece(tuple(group)) for group in groups)
 
 
 def _is_same_piece(first: MeasuredRow, then: MeasuredRow) -> bool:
@@ -93,25 +93,25 @@ def evidence(
     *,
     base_has_tasks: bool = True,
 ) -> Iterator[Evidence]:
-    """The evidence on every piece that trains something, other than the row called `reference`.
+    """Yield the evidence on every piece that trains something, except the row `reference`.
 
     `base_has_tasks` is False for an imported base, which was pretrained on none of our tasks.
     """
-    every = [one for one in pieces(rows) if one.first.parameters]
-    measured = [(one, one.evidence()) for one in every]
-    known = next((of for one, of in measured if one.first.label == reference), None)
+    trained = [piece for piece in pieces(rows) if piece.first.parameters]
+    measured = [(piece, piece.evidence()) for piece in trained]
+    of_reference = next((of for one, of in measured if one.first.label == reference), None)
     control = next((of for one, of in measured if one.first.method.is_attention_control), None)
-    for piece, of in measured:
-        if of is known:
+    for piece, subject in measured:
+        if subject is of_reference:
             continue
-        rest = [(other.first, found) for other, found in measured if other is not piece]
+        rest = [(other.first, of) for other, of in measured if other is not piece]
         yield Evidence(
-            subject=of,
-            reference=known,
-            pinned=None if control is of else control,
-            sizes=tuple(found for row, found in rest if _is_other_size(piece.first, row)),
-            durations=tuple(f for row, f in rest if row.function == piece.first.function),
-            others=tuple(found for row, found in rest if _is_rival(piece.first, row)),
+            subject=subject,
+            reference=of_reference,
+            pinned=None if control is subject else control,
+            sizes=tuple(of for row, of in rest if _is_other_size(piece.first, row)),
+            durations=tuple(of for row, of in rest if row.function == piece.first.function),
+            others=tuple(of for row, of in rest if _is_rival(piece.first, row)),
             equivalent=tuple(row.label for row in piece.rows if row is not piece.first),
             base=base if piece.first.method.starts_from_base else None,
             base_has_tasks=base_has_tasks and piece.first.method.starts_from_base,
@@ -122,9 +122,10 @@ def evidence(
 
 
 def longer_trainings(rows: Sequence[MeasuredRow]) -> frozenset[str]:
-    """The labels of rows that train longer what another row trains with the steps of the others.
+    """Return the labels of rows that repeat another row's training with more steps.
 
-    They are evidence for a diagnosis: that more steps change nothing, or what they change.
+    The other row has as many steps as further methods. Such rows are evidence for a diagnosis: they
+    show whether more steps change anything.
     """
     return frozenset(
         row.label
@@ -155,10 +156,10 @@ def _is_rival(subject: MeasuredRow, row: MeasuredRow) -> bool:
 
 
 def base_evidence(tasks: Sequence[tuple[Task, Sequence[float]]]) -> BaseEvidence | None:
-    """The base on its own tasks from its scores on each; None unless all were scored.
+    """Return the base's accuracy on its own tasks; None unless it was scored on all of them.
 
-    A mixture gives no cue to which of its tasks is meant, so that no model can do all of them:
-    their scores count together.
+    A mixture gives no cue to which of its tasks is meant, so no model can do all of them, and
+    their scores are added up.
     """
     if not tasks or not all(scores for _, scores in tasks):
         return None

@@ -1,4 +1,4 @@
-"""The scores of a job side by side: what its tasks are called, and what adapting changed."""
+"""The scores of a job side by side: labels of its tasks, and the change by adapting."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,11 +11,11 @@ SHOWN_SPLIT = "test"
 
 
 class Scored(Protocol):
-    """An evaluation as the server or the client holds it."""
+    """An evaluation, in the form of the server or of the client."""
 
     @property
     def replicate(self) -> int:
-        """Which replicate of the job was scored."""
+        """The replicate of the job that was scored."""
         ...
 
     @property
@@ -35,20 +35,21 @@ class Scored(Protocol):
 
     @property
     def correct(self) -> int:
-        """Items answered rightly."""
+        """The number of items answered correctly."""
         ...
 
     @property
     def total(self) -> int:
-        """Items asked."""
+        """The number of items."""
         ...
 
 
 class ScoreChange(Value):
-    """What adapting did to the accuracy on one task: `before` is detached, `after` attached.
+    """The change of accuracy on one task by adapting: `before` is detached, `after` attached.
 
-    `mean` is the mean over seeds of after less before, as a fraction, and `low` and `high` are the
-    smallest and the largest change of a seed. On a task of the base, a negative one is forgetting.
+    `mean` is the mean over seeds of after minus before, as a fraction; `low` and `high` are the
+    smallest and the largest change of a seed. On a task of the base, a negative change is
+    forgetting.
     """
 
     task: dict[str, object]
@@ -60,12 +61,12 @@ class ScoreChange(Value):
 
     @property
     def seeds(self) -> int:
-        """How many seeds were scored both ways."""
+        """The number of seeds that were scored both ways."""
         return self.after.seeds
 
 
 def score_changes(evaluations: Sequence[Scored]) -> tuple[ScoreChange, ...]:
-    """The change on every task that was scored both ways, in the order of the evaluations.
+    """Return the change on every task that was scored both ways, in order of the evaluations.
 
     Seeds are paired: both scores of a seed are of the same base replicate on the same test items.
     """
@@ -74,8 +75,8 @@ def score_changes(evaluations: Sequence[Scored]) -> tuple[ScoreChange, ...]:
     for one in scored:
         if one.task not in tasks:
             tasks.append(one.task)
-    found = (_change([one for one in scored if one.task == task]) for task in tasks)
-    return tuple(change for change in found if change is not None)
+    changes = (_change([one for one in scored if one.task == task]) for task in tasks)
+    return tuple(change for change in changes if change is not None)
 
 
 def _change(of_task: Sequence[Scored]) -> ScoreChange | None:
@@ -100,12 +101,12 @@ def _change(of_task: Sequence[Scored]) -> ScoreChange | None:
 
 
 def mean_accuracy(scored: Sequence[Scored]) -> Interval:
-    """The mean accuracy over seeds, one score a seed."""
+    """Return the mean accuracy over seeds, from one score per seed."""
     return seed_interval([one.correct for one in scored], [one.total for one in scored])
 
 
 def task_labels(tasks: Sequence[Mapping[str, object]]) -> list[str]:
-    """The names of tasks, with the knobs in which tasks of one name differ: `add (k = 2)`."""
+    """Return the names of tasks, with the knobs in which namesakes differ: `add (k = 2)`."""
     return [_label(task, tasks) for task in tasks]
 
 

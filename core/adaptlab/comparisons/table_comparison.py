@@ -1,4 +1,4 @@
-"""One table of a comparison with all that a reader needs beside the scores, and its warnings."""
+"""A table of a comparison: its scores, the jobs and effort behind them, and its warnings."""
 
 import math
 from collections import Counter
@@ -17,14 +17,14 @@ from adaptlab.values import Value
 FEWEST_RATES = 3
 NOTHING_TO_GAIN = 0.99
 WIDER = 10
-"""By how much a sweep is widened whose best rate is at its end."""
+"""Factor by which a sweep is widened if its best rate is at an end."""
 
 
 TableWarningKind = WarningKind | Literal["missing", "sweep_at_edge"]
 
 
 class TableWarning(Value):
-    """What a reader must know before one of the tables; `methods` are the rows it touches."""
+    """A fact to read before one of the tables; `methods` are the rows that it concerns."""
 
     base_model: str
     task: str
@@ -34,11 +34,11 @@ class TableWarning(Value):
 
 
 class TriedTrial(Value):
-    """One trial over all seeds: how many chose it, in how many it diverged or was eliminated.
+    """One trial over all seeds, with the seeds that chose it and in which it did not finish.
 
-    `validation_accuracy` and `final_loss` are means over the seeds that have one; a job with one
-    trial a seed has nothing to choose, and no validation accuracy. Those of an eliminated trial are
-    from the step at which successive halving stopped it.
+    `validation_accuracy` and `final_loss` are means over the seeds that have one. A job with one
+    trial per seed has nothing to choose, and so no validation accuracy. The values of an eliminated
+    trial are from the step at which successive halving stopped it.
     """
 
     trial: int
@@ -54,12 +54,12 @@ class TriedTrial(Value):
 
 
 class ComparedMethod(Value):
-    """What stands behind the row `label`: its jobs, and the effort that was spent on it.
+    """The jobs of the row `label` and the effort that was spent on it.
 
-    `budget` is None for what is the same at every budget: references, and methods of fixed size
-    that all budgets have room for. `trials` is how many settings each seed was trained with, and
-    `sweep` what came of each; `trained_steps` are the steps that all of these made together, fewer
-    where some ended before the last.
+    `budget` is None for a method that is the same at every budget: a reference, or a method of
+    fixed size that fits all budgets. `trials` is the number of settings tried per seed, and `sweep`
+    has the result of each. `trained_steps` is the sum of their steps, which is smaller if some
+    ended early.
     """
 
     method: str
@@ -77,11 +77,11 @@ class ComparedMethod(Value):
 
 
 class MissingScores(Value):
-    """Scores that the table lacks, and why.
+    """Scores that the table lacks, with the reason.
 
-    `state` is that of the job, or `skipped` where the method cannot meet the budget, and a job
-    that succeeded was not scored on its task. `budget` is None where it is missing at every one.
-    Without `seeds` it is all of them.
+    `state` is the job's state, or `skipped` if the method cannot meet the budget; a succeeded job
+    was not scored on its task. `budget` is None if the scores are missing at every budget. Without
+    `seeds`, all seeds are missing.
     """
 
     method: str
@@ -94,7 +94,7 @@ class MissingScores(Value):
 
 
 class MethodDiagnosis(Value):
-    """Why the method in the row `label` fails, or is behind."""
+    """The diagnosis of the method in the row `label`."""
 
     method: str
     label: str
@@ -103,7 +103,7 @@ class MethodDiagnosis(Value):
 
 
 class MethodForgetting(Value):
-    """What the method in the row `label` did to the scores on the base model's own tasks."""
+    """The change of the scores on the base model's own tasks by the method in row `label`."""
 
     method: str
     label: str
@@ -112,7 +112,7 @@ class MethodForgetting(Value):
 
 
 class TableComparison(Value):
-    """The methods on one task and base model; `comparison` is None while nothing is scored."""
+    """The methods on one task and base model; `comparison` is None until something is scored."""
 
     base_model: str
     task: str
@@ -124,54 +124,54 @@ class TableComparison(Value):
 
 
 def table_warnings(tables: Sequence[TableComparison]) -> tuple[TableWarning, ...]:
-    """What a reader must know before the tables, in their order."""
+    """Return the warnings about the tables, in the order of the tables."""
     return tuple(warning for table in tables for warning in _warnings(table))
 
 
 def sweep_at_edge(method: ComparedMethod) -> str | None:
-    """Return the warning about a method whose best rate is at an end of those tried, if it is.
+    """Return a warning if the method's best learning rate is at an end of its sweep.
 
-    The best is the rate of the lowest mean training loss; rates at which any seed diverged do not
-    count. A method that scores nearly everything has nothing to gain, and one that was tried at
-    fewer than three rates has no sweep.
+    The best rate has the lowest mean training loss; rates at which any seed diverged do not count.
+    None for a method with nothing to gain, at a validation accuracy of 99 %, and for fewer than
+    three rates, which are no sweep.
     """
     losses: dict[float, float] = {}
-    ended = [one for one in method.sweep if not one.diverged and not one.eliminated]
-    for one in ended:
-        if one.final_loss is not None:
-            known = losses.get(one.learning_rate, math.inf)
-            losses[one.learning_rate] = min(known, one.final_loss)
-    is_done = any((one.validation_accuracy or 0) >= NOTHING_TO_GAIN for one in ended)
+    ended = [trial for trial in method.sweep if not trial.diverged and not trial.eliminated]
+    for trial in ended:
+        if trial.final_loss is not None:
+            lowest_loss = losses.get(trial.learning_rate, math.inf)
+            losses[trial.learning_rate] = min(lowest_loss, trial.final_loss)
+    is_done = any((trial.validation_accuracy or 0) >= NOTHING_TO_GAIN for trial in ended)
     if is_done or len(losses) < FEWEST_RATES:
         return None
     low, *inside, high = sorted(losses)
     best = min(losses, key=lambda rate: losses[rate])
     if best in inside or losses[best] >= min(losses[rate] for rate in inside):
         return None
-    lowest = low / WIDER if best == low else min(one.learning_rate for one in method.sweep)
+    lowest = low / WIDER if best == low else min(trial.learning_rate for trial in method.sweep)
     highest = min(HIGHEST_RATE, high * WIDER) if best == high else high
     return (
         f"{method.label} has its lowest training loss at {best:.3g}, the "
-        f"{'lowest' if best == low else 'highest'} of the learning rates whose trials "
-        "finished, so a better one may be beyond it. Try tuning.learning_rate_range "
+        f"{'lowest' if best == low else 'highest'} learning rate whose trials finished, so a "
+        "better rate may be beyond it. Try tuning.learning_rate_range "
         f"[{lowest:.3g}, {highest:.3g}]."
     )
 
 
 def _unequal_steps(table: TableComparison) -> TableWarning | None:
-    """The warning about trainings that are longer than others in a table that is valid."""
-    steps = Counter(one.steps for one in table.methods if one.parameters)
+    """Return a warning if the trainings of a table that is not voided differ in their steps."""
+    steps = Counter(method.steps for method in table.methods if method.parameters)
     if table.comparison is None or table.comparison.voided or len(steps) < 2:
         return None
     usual = steps.most_common(1)[0][0]
-    other = [one for one in table.methods if one.parameters and one.steps != usual]
-    named = ", ".join(f"{one.label} has {one.steps:,}" for one in other)
+    others = [method for method in table.methods if method.parameters and method.steps != usual]
+    numbers = ", ".join(f"{method.label} has {method.steps:,}" for method in others)
     return TableWarning(
         base_model=table.base_model,
         task=table.task,
         kind="unequal_effort",
-        text=f"The numbers of steps differ: {named}, the others {usual:,}.",
-        methods=tuple(one.label for one in other),
+        text=f"The numbers of steps differ: {numbers}, the others have {usual:,}.",
+        methods=tuple(method.label for method in others),
     )
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from adaptlab.statistics.failing import FailingSeeds, exact_p_value
+from adaptlab.statistics.figures import percent, points
 from adaptlab.statistics.intervals import Fraction, unseen_failure_rate
 from adaptlab.statistics.more_seeds import MOST_SEEDS, MoreSeeds, more_seeds
 from adaptlab.statistics.pairs import PairedDifference, Probability, holm
@@ -24,13 +25,13 @@ Reason = Literal[
 
 
 class SuccessfulSeeds(Value):
-    """The comparison of a pair among seeds that do not fail, and of how often each fails.
+    """The comparison of a pair among seeds that do not fail, and of their failure rates.
 
     `pair` is over the shared seeds on which neither method fails, None if there are none; only its
     limits and test of seeds like those run apply. `corrected_p` is corrected for all pairs of the
-    table and never below what an exact test on so many seeds allows. `failing_p` is Fisher's exact
-    p-value of equal failure rates, `corrected_failing_p` corrected for all pairs. None of it is
-    about the mean over all seeds.
+    table and never below what an exact test on that number of seeds allows. `failing_p` is Fisher's
+    exact p-value of equal failure rates, `corrected_failing_p` corrected for all pairs. Nothing
+    here concerns the mean over all seeds.
     """
 
     first_failing: FailingSeeds
@@ -44,19 +45,19 @@ class SuccessfulSeeds(Value):
 
 
 class Verdict(Value):
-    """The finding on a pair's `first` method against its `second` over all seeds, and its reason.
+    """The finding on a pair, `first` against `second` over all seeds, with its reason.
 
-    "Over all seeds" includes the failures and successes that no seed at hand showed. `corrected_p`
-    is the p-value corrected for all comparisons of the table. The reason is `test` for better and
-    worse. Two methods cannot be told apart `within_margin`, if the limits over all seeds are
-    within the margin, and `alike_on_seeds_run`, if only those of seeds like the ones run are.
-    Otherwise the order is not known: `one_seed` if there is no second seed, `projection` if about
-    `more_seeds` further seeds would decide it (between `more_seeds_low` and `more_seeds_high`;
-    None is beyond 64 in all), and `too_close` if not even 64 seeds would be expected to.
+    "Over all seeds" includes failures and successes that no measured seed showed. `corrected_p` is
+    the p-value corrected for all comparisons of the table. The reason is `test` for better and
+    worse. Two methods cannot be told apart `within_margin` if the limits over all seeds are within
+    the margin, and `alike_on_seeds_run` if only the limits for seeds like those run are.
+    Otherwise the order is not known: `one_seed` if there is no second seed; `projection` if about
+    `more_seeds` more seeds should decide it (between `more_seeds_low` and `more_seeds_high`;
+    None is beyond 64 in all); `too_close` if 64 seeds are not expected to.
 
     `undone_by` is the share of the higher method's seeds that would have to fail for the means to
-    be equal, `unseen_failure_rate` the share that may fail without one of these seeds showing it.
-    `successful` compares the seeds that do not fail. `text` gives both parts, each under its name.
+    be equal, `unseen_failure_rate` the share that may fail although none of these seeds did.
+    `successful` compares the seeds that do not fail. `text` states both parts.
     """
 
     pair: PairedDifference
@@ -76,7 +77,7 @@ class Verdict(Value):
 
 @dataclass(frozen=True, slots=True)
 class SeedOutcomes:
-    """How the seeds of a pair turned out: failing seeds of each, and the pair without them."""
+    """The failing seeds of both methods of a pair, and the pair without them."""
 
     first_failing: FailingSeeds
     second_failing: FailingSeeds
@@ -89,14 +90,14 @@ def verdicts(
     false_better: float = FALSE_BETTER,
     outcomes: Sequence[SeedOutcomes] = (),
 ) -> tuple[Verdict, ...]:
-    """Return one verdict per pair; in at most `false_better` of all tables one is falsely better.
+    """Return one verdict per pair.
 
-    Holm's correction runs over all `pairs` given, so the promise holds for them together. It runs
-    over the larger p-value of the two models of seeds; the least that an exact test allows is a
-    bound on the corrected value. `margin` is the difference, as a share of items, below which
-    methods count as alike; that two are alike is concluded per pair, without correction.
-    `outcomes`, one per pair, adds the comparison among seeds that do not fail, which is corrected
-    in the same way and holds its promise apart.
+    At most a share `false_better` of all tables calls any method falsely better. Holm's correction
+    is applied to all `pairs` together, on the larger p-value of the two models of seeds; the least
+    p-value that an exact test allows bounds the corrected value from below. `margin` is the
+    difference, as a share of items, below which methods count as alike; this is concluded per
+    pair, without correction. `outcomes`, one per pair, adds the comparison among seeds that do not
+    fail, which is corrected in the same way and keeps the promise separately.
     """
     corrected = _corrected(pairs)
     decided = sum(value is not None and value <= false_better for value in corrected)
@@ -112,7 +113,7 @@ def verdicts(
 def _corrected(
     pairs: Sequence[PairedDifference | None], *, seen: bool = False
 ) -> list[float | None]:
-    """P-values corrected for their number, none below what an exact test on its seeds allows."""
+    """Return corrected p-values, none below what an exact test on its seeds allows."""
     raw = [
         None
         if pair is None or pair.seen_p is None
@@ -121,9 +122,9 @@ def _corrected(
         else max(pair.seen_p, pair.unseen_p)
         for pair in pairs
     ]
-    known = iter(holm([value for value in raw if value is not None]))
+    corrected = iter(holm([value for value in raw if value is not None]))
     return [
-        None if pair is None or value is None else max(next(known), least_p_value(pair.seeds))
+        None if pair is None or value is None else max(next(corrected), least_p_value(pair.seeds))
         for pair, value in zip(pairs, raw, strict=True)
     ]
 
@@ -154,8 +155,9 @@ def _verdict(
     else:
         finding, reason = "not_known", "too_close"
     rate = unseen_failure_rate(pair.seeds, pair.level)
-    said = _sentence(pair, finding, reason, needed, margin)
-    text = f"{said} ({_numbers(pair, corrected, comparisons)}){_undone(pair, reason, rate)}."
+    clause = _clause(pair, finding, reason, needed, margin)
+    numbers = _numbers(pair, corrected, comparisons, reason)
+    text = f"{clause} ({numbers}).{_undone(pair, reason, rate)}"
     if successful is not None:
         text = f"{text} {successful.text}"
     return Verdict(
@@ -175,7 +177,7 @@ def _verdict(
     )
 
 
-def _sentence(
+def _clause(
     pair: PairedDifference,
     finding: Finding,
     reason: Reason,
@@ -186,46 +188,54 @@ def _sentence(
     not_known = f"Over all seeds, the order of {first} and {second} is not known with {pair.seeds}"
     match reason:
         case "test":
-            size = f"{100 * abs(pair.difference):.1f} points"
-            return f"Over all seeds, {first} is {finding} than {second} by {size}"
+            return f"Over all seeds, {first} is {finding} than {second} by {_size(pair)}"
         case "within_margin":
             return f"Over all seeds, {first} and {second} {_alike(margin)}"
         case "alike_on_seeds_run":
-            return f"{first} and {second} {_alike(margin)} on seeds like the {pair.seeds} run"
+            return f"On seeds like the {pair.seeds} run, {first} and {second} {_alike(margin)}"
         case "too_close":
-            return f"{not_known} seeds, and {MOST_SEEDS} would not be expected to settle it"
+            return f"{not_known} seeds, and {MOST_SEEDS} are not expected to settle it"
         case "one_seed":
-            return f"{not_known} seed; run {LEAST_SEEDS} seeds at least"
+            return f"{not_known} seed; run at least {LEAST_SEEDS} seeds"
         case "projection":
             return f"{not_known} seeds; {needed.text if needed else ''} should settle it"
 
 
+def _size(pair: PairedDifference) -> str:
+    return f"{100 * abs(pair.difference):.1f} points"
+
+
 def _alike(margin: float) -> str:
     unit = "point" if margin == 0.01 else "points"
-    return f"cannot be told apart and differ by less than {100 * margin:g} {unit}"
+    return f"cannot be told apart: they differ by less than {100 * margin:g} {unit}"
 
 
 def _undone(pair: PairedDifference, reason: Reason, rate: float) -> str:
-    """The share of failing seeds that would undo a difference, and what the seeds leave open."""
+    """Return the sentence on the seeds that were not run, with a space before it."""
     if reason == "within_margin":
         return ""
     if reason == "alike_on_seeds_run":
-        return f"; up to {100 * rate:.0f} % of other seeds may do otherwise"
+        return f" Up to {percent(rate, 0)} of other seeds may behave differently."
     if pair.undone_by == 0:
         return ""
     higher = pair.first if pair.difference > 0 else pair.second
     return (
-        f"; it is undone if {100 * pair.undone_by:.0f} % of the seeds of {higher} fail unseen, "
-        f"and up to {100 * rate:.0f} % may"
+        f" The difference is undone if {percent(pair.undone_by, 0)} of the seeds of {higher} fail; "
+        f"up to {percent(rate, 0)} may fail unseen."
     )
 
 
-def _numbers(pair: PairedDifference, corrected: float | None, comparisons: int) -> str:
-    limits = _limits(pair.level, pair.low, pair.high)
-    said = f"difference {_points(pair.difference)} points, {limits}"
+def _numbers(
+    pair: PairedDifference, corrected: float | None, comparisons: int, reason: Reason
+) -> str:
+    """Return the figures of a pair over all seeds that its clause does not state."""
+    over = " over all seeds" if reason == "alike_on_seeds_run" else ""
+    figures = _limits(pair.level, pair.low, pair.high, over)
+    if reason != "test":
+        figures = f"difference {points(pair.difference)} points, {figures}"
     if corrected is not None:
-        said += f"; p = {corrected:.2g}, corrected for {counted(comparisons, 'comparison')}"
-    return f"{said}; {counted(pair.seeds, 'seed')}, {pair.items:,} items"
+        figures += f"; p = {corrected:.2g}, corrected for {counted(comparisons, 'comparison')}"
+    return f"{figures}; {counted(pair.seeds, 'seed')}, {pair.items:,} items"
 
 
 def _successful(
@@ -267,7 +277,7 @@ def _among_successful(
         corrected_p=corrected,
         text=f"{_successful_sentence(pair, finding, corrected, margin)} "
         f"Failing seeds: {failing_text(outcome.first_failing)} against "
-        f"{failing_text(outcome.second_failing)} (Fisher's exact p = {failing_p[0]:.2g}).",
+        f"{failing_text(outcome.second_failing)}; Fisher's exact p = {failing_p[0]:.2g}.",
     )
 
 
@@ -275,34 +285,29 @@ def _successful_sentence(
     pair: PairedDifference | None, finding: Finding | None, corrected: float | None, margin: float
 ) -> str:
     if pair is None:
-        return "There is no shared seed on which neither fails, so that only failures compare."
-    among = f"Among seeds that do not fail, {pair.first}"
-    limits = _limits(pair.level, pair.seen_low, pair.seen_high)
-    numbers = f"difference {_points(pair.difference)} points, {limits}"
+        return "No shared seed succeeds with both methods, so only their failures can be compared."
+    among, second = "Among seeds that do not fail,", pair.second
+    numbers = _limits(pair.level, pair.seen_low, pair.seen_high)
     if corrected is not None:
         numbers += f"; p = {corrected:.2g}"
     numbers += f"; {counted(pair.seeds, 'seed')}"
     if finding in ("better", "worse"):
-        size = f"{100 * abs(pair.difference):.1f} points"
-        return f"{among} is {finding} than {pair.second} by {size} ({numbers})."
+        return f"{among} {pair.first} is {finding} than {second} by {_size(pair)} ({numbers})."
+    numbers = f"difference {points(pair.difference)} points, {numbers}"
     if finding == "cannot_be_told_apart":
-        return f"{among} and {pair.second} {_alike(margin)} ({numbers})."
-    return f"{among} and {pair.second} have no known order ({numbers})."
+        return f"{among} {pair.first} and {second} {_alike(margin)} ({numbers})."
+    return f"{among} the order of {pair.first} and {second} is not known ({numbers})."
 
 
 def failing_text(failing: FailingSeeds) -> str:
-    """Return the count with the limit of the share that fails: "0 of 5 (up to 45 %)"."""
+    """Return the count with the limits of the share that fails: "0 of 5 (up to 45 %)"."""
     count = f"{failing.failing} of {failing.seeds}"
     if failing.failing == 0:
-        return f"{count} (up to {100 * failing.high:.0f} %)"
+        return f"{count} (up to {percent(failing.high, 0)})"
     if failing.failing == failing.seeds:
-        return f"{count} (at least {100 * failing.low:.0f} %)"
-    return f"{count} ({100 * failing.low:.0f} to {100 * failing.high:.0f} %)"
+        return f"{count} (at least {percent(failing.low, 0)})"
+    return f"{count} ({100 * failing.low:.0f} to {percent(failing.high, 0)})"
 
 
-def _points(share: float) -> str:
-    return f"{100 * share:+.1f}"
-
-
-def _limits(level: float, low: float, high: float) -> str:
-    return f"{100 * level:g} % interval {_points(low)} to {_points(high)}"
+def _limits(level: float, low: float, high: float, over: str = "") -> str:
+    return f"{100 * level:g} % interval{over} {points(low)} to {points(high)}"

@@ -1,6 +1,6 @@
 """The finding of a whole comparison: what works, what does not, and what would settle the rest.
 
-The page, the command line, the frozen decision and the recommendation all quote it.
+The dashboard, the command line, bundles and recommendations all quote it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,17 +9,22 @@ from typing import Protocol
 from adaptlab.comparisons.verdict import MOST_SEEDS, Verdict
 from adaptlab.statistics.choice import ChosenBest
 from adaptlab.statistics.failing import FailingSeeds
+from adaptlab.statistics.figures import percent
 from adaptlab.statistics.intervals import Interval
+from adaptlab.wording import counted
 
 MOST_NAMED = 3
-"""Pairs named in one sentence; further ones are counted."""
-ITEMS_ONLY = "Over items alone, because every seed has the same score: {}."
-"""Said of rows whose interval is not over seeds."""
-VOIDED = "No verdict, because the jobs answer different questions; compare jobs of equal settings."
+"""Pairs named in one sentence; the rest are counted."""
+ITEMS_ONLY = "Intervals over items only, because every seed has the same score: {}."
+"""The note on rows whose interval is not over seeds."""
+VOIDED = (
+    "No verdict, because the jobs differ in settings that void the comparison; compare jobs with "
+    "equal settings."
+)
 
 
 class SentenceRow(Protocol):
-    """What the sentence needs of a method's row."""
+    """The members of a method's row that the sentence quotes."""
 
     @property
     def label(self) -> str:
@@ -46,7 +51,7 @@ def cell_sentence(
     chance: float = 0.0,
     voided: bool = False,
 ) -> str:
-    """Return the finding for the methods at one budget, as a person could paste it into a paper.
+    """Return the finding for the methods at one budget, fit to be pasted into a paper.
 
     A method works if at least half of its seeds succeed and does not work if all of them fail.
 
@@ -54,9 +59,9 @@ def cell_sentence(
         rows: the methods at this budget.
         verdicts: all verdicts on pairs of these rows.
         best: the labels of the rows that could be best over all seeds.
-        chosen: the corrected score of the one that is named the best.
+        chosen: the corrected score of the method that is named the best.
         chance: the accuracy of guessing.
-        voided: whether settings differ so that nothing may be concluded.
+        voided: True if the settings differ so that nothing can be concluded.
     """
     if voided:
         return VOIDED
@@ -66,9 +71,9 @@ def cell_sentence(
 
 
 def named_best(rows: Sequence[SentenceRow], best: Sequence[str]) -> str | None:
-    """Return the label that the sentence of these rows names as the best over all seeds, if any.
+    """Return the label of the row that is named the best over all seeds, if any.
 
-    One row alone is no choice, and if all seeds fail nothing is named.
+    No row is named if it is the only one or if all seeds of all rows fail.
     """
     return best[0] if len(best) == 1 and len(rows) > 1 and not _all_fail(rows) else None
 
@@ -76,16 +81,15 @@ def named_best(rows: Sequence[SentenceRow], best: Sequence[str]) -> str | None:
 def _best(label: str, chosen: ChosenBest | None) -> str:
     if chosen is None:
         return f"Over all seeds, {label} is the best."
-    limits = f"{100 * chosen.score.low:.1f} to {_percent(chosen.score.high)}"
     return (
-        f"Over all seeds, {label} is the best: {_percent(chosen.corrected)} "
-        f"({100 * chosen.level:.0f} % interval {limits}) after correction for the choice among "
-        f"{chosen.candidates}."
+        f"Over all seeds, {label} is the best: {percent(chosen.corrected)} "
+        f"({_limits(chosen.score, chosen.level)}) after correction for the choice among "
+        f"{chosen.candidates} methods."
     )
 
 
 def comparison_sentence(cells: Sequence[tuple[int | None, str]]) -> str:
-    """Return the sentences of all cells, each with its budget, or the one that they share."""
+    """Return the sentences of all cells, each with its budget, or the one they share."""
     if len({sentence for _, sentence in cells}) == 1:
         return cells[0][1]
     return " ".join(
@@ -101,8 +105,8 @@ def _all_fail(rows: Sequence[SentenceRow]) -> bool:
 def _nothing_works(rows: Sequence[SentenceRow], chance: float) -> str:
     best = max(rows, key=lambda row: row.score.mean)
     return (
-        f"Nothing measured works: the best, {best.label}, scores {_percent(best.score.mean)}, and "
-        f"chance is {_percent(chance)}."
+        f"Nothing measured works: the best, {best.label}, scores {percent(best.score.mean)}, and "
+        f"chance is {percent(chance)}."
     )
 
 
@@ -112,32 +116,28 @@ def _works(rows: Sequence[SentenceRow]) -> str:
     partly = [row for row in rows if row not in working and row not in never]
     clauses: list[str] = []
     if working:
-        named = _and([f"{row.label} ({_score(row)})" for row in working])
-        clauses.append(f"{named} {'works' if len(working) == 1 else 'work'}")
+        names = _and([f"{row.label} ({_score(row)})" for row in working])
+        clauses.append(f"{names} {'works' if len(working) == 1 else 'work'}")
     if partly:
-        clauses.append(
-            f"most seeds of {_and([f'{row.label} ({_seeds(row)})' for row in partly])} fail"
-        )
+        names = _and([f"{row.label} ({_seeds(row)})" for row in partly])
+        clauses.append(f"{names} {'fails' if len(partly) == 1 else 'fail'} on most seeds")
     if never:
-        verb = "does" if len(never) == 1 else "do"
-        named = _and([f"{row.label} ({_percent(row.score.mean)})" for row in never])
-        clauses.append(f"{named} {verb} not")
-    said = "; ".join(clauses)
-    return f"{said[0].upper()}{said[1:]}." if not working else f"{said}."
+        names = _and([f"{row.label} ({percent(row.score.mean)})" for row in never])
+        clauses.append(f"{names} {'does' if len(never) == 1 else 'do'} not work")
+    return f"{'; '.join(clauses)}."
 
 
 def _score(row: SentenceRow) -> str:
-    score = row.score
-    limits = f"{100 * score.low:.1f} to {_percent(score.high)}"
-    return f"{_percent(score.mean)}, {100 * score.level:.0f} % interval {limits}; {_seeds(row)}"
+    limits = _limits(row.score, row.score.level)
+    return f"{percent(row.score.mean)}, {limits}; {_seeds(row)}"
+
+
+def _limits(score: Interval, level: float) -> str:
+    return f"{100 * level:.0f} % interval {100 * score.low:.1f} to {percent(score.high)}"
 
 
 def _seeds(row: SentenceRow) -> str:
-    return f"{row.failing.failing} of {row.failing.seeds} seeds failed"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
+    return f"{row.failing.failing} of {counted(row.failing.seeds, 'seed')} failed"
 
 
 def _order(
@@ -172,22 +172,19 @@ def _better_among(among: Sequence[Verdict], working: Sequence[str]) -> Iterator[
         if one.pair.first in working and one.pair.second in working
     ]
     if pairs:
-        told = _and([f"{better} is better than {worse}" for better, worse in pairs[:MOST_NAMED]])
-        more = f" (and {len(pairs) - MOST_NAMED} further pairs)" if len(pairs) > MOST_NAMED else ""
-        yield f"Among seeds that do not fail, {told}{more}."
+        orders = _and([f"{better} is better than {worse}" for better, worse in pairs[:MOST_NAMED]])
+        rest = len(pairs) - MOST_NAMED
+        more = f" (and {counted(rest, 'more pair')})" if rest > 0 else ""
+        yield f"Among seeds that do not fail, {orders}{more}."
 
 
 def _not_known(contested: Sequence[Verdict]) -> Iterator[str]:
-    """The open pairs over all seeds and the seeds that would settle them."""
+    """Yield a sentence on the open pairs over all seeds and the seeds that should settle them."""
     if not contested:
         return
-    named = _and([*dict.fromkeys(name for one in contested for name in _labels(one))])
-    seeds = min(one.pair.seeds for one in contested)
-    noun = "seed" if seeds == 1 else "seeds"
-    yield (
-        f"With {seeds} {noun}, the order of {named} over all seeds is not known; "
-        f"{_settled(contested)}."
-    )
+    names = _and([*dict.fromkeys(name for one in contested for name in _labels(one))])
+    seeds = counted(min(one.pair.seeds for one in contested), "seed")
+    yield f"With {seeds}, the order of {names} over all seeds is not known; {_settled(contested)}."
 
 
 def _labels(verdict: Verdict) -> tuple[str, str]:
@@ -197,15 +194,16 @@ def _labels(verdict: Verdict) -> tuple[str, str]:
 def _settled(contested: Sequence[Verdict]) -> str:
     lows = [one.more_seeds_low for one in contested if one.more_seeds_low is not None]
     if not lows:
-        return f"not even {MOST_SEEDS} seeds would be expected to settle it"
+        return f"{MOST_SEEDS} seeds are not expected to settle it"
     highs = [one.more_seeds_high for one in contested if one.more_seeds is not None]
     numbers = [high for high in highs if high is not None]
     some = "it" if len(lows) == len(contested) else "part of it"
+    least = min(lows)
     if len(numbers) < len(highs):
-        return f"{min(lows)} or more further seeds would settle {some}"
-    least, most = min(lows), max(numbers)
-    number = f"{least}" if least == most else f"{least} to {most}"
-    return f"{number} further seed{'' if most == 1 else 's'} would settle {some}"
+        return f"at least {counted(least, 'more seed')} should settle {some}"
+    most = max(numbers)
+    number = counted(most, "more seed")
+    return f"{number if least == most else f'{least} to {number}'} should settle {some}"
 
 
 def _and(names: Sequence[str]) -> str:

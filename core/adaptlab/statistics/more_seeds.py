@@ -1,4 +1,4 @@
-"""The number of further seeds that should decide between two methods, as a range."""
+"""The number of more seeds that should decide between two methods, as a range."""
 
 import math
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ from adaptlab.statistics.unseen import least_p_value
 
 POWER = 0.8
 MOST_SEEDS = 64
-"""The seeds that one job can have; if so many would not do, it is hopeless to ask for more."""
+"""The seeds that one job can have; an order that needs more is not worth the attempt."""
 VARIANCE_TAIL = 0.1
-"""Left out on either side of the range of variances that the range of seeds rests on."""
+"""Tail on either side of the interval of variances that gives the range of seeds."""
 
 
 @dataclass(frozen=True, slots=True)
 class MoreSeeds:
-    """Further seeds that should decide: the likely number in a range; no end if `high` is None."""
+    """The likely number of more seeds, in a range that is open above if `high` is None."""
 
     low: int
     likely: int
@@ -28,30 +28,31 @@ class MoreSeeds:
         if self.high == self.low:
             return f"{self.low} more seed{'' if self.low == 1 else 's'}"
         if self.high is None:
-            return f"{self.low} more seeds or many more (about {self.likely})"
+            seeds = "seed" if self.low == 1 else "seeds"
+            return f"at least {self.low} more {seeds} (about {self.likely})"
         return f"{self.low} to {self.high} more seeds (about {self.likely})"
 
 
 def more_seeds(pair: PairedDifference, tail: float, false_better: float) -> MoreSeeds | None:
-    """Return how many further seeds should decide, in four of five repetitions.
+    """Return the number of more seeds that should decide, in four of five repetitions.
 
-    Every number assumes that further seeds show no failures of a new kind. The likely number takes
-    the difference without the part that chance adds to its square, δ² = d² - s² - a with the
-    variances of seeds and items, because a difference that is not yet decided is found too large
-    as often as too small, and the larger ones look as if few seeds would do. The ends of the range
-    take the variance of seeds at the ends of its 80 % interval (chi-square with n - 1 degrees of
-    freedom), the lower end with the difference as found. None if the likely number is beyond
-    `MOST_SEEDS`, or the difference is no larger than chance alone makes it.
+    Every number assumes that more seeds show no failures of a new kind. The likely number uses the
+    difference without the part that chance adds to its square, δ² = d² - s² - a with the variances
+    of seeds and items: undecided differences are measured too large as often as too small, and
+    those measured too large look as if few seeds would do. The ends of the range use the variance
+    of seeds at the ends of its 80 % interval (chi-square with n - 1 degrees of freedom), the lower
+    end with the difference as measured. None if the likely number is beyond `MOST_SEEDS`, or the
+    difference is no larger than chance alone makes it.
     """
-    found = abs(pair.difference)
-    shrunk = math.sqrt(max(0.0, found**2 - pair.seed_part - pair.item_part))
+    measured = abs(pair.difference)
+    shrunk = math.sqrt(max(0.0, measured**2 - pair.seed_part - pair.item_part))
     freedom = pair.seeds - 1
     small = freedom / _chi_square(freedom, 1 - VARIANCE_TAIL)
     large = freedom / max(_chi_square(freedom, VARIANCE_TAIL), 1e-3)
     likely = _needed(pair, shrunk, 1.0, tail, false_better)
     if likely is None:
         return None
-    low = _needed(pair, found, small, tail, false_better)
+    low = _needed(pair, measured, small, tail, false_better)
     high = _needed(pair, shrunk, large, tail, false_better)
     return MoreSeeds(low or likely, likely, high)
 
@@ -59,7 +60,7 @@ def more_seeds(pair: PairedDifference, tail: float, false_better: float) -> More
 def _needed(
     pair: PairedDifference, size: float, factor: float, tail: float, false_better: float
 ) -> int | None:
-    """The least number of further seeds with which both tests would decide."""
+    """Return the least number of more seeds with which both tests would decide."""
     unseen = pair.unseen_evidence / pair.seeds
     scaled = pair.model_copy(update={"seed_part": factor * pair.seed_part})
     for seeds in range(pair.seeds + 1, MOST_SEEDS + 1):
@@ -71,6 +72,6 @@ def _needed(
 
 
 def _chi_square(freedom: int, probability: float) -> float:
-    """The quantile by Wilson and Hilferty's cube (1931), within 7 % from two degrees on."""
+    """Return the quantile by Wilson and Hilferty's cube (1931), within 7 % from 2 degrees on."""
     step = normal_quantile(1 - probability) * math.sqrt(2 / (9 * freedom))
     return freedom * max(0.0, 1 - 2 / (9 * freedom) + step) ** 3
