@@ -300,19 +300,19 @@ def test_every_failure_has_a_success_beside_it(recipe: Recipe) -> None:
         ),
         (
             a_claim_of(ScoreAtLeast(row="full", column="descending", value=0.8), given=()),
-            "its base model alone to score less than 'full'",
+            "the base model alone scores less on 'descending' than is claimed of 'full'",
         ),
         (
             a_claim_of(ScoreAtMost(row="full", column="ascending", value=0.1), controls=()),
-            "'full' to have learned its task, or its base model to have had 'ascending'",
+            "'full' has learned its task, or that its base model had 'ascending'",
         ),
         (
             a_claim_of(ScoreAbove(row="prefix", other="full", column="ascending", by=0.01)),
-            "'prefix' to have learned its task before it is compared",
+            "a test in `given` that 'prefix' has learned its task",
         ),
         (
             a_claim_of(ScoreAbove(row="full", other="prefix", column="descending", by=0.01)),
-            "'full' to have learned its task before it is compared",
+            "a test in `given` that 'full' has learned its task",
         ),
     ],
 )
@@ -347,7 +347,7 @@ def test_a_failure_counts_where_a_control_learned() -> None:
     )
     unmet = small(a_claim_of(FAILS), BASE, trained(0, 0, 0, method="full"), PREFIX)
     assert unmet.finding == "undecided"
-    assert "not decided, because a control is not met: Full has 0.0 %" in unmet.evidence
+    assert "undecided, because a control is not met: Full scores 0.0 %" in unmet.evidence
     assert small(a_claim_of(FAILS), BASE, PREFIX).finding == "undecided"
 
 
@@ -413,7 +413,7 @@ def test_sizes_are_equal_within_a_share() -> None:
     assert small(claim, BASE, FULL, PREFIX).finding == "reproduced"
     larger = small(claim, BASE, replace(FULL, parameters=98), PREFIX)
     assert larger.finding == "undecided"
-    assert "98 trained parameters and prefix 96; claimed: at most 2.0 % more" in larger.evidence
+    assert "98 trained parameters and prefix has 96; claimed: at most 2.0 % more" in larger.evidence
     assert DOWN["length"] == 3
 
 

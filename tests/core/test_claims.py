@@ -84,8 +84,8 @@ def test_the_evidence_names_the_figures_and_the_seeds() -> None:
     """400 wrong of 400 leave at most 1 - 0.025^(1/400) = 0.92 % (Clopper and Pearson)."""
     said = found(FAILS, on_descending(0, 0, 0)).evidence
     assert said == (
-        "Prefix has 0.0 % (95% interval 0.0 % to 0.92 %) right on descending "
-        "(3 seeds, 400 items each); claimed: at most 1.0 %."
+        "Prefix scores 0.0 % on descending (95 % interval 0.0 % to 0.92 %; "
+        "3 seeds, 400 items each); claimed: at most 1.0 %."
     )
 
 
@@ -93,7 +93,7 @@ def test_the_evidence_names_the_figures_and_the_seeds() -> None:
 def test_one_or_two_seeds_decide_nothing(counts: tuple[int, ...]) -> None:
     said = found(FAILS, on_descending(*counts))
     assert said.finding == "undecided"
-    assert "cannot stand for others" in said.evidence
+    assert "too few (at least 3 are needed)" in said.evidence
     assert found(LEARNS, on_descending(*counts)).finding == "undecided"
 
 
@@ -119,7 +119,7 @@ def test_what_is_not_there_is_not_measured() -> None:
 def test_seeds_of_one_base_model_are_said_to_be() -> None:
     shared = right(0, 0, 0).model_copy(update={"bases": (0, 0, 0)})
     said = found(FAILS, a_row(scores=((DOWN, shared),)))
-    assert "from 1 trained base only" in said.evidence
+    assert "from only 1 trained base" in said.evidence
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_a_trial_that_is_not_shown_to_be_small_decides_nothing() -> None:
 def test_fewer_trials_than_the_claim_is_about_cannot_show_it() -> None:
     said = every(trials([[0] * 3, [0] * 8, [0] * 8]))
     assert said.finding == "undecided"
-    assert "3 of the 8 trials" in said.evidence
+    assert "a seed has only 3 of the 8 trials" in said.evidence
     assert every(trials([[0] * 8])).finding == "undecided"
 
 
@@ -254,7 +254,8 @@ def test_a_check_holds_if_all_of_its_reports_do() -> None:
     said = of_checks(holds, both)
     assert said.finding == "not_reproduced"
     assert (
-        "1 of its 2 reports hold; equation-6.random-3 measured 0.2, at most 1e-12" in said.evidence
+        "1 of its 2 reports holds; equation-6.random-3 measured 0.2, claimed: at most 1e-12"
+        in said.evidence
     )
     broken = MeasuredCheck(check="identities", label="equations", reports=(BREAKS,))
     assert "its report fails; " in of_checks(holds, broken).evidence
@@ -298,7 +299,7 @@ def test_reports_that_cannot_be_decided_are_not_counted_among_those_that_hold() 
     check = MeasuredCheck(check="gap", label="gap", reports=tuple(reports), seeds=3)
     said = of_checks(CheckHolds(check="gap"), check)
     assert said.finding == "undecided"
-    assert "1 of its 2 reports hold, 1 cannot be decided" in said.evidence
+    assert "1 of its 2 reports holds, 1 is undecided" in said.evidence
 
 
 def test_a_check_of_which_a_job_is_missing_is_not_decided() -> None:

@@ -241,7 +241,7 @@ def test_a_study_departs_from_its_recipe_where_it_was_changed() -> None:
         ),
         ({"base_models": ("down",)}, "no base model 'up'"),
         ({"base_models": ()}, "give each a word"),
-        ({"claims": (a_claim_of(FAILS), a_claim_of(FAILS))}, "claim 'claim' is there 2 times"),
+        ({"claims": (a_claim_of(FAILS), a_claim_of(FAILS))}, "claim 'claim' occurs 2 times"),
         ({"name": "without-a-slash"}, "pattern"),
     ],
 )
@@ -331,7 +331,7 @@ def test_a_cell_that_lacks_seeds_says_so() -> None:
     cell = said.tables[0].rows[1].cells[1]
     assert (cell.state, cell.reason) == (
         "partly_measured",
-        "1 of 3 seeds are not measured: job 7 is queued.",
+        "1 of 3 seeds is not measured: job 7 is queued.",
     )
 
 

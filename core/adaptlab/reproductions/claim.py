@@ -1,4 +1,4 @@
-"""What a paper claims, in its wordings, each with the test that decides it from measurements."""
+"""Claims of a paper in their wordings, each with the test that decides it."""
 
 from typing import Annotated, Literal
 
@@ -13,11 +13,11 @@ ColumnLabel = Annotated[str, Field(min_length=1, max_length=60)]
 
 
 class RowSelector(Value):
-    """Which of a study's results a row of a table stands for.
+    """The study's result that a row of a table shows.
 
-    `base_model` is the recipe's word for it, None for its first; `method` the label that the study
-    gives the method, None for the base model on its own. `task` is the one that was trained and
-    `budget` the limit in trainable parameters; None is the only one there is.
+    `base_model` is the recipe's word for it, None for the first. `method` is the method's label in
+    the study, None for the base model alone. `task` is the task that was trained and `budget` the
+    limit in trainable parameters; None if the study has only one.
     """
 
     base_model: str | None = None
@@ -47,7 +47,7 @@ class ScoreAtLeast(Value):
 class ScoreAbove(Value):
     """The row scores higher in the column than another row, by more than `by` (0.01: one point).
 
-    The other row is read in `other_column`, by default in the same one.
+    The other row is read in `other_column`, by default in the same column.
     """
 
     kind: Literal["score_above"] = "score_above"
@@ -61,8 +61,8 @@ class ScoreAbove(Value):
 class EveryTrialAtMost(Value):
     """Every trial of every seed of the row has a validation accuracy of at most `value`.
 
-    On the task that was trained. With fewer than `trials` trials a seed it can be refuted and not
-    reproduced.
+    The accuracy is on the task that was trained. With fewer than `trials` trials per seed, the
+    claim can be refuted but not reproduced.
     """
 
     kind: Literal["every_trial_at_most"] = "every_trial_at_most"
@@ -82,7 +82,7 @@ class DeviationAtMost(Value):
 class DeviationAtLeast(Value):
     """Relative attention in the first layer moved by at least `value`, in some head of every seed.
 
-    What a theory says is broken must be seen to break.
+    It tests that an identity fails where the theory says so.
     """
 
     kind: Literal["deviation_at_least"] = "deviation_at_least"
@@ -93,8 +93,8 @@ class DeviationAtLeast(Value):
 class CheckHolds(Value):
     """Every report of a theory check of the study holds.
 
-    `check` is the check's name, or its label in the study; with `report` only its reports of that
-    name count, and with `of` only those on that base model or adaptation.
+    `check` is the check's name, or its label in the study. With `report`, only reports of that name
+    count; with `of`, only those on that base model or adaptation.
     """
 
     kind: Literal["check_holds"] = "check_holds"
@@ -104,7 +104,7 @@ class CheckHolds(Value):
 
 
 class NoLarger(Value):
-    """The row has at most as many trained parameters as another, but for the share `within`."""
+    """The row has no more trained parameters than another, with a tolerance of `within`."""
 
     kind: Literal["no_larger"] = "no_larger"
     row: RowLabel
@@ -126,7 +126,7 @@ PlainTest = Annotated[
 
 
 class AllOf(Value):
-    """Every one of several tests: a claim of more than one figure."""
+    """All of several tests, for a claim about more than one figure."""
 
     kind: Literal["all_of"] = "all_of"
     tests: Annotated[tuple[PlainTest, ...], Field(min_length=2)]
@@ -139,7 +139,7 @@ _VERSIONS = {"arxiv_v1": "arXiv v1", "iclr": "ICLR"}
 
 
 def version_words(version: str, *, alone: bool, in_paper: bool) -> str:
-    """Which version of the paper words a claim so; `alone` where both of them do."""
+    """Return the version of the paper that has this wording; `alone` if both have it."""
     if not in_paper:
         return "not in the paper"
     return "both versions" if alone else _VERSIONS.get(version, version)
@@ -153,12 +153,12 @@ class Wording(Value):
 
 
 class Claim(Value):
-    """A claim of the paper, or beside it; `arxiv_v1` is None where its first version says the same.
+    """A claim of the paper or, if `in_paper` is False, one that we add.
 
-    `given` is what the claim takes for granted, such as that a task was learned before anything
-    is said of forgetting: unless all of it is shown, the claim is undecided. `controls` must be
-    shown before a failure counts, such as that another method learned the same task: without
-    them the claim can be refuted and not reproduced. `in_paper` is false for a claim that we add.
+    `arxiv_v1` is None if the first version says the same. `given` are premises, such as that a task
+    was learned before forgetting is considered: unless all are shown, the claim is undecided.
+    `controls` must be shown before a failure counts, such as that another method learned the same
+    task: without them, the claim can be refuted but not reproduced.
     """
 
     id: Name
@@ -169,11 +169,11 @@ class Claim(Value):
     controls: tuple[PlainTest, ...] = ()
 
     def wordings(self) -> dict[WordingName, Wording]:
-        """The versions that have a verdict of their own, the first published first."""
+        """Return the versions that have their own verdict, in order of publication."""
         later: dict[WordingName, Wording] = {"iclr": self.iclr}
         return later if self.arxiv_v1 is None else {"arxiv_v1": self.arxiv_v1, **later}
 
 
 def plain_tests(test: ClaimTest) -> tuple[PlainTest, ...]:
-    """The tests that a claim's test is made of."""
+    """Return the plain tests that a claim's test consists of."""
     return test.tests if isinstance(test, AllOf) else (test,)

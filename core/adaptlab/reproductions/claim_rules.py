@@ -1,4 +1,4 @@
-"""Which controls a claim must declare: a failure needs a success, a success something to learn."""
+"""The controls that a claim must declare, so that neither a failure nor a success is trivial."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,19 +17,19 @@ from adaptlab.reproductions.task_matching import agrees
 from adaptlab.specs.spec import Choice
 
 LEARNED = 0.5
-"""The least score that shows that a task was learned; a lead of as much shows it too."""
+"""The least score that shows that a task was learned; a lead of this size shows it too."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeclaredRow:
-    """A row of a table: what it stands for, and the columns of the tasks that it trains."""
+    """A row of a table: its selector, and the columns of the tasks that it trains."""
 
     of: RowSelector
     trained: frozenset[str]
 
     @property
     def is_base(self) -> bool:
-        """Return True for a base model on its own."""
+        """Return True for a base model alone."""
         return self.of.method is None
 
 
@@ -39,9 +39,9 @@ DeclaredRows = Mapping[str, DeclaredRow]
 def trained_columns(
     of: RowSelector, columns: Mapping[str, Choice], tasks: Sequence[Choice]
 ) -> frozenset[str]:
-    """The columns that show a row on a task that it is trained on.
+    """Return the columns that show a row on a task that it is trained on.
 
-    `tasks` are those of the study, of which a row that names none trains each.
+    `tasks` are those of the study; a row without a task trains all of them.
     """
     if of.method is None:
         return frozenset()
@@ -49,20 +49,20 @@ def trained_columns(
     return frozenset(
         label
         for label, column in columns.items()
-        if any(_is_one(column, task) or _is_one(task, column) for task in trained)
+        if any(_matches(column, task) or _matches(task, column) for task in trained)
     )
 
 
 def missing_controls(claim: Claim, rows: DeclaredRows) -> Iterator[str]:
-    """A sentence for every test of the claim that has no control, and the control that it needs.
+    """Yield a sentence for every test of the claim that lacks a control.
 
     - A row that is claimed to fail on the task that it is trained on needs, in `controls`, another
-      method on the same base model that learns the task, at `LEARNED` or more.
+      method on the same base model that learns the task, with a score of `LEARNED` or more.
     - A row that is claimed to lose or to lack another task must have learned its own, or the base
       model must have had the other.
-    - A row that is claimed to learn a task needs its base model alone, claimed not to do it.
-    - A row that is claimed to be ahead must be shown to have learned its own task, unless the lead
-      itself is as large as that.
+    - A row that is claimed to learn a task needs the claim that its base model alone fails at it.
+    - A row that is claimed to be ahead must have learned its own task, unless the lead is at least
+      `LEARNED`.
     """
     shown = (*claim.given, *claim.controls)
     for wording in claim.wordings().values():
@@ -74,7 +74,7 @@ def missing_controls(claim: Claim, rows: DeclaredRows) -> Iterator[str]:
 
 
 def is_failure(test: PlainTest, rows: DeclaredRows) -> bool:
-    """Return True for a test that a row fails to learn the task that it is trained on."""
+    """Return True if the test claims that a row fails at the task that it is trained on."""
     if isinstance(test, EveryTrialAtMost):
         return True
     return isinstance(test, ScoreAtMost) and test.column in rows[test.row].trained
@@ -108,7 +108,7 @@ def _no_success(
             same = one.column in columns & other.trained and other.of.base_model == base
             if same:
                 return None
-    return f"a control that learns what {row!r} is claimed to fail at, on the same base model"
+    return f"a control on the same base model that learns what {row!r} is claimed to fail at"
 
 
 def _nothing_to_lose(
@@ -124,7 +124,9 @@ def _nothing_to_lose(
     )
     if any(had):
         return None
-    return f"{test.row!r} to have learned its task, or its base model to have had {test.column!r}"
+    return (
+        f"a test that {test.row!r} has learned its task, or that its base model had {test.column!r}"
+    )
 
 
 def _nothing_to_learn(
@@ -139,7 +141,10 @@ def _nothing_to_learn(
     )
     if any(is_new):
         return None
-    return f"its base model alone to score less than {test.row!r} is claimed to on {test.column!r}"
+    return (
+        f"a test that the base model alone scores less on {test.column!r} than is claimed of "
+        f"{test.row!r}"
+    )
 
 
 def _nothing_learned(
@@ -151,7 +156,7 @@ def _nothing_learned(
         return None
     for label in others:
         if not rows[label].is_base and not _has_learned(label, given, rows):
-            return f"{label!r} to have learned its task before it is compared"
+            return f"a test in `given` that {label!r} has learned its task"
     return None
 
 
@@ -169,5 +174,5 @@ def _is_base_of(base: str, row: str, rows: DeclaredRows) -> bool:
     return rows[base].is_base and rows[base].of.base_model == rows[row].of.base_model
 
 
-def _is_one(asked: Choice, task: Choice) -> bool:
-    return agrees(asked, task.model_dump(mode="json"))
+def _matches(wanted: Choice, task: Choice) -> bool:
+    return agrees(wanted, task.model_dump(mode="json"))

@@ -1,4 +1,4 @@
-"""The finding of one test of a claim, from what was measured, with the figures behind it."""
+"""The finding of one test of a claim from the measurements, with the figures behind it."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -40,6 +40,7 @@ from adaptlab.statistics import (
     seed_interval,
     unseen_failure_rate,
 )
+from adaptlab.statistics.figures import percent
 from adaptlab.values import Value
 from adaptlab.wording import counted
 
@@ -49,14 +50,14 @@ T = TypeVar("T", bound=ClaimTest)
 
 
 class Decision(Value):
-    """What is found of one test, and the sentence of figures that says why."""
+    """The finding of one test, and a sentence with the figures behind it."""
 
     finding: ClaimFinding
     evidence: str
 
 
 def decide_test(test: PlainTest, recipe: Recipe, measured: Measured) -> Decision:
-    """The finding of one test; `not_measured` where a row that it names has no results."""
+    """Return the finding of one test; `not_measured` if a row that it names has no results."""
     match test:
         case ScoreAtMost() | ScoreAtLeast():
             return _score(test, recipe, measured)
@@ -84,7 +85,7 @@ def _of_row(
 
 
 def _sizes(recipe: Recipe, measured: Measured) -> Callable[[NoLarger, MeasuredRow], Decision]:
-    """The rule that compares a row's trained parameters with those of another row."""
+    """Return the rule that compares a row's trained parameters with another row's."""
 
     def rule(test: NoLarger, row: MeasuredRow) -> Decision:
         other = row_of(recipe, measured, test.other)
@@ -93,7 +94,7 @@ def _sizes(recipe: Recipe, measured: Measured) -> Callable[[NoLarger, MeasuredRo
         if row.parameters is None or other.parameters is None:
             return _not_measured(f"the sizes of {test.row} and {test.other} are not known")
         text = (
-            f"{test.row} has {row.parameters:,} trained parameters and {test.other} "
+            f"{test.row} has {row.parameters:,} trained parameters and {test.other} has "
             f"{other.parameters:,}; claimed: at most {_percent(test.within)} more"
         )
         fits = row.parameters <= other.parameters * (1 + test.within)
@@ -107,12 +108,15 @@ def _score(test: ScoreAtMost | ScoreAtLeast, recipe: Recipe, measured: Measured)
     if isinstance(cell, Missing):
         return _not_measured(cell.text)
     row, scores = cell
-    found = mean_interval(scores, LEVEL)
+    score = mean_interval(scores, LEVEL)
     at_most = isinstance(test, ScoreAtMost)
-    holds = found.high <= test.value if at_most else found.low >= test.value
-    fails = found.low > test.value if at_most else found.high < test.value
+    holds = score.high <= test.value if at_most else score.low >= test.value
+    fails = score.low > test.value if at_most else score.high < test.value
     bound = f"claimed: at {'most' if at_most else 'least'} {_percent(test.value)}"
-    text = f"{test.row} has {_interval(found)} right on {test.column} ({_over(scores)}); {bound}"
+    text = (
+        f"{test.row} scores {_percent(score.mean)} on {test.column} ({_interval(score)}; "
+        f"{_over(scores)}); {bound}"
+    )
     doubts = [*_few(len(scores.seeds)), *_unmeasured(row, scores.seeds)]
     if fails and not at_most and _trains(row, recipe, test.row, test.column):
         doubts += unrest(row, len(scores.seeds))
@@ -122,7 +126,7 @@ def _score(test: ScoreAtMost | ScoreAtLeast, recipe: Recipe, measured: Measured)
 def _trains(row: MeasuredRow, recipe: Recipe, label: str, column: str) -> bool:
     """Return True if the column shows the row on a task that it was trained on.
 
-    The tasks of a base model are not among what a row has, so each may be one of them.
+    A row of a base model does not have the base's tasks, so any column may be one of them.
     """
     return row.task is None or agrees(recipe.column(label, column).task, row.task)
 
@@ -139,17 +143,15 @@ def _above(test: ScoreAbove, recipe: Recipe, measured: Measured) -> Decision:
     (row, first), (other, second) = (cell for cell in cells if not isinstance(cell, Missing))
     shared = set(first.seeds) & set(second.seeds)
     if first.items != second.items or not shared:
-        why = "have no seed in common" if not shared else "were scored on unlike numbers of items"
-        return undecided(f"{test.row} and {test.other} {why}, so they cannot be paired")
+        why = "different numbers of items" if shared else "no seed in common"
+        return undecided(f"{test.row} and {test.other} have {why}, so they cannot be paired")
     pair = paired_difference(first, second, LEVEL)
     where = test.column if column == test.column else f"{test.column} against {column}"
     text = (
-        f"{test.row} is ahead of {test.other} by {_points(pair.difference)} "
-        f"({LEVEL:.0%} interval over seeds like those run {_points(pair.seen_low)} to "
-        f"{_points(pair.seen_high)}) on {where} "
-        f"({counted(pair.seeds, 'seed')}, {pair.items:,} items each; up to "
-        f"{unseen_failure_rate(pair.seeds, LEVEL):.0%} of other seeds may do otherwise); "
-        f"claimed: more than {_points(test.by)}"
+        f"the lead of {test.row} over {test.other} on {where} is {_points(pair.difference)} "
+        f"({percent(LEVEL, 0)} interval {100 * pair.seen_low:.1f} to {_points(pair.seen_high)} "
+        f"over seeds like those run; {counted(pair.seeds, 'seed')}, {pair.items:,} items each; "
+        f"{_unseen(pair.seeds)}); claimed: more than {_points(test.by)}"
     )
     doubts = [*_few(pair.seeds), *_unmeasured(row, first.seeds), *_unmeasured(other, second.seeds)]
     fails = pair.seen_high <= test.by
@@ -160,9 +162,10 @@ def _above(test: ScoreAbove, recipe: Recipe, measured: Measured) -> Decision:
 
 
 def _every_trial(test: EveryTrialAtMost, row: MeasuredRow) -> Decision:
-    """Refuted by one trial, at a level shared out over all; shown by every trial's own interval.
+    """Decide a test of every trial: one trial refutes it, and all trials have to show it.
 
-    That all lie below is concluded only where each alone is shown to, which needs no correction.
+    The level is divided among all trials to refute it. That all are below is concluded only if
+    each is shown to be by its own interval, which needs no correction.
     """
     scored = [trial for trial in row.trials if trial.correct is not None]
     if not scored:
@@ -174,11 +177,11 @@ def _every_trial(test: EveryTrialAtMost, row: MeasuredRow) -> Decision:
     diverged = sum(trial.status == "diverged" for trial in row.trials)
     seeds = {trial.seed for trial in scored}
     text = (
-        f"the best of {len(scored)} trials of {test.row} over {counted(len(seeds), 'seed')} has "
-        f"{_percent(_share(best))} of {best.total:,} held-out items right (learning rate "
-        f"{best.learning_rate:g}, seed {best.seed}), and each is shown to be at most "
-        f"{_percent(highest)}{f'; {diverged} more diverged' if diverged else ''}; up to "
-        f"{unseen_failure_rate(len(seeds), LEVEL):.0%} of other seeds may do otherwise; "
+        f"the best of {counted(len(scored), 'trial')} of {test.row} over "
+        f"{counted(len(seeds), 'seed')} scores {_percent(_share(best))} on {best.total:,} held-out "
+        f"items (learning rate {best.learning_rate:g}, seed {best.seed}), and every trial is shown "
+        f"to score at most {_percent(highest)}"
+        f"{f'; {diverged:,} more diverged' if diverged else ''}; {_unseen(len(seeds))}; "
         f"claimed: at most {_percent(test.value)} in every trial"
     )
     doubts = [*_few(len(seeds)), *_untried(test, row), *_unmeasured(row, tuple(seeds))]
@@ -188,15 +191,16 @@ def _every_trial(test: EveryTrialAtMost, row: MeasuredRow) -> Decision:
 
 
 def _untried(test: EveryTrialAtMost, row: MeasuredRow) -> Iterator[str]:
-    """What speaks against calling the trials of a row every trial."""
+    """Yield the reasons why the trials of a row are not every trial of the claim."""
     by_seed: dict[int, int] = defaultdict(int)
     for trial in row.trials:
         by_seed[trial.seed] += 1
     fewest = min(by_seed.values())
     if fewest < test.trials:
-        yield f"{fewest} of the {test.trials} trials that the claim is about were run for a seed"
+        yield f"a seed has only {fewest} of the {test.trials} trials that the claim is about"
     if eliminated := sum(trial.status == "eliminated" for trial in row.trials):
-        yield f"{eliminated} trials were eliminated before their last step"
+        verb = "was" if eliminated == 1 else "were"
+        yield f"{counted(eliminated, 'trial')} {verb} eliminated before the last step"
     if any(trial.correct is None and trial.status != "diverged" for trial in row.trials):
         yield "some trials have no score"
 
@@ -210,19 +214,22 @@ def _limits(trial: TrialScore, level: float) -> Interval:
 
 
 def _deviation(test: DeviationAtMost | DeviationAtLeast, row: MeasuredRow) -> Decision:
-    """An identity: one seed refutes it. What is said to move has to move in every seed."""
+    """Decide a test of relative attention.
+
+    One seed refutes an identity; what is claimed to move has to move in every seed.
+    """
     if not row.deviations:
         return _not_measured(f"no attention of {test.row} was captured{because(row.missing)}")
     least, most = min(row.deviations.values()), max(row.deviations.values())
     doubts = [*_few(len(row.deviations)), *_unmeasured(row, tuple(row.deviations))]
-    told = f"relative attention of {test.row} in the first layer moved by"
+    moved = f"relative attention of {test.row} in the first layer moved by"
     over = f"over {counted(len(row.deviations), 'seed')}"
     if isinstance(test, DeviationAtMost):
-        text = f"{told} at most {most:.1e} {over}; claimed: at most {test.value:.1e}"
+        text = f"{moved} at most {most:.1e} {over}; claimed: at most {test.value:.1e}"
         if most > test.value:
             return Decision(finding="not_reproduced", evidence=sentence(text))
         return _found(text, holds=True, fails=False, doubts=doubts)
-    text = f"{told} {least:.2g} to {most:.2g} {over}; claimed: at least {test.value:.2g}"
+    text = f"{moved} {least:.2g} to {most:.2g} {over}; claimed: at least {test.value:.2g}"
     return _found(text, holds=least >= test.value, fails=most < test.value, doubts=doubts)
 
 
@@ -244,7 +251,7 @@ def _check(test: CheckHolds, recipe: Recipe, measured: Measured) -> Decision:
     over = f", on {counted(min(seeds), 'seed')} of trained weights" if seeds else ""
     text = (
         f"check {test.check}: {_held(len(reports), len(failed), len(unclear))}{over}; "
-        f"{shown.name} measured {shown.measured:.3g}{_interval_of(shown)}, {shown.bound} "
+        f"{shown.name} measured {shown.measured:.3g}{_interval_of(shown)}, claimed: {shown.bound} "
         f"{shown.tolerance:.3g}"
     )
     doubts = [*(_few(min(seeds)) if seeds else ()), *(r for one in checks for r in one.missing)]
@@ -254,7 +261,7 @@ def _check(test: CheckHolds, recipe: Recipe, measured: Measured) -> Decision:
 
 
 def _is_unclear(report: Check) -> bool:
-    """Return True if the report has an interval that reaches over its tolerance."""
+    """Return True if the report has an interval that contains its tolerance."""
     low, high = report.details.get("low"), report.details.get("high")
     if not isinstance(low, float) or not isinstance(high, float):
         return False
@@ -264,16 +271,17 @@ def _is_unclear(report: Check) -> bool:
 def _interval_of(report: Check) -> str:
     if not {"low", "high"} <= report.details.keys():
         return ""
-    return " ({:.0%} interval {:.3g} to {:.3g})".format(
-        LEVEL, report.details["low"], report.details["high"]
+    return " ({} interval {:.3g} to {:.3g})".format(
+        percent(LEVEL, 0), report.details["low"], report.details["high"]
     )
 
 
 def _held(reports: int, failed: int, unclear: int) -> str:
     if reports == 1:
-        return f"its report {'fails' if failed else 'cannot be decided' if unclear else 'holds'}"
-    undecided = f", {unclear} cannot be decided" if unclear else ""
-    return f"{reports - failed - unclear} of its {reports} reports hold{undecided}"
+        return f"its report {'fails' if failed else 'is undecided' if unclear else 'holds'}"
+    undecided = f", {unclear} {'is' if unclear == 1 else 'are'} undecided" if unclear else ""
+    held = reports - failed - unclear
+    return f"{held} of its {reports} reports {'holds' if held == 1 else 'hold'}{undecided}"
 
 
 def _is_meant(test: CheckHolds, recipe: Recipe, one: MeasuredCheck) -> bool:
@@ -283,24 +291,26 @@ def _is_meant(test: CheckHolds, recipe: Recipe, one: MeasuredCheck) -> bool:
 
 
 def _found(text: str, *, holds: bool, fails: bool, doubts: Sequence[str]) -> Decision:
-    """The finding of an interval; with doubts nothing is decided, and they are told."""
+    """Return the finding of an interval; undecided, with the reasons, if there are doubts."""
     if doubts:
-        return undecided(f"{text}; not decided, because {'; '.join(dict.fromkeys(doubts))}")
+        return undecided(f"{text}; undecided, because {'; '.join(dict.fromkeys(doubts))}")
     finding: ClaimFinding = "reproduced" if holds else "not_reproduced" if fails else "undecided"
     return Decision(finding=finding, evidence=sentence(text))
 
 
 def _few(seeds: int) -> Iterator[str]:
     if seeds < LEAST_SEEDS:
-        yield f"{counted(seeds, 'seed')} cannot stand for others ({LEAST_SEEDS} are the least)"
+        verb = "is" if seeds == 1 else "are"
+        yield f"{counted(seeds, 'seed')} {verb} too few (at least {LEAST_SEEDS} are needed)"
 
 
 def _unmeasured(row: MeasuredRow, seeds: Sequence[int]) -> Iterator[str]:
-    """Seeds without a score may be the ones that failed, so that the others are no fair sample."""
+    """Yield a reason if seeds lack a score: they may be those that failed."""
     if missing := set(row.seeds) - set(seeds):
-        name = row.method or row.base_model
-        yield f"{len(missing)} of {len(row.seeds)} seeds of {name} are not measured" + because(
-            row.missing
+        verb = "is" if len(missing) == 1 else "are"
+        yield (
+            f"{len(missing)} of {counted(len(row.seeds), 'seed')} of "
+            f"{row.method or row.base_model} {verb} not measured{because(row.missing)}"
         )
 
 
@@ -309,37 +319,40 @@ def _not_measured(text: str) -> Decision:
 
 
 def undecided(text: str) -> Decision:
-    """The finding that nothing is decided, with a sentence that says why."""
+    """Return the finding `undecided` with a sentence of reasons."""
     return Decision(finding="undecided", evidence=sentence(text))
 
 
 def sentence(text: str) -> str:
-    """The text with a capital letter and one full stop."""
+    """Return the text with a capital letter and one full stop."""
     return text[0].upper() + text[1:].rstrip(".") + "."
 
 
-def _interval(found: Interval) -> str:
-    return (
-        f"{_percent(found.mean)} ({LEVEL:.0%} interval {_percent(found.low)} to "
-        f"{_percent(found.high)})"
-    )
+def _interval(score: Interval) -> str:
+    return f"{percent(LEVEL, 0)} interval {_percent(score.low)} to {_percent(score.high)}"
 
 
 def _over(scores: Scores) -> str:
-    """The seeds and items, and whether seeds share the weights that they start from."""
-    told = f"{counted(len(scores.seeds), 'seed')}, {scores.items:,} items each"
+    """Return the numbers of seeds and items, and of bases if seeds share one."""
+    numbers = f"{counted(len(scores.seeds), 'seed')}, {scores.items:,} items each"
     bases = len(set(scores.bases))
     if bases and bases < len(scores.seeds):
-        told += f", from {bases} trained base{'s' if bases > 1 else ''} only"
-    return told
+        numbers += f", from only {counted(bases, 'trained base')}"
+    return numbers
+
+
+def _unseen(seeds: int) -> str:
+    """Return the clause on seeds that may fail although none of this number did."""
+    rate = percent(unseen_failure_rate(seeds, LEVEL), 0)
+    return f"up to {rate} of other seeds may behave differently"
 
 
 def _percent(share: float) -> str:
-    """With two figures below 1 %, so that 0.04 % is not 0.0 %."""
+    """Return a share in per cent, with two digits below 1 %, so that 0.04 % is not 0.0 %."""
     value = 100 * share
     if 0 < value < 0.01:
         return "below 0.01 %"
-    return f"{value:.2g} %" if 0 < value < 1 else f"{value:.1f} %"
+    return f"{value:.2g} %" if 0 < value < 1 else percent(share)
 
 
 def _points(share: float) -> str:

@@ -43,9 +43,9 @@ class ClaimVerdict(Decision):
 
 
 def claim_verdicts(recipe: Recipe, measured: Measured) -> tuple[ClaimVerdict, ...]:
-    """A verdict for every claim of the recipe in each wording that has a test of its own.
+    """Return a verdict for every claim of the recipe, in each wording with its own test.
 
-    Each is for itself, at a confidence of 95 %; nothing is corrected for the number of claims.
+    Each verdict stands alone, at a confidence of 95 %, without correction for the number of claims.
     """
     return tuple(
         _verdict(claim, name, wording, recipe, measured)
@@ -57,63 +57,64 @@ def claim_verdicts(recipe: Recipe, measured: Measured) -> tuple[ClaimVerdict, ..
 def _verdict(
     claim: Claim, name: WordingName, wording: Wording, recipe: Recipe, measured: Measured
 ) -> ClaimVerdict:
-    """The finding of the wording's test, undecided where what it takes for granted is not shown."""
+    """Return the finding of the wording's test, undecided if a premise is not shown."""
     tests = plain_tests(wording.test)
-    found = decide(wording.test, recipe, measured)
-    given = tuple(decide_test(one, recipe, measured) for one in claim.given)
-    controls = tuple(_control(one, tests, recipe, measured) for one in claim.controls)
-    needed = (*given, *controls) if found.finding == "reproduced" else given
-    if found.finding in ("reproduced", "not_reproduced"):
-        found = _gated(found, [one for one in needed if one.finding != "reproduced"])
+    decision = decide(wording.test, recipe, measured)
+    given = tuple(decide_test(test, recipe, measured) for test in claim.given)
+    controls = tuple(_control(test, tests, recipe, measured) for test in claim.controls)
+    needed = (*given, *controls) if decision.finding == "reproduced" else given
+    if decision.finding in ("reproduced", "not_reproduced"):
+        decision = _gated(decision, [one for one in needed if one.finding != "reproduced"])
     return ClaimVerdict(
         claim=claim.id,
         wording=name,
         in_paper=claim.in_paper,
         text=wording.text,
         controls=(*given, *controls),
-        **dict(found),
+        **dict(decision),
     )
 
 
-def _gated(found: Decision, unmet: Sequence[Decision]) -> Decision:
-    """The decision, undecided where a control is not met."""
+def _gated(decision: Decision, unmet: Sequence[Decision]) -> Decision:
+    """Return the decision, or `undecided` if a control is not met."""
     if not unmet:
-        return found
-    reasons = "; ".join(dict.fromkeys(one.evidence.removesuffix(".") for one in unmet))
-    return undecided(
-        f"{found.evidence.removesuffix('.')}; not decided, because a control is not met: {reasons}"
-    )
+        return decision
+    reasons = "; ".join(dict.fromkeys(control.evidence.removesuffix(".") for control in unmet))
+    evidence = decision.evidence.removesuffix(".")
+    return undecided(f"{evidence}; undecided, because a control is not met: {reasons}")
 
 
 def _control(
     test: PlainTest, failures: Sequence[PlainTest], recipe: Recipe, measured: Measured
 ) -> Decision:
-    """The finding of a control, which may have had no more steps and trials than what failed."""
-    found = decide_test(test, recipe, measured)
-    if not isinstance(test, ScoreAtLeast) or found.finding != "reproduced":
-        return found
+    """Return the finding of a control, which must not have had more effort than what failed."""
+    decision = decide_test(test, recipe, measured)
+    if not isinstance(test, ScoreAtLeast) or decision.finding != "reproduced":
+        return decision
     control = row_of(recipe, measured, test.row)
-    labels = [one.row for one in failures if isinstance(one, ScoreAtMost | EveryTrialAtMost)]
+    labels = [
+        failure.row for failure in failures if isinstance(failure, ScoreAtMost | EveryTrialAtMost)
+    ]
     others = [(label, row_of(recipe, measured, label)) for label in dict.fromkeys(labels)]
     for label, other in others:
         if isinstance(control, Missing) or isinstance(other, Missing) or label == test.row:
             continue
         if other.method is not None and control.method is not None:
-            found = _at_equal_effort(found, test.row, control, label, other)
-    return found
+            decision = _at_equal_effort(decision, test.row, control, label, other)
+    return decision
 
 
 def _at_equal_effort(
-    found: Decision, name: str, control: MeasuredRow, other_name: str, other: MeasuredRow
+    decision: Decision, name: str, control: MeasuredRow, other_name: str, other: MeasuredRow
 ) -> Decision:
-    """The control's finding with both efforts; undecided where the control had more of it."""
+    """Return the control's finding with both efforts; undecided if the control had more."""
     text = (
-        f"{found.evidence.removesuffix('.')}; {name} trained {_effort(control)}, {other_name} "
+        f"{decision.evidence.removesuffix('.')}; {name} trained {_effort(control)}, {other_name} "
         f"{_effort(other)}"
     )
     if (control.steps or 0) > (other.steps or 0) or _trials(control) > _trials(other):
         return undecided(f"{text}, so the control had more effort")
-    return Decision(finding=found.finding, evidence=sentence(text))
+    return Decision(finding=decision.finding, evidence=sentence(text))
 
 
 def _effort(row: MeasuredRow) -> str:
@@ -125,21 +126,22 @@ def _effort(row: MeasuredRow) -> str:
 
 
 def _trials(row: MeasuredRow) -> int:
-    """The largest number of trials that a seed had."""
+    """Return the largest number of trials of a seed."""
     return max(Counter(trial.seed for trial in row.trials).values(), default=1)
 
 
 def decide(test: ClaimTest, recipe: Recipe, measured: Measured) -> Decision:
-    """The finding of a test: the claimed side holds the whole interval, none of it, or part of it.
+    """Return the finding of a test: all, none or part of the interval is on the claimed side.
 
-    Of several tests the claim is reproduced if all are, and not if any is not.
+    With several tests, the claim is reproduced if all are, and not reproduced if one is not.
     """
-    found = [decide_test(one, recipe, measured) for one in plain_tests(test)]
+    decisions = [decide_test(plain, recipe, measured) for plain in plain_tests(test)]
     if not isinstance(test, AllOf):
-        return found[0]
-    told = dict.fromkeys(one.evidence.removesuffix(".") for one in found)  # each reason once
-    evidence = "; ".join(told) + "."
-    return Decision(finding=_joint([one.finding for one in found]), evidence=evidence)
+        return decisions[0]
+    # A reason that several tests share is given once.
+    reasons = dict.fromkeys(decision.evidence.removesuffix(".") for decision in decisions)
+    finding = _joint([decision.finding for decision in decisions])
+    return Decision(finding=finding, evidence="; ".join(reasons) + ".")
 
 
 def _joint(findings: Sequence[ClaimFinding]) -> ClaimFinding:

@@ -1,4 +1,4 @@
-"""A recipe: a study that repeats a table of a paper, with its figures and claims beside it."""
+"""A recipe: a study that repeats a table of a paper, with its figures and claims."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -39,37 +39,37 @@ from adaptlab.values import AUTO, Name, Value
 
 Preset = Literal["quick", "small", "faithful", "fair"]
 PRESETS: tuple[Preset, ...] = get_args(Preset)
-"""Minutes on two processors; hours on two, to a verdict; the paper's settings; equal effort.
+"""Minutes on two cores; hours on two cores, to a verdict; the paper's settings; equal effort.
 
-A recipe may have no `small` preset.
+A recipe may lack the `small` preset.
 """
 
 
 class RecipeRef(Value):
-    """The recipe and preset that a study was made from."""
+    """The recipe and preset that a study was created from."""
 
     name: Annotated[str, Field(max_length=120)]
     preset: Preset
 
 
 class PublishedScore(Value):
-    """A score as the paper has it: mean accuracy and its standard deviation over seeds."""
+    """A score of the paper: mean accuracy and its standard deviation over seeds."""
 
     mean: Share
     spread: Share | None = None
 
 
 class TableColumn(Value):
-    """A task that every row is scored on; knobs that are not given are whatever the study has."""
+    """A task that every row is scored on; knobs that are not given match any value."""
 
     label: ColumnLabel
     task: NamedChoice
 
 
 class TableRow(Value):
-    """A row: which results it stands for, and what was published of it, one entry a column.
+    """A row: the result that it shows, and the published scores, one per column.
 
-    Without `published` the paper has no such row: it is a control.
+    A row without `published` is not in the paper; it is a control.
     """
 
     label: RowLabel
@@ -78,7 +78,7 @@ class TableRow(Value):
 
 
 class PublishedTable(Value):
-    """A table of the paper, with how many seeds its figures are over, None where it is not said."""
+    """A table of the paper; `seeds` is the number behind its figures, None if it is not given."""
 
     title: str
     source: str
@@ -92,20 +92,19 @@ class PublishedTable(Value):
             if row.published and len(row.published) != len(self.columns):
                 raise ValueError(
                     f"Row {row.label!r} has {len(row.published)} published scores and the table "
-                    f"{len(self.columns)} columns; give one a column, or none."
+                    f"{len(self.columns)} columns; give one per column, or none."
                 )
         _refuse_twice("column", (column.label for column in self.columns))
         return self
 
 
 class Recipe(Value):
-    """A study in presets of rising effort, the tables it is held against, and the claims.
+    """A study in presets of rising effort, the published tables and the claims.
 
     `base_models` are short words for the base models, in the order in which every preset lists
-    them, of which a preset may leave out the last; selectors of rows use the words, because the
-    models themselves are other ones in every preset. Row labels are unique over all tables: claims
-    name them. `notes` say for each preset what differs from the paper and why, and how long it
-    takes.
+    them; a preset may leave out the last ones. Row selectors use these words, because every preset
+    has its own base models. Row labels are unique over all tables, because claims refer to them.
+    `notes` state for each preset what differs from the paper and why, and how long it takes.
     """
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*/[a-z0-9][a-z0-9-]*$", max_length=120)]
@@ -143,14 +142,14 @@ class Recipe(Value):
         return self
 
     def tests(self) -> Iterator[PlainTest]:
-        """Every test that some claim rests on, its controls included."""
+        """Yield every test of every claim, controls included."""
         for claim in self.claims:
             for wording in claim.wordings().values():
                 yield from plain_tests(wording.test)
             yield from (*claim.given, *claim.controls)
 
     def declared_rows(self) -> dict[str, DeclaredRow]:
-        """The rows of all tables by label, each with the columns of the tasks that it trains."""
+        """Return the rows of all tables by label, with the columns of the tasks they train."""
         tasks = [task for spec in self.presets.values() for task in spec.tasks]
         first = next(iter(self.base_models), None)
         return {
@@ -165,11 +164,11 @@ class Recipe(Value):
         }
 
     def row(self, label: str) -> TableRow:
-        """The row of that label; raises `ValueError` when there is none."""
+        """Return the row with that label; raises `ValueError` if there is none."""
         return self._place(label)[1]
 
     def column(self, row: str, label: str) -> TableColumn:
-        """The column of that label in the table of the row; raises `ValueError` without one."""
+        """Return that column of the row's table; raises `ValueError` if there is none."""
         table, _ = self._place(row)
         for column in table.columns:
             if column.label == label:
@@ -185,12 +184,12 @@ class Recipe(Value):
         resources: ResourcesSpec | None = None,
         labels: Labels | None = None,
     ) -> StudySpec:
-        """The study of a preset, to be created.
+        """Return the study of a preset, to be created.
 
-        `seeds` are also those of base models that have as many as the study: each seed then has a
-        base of its own. One base for all seeds stays one. The jobs are labelled with the recipe
-        and the preset. Raises `InvalidSpec` for a preset that the recipe does not have and for
-        seeds where nothing is trained.
+        `seeds` also replace those of base models that have as many seeds as the study, so each seed
+        has its own base; one base for all seeds stays one. The jobs are labelled with the recipe
+        and the preset. Raises `InvalidSpec` for a preset that the recipe does not have, and for
+        seeds if nothing is trained.
         """
         spec = self.preset(preset)
         own: dict[LabelName, Label] = {"recipe": self.name, "preset": preset}
@@ -211,7 +210,7 @@ class Recipe(Value):
         return spec.model_copy(update=given)
 
     def preset(self, preset: Preset) -> StudySpec:
-        """The study of a preset as it is declared; raises `InvalidSpec` for one not there."""
+        """Return the study of a preset as declared; raises `InvalidSpec` if there is none."""
         if preset in self.presets:
             return self.presets[preset]
         detail = f"{self.name} has no preset {preset!r}."
@@ -219,7 +218,7 @@ class Recipe(Value):
         raise InvalidSpec(Problem("/preset", "unknown_preset", detail, allowed=there))
 
     def study_name(self, preset: Preset) -> Name:
-        """What a study of a preset is called unless somebody gives it a name."""
+        """Return the default name of a study of the preset."""
         return f"{self.name.replace('/', '-')}-{preset}"
 
     def _place(self, row: str) -> tuple[PublishedTable, TableRow]:
@@ -236,7 +235,7 @@ class Recipe(Value):
                 yield test.of
 
     def _check_cells(self, test: PlainTest) -> None:
-        """Raises for a test of a row or column that no table has."""
+        """Raise `ValueError` for a test of a row or column that no table has."""
         if isinstance(test, CheckHolds):
             return
         self.row(test.row)
@@ -249,28 +248,28 @@ class Recipe(Value):
 
 
 RECIPES: Registry[Callable[[], Recipe]] = Registry("recipe", "adaptlab.recipes")
-"""Functions that make recipes, by name; nothing is made before it is asked for."""
+"""Functions that build recipes, by name; a recipe is built when it is requested."""
 
 
 def chosen(name: str, **knobs: object) -> Choice:
-    """A plug-in with knobs: `chosen("add", k=2)`."""
+    """Return a plug-in with knobs: `chosen("add", k=2)`."""
     return Choice.model_validate({"name": name, **knobs})
 
 
 def score(mean: float, spread: float | None = None) -> PublishedScore:
-    """A published score given in per cent, as papers print them."""
+    """Return a published score from figures in per cent, as papers print them."""
     return PublishedScore(mean=mean / 100, spread=None if spread is None else spread / 100)
 
 
 def _is_paired(base: str | BaseSpec, spec: StudySpec) -> bool:
-    """Whether every seed of the study has a replicate of this base model to itself."""
+    """Return True if every seed of the study has its own replicate of this base model."""
     return isinstance(base, PretrainSpec) and spec.seeds in (AUTO, base.seeds)
 
 
 def _rebased(
     base: str | BaseSpec, seeds: Seeds | None, resources: ResourcesSpec | None
 ) -> str | BaseSpec:
-    """The base model with the seeds and the resources that are given; a name stays as it is."""
+    """Return the base model with the given seeds and resources; a name is returned as it is."""
     if isinstance(base, str):
         return base
     given = {"seeds": seeds, "resources": resources}
@@ -280,4 +279,4 @@ def _rebased(
 def _refuse_twice(kind: str, labels: Iterator[str]) -> None:
     for label, count in Counter(labels).items():
         if count > 1:
-            raise ValueError(f"The {kind} {label!r} is there {count} times; label each otherwise.")
+            raise ValueError(f"The {kind} {label!r} occurs {count} times; give each its own label.")

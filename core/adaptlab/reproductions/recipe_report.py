@@ -1,4 +1,4 @@
-"""What a study of a recipe says: the paper's tables beside the measured ones, and the claims."""
+"""The report on a study of a recipe: the paper's tables next to measured ones, and the claims."""
 
 import math
 from collections.abc import Sequence
@@ -24,6 +24,7 @@ from adaptlab.reproductions.recipe_results import (
 )
 from adaptlab.statistics import Interval, Scores, mean_interval
 from adaptlab.values import Value
+from adaptlab.wording import counted
 
 CellState = Literal["measured", "partly_measured", "not_measured", "absent"]
 
@@ -39,8 +40,9 @@ class ReportCell(Value):
     """A published score and the measured one.
 
     `spread` is the standard deviation over the measured seeds, as papers print it; the interval is
-    of the mean. `published_inside` says whether the published mean lies within it. `absent` is a
-    cell that this preset does not have, `partly_measured` one that lacks seeds; `reason` says why.
+    that of the mean. `published_inside` is True if the published mean is within it. A cell is
+    `absent` if this preset does not have it, and `partly_measured` if seeds are missing; `reason`
+    gives the reason.
     """
 
     column: str
@@ -54,9 +56,9 @@ class ReportCell(Value):
 
 
 class ReportRow(Value):
-    """A row with what was trained for it; a `control` is one that the paper does not have.
+    """A row with the effort behind it; a `control` is a row that the paper does not have.
 
-    `trials` is the largest number of trials that a seed had.
+    `trials` is the largest number of trials of a seed.
     """
 
     label: str
@@ -73,7 +75,7 @@ class ReportRow(Value):
 
 
 class ReportTable(Value):
-    """A table of the paper beside what was measured; `published_seeds` are those of the paper."""
+    """A table of the paper with the measured values; `published_seeds` are the paper's."""
 
     title: str
     source: str
@@ -83,9 +85,9 @@ class ReportTable(Value):
 
 
 class RecipeReport(Value):
-    """The tables and the claims of a recipe as a study has measured them so far.
+    """The tables and claims of a recipe with the measurements of a study so far.
 
-    `note` says what differs from the paper in this preset; `level` is that of all intervals.
+    `note` lists the differences of this preset from the paper; `level` applies to all intervals.
     """
 
     recipe: str
@@ -100,7 +102,7 @@ class RecipeReport(Value):
 
 
 def recipe_report(recipe: Recipe, preset: Preset, measured: Measured) -> RecipeReport:
-    """The report of a study of `preset`, however far it has come."""
+    """Return the report on a study of `preset`, finished or not."""
     return RecipeReport(
         recipe=recipe.name,
         preset=preset,
@@ -125,15 +127,15 @@ def _table(recipe: Recipe, table: PublishedTable, measured: Measured) -> ReportT
 
 
 def _row(recipe: Recipe, table: PublishedTable, row: TableRow, measured: Measured) -> ReportRow:
-    found = row_of(recipe, measured, row.label)
-    there = found if isinstance(found, MeasuredRow) else MeasuredRow(base_model="")
+    match = row_of(recipe, measured, row.label)
+    result = match if isinstance(match, MeasuredRow) else MeasuredRow(base_model="")
     published = row.published or (None,) * len(table.columns)
     return ReportRow(
         label=row.label,
         control=not row.published,
-        parameters=there.parameters,
-        steps=there.steps,
-        trials=_trials(there),
+        parameters=result.parameters,
+        steps=result.steps,
+        trials=_trials(result),
         cells=tuple(
             _cell(recipe, row, column, score, measured)
             for column, score in zip(table.columns, published, strict=True)
@@ -153,14 +155,14 @@ def _cell(
     published: PublishedScore | None,
     measured: Measured,
 ) -> ReportCell:
-    found = scores_of_cell(recipe, measured, row.label, column.label)
-    if isinstance(found, Missing):
-        state: CellState = "absent" if found.absent else "not_measured"
+    match = scores_of_cell(recipe, measured, row.label, column.label)
+    if isinstance(match, Missing):
+        state: CellState = "absent" if match.absent else "not_measured"
         return ReportCell(
-            column=column.label, state=state, published=published, reason=f"{found.text}."
+            column=column.label, state=state, published=published, reason=f"{match.text}."
         )
-    there, scores = found
-    lacking = set(there.seeds) - set(scores.seeds)
+    result, scores = match
+    lacking = set(result.seeds) - set(scores.seeds)
     accuracies = _accuracies(scores)
     interval = mean_interval(scores, LEVEL)
     return ReportCell(
@@ -171,12 +173,14 @@ def _cell(
         spread=_spread([one.accuracy for one in accuracies]),
         seeds=accuracies,
         published_inside=published and interval.low <= published.mean <= interval.high,
-        reason=_reason(len(lacking), there) if lacking else None,
+        reason=_reason(len(lacking), result) if lacking else None,
     )
 
 
 def _reason(lacking: int, row: MeasuredRow) -> str:
-    return f"{lacking} of {len(row.seeds)} seeds are not measured{because(row.missing)}."
+    verb = "is" if lacking == 1 else "are"
+    seeds = counted(len(row.seeds), "seed")
+    return f"{lacking} of {seeds} {verb} not measured{because(row.missing)}."
 
 
 def _accuracies(scores: Scores) -> tuple[SeedScore, ...]:
@@ -188,7 +192,7 @@ def _accuracies(scores: Scores) -> tuple[SeedScore, ...]:
 
 
 def _spread(values: Sequence[float]) -> float | None:
-    """The sample standard deviation, None for one seed."""
+    """Return the sample standard deviation, None for one seed."""
     if len(values) < 2:
         return None
     mean = math.fsum(values) / len(values)

@@ -1,4 +1,4 @@
-"""What a study has measured, as a recipe's report needs it, and which of it a row stands for."""
+"""Measurements of a study for a recipe's report, and the row that each of them fills."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,9 +13,9 @@ from adaptlab.statistics import Scores
 
 @dataclass(frozen=True, slots=True)
 class TrialScore:
-    """How one trial of one seed did on held-out items of the task that it was trained on.
+    """The score of one trial of one seed on held-out items of the task it was trained on.
 
-    `correct` is None where there is no score: the trial diverged, or was not scored.
+    `correct` is None if there is no score: the trial diverged, or was not scored.
     """
 
     seed: int
@@ -27,10 +27,10 @@ class TrialScore:
 
 @dataclass(frozen=True, slots=True)
 class SeedLoss:
-    """Training loss in nats of a seed's chosen trial, at half of its steps and at the end.
+    """Training loss, in nats, of a seed's chosen trial, half way and at the end.
 
-    `half` is None where it was not kept, `final` where the trial diverged. `at_edge` is True if
-    several learning rates were tried and the chosen one is the lowest or the highest of them.
+    `half` is None if it was not kept, `final` if the trial diverged. `at_edge` is True if several
+    learning rates were tried and the chosen one is the lowest or the highest of them.
     """
 
     seed: int
@@ -41,21 +41,21 @@ class SeedLoss:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRow:
-    """One method of a study on one base model and task, or a base model on its own.
+    """One method of a study on one base model and task, or a base model alone.
 
     Attributes:
-        base_model: by the recipe's word for it.
-        method: its label; None for the base model on its own.
-        task: the one that was trained, None for the base model on its own.
-        budgets: the limits at which it comes out so.
-        seeds: those that were asked for, measured or not.
-        scores: the test scores by task, one entry for every task that was scored.
-        deviations: by seed, how far relative attention moved in the first layer at most.
+        base_model: the recipe's word for it.
+        method: its label; None for the base model alone.
+        task: the task that was trained; None for the base model alone.
+        budgets: the limits that give this size.
+        seeds: the requested seeds, measured or not.
+        scores: the test scores, one entry for every task that was scored.
+        deviations: the largest move of relative attention in the first layer, by seed.
         trials: every trial of every seed.
-        schedule: of the learning rate; only at a constant one does a loss that stands still mean
-            that more steps would change nothing.
+        schedule: of the learning rate; only under a constant one does a level loss mean that more
+            steps would change nothing.
         losses: of the chosen trial of every seed.
-        missing: sentences that say why seeds are not there.
+        missing: the reasons why seeds are missing, as sentences.
     """
 
     base_model: str
@@ -77,9 +77,9 @@ class MeasuredRow:
 class MeasuredCheck:
     """The reports of one theory check of a study.
 
-    `check` is its name and `label` what the study calls it. `of` is the row that it measured, None
-    for a check that builds what it measures or that measures several rows. `seeds` is the number
-    of seeds whose trained weights it measured, None where it measured none.
+    `check` is its name and `label` its label in the study. `of` is the row that it measured, None
+    for a check that builds its own model or measures several rows. `seeds` is the number of seeds
+    whose trained weights it measured, None if it measured none.
     """
 
     check: str
@@ -92,7 +92,7 @@ class MeasuredCheck:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """All that a study of a recipe has measured so far."""
+    """All measurements of a recipe's study so far."""
 
     rows: tuple[MeasuredRow, ...] = ()
     checks: tuple[MeasuredCheck, ...] = ()
@@ -100,46 +100,46 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Why something was not measured; `absent` where the study was never asked for it."""
+    """The reason for a missing measurement; `absent` if the study does not include it."""
 
     text: str
     absent: bool = False
 
 
 def row_of(recipe: Recipe, measured: Measured, label: str) -> MeasuredRow | Missing:
-    """What the study has for a row of the recipe's tables."""
+    """Return the study's result for a row of the recipe's tables."""
     selector = recipe.row(label).of
-    found = [row for row in measured.rows if stands_for(recipe, selector, row)]
-    if not found:
+    matches = [row for row in measured.rows if stands_for(recipe, selector, row)]
+    if not matches:
         return Missing(f"{label} is not part of this study", absent=True)
-    if len(found) > 1:
-        return Missing(f"{label} fits {len(found)} results of this study and so means none of them")
-    return found[0]
+    if len(matches) > 1:
+        return Missing(f"{label} matches {len(matches)} results of this study, so none counts")
+    return matches[0]
 
 
 def scores_of_cell(
     recipe: Recipe, measured: Measured, label: str, column: str
 ) -> tuple[MeasuredRow, Scores] | Missing:
-    """The row and its scores on the task of the column."""
+    """Return the row and its scores on the task of the column."""
     row = row_of(recipe, measured, label)
     if isinstance(row, Missing):
         return row
-    asked = recipe.column(label, column).task
-    found = [scores for task, scores in row.scores if agrees(asked, task)]
-    if len(found) == 1:
-        return row, found[0]
-    if found:
-        return Missing(f"{label} was scored on {len(found)} tasks that {column} may mean")
+    wanted = recipe.column(label, column).task
+    matches = [scores for task, scores in row.scores if agrees(wanted, task)]
+    if len(matches) == 1:
+        return row, matches[0]
+    if matches:
+        return Missing(f"{label} has scores on {len(matches)} tasks that match {column}")
     return Missing(f"{label} has no score on {column} yet{because(row.missing)}")
 
 
 def because(missing: Sequence[str]) -> str:
-    """The first reason for what is missing, as the end of a sentence."""
+    """Return the first reason for what is missing, as the end of a sentence."""
     return f": {missing[0]}" if missing else ""
 
 
 def stands_for(recipe: Recipe, selector: RowSelector, row: MeasuredRow) -> bool:
-    """Whether a selector means this row."""
+    """Return True if the selector matches this row."""
     base = selector.base_model or next(iter(recipe.base_models), None)
     if (row.base_model, row.method) != (base, selector.method):
         return False

@@ -1,4 +1,4 @@
-"""From a request for a recipe to a study, and how far a study has since left its recipe."""
+"""Studies created from recipes, and their departures from the recipe."""
 
 from collections.abc import Mapping
 from typing import Annotated, TypeVar
@@ -12,15 +12,15 @@ from adaptlab.values import Name, Value
 
 T = TypeVar("T", StudyMethod, StudyCheck)
 OWN = {"name", "seeds", "resources", "labels"}
-"""What whoever runs a recipe decides; everything else is the recipe's."""
+"""Members that the user decides; the recipe decides all others."""
 
 
 class RecipeRequest(Value):
-    """A study by the name of its recipe.
+    """A request for a study by the name of its recipe.
 
-    Without a `name` it is called after recipe and preset, with a number where that is taken.
-    `seeds` and `resources` replace those of the preset, also of base models that are made for it;
-    a single base model that all seeds share stays a single one.
+    Without a `name`, the study is named after recipe and preset, with a number if that is taken.
+    `seeds` and `resources` replace those of the preset, and of base models that are pretrained for
+    it. A single base model that all seeds share stays single.
     """
 
     recipe: Annotated[str, Field(max_length=120)]
@@ -31,19 +31,19 @@ class RecipeRequest(Value):
     labels: Labels = Field(default_factory=dict[LabelName, Label])
 
     def reference(self) -> RecipeRef:
-        """What a study remembers of it."""
+        """Return the recipe and preset, to be stored with the study."""
         return RecipeRef(name=self.recipe, preset=self.preset)
 
 
 def recipe_named(name: str, pointer: str = "/recipe") -> Recipe:
-    """The recipe of that name; raises `UnknownName` at `pointer` with the nearest ones."""
+    """Return the recipe; raises `UnknownName` at `pointer` with the nearest names."""
     return RECIPES.get(name, pointer)()
 
 
 def study_of(request: RecipeRequest) -> StudySpec:
-    """The study that is asked for, before anybody looks which names are taken.
+    """Return the requested study, before it is checked which names are taken.
 
-    Raises `UnknownName` for the recipe and `InvalidSpec` for what it cannot have.
+    Raises `UnknownName` for the recipe, and `InvalidSpec` for a preset or seeds it cannot have.
     """
     return recipe_named(request.recipe).study(
         request.preset,
@@ -55,7 +55,7 @@ def study_of(request: RecipeRequest) -> StudySpec:
 
 
 def with_base_names(spec: StudySpec, names: Mapping[str, str]) -> StudySpec:
-    """The study with base models of other names, also where methods and checks name them."""
+    """Return the study with its base models renamed, also in its methods and checks."""
     bases = tuple(
         names.get(base, base)
         if isinstance(base, str)
@@ -71,21 +71,21 @@ def with_base_names(spec: StudySpec, names: Mapping[str, str]) -> StudySpec:
 
 
 def departures(recipe: Recipe, preset: Preset, spec: StudySpec) -> tuple[str, ...]:
-    """The members in which a study is no longer what the recipe asks for, by name.
+    """Return the names of the members in which a study differs from its recipe.
 
-    It was extended, or cloned with changes, or made by an earlier version of the recipe. Name,
-    seeds, resources and labels are everybody's own.
+    It was extended, or cloned with changes, or created by an earlier version of the recipe. Name,
+    seeds, resources and labels are not compared.
     """
-    asked = recipe.preset(preset)
+    declared = recipe.preset(preset)
     names = [base if isinstance(base, str) else base.name for base in spec.base_models]
-    known = [base if isinstance(base, str) else base.name for base in asked.base_models]
-    there = _compared(with_base_names(spec, dict(zip(names, known, strict=False))))
-    wanted = _compared(asked)
-    return tuple(name for name in wanted if there[name] != wanted[name])
+    declared_names = [base if isinstance(base, str) else base.name for base in declared.base_models]
+    actual = _compared(with_base_names(spec, dict(zip(names, declared_names, strict=False))))
+    wanted = _compared(declared)
+    return tuple(name for name in wanted if actual[name] != wanted[name])
 
 
 def _compared(spec: StudySpec) -> dict[str, object]:
-    """The members that a recipe decides, in a form that can be compared."""
+    """Return the members that a recipe decides, in a comparable form."""
     bases = tuple(
         base.model_dump(mode="json", exclude=OWN) if isinstance(base, PretrainSpec) else base
         for base in spec.base_models

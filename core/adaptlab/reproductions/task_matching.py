@@ -1,4 +1,4 @@
-"""Which tasks a choice with some of its knobs stands for."""
+"""Matching of tasks with a choice that gives only some of their knobs."""
 
 from collections.abc import Mapping, Sequence
 from typing import cast
@@ -9,18 +9,22 @@ TaskConfiguration = Mapping[str, object]
 """A task by name, with all of its knobs."""
 
 
-def agrees(asked: Choice, task: TaskConfiguration) -> bool:
-    """Return True if a task has every knob that is asked for; of inner tasks too."""
-    return _within(asked.model_dump(mode="json"), task)
+def agrees(wanted: Choice, task: TaskConfiguration) -> bool:
+    """Return True if the task has every knob of `wanted`, inner tasks included."""
+    return _within(wanted.model_dump(mode="json"), task)
 
 
-def _within(asked: object, found: object) -> bool:
-    if isinstance(asked, dict) and isinstance(found, Mapping):
-        wanted, there = cast("dict[str, object]", asked), cast("Mapping[str, object]", found)
-        return all(key in there and _within(value, there[key]) for key, value in wanted.items())
-    if isinstance(asked, list) and isinstance(found, list | tuple):
-        parts, others = cast("list[object]", asked), cast("Sequence[object]", found)
+def _within(wanted: object, actual: object) -> bool:
+    if isinstance(wanted, dict) and isinstance(actual, Mapping):
+        knobs, settings = cast("dict[str, object]", wanted), cast("Mapping[str, object]", actual)
+        return all(
+            key in settings and _within(value, settings[key]) for key, value in knobs.items()
+        )
+    if isinstance(wanted, list) and isinstance(actual, list | tuple):
+        parts, others = cast("list[object]", wanted), cast("Sequence[object]", actual)
         return len(parts) == len(others) and all(map(_within, parts, others))
-    if isinstance(asked, str) and isinstance(found, Mapping):  # a bare name is short for {name: …}
-        return cast("Mapping[str, object]", found).get("name") == asked
-    return asked == found
+    if isinstance(wanted, str) and isinstance(
+        actual, Mapping
+    ):  # a bare name is short for {name: …}
+        return cast("Mapping[str, object]", actual).get("name") == wanted
+    return wanted == actual
