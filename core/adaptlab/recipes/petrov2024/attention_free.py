@@ -1,4 +1,4 @@
-"""A model without attention: what is left where nothing can look anywhere."""
+"""A model without attention: what each method can do if positions cannot exchange information."""
 
 from adaptlab.recipes.petrov2024 import settings as paper
 from adaptlab.recipes.petrov2024.claims import above, at_least, at_most, claim
@@ -17,27 +17,27 @@ METHODS = (paper.FULL, paper.SCRATCH, paper.LORA, BIAS)
 
 @RECIPES.register("petrov2024/attention-free")
 def attention_free() -> Recipe:
-    """Sorting with a model of MLPs alone, on which a prefix has no place."""
+    """Return the recipe: sorting with a model of MLPs only, to which a prefix does not apply."""
     return Recipe(
         name="petrov2024/attention-free",
         title="A model without attention",
-        question="What is left of each method where no position sees another?",
-        source=f"{paper.SOURCE}: an ablation that a reading of it proposes, not in the paper",
+        question="What can each method still do if no position sees another?",
+        source=f"{paper.SOURCE}: our ablation, not in the paper",
         base_models=(CAUSAL, BLIND),
         presets={"quick": _quick(), "faithful": _thorough(), "fair": _thorough()},
         tables=(_table(),),
         claims=_claims(),
         notes={
             "quick": "The model without attention is a strawman: nothing else in it moves "
-            "information between positions, so that no method can sort, whatever it trains. It "
-            "bounds the table from below and says nothing about other ways of mixing positions. "
-            "Table 1's quick model in 5 seeds, and one of the same width without its "
-            "attention sublayer. Prefix-tuning has no place in that one, which the study says by "
-            "leaving it out. 4 learning rates, one for full fine-tuning and from scratch. "
-            "About 2 minutes on two cores with 3 seeds.",
+            "information between positions, so no method can sort, whatever it trains. It bounds "
+            "the table from below and says nothing about other ways of mixing positions. The bases "
+            "are table 1's quick model in 5 seeds, and one of the same width without its attention "
+            "sublayer. Prefix-tuning does not apply to the second, so the study leaves it out. "
+            "4 learning rates; 1 for full fine-tuning and from scratch. About 2 minutes on two "
+            "cores with 3 seeds.",
             "faithful": paper.NO_SUCH_RUN,
             "fair": "Table 1's model and settings for the bases; equal steps and 8 learning rates "
-            "for every method, chosen on the validation split. For a GPU.",
+            "for every method, selected on the validation split. For a GPU.",
         },
     )
 
@@ -68,21 +68,21 @@ def _claims() -> tuple[Claim, ...]:
         claim(
             "sorting-needs-what-sees-other-positions",
             "Not claimed, and a strawman: without attention no position sees another, so the same "
-            "model neither sorts after pretraining nor learns to by full fine-tuning. A model that "
-            "mixes positions in another way might.",
+            "model neither sorts after pretraining nor learns to sort by full fine-tuning. A model "
+            "that mixes positions in another way might.",
             above(f"pretrained {CAUSAL}", f"pretrained {BLIND}", up, 0.5),
             above(f"{paper.FULL} {CAUSAL}", f"{paper.FULL} {BLIND}", down, 0.5),
         ),
         claim(
             "with-attention-it-is-learned",
-            "Full fine-tuning learns the new order where there is attention.",
+            "With attention, full fine-tuning learns the new order.",
             at_least(f"pretrained {CAUSAL}", up, 0.85),
             *learned,
             given=new,
         ),
         claim(
             "prefix-fails",
-            "A prefix may not be able to teach the new order where there is attention.",
+            "With attention, a prefix may not be able to teach the new order.",
             at_most(f"{paper.PREFIX} {CAUSAL}", down, 0.01),
             given=new,
             controls=learned,

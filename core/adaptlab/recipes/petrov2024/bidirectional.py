@@ -1,7 +1,7 @@
-"""Attention both ways instead of a causal mask: every position sees all, answers are filled in.
+"""Bidirectional attention instead of a causal mask: every position sees all others.
 
-Called "masked-lm" before, which it is not: no part of a text is masked and predicted. The whole
-answer is hidden at the input and filled in at all places at once.
+It is not a masked language model: no part of a text is masked and predicted. The whole answer is
+hidden at the input and filled in at all positions at once.
 """
 
 from adaptlab.recipes.petrov2024 import settings as paper
@@ -27,33 +27,33 @@ CHECKS: tuple[Members, ...] = ({"name": "relative_attention", "of": paper.PREFIX
 
 @RECIPES.register("petrov2024/bidirectional")
 def bidirectional() -> Recipe:
-    """Tables 1 and 2, shortened, on models whose attention goes both ways."""
+    """Return the recipe: tables 1 and 2, shortened, on models with bidirectional attention."""
     return Recipe(
         name="petrov2024/bidirectional",
-        title="Attention both ways instead of a causal mask",
+        title="Bidirectional attention instead of a causal mask",
         question="Do the paper's claims depend on the causal mask?",
-        source=f"{paper.SOURCE}: a check that a reading of it proposes, not in the paper",
+        source=f"{paper.SOURCE}: our check, not in the paper",
         base_models=(NEW, KNOWN),
         presets={"quick": _quick(), "faithful": _thorough(), "fair": _thorough()},
         tables=(_table(),),
         claims=_claims(),
         notes={
-            "quick": "The quick models of tables 1 and 2 in 5 seeds with attention both ways: the "
-            "answer is hidden at the input and filled in at all places at once. This is no masked "
-            "language model, which predicts random parts of a text. Without a cue, and "
-            "without its own first token, nothing tells the second model which task it has begun, "
-            "so it hardly has a whole answer right. One prefix row, 8 learning rates; full "
+            "quick": "The quick models of tables 1 and 2 in 5 seeds with bidirectional attention: "
+            "the answer is hidden at the input and filled in at all positions at once. This is not "
+            "a masked language model, which predicts random parts of a text. With neither a cue "
+            "nor its own first token, the second model cannot see which task it has begun, so it "
+            "gets hardly any whole answer right. One prefix row, 8 learning rates; full "
             "fine-tuning has one. About 3 minutes on two cores with 3 seeds.",
             "faithful": paper.NO_SUCH_RUN,
             "fair": "The paper's sizes and settings for the bases; equal steps and 8 learning "
-            "rates for both methods, chosen on the validation split. For a GPU.",
+            "rates for both methods, selected on the validation split. For a GPU.",
         },
     )
 
 
 def _table() -> PublishedTable:
     return PublishedTable(
-        title="Sorting down with attention both ways",
+        title="Sorting downwards with bidirectional attention",
         source="not published",
         columns=columns(paper.ORDERS, paper.SORTS),
         rows=(
@@ -78,12 +78,12 @@ def _claims() -> tuple[Claim, ...]:
         ),
         claim(
             "prefix-fails-on-the-new-task",
-            "A prefix may not be able to teach it a task that is said to need a new pattern of "
-            "attention, which full fine-tuning does.",
+            "A prefix may not be able to teach it a task that is said to need a new attention "
+            "pattern, which full fine-tuning teaches it.",
             at_most(new, DOWN, 0.01),
             above(f"{paper.FULL}, new task", new, DOWN, 0.5),
             arxiv_v1=never(
-                "A prefix cannot teach it a task that is said to need a new pattern of attention.",
+                "A prefix cannot teach it a task that is said to need a new attention pattern.",
                 new,
                 0.01,
                 trials=paper.RATES,
@@ -99,8 +99,8 @@ def _claims() -> tuple[Claim, ...]:
         ),
         claim(
             "relative-attention-stays",
-            "The identities need no mask: a prefix leaves relative attention over the content as "
-            "it is; full fine-tuning changes it.",
+            "The identities hold without a causal mask: a prefix leaves relative attention over "
+            "the content unchanged, and full fine-tuning changes it.",
             DeviationAtMost(row=new, value=1e-6),
             holds("relative_attention"),
             DeviationAtLeast(row=f"{paper.FULL}, new task", value=0.1),

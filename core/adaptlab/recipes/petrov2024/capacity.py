@@ -1,4 +1,4 @@
-"""Section 3: how many completions a hard and a soft first token can start."""
+"""Section 3: the number of completions that a hard and a soft first token can start."""
 
 from adaptlab.recipes.petrov2024 import settings as paper
 from adaptlab.recipes.petrov2024.claims import claim, holds
@@ -10,19 +10,19 @@ from adaptlab.studies.study import StudySpec
 TOKENS, WORDS = "tokens", "words"
 CHECK = "capacity"
 ALPHABET = 510
-"""With the task's two spare tokens a vocabulary of 512."""
+"""With the task's two spare tokens, the vocabulary has 512."""
 COPY: paper.Members = {"name": "copy", "length": 6, "alphabet": ALPHABET, "few_distinct": False}
-"""Of which a context of twelve tokens holds completions of ten."""
+"""Copying of six symbols: its context of twelve tokens holds completions of ten."""
 SOFT = 48_218
-"""Soft first vectors that the published notebook completes."""
+"""Soft first tokens that the published notebook completes."""
 
 
 @RECIPES.register("petrov2024/capacity")
 def capacity() -> Recipe:
-    """Different greedy completions of ten tokens, from all hard and from many soft first tokens."""
+    """Return the recipe: greedy completions of ten tokens from hard and soft first tokens."""
     return Recipe(
         name="petrov2024/capacity",
-        title="Completions of one first token, hard or soft",
+        title="Completions of a hard or soft first token",
         question="How many more completions can a soft token start than a hard one?",
         source=f"{paper.SOURCE}, section 3 and published notebook",
         base_models=(TOKENS, WORDS),
@@ -43,17 +43,17 @@ def capacity() -> Recipe:
         claims=_claims(),
         notes={
             "quick": f"Two small models trained here: one that copies six of {ALPHABET} symbols, "
-            "with 512 tokens, and a translator, with some 50 letters. The paper has LLaMA-7B: "
-            "24,426 completions of its 32,000 hard tokens and 46,812 of 48,218 stored soft ones, "
-            "whose making is not in the code. 2,048 soft vectors are drawn at random and 64 are "
-            "searched for. The paper's models of digits have 11 tokens, too few to be counted. "
-            "On two cores the first takes about 1.5 minutes to pretrain with five seeds, and half "
-            "a minute per seed to be checked.",
-            "faithful": "As many soft vectors as the paper's notebook completes, drawn at random, "
-            "and 64 that are searched for, on the paper's own translator and on one that copies "
-            "six of 510 symbols: LLaMA-7B can be imported by whoever has it. For a GPU, because "
-            "of the pretraining.",
-            "fair": "The same with 4,096 vectors searched for in 500 steps each. For a GPU.",
+            "with 512 tokens, and a translator, with some 50 letters. The paper uses LLaMA-7B: "
+            "24,426 completions of its 32,000 hard tokens, and 46,812 of 48,218 stored soft "
+            "tokens, whose construction is not in the code. 2,048 soft tokens are drawn at random "
+            "and 64 are searched for. The paper's models of digits have 11 tokens, too few for a "
+            "count. On two cores, pretraining the first model with five seeds takes about 1.5 "
+            "minutes, and the check half a minute per seed.",
+            "faithful": "As many soft tokens as the paper's notebook completes, drawn at random, "
+            "and 64 that are searched for, on the paper's own translator and on a model that "
+            "copies six of 510 symbols. LLaMA-7B is not included; users who have it can import it. "
+            "For a GPU, because of the pretraining.",
+            "fair": "The same with 4,096 soft tokens searched for in 500 steps each. For a GPU.",
         },
     )
 
@@ -62,8 +62,8 @@ def _claims() -> tuple[Claim, ...]:
     return (
         claim(
             "soft-beats-hard",
-            "A soft first token starts more completions than a hard one, of which there are as "
-            "many as tokens at most.",
+            "A soft first token starts more completions than a hard one; hard tokens start at most "
+            "as many as there are tokens.",
             holds(CHECK),
         ),
     )
@@ -74,7 +74,7 @@ def _paper_bases() -> tuple[paper.Members, ...]:
 
 
 def _tokens() -> paper.Members:
-    """The paper's size of model, which copies symbols."""
+    """Return a model of the paper's size that copies symbols."""
     return paper.base(
         "petrov2024-copy-512",
         {"layers": 4, "heads": 4, "width": 256, "dropout": 0.1},
@@ -87,7 +87,7 @@ def _tokens() -> paper.Members:
 
 
 def _quick_tokens() -> paper.Members:
-    """Two layers of width 64, which copy 1,000 of 1,000 questions in each of five seeds."""
+    """Return two layers of width 64; each of five seeds copies 1,000 of 1,000 questions."""
     return paper.base(
         "petrov2024-copy-512-quick",
         {"layers": 2, "heads": 4, "width": 64},

@@ -1,4 +1,4 @@
-"""Claims of this paper in short: a text in one wording or two, and the tests it needs."""
+"""Builders of this paper's claims: a text in one or two wordings, and its tests."""
 
 from collections.abc import Sequence
 
@@ -25,7 +25,7 @@ def claim(
     given: Sequence[PlainTest] = (),
     controls: Sequence[PlainTest] = (),
 ) -> Claim:
-    """A claim in the wording of ICLR and, where it differs, in that of the first version."""
+    """Return a claim in the wording of ICLR and, if it differs, in that of the first version."""
     return Claim(
         id=name,
         iclr=wording(text, *tests),
@@ -37,25 +37,25 @@ def claim(
 
 
 def wording(text: str, *tests: PlainTest) -> Wording:
-    """A text with its tests, all of which it needs."""
+    """Return a text with its tests, which all have to hold."""
     return Wording(text=text, test=tests[0] if len(tests) == 1 else AllOf(tests=tests))
 
 
 def never(text: str, row: str, value: float, *, trials: int) -> Wording:
-    """A text that any one of the row's trials refutes, of which every seed has so many."""
+    """Return a text that a single trial of the row refutes, out of `trials` per seed."""
     return wording(text, EveryTrialAtMost(row=row, value=value, trials=trials))
 
 
 def no_new_task(
     row: str, column: str, *, trials: int, base: str, controls: Sequence[PlainTest]
 ) -> Claim:
-    """A prefix fails on a task that its base model lacks, and that the controls have learned."""
+    """Return the claim that a prefix fails on a task that is new to its base model."""
     return claim(
         "new-task-fails",
-        "A prefix may not be able to teach a task that is said to need a new pattern of attention.",
+        "A prefix may not be able to teach a task that is said to need a new attention pattern.",
         at_most(row, column, 0.05),
         arxiv_v1=never(
-            "A prefix cannot teach a task that is said to need a new pattern of attention.",
+            "A prefix cannot teach a task that is said to need a new attention pattern.",
             row,
             0.05,
             trials=trials,
@@ -66,25 +66,25 @@ def no_new_task(
 
 
 def at_least(row: str, column: str, value: float) -> ScoreAtLeast:
-    """The row's mean score is so high."""
+    """Return the test that the row's mean score is at least `value`."""
     return ScoreAtLeast(row=row, column=column, value=value)
 
 
 def at_most(row: str, column: str, value: float) -> ScoreAtMost:
-    """The row's mean score is so low."""
+    """Return the test that the row's mean score is at most `value`."""
     return ScoreAtMost(row=row, column=column, value=value)
 
 
 def above(row: str, other: str, column: str, by: float) -> ScoreAbove:
-    """The row scores so much more than the other."""
+    """Return the test that the row scores more than `by` above the other."""
     return ScoreAbove(row=row, column=column, other=other, by=by)
 
 
 def learned_at_equal_size(row: str, other: str, column: str) -> tuple[PlainTest, ...]:
-    """Controls: a row that is no larger than another learns what the other is said to fail at."""
+    """Return the controls that a row no larger than the failing one learns the task."""
     return (at_least(row, column, 0.8), NoLarger(row=row, other=other))
 
 
 def holds(check: str, report: str | None = None) -> CheckHolds:
-    """A theory check of the study holds, or only its reports of that name."""
+    """Return the test that a theory check holds, or only its reports of the given name."""
     return CheckHolds(check=check, report=report)

@@ -1,4 +1,4 @@
-"""What is left of old skills after a new task: in the paper's discussion, and never measured."""
+"""Old skills after learning a new task: discussed in the paper, but not measured."""
 
 from adaptlab.recipes.petrov2024 import settings as paper
 from adaptlab.recipes.petrov2024.claims import above, at_least, at_most, claim
@@ -16,24 +16,24 @@ ROWS = 10
 
 @RECIPES.register("petrov2024/forgetting")
 def forgetting() -> Recipe:
-    """A combination of two skills by three methods, and the scores on all skills afterwards."""
+    """Return the recipe: a combination of two skills, then the scores on all skills."""
     return Recipe(
         name="petrov2024/forgetting",
-        title="What is left of old skills",
+        title="Forgetting of old skills",
         question="Does a prefix forget less than LoRA and full fine-tuning?",
-        source=f"{paper.SOURCE}: said in discussion and review, not measured",
+        source=f"{paper.SOURCE}: stated in discussion and review, not measured",
         base_models=("skills",),
         presets={"quick": _quick(), "faithful": _thorough(), "fair": _thorough()},
         tables=(_table(),),
         claims=_claims(),
         notes={
             "quick": "Table 3's quick base of width 64; 2,560 parameters for prefix and LoRA, 4 "
-            "learning rates each. Scores are with the adaptation attached. Taken off, a prefix and "
-            "LoRA leave the base as it was, which every job shows beside its attached scores. "
+            "learning rates each. Scores are with the adaptation attached. Detached, a prefix and "
+            "LoRA leave the base unchanged, as every job shows next to its attached scores. "
             "About 7 minutes on two cores with 3 seeds.",
             "faithful": paper.NO_SUCH_RUN,
             "fair": "The paper's four-layer model, equal steps and 8 learning rates for every "
-            "method, chosen on the validation split of the new task. For a GPU.",
+            "method, selected on the validation split of the new task. For a GPU.",
         },
     )
 
@@ -51,27 +51,27 @@ def _claims() -> tuple[Claim, ...]:
     return (
         claim(
             "all-forget-while-attached",
-            "Not claimed: attached, whatever was learned silences the old skills, as no cue says "
-            "which task is meant.",
+            "Not claimed: while attached, every adaptation silences the old skills, because no cue "
+            "indicates which task is meant.",
             *(at_most(label, skill, 0.05) for label in METHODS for skill in paper.SKILL_LABELS),
             given=_learned(*METHODS),
         ),
         claim(
             "prefix-forgets-less-than-lora",
-            "A prefix keeps more of the old skills than LoRA (said in review).",
+            "A prefix keeps more of the old skills than LoRA (stated in review).",
             *(above(paper.PREFIX, paper.MLP_LORA, skill, 0.01) for skill in paper.SKILL_LABELS),
             given=_learned(paper.PREFIX, paper.MLP_LORA),
         ),
         claim(
             "prefix-forgets-less-than-full-fine-tuning",
-            "A prefix keeps more of the old skills than full fine-tuning (said in review).",
+            "A prefix keeps more of the old skills than full fine-tuning (stated in review).",
             *(above(paper.PREFIX, paper.FULL, skill, 0.01) for skill in paper.SKILL_LABELS),
             given=_learned(paper.PREFIX, paper.FULL),
         ),
         claim(
             "the-task-was-learned",
-            "Not claimed: the three are compared after learning the task, without which there is "
-            "nothing to forget for.",
+            "Not claimed: all three methods have learned the new task before their forgetting is "
+            "compared.",
             *_learned(*METHODS),
             given=[at_most(BASE, NEW, 0.05)],
         ),
@@ -79,7 +79,7 @@ def _claims() -> tuple[Claim, ...]:
 
 
 def _learned(*methods: str) -> tuple[PlainTest, ...]:
-    """The new task was learned, without which an untrained method would forget the least."""
+    """Return tests that the new task was learned; an untrained method would forget the least."""
     return tuple(at_least(label, NEW, 0.5) for label in methods)
 
 

@@ -20,19 +20,19 @@ BASE = "pretrained on four skills"
 COUNT = "histogram"
 SHORTER = "prefix-tuning as large as LoRA on the MLP"
 RANKS = (2, 4)
-"""Of LoRA in the small preset, beside the paper's rank 1."""
+"""Ranks of LoRA in the small preset, in addition to the paper's rank 1."""
 SITES = ("mlp", "attn.o")
 ROWS, FEWER = 12, 10
-"""Rows as large as rank 1 on MLP and attention's output, and as rank 1 on the MLP alone."""
+"""Prefix lengths as large as rank 1 on MLP and attention output, and on the MLP alone."""
 
 
 @RECIPES.register("petrov2024/lora-vs-prefix")
 def lora_vs_prefix() -> Recipe:
-    """The histogram by LoRA and by a prefix, of 12,288 parameters each."""
+    """Return the recipe: the histogram by LoRA and by a prefix, with 12,288 parameters each."""
     return Recipe(
         name="petrov2024/lora-vs-prefix",
         title="LoRA against a prefix at equal size, on a new task",
-        question="Is it the number of parameters or their place that a prefix fails by?",
+        question="Does a prefix fail because of its number of parameters or their place?",
         source=f"{paper.SOURCE}, section 5.2, and the published notebook 04",
         base_models=("skills",),
         presets={"quick": _quick(), "small": _small(), "faithful": _faithful(), "fair": _fair()},
@@ -40,23 +40,22 @@ def lora_vs_prefix() -> Recipe:
         claims=_claims(),
         notes={
             "quick": "The base of table 3's quick preset: four layers of width 64 instead of 256, "
-            "questions of eight digits below six, and so 3,072 parameters for LoRA and prefix "
-            "instead of 12,288. Both have 4 learning rates and equal steps, unlike in the paper, "
-            "where the prefix had ten times the steps at a hundredth of the rate. Full fine-tuning "
-            "has two rates and a model from scratch one. About 20 minutes on two cores with 3 "
-            "seeds.",
+            "questions of eight digits below six, and therefore 3,072 parameters for LoRA and "
+            "prefix instead of 12,288. Both have 4 learning rates and equal steps; in the paper, "
+            "the prefix had ten times the steps at a hundredth of the rate. Full fine-tuning has "
+            "two rates and a model from scratch one. About 20 minutes on two cores with 3 seeds.",
             "small": f"{small.NOTE}Two layers, and LoRA of ranks 1, 2 and 4 against prefixes of "
-            "exactly their sizes: 1,536, 3,072 and 6,144 parameters. LoRA of rank 1 was still "
-            "learning after 14,000 steps when it was tried; rank 4 had learned the task after "
+            "exactly their sizes: 1,536, 3,072 and 6,144 parameters. In a trial run, LoRA of rank "
+            "1 was still learning after 14,000 steps, and rank 4 had learned the task after "
             "7,000. About 2 hours on two idle cores, by the cost model.",
-            "faithful": "The paper's settings, in five seeds where it has one: LoRA 10,000 steps "
-            "at 5e-3, the prefix 100,000 at 5e-5. LoRA is on the MLP and, as in the published "
-            "code though not in its text, on what attention puts out. Gradients are clipped by "
-            "their norm over all LoRA matrices, and not of each of them. For a GPU.",
-            "fair": "Equal steps, 20,000, and 8 learning rates for every method, chosen on the "
-            "validation split. Beside the paper's two: LoRA on the MLP alone and a prefix of "
-            "exactly its 10,240 parameters, prefixes started at 0.02 and at whichever of three "
-            "scales does best (with three times the trials), full fine-tuning and a model from "
+            "faithful": "The paper's settings, with five seeds instead of one: 10,000 steps at "
+            "5e-3 for LoRA, 100,000 at 5e-5 for the prefix. LoRA is on the MLP and, as in the "
+            "published code but not in the text, on the attention output. Gradients are clipped by "
+            "their norm over all LoRA matrices, not per matrix. For a GPU.",
+            "fair": "20,000 steps and 8 learning rates for every method, selected on the "
+            "validation split. In addition to the paper's two methods: LoRA on the MLP alone and a "
+            "prefix of exactly its 10,240 parameters; prefixes started at 0.02 and at the best of "
+            "three scales (with three times the trials); full fine-tuning and a model from "
             "scratch. For a GPU.",
         },
     )
@@ -98,10 +97,10 @@ def _claims() -> tuple[Claim, ...]:
         ),
         claim(
             "prefix-fails",
-            "A prefix with as many parameters may not be able to learn it.",
+            "A prefix with as many parameters may not be able to learn the new task.",
             at_most(paper.PREFIX, COUNT, 0.05),
             arxiv_v1=never(
-                "A prefix with as many parameters cannot learn it.",
+                "A prefix with as many parameters cannot learn the new task.",
                 paper.PREFIX,
                 0.05,
                 trials=paper.QUICK_RATES,
@@ -111,14 +110,15 @@ def _claims() -> tuple[Claim, ...]:
         ),
         claim(
             "size-is-not-the-cause",
-            "At equal size LoRA learns what a prefix does not.",
+            "At equal size, LoRA learns a task that a prefix does not learn.",
             above(paper.LORA, paper.PREFIX, COUNT, 0.5),
             given=new,
             controls=[NoLarger(row=paper.LORA, other=paper.PREFIX)],
         ),
         claim(
             "mlp-alone-suffices",
-            "LoRA on the MLP alone, as the text has it, learns what a prefix of its size does not.",
+            "LoRA on the MLP alone, as in the paper's text, learns a task that a prefix of its "
+            "size does not learn.",
             above(paper.MLP_LORA, SHORTER, COUNT, 0.5),
             given=new,
             controls=[NoLarger(row=paper.MLP_LORA, other=SHORTER)],
@@ -131,7 +131,7 @@ def _at_rank(rank: int) -> Claim:
     lora, prefix = _lora(rank), _prefix(rank)
     return claim(
         f"size-is-not-the-cause-at-rank-{rank}",
-        f"LoRA of rank {rank} learns what a prefix of its size does not.",
+        f"LoRA of rank {rank} learns a task that a prefix of its size does not learn.",
         at_most(prefix, COUNT, 0.05),
         above(lora, prefix, COUNT, 0.5),
         in_paper=False,

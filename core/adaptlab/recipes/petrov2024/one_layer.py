@@ -1,4 +1,4 @@
-"""The models of one layer that several recipes start from, and variants of them."""
+"""Base models of one layer that several recipes share, and variants of them."""
 
 from typing import Literal
 
@@ -19,7 +19,7 @@ Attention = Literal["causal", "bidirectional", "none"]
 
 
 def sorting_base(attention: Attention = "causal", *, layers: int = 1) -> Members:
-    """Table 1's model, which sorts upwards."""
+    """Return table 1's model, which sorts upwards."""
     return base(
         f"petrov2024-sorting-{attention}{_depth(layers)}",
         {**_sorting(attention, layers), "dropout": 0.1},
@@ -32,7 +32,7 @@ def sorting_base(attention: Attention = "causal", *, layers: int = 1) -> Members
 
 
 def quick_sorting_base(attention: Attention = "causal", *, layers: int = 1) -> Members:
-    """The same without dropout and in fewer steps at a higher rate."""
+    """Return the same without dropout, trained for fewer steps at a higher rate."""
     return base(
         f"petrov2024-sorting-{attention}{_depth(layers)}-quick",
         _sorting(attention, layers),
@@ -47,7 +47,7 @@ def quick_sorting_base(attention: Attention = "causal", *, layers: int = 1) -> M
 def skilled_base(
     attention: Attention = "causal", *, layers: int = 1, seeds: int = SEEDS
 ) -> Members:
-    """Table 2's model, which has four skills."""
+    """Return table 2's model, which has four skills."""
     return base(
         f"petrov2024-skilled-{attention}{_depth(layers)}",
         {**_skilled(256, attention, layers), "dropout": 0.1},
@@ -62,7 +62,7 @@ def skilled_base(
 def quick_skilled_base(
     attention: Attention = "causal", *, layers: int = 1, seeds: int = SEEDS
 ) -> Members:
-    """The same at width 64, without dropout and in fewer steps at a higher rate."""
+    """Return the same at width 64, without dropout, in fewer steps at a higher rate."""
     return base(
         f"petrov2024-skilled-{attention}{_depth(layers)}-quick",
         _skilled(64, attention, layers),
@@ -75,21 +75,21 @@ def quick_skilled_base(
 
 
 def _depth(layers: int) -> str:
-    """The part of a name that says how many layers there are, unless it is the paper's one."""
+    """Return the suffix of a name for the number of layers, empty for the paper's one."""
     return "" if layers == 1 else f"-{layers}l"
 
 
 def _sorting(attention: Attention, layers: int) -> Members:
-    """One head of width 96, and one visible pad in whose place a prefix comes."""
+    """Return one head of width 96, and one visible pad that a prefix replaces."""
     return {"layers": layers, "heads": 1, "width": 96, **_reach(attention)}
 
 
 def _skilled(width: int, attention: Attention, layers: int) -> Members:
-    """Four heads without the norm before attention."""
+    """Return four heads without the norm before attention."""
     sizes: Members = {"layers": layers, "heads": 4, "width": width}
     return {**sizes, "attention_norm": False, **_reach(attention)}
 
 
 def _reach(attention: Attention) -> Members:
-    """What positions see; without attention nothing could see a pad."""
+    """Return the attention, and one pad unless there is no attention that could see it."""
     return {"attention": attention, "pad_positions": 0 if attention == "none" else 1}

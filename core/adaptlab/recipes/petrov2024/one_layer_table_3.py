@@ -1,4 +1,4 @@
-"""Table 3 with a single layer: the run that a reviewer asked for and that was not reported."""
+"""Table 3 with one layer: a run that a reviewer requested and that was not reported."""
 
 from adaptlab.recipes.petrov2024 import settings as paper
 from adaptlab.recipes.petrov2024 import small
@@ -25,12 +25,12 @@ COMBINED, UNKNOWN = paper.NEW_LABELS
 
 @RECIPES.register("petrov2024/one-layer-table-3")
 def one_layer_table_3() -> Recipe:
-    """Six tasks on models of one layer, with and without the norm before attention."""
+    """Return the recipe: six tasks on one layer, with and without the norm before attention."""
     return Recipe(
         name="petrov2024/one-layer-table-3",
         title="Table 3 with one layer",
-        question="Is it depth that lets a prefix combine skills?",
-        source=f"{paper.SOURCE}: asked for in review, answered by other runs",
+        question="Does a prefix need depth to combine skills?",
+        source=f"{paper.SOURCE}: requested in review, answered with other runs",
         base_models=(NORMED, PLAIN),
         presets={
             "quick": _quick(),
@@ -42,18 +42,18 @@ def one_layer_table_3() -> Recipe:
         claims=_claims(),
         notes={
             "quick": "Width 64 instead of 256 and questions of eight digits below six. Two models, "
-            "with the norm before attention as in table 3 and without it as in table 2, as the "
-            "review does not say which. Prefixes have 4 learning rates for known skills and 8 for "
-            "new tasks. Full fine-tuning, at one rate, says whether one layer can do the task at "
-            "all, and LoRA on the MLP whether it can at the prefix's size. About 9 minutes on two "
-            "cores with 3 seeds.",
+            "with the norm before attention as in table 3 and without it as in table 2, because "
+            "the review does not specify it. Prefixes have 4 learning rates for known skills and 8 "
+            "for new tasks. Full fine-tuning, at one rate, shows whether one layer can do the task "
+            "at all, and LoRA on the MLP whether it can at the prefix's size. About 9 minutes on "
+            "two cores with 3 seeds.",
             "small": f"{small.NOTE}One layer with and without the norm before attention; prefixes "
             "of 40 rows, 2,560 parameters, as many as LoRA of rank 4 on the MLP. About "
             "1.5 hours on two idle cores, by the cost model.",
             "faithful": "The published script's settings with one layer: 20,000 steps for known "
-            "skills and 500,000 for new tasks, at one constant rate. The paper never reported this "
-            "run. Hours on a GPU.",
-            "fair": "Equal steps and 8 learning rates for every method, chosen on the validation "
+            "skills and 500,000 for new tasks, at one constant rate. The paper does not report "
+            "this run. Hours on a GPU.",
+            "fair": "Equal steps and 8 learning rates for every method, selected on the validation "
             "split, with full fine-tuning, models from scratch and LoRA on the MLP. For a GPU.",
         },
     )
@@ -69,7 +69,7 @@ def _table() -> PublishedTable:
 
 
 def _rows(on: str) -> tuple[TableRow, ...]:
-    """Rows of one base model, which labels name where it is not the first."""
+    """Return the rows of one base model; their labels name it unless it is the first."""
     ending = "" if on == NORMED else f", {on}"
     return (
         row(f"{BASE}{ending}", on=on),
@@ -91,14 +91,14 @@ def _claims() -> tuple[Claim, ...]:
         ),
         claim(
             "skills-are-combined",
-            "A prefix can teach a model of one layer a combination of its skills, as it does one "
-            "of four layers in table 3.",
+            "A prefix can teach a model of one layer a combination of its skills, as it teaches a "
+            "model of four layers in table 3.",
             at_least(f"prefix for {COMBINED}", COMBINED, 0.7),
             given=[at_most(BASE, COMBINED, 0.05)],
         ),
         claim(
             "one-layer-suffices-for-the-combination",
-            "Not claimed: one layer can do the combination, so that a failure is the prefix's.",
+            "Not claimed: one layer can do the combination, so a failure is due to the prefix.",
             above(f"{paper.FULL} on {COMBINED}", f"prefix for {COMBINED}", COMBINED, 0.2),
             given=[at_least(f"{paper.FULL} on {COMBINED}", COMBINED, 0.5)],
         ),

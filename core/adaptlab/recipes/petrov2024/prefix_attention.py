@@ -1,4 +1,4 @@
-"""Appendix B: how attention over a prefix varies over inputs, and how much of its span is used."""
+"""Appendix B: variation of attention over a prefix, and the used part of its span."""
 
 from adaptlab.recipes.petrov2024 import settings as paper
 from adaptlab.recipes.petrov2024.claims import at_least, at_most, claim, holds
@@ -36,12 +36,12 @@ PUBLISHED_GAPS = (
 
 @RECIPES.register("petrov2024/prefix-attention")
 def prefix_attention() -> Recipe:
-    """Prefixes of ten positions from several seeds, and where attention goes among them."""
+    """Return the recipe: attention among the ten positions of prefixes from several seeds."""
     gaps = ", ".join(f"{gap:.3f}" for gap in PUBLISHED_GAPS)
     return Recipe(
         name="petrov2024/prefix-attention",
-        title="How much of a prefix's span is used",
-        question="Do inputs shift attention among the rows of a longer prefix, or is it one row?",
+        title="Use of a prefix's span",
+        question="Do inputs shift attention among the rows of a longer prefix?",
         source=f"{paper.SOURCE}, appendix B and published notebook",
         base_models=("skills",),
         presets={"quick": _quick(), "faithful": _faithful(), "fair": _fair()},
@@ -49,17 +49,17 @@ def prefix_attention() -> Recipe:
         claims=_claims(),
         notes={
             "quick": "Prefixes of ten rows in five seeds, each on its own base, on table 3's "
-            "quick base and the skill of sorting down. The paper's gaps between the 99th and the "
-            f"1st percentile, GPT-2's layers 0 to 11, are {gaps}; of head l of layer l, "
-            "where the check has both that and the mean over heads. About 3 minutes on two cores "
-            "with 3 seeds.",
-            "faithful": "GPT-2's sizes, 12 layers and heads and width 768, with the paper's 20 "
+            "quick base and the skill of sorting downwards. In the paper, the gaps between the "
+            f"99th and the 1st percentile in GPT-2's layers 0 to 11 are {gaps}. They are those of "
+            "head l of layer l; the check reports both that and the mean over heads. About 3 "
+            "minutes on two cores with 3 seeds.",
+            "faithful": "GPT-2's sizes (12 layers, 12 heads, width 768), with the paper's 20 "
             "prefixes of 92,160 parameters on one model, its 5,000 steps of 32 items at 1e-2 and "
-            "its start at 0.02. The model is trained here on the four sorting and adding tasks, "
-            "because neither GPT-2's weights nor the paper's text data can be shipped; with your "
-            "own, import them and clone the study. The rate is constant where the paper's falls by "
-            "2.5 % every 1,000 steps, and there is no dropout. For a GPU.",
-            "fair": "Table 3's model, ten prefixes, 8 learning rates chosen on the validation "
+            "its initial scale of 0.02. The model is trained here on the four sorting and adding "
+            "tasks, because neither GPT-2's weights nor the paper's text data can be included; to "
+            "use your own, import them and clone the study. The rate is constant, where the "
+            "paper's falls by 2.5 % every 1,000 steps, and there is no dropout. For a GPU.",
+            "fair": "Table 3's model, ten prefixes, 8 learning rates, selected on the validation "
             "split. For a GPU.",
         },
     )
@@ -67,7 +67,7 @@ def prefix_attention() -> Recipe:
 
 def _table() -> PublishedTable:
     return PublishedTable(
-        title="Accuracy of the prefixes that are looked at",
+        title="Accuracy of the prefixes",
         source="not in the paper: its prefixes are trained on text",
         columns=columns(("descending",), (paper.DOWN,)),
         rows=(row(BASE), row(paper.PREFIX, of=paper.PREFIX)),
@@ -80,7 +80,7 @@ def _claims() -> tuple[Claim, ...]:
     return (
         claim(
             "prefix-is-trained",
-            "The prefixes that are looked at do their task.",
+            "The prefixes whose attention is measured do their task.",
             *trained,
             given=mixed,
         ),
@@ -93,7 +93,8 @@ def _claims() -> tuple[Claim, ...]:
         ),
         claim(
             "added-part-is-in-the-span",
-            "What a prefix adds lies in the span of its rows, of at most as many dimensions.",
+            "The part that a prefix adds is in the span of its rows, which has at most as many "
+            "dimensions.",
             holds("span"),
             given=[*mixed, *trained],
         ),

@@ -1,4 +1,4 @@
-"""A prefix together with LoRA, against either alone at the same size."""
+"""A prefix together with LoRA, against each alone at the same size."""
 
 from adaptlab.recipes.petrov2024 import settings as paper
 from adaptlab.recipes.petrov2024.claims import above, at_least, at_most, claim
@@ -12,17 +12,17 @@ STUDY = "petrov2024-prefix-plus-lora"
 BASE, BOTH = "pretrained on four skills", "prefix and LoRA"
 COMBINED, UNKNOWN = paper.NEW_LABELS
 ROWS, RANK = 20, 2
-"""Of either alone; together they have half of each, and as many parameters."""
+"""Sizes of each alone; together they have half of each, and as many parameters."""
 
 
 @RECIPES.register("petrov2024/prefix-plus-lora")
 def prefix_plus_lora() -> Recipe:
-    """Ten rows of prefix with rank 1 on the MLP, against 20 rows and against rank 2."""
+    """Return the recipe: ten rows with rank 1 on the MLP, against 20 rows and rank 2."""
     return Recipe(
         name="petrov2024/prefix-plus-lora",
         title="A prefix together with LoRA",
         question="Does a prefix add anything to LoRA at the same number of parameters?",
-        source=f"{paper.SOURCE}: a direction that the authors name in review",
+        source=f"{paper.SOURCE}: suggested by the authors in review",
         base_models=("skills",),
         presets={
             "quick": _quick(),
@@ -33,12 +33,12 @@ def prefix_plus_lora() -> Recipe:
         claims=_claims(),
         notes={
             "quick": "Table 3's quick base of width 64: 5,120 parameters each, 4 learning rates "
-            "and equal steps. Together, both parts have one rate, drawn from the range between "
-            "their own. About 20 minutes on two cores with 3 seeds.",
-            "faithful": "The paper has no such run, so there are no settings to follow: the same "
-            "as the fair preset, on the paper's four-layer model. For a GPU.",
-            "fair": "20,480 parameters each, equal steps and 8 learning rates for every method, "
-            "chosen on the validation split; full fine-tuning as a reference. For a GPU.",
+            "and equal steps. In the combination, both parts share one rate, drawn from the range "
+            "between their own. About 20 minutes on two cores with 3 seeds.",
+            "faithful": paper.NO_SUCH_RUN,
+            "fair": "20,480 parameters each on the paper's four-layer model, equal steps and 8 "
+            "learning rates for every method, selected on the validation split; full fine-tuning "
+            "as a reference. For a GPU.",
         },
     )
 
@@ -59,8 +59,8 @@ def _claims() -> tuple[Claim, ...]:
         *(
             claim(
                 f"lora-alone-is-better-on-the-{word}",
-                f"Not claimed: on the {word}, all parameters in LoRA score higher than half of "
-                "them in a prefix.",
+                f"Not claimed: on the {word}, LoRA with all parameters scores higher than LoRA "
+                "with half of them and a prefix with the other half.",
                 above(f"{paper.MLP_LORA} on {name}", f"{BOTH} on {name}", name, 0.01),
                 given=[at_most(BASE, name, 0.05), *_learned(paper.MLP_LORA, name)],
             )
@@ -68,7 +68,8 @@ def _claims() -> tuple[Claim, ...]:
         ),
         claim(
             "a-prefix-gains-from-lora",
-            "Not claimed: half of the parameters in LoRA score higher than all in a prefix.",
+            "Not claimed: LoRA and a prefix with half of the parameters each score higher than a "
+            "prefix with all of them.",
             above(f"{BOTH} on {UNKNOWN}", f"{paper.PREFIX} on {UNKNOWN}", UNKNOWN, 0.01),
             given=[at_most(BASE, UNKNOWN, 0.05), *_learned(BOTH, UNKNOWN)],
         ),
@@ -76,7 +77,7 @@ def _claims() -> tuple[Claim, ...]:
 
 
 def _learned(method: str, column: str) -> tuple[PlainTest, ...]:
-    """The method that is said to be ahead has learned the task."""
+    """Return the test that the method that is claimed to be ahead has learned the task."""
     return (at_least(f"{method} on {column}", column, 0.5),)
 
 

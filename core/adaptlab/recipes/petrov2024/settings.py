@@ -1,4 +1,4 @@
-"""What the recipes of this paper have in common: words, tasks, schedules and parts of studies."""
+"""Shared parts of this paper's recipes: labels, tasks, schedules, models and methods."""
 
 from collections.abc import Iterable, Sequence
 
@@ -7,8 +7,8 @@ from adaptlab.studies.study import StudySpec
 Members = dict[str, object]
 
 SOURCE = "Petrov, Torr, Bibi (ICLR 2024)"
-NO_SUCH_RUN = "The paper has no such run: the same as the fair preset. For a GPU."
-"""The note on the faithful preset where there is nothing to be faithful to."""
+NO_SUCH_RUN = "The paper has no such run, so this preset is the same as fair. For a GPU."
+"""The note on a faithful preset without settings to follow."""
 PREFIX, LONGER = "prefix-tuning", "prefix-tuning, trained longer"
 SMALL_START, STARTS = "prefix-tuning from 0.02", "prefix-tuning, 3 initial scales"
 FULL, SCRATCH = "full fine-tuning", "from scratch"
@@ -16,9 +16,9 @@ PINNED = "fine-tuning, first attention pinned"
 LORA, MLP_LORA = "LoRA", "LoRA on the MLP alone"
 RATES = 8
 SEEDS = 5
-"""The fewest of a preset: three cannot show any order over all seeds."""
+"""The fewest seeds of a preset; three cannot show any order over all seeds."""
 PREFIX_RANGE = [5e-5, 0.5]
-"""From the paper's own rate to 10,000 times as much, at which a row of deviation 1 is made anew."""
+"""From the paper's rate to 10,000 times as much, which replaces a row of deviation 1."""
 WIDE: Members = {"learning_rate_range": PREFIX_RANGE}
 INITIAL_SCALES = [0.02, 0.2, 1.0]
 
@@ -35,19 +35,19 @@ MIXTURE: Members = {"name": "mixture", "tasks": SKILLS}
 CONSTANT: Members = {"batch_size": 64, "schedule": "constant", "warmup_fraction": 0.0}
 """The paper's training: AdamW at one constant rate, 64 items a step, no warm-up."""
 PATTERNS: Members = {"attention": {"samples": 4}}
-"""Four items a job, whose attention is kept to be looked at."""
+"""Four items per job whose attention is stored."""
 GPU: Members = {"queue": "gpu", "max_seconds": 24 * 3600}
-"""Where the paper's sizes and steps run; whoever has none may ask for other resources."""
+"""Resources for the paper's sizes and steps; users without a GPU can override them."""
 QUICK_FULL: Members = {
     "training": {"steps": 1600},
     "tuning": {"trials": 2, "learning_rates": [5e-4, 1e-3]},
 }
-"""Full fine-tuning on new tasks in quick presets: the histogram is lost at higher rates."""
+"""Full fine-tuning on new tasks in quick presets; it fails on the histogram at higher rates."""
 QUICK_DIGITS: Members = {"length": 8, "alphabet": 6}
-"""Of questions to the quick four-layer model; the paper's have ten digits below eight."""
+"""Questions for the quick four-layer model; the paper's have ten digits below eight."""
 QUICK_RATES = 4
 QUICK_RANGE: Members = {"learning_rate_range": [3e-3, 1.0]}
-"""Of prefixes in quick presets, where lower rates would not move them from where they start."""
+"""Rates of prefixes in quick presets, where lower ones would hardly change them."""
 ORDERS = ("ascending", "descending")
 SKILL_LABELS = (*ORDERS, "+1", "+2")
 NEW_LABELS = ("ascending, +1", "histogram")
@@ -55,32 +55,32 @@ TASKS, TASK_LABELS = (*SKILLS, *NEW), (*SKILL_LABELS, *NEW_LABELS)
 
 
 def shorter(tasks: Iterable[Members]) -> tuple[Members, ...]:
-    """The tasks with the questions of quick presets."""
+    """Return the tasks with the questions of quick presets."""
     return tuple({**task, **QUICK_DIGITS} for task in tasks)
 
 
 def constant(steps: int, rate: float, decay: float = 0.1) -> Members:
-    """The paper's training at one constant rate, with its weight decay."""
+    """Return the paper's training at one constant rate, with its weight decay."""
     return {**CONSTANT, "steps": steps, "learning_rate": rate, "weight_decay": decay}
 
 
 def quick_steps(steps: int, **given: object) -> Members:
-    """Training in quick presets: 32 items a step, and a choice among five validations."""
+    """Return training of quick presets: 32 items per step, best of five validations."""
     return {"steps": steps, "batch_size": 32, "validations": 5, **given}
 
 
 def equal_steps(steps: int) -> Members:
-    """Training in fair presets: as many steps for every method, of 64 items as in the paper."""
+    """Return training of fair presets: equal steps for every method, of 64 items as published."""
     return {"steps": steps, "batch_size": 64}
 
 
 def rates(trials: int, **given: object) -> Members:
-    """As many learning rates for every method, chosen on 1,280 items of the validation split."""
+    """Return tuning by learning rate, selected on 1,280 items of the validation split."""
     return {"trials": trials, "validation_samples": 1280, **given}
 
 
 def one_rate(training: Members) -> Members:
-    """What a method is given that is trained at a single rate, whatever the others are."""
+    """Return the members of a method that is trained at a single rate, unlike the others."""
     return {"training": training, "tuning": {"trials": 1}}
 
 
@@ -95,7 +95,7 @@ def base(
     samples: int = 3200,
     **members: object,
 ) -> Members:
-    """A miniGPT that is trained for the study, and scored on everything that tables show."""
+    """Return a miniGPT that is pretrained for the study and scored on every table's tasks."""
     return {
         "name": name,
         "family": {"name": "minigpt", **family},
@@ -110,9 +110,9 @@ def base(
 def skills_base(
     *, pads: int = 10, layers: int = 4, seeds: int = SEEDS, norm: bool = True
 ) -> Members:
-    """The paper's model of four heads and width 256, which saw four tasks without a cue.
+    """Return the paper's model of four heads and width 256, pretrained on four tasks without cue.
 
-    One name stands for one model: recipes with the same `pads` and `layers` share it.
+    A name identifies one model: recipes with the same `pads` and `layers` share it.
     """
     name = f"petrov2024-skills-{layers}l-{pads}-pads{'' if norm else '-no-norm'}"
     return base(
@@ -127,7 +127,7 @@ def skills_base(
 
 
 def quick_skills_base(*, layers: int = 4, norm: bool = True) -> Members:
-    """The same at width 64, for shorter questions and in fewer steps, without dropout."""
+    """Return the same at width 64, for shorter questions, in fewer steps, without dropout."""
     return base(
         f"petrov2024-skills-{layers}l{'' if norm else '-no-norm'}-quick",
         _four_heads(64, layers, 10, norm),
@@ -140,7 +140,7 @@ def quick_skills_base(*, layers: int = 4, norm: bool = True) -> Members:
 
 
 def _quick_training(layers: int) -> Members:
-    """A single layer needs more steps, and bears a higher rate."""
+    """Return the training; a single layer needs more steps and tolerates a higher rate."""
     deep = layers > 1
     steps, rate = (2000, 3e-3) if deep else (3000, 6e-3)
     return quick_steps(steps, learning_rate=rate)
@@ -152,17 +152,17 @@ def _four_heads(width: int, layers: int, pads: int, norm: bool) -> Members:
 
 
 def method(label: str, name: str, **given: object) -> Members:
-    """A method of a study; what stands at every base model and on every task names neither."""
+    """Return a method of a study; without `tasks` and `base_models` it runs on all of them."""
     return {"name": name, "label": label, **given}
 
 
 def prefix(length: int, *, label: str = PREFIX, start: float = 1.0, **given: object) -> Members:
-    """A prefix in front of every layer, its rows drawn with deviation `start`."""
+    """Return a prefix in front of every layer, with rows drawn at deviation `start`."""
     return method(label, "prefix_tuning", length=length, initial_scale=start, **given)
 
 
 def other_starts(length: int, tuning: Members = WIDE) -> tuple[Members, ...]:
-    """The prefix started at 0.02, and at whichever of three scales does best."""
+    """Return the prefix started at 0.02, and at the best of three scales."""
     scales = {**tuning, "trials": 3 * RATES, "initial_scales": INITIAL_SCALES}
     return (
         prefix(length, label=SMALL_START, start=0.02, tuning=tuning),
@@ -171,32 +171,32 @@ def other_starts(length: int, tuning: Members = WIDE) -> tuple[Members, ...]:
 
 
 def mlp_lora(rank: int = 1, *, label: str = MLP_LORA, **given: object) -> Members:
-    """LoRA of both matrices of every MLP: at rank 1 as large as a prefix of 10 rows."""
+    """Return LoRA on both matrices of every MLP; rank 1 is as large as a prefix of 10 rows."""
     return method(label, "lora", rank=rank, sites=("mlp",), **given)
 
 
 def paper_lora() -> Members:
-    """Rank 1 where the published code puts it: on the MLP and on what attention puts out."""
+    """Return rank-1 LoRA at the published code's sites: MLP and attention output."""
     return method(LORA, "lora", rank=1, sites=("mlp", "attn.o"))
 
 
 def full(**given: object) -> Members:
-    """Full fine-tuning, which says whether a task can be learned at all."""
+    """Return full fine-tuning, which shows whether a task can be learned at all."""
     return method(FULL, "full_finetuning", **given)
 
 
 def pinned(**given: object) -> Members:
-    """All weights but those that decide the first layer's attention: whether a task needs it."""
+    """Return fine-tuning of all weights except those of the first layer's attention pattern."""
     return method(PINNED, "pinned_finetuning", **given)
 
 
 def scratch(**given: object) -> Members:
-    """The same model trained on the new task alone."""
+    """Return the same model trained on the new task alone."""
     return method(SCRATCH, "from_scratch", **given)
 
 
 def within(entries: Iterable[Members], **given: object) -> tuple[Members, ...]:
-    """The same methods, each with further members: the tasks or base models it is kept to."""
+    """Return the methods with further members: the tasks or base models each is limited to."""
     return tuple({**entry, **given} for entry in entries)
 
 
@@ -212,7 +212,7 @@ def study(
     samples: int = 3200,
     **members: object,
 ) -> StudySpec:
-    """A study of methods within one budget, scored on its own tasks unless others are given."""
+    """Return a study of methods within one budget, scored on its tasks unless `scored` is given."""
     return StudySpec.model_validate(
         {
             "name": name,

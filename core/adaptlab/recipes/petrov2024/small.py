@@ -1,4 +1,4 @@
-"""Parts of `small` presets: models on which two cores can train to a verdict, in hours."""
+"""Parts of `small` presets: models on which two cores reach a verdict in hours."""
 
 from adaptlab.recipes.petrov2024 import settings as paper
 from adaptlab.recipes.petrov2024.settings import Members
@@ -8,30 +8,30 @@ WIDTH = 64
 PADS = 4
 DIGITS: Members = {"length": 6, "alphabet": 5}
 RANK = 4
-"""Of LoRA on the MLP, which has as many parameters as a prefix of ten rows for each of them."""
+"""Rank of LoRA on the MLP; per rank it has as many parameters as ten rows of a prefix."""
 ROWS = 10 * RANK
 SCALES = [0.02, 1.0]
 STEPS = 8000
 NOTE = (
     "Sizes on which two cores reach a verdict: width 64, questions of six digits below five, 4 "
-    "pads, 5 seeds. Every method trains at a constant rate until the validation loss has stood "
-    "still for 2,400 steps, for 8,000 at most. Prefixes try 4 rates from 0.003 to 1, each from "
-    "initial scales of 0.02 and 1; other methods try 4 rates. "
+    "pads, 5 seeds. Every method trains at a constant rate until the validation loss has not "
+    "improved for 2,400 steps, and for at most 8,000 steps. Prefixes try 4 rates from 0.003 to 1, "
+    "each from initial scales of 0.02 and 1; other methods try 4 rates. "
 )
 
 
 def task(task: Members) -> Members:
-    """The task with the questions of small presets."""
+    """Return the task with the questions of small presets."""
     return {**task, **DIGITS}
 
 
 def tasks(several: tuple[Members, ...]) -> tuple[Members, ...]:
-    """The tasks with the questions of small presets."""
+    """Return the tasks with the questions of small presets."""
     return tuple(task(one) for one in several)
 
 
 def base(layers: int, *, norm: bool = True) -> Members:
-    """The model with four skills, five of it."""
+    """Return the model with four skills, in five seeds."""
     sizes: Members = {"layers": layers, "heads": 4, "width": WIDTH, "pad_positions": PADS}
     return paper.base(
         f"petrov2024-skills-{layers}l{'' if norm else '-no-norm'}-small",
@@ -45,7 +45,7 @@ def base(layers: int, *, norm: bool = True) -> Members:
 
 
 def training(steps: int = STEPS) -> Members:
-    """Steps at a constant rate, ended where the loss has stood still for 6 of 20 validations."""
+    """Return training at a constant rate that ends after 6 of 20 validations without progress."""
     return {
         "steps": steps,
         "batch_size": 32,
@@ -57,19 +57,19 @@ def training(steps: int = STEPS) -> Members:
 
 
 def prefix(rows: int, *, label: str, **given: object) -> Members:
-    """A prefix that tries 4 rates up to 1 from each of two initial scales."""
+    """Return a prefix that tries 4 rates up to 1 from each of two initial scales."""
     tuning: Members = {"learning_rates": [3e-3, 0.02, 0.15, 1.0], "initial_scales": SCALES}
     return paper.method(label, "prefix_tuning", length=rows, tuning=tuning, **given)
 
 
 def lora(label: str, rank: int, sites: tuple[str, ...], **given: object) -> Members:
-    """LoRA at 4 rates."""
+    """Return LoRA at 4 rates."""
     tuning: Members = {"learning_rates": [1e-3, 4e-3, 1.6e-2, 6.4e-2]}
     return paper.method(label, "lora", rank=rank, sites=sites, tuning=tuning, **given)
 
 
 def full(**given: object) -> Members:
-    """Full fine-tuning at 4 rates."""
+    """Return full fine-tuning at 4 rates."""
     return paper.full(tuning={"learning_rates": [2e-4, 6e-4, 2e-3, 6e-3]}, **given)
 
 

@@ -1,7 +1,7 @@
-"""Suffixes: learned positions after the question, to which the theory is said to carry over.
+"""Suffixes: learned positions after the question, to which the theory is said to extend.
 
-On two layers: with one, a suffix at the input alone is the same function as one in every layer, and
-a soft prompt the same as a prefix, so that four rows would be two.
+The models have two layers. With one layer, a suffix at the input alone computes the same function
+as one in every layer, and a soft prompt the same as a prefix, so four rows would be two.
 """
 
 from adaptlab.recipes.petrov2024 import settings as paper
@@ -28,33 +28,33 @@ LEARNED = (paper.PREFIX, SUFFIX, INPUT, SOFT)
 
 @RECIPES.register("petrov2024/suffix")
 def suffix() -> Recipe:
-    """Sorting down by one learned position, as a new task and as a skill of the base model."""
+    """Return the recipe: sorting downwards by one learned position, as new task and as skill."""
     return Recipe(
         name="petrov2024/suffix",
         title="Suffixes against prefixes",
-        question="Do learned positions after the question do what those before it do not?",
-        source=f"{paper.SOURCE}, section 3 and discussion: said, not measured",
+        question="Can learned positions after the question do what those before it cannot?",
+        source=f"{paper.SOURCE}, section 3 and discussion: stated, not measured",
         base_models=(NEW, KNOWN),
         presets={"quick": _quick(), "faithful": _thorough(), "fair": _thorough()},
         tables=(_table(),),
         claims=_claims(),
         notes={
-            "quick": "The quick base models of tables 1 and 2 with two layers instead of one, as "
-            "with one layer a suffix at the input alone is the same function as one in every layer "
-            "and a soft prompt the same as a prefix. 5 seeds, one learned position, 8 learning "
-            "rates and equal steps for every method but full fine-tuning, which has one rate. "
-            "About 14 minutes on two cores with 3 seeds.",
+            "quick": "The quick base models of tables 1 and 2 with two layers instead of one. With "
+            "one layer, a suffix at the input alone computes the same function as one in every "
+            "layer, and a soft prompt the same as a prefix. 5 seeds, one learned position, 8 "
+            "learning rates and equal steps for every method except full fine-tuning, which has "
+            "one rate. About 14 minutes on two cores with 3 seeds.",
             "faithful": paper.NO_SUCH_RUN,
-            "fair": "The paper's models of tables 1 and 2 with two layers, one learned "
-            "position, equal steps and 8 learning rates for every method, chosen on the validation "
-            "split. For a GPU.",
+            "fair": "The paper's models of tables 1 and 2 with two layers, one learned position, "
+            "equal steps and 8 learning rates for every method, selected on the validation split. "
+            "For a GPU.",
         },
     )
 
 
 def _table() -> PublishedTable:
     return PublishedTable(
-        title="Sorting down by one learned position",
+        title="Sorting downwards by one learned position",
         source="not published",
         columns=columns(paper.ORDERS, paper.SORTS),
         rows=(
@@ -81,11 +81,11 @@ def _claims() -> tuple[Claim, ...]:
     return (
         claim(
             "suffix-fails-on-the-new-task",
-            "A suffix may not be able to teach a task that is said to need a new pattern of "
-            "attention.",
+            "A suffix may not be able to teach a task that is said to need a new attention "
+            "pattern.",
             at_most(_new(SUFFIX), "descending", 0.01),
             arxiv_v1=never(
-                "A suffix cannot teach a task that is said to need a new pattern of attention.",
+                "A suffix cannot teach a task that is said to need a new attention pattern.",
                 _new(SUFFIX),
                 0.01,
                 trials=paper.RATES,
@@ -96,7 +96,7 @@ def _claims() -> tuple[Claim, ...]:
         claim(
             "input-only-suffix-fails-too",
             "Not claimed: virtual tokens after the question, whose rows in deeper layers depend "
-            "on it, do no better.",
+            "on the question, do no better.",
             at_most(_new(INPUT), "descending", 0.01),
             given=new,
             controls=learned,
@@ -110,8 +110,8 @@ def _claims() -> tuple[Claim, ...]:
         ),
         claim(
             "relative-attention-stays",
-            "In the first layer, suffix and prefix leave relative attention over the content as it "
-            "is.",
+            "In the first layer, suffix and prefix leave relative attention over the content "
+            "unchanged.",
             DeviationAtMost(row=_new(SUFFIX), value=1e-6),
             DeviationAtMost(row=_new(paper.PREFIX), value=1e-6),
             given=[*new, *learned],

@@ -18,10 +18,10 @@ FIGURE_1: Members = {"attention": {"inputs": [[2, 6, 0, 1, 4, 6, 3, 0, 1, 2]]}}
 
 @RECIPES.register("petrov2024/table-1")
 def table_1() -> Recipe:
-    """Ascending to descending order with a prefix of one position, 96 parameters."""
+    """Return the recipe: ascending to descending order with a prefix of 96 parameters."""
     return Recipe(
         name="petrov2024/table-1",
-        title="Table 1: a new task, said to need a new pattern of attention",
+        title="Table 1: a new task, said to need a new attention pattern",
         question="Can a prefix teach a model that sorts upwards to sort downwards?",
         source=f"{paper.SOURCE}, table 1 and figure 1",
         base_models=(UP,),
@@ -30,20 +30,20 @@ def table_1() -> Recipe:
         claims=_claims(),
         notes={
             "quick": "The paper's model, task and prefix, with shorter training at higher rates "
-            "on a cosine schedule and no dropout; steps of base, full fine-tuning and prefix stay "
-            "2 to 1 to 4. The prefix is tuned over 8 learning rates from 5e-4, the paper's own, to "
-            "0.5. Beside them all weights are fine-tuned that leave the first layer's attention as "
-            "it is, at the steps and rate at which that was first seen to sort downwards. About 5 "
-            "minutes on two cores with 10 seeds, before this control was added.",
+            "on a cosine schedule and no dropout; steps of base, full fine-tuning and prefix are "
+            "still 2 to 1 to 4. The prefix is tuned over 8 learning rates from 5e-4, the paper's "
+            "rate, to 0.5. As a control, all weights are fine-tuned that leave the first layer's "
+            "attention unchanged, with the steps and rate at which this was first seen to sort "
+            "downwards. About 5 minutes on two cores with 10 seeds, without this control.",
             "faithful": "The paper's settings: its steps, constant rates and initial scale, "
-            "dropout while all weights are trained, one rate a method. The split of the inputs is "
-            "a stable hash and the test items are the same for every seed, which the published "
-            "code's are not. For a GPU.",
+            "dropout while all weights are trained, one rate per method. Unlike in the published "
+            "code, the split of the inputs is a stable hash and the test items are the same for "
+            "every seed. For a GPU.",
             "fair": "Equal steps and 8 learning rates for every method, each in its own range and "
-            "chosen on the validation split. Beside the paper's rows: the same model trained "
-            "on the new task from scratch, the prefix started at 0.02 instead of 1, and LoRA, a "
-            "soft prompt and an attention bias at up to 384 parameters, since LoRA on any matrix "
-            "of this model takes 192 and more. For a GPU.",
+            "selected on the validation split. In addition to the paper's rows: the same model "
+            "trained on the new task from scratch; the prefix started at 0.02 instead of 1; and "
+            "LoRA, a soft prompt and an attention bias with up to 384 parameters, because LoRA on "
+            "any matrix of this model takes at least 192. For a GPU.",
         },
     )
 
@@ -69,13 +69,12 @@ def _claims() -> tuple[Claim, ...]:
     return (
         claim(
             "prefix-fails",
-            "Prefix-tuning may not be able to learn a task that is said to need a new pattern of "
-            "attention, which full fine-tuning learns.",
+            "Prefix-tuning may not be able to learn a task that is said to need a new attention "
+            "pattern, which full fine-tuning learns.",
             at_most(paper.PREFIX, DOWN, 0.01),
             above(paper.FULL, paper.PREFIX, DOWN, 0.5),
             arxiv_v1=never(
-                "Prefix-tuning cannot learn a task that is said to need a new pattern of "
-                "attention.",
+                "Prefix-tuning cannot learn a task that is said to need a new attention pattern.",
                 paper.PREFIX,
                 0.01,
                 trials=paper.RATES,
@@ -97,10 +96,9 @@ def _claims() -> tuple[Claim, ...]:
         ),
         claim(
             "no-new-pattern-is-needed",
-            "Training all else learns to sort downwards while relative attention in the first "
-            "layer stays as it is. So a prefix does not fail for want of a new "
-            "pattern there; what is left is that it adds a bias of low rank, at this depth and "
-            "size.",
+            "Training all other weights learns to sort downwards while relative attention in the "
+            "first layer stays unchanged. So a prefix does not fail for lack of a new pattern "
+            "there; what remains is that it adds a bias of low rank, at this depth and size.",
             at_least(paper.PINNED, DOWN, 0.5),
             DeviationAtMost(row=paper.PINNED, value=1e-6),
             in_paper=False,
@@ -115,8 +113,8 @@ def _claims() -> tuple[Claim, ...]:
         ),
         claim(
             "relative-attention-stays",
-            "A prefix leaves relative attention over the content as it is (equation 6); "
-            "full fine-tuning changes it.",
+            "A prefix leaves relative attention over the content unchanged (equation 6), and full "
+            "fine-tuning changes it.",
             DeviationAtMost(row=paper.PREFIX, value=1e-6),
             DeviationAtLeast(row=paper.FULL, value=0.1),
             given=learned,
@@ -193,7 +191,7 @@ def _paper_base() -> Members:
 
 
 def _base(name: str, training: Members, *, dropout: float = 0.0, **members: object) -> Members:
-    """One layer, one head, and one visible pad in whose place the prefix comes."""
+    """Return one layer, one head, and one visible pad that the prefix replaces."""
     sizes: Members = {"layers": 1, "heads": 1, "width": 96, "pad_positions": 1}
     return {
         **paper.base(

@@ -1,4 +1,4 @@
-"""Table 2: a prefix calls up one of the skills that a base model has already."""
+"""Table 2: a prefix elicits one of the skills that a base model already has."""
 
 from adaptlab.recipes.petrov2024 import settings as paper
 from adaptlab.recipes.petrov2024.claims import at_least, at_most, claim, holds
@@ -22,11 +22,11 @@ PUBLISHED = (
 
 @RECIPES.register("petrov2024/table-2")
 def table_2() -> Recipe:
-    """One prefix of one position, 256 parameters, for each of four skills."""
+    """Return the recipe: one prefix of one position, 256 parameters, for each of four skills."""
     return Recipe(
         name="petrov2024/table-2",
-        title="Table 2: a prefix calls up a skill of the base model",
-        question="Does a prefix make a model, trained on four tasks without a cue, do one of them?",
+        title="Table 2: a prefix elicits a skill of the base model",
+        question="Can a prefix make a model, trained on four tasks without a cue, do one of them?",
         source=f"{paper.SOURCE}, table 2",
         base_models=("skills",),
         presets={"quick": _quick(), "faithful": _faithful(), "fair": _fair()},
@@ -34,16 +34,16 @@ def table_2() -> Recipe:
         claims=_claims(),
         notes={
             "quick": "The paper's model at width 64 instead of 256, so a prefix of 64 parameters "
-            "instead of 256; no dropout; 32 items a step; fewer steps at higher rates on a cosine "
-            "schedule. The prefix is tuned over 8 learning rates from 3e-3 to 1. "
-            "About 9 minutes on two cores.",
+            "instead of 256; no dropout; 32 items per step; fewer steps at higher rates on a "
+            "cosine schedule. The prefix is tuned over 8 learning rates from 3e-3 to 1. About 9 "
+            "minutes on two cores.",
             "faithful": "The paper's settings: no norm before attention, dropout while all weights "
             "are trained, 20,000 steps for the base and 30,000 for a prefix at one constant rate. "
-            "The split of the inputs is a stable hash, and a seed changes neither the split nor "
-            "the test items, as it does in the published code. For a GPU.",
-            "fair": "Equal steps and 8 learning rates for every method, chosen on the validation "
-            "split; the prefix's from 5e-5, the paper's own, to 0.5, and started at 1 and 0.02, "
-            "and, with three times the trials, at whichever of three scales does best. Beside it "
+            "The split of the inputs is a stable hash; unlike in the published code, a seed "
+            "changes neither the split nor the test items. For a GPU.",
+            "fair": "Equal steps and 8 learning rates for every method, selected on the validation "
+            "split. Prefixes have rates from 5e-5, the paper's rate, to 0.5, and are started at 1, "
+            "at 0.02 and, with three times the trials, at the best of three scales. In addition, "
             "full fine-tuning and LoRA of rank 1. For a GPU.",
         },
     )
@@ -83,7 +83,7 @@ def _claims() -> tuple[Claim, ...]:
         ),
         claim(
             "other-skills-are-silenced",
-            "With the prefix of one task the model does none of the others.",
+            "With the prefix of one task, the model does none of the other tasks.",
             *(
                 at_most(label, other, 0.05)
                 for label, name in called
@@ -94,19 +94,21 @@ def _claims() -> tuple[Claim, ...]:
         ),
         claim(
             "base-knows-all",
-            "Without a cue the base model answers about a quarter of the items as each task asks.",
+            "Without a cue, the base model answers about a quarter of the items as each task "
+            "requires.",
             *(at_least(MIXED, name, 0.05) for name in paper.SKILL_LABELS),
             *(at_most(MIXED, name, 0.6) for name in paper.SKILL_LABELS),
         ),
         claim(
             "relative-attention-stays",
-            "A prefix leaves relative attention over the content as it is (equation 6).",
+            "A prefix leaves relative attention over the content unchanged (equation 6).",
             *(DeviationAtMost(row=label, value=1e-6) for label, _ in called),
             given=[*mixed, *learned],
         ),
         claim(
             "prefixes-make-clusters",
-            "Attention outputs, which do not tell the tasks apart, fall into one cluster a prefix.",
+            "Attention outputs, which do not separate the tasks without a prefix, form one cluster "
+            "per prefix.",
             holds("clusters", "clusters.before"),
             holds("clusters", "clusters.after"),
             given=[*mixed, *learned, holds("clusters", "clusters.random")],

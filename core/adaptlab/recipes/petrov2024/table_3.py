@@ -21,7 +21,7 @@ STUDY = "petrov2024-table-3"
 BASE = "pretrained on four skills"
 COMBINED, UNKNOWN = paper.NEW_LABELS
 ROWS = 10
-"""Rows of a prefix; the pads whose place they take were there in pretraining."""
+"""Rows of a prefix; they replace pads that were present in pretraining."""
 PUBLISHED = (
     (100, 0, 0, 0, 0, 0),
     (0, 100, 0, 0, 0, 0),
@@ -34,11 +34,11 @@ PUBLISHED = (
 
 @RECIPES.register("petrov2024/table-3")
 def table_3() -> Recipe:
-    """One prefix of ten positions, 10,240 parameters, for each of six tasks."""
+    """Return the recipe: one prefix of ten positions, 10,240 parameters, for each of six tasks."""
     return Recipe(
         name="petrov2024/table-3",
         title="Table 3: known skills, a combination of them, and a new task",
-        question="What can a prefix teach a model that has four skills: to combine them, or more?",
+        question="Can a prefix teach a model with four skills to combine them, or a new task?",
         source=f"{paper.SOURCE}, table 3",
         base_models=("skills",),
         presets={
@@ -52,35 +52,35 @@ def table_3() -> Recipe:
         notes={
             "quick": "The paper's four layers and four heads at width 64 instead of 256, so a "
             "prefix of 2,560 parameters instead of 10,240; questions of eight digits below six "
-            "instead of ten below eight; no dropout; 32 items a step; fewer steps at higher rates "
-            "on a cosine schedule. Prefixes are tuned over 4 learning rates from 3e-3 to 1, with "
-            "three times the steps for new tasks. Controls which the paper lacks: full fine-tuning "
-            "at two rates, a model from scratch at one, and LoRA on the MLP at the prefix's size "
-            "and steps. About 21 minutes on two cores with 3 seeds.",
+            "instead of ten below eight; no dropout; 32 items per step; fewer steps at higher "
+            "rates on a cosine schedule. Prefixes are tuned over 4 learning rates from 3e-3 to 1, "
+            "with three times the steps for new tasks. Controls that the paper lacks: full "
+            "fine-tuning at two rates, a model from scratch at one, and LoRA on the MLP at the "
+            "prefix's size and steps. About 21 minutes on two cores with 3 seeds.",
             "small": f"{small.NOTE}Two layers; prefixes of 40 rows, 5,120 parameters, as many as "
             "LoRA of rank 4 on the MLP. About 2 hours on two idle cores, by the cost model.",
             "faithful": "The paper's settings with its code's four layers (the text's 40 is a "
             "misprint): 40,000 steps for the base, 20,000 for prefixes of known skills and 500,000 "
             "for the others, at one constant rate, but 5 seeds instead of 3. 11 tokens instead of "
-            "10, because ten equal digits need a count of 10. The histogram took the paper half a "
-            "million steps: hours on a GPU.",
-            "fair": "Equal steps and 8 learning rates for every method, chosen on the validation "
-            "split; prefixes from 5e-5, the paper's rate, to 0.5, started at 1 and at 0.02, and, "
-            "with three times the trials, at whichever of three scales does best. Full fine-tuning "
-            "and models from scratch say whether the new tasks can be learned at all; LoRA of rank "
-            "1 on the MLP has exactly the prefix's 10,240 parameters. 100,000 steps instead of the "
-            "paper's 500,000 for new tasks. Hours on a GPU.",
+            "10, because ten equal digits need a count of 10. The histogram takes 500,000 steps, "
+            "as in the paper: hours on a GPU.",
+            "fair": "Equal steps and 8 learning rates for every method, selected on the validation "
+            "split. Prefixes have rates from 5e-5, the paper's rate, to 0.5, and are started at 1, "
+            "at 0.02 and, with three times the trials, at the best of three scales. Full "
+            "fine-tuning and models from scratch show whether the new tasks can be learned at all; "
+            "LoRA of rank 1 on the MLP has exactly the prefix's 10,240 parameters. 100,000 steps "
+            "instead of the paper's 500,000 for new tasks. Hours on a GPU.",
         },
     )
 
 
 def prefix_for(task: Members) -> str:
-    """What the study calls the prefix for a task."""
+    """Return the label of the prefix for a task in the study."""
     return paper.PREFIX if task in paper.SKILLS else paper.LONGER
 
 
 def as_published(name: str, bases: Sequence[Members]) -> StudySpec:
-    """Prefixes as the paper trains them, for new tasks 25 times as long as for known skills."""
+    """Return prefixes trained as in the paper: 25 times longer for new tasks than for skills."""
     longer = paper.constant(500_000, 5e-5, 0.01)
     return paper.study(
         name,
@@ -97,7 +97,7 @@ def as_published(name: str, bases: Sequence[Members]) -> StudySpec:
 
 
 def small_study(name: str, bases: Sequence[Members]) -> StudySpec:
-    """Prefixes for known skills and new tasks, and controls on new tasks, on small models."""
+    """Return prefixes for all tasks, and controls for new tasks, on small models."""
     known, new = small.tasks(paper.SKILLS), small.tasks(paper.NEW)
     return paper.study(
         name,

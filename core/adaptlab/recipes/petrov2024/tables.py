@@ -1,4 +1,4 @@
-"""Rows and columns of the tables that the recipes of this paper are held against."""
+"""Builders of rows and columns of this paper's tables."""
 
 from collections.abc import Iterable
 
@@ -9,7 +9,7 @@ from adaptlab.specs.spec import Choice
 
 
 def columns(labels: Iterable[str], tasks: Iterable[Members]) -> tuple[TableColumn, ...]:
-    """The tasks that a table shows every row on."""
+    """Return the columns of a table, one per task."""
     pairs = zip(labels, tasks, strict=True)
     return tuple(
         TableColumn(label=label, task=Choice.model_validate(task)) for label, task in pairs
@@ -23,7 +23,7 @@ def row(
     on: str | None = None,
     task: Members | None = None,
 ) -> TableRow:
-    """A row: a method `of` the study trained on `task` from the base `on`; scores in per cent."""
+    """Return a row for method `of`, trained on `task` from base `on`; scores are in per cent."""
     chosen = None if task is None else Choice.model_validate(task)
     return TableRow(
         label=label,
@@ -35,7 +35,7 @@ def row(
 def rows_on_new_tasks(
     methods: Iterable[str], on: str | None = None, ending: str = ""
 ) -> tuple[TableRow, ...]:
-    """A row for every method on every new task, none of them published."""
+    """Return an unpublished row for every method on every new task."""
     new = tuple(zip(NEW_LABELS, NEW, strict=True))
     return tuple(
         row(f"{method} on {name}{ending}", of=method, on=on, task=task)

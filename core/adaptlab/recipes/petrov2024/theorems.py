@@ -1,4 +1,4 @@
-"""Theorems 1 and 2 with their generalisations, as models built by formula and run."""
+"""Theorems 1 and 2 and their generalisations, as models that are built by formula and run."""
 
 from typing import Literal
 
@@ -7,16 +7,16 @@ from adaptlab.reproductions.recipe import RECIPES, Recipe
 from adaptlab.studies.study import StudySpec
 
 CHECK = "theorems"
-EXHAUSTIVE = "Every case where cases are few, random ones where they are many."
+EXHAUSTIVE = "If there are few cases, all are run; otherwise random ones."
 
 
 @RECIPES.register("petrov2024/theorems")
 def theorems() -> Recipe:
-    """Models whose weights are a formula, on every case where there are few."""
+    """Return the recipe: models with weights by formula, run on all cases if there are few."""
     return Recipe(
         name="petrov2024/theorems",
         title="Theorems 1 and 2: virtual tokens that make a transformer compute any map",
-        question="Do the transformers of the theorems compute what is claimed, when they are run?",
+        question="Do the transformers of the theorems compute what is claimed when they are run?",
         source="Petrov, Torr, Bibi (ICLR 2024), section 3 and appendix A",
         presets={"quick": _study("small"), "faithful": _study("full"), "fair": _study("full")},
         claims=(
@@ -33,25 +33,27 @@ def theorems() -> Recipe:
             _claim(
                 "any-longer-answer",
                 "longer-answers",
-                "With n_Y virtual tokens it maps a token to n_Y tokens in any way.",
+                "With n_Y virtual tokens, a fixed transformer maps a token to n_Y tokens in any "
+                "way.",
             ),
             _claim(
                 "any-longer-question",
                 "longer-questions",
-                "One virtual token makes it compute any of V^(V²) maps of two tokens.",
+                "One virtual token makes a fixed transformer compute any of V^(V²) maps of two "
+                "tokens.",
             ),
             _claim(
                 "soft-beats-hard",
                 "soft-first-tokens-of-theorem-1",
-                "A soft first token starts V^N completions where a hard one starts a single one.",
+                "Soft first tokens start V^N completions, and a hard first token starts one.",
             ),
         ),
         notes={
             "quick": f"{EXHAUSTIVE} Seconds on one core.",
-            "faithful": "The paper's own sizes as well: V=94 with N=20 and n_Y=10, and V=10 for "
-            "questions of two tokens, with 200 random maps each where the paper shows one, and the "
-            "unpacking inside the network, which the paper's notebook does beside it. "
-            "Below two minutes on one core.",
+            "faithful": "The paper's sizes too: V=94 with N=20 and n_Y=10, and V=10 for questions "
+            "of two tokens. 200 random maps each, where the paper shows one. The unpacking is "
+            "inside the network; in the paper's notebook it is outside. Less than two minutes on "
+            "one core.",
             "fair": "The same as the faithful preset: nothing is tuned.",
         },
     )

@@ -34,12 +34,12 @@ GERMAN, BOTH = "German", "German and Spanish"
 SPANISH = "Spanish"
 BUDGET = 67_584
 SITES = ("attn.q", "attn.v", "attn.o", "mlp", "unembed")
-"""The published code's LoRA counts its fused Q, K, V once, as two matrices of width × width do."""
+"""The published LoRA on fused Q, K, V is as large as LoRA on two matrices of width × width."""
 
 
 @RECIPES.register("petrov2024/translation")
 def translation() -> Recipe:
-    """Spanish words by a prefix and by LoRA, on a model that learned German ones."""
+    """Return the recipe: Spanish words by a prefix and by LoRA, on a model that knows German."""
     return Recipe(
         name="petrov2024/translation",
         title="Words of a new language",
@@ -50,20 +50,21 @@ def translation() -> Recipe:
         tables=(_table(),),
         claims=_claims(),
         notes={
-            "quick": "256 words of at most 8 letters of the generated list, on four layers of "
-            "width 64. Prefix and LoRA have the paper's 66 rows and rank 4, of 16,896 and 16,864 "
-            "parameters, 4 learning rates and equal steps; in pretraining there were 8 pads. Full "
-            "fine-tuning has one rate. Beside it, a model that has seen both languages without a "
-            "cue, where Spanish is a known skill. About 18 minutes on two cores with 3 seeds.",
-            "faithful": "The paper's sizes, rates and steps; LoRA of rank 4 at the paper's number "
-            "of parameters, on q and v instead of the fused q, k and v. The paper's word list has "
-            "no licence that we know, so the words are those of the generated list, of the same "
-            "number; import a real one and clone the study with it. Every score is of the model "
-            "with its prefix attached, which the published code's of the prefix is not. The model "
+            "quick": "256 words of at most 8 letters from the generated list, on four layers of "
+            "width 64. Prefix and LoRA have the paper's 66 rows and rank 4 (16,896 and 16,864 "
+            "parameters), 4 learning rates and equal steps; pretraining had 8 pads. Full "
+            "fine-tuning has one rate. In addition, a model that was pretrained on both languages "
+            "without a cue, for which Spanish is a known skill. About 18 minutes on two cores with "
+            "3 seeds.",
+            "faithful": "The paper's sizes, rates and steps; LoRA of rank 4 with the paper's "
+            "number of parameters, on q and v instead of the fused q, k and v. The paper's word "
+            "list has no licence known to us, so as many words of the generated list are used; to "
+            "use a real list, import it and clone the study with it. Every score is of the model "
+            "with its prefix attached, unlike the prefix's score in the published code. The model "
             "of both languages is not in the paper. For a GPU.",
-            "fair": "Equal steps and 8 learning rates for every method, prefixes from 5e-5, the "
-            "paper's, to 0.5 and from three scales, full fine-tuning and a model from scratch. For "
-            "a GPU.",
+            "fair": "Equal steps and 8 learning rates for every method; prefixes with rates from "
+            "5e-5, the paper's rate, to 0.5 and from three scales; full fine-tuning and a model "
+            "from scratch. For a GPU.",
         },
     )
 
@@ -109,7 +110,7 @@ def _claims() -> tuple[Claim, ...]:
         ),
         claim(
             "lora-learns",
-            "LoRA of the same size learns them.",
+            "LoRA of the same size learns the words of another language.",
             at_least(paper.LORA, SPANISH, 0.8),
             above(paper.LORA, paper.PREFIX, SPANISH, 0.5),
             given=new,
@@ -117,7 +118,7 @@ def _claims() -> tuple[Claim, ...]:
         ),
         claim(
             "prefix-calls-up-a-known-language",
-            "Where the base model knows Spanish words too, a prefix calls them up.",
+            "If the base model knows Spanish words too, a prefix elicits them.",
             at_least(f"{paper.PREFIX}, Spanish known", SPANISH, 0.8),
             in_paper=False,
             given=[at_most("pretrained on both", SPANISH, 0.7)],

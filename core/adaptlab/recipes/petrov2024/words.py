@@ -1,4 +1,4 @@
-"""The models that translate words, as in the paper's appendix C."""
+"""Base models that translate words, as in the paper's appendix C."""
 
 from adaptlab.recipes.petrov2024.settings import (
     GPU,
@@ -10,24 +10,24 @@ from adaptlab.recipes.petrov2024.settings import (
 )
 
 ROWS = 66
-"""Rows of the paper's prefix and pads of its model; 67,584 parameters at its width."""
+"""Rows of the paper's prefix and pads of its model: 67,584 parameters at its width."""
 WORDS = 4921
 QUICK_PADS = 8
 QUICK_WORDS: Members = {"words": 256, "longest": 8}
 
 
 def german(**knobs: object) -> Members:
-    """English words to German ones."""
+    """Return the translation of English words to German."""
     return {"name": "word_translation", "target": "german", **knobs}
 
 
 def spanish(**knobs: object) -> Members:
-    """The same English words to Spanish ones."""
+    """Return the translation of the same English words to Spanish."""
     return {"name": "word_translation", "target": "spanish", **knobs}
 
 
 def either(**knobs: object) -> Members:
-    """To German or Spanish, without a cue to which."""
+    """Return the translation to German or Spanish, without a cue to which."""
     return {"name": "mixture", "tasks": (german(**knobs), spanish(**knobs))}
 
 
@@ -35,7 +35,7 @@ LANGUAGES = (german(), spanish())
 
 
 def translator(name: str, task: Members) -> Members:
-    """The paper's model: four layers of width 256, 50,000 steps."""
+    """Return the paper's model: four layers of width 256, 50,000 steps."""
     return base(
         f"petrov2024-{name}",
         {**_sizes(256, ROWS), "dropout": 0.1},
@@ -49,7 +49,7 @@ def translator(name: str, task: Members) -> Members:
 
 
 def quick_translator(name: str, task: Members, *, steps: int = 2000) -> Members:
-    """One of width 64 that knows 256 words of at most 8 letters."""
+    """Return a model of width 64 that knows 256 words of at most 8 letters."""
     return base(
         f"petrov2024-{name}-quick",
         _sizes(64, QUICK_PADS),
@@ -62,7 +62,7 @@ def quick_translator(name: str, task: Members, *, steps: int = 2000) -> Members:
 
 
 def quick_scored() -> tuple[Members, ...]:
-    """Both languages of the quick presets."""
+    """Return both languages of the quick presets."""
     return (german(**QUICK_WORDS), spanish(**QUICK_WORDS))
 
 
