@@ -177,7 +177,7 @@ def test_a_budget_that_a_method_leaves_unused_is_refused_with_the_nearest(
     found = caught.value.problems[0]
     assert (found.pointer, found.code) == ("/budgets/0", "budget_not_met")
     assert found.nearest == nearest
-    assert "The tolerance is 5.0%" in found.detail
+    assert "The tolerance is 5.0 %" in found.detail
     for size in nearest:
         fitting = document | {"budgets": [size], "budget_tolerance": 0.05}
         assert planned(**fitting).cells

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.plugins.shapes import ModelShape
 from adaptlab.specs.budget import solve
+from adaptlab.statistics.figures import percent
 from adaptlab.studies.study_methods import StudyEntry
 from adaptlab.studies.study_sizes import SizedMethod, StudyBase
 
@@ -27,7 +28,7 @@ def check_tolerance(
 def _off_budget(
     tolerance: float, base: StudyBase, method: SizedMethod, compared: Sequence[SizedMethod]
 ) -> Problem:
-    """The budget, and the nearest ones that every method meets or, if none does, this one."""
+    """Return the problem with the nearest budgets that all methods meet, or else this one."""
     entries = {one.entry.label: one.entry for one in compared if one.budget == method.budget}
     own = _sizes_around(method.entry, base.shape, method.limit)
     sizes = {
@@ -42,8 +43,8 @@ def _off_budget(
     for_whom = "all methods meet" if shared else f"{method.entry.label} meets"
     detail = (
         f"{method.entry.label} trains {method.trained:,} of {method.limit:,} parameters on "
-        f"{base.facts.name}, {1 - method.trained / method.limit:.1%} less than the budget. The "
-        f"tolerance is {tolerance:.1%}. The nearest budgets that {for_whom} are "
+        f"{base.facts.name}, {percent(1 - method.trained / method.limit)} less than the budget. "
+        f"The tolerance is {percent(tolerance)}. The nearest budgets that {for_whom} are "
         f"{', '.join(f'{size:,}' for size in nearest)}."
     )
     return Problem(f"/budgets/{method.budget}", "budget_not_met", detail, nearest=nearest)
@@ -58,7 +59,7 @@ def _meets(entry: StudyEntry, shape: ModelShape, budget: int, tolerance: float) 
 
 
 def _sizes_around(entry: StudyEntry, shape: ModelShape, budget: int) -> set[int]:
-    """The method's sizes in parameters next to a budget: the largest within it, the next above."""
+    """Return the method's sizes next to a budget: the largest within it, and the next above."""
     below = solve(entry.method, shape, budget).trained_scalars(shape)
     low, high = budget, 2 * budget
     if not entry.method.size_is_free() or _size_at(entry, shape, high) == below:

@@ -1,4 +1,4 @@
-"""The study spec: one question to many jobs, and the ways in which it may grow or be taken over."""
+"""The spec of a study, and its extension and cloning."""
 
 import json
 from dataclasses import replace
@@ -26,36 +26,36 @@ from adaptlab.specs.spec import (
 )
 from adaptlab.validation import validation_problems
 from adaptlab.values import AUTO, Auto, Name, Value
+from adaptlab.wording import counted
 
 T = TypeVar("T")
 
 SHOWABLE = r"^[^\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]+$"
-"""No control characters: terminals obey them where a CSV is printed."""
+"""No control characters, because terminals interpret them when a CSV is printed."""
 MOST_BASE_MODELS = MOST_TASKS = 16
 MOST_METHODS = 64
 MOST_BUDGETS = 32
 MOST_CHECKS = 64
 OF_CELLS = ("tasks", "methods", "budgets")
-"""What a study has all of, or none of if it has theory checks alone."""
+"""Members of which a study has all, or none if it has only theory checks."""
 
 ShownLabel = Annotated[str, Field(max_length=120, pattern=SHOWABLE)]
 
 
 class TrainingOverrides(TrainingSpec):
-    """Members of the study's training that one method has otherwise; only those given count."""
+    """Members of the study's training that one method overrides; only given members count."""
 
 
 class TuningOverrides(TuningSpec):
-    """Members of the study's tuning that one method has otherwise; only those given count."""
+    """Members of the study's tuning that one method overrides; only given members count."""
 
 
 class StudyMethod(Choice):
-    """A method of a study, with the knobs that are given.
+    """A method of a study with the given knobs.
 
-    `label` is its name in the comparison; without it, the method's name and the given knobs are.
-    Members given in `training` and `tuning` replace the study's for this method, which the
-    comparison then says. `tasks` and `base_models`, some of the study's, are the only ones on
-    which it runs.
+    `label` is its name in the comparison, by default the method's name with the given knobs.
+    Members given in `training` and `tuning` replace the study's for this method; the comparison
+    reports the difference. `tasks` and `base_models` limit it to some of the study's.
     """
 
     label: ShownLabel | None = None
@@ -69,19 +69,19 @@ class StudyMethod(Choice):
     ) = None
 
     def choice(self) -> Choice:
-        """What a job is asked for."""
+        """Return the method of a job's spec."""
         return Choice.model_validate(self.model_dump(include={"name"}) | (self.model_extra or {}))
 
 
 class StudyCheck(Choice):
-    """A theory check of a study, with the knobs that are given; one job for whatever it measures.
+    """A theory check of a study with the given knobs; one job for each model that it measures.
 
-    One that measures base models measures each of `base_models`, all of the study's by default.
-    One that measures adaptations measures those by the method that is labelled `of`, at every
-    budget at which it comes out different, only at `budget`, on `task` and on `base_models` where
-    they are given; each on its own or, with `together`, all of one base model in one job.
-    `replicates` is of how many seeds of each. `label` is its name in the study; without it, the
-    check's name and the given knobs are.
+    A check of base models measures each of `base_models`, by default all of the study's. A check
+    of adaptations measures those of the method with the label `of`, one for every size that the
+    budgets give it. `budget`, `task` and `base_models` limit them if given. Each has its own job;
+    with `together`, all of one base model share a job. `replicates` is the number of seeds that are
+    measured of each. `label` is its name in the study, by default the check's name with the given
+    knobs.
     """
 
     label: ShownLabel | None = None
@@ -95,12 +95,12 @@ class StudyCheck(Choice):
     replicates: Annotated[int, Field(ge=1, le=64)] | Literal["all"] = "all"
 
     def choice(self) -> Choice:
-        """What a job is asked for."""
+        """Return the check of a job's spec."""
         return Choice.model_validate(self.model_dump(include={"name"}) | (self.model_extra or {}))
 
 
 def _form(value: object) -> str:
-    """A bare name is short for `{name: …}`."""
+    """Return "short" for a bare name, which is short for `{name: …}`."""
     return "short" if isinstance(value, str) else "whole"
 
 
@@ -108,8 +108,8 @@ def _named(name: object) -> object:
     return {"name": name} if isinstance(name, str) else name
 
 
-# Only the short form goes through a function: what has, strict validation takes for Python's and
-# not for JSON's, in which lists stand for tuples.
+# Only the short form passes a function: strict validation treats a function's result as Python,
+# not as JSON, in which lists are accepted for tuples.
 NamedMethod = Annotated[
     Annotated[StudyMethod, BeforeValidator(_named, json_schema_input_type=str), Tag("short")]
     | Annotated[StudyMethod, Tag("whole")],
@@ -137,19 +137,19 @@ BudgetTolerance = Annotated[float, Field(ge=0, lt=1)]
 class StudySpec(Value):
     """Every method at every budget on every task and base model, with the same effort.
 
-    A method that a budget sizes is one job for each budget at which it comes out different. One of
-    fixed size is one job, which stands at every budget that it is within; `frozen`,
-    `full_finetuning` and `from_scratch` are references and stand at every budget. `methods: all`
-    are all registered methods that the base model has sites for. `seeds`, `training`, `tuning`,
-    `evaluation`, `capture` and `resources` are those of every job.
+    A method whose size follows the budget is one job per size. A method of fixed size is one job,
+    listed at every budget that it fits. `frozen`, `full_finetuning` and `from_scratch` are
+    references and listed at every budget. `methods: all` means all registered methods for which the
+    base model has sites. `seeds`, `training`, `tuning`, `evaluation`, `capture` and `resources`
+    apply to every job.
 
-    Sizes come in steps, so that a method may leave a part of its budget unused. With
-    `budget_tolerance` (0.05: five per cent) a study is refused in which some method, references
-    apart, would leave a larger share unused; without it any share is accepted and shown.
+    Sizes come in steps, so a method may leave a part of its budget unused. With `budget_tolerance`
+    (0.05: 5 %), a study is refused if a method other than a reference would leave a larger share
+    unused. Without it, any share is accepted and shown.
 
-    `checks` are theory checks, which are jobs of the study too. A study may consist of them alone,
-    and of the base models that they measure; any other has at least one base model, task, method
-    and budget.
+    `checks` are theory checks, which are jobs of the study too. A study may consist of checks and
+    the base models that they measure; any other study has at least one base model, task, method and
+    budget.
     """
 
     name: Name
@@ -169,9 +169,9 @@ class StudySpec(Value):
 
     @model_validator(mode="after")
     def _compares_or_checks(self) -> Self:
-        """Raise for what there is none of, as if the member itself were required."""
-        given = [member for member in OF_CELLS if getattr(self, member)]
-        needed = ("base_models", *OF_CELLS) if given or not self.checks else ()
+        """Raise `ValidationError` for empty members, as if they were required."""
+        present = [member for member in OF_CELLS if getattr(self, member)]
+        needed = ("base_models", *OF_CELLS) if present or not self.checks else ()
         empty = [member for member in needed if not getattr(self, member)]
         if empty:
             raise ValidationError.from_exception_data(
@@ -188,10 +188,10 @@ def _empty(member: str, given: set[str]) -> InitErrorDetails:
 
 
 class StudyExtension(Value):
-    """What a study is to have besides what it has; what is there already changes nothing.
+    """Additions to a study; entries that it already has change nothing.
 
-    `seeds` is how many seeds there are to be in all, or further seeds. An extension by nothing
-    runs again what has failed.
+    `seeds` is the total number of seeds, or a list of further seeds. An empty extension runs failed
+    jobs again.
     """
 
     base_models: StudyBaseModels = ()
@@ -203,7 +203,7 @@ class StudyExtension(Value):
 
 
 class StudyChanges(Value):
-    """The members of a study's spec that a clone has otherwise; its name always is another."""
+    """Members of a study's spec that a clone replaces; it always has a new name."""
 
     name: Name
     base_models: StudyBaseModels | None = None
@@ -222,7 +222,7 @@ class StudyChanges(Value):
 
 
 def base_names(spec: StudySpec) -> tuple[str, ...]:
-    """The names of the base models; raises `InvalidSpec` for one that is there twice."""
+    """Return the names of the base models; raises `InvalidSpec` for one that occurs twice."""
     names = [base if isinstance(base, str) else base.name for base in spec.base_models]
     for index, name in enumerate(names):
         if name in names[:index]:
@@ -232,37 +232,37 @@ def base_names(spec: StudySpec) -> tuple[str, ...]:
 
 
 def extended(spec: StudySpec, extension: StudyExtension) -> StudySpec:
-    """The study with everything that the extension adds; raises `InvalidSpec`."""
-    given: dict[str, object] = {}
+    """Return the study with everything that the extension adds; raises `InvalidSpec`."""
+    members: dict[str, object] = {}
     if extension.base_models:
-        given["base_models"] = _joined(spec.base_models, extension.base_models)
+        members["base_models"] = _joined(spec.base_models, extension.base_models)
     if extension.tasks:
-        given["tasks"] = _joined(spec.tasks, extension.tasks)
+        members["tasks"] = _joined(spec.tasks, extension.tasks)
     if extension.methods:
-        given["methods"] = _joined(_listed(spec), extension.methods)
+        members["methods"] = _joined(_listed(spec), extension.methods)
     if extension.budgets:
-        given["budgets"] = _joined(spec.budgets, extension.budgets)
+        members["budgets"] = _joined(spec.budgets, extension.budgets)
     if extension.checks:
-        given["checks"] = _joined(spec.checks, extension.checks)
+        members["checks"] = _joined(spec.checks, extension.checks)
     if extension.seeds is not None:
-        given["seeds"] = _more_seeds(spec.seeds, extension.seeds)
-    return checked(spec.model_copy(update=given))
+        members["seeds"] = _more_seeds(spec.seeds, extension.seeds)
+    return checked(spec.model_copy(update=members))
 
 
 def at_extension(error: InvalidSpec, spec: StudySpec, extension: StudyExtension) -> InvalidSpec:
-    """The faults of an extended study, with pointers to where the extension has what is faulty."""
+    """Return the problems of an extended study with pointers into the extension."""
     return InvalidSpec(*(_at(problem, spec, extension) for problem in error.problems))
 
 
 def changed(spec: StudySpec, changes: StudyChanges) -> StudySpec:
-    """The study with the members that `changes` gives; raises `InvalidSpec`."""
-    given = {name: getattr(changes, name) for name in changes.model_fields_set}
-    present = {name: value for name, value in given.items() if value is not None}
+    """Return the study with the members that `changes` gives; raises `InvalidSpec`."""
+    members = {name: getattr(changes, name) for name in changes.model_fields_set}
+    present = {name: value for name, value in members.items() if value is not None}
     return checked(spec.model_copy(update=present))
 
 
 def checked(spec: StudySpec) -> StudySpec:
-    """The spec if it keeps to the limits that one from outside has to; raises `InvalidSpec`."""
+    """Return the spec if it is within the limits of a posted spec; raises `InvalidSpec`."""
     text = spec.model_dump_json(exclude_unset=True)
     try:
         return StudySpec.model_validate_json(text, strict=True)
@@ -290,30 +290,33 @@ def _at(problem: Problem, spec: StudySpec, extension: StudyExtension) -> Problem
     present, more = getattr(spec, member, None), getattr(extension, member, None)
     if not (isinstance(present, tuple) and isinstance(more, tuple) and below):
         return problem
-    known, added = cast("tuple[object, ...]", present), cast("tuple[object, ...]", more)
+    entries, added = cast("tuple[object, ...]", present), cast("tuple[object, ...]", more)
     place = int(below[0]) if below[0].isdecimal() else 0
-    if place < len(known):
+    if place < len(entries):
         return problem
-    index = added.index(_joined(known, added)[place])
+    index = added.index(_joined(entries, added)[place])
     return replace(problem, pointer="/".join(("", member, str(index), *below[1:])))
 
 
 def _more_seeds(
     present: int | tuple[int, ...] | Auto, wanted: int | tuple[int, ...]
 ) -> int | tuple[int, ...]:
-    """The seeds in all, in an order that keeps those there are in their places."""
+    """Return all seeds, with the present ones first and in their order."""
     if present == AUTO:
         if isinstance(wanted, int):
             return wanted
         detail = "The study takes its number of seeds from its base models. Give a number of seeds."
         raise InvalidSpec(Problem("/seeds", "seeds_not_numbered", detail))
-    known = tuple(range(present)) if isinstance(present, int) else present
+    seeds = tuple(range(present)) if isinstance(present, int) else present
     if isinstance(wanted, tuple):
-        return _joined(known, wanted)
-    if wanted < len(known):
-        detail = f"The study already has {len(known)} seeds, more than {wanted}."
-        raise InvalidSpec(Problem("/seeds", "fewer_seeds", detail, nearest=(len(known),)))
+        return _joined(seeds, wanted)
+    if wanted < len(seeds):
+        detail = (
+            f"The study already has {counted(len(seeds), 'seed')}, more than {wanted}. Give "
+            f"{len(seeds)} or more."
+        )
+        raise InvalidSpec(Problem("/seeds", "fewer_seeds", detail, nearest=(len(seeds),)))
     if isinstance(present, int):
         return wanted
-    unused = (seed for seed in range(LARGEST_SEED) if seed not in known)
-    return (*known, *(next(unused) for _ in range(wanted - len(known))))
+    unused = (seed for seed in range(LARGEST_SEED) if seed not in seeds)
+    return (*seeds, *(next(unused) for _ in range(wanted - len(seeds))))

@@ -1,4 +1,4 @@
-"""The theory checks of a study: what each measures, and the jobs that it comes to."""
+"""The theory checks of a study: what each measures, and its jobs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,12 +23,12 @@ from adaptlab.studies.study_methods import (
 from adaptlab.studies.study_plan import Cell, PlannedCheck, PlannedJob
 
 SHARED = ("resources", "labels")
-"""What the job of a check takes from the study."""
+"""Members that the job of a check takes from the study."""
 
 
 @dataclass(frozen=True)
 class _Entry:
-    """A check of the study: its label, what a job asks for, and where the study has it."""
+    """A check of the study: its pointer in the spec, its label and the resolved check."""
 
     pointer: str
     label: str
@@ -39,7 +39,7 @@ class _Entry:
 
 
 def check_jobs(spec: StudySpec, of_methods: Mapping[str, int]) -> int:
-    """How many jobs the checks come to at most; `of_methods` has those of every method."""
+    """Return the largest number of jobs of the checks; `of_methods` has those of each method."""
     return sum(
         of_methods.get(check.of, 1) if check.of else len(check.base_models or spec.base_models) or 1
         for check in spec.checks
@@ -54,25 +54,25 @@ def planned_checks(
     jobs: Mapping[str, PlannedJob],
     datasets: Datasets,
 ) -> tuple[PlannedCheck, ...]:
-    """The checks as they will run; `jobs` are those of the cells, by digest.
+    """Return the checks as they will run; `jobs` are those of the cells, by digest.
 
-    Raises `InvalidSpec` for a check that is there twice, that cannot be done, or that names a
-    method, a task or a base model which the study does not have.
+    Raises `InvalidSpec` for a check that occurs twice, that cannot run, or that names a method,
+    task or base model that the study does not have.
     """
-    found: dict[str, PlannedCheck] = {}
+    by_digest: dict[str, PlannedCheck] = {}
     for entry in _entries(spec, [entry.label for entry in entries], datasets):
         for check in _planned(spec, entry, bases, cells, jobs):
-            same = found.setdefault(spec_digest(check.resolved), check)
+            same = by_digest.setdefault(spec_digest(check.resolved), check)
             if same is not check:
                 detail = f"{check.label} measures the same as {same.label}. Leave one of them out."
                 raise InvalidSpec(Problem(entry.pointer, "check_twice", detail))
-    return tuple(found.values())
+    return tuple(by_digest.values())
 
 
 def theory_spec(
     spec: StudySpec, check: StudyCheck, base: str | None, adaptations: Sequence[UUID] = ()
 ) -> TheorySpec:
-    """What a job of a check is asked for."""
+    """Return the spec of a job of the check."""
     given = {name: getattr(spec, name) for name in SHARED if name in spec.model_fields_set}
     given |= {"kind": "theory", "checks": (check.choice(),)}
     if base is not None and not adaptations:
@@ -85,12 +85,12 @@ def theory_spec(
 
 
 def measuring(adaptations: Sequence[UUID]) -> dict[str, object]:
-    """The member of a spec that names the adaptations, one alone or several."""
+    """Return the member of a spec that names one adaptation or several."""
     return {"adaptation": adaptations[0] if len(adaptations) == 1 else tuple(adaptations)}
 
 
 def _entries(spec: StudySpec, methods: Sequence[str], datasets: Datasets) -> Iterator[_Entry]:
-    """The checks with their knobs checked; raises for one that is there twice."""
+    """Yield the checks with checked knobs; raises `InvalidSpec` for a label that occurs twice."""
     labels: list[str] = []
     for index, given in enumerate(spec.checks):
         entry = _entry(spec, f"/checks/{index}", given, methods, datasets)
@@ -127,20 +127,20 @@ def _entry(
 def _faults(
     pointer: str, given: StudyCheck, check: TheoryCheck, methods: Sequence[str]
 ) -> Iterator[Problem]:
-    """What a check is given that it cannot use, and what it lacks."""
+    """Yield a problem per member that a check cannot use or that it lacks."""
     name = check.name
     if check.needs_adaptation:
         if given.of is None:
-            detail = f"The check {name!r} measures an adaptation. Give a method's label in `of`."
+            detail = f"The check {name!r} measures adaptations. Give a method's label in `of`."
             yield Problem(f"{pointer}/of", "adaptation_needed", detail, allowed=tuple(methods))
         elif given.of not in methods:
-            detail = f"No method of the study has the label {given.of!r}."
+            detail = f"No method of the study has the label {given.of!r}. Give one that is there."
             near = tuple(get_close_matches(given.of, methods, n=3, cutoff=0.3))
             yield Problem(f"{pointer}/of", "not_a_method_of_the_study", detail, (*methods,), near)
         return
     for member in ("of", "task", "budget", "together", "replicates"):
         if member in given.model_fields_set:
-            detail = f"The check {name!r} measures no adaptation. Leave `{member}` out."
+            detail = f"The check {name!r} does not measure adaptations. Leave `{member}` out."
             yield Problem(f"{pointer}/{member}", "measures_no_adaptation", detail)
     if given.base_models is not None and not check.needs_base:
         detail = f"The check {name!r} builds its own model. Leave `base_models` out."
@@ -157,23 +157,23 @@ def _planned(
     if not entry.check.needs_base and not entry.check.needs_adaptation:
         yield _check(spec, entry, None, (), jobs)
         return
-    found = False
+    is_empty = True
     for place in entry.bases:
         base = bases[place]
         groups = _groups(spec, entry, base, cells) if entry.check.needs_adaptation else ((),)
         for group in groups:
-            found = True
+            is_empty = False
             yield _check(spec, entry, base, group, jobs)
-    if not found:
+    if is_empty:
         what = "adaptation" if entry.check.needs_adaptation else "base model"
-        detail = f"The study has no {what} for this check to measure."
+        detail = f"The study has no {what} for this check to measure. Leave the check out."
         raise InvalidSpec(Problem(entry.pointer, "nothing_to_measure", detail))
 
 
 def _groups(
     spec: StudySpec, entry: _Entry, base: BaseModelFacts, cells: Sequence[Cell]
 ) -> tuple[tuple[Cell, ...], ...]:
-    """The cells that are measured by one job each; of those that are the same job, the first."""
+    """Return the cells per job of the check; of cells with the same job, only the first."""
     here = [cell for cell in cells if (cell.base_model, cell.method) == (base.name, entry.given.of)]
     if entry.task is not None:
         task = label_of(spec.tasks[entry.task])
@@ -195,13 +195,14 @@ def _check(
     cells: tuple[Cell, ...],
     jobs: Mapping[str, PlannedJob],
 ) -> PlannedCheck:
-    made = [as_if_made(jobs[cell.digest]) for cell in cells]
+    adaptations = [as_if_made(jobs[cell.digest]) for cell in cells]
     name = None if base is None else base.name
-    asked = theory_spec(spec, entry.given, name, [one.job for one in made])
+    job_spec = theory_spec(spec, entry.given, name, [one.job for one in adaptations])
     try:
-        resolved = resolve_theory(asked, base, made)
+        resolved = resolve_theory(job_spec, base, adaptations)
     except InvalidSpec as error:
-        raise InvalidSpec(*(_at(problem, entry, made) for problem in error.problems)) from error
+        problems = (_at(problem, entry, adaptations) for problem in error.problems)
+        raise InvalidSpec(*problems) from error
     return PlannedCheck(
         label=entry.label,
         pointer=entry.pointer,
@@ -209,20 +210,20 @@ def _check(
         of=entry.given.of,
         cells=cells,
         together=entry.given.together,
-        spec=asked,
+        spec=job_spec,
         resolved=resolved,
     )
 
 
 def as_if_made(job: PlannedJob) -> Measured:
-    """The adaptation of a job that is not there yet; its id, which decides nothing, is made up."""
+    """Return the adaptation of a job that does not exist yet, with a provisional id."""
     return adaptation_of(UUID(job.digest[:32]), job.digest, job.resolved)
 
 
-def _at(problem: Problem, entry: _Entry, made: Sequence[Measured]) -> Problem:
-    """A fault of the job, where the study has what is at fault and in its words."""
+def _at(problem: Problem, entry: _Entry, adaptations: Sequence[Measured]) -> Problem:
+    """Return a problem of the job with the pointer and the names of the study's spec."""
     detail = problem.detail
-    for one in made:
+    for one in adaptations:
         detail = detail.replace(f"job {one.job}", f"{entry.given.of!r} on {one.base_model}")
     member, *below = problem.pointer.removeprefix("/").split("/")
     if member == "checks":

@@ -1,4 +1,4 @@
-"""From a study's spec to its plan: what fits where, and which cells are one job."""
+"""The expansion of a study's spec to its plan of cells and jobs."""
 
 from collections.abc import Mapping, Sequence
 
@@ -21,9 +21,9 @@ from adaptlab.studies.study_sizes import (
 )
 
 SHARED = ("seeds", "evaluation", "capture", "resources", "labels")
-"""What every job takes from the study as it stands."""
+"""Members that every job takes unchanged from the study."""
 EFFORT = ("training", "tuning")
-"""What a method may have otherwise."""
+"""Members that a method may override."""
 
 
 def expand(
@@ -32,11 +32,11 @@ def expand(
     most_jobs: int,
     datasets: Datasets = NO_DATASETS,
 ) -> StudyPlan:
-    """The jobs that the study takes; `bases` are the facts of its base models, in order.
+    """Return the plan of the study; `bases` are the facts of its base models, in order.
 
-    A method that cannot meet a budget is skipped. Raises `InvalidSpec` for a study with entries
-    that are the same twice, with more than `most_jobs` jobs, with a task, a method or a check that
-    no base model can have, and `InfeasibleBudget` for a budget that no method meets.
+    A method that cannot meet a budget is skipped. Raises `InvalidSpec` for duplicate entries, for
+    more than `most_jobs` jobs, and for a task, method or check that no base model can have. Raises
+    `InfeasibleBudget` for a budget that no method meets.
     """
     entries = study_entries(spec, datasets)
     _check_size(spec, entries, most_jobs)
@@ -51,9 +51,9 @@ def expand(
     for base, methods in zip(sized_bases, sized, strict=True):
         for index in range(len(tasks)):
             here = [method for method in methods if index in method.entry.tasks]
-            made = _jobs(spec, base, index, here, datasets)
+            planned = _jobs(spec, base, index, here, datasets)
             for method in here:
-                job = made[method.key]
+                job = planned[method.key]
                 jobs.setdefault(job.digest, job)
                 cells.append(_cell(base, label_of(spec.tasks[index]), method, job))
     return StudyPlan(
@@ -66,7 +66,7 @@ def expand(
 
 
 def _check_size(spec: StudySpec, entries: Sequence[StudyEntry], most_jobs: int) -> None:
-    """Before anything is resolved, so that a spec that is far too large costs nothing."""
+    """Raise `InvalidSpec` for too many jobs, before anything is resolved at a cost."""
     sizes = {e.label: len(spec.budgets) if e.method.size_is_free() else 1 for e in entries}
     counts = {e.label: len(e.bases) * len(e.tasks) * sizes[e.label] for e in entries}
     checks = check_jobs(spec, counts)
@@ -75,8 +75,8 @@ def _check_size(spec: StudySpec, entries: Sequence[StudyEntry], most_jobs: int) 
         of_checks = f", and {checks:,} theory checks" if checks else ""
         detail = (
             f"The study expands to {count:,} jobs: {len(spec.base_models)} base models × "
-            f"{len(spec.tasks)} tasks × {sum(sizes.values())} methods and budgets{of_checks}. "
-            f"The limit is {most_jobs:,} jobs. Reduce them, or create several studies."
+            f"{len(spec.tasks)} tasks × {sum(sizes.values()):,} methods and budgets{of_checks}. "
+            f"The limit is {most_jobs:,} jobs. Leave some out, or create several studies."
         )
         raise InvalidSpec(Problem("", "too_many_jobs", detail, nearest=(most_jobs,)))
 
@@ -85,7 +85,8 @@ def _check_bases_and_seeds(spec: StudySpec, bases: Sequence[BaseModelFacts]) -> 
     digests = [facts.digest for facts in bases]
     for index, facts in enumerate(bases):
         if facts.digest in digests[:index]:
-            detail = f"{facts.name} is already among the base models. Leave one out."
+            same = bases[digests.index(facts.digest)].name
+            detail = f"{facts.name} is the same base model as {same}. Leave one of them out."
             raise InvalidSpec(Problem(f"/base_models/{index}", "base_model_twice", detail))
     seeds = spec.seeds if isinstance(spec.seeds, tuple) else ()
     for index, seed in enumerate(seeds):
@@ -97,28 +98,29 @@ def _check_bases_and_seeds(spec: StudySpec, bases: Sequence[BaseModelFacts]) -> 
 def _jobs(
     spec: StudySpec, base: StudyBase, task: int, methods: Sequence[SizedMethod], datasets: Datasets
 ) -> Mapping[str, PlannedJob]:
-    """The jobs of one task on one base model, one for each way in which a method comes out."""
+    """Return the jobs of one task on one base model by key, one for each size of a method."""
     jobs: dict[str, PlannedJob] = {}
     faults: dict[Problem, None] = {}
     for method in methods:
         if method.key in jobs:
             continue
-        asked = _adapt_spec(spec, base, task, method)
+        job_spec = _adapt_spec(spec, base, task, method)
         try:
-            resolved = resolve(asked, base.facts, datasets, method.solution)
+            resolved = resolve(job_spec, base.facts, datasets, method.solution)
         except InvalidSpec as error:
             faults |= dict.fromkeys(moved_problems(error, _places(task, method.entry)))
             continue
-        jobs[method.key] = PlannedJob(spec=asked, resolved=resolved, digest=spec_digest(resolved))
+        digest = spec_digest(resolved)
+        jobs[method.key] = PlannedJob(spec=job_spec, resolved=resolved, digest=digest)
     if faults:
         raise InvalidSpec(*faults)
     return jobs
 
 
 def _adapt_spec(spec: StudySpec, base: StudyBase, task: int, method: SizedMethod) -> AdaptSpec:
-    """The job of a cell. A method of fixed size is asked for without the budget.
+    """Return the spec of a cell's job; a method of fixed size has no budget in it.
 
-    A method that trains nothing has nothing to tune, and one trial is as good as many.
+    A method that trains nothing has nothing to tune, so it has one trial.
     """
     entry = method.entry
     given = {name: getattr(spec, name) for name in SHARED if name in spec.model_fields_set}
@@ -149,7 +151,7 @@ def _cell(base: StudyBase, task: str, method: SizedMethod, job: PlannedJob) -> C
 
 
 def _places(task: int, entry: StudyEntry) -> Mapping[str, str]:
-    """Where the study has what one of its jobs is asked for."""
+    """Return the pointers in the study's spec for the members of a job's spec."""
     places = {"task": f"/tasks/{task}", "method": entry.pointer}
     for name in EFFORT:
         own = getattr(entry.given, name)

@@ -1,4 +1,4 @@
-"""The methods of a study, with their knobs checked, and the places on which each is to run."""
+"""The methods of a study with checked knobs, and the tasks and base models of each."""
 
 import json
 from collections.abc import Sequence
@@ -21,13 +21,13 @@ T = TypeVar("T", bound=Value)
 
 @dataclass(frozen=True)
 class StudyEntry:
-    """A method of the study: its label, what a job asks for, and the method without a size.
+    """A method of the study: its label, the choice in a job's spec, and the unsized method.
 
     Attributes:
-        tasks: the places among the study's tasks on which it runs.
-        bases: the places among the study's base models on which it runs.
-        training: the study's with what this method has otherwise.
-        tuning: likewise.
+        tasks: indices of the study's tasks on which it runs.
+        bases: indices of the study's base models on which it runs.
+        training: the study's training with this method's overrides.
+        tuning: the study's tuning with this method's overrides.
     """
 
     pointer: str
@@ -42,21 +42,22 @@ class StudyEntry:
 
     @property
     def role(self) -> Role:
-        """Whether it is compared, or stands beside everything that is."""
+        """The role: `reference` for a reference of fixed size, otherwise `method`."""
         is_fixed = not self.method.size_is_free()
         return "reference" if self.method.is_reference and is_fixed else "method"
 
     def same_as(self, other: "StudyEntry") -> bool:
-        """Whether a job of one would be a job of the other."""
+        """Return True if both would have a job in common."""
         mine = (self.method, self.training, self.tuning)
         alike = mine == (other.method, other.training, other.tuning)
         return alike and bool(self.tasks & other.tasks and self.bases & other.bases)
 
 
 def study_entries(spec: StudySpec, datasets: Datasets) -> tuple[StudyEntry, ...]:
-    """The methods of the study; raises `InvalidSpec` for one that is there twice.
+    """Return the methods of the study.
 
-    Also for one that names a task or a base model which the study does not have.
+    Raises `InvalidSpec` for a method that occurs twice, and for one with a task or base model that
+    the study does not have.
     """
     if spec.methods == "all":
         chosen = tuple(("/methods", StudyMethod(name=name)) for name in METHODS.names())
@@ -78,7 +79,7 @@ def study_entries(spec: StudySpec, datasets: Datasets) -> tuple[StudyEntry, ...]
 
 
 def study_tasks(spec: StudySpec, datasets: Datasets) -> tuple[Task, ...]:
-    """The tasks of the study; raises `InvalidSpec` for one that is there twice."""
+    """Return the tasks of the study; raises `InvalidSpec` for one that occurs twice."""
     named = enumerate(spec.tasks)
     tasks = [resolve_task(task, f"/tasks/{index}", datasets) for index, task in named]
     for index, task in enumerate(tasks):
@@ -89,14 +90,14 @@ def study_tasks(spec: StudySpec, datasets: Datasets) -> tuple[Task, ...]:
 
 
 def label_of(choice: Choice) -> str:
-    """How a choice is called where it stands among others: its name and the knobs given."""
+    """Return the default label of a choice: its name and the given knobs."""
     knobs = (choice.model_extra or {}).items()
     given = ", ".join(f"{name}={json.dumps(value)}" for name, value in knobs).replace('"', "")
     return f"{choice.name}({given})" if given else choice.name
 
 
 def place_of_task(spec: StudySpec, wanted: Choice, pointer: str, datasets: Datasets) -> int:
-    """Which task of the study `wanted` is; raises `InvalidSpec` for one that it does not have."""
+    """Return the index of a task of the study; raises `InvalidSpec` for any other."""
     task, tasks = resolve_task(wanted, pointer, datasets), study_tasks(spec, datasets)
     if task in tasks:
         return tasks.index(task)
@@ -108,26 +109,29 @@ def place_of_task(spec: StudySpec, wanted: Choice, pointer: str, datasets: Datas
 
 
 def check_budget(spec: StudySpec, wanted: BudgetSpec, pointer: str) -> None:
-    """Raise `InvalidSpec` for a budget that the study does not have; `nearest` is of its kind."""
+    """Raise `InvalidSpec` for a budget that the study does not have.
+
+    The nearest budgets in the problem are of the same kind: parameters or fractions.
+    """
     if wanted in spec.budgets:
         return
     is_number = wanted.trainable_parameters is not None
     member = "trainable_parameters" if is_number else "fraction_of_base"
-    asked = getattr(wanted, member) or 0
-    there: list[float] = [b for one in spec.budgets if (b := getattr(one, member)) is not None]
-    near = sorted(there, key=lambda one: abs(one - asked))[:3]
-    of_kind = ", ".join(str(one) for one in there) or "none"
+    value = getattr(wanted, member) or 0
+    values: list[float] = [b for one in spec.budgets if (b := getattr(one, member)) is not None]
+    near = sorted(values, key=lambda other: abs(other - value))[:3]
+    of_kind = ", ".join(f"{other:,}" for other in values) or "none"
     detail = (
-        f"{asked} is not one of the study's budgets. Give one exactly as in the study. Budgets "
+        f"{value:,} is not one of the study's budgets. Give one exactly as in the study. Budgets "
         f"in {member}: {of_kind}."
     )
     raise InvalidSpec(
-        Problem(pointer, "not_a_budget_of_the_study", detail, tuple(there), tuple(near))
+        Problem(pointer, "not_a_budget_of_the_study", detail, tuple(values), tuple(near))
     )
 
 
 def place_of_base(bases: Sequence[str], wanted: str, pointer: str) -> int:
-    """Which base model of the study `wanted` is; raises `InvalidSpec` for any other."""
+    """Return the index of a base model of the study; raises `InvalidSpec` for any other."""
     if wanted in bases:
         return bases.index(wanted)
     detail = (
@@ -160,7 +164,7 @@ def _entry(spec: StudySpec, pointer: str, given: StudyMethod, datasets: Datasets
 
 
 def _with(whole: T, given: T | None) -> T:
-    """The value with the members that are given replaced."""
+    """Return the value with its given members replaced."""
     if given is None:
         return whole
     return whole.model_copy(update={name: getattr(given, name) for name in given.model_fields_set})

@@ -1,4 +1,4 @@
-"""What a study runs, as values: its cells, the jobs in them, and what no job can be made of."""
+"""The plan of a study: its cells, its jobs, and the methods that are left out."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -15,8 +15,8 @@ Role = Literal["method", "reference"]
 class PlacedMethod(Value):
     """One method at one budget on one task and base model.
 
-    `budget` is the limit in trainable parameters. A reference stands at every budget, also where
-    it is over it.
+    `budget` is the limit in trainable parameters. A reference is listed at every budget, even if it
+    is larger.
     """
 
     base_model: str
@@ -29,7 +29,7 @@ class PlacedMethod(Value):
 
 
 class Cell(PlacedMethod):
-    """A place of a plan and the job that answers it; `gap` is what is left of the budget."""
+    """A placed method with the digest of its job; `gap` is the unused part of the budget."""
 
     gap: int
     digest: str
@@ -38,7 +38,7 @@ class Cell(PlacedMethod):
 class SkippedCell(Value):
     """A method that cannot run at a budget, with the nearest budgets that it can meet.
 
-    `budget` is None for one that this base model cannot have at any budget.
+    `budget` is None for a method that this base model cannot have at any budget.
     """
 
     base_model: str
@@ -49,7 +49,7 @@ class SkippedCell(Value):
 
 
 class PlannedJob(Value):
-    """A job of a study as it will run; its seeds and trials are its replicates."""
+    """A job of a study as it will run; it has one replicate per seed and trial."""
 
     spec: AdaptSpec
     resolved: ResolvedAdapt
@@ -57,21 +57,21 @@ class PlannedJob(Value):
 
     @property
     def seedless(self) -> str:
-        """The digest that jobs share which differ in nothing but their seeds."""
+        """The digest shared by jobs that differ only in their seeds."""
         return seedless_digest(self.resolved)
 
     @property
     def replicates(self) -> int:
-        """Trainings in the job: seeds times trials."""
+        """The number of trainings in the job: seeds times trials."""
         return len(self.resolved.seeds) * len(self.resolved.training.trials)
 
     @property
     def passes(self) -> int:
-        """Passes of the engine: all replicates of a job are stacked into one."""
+        """The number of passes: all replicates of a job are trained in one."""
         return 1
 
     def with_seeds(self, seeds: Sequence[int]) -> "PlannedJob":
-        """The same for some of its seeds, each from the replicate of the base that it had."""
+        """Return the job for some of its seeds, which keep their replicates of the base."""
         whole = self.resolved
         if tuple(seeds) == whole.seeds:
             return self
@@ -86,8 +86,8 @@ class PlannedCheck(Value):
     """A theory check of a study as it will run.
 
     `base` is the base model that it measures, if any. `cells` are those whose adaptations it
-    measures: all in one job if `together`, else one cell, with one job for each of its jobs.
-    `resolved` is what the check comes to if every cell is one job.
+    measures: all in one job if `together`, otherwise one cell, with one job for each of its jobs.
+    `resolved` is the resolved check if every cell is one job.
     """
 
     label: str
@@ -101,7 +101,7 @@ class PlannedCheck(Value):
 
 
 class StudyPlan(Value):
-    """All of a study: its cells in order, the jobs by digest, each once, and what was left out."""
+    """The plan of a study: cells in order, each job once, and the methods that are left out."""
 
     base_models: tuple[str, ...]
     jobs: tuple[PlannedJob, ...]

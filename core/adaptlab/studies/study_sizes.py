@@ -14,7 +14,10 @@ from adaptlab.studies.study_plan import Role, SkippedCell
 
 @dataclass(frozen=True)
 class StudyBase:
-    """A base model of the study, and the study's budgets in parameters of it."""
+    """A base model of the study with the study's budgets as numbers of its parameters.
+
+    `place` is its index in the spec, and `limits` has one entry per budget.
+    """
 
     place: int
     facts: BaseModelFacts
@@ -24,9 +27,10 @@ class StudyBase:
 
 @dataclass(frozen=True)
 class SizedMethod:
-    """A method of the study as one budget of one base model makes it.
+    """A method of the study as sized by one budget of one base model.
 
-    Those of one `key` are one job on every task.
+    `budget` is the index of the budget and `limit` its number of parameters. Methods with one `key`
+    are one job per task.
     """
 
     entry: StudyEntry
@@ -37,7 +41,7 @@ class SizedMethod:
 
     @property
     def trained(self) -> int:
-        """How many parameters it trains."""
+        """The number of parameters that it trains."""
         return self.solution.budget.trainable_parameters
 
 
@@ -77,8 +81,8 @@ def sized_methods(
     skipped: list[SkippedCell] = []
     fitting: list[list[SizedMethod]] = []
     for base in bases:
-        found, refused = _sized_on(base, [entry for entry in entries if base.place in entry.bases])
-        fitting.append(found)
+        fits, refused = _sized_on(base, [entry for entry in entries if base.place in entry.bases])
+        fitting.append(fits)
         skipped += refused
     if spec.methods != "all":
         _check_methods(entries, skipped)
@@ -89,8 +93,8 @@ def sized_methods(
 def _sized_on(
     base: StudyBase, entries: Sequence[StudyEntry]
 ) -> tuple[list[SizedMethod], list[SkippedCell]]:
-    """The methods that fit one base model; what no budget changes is worked out once."""
-    found: list[SizedMethod] = []
+    """Return the methods that fit one base model, and those that do not."""
+    fitting: list[SizedMethod] = []
     skipped: list[SkippedCell] = []
     solutions: dict[str, Solution] = {}
     refused = {entry.label: _refused(base, entry) for entry in entries}
@@ -100,16 +104,16 @@ def _sized_on(
             if cell is None:
                 fitted = _fit(base, entry, budget, limit, solutions)
                 if isinstance(fitted, SizedMethod):
-                    found.append(fitted)
+                    fitting.append(fitted)
                 else:
                     skipped.append(fitted)
             elif budget == 0:
                 skipped.append(cell)
-    return found, skipped
+    return fitting, skipped
 
 
 def _refused(base: StudyBase, entry: StudyEntry) -> SkippedCell | None:
-    """The fault of a method that this base model cannot have at any budget, if it has one."""
+    """Return the skipped cell of a method that this base model cannot have at any budget."""
     try:
         check_method(entry.method, base.shape)
     except InvalidSpec as error:
@@ -126,7 +130,7 @@ def _refused(base: StudyBase, entry: StudyEntry) -> SkippedCell | None:
 def _fit(
     base: StudyBase, entry: StudyEntry, budget: int, limit: int, solutions: dict[str, Solution]
 ) -> SizedMethod | SkippedCell:
-    """The method at one budget; `solutions` are those on this base model, by key."""
+    """Return the method at one budget; `solutions` caches those on this base model, by key."""
     try:
         method = fit(entry.method, base.shape, None if entry.role == "reference" else limit)
     except InfeasibleBudget as error:
@@ -148,7 +152,7 @@ def _fit(
 
 
 def _check_methods(entries: Sequence[StudyEntry], skipped: Sequence[SkippedCell]) -> None:
-    """A method that was asked for by name and that no base model can have is a mistake."""
+    """Raise `InvalidSpec` for a listed method that no base model can have."""
     faults: list[Problem] = []
     for entry in entries:
         refused = [s for s in skipped if s.method == entry.label and s.budget is None]
@@ -164,18 +168,18 @@ def _check_rows(
     fitting: Sequence[Sequence[SizedMethod]],
     skipped: Sequence[SkippedCell],
 ) -> None:
-    """A budget at which nothing but references runs compares nothing.
+    """Raise `InfeasibleBudget` for a budget at which only references run.
 
-    Where some methods run on some of the base models only, one on which it compares is enough.
+    If some methods are limited to some base models, one base model with a method is enough.
     """
     faults: list[tuple[int, Problem]] = []
     met: set[int] = set()
     for base, methods in zip(bases, fitting, strict=True):
-        asked = {entry.role for entry in entries if base.place in entry.bases}
-        wanted: Role = "method" if "method" in asked else "reference"
+        roles = {entry.role for entry in entries if base.place in entry.bases}
+        wanted: Role = "method" if "method" in roles else "reference"
         here = {method.budget for method in methods if method.entry.role == wanted}
         met |= here
-        if asked:
+        if roles:
             missing = [place for place in range(len(base.limits)) if place not in here]
             faults += [(place, _infeasible(base, place, skipped)) for place in missing]
     if any(len(entry.bases) < len(bases) for entry in entries):
@@ -189,11 +193,11 @@ def _infeasible(base: StudyBase, place: int, skipped: Sequence[SkippedCell]) -> 
     refused = [cell for cell in skipped if (cell.base_model, cell.budget) == (name, limit)]
     least = tuple(sorted({value for cell in refused for value in cell.nearest})[:3])
     detail = f"No method of the study fits {limit:,} parameters on {name}."
-    hint = f" The nearest budgets are {', '.join(f'{n:,}' for n in least)}."
+    hint = f" The nearest budgets are {', '.join(f'{size:,}' for size in least)}."
     return Problem(
         pointer=f"/budgets/{place}",
         code="infeasible_budget",
-        detail=detail + (hint if least else " Leave it out, or name other methods."),
+        detail=detail + (hint if least else " Leave this budget out, or list other methods."),
         nearest=least,
     )
 
