@@ -54,7 +54,7 @@ def test_scores_that_do_not_fit_together_are_refused():
     with pytest.raises(ValueError, match=r"\[8, 16\] items"):
         scores_of("lora", [an_evaluation(0, [True] * 8), an_evaluation(1, [True] * 16)])
     for seeds, items, rows, said in (
-        ((0, 0), 8, ("ff", "ff"), "names a seed twice"),
+        ((0, 0), 8, ("ff", "ff"), "has a seed twice"),
         ((0, 1), 8, ("ff",), "2 seeds and 1 rows"),
         ((0,), 9, ("ff",), "9 items take 4"),
     ):

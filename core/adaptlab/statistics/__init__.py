@@ -1,4 +1,4 @@
-"""What seeds and test items say about methods; torch-free, pure functions of scores.
+"""Statistics of methods over seeds and test items: pure functions of scores, without torch.
 
 Imports `measurements` and the wings below it.
 """

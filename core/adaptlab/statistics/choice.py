@@ -10,21 +10,21 @@ from adaptlab.statistics.intervals import Fraction, Interval, mean_interval
 from adaptlab.statistics.scores import Scores
 from adaptlab.values import Value
 
-if TYPE_CHECKING:  # numpy is loaded by who computes: a server that lists jobs saves 20 MB
+if TYPE_CHECKING:  # numpy is loaded on first use: a server that lists jobs saves 20 MB
     import numpy as np
     from numpy.typing import NDArray
 
 FOLDS = 5
-"""Parts of the test items: a choice is made on four and scored on the fifth."""
+"""Parts of the test items: a choice is made on four of them and scored on the fifth."""
 
 
 class ChosenBest(Value):
-    """The best of `candidates` methods by their mean score, with a score corrected for the choice.
+    """The best of `candidates` methods by mean score, with a score corrected for the choice.
 
-    `score.mean` is as it was found, which is too high by chance for whatever is chosen because it
-    is high. `corrected` is the mean score of the choice on seeds and items that it was not made
-    by. The limits of `score` hold for all candidates together, at confidence 1 - (1 - level) / k,
-    and so for whichever is chosen, at confidence `level`; they reach down to `corrected`.
+    `score.mean` is the measured mean, which is too high by chance because the method was chosen for
+    it. `corrected` is the mean score on seeds and items that were not used for the choice. The
+    limits of `score` hold for all candidates together, at confidence 1 - (1 - level) / k, and
+    therefore for the chosen one at confidence `level`; they reach down to `corrected`.
     """
 
     method: str
@@ -39,22 +39,22 @@ class ChosenBest(Value):
 def chosen_best(
     rows: Sequence[Scores], level: float = 0.95, counting: Counting = counts
 ) -> ChosenBest:
-    """Return the row of the highest mean score, the first of equal ones.
+    """Return the row with the highest mean score, the first of equal ones.
 
     Cross-validation over seeds and items estimates by how much the score is too high. For each seed
     and each fifth of the items, the best row by the other seeds and items is scored there; the mean
     of these scores is subtracted from that of the best row on the same seeds. Seeds are those that
-    all rows share; if fewer than two are shared, choices are made by other items alone.
+    all rows share; if fewer than two are shared, choices are made by other items only.
 
-    Raises `ValueError` for no rows and for rows of unequal numbers of items.
+    Raises `ValueError` for no rows and for rows with different numbers of items.
     """
     if not rows or len({row.items for row in rows}) > 1:
         items = sorted({row.items for row in rows})
         raise ValueError(f"Give rows that were scored on the same items, not on {items}.")
     means = [float(counting(row, row.seeds).accuracies.mean()) for row in rows]
     best = rows[means.index(max(means))]
-    alike = 1 - (1 - level) / len(rows)
-    score = mean_interval(best, alike, counting)
+    level_of_all = 1 - (1 - level) / len(rows)
+    score = mean_interval(best, level_of_all, counting)
     corrected = score.mean
     if len(rows) > 1:
         corrected = min(1.0, max(0.0, score.mean - _optimism(rows, rows.index(best))))
@@ -71,7 +71,7 @@ def chosen_best(
 
 
 def _optimism(rows: Sequence[Scores], best: int) -> float:
-    """The best row's mean score on shared seeds less that of choices made by other outcomes."""
+    """Return the best row's mean score on shared seeds minus that of choices by other outcomes."""
     import numpy as np
 
     shared = [seed for seed in rows[0].seeds if all(seed in row.seeds for row in rows)]

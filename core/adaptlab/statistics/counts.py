@@ -1,8 +1,8 @@
-"""Outcomes as whole numbers: what the analysis of a difference needs, counted once a method.
+"""Outcomes as counts: the numbers behind the analysis of a difference, counted once per method.
 
 A table of 30 methods at 32 budgets has 14,000 pairs and 32 million outcomes. The means of a
-difference are differences of means, and its square needs one number more: how many outcomes are
-right in both, which is counted 64 at a time. `spread` of the outcomes themselves says the same.
+difference are differences of means, and its square needs one more number: the outcomes that are
+right in both, which are counted 64 at a time. `spread` of the outcomes gives the same result.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from adaptlab.statistics.scores import Scores
 from adaptlab.statistics.spread import Spread, Squares, spread_of
 from adaptlab.statistics.unseen import Evidence, evidence
 
-if TYPE_CHECKING:  # numpy is loaded by who computes: a server that lists jobs saves 20 MB
+if TYPE_CHECKING:  # numpy is loaded on first use: a server that lists jobs saves 20 MB
     import numpy as np
     from numpy.typing import NDArray
 
@@ -24,7 +24,7 @@ Seeds = tuple[int, ...]
 
 @dataclass(frozen=True, eq=False)
 class Counts:
-    """How many outcomes of a method are right, by seed and by item; `words` are all its bits."""
+    """Right outcomes of a method by seed and by item; `words` are all outcomes as bits."""
 
     by_seed: "NDArray[np.int32]"
     by_item: "NDArray[np.int32]"
@@ -32,22 +32,22 @@ class Counts:
 
     @cached_property
     def right(self) -> int:
-        """All of them."""
+        """The number of right outcomes."""
         return int(self.by_seed.sum())
 
     @cached_property
     def accuracies(self) -> "NDArray[np.float64]":
-        """The share of items that each seed got right."""
+        """The share of items that each seed answered correctly, [seed]."""
         return self.by_seed / self.by_item.size
 
     @cached_property
     def evidence(self) -> Evidence:
-        """The evidence of the seeds' accuracies about the mean over all seeds."""
+        """The evidence about the mean over all seeds from the seeds' accuracies."""
         return evidence(self.accuracies)
 
     @cached_property
     def spread(self) -> Spread:
-        """How uncertain the mean accuracy is over seeds like these."""
+        """The uncertainty of the mean accuracy over seeds like these."""
         seeds, items = self.by_seed.size, self.by_item.size
         mean = self.right / (seeds * items)
         by_seed, by_item = self.accuracies - mean, self.by_item / seeds - mean
@@ -65,7 +65,7 @@ class Counts:
         return self._limits[level]
 
     def shared(self, other: "Counts") -> int:
-        """How many are right here and there."""
+        """Return the number of outcomes that are right in both."""
         import numpy as np
 
         return int(np.bitwise_count(self.words & other.words).sum())
@@ -75,7 +75,7 @@ Counting = Callable[[Scores, Seeds], Counts]
 
 
 def counts(scores: Scores, seeds: Seeds) -> Counts:
-    """The outcomes of the given seeds, counted."""
+    """Return the counts of the outcomes of the given seeds."""
     import numpy as np
 
     bits = scores.bits(seeds)
@@ -90,58 +90,61 @@ def counts(scores: Scores, seeds: Seeds) -> Counts:
 
 
 class Remembered:
-    """Counts made once: for a comparison, in which a row meets many others and has its own name."""
+    """A cache of counts for one comparison, in which every row is in many pairs.
+
+    Rows are identified by method and budget.
+    """
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, int | None, Seeds], Counts] = {}
+        self._counts: dict[tuple[str, int | None, Seeds], Counts] = {}
 
     def __call__(self, scores: Scores, seeds: Seeds) -> Counts:
-        """The counts, as by `counts`."""
+        """Return the same as `counts`."""
         key = (scores.method, scores.budget, seeds)
-        if key not in self._known:
-            self._known[key] = counts(scores, seeds)
-        return self._known[key]
+        if key not in self._counts:
+            self._counts[key] = counts(scores, seeds)
+        return self._counts[key]
 
 
 @dataclass(frozen=True, eq=False)
 class Gap:
-    """How much more often `first` is right than `second`, on the same seeds and items."""
+    """The difference of two methods' right outcomes, on the same seeds and items."""
 
     first: Counts
     second: Counts
 
     @property
     def seeds(self) -> int:
-        """How many."""
+        """The number of seeds."""
         return self.first.by_seed.size
 
     @property
     def items(self) -> int:
-        """How many."""
+        """The number of items."""
         return self.first.by_item.size
 
     @cached_property
     def mean(self) -> float:
-        """The difference as a share of the items."""
+        """The mean difference, as a share of the items."""
         return (self.first.right - self.second.right) / (self.seeds * self.items)
 
     @cached_property
     def by_seed(self) -> "NDArray[np.float64]":
-        """The mean difference of each seed."""
+        """The mean difference of each seed, [seed]."""
         return (self.first.by_seed - self.second.by_seed) / self.items
 
     @cached_property
     def by_item(self) -> "NDArray[np.float64]":
-        """The mean difference on each item."""
+        """The mean difference on each item, [item]."""
         return (self.first.by_item - self.second.by_item) / self.seeds
 
     @cached_property
     def squares(self) -> Squares:
-        """What its spread is made of."""
+        """The sums of squares of its deviations."""
         return self.products(self)
 
     def products(self, other: "Gap") -> Squares:
-        """What `squares` is for a gap and itself, for two: sums of products of their deviations."""
+        """Return the sums of products of two gaps' deviations; of a gap with itself, `squares`."""
         here, there = self.first, self.second
         by_seed, by_item = self.by_seed - self.mean, self.by_item - self.mean
         return Squares(
@@ -154,14 +157,14 @@ class Gap:
         )
 
     def spread(self) -> Spread:
-        """How uncertain the mean difference is."""
+        """Return the uncertainty of the mean difference."""
         return spread_of(self.mean, self.squares, self.seeds, self.items)
 
 
 class Between:
-    """Everything from one gap to another, drawn straight: a share of the one, the rest the other.
+    """The linear interpolation between two gaps.
 
-    Its squares are a parabola in that share, of which three points are enough.
+    Its sums of squares are a parabola in the share, so three values determine them.
     """
 
     def __init__(self, start: Gap, end: Gap) -> None:
@@ -172,7 +175,7 @@ class Between:
         return self._start.products(self._end)
 
     def spread(self, share: float) -> Spread:
-        """How uncertain the difference is where `share` of the way has been gone."""
+        """Return the uncertainty of the difference at `share` of the way, in [0, 1]."""
         start, end = self._start, self._end
         mean = (1 - share) * start.mean + share * end.mean
         parts = (start.squares, self._crossed, end.squares)

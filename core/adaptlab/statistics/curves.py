@@ -1,4 +1,4 @@
-"""Scores against budgets: bands, where two methods cross, and the cheapest that will do."""
+"""Scores against budgets: curves with bands, crossings, and the cheapest sufficient method."""
 
 import itertools
 import math
@@ -16,11 +16,11 @@ from adaptlab.statistics.spread import Spread
 from adaptlab.values import Value
 
 STEPS = 32
-"""Places looked at between two neighbouring budgets."""
+"""Number of intervals between two neighbouring budgets."""
 
 
 class CurvePoint(Value):
-    """A method's score at one budget; the interval is the band of the curve there."""
+    """A method's score at one budget; the interval is the curve's band."""
 
     budget: int
     parameters: int | None
@@ -28,19 +28,19 @@ class CurvePoint(Value):
 
 
 class BudgetCurve(Value):
-    """The scores of one method by rising budget."""
+    """The scores of one method, by increasing budget."""
 
     method: str
     points: tuple[CurvePoint, ...]
 
 
 class Crossing(Value):
-    """Where, between tested budgets, two methods change places.
+    """A budget, between tested ones, at which two methods change places.
 
-    `budget` is where the difference, drawn straight over the logarithm of the budget, is zero.
-    The interval holds every budget around it at which zero is not excluded (Fieller's rule); one
-    end may be None, where the tested budgets do not limit it. `higher_before` scores higher below;
-    `told` says that each of the two is shown to be ahead on its side.
+    At `budget`, the difference is zero if interpolated linearly over the logarithm of the budget.
+    The interval contains all budgets around it at which zero is not excluded (Fieller's rule); one
+    end is None if the tested budgets do not limit it. `higher_before` scores higher below `budget`.
+    `told` is True if each of the two is shown to be ahead on its side.
     """
 
     higher_before: str
@@ -53,7 +53,7 @@ class Crossing(Value):
 
 
 class Candidate(Value):
-    """A row against the reference: its difference, with limits for seeds like those run."""
+    """The difference of a row from the reference, with limits for seeds like those run."""
 
     method: str
     budget: int | None
@@ -64,12 +64,12 @@ class Candidate(Value):
 
 
 class Cheapest(Value):
-    """The method with fewest trained parameters that loses at most `margin` to the reference.
+    """The method with the fewest trained parameters within `margin` of the reference.
 
-    `shown` is the cheapest of which the data show it; `possible` the cheapest of which they do
-    not exclude it. Limits hold for all rows together (Bonferroni), so that the choice of the
-    cheapest among them does not count against the confidence `level`. They are about seeds like
-    those run: failures that no seed showed may put any row farther from the reference.
+    `shown` is the cheapest method that is shown to be within the margin, `possible` the cheapest
+    for which this is not excluded. Limits hold for all rows together (Bonferroni), so choosing the
+    cheapest does not reduce the confidence `level`. They concern seeds like those run: failures
+    that no seed showed may put any row farther from the reference.
     """
 
     reference: str
@@ -82,7 +82,7 @@ class Cheapest(Value):
 def budget_curves(
     rows: Sequence[Scores], interval: Callable[[Scores], Interval] = mean_interval
 ) -> tuple[BudgetCurve, ...]:
-    """One curve for every method that has budgets, in the order in which methods come."""
+    """Return one curve for every method that has budgets, in order of the methods."""
     methods = dict.fromkeys(row.method for row in rows if row.budget is not None)
     return tuple(BudgetCurve(method=name, points=_points(name, rows, interval)) for name in methods)
 
@@ -93,10 +93,11 @@ def crossings(
     level: float = 0.95,
     counting: Counting = counts,
 ) -> tuple[Crossing, ...]:
-    """Every place where two methods change places, from their rows at the budgets both have.
+    """Return the crossings of two methods, from their rows at the budgets both have.
 
-    Over the seeds that all those rows share; nothing is found without two budgets and two seeds.
-    Where the tested budgets limit it on neither side, noise alone would do, and it is left out.
+    Only seeds that all these rows share are used; without two budgets and two seeds there are no
+    crossings. A crossing that the tested budgets limit on neither side is left out, because noise
+    alone produces such crossings.
     """
     ours, theirs = _by_budget(first), _by_budget(second)
     budgets = sorted(ours.keys() & theirs.keys())
@@ -114,22 +115,22 @@ def crossings(
 def cheapest_within(
     rows: Sequence[Scores], reference: Scores, margin: float, level: float = 0.95
 ) -> Cheapest:
-    """The cheapest of `rows` within `margin` (a share of items) of the reference's score."""
+    """Return the cheapest of `rows` within `margin` (a share of items) of the reference."""
     others = [row for row in rows if row is not reference and row.parameters is not None]
     tail = (1 - level) / max(1, len(others))
-    held = [_held(row, reference, 1 - 2 * tail) for row in others]
-    held.sort(key=lambda one: (one.parameters, -one.difference))
+    candidates = [_candidate(row, reference, 1 - 2 * tail) for row in others]
+    candidates.sort(key=lambda one: (one.parameters, -one.difference))
     return Cheapest(
         reference=reference.label,
         margin=margin,
         level=level,
-        shown=next((one for one in held if one.low >= -margin), None),
-        possible=next((one for one in held if one.high >= -margin), None),
+        shown=next((one for one in candidates if one.low >= -margin), None),
+        possible=next((one for one in candidates if one.high >= -margin), None),
     )
 
 
 def _seeds_of_all(rows: Sequence[Scores]) -> tuple[int, ...]:
-    """The seeds that every row has, in the order of the first."""
+    """Return the seeds that every row has, in the order of the first row."""
     if not rows:
         return ()
     shared = set(rows[0].seeds).intersection(*(row.seeds for row in rows))
@@ -150,7 +151,7 @@ def _by_budget(rows: Sequence[Scores]) -> dict[int, Scores]:
     return {row.budget: row for row in rows if row.budget is not None}
 
 
-def _held(row: Scores, reference: Scores, level: float) -> Candidate:
+def _candidate(row: Scores, reference: Scores, level: float) -> Candidate:
     pair = paired_difference(row, reference, level)
     return Candidate(
         method=row.method,
@@ -165,8 +166,8 @@ def _held(row: Scores, reference: Scores, level: float) -> Candidate:
 def _crossings(
     names: tuple[str, str], budgets: Sequence[int], gaps: Sequence[Gap], level: float
 ) -> tuple[Crossing, ...]:
-    """The sign changes of a difference that is drawn through `gaps` at `budgets`."""
-    found: list[Crossing] = []
+    """Return the sign changes of the difference that is interpolated through `gaps`."""
+    crossed: list[Crossing] = []
     if all(here.mean * there.mean >= 0 for here, there in itertools.pairwise(gaps)):
         return ()
     signs = _Signs(gaps, (1 - level) / 2)
@@ -174,11 +175,11 @@ def _crossings(
         if here.mean * there.mean >= 0:
             continue
         place = start + here.mean / (here.mean - there.mean)
-        before, after = signs.told_before(place), signs.told_after(place)
+        before, after = signs.significant_before(place), signs.significant_after(place)
         if before is None and after is None:
             continue
         ahead = names if here.mean > 0 else names[::-1]
-        found.append(
+        crossed.append(
             Crossing(
                 higher_before=ahead[0],
                 higher_after=ahead[1],
@@ -189,57 +190,57 @@ def _crossings(
                 told=before is not None and after is not None and before.sign * after.sign < 0,
             )
         )
-    return tuple(found)
+    return tuple(crossed)
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
-    """A place between budgets at which the difference is told from zero, and its sign."""
+class _SignedPlace:
+    """A place between budgets where the difference is significant, and its sign."""
 
     place: float
     sign: int
 
 
 class _Signs:
-    """Which sign the difference has, at `STEPS` places between two budgets, where it is told.
+    """Significant signs of the difference, at `STEPS` places between two budgets.
 
-    Looked at from a crossing outwards and no farther than needed.
+    Places are computed from a crossing outwards, and no farther than needed.
     """
 
     def __init__(self, gaps: Sequence[Gap], tail: float) -> None:
         self._tail = tail
         self._between = [Between(*two) for two in itertools.pairwise(gaps)]
-        self._known: dict[int, int] = {}
+        self._signs: dict[int, int] = {}
 
-    def told_before(self, place: float) -> _Told | None:
-        """The nearest place below at which it is told."""
+    def significant_before(self, place: float) -> _SignedPlace | None:
+        """Return the nearest significant place below."""
         return self._first(range(math.ceil(place * STEPS) - 1, -1, -1))
 
-    def told_after(self, place: float) -> _Told | None:
-        """The nearest place above at which it is told."""
+    def significant_after(self, place: float) -> _SignedPlace | None:
+        """Return the nearest significant place above."""
         return self._first(range(math.floor(place * STEPS) + 1, STEPS * len(self._between) + 1))
 
-    def _first(self, numbers: Iterable[int]) -> _Told | None:
-        told = ((number, self._sign(number)) for number in numbers)
-        return next((_Told(number / STEPS, sign) for number, sign in told if sign), None)
+    def _first(self, numbers: Iterable[int]) -> _SignedPlace | None:
+        signs = ((number, self._sign(number)) for number in numbers)
+        return next((_SignedPlace(number / STEPS, sign) for number, sign in signs if sign), None)
 
     def _sign(self, number: int) -> int:
-        if number not in self._known:
+        if number not in self._signs:
             start = min(number // STEPS, len(self._between) - 1)
-            found = self._between[start].spread(number / STEPS - start)
-            self._known[number] = _sign(found, self._tail)
-        return self._known[number]
+            difference = self._between[start].spread(number / STEPS - start)
+            self._signs[number] = _sign(difference, self._tail)
+        return self._signs[number]
 
 
-def _sign(found: Spread, tail: float) -> int:
-    """1 or -1 where the mean is told from zero, else 0."""
-    item_part = max(found.item_part, 1 / found.items**2 - found.seed_part)
-    sign = (found.mean > 0) - (found.mean < 0)
-    return sign * (abs(found.mean) > difference_reach(found, item_part, tail))
+def _sign(difference: Spread, tail: float) -> int:
+    """Return 1 or -1 if the mean differs significantly from zero, otherwise 0."""
+    item_part = max(difference.item_part, 1 / difference.items**2 - difference.seed_part)
+    sign = (difference.mean > 0) - (difference.mean < 0)
+    return sign * (abs(difference.mean) > difference_reach(difference, item_part, tail))
 
 
 def _budget(budgets: Sequence[int], place: float) -> float:
-    """The budget at a place, straight over its logarithm."""
+    """Return the budget at a place, by linear interpolation of its logarithm."""
     start = min(int(place), len(budgets) - 2)
     low, high = math.log(budgets[start]), math.log(budgets[start + 1])
     return math.exp(low + (place - start) * (high - low))

@@ -1,8 +1,8 @@
-"""Quantiles of the beta and of Student's t distribution, without scipy.
+"""Quantiles of the beta distribution and of Student's t, without scipy.
 
-The API shows intervals and must stay small: scipy.special alone would add 20 MB to it. Everything
-rests on the regularised incomplete beta function, by its continued fraction (DLMF 8.17.22) with
-the modified Lentz method; the tests compare with scipy.
+The API shows intervals and must stay small: scipy.special alone would add 20 MB to it. All
+functions use the regularised incomplete beta function, by its continued fraction (DLMF 8.17.22)
+with the modified Lentz method. The tests compare with scipy.
 """
 
 import math
@@ -16,7 +16,7 @@ EPSILON = 2.0**-52
 
 
 def incomplete_beta(a: float, b: float, x: float) -> float:
-    """The regularised incomplete beta function I_x(a, b) for a, b > 0 and x in [0, 1]."""
+    """Return the regularised incomplete beta function I_x(a, b), for a, b > 0, x in [0, 1]."""
     if x <= 0 or x >= 1:
         return float(x >= 1)
     if x > (a + 1) / (a + b + 2):  # the fraction converges fast on the other side
@@ -26,19 +26,19 @@ def incomplete_beta(a: float, b: float, x: float) -> float:
 
 
 def beta_quantile(a: float, b: float, probability: float) -> float:
-    """The x with I_x(a, b) = `probability`."""
+    """Return the x with I_x(a, b) = `probability`."""
     return where_rising(lambda x: incomplete_beta(a, b, x), probability)
 
 
 def student_quantile(freedom: float, probability: float) -> float:
-    """The quantile of Student's t with `freedom` degrees of freedom, for `probability` >= 0.5."""
+    """Return the quantile of Student's t at `freedom` degrees, for `probability` >= 0.5."""
     tail = 2 * (1 - probability)
     share = where_rising(lambda x: incomplete_beta(freedom / 2, 0.5, x), tail)
     return math.sqrt(freedom * (1 - share) / share)
 
 
 def student_tail(freedom: float, value: float) -> float:
-    """The probability that Student's t is above `value` >= 0."""
+    """Return the probability that Student's t is above `value` >= 0."""
     return incomplete_beta(freedom / 2, 0.5, freedom / (freedom + value * value)) / 2
 
 
@@ -47,7 +47,7 @@ def _log_beta(a: float, b: float) -> float:
 
 
 def _fraction(a: float, b: float, x: float) -> float:
-    """1 + d₁/(1 + d₂/(1 + …)), of which the inverse enters the incomplete beta function."""
+    """Return 1 + d₁/(1 + d₂/(1 + …)), the inverse of a factor of the incomplete beta function."""
     value, c, d = 1.0, 1.0, 0.0
     for number in range(1, LONGEST_FRACTION):
         m = number // 2
@@ -69,9 +69,9 @@ def _fraction(a: float, b: float, x: float) -> float:
 def where_rising(
     rising: Callable[[float], float], target: float, low: float = 0.0, high: float = 1.0
 ) -> float:
-    """Where a rising function reaches `target`, as it does between `low` and `high`.
+    """Return the argument at which a rising function reaches `target`, in [`low`, `high`].
 
-    By Chandrupatla's method (1997), between bisection and inverse quadratic interpolation: a
+    Chandrupatla's method (1997) mixes bisection and inverse quadratic interpolation, and takes a
     quarter of the steps of bisection.
     """
     a, b, c = high, low, high
@@ -81,12 +81,12 @@ def where_rising(
     fc, step = fa, 0.5
     for _ in range(STEPS):
         middle = a + step * (b - a)
-        found = rising(middle) - target
-        if (found > 0) == (fa > 0):
+        value = rising(middle) - target
+        if (value > 0) == (fa > 0):
             c, fc = a, fa
         else:
             c, b, fc, fb = b, a, fb, fa
-        a, fa = middle, found
+        a, fa = middle, value
         best = a if abs(fa) < abs(fb) else b
         close = 2 * EPSILON * abs(best) / abs(b - a) if b != a else 1.0
         if close > 0.5 or min(abs(fa), abs(fb)) == 0:
@@ -96,7 +96,7 @@ def where_rising(
 
 
 def _step(a: float, b: float, c: float, fa: float, fb: float, fc: float) -> float:
-    """How far to go from a to b: by interpolation where that is safe, else half way."""
+    """Return the step from a to b as a share: by interpolation if that is safe, otherwise half."""
     place, height = (a - b) / (c - b), (fa - fb) / (fc - fb)
     if height**2 < place and (1 - height) ** 2 < 1 - place:
         first = fa / (fb - fa) * fc / (fb - fc)

@@ -1,4 +1,4 @@
-"""Failing seeds: one rule for a whole table, their share, and the exact test of two shares."""
+"""Failing seeds: the rule for a whole table, their share, and the exact test of two shares."""
 
 import math
 from collections.abc import Sequence
@@ -14,16 +14,16 @@ from adaptlab.statistics.scores import Scores
 from adaptlab.values import Value
 
 SUCCEEDS_FROM = 0.5
-"""A seed succeeds when it gains this share of what the best method's median seed gains."""
+"""A seed succeeds if it has this share of the gain of the best method's median seed."""
 LEAST_GAIN = 0.05
-"""No seed succeeds that gains less than this share of the way from chance to all items right."""
+"""A seed that gains less than this share of the way from chance to 1 fails."""
 
 
 class FailingSeeds(Value):
-    """How many seeds failed, and the limits of the share of all seeds that fail.
+    """The number of failing seeds, with limits of the share of all seeds that fail.
 
-    The limits are Clopper and Pearson's; where no seed failed, or all did, the one limit that is
-    not 0 or 1 is one-sided, so that 0 of 5 leaves up to 45 % (`unseen_failure_rate`).
+    The limits are Clopper and Pearson's. If no seed failed, or all did, the limit that is not 0 or
+    1 is one-sided, so 0 of 5 leaves up to 45 % (`unseen_failure_rate`).
     """
 
     failing: Annotated[int, Field(ge=0)]
@@ -39,14 +39,14 @@ def failing_below(
     """Return the accuracy below which a seed of any of `rows` fails.
 
     It is half way from `chance` to the median seed of the best method, and at least `LEAST_GAIN` of
-    the way from chance to 1: a table in which every method is near chance has no successes.
+    the way from chance to 1. In a table in which every method is near chance, no seed succeeds.
     """
     best = max(median(_accuracies(row, counting)) for row in rows)
     return chance + max(SUCCEEDS_FROM * (best - chance), LEAST_GAIN * (1 - chance))
 
 
 def successful(scores: Scores, below: float, counting: Counting = counts) -> tuple[int, ...]:
-    """Return the seeds that reach `below` at least."""
+    """Return the seeds with an accuracy of at least `below`."""
     accuracies = _accuracies(scores, counting)
     return tuple(
         seed for seed, accuracy in zip(scores.seeds, accuracies, strict=True) if accuracy >= below
@@ -54,7 +54,7 @@ def successful(scores: Scores, below: float, counting: Counting = counts) -> tup
 
 
 def failing_seeds(failing: int, seeds: int, level: float = 0.95) -> FailingSeeds:
-    """Return the share of seeds that fail, with limits, from `failing` of `seeds`."""
+    """Return the share of failing seeds with its limits, from `failing` of `seeds`."""
     tail = (1 - level) / (1 if failing in (0, seeds) else 2)
     low = 0.0 if failing == 0 else beta_quantile(failing, seeds - failing + 1, tail)
     high = 1.0 if failing == seeds else beta_quantile(failing + 1, seeds - failing, 1 - tail)
@@ -62,7 +62,7 @@ def failing_seeds(failing: int, seeds: int, level: float = 0.95) -> FailingSeeds
 
 
 def exact_p_value(first: FailingSeeds, second: FailingSeeds) -> float:
-    """Return Fisher's exact two-sided p-value of two methods that fail equally often."""
+    """Return Fisher's exact two-sided p-value of equal failure rates."""
     seeds, failing = first.seeds + second.seeds, first.failing + second.failing
 
     def ways(here: int) -> int:

@@ -18,12 +18,12 @@ Fraction = Annotated[float, Field(ge=0, le=1)]
 
 
 class Interval(Value):
-    """A mean accuracy and how far it can be off, at confidence `level`.
+    """A mean accuracy with its limits at confidence `level`.
 
     `low` and `high` cover seeds like the `seeds` that were run, and other test items. If
-    `over_items_only`, they cover other items alone, because there is one seed or every seed has
-    the same score. `all_seeds_low` and `all_seeds_high` limit the mean over all seeds, failures
-    and successes that no seed showed included; they are None in results of older versions.
+    `over_items_only`, they cover other items only, because there is one seed or every seed has the
+    same score. `all_seeds_low` and `all_seeds_high` limit the mean over all seeds, including
+    failures and successes that no seed showed; they are None in results of older versions.
     """
 
     mean: Fraction
@@ -37,42 +37,43 @@ class Interval(Value):
 
 
 def mean_interval(scores: Scores, level: float = 0.95, counting: Counting = counts) -> Interval:
-    """An interval for the mean accuracy over seeds and items like those at hand.
+    """Return an interval for the mean accuracy over seeds and items like those measured.
 
-    The variance is that of the crossed design (`spread`); the multiple is Student's t, whose
-    degrees of freedom lie between seeds - 1 and items - 1 by the share of either in the variance
-    (their harmonic mean: Satterthwaite's own rule covers only 0.92 with three seeds). It is laid
-    around the mean on the scale of the log-odds and as Clopper and Pearson's of as many items as
-    have that variance (Korn and Graubard 1998), and the farther limit is kept, because near 0 and
-    1 either alone falls short. Seeds that agree on 0 or 1 have the exact interval of the items.
+    The variance is that of the crossed design (`spread`). It is multiplied by Student's t with
+    degrees of freedom between seeds - 1 and items - 1, weighted by the shares of both in the
+    variance (harmonic mean; Satterthwaite's own rule covers only 0.92 with three seeds). Two
+    intervals are computed: on the scale of the log-odds, and Clopper and Pearson's for the number
+    of items with that variance (Korn and Graubard 1998). The wider limit is kept on each side,
+    because near 0 and 1 each alone falls short. If all seeds score 0 or 1, the interval is the
+    exact one of the items.
 
-    Coverage is measured, in docs/reference/simulations.md and tests/core/test_coverage.py: with
-    3, 5 and 10 seeds at least 0.94 and, away from 0 and 1, at most 0.97, whether seeds, items or
-    neither differ, and for accuracies that lie to one side as Beta(9, 1) does. Not covered is what
-    no seed at hand shows: where one seed in five fails, three seeds all succeed half of the time,
-    and the interval holds the truth 0.49 of the time (`unseen_failure_rate`). Two seeds are
-    covered 0.91 to 0.97; one seed says nothing about other seeds. The limits over all seeds are
-    the union of these and those of `unseen.Evidence`, which hold whatever the seeds' distribution.
+    Coverage is measured in docs/reference/simulations.md and tests/core/test_coverage.py. With 3, 5
+    and 10 seeds it is at least 0.94 and, away from 0 and 1, at most 0.97: whether seeds, items or
+    neither differ, and for skewed accuracies such as Beta(9, 1). Failures that no measured seed
+    shows are not covered: if one seed in five fails, three seeds all succeed half of the time, and
+    the interval contains the truth 0.49 of the time (`unseen_failure_rate`). Two seeds are covered
+    0.91 to 0.97; one seed gives no information about other seeds. The limits over all seeds are the
+    union of these and those of `unseen.Evidence`, which hold for any distribution of seeds.
     """
     _check_level(level)
-    counted = counting(scores, scores.seeds)
-    limits = counted.seen_limits(level)
-    return _interval(limits, counted.accuracies.tolist(), counted.evidence, level)
+    outcomes = counting(scores, scores.seeds)
+    limits = outcomes.seen_limits(level)
+    return _interval(limits, outcomes.accuracies.tolist(), outcomes.evidence, level)
 
 
 def seed_interval(correct: Sequence[int], total: Sequence[int], level: float = 0.95) -> Interval:
-    """An interval from counts alone: `correct[i]` of `total[i]` items for seed i.
+    """Return an interval from counts alone: `correct[i]` of `total[i]` items for seed i.
 
-    For where the outcome of every item is not at hand; `mean_interval` is narrower, because it
-    knows how far seeds fail on the same items. This one allows for all seeds sharing their hard
-    items: it reaches as far as Student's t over the accuracies of the seeds, and at least as far
-    as one seed's items do. Both are laid around the mean as in `mean_interval`.
+    For use without the outcome of every item. `mean_interval` is narrower, because it uses how far
+    seeds fail on the same items. This one assumes that all seeds share their hard items: its reach
+    is that of Student's t over the accuracies of the seeds, and at least that of one seed's items.
+    Both are applied around the mean as in `mean_interval`.
 
-    Raises `ValueError` for lists of unequal length, for none, and for impossible counts.
+    Raises `ValueError` for lists of unequal length, for empty lists, and for impossible counts.
     """
     limits = seed_limits(correct, total, level)
     accuracies = [right / items for right, items in zip(correct, total, strict=True)]
-    import numpy as np  # only for those who compute
+    import numpy as np  # loaded only when something is computed
 
     return _interval(limits, accuracies, evidence(np.asarray(accuracies)), level)
 
@@ -82,7 +83,7 @@ def seed_limits(
 ) -> tuple[float, float]:
     """Return `low` and `high` of `seed_interval` without its limits over all seeds.
 
-    Those take as long again, and a list of many means does not show them.
+    The limits over all seeds would double the time, and a list of many means does not show them.
     """
     _check(correct, total, level)
     accuracies = [right / items for right, items in zip(correct, total, strict=True)]
@@ -96,10 +97,10 @@ def seed_limits(
 
 
 def unseen_failure_rate(seeds: int, level: float = 0.95) -> float:
-    """The largest share of failing seeds that `seeds` successes in a row leave possible.
+    """Return the largest share of failing seeds that `seeds` successes are consistent with.
 
-    1 - (1 - level)^(1/seeds): 63 % for 3 seeds and 26 % for 10. No interval for the mean knows of
-    failures that none of its seeds showed.
+    It is 1 - (1 - level)^(1/seeds): 63 % for 3 seeds and 26 % for 10. An interval for the mean
+    over seeds like those run does not cover failures that none of its seeds showed.
     """
     return 1 - (1 - level) ** (1 / seeds)
 
@@ -123,20 +124,20 @@ def _interval(
 
 
 def _around_mean(limits: tuple[float, float], mean: float) -> tuple[float, float]:
-    """The limits within [0, 1], with the mean between them."""
+    """Return the limits within [0, 1], with the mean between them."""
     return max(0.0, min(limits[0], mean)), min(1.0, max(limits[1], mean))
 
 
 def _check_level(level: float) -> None:
     if not 0 < level < 1:
-        raise ValueError(f"A confidence level lies between 0 and 1; {level} does not.")
+        raise ValueError(f"The confidence level {level} is not between 0 and 1.")
 
 
 def _check(correct: Sequence[int], total: Sequence[int], level: float) -> None:
     if len(correct) != len(total) or not correct:
         raise ValueError(
-            f"Give one count of right items and one total a seed, not {len(correct)} "
-            f"and {len(total)}."
+            f"Give one count of right items and one total per seed, not {len(correct)} counts "
+            f"and {len(total)} totals."
         )
     _check_level(level)
     for right, items in zip(correct, total, strict=True):

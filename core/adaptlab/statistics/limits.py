@@ -14,7 +14,7 @@ def seen_limits(found: Spread, level: float) -> tuple[float, float]:
 
 
 def _reach(found: Spread, level: float) -> float:
-    """How far the mean can be off, at the mean's own variance."""
+    """Return the largest plausible error of the mean, at the mean's own variance."""
     tail = (1 - level) / 2
     least = LEAST_ITEM_SHARE * normal_quantile(tail) * math.sqrt(found.items_only)
     share = found.seed_part / found.variance if found.variance else 0.0
@@ -23,7 +23,7 @@ def _reach(found: Spread, level: float) -> float:
 
 
 def around(mean: float, reach: float, level: float) -> tuple[float, float]:
-    """Limits for a share strictly inside (0, 1) that is `reach` off at its own variance."""
+    """Return limits for a share strictly inside (0, 1) with an error of `reach`."""
     room = mean * (1 - mean)
     odds, step = math.log(mean / (1 - mean)), reach / room
     items = room * (normal_quantile((1 - level) / 2) / reach) ** 2
@@ -32,14 +32,14 @@ def around(mean: float, reach: float, level: float) -> tuple[float, float]:
 
 
 def _share(odds: float) -> float:
-    """The share whose log-odds are `odds`."""
+    """Return the share whose log-odds are `odds`."""
     if odds >= 0:
         return 1 / (1 + math.exp(-odds))
     return math.exp(odds) / (1 + math.exp(odds))
 
 
 def clopper_pearson(right: float, items: float, level: float) -> tuple[float, float]:
-    """Clopper and Pearson's limits (Biometrika, 1934), also for an effective number of items."""
+    """Return Clopper and Pearson's limits (Biometrika, 1934); `items` may be fractional."""
     tail = (1 - level) / 2
     low = 0.0 if right <= 0 else beta_quantile(right, items - right + 1, tail)
     high = 1.0 if right >= items else beta_quantile(right + 1, items - right, 1 - tail)

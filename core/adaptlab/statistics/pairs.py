@@ -19,30 +19,30 @@ from adaptlab.statistics.unseen import (
 )
 from adaptlab.values import Value
 
-if TYPE_CHECKING:  # numpy is loaded by who computes: a server that lists jobs saves 20 MB
+if TYPE_CHECKING:  # numpy is loaded on first use: a server that lists jobs saves 20 MB
     import numpy as np
     from numpy.typing import NDArray
 
 LEAST_TAIL = 1e-12
-"""Tails below it are given as it: no model of seeds is right that far out."""
+"""Smaller tails are reported as this one: no model of seeds is accurate that far out."""
 
 MOST_FLIPPED_SEEDS = 12
 Probability = Annotated[float, Field(ge=0, le=1)]
 
 
 class PairedDifference(Value):
-    """How much higher `first` scores than `second`, over the seeds and items that they share.
+    """The difference of `first` minus `second`, over the seeds and items that they share.
 
     `difference`, `low` and `high` are shares of items (0.01 is one point). `low`, `high` and
-    `p_value` are about the means **over all seeds**, failures and successes that no seed showed
-    included; the limits hold at confidence `level`, for this pair alone. `seen_low`, `seen_high`
-    and `seen_p` are those of the crossed analysis, about **seeds like those run**; where seeds
-    hardly vary `seen_p` rests on items and is no statement about seeds. `unseen_evidence` is the
-    log likelihood ratio against equal means over all seeds (`unseen.evidence_of_order`). P-values
-    are None with one seed. `sign_flip` is the exact p-value of exchanging the two methods
-    within seeds, which cannot be below 2 / 2^seeds. `seed_part` and `item_part` are the variances
-    of the difference that more seeds would, or would not, reduce. `undone_by` is the share of the
-    higher method's seeds that must fail completely for the means to be equal.
+    `p_value` concern the means **over all seeds**, including failures and successes that no seed
+    showed; the limits hold at confidence `level`, for this pair alone. `seen_low`, `seen_high` and
+    `seen_p` are those of the crossed analysis, about **seeds like those run**; if seeds hardly
+    vary, `seen_p` rests on items and is no statement about seeds. `unseen_evidence` is the log
+    likelihood ratio against equal means over all seeds (`unseen.evidence_of_order`). P-values are
+    None with one seed. `sign_flip` is the exact p-value of exchanging the two methods within seeds,
+    at least 2 / 2^seeds. `seed_part` is the part of the difference's variance that more seeds
+    reduce, and `item_part` the part that they do not. `undone_by` is the share of the higher
+    method's seeds that must fail completely for the means to be equal.
     """
 
     first: str
@@ -65,7 +65,7 @@ class PairedDifference(Value):
 
     @property
     def unseen_p(self) -> float:
-        """The p-value of equal means over all seeds, by what the seeds may all have missed."""
+        """The p-value of equal means over all seeds, from failures that no seed may have shown."""
         return p_equal_means(self.unseen_evidence)
 
 
@@ -76,38 +76,39 @@ def paired_difference(
     counting: Counting = counts,
     seeds: Seeds | None = None,
 ) -> PairedDifference:
-    """The difference of two methods over all seeds, and over seeds like those run.
+    """Return the difference of two methods over all seeds, and over seeds like those run.
 
-    Over seeds like those run it is the crossed analysis of per-item differences. The variance has
+    Over seeds like those run, it is the crossed analysis of per-item differences. The variance has
     a part of seeds s and a part of items a (`spread`). The limits are ± √(t² s + z² a), with
-    Student's t of seeds - 1 and the normal z: each part with its own quantile (Howe 1974; Graybill
-    and Wang 1980), which keeps its level also far out in the tail, where corrections for many
-    comparisons read it; a single t with degrees of freedom in between is false there up to seven
-    times too often. Where items do not matter it is the paired t-test over seeds, where all seeds
-    agree the large-sample McNemar test over items. No limit is nearer than half as far as items
-    alone make it, nor is the variance below one item in square.
+    Student's t of seeds - 1 and the normal z: each part has its own quantile (Howe 1974; Graybill
+    and Wang 1980). This keeps its level far out in the tail too, where corrections for many
+    comparisons read it; a single t with intermediate degrees of freedom is wrong there up to seven
+    times too often. If items do not matter, it is the paired t-test over seeds; if all seeds agree,
+    it is the large-sample McNemar test over items. The limits are at least half as far as items
+    alone put them, and the variance is at least that of one item.
 
-    Over all seeds the p-value is the largest of three: that of the crossed analysis, that of what
-    the seeds may have missed (`unseen.evidence_of_order`, which takes seeds of the two methods for
-    independent draws), and the least that an exact two-sample test on as many seeds allows. The
-    limits are the union of both analyses' limits; if the exact test cannot decide with so few
-    seeds, they are as wide as the two scores allow. No limit is beyond what the limits of the two
-    scores leave possible, each at half the error, so that differences end where scores end.
+    Over all seeds, the p-value is the largest of three: that of the crossed analysis; that of
+    failures that no seed may have shown (`unseen.evidence_of_order`, which treats seeds of the two
+    methods as independent draws); and the least that an exact two-sample test on this number of
+    seeds allows. The limits are the union of both analyses' limits, or as wide as the two scores
+    allow if the exact test cannot decide. No limit is beyond the difference that the limits of the
+    two scores allow, each at half the error.
 
-    `counting` counts outcomes; give one that remembers where a method meets many. `seeds` are
-    those to compare, all shared ones unless given. Raises
-    `ValueError` for scores of different numbers of items and for ones without common seeds.
+    `counting` counts outcomes; pass a `Remembered` if a method is in many pairs. `seeds` are those
+    to compare, by default all shared ones. Raises `ValueError` for scores with different numbers of
+    items and for scores without common seeds.
     """
     if first.items != second.items:
         raise ValueError(
-            f"{first.label} was scored on {first.items} items and {second.label} on "
-            f"{second.items}; score both on the same items."
+            f"{first.label} was scored on {first.items:,} items and {second.label} on "
+            f"{second.items:,}; score both on the same items."
         )
     if seeds is None:
         seeds = shared_seeds(first, second)
     if not seeds:
         raise ValueError(
-            f"{first.label} and {second.label} have no seed in common; run both with the same."
+            f"{first.label} and {second.label} have no seed in common; run both with the same "
+            "seeds."
         )
     gap = Gap(counting(first, seeds), counting(second, seeds))
     found = gap.spread()
@@ -171,14 +172,14 @@ def _limits_over_all_seeds(gap: Gap, seen: Limits, level: float, p_value: float 
 
 
 def _of_two(level: float) -> float:
-    """The level of each of two intervals that hold together at `level`."""
+    """Return the level of each of two intervals that hold together at `level`."""
     return (1 + level) / 2
 
 
 def _within_ends(
     wide: Limits, mean: float, ends: tuple[Limits, Limits], *, keep_zero: bool
 ) -> Limits:
-    """Limits of a difference no wider than the limits of the two scores; with 0 if it was in."""
+    """Return limits no wider than those of the two scores allow, with 0 if `keep_zero`."""
     (first_low, first_high), (second_low, second_high) = ends
     low = max(wide[0], min(first_low - second_high, 0.0 if keep_zero else 1.0))
     high = min(wide[1], max(first_high - second_low, 0.0 if keep_zero else -1.0))
@@ -186,20 +187,20 @@ def _within_ends(
 
 
 def _undone_by(gap: Gap) -> float:
-    """The share of the higher method's seeds that must fail for the means to be equal."""
+    """Return the share of the higher method's seeds that must fail for equal means."""
     low, high = sorted((gap.first.right, gap.second.right))
     return 1 - low / high if high else 0.0
 
 
 def shared_seeds(first: Scores, second: Scores) -> tuple[int, ...]:
-    """The seeds that both have, in the order of the first."""
+    """Return the seeds that both have, in the order of the first."""
     return tuple(seed for seed in first.seeds if seed in second.seeds)
 
 
 def projected_reach(pair: PairedDifference, seeds: int, tail: float, power_tail: float) -> float:
-    """How large a difference `seeds` seeds would tell from none, with parts as they were found.
+    """Return the least difference that `seeds` seeds would detect, with the measured variances.
 
-    `tail` is that of the test, `power_tail` the chance to miss it; 0.5 gives the mere limits.
+    `tail` is that of the test, `power_tail` the chance of missing it; 0.5 gives the limits alone.
     """
     part = pair.seed_part * pair.seeds / seeds
     student = _quantile(seeds - 1, tail) + _quantile(seeds - 1, power_tail)
@@ -208,12 +209,12 @@ def projected_reach(pair: PairedDifference, seeds: int, tail: float, power_tail:
 
 
 def sign_flip(differences: Sequence[float]) -> float:
-    """The exact two-sided p-value of a mean against all exchanges of signs (Fisher 1935).
+    """Return the exact two-sided p-value of a mean against all exchanges of signs (Fisher 1935).
 
-    Over the seeds' mean differences, at most `MOST_FLIPPED_SEEDS` of them; more are thinned to
-    the first so many, which costs power and not validity.
+    `differences` are the seeds' mean differences. At most the first `MOST_FLIPPED_SEEDS` are used,
+    which costs power but not validity.
     """
-    import numpy as np  # only for those who compute
+    import numpy as np  # loaded only when something is computed
 
     values = np.asarray(differences[:MOST_FLIPPED_SEEDS], dtype=np.float64)
     sums = np.abs(_signs(len(values)) @ values)
@@ -222,7 +223,7 @@ def sign_flip(differences: Sequence[float]) -> float:
 
 @functools.lru_cache(maxsize=MOST_FLIPPED_SEEDS)
 def _signs(seeds: int) -> "NDArray[np.float64]":
-    """Every way to exchange two methods within seeds, [flip, seed]; 400 kB for twelve."""
+    """Return every way to exchange two methods within seeds, [flip, seed]; 400 kB for twelve."""
     import numpy as np
 
     numbers = np.arange(2**seeds, dtype=np.int64)[:, None]
@@ -230,7 +231,7 @@ def _signs(seeds: int) -> "NDArray[np.float64]":
 
 
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:
-    """P-values corrected for their number, by Holm's step-down rule (1979), in the same order."""
+    """Return p-values corrected by Holm's step-down rule (1979), in the same order."""
     order = sorted(range(len(p_values)), key=lambda index: p_values[index])
     corrected = [0.0] * len(p_values)
     largest = 0.0
@@ -241,7 +242,7 @@ def holm(p_values: Sequence[float]) -> tuple[float, ...]:
 
 
 def difference_reach(found: Spread, item_part: float, tail: float) -> float:
-    """How far a difference can be off when `tail` is left out on either side."""
+    """Return the largest plausible error of a difference, with `tail` left out on each side."""
     normal = normal_quantile(tail)
     if found.seeds == 1:
         return normal * math.sqrt(item_part)
@@ -256,7 +257,7 @@ def _quantile(freedom: int, tail: float) -> float:
 
 
 def _p_value(found: Spread, item_part: float) -> float:
-    """Twice the tail at which the limits just reach zero; found along Student's quantile."""
+    """Return twice the tail at which the limits just reach zero, by search over Student's t."""
     if found.mean == 0:
         return 1.0
     square, freedom = found.mean**2, found.seeds - 1
@@ -280,7 +281,7 @@ def _p_value(found: Spread, item_part: float) -> float:
 
 @functools.lru_cache(maxsize=64)
 def _far(freedom: int) -> float:
-    """A value that Student's t exceeds with less than `LEAST_TAIL`."""
+    """Return a value that Student's t exceeds with probability below `LEAST_TAIL`."""
     value = 8.0
     while student_tail(freedom, value) > LEAST_TAIL:
         value *= 2

@@ -1,4 +1,4 @@
-"""The outcomes of one method: which of the shared test items each of its seeds got right."""
+"""The outcomes of one method: the shared test items that each of its seeds got right."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Self, TypeAlias
@@ -8,23 +8,23 @@ from pydantic import Field, model_validator
 from adaptlab.measurements.results import Evaluation
 from adaptlab.values import Value
 
-if TYPE_CHECKING:  # numpy is loaded by who computes: a server that lists jobs saves 20 MB
+if TYPE_CHECKING:  # numpy is loaded on first use: a server that lists jobs saves 20 MB
     import numpy as np
     from numpy.typing import NDArray
 
 Outcomes: TypeAlias = "NDArray[np.float64]"
-"""Ones and zeros, of shape [seed, item]; differences of them are also -1."""
+"""Ones and zeros, shape [seed, item]; differences of outcomes can also be -1."""
 
 
 class Scores(Value):
-    """What one method did at one budget on one task: an outcome for every seed and test item.
+    """The outcomes of one method at one budget on one task, for every seed and test item.
 
-    Item i is the same item for every seed and every method, which is what makes tests paired.
-    `outcomes` has one entry a seed, bits packed as by `numpy.packbits` and written as hexadecimal,
-    as in `results.Evaluation`. `budget` is what was asked for, None for a method that takes no
-    budget and so stands beside every one; `parameters` is what was trained; `trials` is the number
-    of tuning trials a seed had. `bases` says for each seed which replicate of the base model it
-    starts from, where that is known: seeds of one base are not independent.
+    Item i is the same item for every seed and every method, so tests are paired. `outcomes` has one
+    entry per seed: bits packed as by `numpy.packbits`, in hexadecimal, as in `results.Evaluation`.
+    `budget` is the requested one, None for a method without a budget, which is compared at every
+    budget. `parameters` is the number of trained parameters, `trials` the number of tuning trials
+    per seed. `bases` gives the replicate of the base model that each seed starts from, if it is
+    recorded: seeds on one base are not independent.
     """
 
     method: str
@@ -38,38 +38,38 @@ class Scores(Value):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        """One packed row a seed, each as long as its items ask for, no seed twice."""
+        """Raise `ValueError` for a seed that occurs twice or a row of the wrong length."""
         if len(set(self.seeds)) != len(self.seeds):
-            raise ValueError(f"{self.method} names a seed twice: {self.seeds}.")
+            raise ValueError(f"{self.method} has a seed twice: {self.seeds}.")
         if len(self.outcomes) != len(self.seeds):
             raise ValueError(
                 f"{self.method} has {len(self.seeds)} seeds and {len(self.outcomes)} rows of "
-                "outcomes; give one row a seed."
+                "outcomes; give one row per seed."
             )
         if self.bases and len(self.bases) != len(self.seeds):
-            raise ValueError(f"{self.method} has {len(self.bases)} bases; give one a seed.")
+            raise ValueError(f"{self.method} has {len(self.bases)} bases; give one per seed.")
         digits = 2 * ((self.items + 7) // 8)
         for seed, packed in zip(self.seeds, self.outcomes, strict=True):
             if len(packed) != digits:
                 raise ValueError(
                     f"Seed {seed} of {self.method} has {len(packed)} hexadecimal digits; "
-                    f"{self.items} items take {digits}."
+                    f"{self.items:,} items take {digits:,}."
                 )
         return self
 
     @property
     def label(self) -> str:
-        """The method and, where it has one, its budget: how messages name the row."""
+        """The method with its budget, if it has one, as messages name the row."""
         return self.method if self.budget is None else f"{self.method} at {self.budget:,}"
 
     def matrix(self, seeds: Sequence[int] | None = None) -> Outcomes:
-        """The outcomes as numbers, [seed, item], for all seeds or the given ones in their order."""
+        """Return the outcomes as numbers, [seed, item], for the given or all seeds in order."""
         import numpy as np
 
         return self.bits(self.seeds if seeds is None else seeds).astype(np.float64)
 
     def bits(self, seeds: Sequence[int]) -> "NDArray[np.uint8]":
-        """The outcomes of these seeds as bytes of 0 and 1, [seed, item]."""
+        """Return the outcomes of these seeds as bytes of 0 and 1, [seed, item]."""
         import numpy as np
 
         rows = dict(zip(self.seeds, self.outcomes, strict=True))
@@ -86,9 +86,10 @@ def scores_of(
     trials: int | None = None,
     bases: Mapping[int, int] | None = None,
 ) -> Scores:
-    """The scores of a method from its evaluations on one task, one a seed; `bases` are by seed.
+    """Return the scores of a method from its evaluations on one task, one per seed.
 
-    Raises `ValueError` for none, and for evaluations of unequal numbers of items.
+    `bases` are by seed. Raises `ValueError` for no evaluations and for evaluations on different
+    numbers of items.
     """
     totals = {one.total for one in evaluations}
     if len(totals) != 1:

@@ -1,4 +1,4 @@
-"""How uncertain a mean over seeds and items is: the two-way analysis that intervals rest on."""
+"""The uncertainty of a mean over seeds and items: the two-way analysis behind all intervals."""
 
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 from adaptlab.statistics.scores import Outcomes
 
-if TYPE_CHECKING:  # numpy is loaded by who computes: a server that lists jobs saves 20 MB
+if TYPE_CHECKING:  # numpy is loaded on first use: a server that lists jobs saves 20 MB
     from numpy.typing import NDArray
 
 NORMAL = NormalDist()
 
 LEAST_ITEM_SHARE = 0.5
-"""No interval is narrower than this share of what items alone would give.
+"""No interval is narrower than this share of the interval over items alone.
 
-The spread of three seeds is sometimes tiny by chance, and an interval of their spread alone then
-has no width. With the whole of it as a floor an interval over three like seeds would cover 0.987
-of the time; with half of it they do 0.961 (docs/reference/simulations.md).
+The spread of three seeds is sometimes tiny by chance, and an interval from it alone then has no
+width. With the full width over items as the floor, an interval over three like seeds covers 0.987;
+with half of it, 0.961 (docs/reference/simulations.md).
 """
 
 
@@ -24,10 +24,10 @@ of the time; with half of it they do 0.961 (docs/reference/simulations.md).
 class Spread:
     """A mean over seeds × items and the parts of its variance.
 
-    `seed_part` is the variance of the seeds' means over their number: it estimates what seeds
-    contribute together with what is left of seed and item. `item_part` is what items add to that
-    because some are harder for all seeds. `rest` is the share of `seed_part` that would be there
-    if all seeds were alike. One seed has only an item part.
+    `seed_part` is the variance of the seeds' means divided by their number: it estimates the
+    contribution of seeds together with the rest. `item_part` is the additional contribution of
+    items, because some are harder for all seeds. `rest` is the part of `seed_part` that would
+    remain if all seeds were alike. One seed has only an item part.
     """
 
     mean: float
@@ -50,7 +50,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Squares:
-    """Sums of squares: of the seeds' means and of the items' means from the whole, of all cells."""
+    """Sums of squares: deviations of the seeds' and of the items' means, and all cells."""
 
     by_seed: float
     by_item: float
@@ -58,7 +58,7 @@ class Squares:
 
 
 def spread(values: "Outcomes | NDArray[Any]") -> Spread:
-    """The mean of `values` [seed, item] and its variance by a crossed random-effects analysis.
+    """Return the mean of `values` [seed, item] and its variance by a crossed random-effects model.
 
     With mean squares MS_s of seeds, MS_i of items and MS_r of the rest (Cornfield and Tukey 1956;
     Brennan, Generalizability Theory, 2001, chapter 3) over n_s seeds and n_i items:
@@ -79,7 +79,7 @@ def spread(values: "Outcomes | NDArray[Any]") -> Spread:
 
 
 def spread_of(mean: float, squares: Squares, seeds: int, items: int) -> Spread:
-    """The same from sums of squares."""
+    """Return the same as `spread` from sums of squares."""
     item_square = seeds * squares.by_item / max(items - 1, 1)
     if seeds == 1:
         return Spread(mean, 0.0, item_square / items, 0.0, 1, items)
@@ -99,5 +99,5 @@ def spread_of(mean: float, squares: Squares, seeds: int, items: int) -> Spread:
 
 
 def normal_quantile(tail: float) -> float:
-    """The standard normal quantile that leaves `tail` above it."""
+    """Return the standard normal quantile that leaves `tail` above it."""
     return -NORMAL.inv_cdf(tail)

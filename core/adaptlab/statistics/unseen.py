@@ -1,4 +1,4 @@
-"""Evidence about a mean over all seeds, which counts failures and successes that nobody saw.
+"""Evidence about a mean over all seeds, including failures and successes that no seed showed.
 
 A seed's score lies between 0 and 1. If seeds of one method can fail, a few of them can all succeed
 by chance, and their mean then exceeds the true one by any amount. The likelihood ratio below
@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # numpy is loaded by who computes: a server that lists jobs saves 20 MB
+if TYPE_CHECKING:  # numpy is loaded on first use: a server that lists jobs saves 20 MB
     import numpy as np
     from numpy.typing import NDArray
 
@@ -26,9 +26,9 @@ NEAREST_END = 1e-7
 class Evidence:
     """Log likelihood ratios of n seeds' scores against each mean of `means()`, shape [mean].
 
-    `above` is against means that are at most so high, `below` against means at least so high. With
-    n like scores a, `above` is n ln(a / μ) for μ < a: under the most likely explanation a share
-    μ / a of all seeds scores a, and the others fail without having been seen.
+    `above` is against means of at most this value, `below` against means of at least this value.
+    With n equal scores a, `above` is n ln(a / μ) for μ < a: under the most likely explanation, a
+    share μ / a of all seeds scores a, and the others fail unseen.
     """
 
     mean: float
@@ -93,8 +93,8 @@ def p_equal_means(evidence_of_order: float) -> float:
 def difference_limits(first: Evidence, second: Evidence, level: float) -> tuple[float, float]:
     """Return the limits of the difference of two means over all seeds, first minus second.
 
-    They hold every difference that the same likelihood ratio, asked for it instead of zero, does
-    not reject.
+    They contain every difference that the same likelihood ratio, applied to it instead of zero,
+    does not reject.
     """
     most = math.log(2 / (1 - level))
     return (
@@ -104,12 +104,12 @@ def difference_limits(first: Evidence, second: Evidence, level: float) -> tuple[
 
 
 def least_p_value(seeds: int) -> float:
-    """Return 2 / C(2n, n), below which no exact two-sample test on n and n seeds can go."""
+    """Return 2 / C(2n, n), the least p-value of an exact two-sample test on n and n seeds."""
     return min(1.0, 2 / math.comb(2 * seeds, seeds))
 
 
 def _log_ratios(scores: "NDArray[np.float64]") -> "NDArray[np.float64]":
-    """The largest sum of ln(1 - λ + λ x / μ) over λ in [0, 1], for each mean μ; 0 from x̄ on."""
+    """Return the largest sum of ln(1 - λ + λ x / μ) over λ in [0, 1] per mean μ; 0 from x̄ on."""
     import numpy as np
 
     gains = scores[None, :] / means()[:, None] - 1  # [mean, seed]
@@ -123,7 +123,7 @@ def _log_ratios(scores: "NDArray[np.float64]") -> "NDArray[np.float64]":
 
 
 def _first_below(falling: "NDArray[np.float64]", most: float) -> float:
-    """The mean from which on evidence that falls along `means()` is at most `most`."""
+    """Return the mean from which on evidence that falls along `means()` is at most `most`."""
     import numpy as np
 
     if falling[0] <= most:
@@ -134,7 +134,7 @@ def _first_below(falling: "NDArray[np.float64]", most: float) -> float:
 def _least_difference(
     above: "NDArray[np.float64]", below: "NDArray[np.float64]", most: float
 ) -> float:
-    """The least difference of a mean of `above` and one of `below` with `most` evidence in all."""
+    """Return the least difference of a mean of `above` and one of `below` within `most`."""
     import numpy as np
 
     grid = means()
